@@ -272,6 +272,51 @@ def upgrade(world):
     return "binaries changed"
 
 
+def level_of(world, node):
+    said = world.try_ask(node, "CLUSTER", "INFO") or b""
+    found = [line for line in said.split(b"\r\n") if line.startswith(b"cluster_level:")]
+    return int(found[0].split(b":")[1]) if found else 0
+
+
+@nemesis
+def finalize(world):
+    """Row 22: all nodes get the newer binary, the cluster's level rises, and from then on the other binary is refused."""
+    if not world.options.other:
+        raise Missing("needs --other BINARY")
+    nodes = world.network.nodes
+    for node in world.some_nodes(len(nodes)):
+        server = world.cluster[node]
+        if server.binary != world.options.server:
+            server.term()
+            server.binary = world.options.server
+            world.cluster.start(node)
+            world.sleep(0.5, 3)
+    said = []
+
+    def is_raised():
+        said.append(world.try_ask(world.any_node(), "CLUSTER", "FINALIZE"))
+        return said[-1] == b"OK"
+    if not world.until(is_raised, 30):
+        return world.problem(f"all nodes have the newer binary, and the level is not raised: {said[-1]!r}")
+    levels = world.until(lambda: len({level_of(world, node) for node in nodes}) == 1 and level_of(world, nodes[0]), 10)
+    node = world.any_node()
+    server = world.cluster[node]
+    server.term()
+    server.binary = world.options.other
+    world.cluster.start(node)
+    end = time.monotonic() + LEASE_S + 3
+    while server.wait(0.2) is None and time.monotonic() < end:
+        if node in world.owning() and world.try_ask(node, "SET", world.key_of(node), "1") == b"OK":
+            world.problem(f"node {node} serves with the other binary, and the cluster is at level {levels}")
+            break
+    ended = server.wait(0.1)
+    world.count("refused starts", ended is not None)
+    world.cluster.kill(node)
+    server.binary = world.options.server
+    world.cluster.start(node)
+    return f"level {levels}; node {node} with the other binary: " + ("refused" if ended is None else f"ended with {ended}")
+
+
 @nemesis
 def wipe(world):
     """Row 11: the data of an idle node are gone: it comes back as another one, and is never taken for the old one."""

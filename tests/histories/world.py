@@ -113,7 +113,7 @@ class World:
         acts = [nemeses.ALL[name] for name in names]
         if "clock" in names:
             self.fake_clocks()
-        if "upgrade" in names:
+        if "upgrade" in names or "finalize" in names:
             for server in self.cluster.servers.values():
                 server.binary = self.options.other or server.binary
         try:

@@ -31,6 +31,14 @@ enum What {
         #[arg(long)]
         lose_data: bool,
     },
+    /// Raises the level of the cluster to the highest that all of its nodes speak.
+    ///
+    /// Run it when every node runs the new build and does well: before that, each of them can go back to the build
+    /// before; from then on none can, and an older build is refused. All nodes must be up.
+    Finalize {
+        #[command(flatten)]
+        target: Target,
+    },
     /// Takes the node that is asked out of its cluster, if it owns no slots. Stop it then.
     Leave {
         #[command(flatten)]
@@ -59,6 +67,10 @@ pub fn run(options: &Options) -> Result<(), String> {
                 why.replace(&format!("CLUSTER FORGET {node} LOSE-DATA gives"), "with --lose-data this command gives")
             })?;
             println!("node {node} has been taken out of the cluster");
+        }
+        What::Finalize { target } => {
+            ask(target, &[b"CLUSTER", b"FINALIZE"])?;
+            println!("the level of the cluster is what all of its nodes speak: `holdfast cluster status` shows it");
         }
         What::Leave { target } => {
             ask(target, &[b"CLUSTER", b"LEAVE"])?;

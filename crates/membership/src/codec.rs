@@ -45,6 +45,9 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `n` bytes.
+    ///
+    /// # Errors
+    /// There are fewer.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(n).ok_or(Malformed("more bytes"))?;
         self.0 = rest;
@@ -52,6 +55,9 @@ impl<'a> Reader<'a> {
     }
 
     /// The next bytes, as many as the array has.
+    ///
+    /// # Errors
+    /// There are fewer.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
@@ -59,26 +65,41 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte.
+    ///
+    /// # Errors
+    /// There is none.
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         self.array::<1>().map(|a| a[0])
     }
 
     /// Two bytes.
+    ///
+    /// # Errors
+    /// There are fewer.
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_le_bytes)
     }
 
     /// Four bytes.
+    ///
+    /// # Errors
+    /// There are fewer.
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// Eight bytes.
+    ///
+    /// # Errors
+    /// There are fewer.
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// A byte that is 0 or 1.
+    ///
+    /// # Errors
+    /// There is none, or it is another one.
     pub fn flag(&mut self) -> Result<bool, Malformed> {
         match self.u8()? {
             0 => Ok(false),
@@ -88,23 +109,35 @@ impl<'a> Reader<'a> {
     }
 
     /// A u32 that says how many of something follow, at most `max`.
+    ///
+    /// # Errors
+    /// It is more, or there are too few bytes.
     pub fn count(&mut self, max: usize) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
         if count > max { Err(Malformed("a smaller number")) } else { Ok(count) }
     }
 
     /// A u32 and as many bytes, at most `max`.
+    ///
+    /// # Errors
+    /// There are more, or fewer than it says.
     pub fn bytes(&mut self, max: usize) -> Result<&'a [u8], Malformed> {
         let length = self.count(max)?;
         self.take(length)
     }
 
     /// A text of at most `max` bytes.
+    ///
+    /// # Errors
+    /// It is longer, no UTF-8, or not whole.
     pub fn text(&mut self, max: usize) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.bytes(max)?).map_err(|_| Malformed("a text in UTF-8"))
     }
 
     /// Nothing may be left.
+    ///
+    /// # Errors
+    /// Something is.
     pub fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed("the end")) }
     }

@@ -108,6 +108,9 @@ pub fn finish(out: &mut [u8], at: usize, kind: Kind) {
 }
 
 /// How many bytes the frame has whose first bytes are `buffer`, if enough of it is there to know.
+///
+/// # Errors
+/// The body is longer than `body_max`.
 pub fn size(buffer: &[u8], body_max: usize) -> Result<Option<usize>, Damaged> {
     let Some(length) = buffer.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length);
@@ -118,11 +121,17 @@ pub fn size(buffer: &[u8], body_max: usize) -> Result<Option<usize>, Damaged> {
 }
 
 /// The frame at the beginning of `buffer`. None: it is not complete.
+///
+/// # Errors
+/// As for [`read_bounded`].
 pub fn read(buffer: &[u8]) -> Result<Option<Frame<'_>>, Damaged> {
     read_bounded(buffer, BODY_MAX)
 }
 
 /// As [`read`], for who expects bodies of at most `body_max` bytes.
+///
+/// # Errors
+/// The frame is damaged, too long, or of an unknown version or kind.
 pub fn read_bounded(buffer: &[u8], body_max: usize) -> Result<Option<Frame<'_>>, Damaged> {
     let Some(size) = size(buffer, body_max)? else { return Ok(None) };
     let Some(frame) = buffer.get(..size) else { return Ok(None) };

@@ -17,12 +17,13 @@ use sha2::Sha256;
 
 use crate::codec::{Malformed, Reader, put_bytes};
 use crate::frame::{Kind, begin, finish};
-use crate::{ClusterId, NodeId};
+use crate::{ClusterId, NodeId, level};
 
 /// Versions of the protocol that this code speaks: the lowest and the highest. Before 5 nodes had no port for smart
 /// clients. Before 6 owners did not tell the clients of other nodes of changes (CLIENT TRACKING). Before 7 a cluster had
-/// no settings. Before 8 a transaction could not ask for further keys within an attempt.
-pub const VERSIONS: (u16, u16) = (8, 8);
+/// no settings. Before 8 a transaction could not ask for further keys within an attempt. Before 9 the metadata had no
+/// level, and origins did not say for which user they forward commands; what 9 has is used at that level only.
+pub const VERSIONS: (u16, u16) = (level::FIRST, level::HIGHEST);
 
 /// Bytes of the longest body of a handshake: who has not proved anything may not send more.
 pub const BODY_MAX: usize = 1024;
@@ -65,6 +66,8 @@ pub struct Peer {
     pub role: Role,
     /// The version of the protocol that both speak.
     pub version: u16,
+    /// The highest version that it speaks: its level.
+    pub highest: u16,
 }
 
 /// Why a node does not speak with another.
@@ -85,6 +88,15 @@ pub enum Refusal {
         ours: (u16, u16),
         /// Of the other.
         theirs: (u16, u16),
+    },
+    /// The node does not speak what the cluster does.
+    LowLevel {
+        /// Which node.
+        node: NodeId,
+        /// The cluster's level.
+        needs: u16,
+        /// The node's.
+        has: u16,
     },
     /// The cluster has no such node.
     UnknownNode(NodeId),
@@ -117,6 +129,10 @@ impl fmt::Display for Refusal {
                 f,
                 "no common protocol version: this node speaks {} to {}, the other {} to {}",
                 ours.0, ours.1, theirs.0, theirs.1
+            ),
+            Self::LowLevel { node, needs, has } => write!(
+                f,
+                "the cluster is at level {needs}, and the build of node {node} speaks up to {has}: it needs a newer one"
             ),
             Self::UnknownNode(node) => write!(f, "unknown node: the cluster has no node {node}"),
             Self::EarlierLife { node, known } => write!(
@@ -268,6 +284,9 @@ impl<'a> Initiator<'a> {
     }
 
     /// Takes the body of the next frame; may leave one in `out`. Gives the peer when all is said.
+    ///
+    /// # Errors
+    /// There is no connection: one of the two refuses, or the body is no step of a handshake.
     pub fn step(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<Option<Peer>, Failed> {
         let mut from = Reader::new(body);
         match (from.u8()?, &self.challenge) {
@@ -290,7 +309,8 @@ impl<'a> Initiator<'a> {
                     return Err(Malformed("the highest common version").into());
                 }
                 same_cluster(&self.me, &greeting.party, self.role)?;
-                Ok(Some(Peer { party: greeting.party, role: self.role, version }))
+                let highest = greeting.versions.1;
+                Ok(Some(Peer { party: greeting.party, role: self.role, version, highest }))
             }
             _ => Err(Malformed("the next step of a handshake").into()),
         }
@@ -320,6 +340,9 @@ impl<'a> Acceptor<'a> {
 
     /// Takes the body of the next frame; leaves what is to be sent in `out`, also if it fails. `judge` decides on whoever has proved the
     /// secret. Gives the peer when all is said.
+    ///
+    /// # Errors
+    /// There is no connection: one of the two refuses, or the body is no step of a handshake.
     pub fn step(
         &mut self,
         body: &[u8],
@@ -354,7 +377,8 @@ impl<'a> Acceptor<'a> {
                 from.end()?;
                 let version = common_version(greeting.versions)?;
                 let challenge = send(out, step::CHALLENGE, |out| put_greeting(out, &self.me, &self.nonce));
-                let peer = Peer { party: greeting.party, role, version };
+                let highest = greeting.versions.1;
+                let peer = Peer { party: greeting.party, role, version, highest };
                 self.asked = Some(Asked { hello: body.to_vec(), challenge, peer });
                 Ok(None)
             }
@@ -414,8 +438,8 @@ mod tests {
         for role in [Role::Control, Role::Data] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
-            assert_eq!(at_a, Ok(Peer { party: b, role, version: 8 }));
-            assert_eq!(at_b, Ok(Peer { party: a, role, version: 8 }));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: 9, highest: 9 }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: 9, highest: 9 }));
         }
     }
 
@@ -443,9 +467,19 @@ mod tests {
         assert_eq!(at_b, Err(Failed::Refused(unknown)));
         assert!(at_a.unwrap_err().to_string().contains("unknown node"));
         assert_eq!(
-            common_version((9, 10)).unwrap_err().to_string(),
-            "no common protocol version: this node speaks 8 to 8, the other 9 to 10"
+            common_version((10, 11)).unwrap_err().to_string(),
+            "no common protocol version: this node speaks 8 to 9, the other 10 to 11"
         );
+    }
+
+    #[test]
+    fn a_build_without_levels_is_spoken_with_until_the_cluster_leaves_it_behind() {
+        assert_eq!(common_version((5, level::FIRST)), Ok(level::FIRST));
+        let (a, b) = (party(Some(7), 1), party(Some(7), 2));
+        let low = Refusal::LowLevel { node: a.node, needs: 10, has: 9 };
+        let (at_a, at_b) = converse((a, b""), (b, b""), Role::Control, Err(low.clone()));
+        assert_eq!(at_b, Err(Failed::Refused(low)));
+        assert!(at_a.unwrap_err().to_string().contains("the cluster is at level 10, and the build of node 0101"));
     }
 
     #[test]
@@ -471,7 +505,7 @@ mod tests {
         let mut out = Vec::new();
         Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
         let body = read(&out).unwrap().unwrap().body;
-        let golden = [&b"\x01HOLDBUS1\x02\x08\0\x08\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        let golden = [&b"\x01HOLDBUS1\x02\x08\0\x09\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
         assert_eq!(body, golden.concat());
     }
 

@@ -23,6 +23,9 @@ macro_rules! ids {
             }
 
             /// The next one in `from`.
+            ///
+            /// # Errors
+            /// There are too few bytes.
             pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
                 from.array().map(Self)
             }

@@ -9,6 +9,15 @@
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::frame::BODY_MAX;
 
+/// For whom an origin forwards commands: what the owner judges rights by. Both are 0 while there are no users.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Principal {
+    /// The user's number.
+    pub user: u32,
+    /// The revision of the users' table that the origin knew. An owner that is behind must not judge by its own.
+    pub revision: u64,
+}
+
 /// One item, borrowed from the frame it is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item<'a> {
@@ -87,6 +96,13 @@ pub enum Item<'a> {
         /// The client caches what it reads, and is to hear of changes.
         caches: bool,
     },
+    /// Origin: for whom the client's further commands are, at [`crate::level::PRINCIPALS`] and above.
+    Principal {
+        /// Which client.
+        vc: u32,
+        /// For whom.
+        principal: Principal,
+    },
     /// Owner: it shuts down. Of the commands that were sent to it over this link it executes none that it has not answered.
     Leaving,
 }
@@ -127,6 +143,7 @@ mod tag {
     pub const CLOCK: u8 = 12;
     pub const LEAVING: u8 = 13;
     pub const FOR: u8 = 14;
+    pub const PRINCIPAL: u8 = 15;
 }
 
 /// The items of a body, in their order. Behind the first error there is nothing.
@@ -175,6 +192,7 @@ fn read<'a>(from: &mut Reader<'a>) -> Result<Item<'a>, Malformed> {
         tag::CLOCK if vc == 0 => Item::Clock { lsn: from.u64()? },
         tag::LEAVING if vc == 0 => Item::Leaving,
         tag::FOR => Item::For { vc, client: from.u64()?, caches: from.flag()? },
+        tag::PRINCIPAL => Item::Principal { vc, principal: Principal { user: from.u32()?, revision: from.u64()? } },
         _ => return Err(Malformed("an item")),
     })
 }
@@ -234,6 +252,11 @@ impl Item<'_> {
                 head(out, tag::FOR, vc);
                 out.extend_from_slice(&client.to_le_bytes());
                 out.push(u8::from(caches));
+            }
+            Self::Principal { vc, principal: Principal { user, revision } } => {
+                head(out, tag::PRINCIPAL, vc);
+                out.extend_from_slice(&user.to_le_bytes());
+                out.extend_from_slice(&revision.to_le_bytes());
             }
         }
     }
@@ -303,6 +326,10 @@ mod tests {
             (Item::Clock { lsn: 1 }, b"\x0c\0\0\0\0\x01\0\0\0\0\0\0\0"),
             (Item::Leaving, b"\x0d\0\0\0\0"),
             (Item::For { vc: 7, client: 258, caches: true }, b"\x0e\x07\0\0\0\x02\x01\0\0\0\0\0\0\x01"),
+            (
+                Item::Principal { vc: 7, principal: Principal { user: 3, revision: 258 } },
+                b"\x0f\x07\0\0\0\x03\0\0\0\x02\x01\0\0\0\0\0\0",
+            ),
         ];
         let mut body = Vec::new();
         for (item, bytes) in all {
@@ -317,7 +344,7 @@ mod tests {
     #[test]
     fn what_lies_about_itself_is_malformed() {
         let malformed = |bytes: &[u8]| items(bytes).any(|item| item.is_err());
-        assert!(malformed(b"\x0f\0\0\0\0"), "an unknown item");
+        assert!(malformed(b"\x10\0\0\0\0"), "an unknown item");
         for unused in [2, 8, 11] {
             assert!(
                 malformed(&[unused, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -361,7 +388,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(tag in 0u8..16, rest in prop::collection::vec(prop_oneof![Just(0u8), 0u8..8, any::<u8>()], 0..120)) {
+        fn no_bytes_panic(tag in 0u8..17, rest in prop::collection::vec(prop_oneof![Just(0u8), 0u8..8, any::<u8>()], 0..120)) {
             let body = [vec![tag], rest].concat();
             let mut again = Vec::new();
             for item in items(&body).map_while(Result::ok) {

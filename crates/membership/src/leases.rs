@@ -65,6 +65,9 @@ impl Leases {
     }
 
     /// The node's slots are to be given away: it gets no lease any more. Refused while it may have one, with how long that is.
+    ///
+    /// # Errors
+    /// For how many more nanoseconds the node may hold one.
     pub fn fence(&mut self, term: u64, id: NodeId, now: u64) -> Result<(), u64> {
         self.lead(term, now);
         match self.left(term, id, now) {

@@ -7,6 +7,8 @@
 //!
 //! Commands, their replies and the keys they touch are unknown here: they are bytes.
 
+#![warn(clippy::missing_errors_doc)]
+
 pub mod codec;
 pub mod control;
 pub mod frame;
@@ -14,6 +16,7 @@ pub mod handshake;
 mod id;
 pub mod items;
 pub mod leases;
+pub mod level;
 pub mod map;
 pub mod meta;
 

@@ -1,6 +1,6 @@
 //! The slot map: who owns which slot, and where nodes are. Immutable; a new one replaces the old one as a whole.
 
-use crate::{ClusterId, NodeId};
+use crate::{ClusterId, NodeId, level};
 
 /// Slots of a cluster (Redis Cluster specification).
 pub const SLOTS: usize = 16384;
@@ -33,6 +33,8 @@ pub struct Node {
     pub epoch: u64,
     /// Whether its folder is gone: another node has come in its place, and nobody will answer by this name.
     pub lost: bool,
+    /// The highest level that its build speaks, as far as the metadata were told (rule U1).
+    pub level: u16,
     /// Whether it votes on the metadata.
     pub voter: bool,
 }
@@ -68,6 +70,7 @@ pub struct Map {
     cluster: Option<ClusterId>,
     version: u64,
     epoch: u64,
+    level: u16,
     nodes: Vec<Node>,
     ranges: Vec<Range>,
     owners: Box<[u16]>,
@@ -96,12 +99,24 @@ impl Map {
         let next_number = nodes.iter().map(|node| node.number + 1).max().unwrap_or(1);
         let of_block = |block: &[u16]| if block.iter().all(|owner| *owner == block[0]) { block[0] } else { SEVERAL };
         let blocks = owners.chunks(BLOCK).map(of_block).collect();
-        Self { cluster, version, epoch, nodes, ranges, owners, blocks, next_number }
+        let level = level::FIRST;
+        Self { cluster, version, epoch, level, nodes, ranges, owners, blocks, next_number }
     }
 
     /// As it is, where nodes have left that had numbers up to below this.
     pub fn with_next_number(self, next_number: u32) -> Self {
         Self { next_number: next_number.max(self.next_number), ..self }
+    }
+
+    /// As it is, in a cluster of this level.
+    pub fn with_level(self, level: u16) -> Self {
+        Self { level, ..self }
+    }
+
+    /// What all nodes speak (rule U1).
+    #[inline]
+    pub fn level(&self) -> u16 {
+        self.level
     }
 
     /// Numbers of nodes that have been there and were taken out for good, ascending: none of them comes back.
@@ -197,6 +212,7 @@ mod tests {
             incarnation: 1,
             epoch: 1,
             lost: false,
+            level: level::FIRST,
             voter: true,
         }
     }

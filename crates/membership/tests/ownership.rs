@@ -1,12 +1,11 @@
 //! Rule O1 over many histories: leaders of the metadata come and go, messages take long, clocks run at different speeds, and at no moment do two
-//! nodes serve one slot. Leases and metadata are the real ones; Raft is what it promises: one order of commands, and a leader that confirms itself
-//! succeeds only if nobody has been elected meanwhile.
+//! nodes serve one slot. Leases are the real ones; Raft is what it promises: one order of entries, and a leader that
+//! confirms itself succeeds only if nobody has been elected meanwhile. An entry says who owns the slot from then on.
 //!
 //! Each thing the rule asks for is also left out on purpose: every such mistake is noticed.
 
+use membership::NodeId;
 use membership::leases::Leases;
-use membership::meta::{Command, Describe, State};
-use membership::{ClusterId, NodeId};
 
 const LEASE: u64 = 1000;
 const NODES: usize = 3;
@@ -69,11 +68,8 @@ struct World {
     now: u64,
     dice: Dice,
     nodes: Vec<Node>,
-    /// Commands in their order; none: the first entry of a leader.
-    log: Vec<Option<Command>>,
-    /// What they make of the metadata, and who owns the slot after each.
-    state: State,
-    owners: Vec<Option<usize>>,
+    /// Who owns the slot after each entry of the log.
+    log: Vec<usize>,
     /// Who was elected last, and in which term.
     elected: (usize, u64),
     messages: Vec<Message>,
@@ -87,10 +83,6 @@ fn id(n: usize) -> NodeId {
 
 impl World {
     fn new(seed: u64, mistake: Mistake) -> Self {
-        let describe =
-            |n| Describe { id: id(n), incarnation: 1, host: format!("h{n}"), port: 1, bus_port: 2, client_port: 0 };
-        let form =
-            Command::Form { cluster: ClusterId([1; 20]), nodes: (0..NODES).map(describe).collect(), settings: vec![] };
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let nodes = (0..NODES).map(|_| Node {
             // A tenth between the fastest and the slowest: an eighth is provided for.
@@ -105,12 +97,7 @@ impl World {
             proposed: None,
         });
         let nodes = nodes.collect();
-        let (log, owners) = (Vec::new(), Vec::new());
-        let state = State::new();
-        let mut world =
-            Self { mistake, now: 0, dice, nodes, log, state, owners, elected: (0, 0), messages: Vec::new(), moves: 0 };
-        world.append(Some(form));
-        world
+        Self { mistake, now: 0, dice, nodes, log: vec![0], elected: (0, 0), messages: Vec::new(), moves: 0 }
     }
 
     fn clock(&self, n: usize) -> u64 {
@@ -145,7 +132,7 @@ impl World {
         }
         let n = self.any();
         self.elected = (n, term + 1);
-        self.append(None);
+        self.log.extend(self.log.last().copied());
         let now = if self.mistake == Mistake::NoWait { 0 } else { self.clock(n) };
         let node = &mut self.nodes[n];
         node.leads = Some(term + 1);
@@ -214,7 +201,7 @@ impl World {
         let now = self.clock(leader);
         let node = &mut self.nodes[leader];
         let (Some(term), None) = (node.leads, node.proposed) else { return };
-        let Some(from) = node.applied.checked_sub(1).and_then(|last| self.owners[last]) else { return };
+        let Some(from) = node.applied.checked_sub(1).map(|last| self.log[last]) else { return };
         if from != to && node.leases.fence(term, id(from), now).is_ok() {
             node.proposed = Some((term, from, to));
         }
@@ -236,22 +223,11 @@ impl World {
         }
     }
 
+    /// The slot goes to another node, if it is still the first one's.
     fn give(&mut self, from: usize, to: usize) {
-        self.append(Some(Command::Assign { from: id(from), to: id(to), ranges: vec![(0, 0)] }));
+        let owner = self.log.last().copied().filter(|owner| *owner != from).unwrap_or(to);
+        self.log.push(owner);
         self.moves += 1;
-    }
-
-    fn append(&mut self, command: Option<Command>) {
-        let owner = match &command {
-            Some(command) => {
-                self.state.apply(command);
-                let map = self.state.map(|_| true);
-                map.owner_of(0).and_then(|owner| (0..NODES).find(|&n| id(n) == map.node(owner).id))
-            }
-            None => self.owners.last().copied().flatten(),
-        };
-        self.log.push(command);
-        self.owners.push(owner);
     }
 
     fn apply(&mut self) {
@@ -263,7 +239,7 @@ impl World {
 
     fn apply_next(&mut self, n: usize) {
         let node = &mut self.nodes[n];
-        node.owns = self.owners[node.applied] == Some(n);
+        node.owns = self.log[node.applied] == n;
         node.applied += 1;
         self.settle(n);
     }

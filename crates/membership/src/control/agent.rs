@@ -12,6 +12,7 @@ use openraft::{LinearizerOption, Raft};
 use super::configuration::Configured;
 use super::disk::Disk;
 use super::granting::Renewal;
+use super::levels::{Levels, with_level};
 use super::libraries::Taken;
 use super::links::{Links, Op, Reply};
 use super::relay::Relays;
@@ -23,7 +24,7 @@ use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
 use crate::meta::{Command, Describe, Response, Setting};
-use crate::{ClusterId, NodeId};
+use crate::{ClusterId, NodeId, level};
 
 /// How long a request to another node may take.
 pub const ASK: Duration = Duration::from_secs(2);
@@ -93,6 +94,7 @@ pub struct Agent {
     pub disk: Disk,
     pub machine: Machine,
     pub links: Arc<Links>,
+    pub levels: Levels,
     pub relays: Option<Relays>,
     pub raft: Raft<Types, Machine>,
     pub shared: Arc<Shared>,
@@ -244,7 +246,7 @@ impl Agent {
     /// Asks a node, which may be this one.
     pub async fn ask(self: &Arc<Self>, target: &Describe, op: Op, body: Vec<u8>) -> Result<Reply, String> {
         if target.id == self.me() {
-            return Ok(self.answer(op, &body).await);
+            return Ok(self.answer(op, &body, level::HIGHEST).await);
         }
         let within = if op == Op::Command { COMMAND } else { ASK };
         self.links.ask(target.id, (&target.host, target.bus_port), op, body, within).await
@@ -252,14 +254,17 @@ impl Agent {
 
     /// Has a command applied to the metadata, by whoever leads.
     pub async fn submit(self: &Arc<Self>, command: &Command) -> Result<Response, String> {
+        if let Command::Raise { .. } = command {
+            self.may_rise()?;
+        }
         let mut body = Vec::new();
         command.put(&mut body);
         let answer = self.ask_whoever_leads(Op::Command, &body, command.is_asked_once()).await?;
         Response::read(&mut Reader::new(&answer)).map_err(|why| why.to_string())
     }
 
-    /// Answers what is asked of any node or of the leader.
-    pub async fn answer(self: &Arc<Self>, op: Op, body: &[u8]) -> Reply {
+    /// Answers what is asked of any node or of the leader, by a node of this level.
+    pub async fn answer(self: &Arc<Self>, op: Op, body: &[u8], of_node: u16) -> Reply {
         let malformed = |Malformed(what)| Reply::Failed(format!("a request that is not {what}"));
         let mut from = Reader::new(body);
         match op {
@@ -268,7 +273,7 @@ impl Agent {
                 Reply::Done(who.to_bytes())
             }
             Op::Command => match Command::read(&mut from) {
-                Ok(command) => self.lead(command).await,
+                Ok(command) => self.lead(command, of_node).await,
                 Err(why) => malformed(why),
             },
             Op::Renew => match Renewal::read(&mut from) {
@@ -289,9 +294,17 @@ impl Agent {
         }
     }
 
-    /// Applies a command, if this node leads.
-    async fn lead(self: &Arc<Self>, command: Command) -> Reply {
+    /// Applies a command of a node of this level, if this node leads.
+    async fn lead(self: &Arc<Self>, command: Command, of_node: u16) -> Reply {
         let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
+        let of_cluster = self.machine.look(|applied| applied.state.level());
+        let command = match command {
+            Command::Raise { .. } => match self.raise() {
+                Ok(raise) => raise,
+                Err(why) => return Reply::Failed(why),
+            },
+            other => with_level(other, of_cluster, of_node),
+        };
         let losers = match self.fence_losers(term, &command) {
             Ok(losers) => losers,
             Err(why) => return Reply::Failed(why),
@@ -330,7 +343,6 @@ impl Agent {
     fn fence_losers(&self, term: u64, command: &Command) -> Result<Vec<NodeId>, String> {
         let (losers, place) = match command {
             Command::Forget { id } => (vec![*id], None),
-            Command::Assign { from, .. } => (vec![*from], None),
             Command::Join { node, .. } | Command::Alive { node, .. } => (self.others_at(node), Some(node)),
             _ => return Ok(Vec::new()),
         };

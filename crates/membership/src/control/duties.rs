@@ -39,9 +39,10 @@ impl Agent {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let members = metrics.membership_config.membership();
         if self.machine.look(|applied| applied.state.cluster().is_none()) {
-            let nodes = members.nodes().map(|(_, node)| node.clone()).collect();
+            let nodes: Vec<Describe> = members.nodes().map(|(_, node)| node.clone()).collect();
             let Some(cluster) = self.cluster() else { return Ok(()) };
-            let form = Command::Form { cluster, nodes, settings: self.agreed() };
+            let level = self.lowest_level(nodes.iter().map(|node| (node.id, node.incarnation)));
+            let form = Command::Form { cluster, nodes, settings: self.agreed(), level };
             self.submit(&form).await?;
         }
         if self.machine.look(|applied| applied.state.configuration().version() == 0) {

@@ -169,7 +169,7 @@ fn lives() -> Vec<Kept> {
     let mut kept = Kept { node: NodeId([4; 20]), incarnation: 1, ..Kept::default() };
     let mut state = State::new();
     let node = Describe { id: kept.node, host: "h".to_owned(), ..Describe::default() };
-    state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes: vec![node], settings: Vec::new() });
+    state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes: vec![node], settings: Vec::new(), level: 0 });
     let mut all = vec![kept.clone()];
     for change in 1..4u8 {
         let command = load(u64::from(change) - 1, change);

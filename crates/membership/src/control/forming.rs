@@ -140,7 +140,7 @@ impl Agent {
         self.volatile().tentative = Some(cluster);
         self.shared.say(format!("this node is joining cluster {cluster}"));
         let mut body = Vec::new();
-        Command::Join { node: self.describe(), settings: self.agreed() }.put(&mut body);
+        Command::Join { node: self.describe(), settings: self.agreed(), level: 0 }.put(&mut body);
         let (mut host, mut port) = place.clone();
         for _ in 0..3 {
             match self.links.ask_at((&host, port), Op::Command, &body, ASK).await?.0 {

@@ -34,7 +34,7 @@ impl Agent {
         if self.volatile().host.is_none() {
             self.find_host().await;
         }
-        let command = Command::Alive { node: self.describe(), settings: self.agreed() };
+        let command = Command::Alive { node: self.describe(), settings: self.agreed(), level: 0 };
         let mut told = String::new();
         loop {
             let why = match self.submit(&command).await {

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::Random;
 use super::disk::Disk;
+use super::levels::Levels;
 use super::stream::Stream;
 use super::tls::Tls;
 use super::told::Told;
@@ -20,7 +21,7 @@ use super::wire::{self, NoLink};
 use crate::NodeId;
 use crate::codec::{Malformed, Reader, put_bytes};
 use crate::frame::{self, Kind};
-use crate::handshake::{Peer, Role};
+use crate::handshake::{Failed, Peer, Role};
 use crate::meta::Describe;
 
 /// Calls that wait for one link.
@@ -141,14 +142,15 @@ pub struct Links {
     secret: Arc<[u8]>,
     tls: Option<Arc<Tls>>,
     random: Random,
+    levels: Levels,
     open: Mutex<BTreeMap<NodeId, Link>>,
     /// Where TLS has failed, and why.
     refused: Mutex<Told>,
 }
 
 impl Links {
-    pub fn new(disk: Disk, secret: Arc<[u8]>, tls: Option<Arc<Tls>>, random: Random) -> Self {
-        Self { disk, secret, tls, random, open: Mutex::default(), refused: Mutex::default() }
+    pub fn new(disk: Disk, secret: Arc<[u8]>, tls: Option<Arc<Tls>>, random: Random, levels: Levels) -> Self {
+        Self { disk, secret, tls, random, levels, open: Mutex::default(), refused: Mutex::default() }
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<NodeId, Link>> {
@@ -177,7 +179,9 @@ impl Links {
         let me = self.disk.kept().party();
         let dialed = wire::dial(place, self.tls.as_ref(), me, &self.secret, role, &nonce).await;
         self.tell(place, &dialed);
-        dialed
+        let (stream, peer) = dialed?;
+        self.levels.hear(&peer).map_err(Failed::Refused)?;
+        Ok((stream, peer))
     }
 
     /// Logs what TLS is refused for when it becomes so.

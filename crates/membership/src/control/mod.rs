@@ -11,6 +11,7 @@ mod forming;
 mod granting;
 mod holder;
 mod kept;
+mod levels;
 mod libraries;
 mod links;
 mod network;
@@ -206,6 +207,9 @@ struct Running {
 
 impl Control {
     /// Reads who the node is, listens for others, and starts the thread.
+    ///
+    /// # Errors
+    /// The folder cannot be used, the address is taken, or a certificate cannot be read.
     pub fn start(mut settings: Settings, clock: BootClock, random: Random, hooks: Hooks) -> Result<Self, StartError> {
         let error = |what: &dyn fmt::Display| StartError(what.to_string());
         let tls = settings.tls.as_ref().map(Tls::new).transpose().map_err(StartError)?.map(Arc::new);
@@ -437,7 +441,9 @@ async fn agent(
     hooks: &Hooks,
 ) -> Result<Agent, String> {
     let relays = tls.as_ref().map(|_| Relays::start()).transpose().map_err(|why| why.to_string())?;
-    let links = Arc::new(Links::new(disk.clone(), Arc::clone(&settings.secret), tls, Arc::clone(&random)));
+    let levels = machine.levels.clone();
+    let links = Links::new(disk.clone(), Arc::clone(&settings.secret), tls, Arc::clone(&random), levels.clone());
+    let links = Arc::new(links);
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let config = Config {
         cluster_name: "holdfast".to_owned(),
@@ -479,6 +485,7 @@ async fn agent(
         disk,
         machine,
         links,
+        levels,
         relays,
         raft,
         shared: Arc::new(shared),

@@ -113,6 +113,7 @@ async fn meet(agent: &Agent, hooks: &Hooks, socket: TcpStream) -> Option<(Stream
 /// Whether a node that knows the secret may have its connection: commands are for members, and nobody's earlier life gets anything.
 fn judge(agent: &Agent, peer: &Peer) -> Result<(), Refusal> {
     let node = peer.party.node;
+    agent.levels.hear(peer)?;
     match agent.machine.look(|applied| applied.state.incarnation(node)) {
         Some(known) if peer.party.incarnation < known => Err(Refusal::EarlierLife { node, known }),
         None if peer.role == Role::Data => Err(Refusal::UnknownNode(node)),
@@ -179,7 +180,7 @@ impl Agent {
                 Ok(founding) => self.hear_founding(peer, &founding),
                 Err(why) => Reply::Failed(why.to_string()),
             },
-            _ => self.answer(op, body).await,
+            _ => self.answer(op, body, peer.highest).await,
         }
     }
 

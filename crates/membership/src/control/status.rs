@@ -10,7 +10,7 @@ use super::granting::Holders;
 use super::links::Op;
 use super::types::Wire;
 use crate::map::Map;
-use crate::{ClusterId, NodeId};
+use crate::{ClusterId, NodeId, level};
 
 /// What is known of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +21,8 @@ pub struct NodeStatus {
     pub linked: bool,
     /// For how many more milliseconds it has a lease, as the leader knows, or the node itself, if it was asked; none: no leader has said.
     pub lease_ms: Option<u64>,
+    /// The highest level that its build speaks (rule U1), as this node has heard; none: it has not.
+    pub level: Option<u16>,
     /// What does not work there, in words, though it serves. Empty: nothing that anybody has said.
     pub trouble: String,
 }
@@ -67,6 +69,7 @@ impl Agent {
                 linked: is_me || self.links.is_open(node.id),
                 // What the leader has granted itself is nothing before a majority has confirmed it.
                 lease_ms: if is_me { Some(lease_ms) } else { held_ms },
+                level: if is_me { Some(level::HIGHEST) } else { self.levels.of(node.id, node.incarnation) },
                 trouble: match is_me {
                     true => (self.trouble)(),
                     false => held.map(|held| held.trouble.clone()).unwrap_or_default(),

@@ -13,6 +13,7 @@ use openraft::{EntryPayload, OptionalSend};
 use tokio::sync::watch;
 
 use super::disk::Disk;
+use super::levels::Levels;
 use super::libraries::sendable;
 use super::types::{Entry, LogId, Snapshot, SnapshotMeta, StoredMembers, Types, Vote};
 use crate::NodeId;
@@ -147,6 +148,8 @@ pub struct Machine {
     index: Arc<watch::Sender<u64>>,
     map: Arc<Mutex<Arc<Map>>>,
     on_map: OnMap,
+    /// What nodes speak.
+    pub levels: Levels,
 }
 
 impl Machine {
@@ -155,7 +158,9 @@ impl Machine {
         let applied = disk.kept().snapshot.as_ref().map(Applied::of).transpose()?.unwrap_or_default();
         let map = Arc::new(Mutex::new(Arc::new(applied.map())));
         let index = Arc::new(watch::Sender::new(applied.last.map_or(0, |last| last.index)));
-        Ok(Self { disk, applied: Arc::new(Mutex::new(applied)), index, map, on_map })
+        let levels = Levels::default();
+        levels.apply(applied.state.level());
+        Ok(Self { disk, applied: Arc::new(Mutex::new(applied)), index, map, on_map, levels })
     }
 
     /// The map of now.
@@ -180,6 +185,7 @@ impl Machine {
     /// Makes what has been applied known.
     fn publish(&self) {
         let (map, index) = self.look(|applied| (applied.map(), applied.last.map_or(0, |last| last.index)));
+        self.levels.apply(map.level());
         let new = {
             let mut current = self.map.lock().unwrap_or_else(PoisonError::into_inner);
             let new = (**current != map).then(|| Arc::new(map));

@@ -55,9 +55,9 @@ impl fmt::Display for Command {
             Self::Form { cluster, nodes, .. } => write!(f, "form {cluster} of {} nodes", nodes.len()),
             Self::Join { node, .. } => write!(f, "join {}", node.id),
             Self::Alive { node, .. } => write!(f, "alive {} ({})", node.id, node.incarnation),
+            Self::Raise { level, .. } => write!(f, "raise the level to {level}"),
             Self::Leave { id } => write!(f, "leave {id}"),
             Self::Forget { id } => write!(f, "forget {id}"),
-            Self::Assign { from, to, ranges } => write!(f, "assign {} ranges of {from} to {to}", ranges.len()),
             Self::Set { name, value } => write!(f, "set {name} {value}"),
             Self::Configure { settings, .. } => write!(f, "configure {}", configuration::names(settings)),
             Self::Libraries { known, payload, .. } => {

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use super::configuration::{self, CONFIGURATION_MAX, CONFIGURED_MAX, Setting};
 use super::{LIBRARIES_MAX, NODES_MAX, SETTINGS_MAX, TEXT_MAX};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
-use crate::map::SLOTS;
-use crate::{ClusterId, NodeId};
+use crate::{ClusterId, NodeId, level};
 
-/// The format of commands and responses that this code writes. It reads versions 1 to 3 as well. Version 1 lacks
-/// libraries, in versions 1 and 2 a node has no port for smart clients, and in all three a cluster has no settings.
-const VERSION: u8 = 4;
+/// The newest format of commands and responses. All others are read as well: version 1 lacks libraries, in versions 1
+/// and 2 a node has no port for smart clients, in the first three a cluster has no settings, and in all before the last
+/// there are no levels.
+const VERSION: u8 = 5;
+
+/// The format of what says nothing of levels: nodes of a build before there were levels read it.
+const WITHOUT_LEVELS: u8 = 4;
 
 /// What a node says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -52,12 +55,18 @@ impl Describe {
     }
 
     /// The next one in `from`.
+    ///
+    /// # Errors
+    /// The bytes are none, or of a version that this build does not read.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let node = Self::read_without_client_port(from)?;
         Ok(Self { client_port: from.u16()?, ..node })
     }
 
     /// The next one in `from`, as it was before nodes had a port for smart clients.
+    ///
+    /// # Errors
+    /// The bytes are none.
     pub fn read_without_client_port(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             id: NodeId::read(from)?,
@@ -81,6 +90,8 @@ pub enum Command {
         nodes: Vec<Describe>,
         /// What nodes must agree on.
         settings: Vec<(String, String)>,
+        /// What all of them speak; 0 is [`level::FIRST`].
+        level: u16,
     },
     /// A node comes. It owns nothing.
     Join {
@@ -88,6 +99,8 @@ pub enum Command {
         node: Describe,
         /// Its settings: none may contradict the cluster's.
         settings: Vec<(String, String)>,
+        /// The highest level of its build; 0: not said. The leader fills it in, once the cluster has a level.
+        level: u16,
     },
     /// A node has started again, maybe elsewhere.
     Alive {
@@ -95,6 +108,8 @@ pub enum Command {
         node: Describe,
         /// Its settings.
         settings: Vec<(String, String)>,
+        /// As for a node that comes.
+        level: u16,
     },
     /// A node that owns nothing goes.
     Leave {
@@ -106,14 +121,12 @@ pub enum Command {
         /// Which.
         id: NodeId,
     },
-    /// Slots get another owner.
-    Assign {
-        /// Who owns them all.
-        from: NodeId,
-        /// Who is to own them.
-        to: NodeId,
-        /// First and last slot of each range.
-        ranges: Vec<(u16, u16)>,
+    /// The cluster's level rises (rule U1).
+    Raise {
+        /// To this one; 0: the highest that all members speak, which the leader fills in with `heard`.
+        level: u16,
+        /// What the leader has heard of its members.
+        heard: Vec<Heard>,
     },
     /// A setting that nodes must agree on.
     Set {
@@ -138,6 +151,17 @@ pub enum Command {
         /// All of them: bytes that the metadata do not look into.
         payload: Arc<[u8]>,
     },
+}
+
+/// The level of a node, as the leader has heard it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heard {
+    /// The node.
+    pub id: NodeId,
+    /// Its life: how often it has started.
+    pub incarnation: u64,
+    /// The highest level that its build speaks.
+    pub level: u16,
 }
 
 /// What a change of the libraries is called.
@@ -166,19 +190,10 @@ pub enum Refusal {
         /// How many.
         slots: u32,
     },
-    /// The node does not own the slot.
-    NotOwner {
-        /// The node.
-        id: NodeId,
-        /// The slot.
-        slot: u16,
-    },
     /// Nobody would be left.
     LastNode,
     /// Two nodes say to be in one place, or have one name.
     SameAddress,
-    /// Slots that there are not.
-    BadRange,
     /// More than there may be: nodes, settings.
     TooMany,
     /// A setting of the node is not that of the cluster.
@@ -189,6 +204,15 @@ pub enum Refusal {
         ours: String,
         /// The node's.
         theirs: String,
+    },
+    /// A node does not speak what all members must.
+    LowLevel {
+        /// The node.
+        id: NodeId,
+        /// The highest level of its build, as far as it is known.
+        has: u16,
+        /// The cluster's level, or the one that it was to be raised to.
+        needs: u16,
     },
     /// The libraries have changed since.
     Superseded {
@@ -222,13 +246,14 @@ impl fmt::Display for Refusal {
                 )
             }
             Self::OwnsSlots { id, slots } => write!(f, "node {id} owns {slots} slots"),
-            Self::NotOwner { id, slot } => write!(f, "node {id} does not own slot {slot}"),
             Self::LastNode => write!(f, "no other node could own the slots"),
             Self::SameAddress => write!(f, "two nodes have the same address or name"),
-            Self::BadRange => write!(f, "slots are 0 to 16383, and a range ends where it begins or later"),
             Self::TooMany => write!(f, "more than a cluster may have"),
             Self::Disagrees { name, ours, theirs } => {
                 write!(f, "{name} is {theirs} at this node and {ours} in the cluster")
+            }
+            Self::LowLevel { id, has, needs } => {
+                write!(f, "the build of node {id} speaks up to level {has}, and level {needs} is needed")
             }
             Self::Superseded { version } => write!(f, "the libraries have been changed: they are of version {version}"),
             Self::Unconfigured => write!(f, "the cluster has no settings yet"),
@@ -263,10 +288,11 @@ mod tag {
     pub const ALIVE: u8 = 3;
     pub const LEAVE: u8 = 4;
     pub const FORGET: u8 = 5;
-    pub const ASSIGN: u8 = 6;
+    // 6 is not used: slots do not move yet.
     pub const SET: u8 = 7;
     pub const LIBRARIES: u8 = 8;
     pub const CONFIGURE: u8 = 9;
+    pub const RAISE: u8 = 10;
 }
 
 fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
@@ -282,32 +308,71 @@ fn settings(from: &mut Reader<'_>) -> Result<Vec<(String, String)>, Malformed> {
     (0..count).map(|_| Ok((from.text(TEXT_MAX)?.to_owned(), from.text(TEXT_MAX)?.to_owned()))).collect()
 }
 
+fn heard(from: &mut Reader<'_>) -> Result<Vec<Heard>, Malformed> {
+    let count = from.count(NODES_MAX)?;
+    let one =
+        |from: &mut Reader<'_>| Ok(Heard { id: NodeId::read(from)?, incarnation: from.u64()?, level: from.u16()? });
+    (0..count).map(|_| one(from)).collect()
+}
+
 impl Command {
     /// Whether it is asked for once: if nobody knows what came of it, a second time would not be the same.
     pub fn is_asked_once(&self) -> bool {
         matches!(self, Self::Libraries { .. } | Self::Configure { .. })
     }
 
+    /// Which format it is written in: the oldest that has all it says (rule U1).
+    fn version(&self) -> u8 {
+        match self {
+            Self::Form { level, .. } | Self::Join { level, .. } | Self::Alive { level, .. }
+                if *level > level::FIRST =>
+            {
+                VERSION
+            }
+            Self::Raise { .. } => VERSION,
+            _ => WITHOUT_LEVELS,
+        }
+    }
+
     /// Appends it.
     pub fn put(&self, out: &mut Vec<u8>) {
-        out.push(VERSION);
+        let version = self.version();
+        let put_level = |out: &mut Vec<u8>, level: u16| {
+            if version == VERSION {
+                out.extend_from_slice(&level.to_le_bytes());
+            }
+        };
+        out.push(version);
         match self {
-            Self::Form { cluster, nodes, settings } => {
+            Self::Form { cluster, nodes, settings, level } => {
                 out.push(tag::FORM);
                 cluster.put(out);
                 put_count(out, nodes.len());
                 nodes.iter().for_each(|node| node.put(out));
                 put_settings(out, settings);
+                put_level(out, *level);
             }
-            Self::Join { node, settings } => {
+            Self::Join { node, settings, level } => {
                 out.push(tag::JOIN);
                 node.put(out);
                 put_settings(out, settings);
+                put_level(out, *level);
             }
-            Self::Alive { node, settings } => {
+            Self::Alive { node, settings, level } => {
                 out.push(tag::ALIVE);
                 node.put(out);
                 put_settings(out, settings);
+                put_level(out, *level);
+            }
+            Self::Raise { level, heard } => {
+                out.push(tag::RAISE);
+                out.extend_from_slice(&level.to_le_bytes());
+                put_count(out, heard.len());
+                for one in heard {
+                    one.id.put(out);
+                    out.extend_from_slice(&one.incarnation.to_le_bytes());
+                    out.extend_from_slice(&one.level.to_le_bytes());
+                }
             }
             Self::Leave { id } => {
                 out.push(tag::LEAVE);
@@ -316,16 +381,6 @@ impl Command {
             Self::Forget { id } => {
                 out.push(tag::FORGET);
                 id.put(out);
-            }
-            Self::Assign { from, to, ranges } => {
-                out.push(tag::ASSIGN);
-                from.put(out);
-                to.put(out);
-                put_count(out, ranges.len());
-                for (start, end) in ranges {
-                    out.extend_from_slice(&start.to_le_bytes());
-                    out.extend_from_slice(&end.to_le_bytes());
-                }
             }
             Self::Set { name, value } => {
                 out.push(tag::SET);
@@ -347,29 +402,28 @@ impl Command {
     }
 
     /// The next one in `from`.
+    ///
+    /// # Errors
+    /// The bytes are none, or of a version that this build does not read.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let version = from.u8()?;
         if !(1..=VERSION).contains(&version) {
-            return Err(Malformed("a command of version 1 to 4"));
+            return Err(Malformed("a command of version 1 to 5"));
         }
+        let level = |from: &mut Reader<'_>| if version < VERSION { Ok(0) } else { from.u16() };
         let node = if version < 3 { Describe::read_without_client_port } else { Describe::read };
         Ok(match from.u8()? {
             tag::FORM => {
                 let cluster = ClusterId::read(from)?;
                 let count = from.count(NODES_MAX)?;
                 let nodes = (0..count).map(|_| node(from)).collect::<Result<_, _>>()?;
-                Self::Form { cluster, nodes, settings: settings(from)? }
+                Self::Form { cluster, nodes, settings: settings(from)?, level: level(from)? }
             }
-            tag::JOIN => Self::Join { node: node(from)?, settings: settings(from)? },
-            tag::ALIVE => Self::Alive { node: node(from)?, settings: settings(from)? },
+            tag::JOIN => Self::Join { node: node(from)?, settings: settings(from)?, level: level(from)? },
+            tag::ALIVE => Self::Alive { node: node(from)?, settings: settings(from)?, level: level(from)? },
             tag::LEAVE => Self::Leave { id: NodeId::read(from)? },
             tag::FORGET => Self::Forget { id: NodeId::read(from)? },
-            tag::ASSIGN => {
-                let (giver, taker) = (NodeId::read(from)?, NodeId::read(from)?);
-                let count = from.count(SLOTS)?;
-                let ranges = (0..count).map(|_| Ok((from.u16()?, from.u16()?))).collect::<Result<_, _>>()?;
-                Self::Assign { from: giver, to: taker, ranges }
-            }
+            tag::RAISE if version == VERSION => Self::Raise { level: from.u16()?, heard: heard(from)? },
             tag::SET => Self::Set { name: from.text(TEXT_MAX)?.to_owned(), value: from.text(TEXT_MAX)?.to_owned() },
             tag::CONFIGURE => Self::Configure { first: from.flag()?, settings: configuration::read(from)? },
             tag::LIBRARIES => Self::Libraries {
@@ -385,7 +439,8 @@ impl Command {
 impl Response {
     /// Appends it.
     pub fn put(&self, out: &mut Vec<u8>) {
-        out.push(VERSION);
+        let says_levels = matches!(self, Self::Refused(Refusal::LowLevel { .. }));
+        out.push(if says_levels { VERSION } else { WITHOUT_LEVELS });
         let why = match self {
             Self::Done { version, epoch } => {
                 out.push(0);
@@ -412,14 +467,8 @@ impl Response {
                 id.put(out);
                 out.extend_from_slice(&slots.to_le_bytes());
             }
-            Refusal::NotOwner { id, slot } => {
-                out.push(6);
-                id.put(out);
-                out.extend_from_slice(&slot.to_le_bytes());
-            }
             Refusal::LastNode => out.push(7),
             Refusal::SameAddress => out.push(8),
-            Refusal::BadRange => out.push(9),
             Refusal::TooMany => out.push(10),
             Refusal::Disagrees { name, ours, theirs } => {
                 out.push(11);
@@ -433,6 +482,12 @@ impl Response {
                 out.push(13);
                 out.extend_from_slice(&bytes.to_le_bytes());
             }
+            Refusal::LowLevel { id, has, needs } => {
+                out.push(16);
+                id.put(out);
+                out.extend_from_slice(&has.to_le_bytes());
+                out.extend_from_slice(&needs.to_le_bytes());
+            }
             Refusal::Unconfigured => out.push(14),
             Refusal::ConfigurationTooLarge { bytes } => {
                 out.push(15);
@@ -442,9 +497,12 @@ impl Response {
     }
 
     /// The next one in `from`.
+    ///
+    /// # Errors
+    /// The bytes are none, or of a version that this build does not read.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         if !(1..=VERSION).contains(&from.u8()?) {
-            return Err(Malformed("a response of version 1 to 4"));
+            return Err(Malformed("a response of version 1 to 5"));
         }
         let text = |from: &mut Reader<'_>| from.text(TEXT_MAX).map(str::to_owned);
         let why = match from.u8()? {
@@ -454,15 +512,14 @@ impl Response {
             3 => Refusal::Unknown(NodeId::read(from)?),
             4 => Refusal::EarlierLife { id: NodeId::read(from)?, known: from.u64()? },
             5 => Refusal::OwnsSlots { id: NodeId::read(from)?, slots: from.u32()? },
-            6 => Refusal::NotOwner { id: NodeId::read(from)?, slot: from.u16()? },
             7 => Refusal::LastNode,
             8 => Refusal::SameAddress,
-            9 => Refusal::BadRange,
             10 => Refusal::TooMany,
             11 => Refusal::Disagrees { name: text(from)?, ours: text(from)?, theirs: text(from)? },
             12 => Refusal::Superseded { version: from.u64()? },
             13 => Refusal::LibrariesTooLarge { bytes: from.u64()? },
             14 => Refusal::Unconfigured,
+            16 => Refusal::LowLevel { id: NodeId::read(from)?, has: from.u16()?, needs: from.u16()? },
             15 => Refusal::ConfigurationTooLarge { bytes: from.u64()? },
             _ => return Err(Malformed("a response")),
         };

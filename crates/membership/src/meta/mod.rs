@@ -3,6 +3,8 @@
 
 mod command;
 pub(crate) mod configuration;
+#[cfg(test)]
+mod levels_test;
 mod libraries;
 mod snapshot;
 mod spread;
@@ -13,9 +15,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::map::{Map, Node, Range, SLOTS};
-use crate::{ClusterId, NodeId};
+use crate::{ClusterId, NodeId, level};
 
-pub use command::{ChangeId, Command, Describe, Refusal, Response};
+pub use command::{ChangeId, Command, Describe, Heard, Refusal, Response};
 pub use configuration::{CONFIGURATION_MAX, CONFIGURED_MAX, Configuration, Setting, VALUE_MAX};
 pub use libraries::{LIBRARIES_MAX, Libraries};
 pub use snapshot::Image;
@@ -38,6 +40,8 @@ struct Member {
     epoch: u64,
     incarnation: u64,
     lost: bool,
+    /// The highest level that its build speaks, as far as the metadata were told.
+    level: u16,
     host: String,
     port: u16,
     bus_port: u16,
@@ -50,6 +54,8 @@ pub struct State {
     cluster: Option<ClusterId>,
     version: u64,
     epoch: u64,
+    /// What all members speak (rule U1).
+    level: u16,
     next_number: u32,
     members: BTreeMap<NodeId, Member>,
     settings: BTreeMap<String, String>,
@@ -65,6 +71,7 @@ impl Default for State {
             cluster: None,
             version: 0,
             epoch: 0,
+            level: level::FIRST,
             next_number: 1,
             members: BTreeMap::new(),
             settings: BTreeMap::new(),
@@ -85,13 +92,13 @@ impl State {
     pub fn apply(&mut self, command: &Command) -> Response {
         let before = self.version;
         let outcome = match command {
-            Command::Form { cluster, nodes, settings } => self.form(*cluster, nodes, settings),
+            Command::Form { cluster, nodes, settings, level } => self.form(*cluster, nodes, settings, *level),
             _ if self.cluster.is_none() => Err(Refusal::NotFormed),
-            Command::Join { node, settings } => self.join(node, settings),
-            Command::Alive { node, settings } => self.alive(node, settings),
+            Command::Join { node, settings, level } => self.join(node, settings, *level),
+            Command::Alive { node, settings, level } => self.alive(node, settings, *level),
+            Command::Raise { level, heard } => self.raise_level(*level, heard),
             Command::Leave { id } => self.leave(*id),
             Command::Forget { id } => self.forget(*id),
-            Command::Assign { from, to, ranges } => self.assign(*from, *to, ranges),
             Command::Set { name, value } => self.set(name, value),
             Command::Configure { first, settings } => self.configure(*first, settings),
             Command::Libraries { known, change, payload } => self.change_libraries(*known, *change, payload),
@@ -113,6 +120,11 @@ impl State {
     /// Rises with every change.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The level of the cluster: what all its members speak (rule U1). It never falls.
+    pub fn level(&self) -> u16 {
+        self.level
     }
 
     /// Whether the node belongs to the cluster.
@@ -162,6 +174,7 @@ impl State {
             incarnation: member.incarnation,
             epoch: member.epoch,
             lost: member.lost,
+            level: member.level,
             voter: voter(id),
         });
         let nodes: Vec<Node> = nodes.collect();
@@ -171,7 +184,8 @@ impl State {
             Some(Range { start, end, node })
         });
         let ranges = ranges.collect();
-        Map::new(self.cluster, self.version, self.epoch, nodes, ranges).with_next_number(self.next_number)
+        let map = Map::new(self.cluster, self.version, self.epoch, nodes, ranges);
+        map.with_next_number(self.next_number).with_level(self.level)
     }
 
     fn by_number(&self) -> Vec<(NodeId, &Member)> {
@@ -180,7 +194,13 @@ impl State {
         nodes
     }
 
-    fn form(&mut self, cluster: ClusterId, nodes: &[Describe], settings: &[(String, String)]) -> Result<(), Refusal> {
+    fn form(
+        &mut self,
+        cluster: ClusterId,
+        nodes: &[Describe],
+        settings: &[(String, String)],
+        level: u16,
+    ) -> Result<(), Refusal> {
         if self.cluster.is_some() {
             return Err(Refusal::AlreadyFormed);
         }
@@ -195,9 +215,10 @@ impl State {
         self.cluster = Some(cluster);
         self.version = 1;
         self.epoch = 1;
+        self.level = level.max(level::FIRST);
         self.settings = settings.iter().cloned().collect();
         for node in &ordered {
-            self.add(node);
+            self.add(node, self.level);
         }
         for (slot, number) in spread::evenly(ordered.len()).enumerate() {
             self.owners[slot] = number as u32 + 1;
@@ -206,12 +227,13 @@ impl State {
         Ok(())
     }
 
-    fn add(&mut self, node: &Describe) {
+    fn add(&mut self, node: &Describe, level: u16) {
         let member = Member {
             number: self.next_number,
             epoch: 0,
             incarnation: node.incarnation,
             lost: false,
+            level,
             host: node.host.clone(),
             port: node.port,
             bus_port: node.bus_port,
@@ -238,31 +260,51 @@ impl State {
         Ok(())
     }
 
-    fn join(&mut self, node: &Describe, settings: &[(String, String)]) -> Result<(), Refusal> {
+    fn join(&mut self, node: &Describe, settings: &[(String, String)], level: u16) -> Result<(), Refusal> {
         if self.members.contains_key(&node.id) {
-            return self.alive(node, settings);
+            return self.alive(node, settings, level);
         }
+        let level = self.said(level, level::FIRST);
+        self.reaches(node.id, level)?;
         self.agrees(settings)?;
         if self.members.len() >= NODES_MAX || self.next_number == u32::MAX {
             return Err(Refusal::TooMany);
         }
         self.displace(node);
-        self.add(node);
+        self.add(node, level);
         self.version += 1;
         Ok(())
     }
 
-    fn alive(&mut self, node: &Describe, settings: &[(String, String)]) -> Result<(), Refusal> {
+    /// The level of a node that was said to have this one, and was known to have another. A leader that did not know
+    /// of the cluster's level yet says 0. Below the first level none is kept: snapshots have no room for it.
+    fn said(&self, level: u16, known: u16) -> u16 {
+        match level {
+            _ if self.level == level::FIRST => level::FIRST,
+            0 => known,
+            level => level,
+        }
+    }
+
+    /// Whether a node whose build speaks up to `level` may be a member.
+    fn reaches(&self, id: NodeId, level: u16) -> Result<(), Refusal> {
+        if level < self.level { Err(Refusal::LowLevel { id, has: level, needs: self.level }) } else { Ok(()) }
+    }
+
+    fn alive(&mut self, node: &Describe, settings: &[(String, String)], level: u16) -> Result<(), Refusal> {
         let Some(member) = self.members.get(&node.id) else { return Err(Refusal::Unknown(node.id)) };
         // A life keeps its place: another place is another life of the same count, begun with a copy of the folder.
         let elsewhere = !member.host.is_empty() && (&member.host, member.bus_port) != (&node.host, node.bus_port);
         if node.incarnation < member.incarnation || node.incarnation == member.incarnation && elsewhere {
             return Err(Refusal::EarlierLife { id: node.id, known: member.incarnation });
         }
+        let level = self.said(level, member.level);
+        self.reaches(node.id, level)?;
         self.agrees(settings)?;
         let now = Member {
             incarnation: node.incarnation,
             lost: false,
+            level,
             host: node.host.clone(),
             port: node.port,
             bus_port: node.bus_port,
@@ -274,6 +316,28 @@ impl State {
         }
         self.displace(node);
         self.members.insert(node.id, now);
+        self.version += 1;
+        Ok(())
+    }
+
+    /// Raises the level, if each member was heard to speak the new one in its present life.
+    fn raise_level(&mut self, level: u16, heard: &[Heard]) -> Result<(), Refusal> {
+        if level <= self.level {
+            return Ok(());
+        }
+        let of = |id: &NodeId, member: &Member| {
+            heard.iter().find(|one| one.id == *id && one.incarnation == member.incarnation).map(|one| one.level)
+        };
+        for (id, member) in self.members.iter().filter(|(_, member)| !member.lost) {
+            let has = of(id, member).unwrap_or(member.level);
+            if has < level {
+                return Err(Refusal::LowLevel { id: *id, has, needs: level });
+            }
+        }
+        for (id, member) in &mut self.members {
+            member.level = of(id, member).unwrap_or(member.level);
+        }
+        self.level = level;
         self.version += 1;
         Ok(())
     }
@@ -323,31 +387,6 @@ impl State {
     fn raise(&mut self, number: u32) {
         let epoch = self.epoch;
         self.members.values_mut().filter(|member| member.number == number).for_each(|member| member.epoch = epoch);
-    }
-
-    fn assign(&mut self, from: NodeId, to: NodeId, ranges: &[(u16, u16)]) -> Result<(), Refusal> {
-        let number = |id: NodeId| self.members.get(&id).map(|member| member.number).ok_or(Refusal::Unknown(id));
-        let (giver, taker) = (number(from)?, number(to)?);
-        for &(start, end) in ranges {
-            if start > end || usize::from(end) >= SLOTS {
-                return Err(Refusal::BadRange);
-            }
-            let owners = &self.owners[usize::from(start)..=usize::from(end)];
-            if let Some(at) = owners.iter().position(|&owner| owner != giver) {
-                return Err(Refusal::NotOwner { id: from, slot: start + at as u16 });
-            }
-        }
-        if ranges.is_empty() || giver == taker {
-            return Ok(());
-        }
-        for &(start, end) in ranges {
-            self.owners[usize::from(start)..=usize::from(end)].fill(taker);
-        }
-        self.epoch += 1;
-        self.raise(giver);
-        self.raise(taker);
-        self.version += 1;
-        Ok(())
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {

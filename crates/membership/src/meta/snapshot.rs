@@ -6,12 +6,15 @@ use std::sync::Arc;
 use super::{ChangeId, Configuration, Libraries, Member, NODES_MAX, SETTINGS_MAX, State, TEXT_MAX, spread};
 use crate::codec::{Malformed, Reader, crc, put_bytes, put_count};
 use crate::map::SLOTS;
-use crate::{ClusterId, NodeId};
+use crate::{ClusterId, NodeId, level};
 
-/// The format of snapshots that this code writes. It reads versions 1 to 3 as well. Version 1 has no libraries, in
-/// versions 1 and 2 a member has no port for smart clients, and in all three libraries are among the other bytes, and a
-/// cluster has no settings.
-const VERSION: u32 = 4;
+/// The newest format of snapshots. All others are read as well: version 1 has no libraries, in versions 1 and 2 a
+/// member has no port for smart clients, in the first three libraries are among the other bytes and a cluster has no
+/// settings, and in all before the last there are no levels.
+const VERSION: u32 = 5;
+
+/// The format at [`level::FIRST`]: nodes of a build before there were levels read it (rule U1).
+const WITHOUT_LEVELS: u32 = 4;
 
 /// A snapshot. Libraries are apart from the rest: they are large, and most changes leave them as they are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -27,13 +30,17 @@ pub struct Image {
 impl State {
     /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
     pub fn snapshot(&self) -> Image {
+        let format = if self.level > level::FIRST { VERSION } else { WITHOUT_LEVELS };
         let mut out = vec![0; 4];
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&format.to_le_bytes());
         out.push(u8::from(self.cluster.is_some()));
         self.cluster.unwrap_or_default().put(&mut out);
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&self.next_number.to_le_bytes());
+        if format == VERSION {
+            out.extend_from_slice(&self.level.to_le_bytes());
+        }
         put_count(&mut out, self.members.len());
         for (id, member) in &self.members {
             id.put(&mut out);
@@ -45,6 +52,9 @@ impl State {
             out.extend_from_slice(&member.port.to_le_bytes());
             out.extend_from_slice(&member.bus_port.to_le_bytes());
             out.extend_from_slice(&member.client_port.to_le_bytes());
+            if format == VERSION {
+                out.extend_from_slice(&member.level.to_le_bytes());
+            }
         }
         put_count(&mut out, self.settings.len());
         for (name, value) in &self.settings {
@@ -65,6 +75,9 @@ impl State {
     }
 
     /// The state that [`State::snapshot`] made this image of.
+    ///
+    /// # Errors
+    /// The bytes are damaged, of a version that this build does not read, or of a level that it does not speak.
     pub fn restore(image: &Image) -> Result<Self, Malformed> {
         let bytes = &image.state;
         let mut from = Reader::new(bytes);
@@ -74,10 +87,14 @@ impl State {
         }
         let format = from.u32()?;
         if !(1..=VERSION).contains(&format) {
-            return Err(Malformed("a snapshot of version 1 to 4"));
+            return Err(Malformed("a snapshot of version 1 to 5"));
         }
         let (formed, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
         let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
+        let level = if format > WITHOUT_LEVELS { from.u16()? } else { level::FIRST };
+        if level > level::HIGHEST {
+            return Err(Malformed("a level that this build speaks"));
+        }
         let count = from.count(NODES_MAX)?;
         let members = (0..count).map(|_| member(&mut from, format)).collect::<Result<BTreeMap<_, _>, _>>()?;
         if members.values().any(|member| member.number >= next_number) {
@@ -109,6 +126,7 @@ impl State {
             cluster: formed.then_some(cluster),
             version,
             epoch,
+            level,
             next_number,
             members,
             settings,
@@ -130,6 +148,7 @@ fn member(from: &mut Reader<'_>, format: u32) -> Result<(NodeId, Member), Malfor
         port: from.u16()?,
         bus_port: from.u16()?,
         client_port: if format > 2 { from.u16()? } else { 0 },
+        level: if format > WITHOUT_LEVELS { from.u16()? } else { level::FIRST },
     };
     Ok((id, member))
 }
@@ -138,7 +157,8 @@ fn member(from: &mut Reader<'_>, format: u32) -> Result<(NodeId, Member), Malfor
 /// settings.
 #[cfg(test)]
 pub(crate) fn of_version_3(state: &State) -> Vec<u8> {
-    let mut bytes = State { configuration: Configuration::default(), ..state.clone() }.snapshot().state;
+    let state = State { configuration: Configuration::default(), level: level::FIRST, ..state.clone() };
+    let mut bytes = state.snapshot().state;
     let about_libraries = 4 + 4;
     let no_configuration = 8 + 4;
     bytes.truncate(bytes.len() - about_libraries - no_configuration);

@@ -20,11 +20,16 @@ fn describe(n: u8, incarnation: u64) -> Describe {
 
 fn form(nodes: &[u8]) -> Command {
     let nodes = nodes.iter().map(|&n| describe(n, 1)).collect();
-    Command::Form { cluster: ClusterId([7; 20]), nodes, settings: vec![("databases".to_owned(), "16".to_owned())] }
+    Command::Form {
+        cluster: ClusterId([7; 20]),
+        nodes,
+        settings: vec![("databases".to_owned(), "16".to_owned())],
+        level: 0,
+    }
 }
 
 fn join(n: u8) -> Command {
-    Command::Join { node: describe(n, 1), settings: Vec::new() }
+    Command::Join { node: describe(n, 1), settings: Vec::new(), level: 0 }
 }
 
 fn formed(nodes: &[u8]) -> State {
@@ -86,6 +91,7 @@ fn settings_that_contradict_are_refused() {
     let with = |value: &str| Command::Join {
         node: describe(4, 1),
         settings: vec![("databases".to_owned(), value.to_owned())],
+        level: 0,
     };
     let why = refused(state.apply(&with("32")));
     assert_eq!(why.to_string(), "databases is 32 at this node and 16 in the cluster");
@@ -99,11 +105,11 @@ fn settings_that_contradict_are_refused() {
 #[test]
 fn an_earlier_life_is_refused() {
     let mut state = formed(&[1, 2]);
-    let alive = |incarnation| Command::Alive { node: describe(2, incarnation), settings: Vec::new() };
+    let alive = |incarnation| Command::Alive { node: describe(2, incarnation), settings: Vec::new(), level: 0 };
     state.apply(&alive(5));
     assert_eq!(state.incarnation(id(2)), Some(5));
     assert_eq!(refused(state.apply(&alive(4))), Refusal::EarlierLife { id: id(2), known: 5 });
-    let alive = Command::Alive { node: describe(9, 1), settings: Vec::new() };
+    let alive = Command::Alive { node: describe(9, 1), settings: Vec::new(), level: 0 };
     assert_eq!(refused(state.apply(&alive)), Refusal::Unknown(id(9)));
 }
 
@@ -111,7 +117,7 @@ fn an_earlier_life_is_refused() {
 fn a_wiped_node_is_a_new_one_and_its_slots_stay_until_it_is_forgotten() {
     let mut state = formed(&[1, 2, 3]);
     let wiped = Describe { id: id(9), ..describe(3, 1) };
-    state.apply(&Command::Join { node: wiped, settings: Vec::new() });
+    state.apply(&Command::Join { node: wiped, settings: Vec::new(), level: 0 });
     assert_eq!(state.nodes(), [(id(1), false), (id(2), false), (id(3), true), (id(9), false)]);
     assert_eq!(owned(&state), [5462, 5461, 5461, 0]);
     let response = state.apply(&Command::Forget { id: id(3) });
@@ -123,19 +129,6 @@ fn a_wiped_node_is_a_new_one_and_its_slots_stay_until_it_is_forgotten() {
     assert_eq!(refused(state.apply(&Command::Forget { id: id(3) })), Refusal::Unknown(id(3)));
     let mut alone = formed(&[1]);
     assert_eq!(refused(alone.apply(&Command::Forget { id: id(1) })), Refusal::LastNode);
-}
-
-#[test]
-fn slots_change_hands_only_from_who_owns_them() {
-    let mut state = formed(&[1, 2]);
-    let assign =
-        |from, to, ranges: &[(u16, u16)]| Command::Assign { from: id(from), to: id(to), ranges: ranges.to_vec() };
-    assert_eq!(state.apply(&assign(1, 2, &[(0, 9), (20, 20)])), Response::Done { version: 2, epoch: 2 });
-    assert_eq!(owned(&state), [8192 - 11, 8192 + 11]);
-    assert_eq!(refused(state.apply(&assign(1, 2, &[(5, 15)]))), Refusal::NotOwner { id: id(1), slot: 5 });
-    assert_eq!(refused(state.apply(&assign(1, 2, &[(9, 8)]))), Refusal::BadRange);
-    assert_eq!(refused(state.apply(&assign(1, 2, &[(16000, 16384)]))), Refusal::BadRange);
-    assert_eq!(refused(state.apply(&assign(1, 3, &[(100, 100)]))), Refusal::Unknown(id(3)));
 }
 
 fn load(known: u64, change: u8, payload: &[u8]) -> Command {
@@ -224,12 +217,12 @@ fn earlier_versions_are_read() {
         let alive = b"\x03".iter().chain(&[2; 20]).chain(b"\x05\0\0\0\0\0\0\0\x01\0\0\0a\x5a\x1b\x6a\x42\0\0\0\0");
         let bytes: Vec<u8> = [version].iter().chain(alive).copied().collect();
         let read = Command::read(&mut Reader::new(&bytes)).unwrap();
-        assert_eq!(read, Command::Alive { node: node.clone(), settings: Vec::new() });
+        assert_eq!(read, Command::Alive { node: node.clone(), settings: Vec::new(), level: 0 });
         assert_eq!(Response::read(&mut Reader::new(&[version, 7])).unwrap(), Response::Refused(Refusal::LastNode));
     }
     let mut state = State::new();
     let node = Describe { client_port: 0, ..describe(1, 1) };
-    state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes: vec![node], settings: Vec::new() });
+    state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes: vec![node], settings: Vec::new(), level: 0 });
     let seal = |bytes: &mut Vec<u8>, version: u8| {
         bytes[4] = version;
         let sum = crate::codec::crc(&[&bytes[4..]]);
@@ -249,14 +242,14 @@ fn earlier_versions_are_read() {
     let mut loaded = state.clone();
     loaded.apply(&load(0, 9, b"xyz"));
     assert_eq!(restore(&of_version_3(&loaded)).unwrap(), loaded, "libraries were among the other bytes");
-    state.apply(&Command::Alive { node: describe(1, 2), settings: Vec::new() });
+    state.apply(&Command::Alive { node: describe(1, 2), settings: Vec::new(), level: 0 });
     assert_eq!(state.map(|_| true).node(0).client_port, 8001, "a node says it when it starts again");
 }
 
 #[test]
 fn golden_bytes() {
     let mut out = Vec::new();
-    Command::Alive { node: describe(2, 5), settings: vec![("a".to_owned(), "b".to_owned())] }.put(&mut out);
+    Command::Alive { node: describe(2, 5), settings: vec![("a".to_owned(), "b".to_owned())], level: 0 }.put(&mut out);
     let golden = [
         &b"\x04\x03"[..],
         &[2; 20],
@@ -298,24 +291,26 @@ fn commands() -> impl Strategy<Value = Command> {
         (0u8..6, 0u8..6, 1u64..4)
             .prop_map(|(n, place, incarnation)| Describe { id: id(n), ..describe(place, incarnation) })
     };
+    let level = || prop::sample::select(vec![0, 9, 10]);
     let setting = || prop::collection::vec(("[ab]", "[xy]"), 0..2);
     prop_oneof![
         prop::collection::vec(node(), 0..4).prop_map(|nodes| Command::Form {
             cluster: ClusterId([1; 20]),
             nodes,
-            settings: Vec::new()
+            settings: Vec::new(),
+            level: 0
         }),
         Just(form(&[1, 2, 3])),
-        (node(), setting()).prop_map(|(node, settings)| Command::Join { node, settings }),
-        (node(), setting()).prop_map(|(node, settings)| Command::Alive { node, settings }),
+        (node(), setting(), level()).prop_map(|(node, settings, level)| Command::Join { node, settings, level }),
+        (node(), setting(), level()).prop_map(|(node, settings, level)| Command::Alive { node, settings, level }),
+        (9u16..10, prop::collection::vec((0u8..6, 1u64..4, 8u16..11), 0..9)).prop_map(|(level, heard)| {
+            let heard = heard.into_iter().map(|(n, incarnation, level)| Heard { id: id(n), incarnation, level });
+            Command::Raise { level, heard: heard.collect() }
+        }),
         (0u8..6).prop_map(|n| Command::Leave { id: id(n) }),
         (0u8..6).prop_map(|n| Command::Forget { id: id(n) }),
         (0u64..3, 0u8..3, prop::collection::vec(any::<u8>(), 0..9))
             .prop_map(|(known, change, payload)| load(known, change, &payload)),
-        (0u8..6, 0u8..6, prop::collection::vec((0u16..16400, 0u16..3000), 0..3)).prop_map(|(from, to, ranges)| {
-            let ranges = ranges.into_iter().map(|(start, more)| (start, start.saturating_add(more))).collect();
-            Command::Assign { from: id(from), to: id(to), ranges }
-        }),
         ("[ab]", "[xy]").prop_map(|(name, value)| Command::Set { name, value }),
         (any::<bool>(), prop::collection::vec(("[ab]", prop::collection::vec(any::<u8>(), 0..3)), 0..3)).prop_map(
             |(first, settings)| Command::Configure {
@@ -335,6 +330,8 @@ fn check(before: &State, after: &State, response: &Response) {
     }
     assert_eq!(old == new, old.version() == new.version(), "another map has another version");
     assert!(old.version() <= new.version() && old.epoch() <= new.epoch(), "versions and epochs rise");
+    assert!(old.level() <= new.level(), "and levels");
+    assert!(new.nodes().iter().all(|node| node.lost || node.level >= new.level()), "all members speak what all speak");
     assert_eq!(new.assigned(), if new.cluster().is_some() { SLOTS } else { 0 }, "every slot has an owner");
     for window in new.ranges().windows(2) {
         assert_eq!(window[0].end + 1, window[1].start, "and one only");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use membership::map::{Node as Member, Range};
-use membership::{ClusterId, Map, NodeId, SLOTS};
+use membership::{ClusterId, Map, NodeId, SLOTS, level};
 use net::{Driver, Links, Listener, Server};
 use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};
@@ -90,13 +90,15 @@ impl Nodes {
                 incarnation: 1,
                 epoch: 1,
                 lost: false,
+                level: level::HIGHEST,
                 voter: true,
             })
             .collect();
         let first = |i: usize| (SLOTS * i / count) as u16;
         let range = |i: usize| Range { start: first(i), end: (SLOTS * (i + 1) / count - 1) as u16, node: i as u16 };
         let addresses: BTreeMap<NodeId, u16> = members.iter().map(|member| (member.id, member.bus_port)).collect();
-        let map = Map::new(Some(ClusterId([9; 20])), 1, 1, members, (0..count).map(range).collect());
+        let map = Map::new(Some(ClusterId([9; 20])), 1, 1, members, (0..count).map(range).collect())
+            .with_level(level::HIGHEST);
         let map = Arc::new(map);
         let (mut nodes, mut servers) = (Vec::new(), Vec::new());
         for (i, (listener, bus)) in listeners.into_iter().zip(buses).enumerate() {

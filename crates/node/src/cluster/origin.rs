@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::membership::frame::{self, Kind};
-use ::membership::items::{Item, Lengths, items};
+use ::membership::items::{Item, Lengths, Principal, items};
 
 use super::Role;
 use super::remote::{Expect, Remote};
@@ -35,6 +35,17 @@ const UNKNOWN: &str = "a virtual connection that there is not";
 const UNASKED: &str = "a reply that nobody waits for";
 
 impl Worker {
+    /// The commands of a client of this node are for this user from now on. False: there is no such client, or it is
+    /// owed replies.
+    pub fn set_principal(&mut self, client: Token, principal: Principal) -> bool {
+        let Some(conn) = self.conn(client).filter(|conn| conn.is_client()) else { return false };
+        if conn.unread() > 0 || !conn.is_free() || conn.remote.as_deref().is_some_and(Remote::is_owed) {
+            return false;
+        }
+        conn.session.principal = principal;
+        true
+    }
+
     /// A link has received something.
     pub(crate) fn note_heard(&mut self, token: Token) {
         let Some(conn) = self.conn(token) else { return };

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::membership::items::Item;
+use ::membership::items::{Item, Principal};
 use resp::Protocol;
 
 use super::Role;
@@ -15,7 +15,7 @@ use super::origin::Broken;
 use crate::client::{Client, Peer};
 use crate::session::Session;
 use crate::table::Command;
-use crate::worker::conn::Conn;
+use crate::worker::conn::{Conn, Wait};
 use crate::worker::outgoing::Outgoing;
 use crate::worker::{Token, Worker};
 
@@ -191,12 +191,33 @@ impl Worker {
                 }
                 Ok(())
             }
+            Item::Principal { vc, principal } => self.take_principal(inbound.line(vc), principal),
             Item::For { vc, client, caches } => {
                 inbound.next_for = Some((vc, client, caches));
                 Ok(())
             }
             _ => Err("what only an owner says".into()),
         }
+    }
+
+    /// The further commands of a virtual connection are for this user.
+    fn take_principal(&mut self, line: Option<Token>, principal: Principal) -> Result<(), Broken> {
+        let Some(conn) = line.and_then(|token| self.conn(token)).filter(|conn| !conn.closing) else { return Ok(()) };
+        // A client that becomes another user is owed nothing: so no command is judged by the rights of another user.
+        let is_owed = conn.unread() > 0 || !matches!(conn.wait, Wait::No);
+        if is_owed && principal.user != conn.session.principal.user {
+            return Err("another user of commands that have not run".into());
+        }
+        conn.session.principal = principal;
+        Ok(())
+    }
+
+    /// For whom commands of clients of other nodes run here: what those call the clients, and the principals.
+    pub fn principals(&self) -> impl Iterator<Item = (u64, Principal)> + '_ {
+        self.conns.iter().flatten().filter_map(|conn| match &conn.role {
+            Role::Virtual(line) if !line.is_home => Some((line.client, conn.session.principal)),
+            _ => None,
+        })
     }
 
     /// The origin hears that nothing more is executed for its clients than what was answered.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::membership::Map;
+use ::membership::{Map, level};
 
 use super::Cluster;
 use super::kinds::Kind;
@@ -170,6 +170,12 @@ impl Peers {
     /// Whether links are about to say something.
     pub(crate) fn has_staged(&self) -> bool {
         !self.staged.is_empty() || self.links.iter().any(Outbound::has_something_to_say)
+    }
+
+    /// Whether all nodes hear for which user commands are forwarded (rule U1).
+    #[inline]
+    pub(crate) fn says_principals(&self) -> bool {
+        self.map.level() >= level::PRINCIPALS
     }
 
     /// Whether the node is the only one.

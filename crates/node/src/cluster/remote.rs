@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use ::membership::items::Principal;
 use resp::{OwnedArgs, append_request};
 
 use super::gather::Gather;
@@ -51,6 +52,8 @@ pub(crate) struct Line {
     pub(crate) db: Option<u16>,
     pub(crate) protocol: u8,
     pub(crate) no_touch: bool,
+    /// For whom commands were said to be.
+    pub(crate) principal: Principal,
     /// Replies to come, in their order.
     pub(crate) expected: VecDeque<Expect>,
     /// The next of them has begun to come.
@@ -105,7 +108,7 @@ impl Line {
     pub(crate) fn follows(&self, session: &Session, tracking: Mode) -> bool {
         let is_same = (self.db, self.protocol, self.no_touch)
             == (Some(session.db), session.protocol.number() as u8, session.no_touch);
-        is_same && self.tracking == tracking
+        is_same && self.tracking == tracking && self.principal == session.principal
     }
 }
 

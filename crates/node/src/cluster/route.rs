@@ -531,6 +531,7 @@ impl Worker {
     pub(crate) fn line_over(&mut self, conn: &mut Conn, link: usize) -> Option<u32> {
         self.want_link(link);
         let peers = self.peers.as_deref_mut()?;
+        let says_principals = peers.says_principals();
         let out = &mut peers.links[link];
         let remote = conn.remote.get_or_insert_default();
         let (db, protocol) = (conn.session.db, conn.session.protocol.number() as u8);
@@ -541,11 +542,16 @@ impl Worker {
             None => {
                 let vc = out.open(conn.token);
                 out.stage.put(&Item::Open { vc, client: conn.session.client.id, db, protocol });
+                let principal = conn.session.principal;
+                if says_principals {
+                    out.stage.put(&Item::Principal { vc, principal });
+                }
                 place.insert(Line {
                     vc,
                     db: Some(db),
                     protocol,
                     no_touch: false,
+                    principal,
                     expected: Default::default(),
                     has_begun: false,
                     sent_back: Vec::new(),
@@ -562,7 +568,11 @@ impl Worker {
         // What this node's own connection does is no second client's.
         let tracking = if link == HOME { Mode::default() } else { conn.session.tracking_mode() };
         if !line.follows(&conn.session, tracking) {
-            let vc = line.vc;
+            let (vc, principal) = (line.vc, conn.session.principal);
+            if says_principals && line.principal != principal {
+                out.stage.put(&Item::Principal { vc, principal });
+            }
+            line.principal = principal;
             line.follow(&conn.session, tracking, |bytes| out.stage.commands(vc, epoch, bytes));
         }
         Some(line.vc)

@@ -53,6 +53,10 @@ const REMARKS: &[(&str, &str)] = &[
     ("asking", "accepted: a slot has one owner"),
     ("bgsave", "a checkpoint; needs `appendonly yes`"),
     (
+        "cluster|finalize",
+        "not of Redis: raises the level of the cluster to the highest that all of its nodes speak; none goes back to an earlier build then",
+    ),
+    (
         "cluster|forget",
         "for the whole cluster, and for good; LOSE-DATA for a node that owns slots, which the others get, empty; transactions that it had a part in and that are in doubt are committed by the nodes that are left, if those are prepared, and noted in their logs",
     ),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use ::membership::items::Principal;
 use command::flags;
 use engine::{Again, WatchedKey};
 use keyspace::Key;
@@ -28,6 +29,8 @@ pub struct Session {
     pub protocol: Protocol,
     /// Whether it may run commands.
     pub authenticated: bool,
+    /// For whom its commands run: of a virtual connection, as its origin has said.
+    pub principal: Principal,
     /// Commands queued since MULTI.
     pub multi: Option<Box<Multi>>,
     /// What was done since BEGIN.
@@ -164,6 +167,7 @@ impl Session {
             db: 0,
             protocol: Protocol::Resp2,
             authenticated,
+            principal: Principal::default(),
             multi: None,
             transaction: None,
             spare_multi: None,

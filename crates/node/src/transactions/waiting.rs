@@ -115,7 +115,7 @@ impl Worker {
             words.push(key.to_vec());
         }
         let Some(waiting) = block.waiting.as_deref_mut() else { return };
-        let mut links = Vec::new();
+        let (mut links, says_principals) = (Vec::new(), peers.says_principals());
         for (owner, words) in of_owners {
             let link = peers.link_to(owner);
             let out = &mut peers.links[link];
@@ -126,6 +126,9 @@ impl Worker {
             }
             let (vc, epoch) = (out.open_notice(block.token), out.epoch);
             out.stage.put(&Item::Open { vc, client: conn.session.client.id, db: block.db, protocol: 2 });
+            if says_principals {
+                out.stage.put(&Item::Principal { vc, principal: conn.session.principal });
+            }
             let mut bytes = Vec::new();
             append_request(&mut bytes, &words);
             out.stage.commands(vc, epoch, &bytes);

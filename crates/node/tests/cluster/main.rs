@@ -26,6 +26,7 @@ mod moments;
 mod moves;
 mod parts;
 mod pipelines;
+mod principals;
 mod reads;
 mod settings;
 mod slices;

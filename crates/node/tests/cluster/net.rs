@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use membership::frame::{self, Kind};
-use membership::items::Item;
+use membership::items::{Item, Principal};
 use membership::map::{Node as Member, Range};
-use membership::{ClusterId, Map, NodeId, SLOTS};
+use membership::{ClusterId, Map, NodeId, SLOTS, level};
 use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
@@ -145,11 +145,12 @@ pub fn even_map(n: usize, version: u64) -> Map {
         incarnation: 1,
         epoch: 1,
         lost: false,
+        level: level::HIGHEST,
         voter: true,
     });
     let at = |i: usize| (SLOTS * i / n) as u16;
     let ranges = (0..n).map(|i| Range { start: at(i), end: (SLOTS * (i + 1) / n - 1) as u16, node: i as u16 });
-    Map::new(Some(ClusterId([9; 20])), version, 1, nodes.collect(), ranges.collect())
+    Map::new(Some(ClusterId([9; 20])), version, 1, nodes.collect(), ranges.collect()).with_level(level::HIGHEST)
 }
 
 /// A key of node `i` of `n`, with these words in it.
@@ -338,6 +339,20 @@ impl Net {
     /// Connections of a node whose transactions are looked after, between BEGIN and COMMIT.
     pub fn looked_after(&self, node: usize) -> usize {
         self.machines[node].workers.iter().map(Worker::open_transactions).sum()
+    }
+
+    /// The commands of a client are for this user from now on. False: it is owed replies.
+    pub fn acts_as(&mut self, client: usize, principal: Principal) -> bool {
+        let (node, worker, token) = self.clients[client].end;
+        self.machines[node].workers[worker].set_principal(token, principal)
+    }
+
+    /// For whom commands of clients of other nodes run at a node.
+    pub fn principals(&self, node: usize) -> Vec<Principal> {
+        let workers = self.machines[node].workers.iter();
+        let all = workers.flat_map(|worker| worker.principals());
+        // Nodes have a connection of their own.
+        all.filter(|(client, _)| *client > 0).map(|(_, principal)| principal).collect()
     }
 
     /// The node.

@@ -1,12 +1,16 @@
-//! The cluster's metadata: the real state machine and the real leases behind a log that all agree on (that is what Raft promises): one order of
-//! commands, and who leads comes to the end of a confirmation only if nobody has been elected meanwhile. Who reaches whom, and how long it takes, the
-//! world decides.
+//! The cluster's metadata: the real state machine and the real leases behind a log that all agree on (that is what Raft
+//! promises): one order of commands, and who leads comes to the end of a confirmation only if nobody has been elected
+//! meanwhile. Who reaches whom, and how long it takes, the world decides.
+//!
+//! The metadata have no command that moves a slot. Here slots move all the same, so that nodes lose and gain them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use membership::leases::Leases;
-use membership::meta::{Command, Describe, Response, State};
-use membership::{ClusterId, Map, NodeId};
+use membership::map::Range;
+use membership::meta::{Command, Describe, State};
+use membership::{ClusterId, Map, NodeId, SLOTS, level};
 
 /// How long a lease lasts, nanoseconds: as in the server.
 pub const LEASE_NS: u64 = 2_000_000_000;
@@ -29,6 +33,10 @@ struct Voter {
 /// See the module's text.
 pub struct Metadata {
     state: State,
+    /// Slots that have moved: whose each is. And of nodes that have lost or got one, at which move they last did.
+    moved: (BTreeMap<u16, NodeId>, BTreeMap<NodeId, u64>),
+    /// How often slots have moved.
+    moves: u64,
     /// After each entry of the log.
     maps: Vec<Arc<Map>>,
     voters: Vec<Voter>,
@@ -64,9 +72,30 @@ impl Metadata {
         let nodes: Vec<Describe> = (0..nodes).map(|node| describe(node, 0)).collect();
         let voter = || Voter { applied: 1, leases: Leases::new(LEASE_NS), asks: 0, leads: None, waiting: Vec::new() };
         let voters = nodes.iter().map(|_| voter()).collect();
-        state.apply(&Command::Form { cluster: ClusterId([9; 20]), nodes, settings: Vec::new() });
+        state.apply(&Command::Form { cluster: ClusterId([9; 20]), nodes, settings: Vec::new(), level: level::HIGHEST });
         let maps = vec![Arc::new(state.map(|_| true))];
-        Self { state, maps, voters, elected: (0, 0) }
+        Self { state, moved: Default::default(), moves: 0, maps, voters, elected: (0, 0) }
+    }
+
+    /// The map of now, with the slots that have moved.
+    fn map(&self) -> Map {
+        let map = self.state.map(|_| true);
+        let (slots, epochs) = &self.moved;
+        let mut nodes = map.nodes().to_vec();
+        for node in &mut nodes {
+            node.epoch = epochs.get(&node.id).map_or(node.epoch, |at| map.epoch() + at);
+        }
+        let mut ranges: Vec<Range> = Vec::new();
+        for slot in 0..SLOTS as u16 {
+            let moved = slots.get(&slot).and_then(|id| map.index_of(*id));
+            let Some(node) = moved.or(map.owner_of(slot)) else { continue };
+            match ranges.last_mut().filter(|last| last.node == node && last.end + 1 == slot) {
+                Some(last) => last.end = slot,
+                None => ranges.push(Range { start: slot, end: slot, node }),
+            }
+        }
+        let (version, epoch) = (map.version() + self.moves, map.epoch() + self.moves);
+        Map::new(map.cluster(), version, epoch, nodes, ranges).with_level(map.level())
     }
 
     /// The map after the last entry.
@@ -94,10 +123,11 @@ impl Metadata {
         &self.maps[self.voters[node].applied - 1]
     }
 
-    fn append(&mut self, command: Option<&Command>) -> Option<Response> {
-        let response = command.map(|command| self.state.apply(command));
-        self.maps.push(Arc::new(self.state.map(|_| true)));
-        response
+    fn append(&mut self, command: Option<&Command>) {
+        if let Some(command) = command {
+            self.state.apply(command);
+        }
+        self.maps.push(Arc::new(self.map()));
     }
 
     /// A majority elects a node. `now`: nanoseconds of its clock.
@@ -168,7 +198,7 @@ impl Metadata {
         if self.voters[leader].leads != Some(term) {
             return false;
         }
-        let alive = Command::Alive { node: describe(from, incarnation), settings: Vec::new() };
+        let alive = Command::Alive { node: describe(from, incarnation), settings: Vec::new(), level: level::HIGHEST };
         self.append(Some(&alive));
         self.catch_up();
         true
@@ -181,10 +211,16 @@ impl Metadata {
         if voter.leads != Some(term) || voter.leases.fence(term, id(from), now).is_err() {
             return false;
         }
-        let assign = Command::Assign { from: id(from), to: id(to), ranges: vec![(slot, slot)] };
-        let response = self.append(Some(&assign));
+        let map = self.latest();
+        let is_owner = map.owner_of(slot).is_some_and(|owner| map.node(owner).id == id(from));
+        if is_owner && from != to {
+            self.moves += 1;
+            self.moved.0.insert(slot, id(to));
+            self.moved.1.extend([from, to].map(|node| (id(node), self.moves)));
+        }
+        self.append(None);
         self.catch_up();
         self.voters[leader].leases.release(id(from));
-        matches!(response, Some(Response::Done { .. }))
+        is_owner
     }
 }

@@ -1,4 +1,4 @@
-//! What administrators ask of a cluster: CLUSTER STATUS, FORGET, LEAVE.
+//! What administrators ask of a cluster: CLUSTER STATUS, FINALIZE, FORGET, LEAVE.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -72,6 +72,11 @@ pub(super) fn leave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     }
 }
 
+/// The cluster's level rises to what all nodes speak (rule U1).
+pub(super) fn finalize(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    change(ctx, Command::Raise { level: 0, heard: Vec::new() })
+}
+
 pub(super) fn status(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let job = Job::of_cluster();
     let asked = Arc::clone(&job);
@@ -102,6 +107,7 @@ fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "cluster {cluster}: map version {}, epoch {}", map.version(), map.epoch());
     let _ = writeln!(out, "metadata led by {leader}, term {}", status.term);
+    let _ = writeln!(out, "{}", level(status));
     let mut problems = problems(status);
     problems.extend(doubts.iter().map(|(place, Doubt { transactions, keys })| {
         format!("transactions over nodes ({transactions}) wait for the node at {place}, which does not answer: {keys} keys of the node that was asked are locked until it does")
@@ -144,6 +150,21 @@ fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
         let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     out
+}
+
+/// The cluster's level, and whether it could be higher.
+fn level(status: &Status) -> String {
+    let (map, mut text) = (&status.map, format!("level {}", status.map.level()));
+    let present = map.nodes().iter().zip(&status.nodes).filter(|(node, _)| !node.lost);
+    let higher = present.clone().filter(|(_, known)| known.level > Some(map.level())).count();
+    let all = present.count();
+    let more = match higher {
+        0 => return text,
+        _ if higher == all => "all nodes speak a higher one, and `holdfast cluster finalize` raises it".to_owned(),
+        _ => format!("{higher} of {all} nodes are known to speak a higher one"),
+    };
+    let _ = write!(text, ": {more}");
+    text
 }
 
 /// What is wrong, in words.
@@ -212,12 +233,19 @@ mod tests {
             incarnation: 1,
             epoch: u64::from(n < 3),
             lost: false,
+            level: 8,
             voter: true,
         };
         let range = |start, end, node| Range { start, end, node };
         let ranges = vec![range(0, 8000, 0), range(8001, 16383, 1)];
         let map = Map::new(Some(ClusterId([9; 20])), 4, 1, (1..4).map(node).collect(), ranges);
-        let of = |(n, lease_ms)| NodeStatus { id: NodeId([n; 20]), linked: true, lease_ms, trouble: String::new() };
+        let of = |(n, lease_ms)| NodeStatus {
+            id: NodeId([n; 20]),
+            linked: true,
+            lease_ms,
+            level: Some(8),
+            trouble: String::new(),
+        };
         let nodes = (1..4).zip(leases).map(of);
         Status {
             me: NodeId([1; 20]),

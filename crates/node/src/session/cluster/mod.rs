@@ -63,6 +63,15 @@ pub const ROWS: &[Row<SessionRun>] = &[
         run: container,
         subcommands: &[
             of_all(
+                "finalize",
+                2,
+                "8.0.0",
+                ADMIN,
+                "",
+                "Raises the level of the cluster to the highest that all nodes speak; none goes back to an earlier build.",
+                admin::finalize,
+            ),
+            of_all(
                 "forget",
                 -3,
                 "3.0.0",

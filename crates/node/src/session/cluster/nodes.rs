@@ -37,6 +37,7 @@ pub(super) fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     line("cluster_current_epoch", &map.epoch());
     line("cluster_my_epoch", &me.map_or(0, |me| map.node(me).epoch));
     line("cluster_map_version", &map.version());
+    line("cluster_level", &map.level());
     line("cluster_lease", &u8::from(serves));
     line("cluster_stats_messages_sent", &0);
     line("cluster_stats_messages_received", &0);

@@ -1,0 +1,123 @@
+//! Levels as nodes hear of them in handshakes, and the raising of the cluster's (rule U1).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::agent::Agent;
+use crate::handshake::{Peer, Refusal};
+use crate::meta::{Command, Heard};
+use crate::{NodeId, level};
+
+/// What handshakes have said of nodes, and what the cluster asks of them.
+#[derive(Clone, Default)]
+pub struct Levels {
+    /// By node: the life that it was in, and the level of that.
+    heard: Arc<Mutex<BTreeMap<NodeId, (u64, u16)>>>,
+    /// The cluster's, as this node has applied it.
+    cluster: Arc<AtomicU16>,
+}
+
+impl Levels {
+    /// The cluster's level is this one now.
+    pub fn apply(&self, level: u16) {
+        self.cluster.store(level, Ordering::Release);
+    }
+
+    /// A node has proved who it is: notes its level.
+    ///
+    /// # Errors
+    /// It does not reach the cluster's level, and nobody speaks with it.
+    pub fn hear(&self, peer: &Peer) -> Result<(), Refusal> {
+        let (node, life, has) = (peer.party.node, peer.party.incarnation, peer.highest);
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = heard.entry(node).or_default();
+        if life >= known.0 {
+            *known = (life, has);
+        }
+        let needs = self.cluster.load(Ordering::Acquire);
+        if has < needs { Err(Refusal::LowLevel { node, needs, has }) } else { Ok(()) }
+    }
+
+    /// The level that a node was heard to speak in this life of it.
+    pub fn of(&self, node: NodeId, life: u64) -> Option<u16> {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.get(&node).filter(|known| known.0 == life).map(|known| known.1)
+    }
+}
+
+/// Says in a command how high the level of the build is whose node it is about. Where the cluster has no level the
+/// command stays as nodes without levels read it.
+pub fn with_level(command: Command, of_cluster: u16, of_node: u16) -> Command {
+    match command {
+        Command::Join { node, settings, .. } if of_cluster > level::FIRST => {
+            Command::Join { node, settings, level: of_node }
+        }
+        Command::Alive { node, settings, .. } if of_cluster > level::FIRST => {
+            Command::Alive { node, settings, level: of_node }
+        }
+        Command::Join { node, settings, .. } => Command::Join { node, settings, level: 0 },
+        Command::Alive { node, settings, .. } => Command::Alive { node, settings, level: 0 },
+        other => other,
+    }
+}
+
+impl Agent {
+    /// The highest level that all these nodes were heard to speak; [`level::FIRST`] where one was not heard.
+    pub fn lowest_level(&self, nodes: impl Iterator<Item = (NodeId, u64)>) -> u16 {
+        let of = |(id, life)| if id == self.me() { level::HIGHEST } else { self.levels.of(id, life).unwrap_or(0) };
+        nodes.map(of).min().unwrap_or(0).clamp(level::FIRST, level::HIGHEST)
+    }
+
+    /// Whether the level may rise, as far as this node knows: no member was heard to speak no higher one.
+    ///
+    /// # Errors
+    /// That, with the node's place.
+    pub fn may_rise(&self) -> Result<(), String> {
+        let map = self.machine.map();
+        if map.level() >= level::HIGHEST {
+            return Ok(());
+        }
+        for node in map.nodes().iter().filter(|node| !node.lost && node.id != self.me()) {
+            if let Some(has) = self.levels.of(node.id, node.incarnation).filter(|has| *has <= map.level()) {
+                return Err(format!(
+                    "node {} at {}:{} runs a build that speaks up to level {has}, which the cluster has: every node needs a newer build first",
+                    node.id, node.host, node.port
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What this node, which leads, has heard of all members, and the level that they all speak.
+    ///
+    /// # Errors
+    /// Which node has not been heard, or speaks no higher level.
+    pub fn raise(&self) -> Result<Command, String> {
+        self.may_rise()?;
+        let (map, me) = (self.machine.map(), self.me());
+        if map.level() >= level::HIGHEST {
+            // It has been raised already.
+            return Ok(Command::Raise { level: map.level(), heard: Vec::new() });
+        }
+        let now = (self.clock)();
+        let mut heard = Vec::new();
+        for node in map.nodes().iter().filter(|node| !node.lost) {
+            let (id, incarnation) = (node.id, node.incarnation);
+            let is_up = self.volatile().leases.held(id, now) > 0;
+            let has = if id == me { Some(level::HIGHEST) } else { self.levels.of(id, incarnation).filter(|_| is_up) };
+            let Some(level) = has else {
+                return Err(format!(
+                    "node {id} at {}:{} holds no lease: the level rises when all nodes are up",
+                    node.host, node.port
+                ));
+            };
+            heard.push(Heard { id, incarnation, level });
+        }
+        let lowest = heard.iter().map(|one| one.level).min().unwrap_or(level::FIRST).min(level::HIGHEST);
+        if lowest <= map.level() {
+            return Err(format!("the cluster is at level {lowest}, the highest that all of its nodes speak"));
+        }
+        Ok(Command::Raise { level: lowest, heard })
+    }
+}

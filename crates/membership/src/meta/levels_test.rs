@@ -1,0 +1,137 @@
+//! Levels in the metadata (rule U1), and that nothing of them is in the bytes of a cluster that has none.
+
+use super::command::Heard;
+use super::*;
+use crate::codec::Reader;
+
+fn id(n: u8) -> NodeId {
+    NodeId([n; 20])
+}
+
+fn describe(n: u8, incarnation: u64) -> Describe {
+    let port = u16::from(n);
+    Describe { id: id(n), incarnation, host: "h".to_owned(), port, bus_port: 100 + port, client_port: 200 + port }
+}
+
+fn formed(level: u16) -> State {
+    let mut state = State::new();
+    let nodes = (1..=3).map(|n| describe(n, 1)).collect();
+    state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes, settings: Vec::new(), level });
+    state
+}
+
+fn join(n: u8, level: u16) -> Command {
+    Command::Join { node: describe(n, 1), settings: Vec::new(), level }
+}
+
+fn alive(n: u8, incarnation: u64, level: u16) -> Command {
+    Command::Alive { node: describe(n, incarnation), settings: Vec::new(), level }
+}
+
+fn heard(n: u8, incarnation: u64, level: u16) -> Heard {
+    Heard { id: id(n), incarnation, level }
+}
+
+fn raise(level: u16, heard: &[Heard]) -> Command {
+    Command::Raise { level, heard: heard.to_vec() }
+}
+
+fn refused(state: &mut State, command: &Command) -> Refusal {
+    match state.apply(command) {
+        Response::Refused(why) => why,
+        Response::Done { .. } => panic!("{command} is not refused"),
+    }
+}
+
+fn bytes(command: &Command) -> Vec<u8> {
+    let mut out = Vec::new();
+    command.put(&mut out);
+    assert_eq!(Command::read(&mut Reader::new(&out)).as_ref(), Ok(command));
+    out
+}
+
+#[test]
+fn the_level_rises_when_all_members_speak_it_and_never_falls() {
+    let mut state = formed(0);
+    assert_eq!(state.level(), 8);
+    let all = [heard(1, 1, 9), heard(2, 1, 9), heard(3, 1, 9)];
+    let low = |n, has| Refusal::LowLevel { id: id(n), has, needs: 9 };
+    assert_eq!(refused(&mut state, &raise(9, &all[..2])), low(3, 8), "one was not heard");
+    let earlier = [all[0], all[1], heard(3, 2, 9)];
+    assert_eq!(refused(&mut state, &raise(9, &earlier)), low(3, 8), "it was another life of one");
+    assert_eq!(refused(&mut state, &raise(9, &[all[0], heard(2, 1, 8), all[2]])), low(2, 8));
+    state.apply(&raise(9, &all));
+    assert_eq!((state.level(), state.map(|_| true).level()), (9, 9));
+    let version = state.version();
+    state.apply(&raise(8, &all));
+    state.apply(&raise(9, &[]));
+    assert_eq!((state.level(), state.version()), (9, version));
+}
+
+#[test]
+fn a_node_that_does_not_reach_the_level_is_refused() {
+    let mut state = formed(9);
+    assert_eq!(refused(&mut state, &join(4, 0)), Refusal::LowLevel { id: id(4), has: 8, needs: 9 });
+    let why = refused(&mut state, &alive(2, 2, 8));
+    assert_eq!(why.to_string(), format!("the build of node {} speaks up to level 8, and level 9 is needed", id(2)));
+    state.apply(&join(4, 10));
+    state.apply(&alive(2, 2, 0));
+    let levels: Vec<u16> = state.map(|_| true).nodes().iter().map(|node| node.level).collect();
+    assert_eq!(levels, [9, 9, 9, 10], "who says none keeps the one that is known");
+    // A lost node says nothing any more: it holds nobody up, and is refused if it comes back.
+    let mut state = formed(0);
+    state.apply(&Command::Join { node: Describe { id: id(9), ..describe(3, 1) }, settings: Vec::new(), level: 0 });
+    state.apply(&raise(9, &[heard(1, 1, 9), heard(2, 1, 9), heard(9, 1, 9)]));
+    assert_eq!(state.level(), 9);
+    assert_eq!(refused(&mut state, &alive(3, 2, 0)), Refusal::LowLevel { id: id(3), has: 8, needs: 9 });
+}
+
+/// What a node of a build before levels reads is written as that build writes it, until all speak more.
+#[test]
+fn below_a_level_nothing_is_written_that_an_earlier_build_does_not_read() {
+    for command in [join(4, 0), alive(2, 2, 0), alive(2, 2, 8), Command::Leave { id: id(1) }] {
+        let mut out = Vec::new();
+        command.put(&mut out);
+        assert_eq!(out[0], 4, "{command}");
+    }
+    let mut state = formed(0);
+    assert_eq!(state.snapshot().state[4..8], [4, 0, 0, 0]);
+    assert_eq!(State::restore(&state.snapshot()).as_ref(), Ok(&state));
+    state.apply(&raise(9, &[heard(1, 1, 9), heard(2, 1, 9), heard(3, 1, 11)]));
+    assert_eq!(state.snapshot().state[4..8], [5, 0, 0, 0]);
+    assert_eq!(State::restore(&state.snapshot()).as_ref(), Ok(&state));
+}
+
+#[test]
+fn a_level_that_this_build_does_not_speak_is_not_restored() {
+    let mut state = formed(9);
+    state.level = crate::level::HIGHEST + 1;
+    assert!(State::restore(&state.snapshot()).is_err());
+}
+
+#[test]
+fn golden_bytes() {
+    let alive = [&b"\x05\x03"[..], &[2; 20], b"\x02\0\0\0\0\0\0\0\x01\0\0\0h\x02\0\x66\0\xca\0\0\0\0\0\x09\0"];
+    assert_eq!(bytes(&self::alive(2, 2, 9)), alive.concat());
+    let raise = [&b"\x05\x0a\x09\0\x01\0\0\0"[..], &[3; 20], b"\x01\0\0\0\0\0\0\0\x0a\0"];
+    assert_eq!(bytes(&self::raise(9, &[heard(3, 1, 10)])), raise.concat());
+    let mut out = Vec::new();
+    let why = Response::Refused(Refusal::LowLevel { id: id(3), has: 8, needs: 9 });
+    why.put(&mut out);
+    assert_eq!(out, [&b"\x05\x10"[..], &[3; 20], b"\x08\0\x09\0"].concat());
+    assert_eq!(Response::read(&mut Reader::new(&out)), Ok(why));
+    let mut state = State::new();
+    let nodes = vec![describe(1, 1)];
+    state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes, settings: Vec::new(), level: 9 });
+    let snapshot = [
+        &b"\x05\0\0\0\x01"[..],
+        &[7; 20],
+        b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x09\0\x01\0\0\0",
+        &[1; 20],
+        b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\x01\0\0\0h\x01\0\x65\0\xc9\0\x09\0",
+        b"\0\0\0\0\x01\0\0\0\xff\x3f\x01\0\0\0",
+        &[0; 8 + 16 + 4 + 4],
+        &[0; 8 + 4],
+    ];
+    assert_eq!(state.snapshot().state[4..], snapshot.concat());
+}
