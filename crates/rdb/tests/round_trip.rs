@@ -89,3 +89,18 @@ fn fields_and_functions_are_read() {
     // The last eight bytes are the checksum.
     assert!(!file_of(Target::Redis88, &[]).ends_with(&[0; 8]));
 }
+
+/// Files of all samples for the fuzz target, with the byte that it takes first, where `RDB_SEEDS` names a folder.
+#[test]
+fn seeds_are_written_if_asked_for() {
+    for target in TARGETS {
+        for (at, value) in support::samples().iter().enumerate() {
+            let file = file_of(target, &[EntryRef { expiry: Some(1), ..EntryRef::new(0, b"k", value.as_value_ref()) }]);
+            assert!(entries(&file).unwrap().len() <= 1);
+            if let Some(folder) = std::env::var_os("RDB_SEEDS") {
+                let name = format!("seed-sample-{target:?}-{at}");
+                std::fs::write(std::path::Path::new(&folder).join(name), [&[0x20], file.as_slice()].concat()).unwrap();
+            }
+        }
+    }
+}
