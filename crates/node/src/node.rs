@@ -8,7 +8,7 @@ use keyspace::{Keyspace, Waiter};
 
 use crate::client::Client;
 use crate::clock::Clock;
-use crate::cluster::{Cluster, Doubts, SlowScripts};
+use crate::cluster::Cluster;
 use crate::config::Live;
 use crate::crash::Crash;
 use crate::durability::checkpoints::Checkpoints;
@@ -24,6 +24,8 @@ use crate::push::pubsub::PubSub;
 use crate::push::trackers::Trackers;
 use crate::scripts::Scripts;
 use crate::table::Table;
+use crate::transactions::doubts::Doubts;
+use crate::transactions::slow::SlowScripts;
 use crate::worker::http::Told;
 use crate::worker::jobs::Jobs;
 use crate::worker::message::{Mailbox, Message};

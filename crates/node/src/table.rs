@@ -1,6 +1,7 @@
 //! The command table: every row of the data plane and of sessions, by name.
 
-use command::{FAMILIES, Row, Run, Spec, flags};
+use command::{FAMILIES, Reach, Row, Run, Spec, flags};
+use resp::Args;
 
 use crate::config::Renames;
 
@@ -133,6 +134,13 @@ impl Table {
         self.find(name).filter(|command| !command.is_subcommand)
     }
 
+    /// The command of these words, under whichever name.
+    pub(crate) fn of_words(&self, words: &[&[u8]]) -> Option<&Command> {
+        let name = words.first()?;
+        let command = self.find_command(name).or_else(|| self.find_own(name))?;
+        self.with_word(command, words.get(1).copied())
+    }
+
     /// The command whose row has this name.
     #[inline]
     pub(crate) fn find_own(&self, name: &[u8]) -> Option<&Command> {
@@ -181,6 +189,14 @@ impl Table {
 }
 
 impl Command {
+    /// On which keys it works with these arguments.
+    pub(crate) fn reach(&self, args: Args<'_>) -> Reach {
+        match self.handler {
+            Handler::Data(row) => row.run.reach(args),
+            Handler::Session(_) => Reach::Keys,
+        }
+    }
+
     /// Whether MONITOR shows it: administrators' business is too dangerous to be shown, says Redis.
     pub fn is_shown_to_monitors(&self) -> bool {
         self.spec.flags & (flags::SKIP_MONITOR | flags::ADMIN) == 0

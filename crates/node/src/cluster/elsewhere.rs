@@ -12,14 +12,13 @@ use engine::Ending;
 use resp::{Args, Batch, Decoder, Limits, Protocol, Reply, ReplyDecoder, ReplyLimits, Value};
 
 use super::Peers;
+use super::blocks::EXEC;
 use super::kinds::Kind;
 use super::origin::keep_watched;
 use super::remote::Expect;
 use super::route::{TRY_AGAIN, append_args};
-use super::transactions::EXEC;
 use crate::session::{Multi, Replies};
 use crate::table::Command;
-use crate::transactions::find;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::Next;
 use crate::worker::{Token, Worker, write_error};
@@ -224,7 +223,7 @@ impl Worker {
             }
             let args = batch.args(0, commands);
             let words: Vec<&[u8]> = args.iter().take(2).collect();
-            let Some(command) = find(table, &words) else { return false };
+            let Some(command) = table.of_words(&words) else { return false };
             let key =
                 args.get(1).filter(|_| command.has_one_key).map(|key| self.node.engine.keyspace.hasher().key(key));
             if !multi.push(command.id, key.map(|key| (key.slot, key.hash)), args) {

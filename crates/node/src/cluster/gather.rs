@@ -443,7 +443,7 @@ impl Worker {
                 if let Some(hole) = hole {
                     conn.out.fill(hole, &[], true);
                 }
-                return which.into_iter().for_each(|which| self.note_answered(which));
+                return which.into_iter().for_each(|which| self.txn.note_answered(which));
             }
         };
         let chance = self.engine.rng().next_u64();

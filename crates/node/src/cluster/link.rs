@@ -341,7 +341,7 @@ impl Worker {
             (out.state, out.failures, out.vain_ms) = (State::Open(token), 0, 0);
             (out.in_vain, out.since, out.probe) = (false, now, Probe::default());
         }
-        self.tx_linked(link);
+        self.transactions().linked(link);
         self.tell_owed_scripts(link);
         self.hear_all_over(link);
         true
@@ -562,12 +562,12 @@ impl Worker {
         let (clients, asleep) = out.forget();
         let waiting = std::mem::take(&mut out.waiting);
         let may_be_done = was_open && !std::mem::take(&mut out.leaves);
-        self.tx_link_ended(link, was_open);
+        self.transactions().link_ended(link, was_open);
         for token in clients {
             self.lose_line(token, link, was_open, may_be_done);
         }
         for token in asleep {
-            self.lose_notices(token, link);
+            self.transactions().lose_notices(token, link);
         }
         self.go_on_saying(waiting);
     }

@@ -8,6 +8,7 @@
 //! connection.
 
 pub(crate) mod admin;
+pub(crate) mod blocks;
 pub(crate) mod elsewhere;
 pub(crate) mod frames;
 pub(crate) mod gather;
@@ -26,7 +27,6 @@ pub(crate) mod settings;
 pub(crate) mod smart;
 pub(crate) mod spread;
 pub(crate) mod tracking;
-pub(crate) mod transactions;
 pub(crate) mod verdict;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -34,7 +34,6 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use ::membership::{Map, NodeId};
 
-pub(crate) use crate::transactions::{Doubt, Doubts, SlowScripts};
 pub use admin::{Administration, Changed, LibrariesChanged, SettingsChanged};
 pub(crate) use elsewhere::Awaited;
 pub(crate) use inquiry::{Answers, Asks};
@@ -72,16 +71,16 @@ pub struct Cluster {
     rests_until: u64,
     /// What its log says of transactions is of another node's life.
     inherited: AtomicBool,
-    pub(crate) parts: crate::transactions::Parts,
+    pub(crate) parts: crate::transactions::parts::Parts,
 }
 
 impl Cluster {
     /// The node `me`, which knows this map, in its life `incarnation`: each is higher than the one before, and had ended at `started`, in nanoseconds of
     /// [`crate::Clock::boot_ns`].
     pub fn new(me: NodeId, incarnation: u64, started: u64, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
-        let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), crate::transactions::Parts::default());
+        let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), crate::transactions::parts::Parts::default());
         let (admin, inherited) = (OnceLock::new(), AtomicBool::new(false));
-        let rests_until = started + crate::transactions::REST_NS;
+        let rests_until = started + crate::transactions::parts::REST_NS;
         Arc::new(Cluster { me, map, changes, lease, admin, incarnation, rests_until, inherited, parts })
     }
 

@@ -97,7 +97,7 @@ impl Worker {
             };
             result = match frame.kind {
                 Kind::Data => self.hear_frame(conn, frame.body),
-                Kind::Transactions => self.tx_hear(&mut conn.role, frame.body),
+                Kind::Transactions => self.transactions().hear(&mut conn.role, frame.body),
                 _ => Err("a frame that belongs on another link".into()),
             };
             conn.start += frame.size;
@@ -139,7 +139,7 @@ impl Worker {
         if let Item::Replies { vc, bytes, .. } = *item
             && let Some(token) = out.waits_for(vc)
         {
-            self.noticed(token, link, vc, bytes.starts_with(b":"));
+            self.transactions().noticed(token, link, vc, bytes.starts_with(b":"));
             return Ok(());
         }
         match *item {
@@ -163,7 +163,7 @@ impl Worker {
             Item::Closed { vc } => {
                 if let Some(token) = out.waits_for(vc) {
                     let closed = out.closed(vc).map(|_| ()).map_err(|()| UNKNOWN.into());
-                    self.lose_notice(token, |notice| notice == (link, vc));
+                    self.transactions().lose_notice(token, |notice| notice == (link, vc));
                     return closed;
                 }
                 if let Some(token) = out.closed(vc).map_err(|()| UNKNOWN)? {

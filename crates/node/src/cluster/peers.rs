@@ -11,7 +11,6 @@ use super::patience::Patience;
 use super::probe::Probes;
 use super::spread::Spread;
 use crate::node::Node;
-use crate::transactions::Transacting;
 use crate::worker::{Token, Worker};
 
 /// See the module's text.
@@ -49,8 +48,6 @@ pub(crate) struct Peers {
     pub(crate) told: u64,
     /// When this node, which has no lease, will have had none for long, unix milliseconds; `u64::MAX`: it has, and that was looked at.
     pub(crate) lapses_at: Option<u64>,
-    /// Transactions over nodes.
-    pub(crate) tx: Transacting,
 }
 
 /// The link that leads back.
@@ -81,7 +78,6 @@ impl Peers {
             spread: Spread::default(),
             told: 0,
             lapses_at: None,
-            tx: Transacting::default(),
         };
         peers.take_map();
         peers
@@ -159,12 +155,12 @@ impl Peers {
 
     /// Whether links have received something, or are about to say something.
     pub(crate) fn has_work(&self) -> bool {
-        !self.heard.is_empty() || self.tx.has_work() || self.has_staged()
+        !self.heard.is_empty() || self.has_staged()
     }
 
     /// Whether something is to be said to other nodes, or was heard from them, that is not to be lost when this one shuts down.
     pub(crate) fn owes(&self) -> bool {
-        self.has_work() || !self.speaking.is_empty() || !self.spread.is_empty() || self.tx.owes_answers()
+        self.has_work() || !self.speaking.is_empty() || !self.spread.is_empty()
     }
 
     /// Whether links are about to say something.
@@ -192,13 +188,13 @@ impl Worker {
         let Some(peers) = &mut self.peers else { return };
         let before = peers.map.clone();
         let changed = peers.begin_turn(boot);
-        let begins = peers.tx.is_new();
+        let begins = self.txn.is_new();
         if changed {
             // In blocks and scripts SCAN runs where it is the only node's: no range ends it.
             self.engine.scan_end = keyspace::SLOTS as u16;
         }
         if changed || begins {
-            self.tx_map();
+            self.transactions().map_changed();
         }
         if changed {
             self.flush_for_map(&before);
@@ -207,13 +203,13 @@ impl Worker {
         self.look_at_links(now);
         self.hear();
         self.probe_links(now);
-        self.tx_step();
+        self.transactions().step();
     }
 
     /// The cluster's part of a turn after everything was executed.
     pub(crate) fn end_cluster_turn(&mut self) {
         if self.peers.is_some() {
-            self.tx_step();
+            self.transactions().step();
             self.spread_committed();
             self.look_at_vain_words();
             self.speak();

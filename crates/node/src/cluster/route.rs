@@ -17,7 +17,6 @@ use crate::figures::stats::add;
 use crate::session::tracking::Mode;
 use crate::session::{Block, Multi, Replies, database};
 use crate::table::Command;
-use crate::transactions::reach_of;
 use crate::worker::Worker;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::Next;
@@ -92,7 +91,7 @@ impl Peers {
         if let Some(slot) = key {
             return self.place(slot);
         }
-        if !self.is_alone() && reach_of(command, args) == Reach::Everything {
+        if !self.is_alone() && command.reach(args) == Reach::Everything {
             return Place::Several;
         }
         let mut positions: Vec<KeyAt> = Vec::new();
@@ -114,7 +113,7 @@ impl Peers {
     pub(crate) fn has_elsewhere(&self, command: &Command, args: Args<'_>) -> bool {
         let is_keyed = matches!(self.kinds[command.id], Kind::Keyed | Kind::Patient | Kind::Script);
         is_keyed
-            && reach_of(command, args) == Reach::Keys
+            && command.reach(args) == Reach::Keys
             && match self.place_of(command, args, None) {
                 Place::At(owner, _) => owner != self.me,
                 Place::Several => true,
@@ -140,7 +139,7 @@ impl Peers {
             }
             _ => return Call::Runs,
         }
-        if !self.is_alone() && reach_of(command, args) == Reach::Everything {
+        if !self.is_alone() && command.reach(args) == Reach::Everything {
             return not_here(EVERYTHING);
         }
         let (mut place, mut is_held) = (Place::Anywhere, true);
@@ -157,7 +156,7 @@ impl Peers {
             Place::At(owner, _) if owner == self.me && can_be_undone => Call::Undoes(self.no_lease()),
             Place::At(owner, _) if owner == self.me => Call::Runs,
             // On copies, too, it would lack what it finds by itself.
-            Place::At(..) | Place::Several if reach_of(command, args) != Reach::Keys => not_here(EVERYTHING),
+            Place::At(..) | Place::Several if command.reach(args) != Reach::Keys => not_here(EVERYTHING),
             Place::At(..) | Place::Several => not_here(SEVERAL),
             Place::Nobody if !is_old && can_be_undone => Call::Undoes(NO_OWNER.into()),
             Place::Nobody => not_here(b"ERR Hash slot not served"),
@@ -169,7 +168,7 @@ impl Peers {
         match self.kinds[command.id] {
             Kind::Gather(Merge::Receivers) => None,
             _ if !smart && self.may_be_asked(command) => None,
-            Kind::Keyed if reach_of(command, args) != Reach::Keys => Some(EVERYTHING),
+            Kind::Keyed if command.reach(args) != Reach::Keys => Some(EVERYTHING),
             Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => Some(EVERYTHING),
             _ => None,
         }
@@ -214,7 +213,7 @@ impl Worker {
         let peers = self.peers.as_deref()?;
         let kind = peers.kinds[command.id];
         if conn.session.transaction.is_some() {
-            return self.route_in_transaction(conn, command, args, kind);
+            return self.transactions().route(conn, command, args, kind);
         }
         if let Kind::Keyed = kind
             && !conn.out.has_holes()
@@ -259,7 +258,7 @@ impl Worker {
         }
         let place = match kind {
             Kind::Keyed | Kind::Patient | Kind::Script | Kind::Watch => peers.place_of(command, args, None),
-            Kind::Exec => self.place_of_block(conn).place,
+            Kind::Exec => self.needs_of_block(conn).place,
             Kind::Scan => peers.place_of_scan(args),
             Kind::Slot => peers.place_of_slot(args),
             Kind::Gather(merge) if merge.needs_lease(&command.name) && !peers.serves => {
@@ -388,7 +387,7 @@ impl Worker {
             Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
             // They are not at one place, of which the client could be told: EXEC brings them together.
             Place::Several if queues => None,
-            Place::Several if reach_of(command, args) != Reach::Keys => Some(self.decline(conn, command, PATTERNS)),
+            Place::Several if command.reach(args) != Reach::Keys => Some(self.decline(conn, command, PATTERNS)),
             Place::Several => Some(self.run_over_nodes(conn, command, args)),
             Place::At(..) if queues && belongs_here(conn) => None,
             // Its place may be another's by now, which would send the client there again.

@@ -25,27 +25,13 @@ use super::remote::Expect;
 use crate::push::tracking::News;
 use crate::session::{Multi, Replies};
 use crate::table::Command;
+use crate::transactions::client::For;
 use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::{Token, Worker};
 
 /// What is asked to know that what was said before it has been heard.
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-
-/// For whom a block runs, and over which virtual connections its parts are told so.
-#[derive(Default)]
-pub(crate) struct For {
-    pub(crate) caller: Caller,
-    /// Links, and the numbers of virtual connections.
-    lines: Vec<(usize, u32)>,
-}
-
-impl For {
-    /// The virtual connection over a link has ended.
-    pub(crate) fn forget(&mut self, link: usize) {
-        self.lines.retain(|(over, _)| *over != link);
-    }
-}
 
 /// Who owns which slots, and in which life.
 fn owners(map: &Map) -> impl Iterator<Item = (u16, u16, NodeId, u64)> + '_ {
@@ -178,8 +164,7 @@ impl Worker {
     /// A virtual connection that tracked has ended: nobody tells its client of changes any more.
     pub(crate) fn lose_news(&mut self, conn: &mut Conn, link: usize, was_open: bool) {
         let token = conn.token;
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        peers.tx.forget_lines(token, link);
+        self.txn.forget_lines(token, link);
         if was_open {
             self.flush_client(conn);
         }
@@ -233,7 +218,7 @@ impl Worker {
 
     /// Says over a link for whom the message of a transaction is that comes next.
     pub(crate) fn say_for_whom(&mut self, sequence: u64, link: usize) {
-        let Some((runs, token)) = self.peers.as_deref().and_then(|peers| peers.tx.runs_for(sequence)) else { return };
+        let Some((runs, token)) = self.txn.runs_for(sequence) else { return };
         let caller = runs.caller;
         if caller == Caller::default() {
             return;
@@ -248,7 +233,7 @@ impl Worker {
             }),
         };
         let Some((vc, peers)) = vc.zip(self.peers.as_deref_mut()) else { return };
-        if let Some(runs) = peers.tx.runs_for_mut(sequence).filter(|_| known.is_none()) {
+        if let Some(runs) = self.txn.runs_for_mut(sequence).filter(|_| known.is_none()) {
             runs.lines.push((link, vc));
         }
         peers.links[link].stage.put(&Item::For { vc, client: caller.client, caches: caller.caches });

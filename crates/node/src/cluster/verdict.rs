@@ -47,7 +47,7 @@ impl Worker {
     pub(crate) fn unblock_elsewhere(&mut self, token: Token, with_error: bool, question: Question) {
         let Some(conn) = self.conn(token) else { return };
         if let Wait::Replies(_) = conn.wait {
-            return question.answer(self.unblock_over_nodes(token, with_error));
+            return question.answer(self.transactions().unblock(token, with_error));
         }
         let Wait::Remote(link) = conn.wait else { return };
         let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };

@@ -68,7 +68,7 @@ impl Worker {
 
     fn awaits(&self) -> bool {
         let spreads = self.peers.as_ref().is_some_and(|peers| !peers.spread.is_empty());
-        let prepares = self.peers.as_ref().is_some_and(|peers| peers.tx.awaits_log());
+        let prepares = self.peers.is_some() && self.txn.awaits_log();
         self.promises.awaits() || spreads || prepares
     }
 
@@ -100,7 +100,7 @@ impl Worker {
         let failed = matches!(durable.log().state(), State::Failed(_));
         let hangs = durable.stall.is_on();
         if let Some(why) = durable.refusal().filter(|_| failed) {
-            self.tx_log_failed(&why);
+            self.transactions().log_failed(&why);
         }
         let is_committed = self.promises.look_at_marks(durable);
         let mut gated = std::mem::take(&mut self.promises.gated);
@@ -345,9 +345,9 @@ impl Worker {
         }
         if is_on && !std::mem::replace(&mut self.promises.stalled, is_on) {
             // What becomes of them is not known here.
-            let blocks = self.peers.as_deref().map_or_else(Vec::new, |peers| peers.tx.clients());
+            let blocks = self.txn.clients();
             blocks.into_iter().for_each(|token: Token| self.cut(token));
-            self.tell_stuck();
+            self.transactions().tell_stuck();
         }
         self.promises.stalled = is_on;
     }

@@ -1,7 +1,7 @@
 //! BEGIN, COMMIT, ROLLBACK: transactions whose commands come one by one.
 //!
 //! Nothing is locked meanwhile: what commands read is remembered with its version, what they write is kept here, and COMMIT locks, looks whether what
-//! was read is still so, and installs (`cluster/tx/interactive.rs`).
+//! was read is still so, and installs (`transactions/interactive.rs`).
 
 use command::{Error, Row, Spec, flags::*};
 

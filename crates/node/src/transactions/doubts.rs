@@ -12,15 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ::membership::Map;
 use engine::NotInstalled;
 use txn::locks::Mode;
-use txn::{Lock, NodeId, Participant, Prepared, Refusal, TxId};
+use txn::{Lock, NodeId, Participant, Prepared, TxId};
 
-use crate::figures::stats::add;
-use crate::worker::conn::Conn;
-use crate::worker::{Token, Worker};
+use super::parts::Parts;
 
-/// Between two looks, in milliseconds of [`Worker::tx_now`].
+/// Between two looks, in milliseconds of [`crate::Clock::boot_ns`].
 pub(super) const LOOK_MS: u64 = 500;
 /// A node has been asked in the first two, and may take as long to answer.
 const LOOKS_MIN: u64 = 4;
@@ -39,7 +38,7 @@ type Key = (u16, Box<[u8]>);
 
 /// Why a transaction keeps its locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Cause {
+pub(super) enum Cause {
     /// This node knows more and does not answer.
     Silent(NodeId),
     /// What it is to be done to is damaged.
@@ -48,6 +47,21 @@ enum Cause {
     Unreadable,
     /// It waits for this node's log, whose disk hangs.
     Hangs,
+}
+
+impl Cause {
+    /// What the client of a command is told that needs the locks.
+    pub(super) fn text(self, map: Option<&Map>) -> Vec<u8> {
+        let node = match self {
+            Cause::Silent(node) => node,
+            Cause::Damaged => return DAMAGED.into(),
+            Cause::Unreadable => return UNREADABLE.into(),
+            Cause::Hangs => return HANGS.into(),
+        };
+        let place = map.map_or_else(|| NOWHERE.to_owned(), |map| place(map, node));
+        format!("CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the node at {place}, which does not answer")
+            .into_bytes()
+    }
 }
 
 /// What all workers of a node know of that. See the module's text.
@@ -130,6 +144,41 @@ impl Doubts {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether anything may be in doubt.
+    #[inline]
+    pub(crate) fn may_exist(&self, transactions: &engine::Transactions) -> bool {
+        transactions.any() || self.count() > 0
+    }
+
+    /// Whether it is time to look, and the worker that asks is the one that does: how often a node was looked at counts.
+    pub(super) fn is_due(&self, now: u64) -> bool {
+        let due = self.due();
+        due <= now && self.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Looks at what is in doubt, and logs for which nodes transactions wait; `timeout`: `cluster-lock-timeout`; `hangs`: the disk of the log does. Whether
+    /// something else is found than last time.
+    pub(super) fn look(&self, cluster: Option<(&Parts, &Map)>, timeout: u64, hangs: bool) -> bool {
+        let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
+        let mut known = self.known();
+        let before: BTreeSet<NodeId> = known.of_nodes().into_keys().collect();
+        let looked = cluster.and_then(|(parts, _)| parts.with(|parts| known.look(Some(parts), most, hangs)));
+        let is_new = looked.unwrap_or_else(|| known.look(None, most, hangs));
+        if is_new {
+            self.stuck.store(known.stuck.len(), Relaxed);
+            self.have_changed();
+            if let Some((_, map)) = cluster {
+                tell(map, &before, &known.of_nodes());
+            }
+        }
+        is_new
+    }
+
+    /// Counts looks that have found something else than the one before.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Relaxed)
+    }
+
     /// Who waits for locks is to look again whether that may last.
     pub(super) fn have_changed(&self) {
         self.changes.fetch_add(1, Relaxed);
@@ -157,7 +206,7 @@ impl Doubts {
     }
 
     /// What somebody waits for who wants these keys.
-    fn about<'a>(&self, mut keys: impl Iterator<Item = (u16, &'a [u8], Mode)>) -> Option<Cause> {
+    pub(super) fn about<'a>(&self, mut keys: impl Iterator<Item = (u16, &'a [u8], Mode)>) -> Option<Cause> {
         if self.stuck.load(Relaxed) == 0 {
             return None;
         }
@@ -169,12 +218,12 @@ impl Doubts {
     }
 
     /// What somebody waits for who wants to work on all keys.
-    fn about_any(&self) -> Option<Cause> {
+    pub(super) fn about_any(&self) -> Option<Cause> {
         if self.stuck.load(Relaxed) == 0 { None } else { self.known().stuck.values().next().copied() }
     }
 
-    /// When to look at what is in doubt, in milliseconds of [`Worker::tx_now`].
-    pub(super) fn due(&self) -> u64 {
+    /// When to look at what is in doubt, in milliseconds of [`crate::Clock::boot_ns`].
+    pub(crate) fn due(&self) -> u64 {
         self.due.load(Relaxed)
     }
 
@@ -184,7 +233,7 @@ impl Doubts {
     }
 
     /// What waits here for nodes that do not answer, by their addresses in the map.
-    pub(crate) fn by_place(&self, map: &::membership::Map) -> Vec<(String, Doubt)> {
+    pub(crate) fn by_place(&self, map: &Map) -> Vec<(String, Doubt)> {
         if self.count() == 0 {
             return Vec::new();
         }
@@ -196,91 +245,9 @@ impl Doubts {
 const NOWHERE: &str = "an unknown place";
 
 /// Where a node is.
-fn place(map: &::membership::Map, node: NodeId) -> String {
+fn place(map: &Map, node: NodeId) -> String {
     let known = map.nodes().iter().find(|known| super::member(known).node == node);
     known.map_or_else(|| NOWHERE.to_owned(), |node| format!("{}:{}", node.host, node.port))
-}
-
-impl Worker {
-    fn doubtful(&self, cause: Cause) -> Vec<u8> {
-        let node = match cause {
-            Cause::Silent(node) => node,
-            Cause::Damaged => return DAMAGED.into(),
-            Cause::Unreadable => return UNREADABLE.into(),
-            Cause::Hangs => return HANGS.into(),
-        };
-        let place = self.peers.as_deref().map_or_else(|| NOWHERE.to_owned(), |peers| place(&peers.map, node));
-        format!("CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the node at {place}, which does not answer")
-            .into_bytes()
-    }
-
-    /// Why the command of a connection that waits for locks is not executed, if that may last.
-    pub(crate) fn doubt(&self, conn: &Conn) -> Option<Vec<u8>> {
-        let doubts = &self.node.doubts;
-        let everything = || self.engine.awaits_quiet(conn.token).then(|| doubts.about_any()).flatten();
-        let cause = doubts.about(self.engine.claimed(conn.token)).or_else(everything)?;
-        add(&self.stats.refused_in_doubt, 1);
-        Some(self.doubtful(cause))
-    }
-
-    /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
-    pub(super) fn is_refused_in_doubt(&mut self, tx: TxId, locks: &[Lock]) -> bool {
-        let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
-        let doubt = self.node.doubts.about(keys).map(|cause| self.doubtful(cause));
-        let is_doubt = doubt.is_some();
-        let Some(text) = doubt.or_else(|| self.slow_script_before_part(tx, locks)) else { return false };
-        let Some(peers) = self.peers.as_deref() else { return false };
-        let (mut actions, why) = (Vec::new(), Refusal::Failed(text.into()));
-        // One that is over is not refused: whoever gave it up gives its claims back, and wakes it.
-        let is_refused = peers.shared.parts.with(|parts| parts.refuse_queued(tx, why, &mut actions)) == Some(true);
-        add(&self.stats.refused_in_doubt, u64::from(is_refused && is_doubt));
-        self.act(actions);
-        is_refused
-    }
-
-    /// Whether anything may be in doubt.
-    #[inline]
-    pub(crate) fn may_be_in_doubt(&self) -> bool {
-        self.node.engine.transactions.any() || self.node.doubts.count() > 0
-    }
-
-    /// Looks at what is in doubt, and has those who wait for it look again if that is new.
-    pub(crate) fn look_at_doubts(&mut self) {
-        let now = self.tx_now();
-        let timeout = self.follower.settings().cluster_lock_timeout;
-        let node = self.node.clone();
-        let doubts = &node.doubts;
-        // One of the workers looks: how often somebody was looked at counts.
-        let due = doubts.due();
-        let is_due = due <= now && self.may_be_in_doubt();
-        if is_due && doubts.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok() {
-            let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
-            self.look_at_slow_scripts();
-            let hangs = self.promise().is_some_and(|durable| durable.stall.is_on());
-            let mut known = doubts.known();
-            let before: BTreeSet<NodeId> = known.of_nodes().into_keys().collect();
-            let peers = self.peers.as_deref();
-            let looked = peers.and_then(|peers| peers.shared.parts.with(|parts| known.look(Some(parts), most, hangs)));
-            if looked.unwrap_or_else(|| known.look(None, most, hangs)) {
-                doubts.stuck.store(known.stuck.len(), Relaxed);
-                doubts.have_changed();
-                match peers {
-                    Some(peers) => tell(&peers.map, &before, &known.of_nodes()),
-                    // Nothing else would have them look.
-                    None => node.look_all(),
-                }
-            }
-        }
-        let changes = doubts.changes.load(Relaxed);
-        if std::mem::replace(&mut self.doubts_seen, changes) != changes {
-            let waiting: Vec<Token> =
-                self.peers.as_deref().map_or_else(Vec::new, |peers| peers.tx.tasks.keys().copied().collect());
-            waiting.into_iter().for_each(|token| {
-                self.unpark_task(token);
-            });
-            self.resume_from_latches();
-        }
-    }
 }
 
 /// Logs for whom is waited now, and for whom no more.

@@ -6,13 +6,13 @@ use command::effects;
 use engine::{BlockRun, Workspace};
 use txn::{Lock, NodeId};
 
-use super::coordinator::Block;
+use super::block::Block;
+use super::fetching::{Fetching, Run, Seen as AllSeen, Versions};
 use super::part::{IMAGES_MAX, TOO_LARGE};
+use super::port::{Port, Transacting};
 use super::wire::{self, Image};
-use super::workspace::{Fetching, Run, Seen as AllSeen, Versions};
 use crate::session::interactive::Interactive;
 use crate::session::{Aside, Suspended};
-use crate::worker::Worker;
 use crate::worker::conn::Conn;
 
 /// How far clocks of nodes may be apart, in milliseconds: what runs on keys of several nodes has one time, that of the latest of them.
@@ -44,7 +44,7 @@ struct Found<'a> {
     keys: Vec<Image<'a>>,
 }
 
-impl Worker {
+impl<P: Port> Transacting<'_, P> {
     /// Puts what was fetched into a workspace. The time of what runs there, and what it runs with.
     pub(super) fn fill_workspace(
         &mut self,
@@ -56,16 +56,16 @@ impl Worker {
         let may_wait = self.may_wait_for_keys(block);
         let Some(fetching) = block.fetching.as_deref_mut() else { return Err(WRONG.into()) };
         fetching.patient = may_wait.then(Versions::new);
-        let clock = self.node.clock.unix_ms();
+        let clock = self.node().clock.unix_ms();
         let found = read(found, fetching.asked_at, clock)?;
         // Nobody may see a key that another has seen to be gone.
         let latest = found.iter().map(|found| found.there).max();
         let transaction = conn.session.transaction.as_deref_mut().filter(|_| fetching.is_interactive());
         let now = match transaction.as_deref() {
             Some(transaction) => transaction.next_time(clock, latest),
-            None => latest.unwrap_or(self.engine.now()),
+            None => latest.unwrap_or(self.engine().now()),
         };
-        workspace.begin(now, self.engine.tunables());
+        workspace.begin(now, self.engine().tunables());
         match transaction {
             Some(transaction) => {
                 transaction.note_all_found(fetching, &found)?;
@@ -94,8 +94,8 @@ impl Worker {
         run: &mut Run,
         found: &[(NodeId, Arc<[u8]>)],
     ) -> Result<(), Unusable> {
-        let found = read(found, fetching.asked_at, self.node.clock.unix_ms())?;
-        run.workspace.begin(run.now, self.engine.tunables());
+        let found = read(found, fetching.asked_at, self.node().clock.unix_ms())?;
+        run.workspace.begin(run.now, self.engine().tunables());
         let amid = run.suspended.as_deref().and_then(Suspended::block);
         let filled = fetching.fill(&mut run.workspace, amid, &found);
         run.workspace.end();
@@ -111,14 +111,14 @@ impl Worker {
         run: &mut Run,
         found: &[(NodeId, Arc<[u8]>)],
     ) -> Result<(), Unusable> {
-        let found = read(found, fetching.asked_at, self.node.clock.unix_ms())?;
+        let found = read(found, fetching.asked_at, self.node().clock.unix_ms())?;
         transaction.note_all_found(fetching, &found)?;
         fetching.asked.clear();
         let latest = found.iter().map(|found| found.there).max();
         // What a later command sees is not earlier.
         transaction.now = transaction.now.max(latest.unwrap_or(0));
         fetching.seen.latest = fetching.seen.latest.max(transaction.now);
-        run.workspace.begin(run.now, self.engine.tunables());
+        run.workspace.begin(run.now, self.engine().tunables());
         let amid = run.suspended.as_deref().and_then(Suspended::block);
         let filled = transaction.fill(&mut run.workspace, amid, (&fetching.further, &mut fetching.seen), run.now);
         run.workspace.end();
@@ -128,19 +128,19 @@ impl Worker {
 
     /// Whether it is a command that waits if it finds nothing.
     fn may_wait_for_keys(&self, block: &Block) -> bool {
-        let waits = |id: usize| self.node.table.get(id).spec.has(command::flags::BLOCKING);
+        let waits = |id: usize| self.node().table.get(id).spec.has(command::flags::BLOCKING);
         let is_interactive = block.fetching.as_deref().is_some_and(Fetching::is_interactive);
         block.alone && !is_interactive && block.multi.queue.iter().all(|queued| waits(queued.command))
     }
 
     /// What was found is of no one moment: it is fetched again.
     pub(super) fn fetch_later(&mut self, which: (u64, u32)) {
-        let (now, mut events) = (self.tx_now(), Vec::new());
-        if let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) {
+        let (now, mut events) = (self.now(), Vec::new());
+        if let Some(coordinator) = self.txn().coordinator.as_mut() {
             // If the attempt is void by now, there will be another.
             coordinator.later(now, which, &mut events);
         }
-        self.tx_events(events);
+        self.carry_out(events);
     }
 }
 

@@ -11,22 +11,21 @@ use resp::{Args, Reply};
 use txn::locks::Mode;
 use txn::{Lock, Part, Refusal};
 
-use super::coordinator::{Block, PART_MAX, TOO_LONG, part};
+use super::block::Block;
+use super::fetching::Fetching;
 use super::found::{Unusable, place_of};
-use super::wire::{Changes, Check};
-use super::workspace::{Fetching, reach_of};
-use super::{Worker, member};
+use super::plan::{NOT_SERVED, TOO_LONG};
+use super::port::{Desk, Port, Transacting};
 use crate::cluster::gather::Merge;
 use crate::cluster::kinds::Kind;
-use crate::cluster::peers::Peers;
 use crate::cluster::route::calls_function;
 use crate::config::Isolation;
 use crate::session::interactive::{Interactive, Seen};
 use crate::session::{Aside, Multi};
 use crate::table::Command;
-use crate::worker::Token;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::Next;
+use crate::worker::token::Token;
 
 /// Bytes that a transaction may keep.
 const BYTES_MAX: usize = 16 << 20;
@@ -70,24 +69,13 @@ impl Fetching {
     }
 }
 
-impl Worker {
-    /// Connections whose transactions are looked after, between BEGIN and COMMIT; such as have ended up to a second ago may be among them.
-    pub fn open_transactions(&self) -> usize {
-        self.peers.as_deref().map_or(0, |peers| peers.tx.interactive.len())
-    }
-
+impl<P: Port> Transacting<'_, P> {
     /// A command between BEGIN and COMMIT. `None`: it runs here as ever.
-    pub(crate) fn route_in_transaction(
-        &mut self,
-        conn: &mut Conn,
-        command: &Command,
-        args: Args<'_>,
-        kind: Kind,
-    ) -> Option<Next> {
-        if let Some(next) = self.in_turn(conn, false) {
+    pub(crate) fn route(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>, kind: Kind) -> Option<Next> {
+        if let Some(next) = self.port.in_turn(conn) {
             return Some(next);
         }
-        let (now, idle_ms) = (self.engine.now(), self.follower.settings().transaction_idle_timeout * 1000);
+        let (now, idle_ms) = (self.engine().now(), self.settings().transaction_idle_timeout * 1000);
         let transaction = conn.session.transaction.as_deref_mut()?;
         end_if_idle(transaction, now, idle_ms);
         transaction.active = now;
@@ -100,25 +88,25 @@ impl Worker {
                 if name == "commit" {
                     conn.session.transaction = None;
                 }
-                return Some(self.decline(conn, command, &[ABORTED, why.as_bytes()].concat()));
+                return Some(self.port.decline(conn, command, &[ABORTED, why.as_bytes()].concat()));
             }
-            ("multi", None) => return Some(self.decline(conn, command, NOT_HERE)),
+            ("multi", None) => return Some(self.port.decline(conn, command, NOT_HERE)),
             _ => {}
         }
         match kind {
-            Kind::Script if calls_function(command) && self.peers.as_deref().is_some_and(|peers| !peers.serves) => {
-                let text = self.peers.as_deref().map(Peers::no_lease).unwrap_or_default();
-                Some(self.decline(conn, command, &text))
+            Kind::Script if calls_function(command) && self.peers().is_some_and(|peers| !peers.serves) => {
+                let text = self.peers().map(|peers| peers.no_lease()).unwrap_or_default();
+                Some(self.port.decline(conn, command, &text))
             }
-            Kind::Keyed | Kind::Patient | Kind::Script if reach_of(command, args) != Reach::Keys => {
-                Some(self.decline(conn, command, NOT_HERE))
+            Kind::Keyed | Kind::Patient | Kind::Script if command.reach(args) != Reach::Keys => {
+                Some(self.port.decline(conn, command, NOT_HERE))
             }
             Kind::Keyed | Kind::Patient | Kind::Script | Kind::Gather(Merge::Receivers) => {
                 Some(self.run_interactive(conn, command, args))
             }
             Kind::Quick | Kind::Own | Kind::Unwatch => None,
             Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot | Kind::Watch | Kind::Exec => {
-                Some(self.decline(conn, command, NOT_HERE))
+                Some(self.port.decline(conn, command, NOT_HERE))
             }
         }
     }
@@ -126,24 +114,22 @@ impl Worker {
     fn run_interactive(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
         let mut multi = Box::<Multi>::default();
         if !multi.push(command.id, None, args) {
-            return self.decline(conn, command, TOO_LONG);
+            return self.port.decline(conn, command, TOO_LONG);
         }
         if let Some(transaction) = conn.session.transaction.as_deref_mut() {
             if transaction.isolation == Isolation::ReadCommitted {
                 transaction.forget_unwritten();
             }
-            if let Some(peers) = self.peers.as_deref_mut() {
-                peers.tx.interactive.insert(conn.token);
-            }
+            self.txn().interactive.insert(conn.token);
         }
         let session = (conn.session.db, conn.session.protocol);
         let parts = match self.plan_interactive(&multi, session, &[]) {
             Ok(parts) => parts,
-            Err(text) => return self.decline(conn, command, &text),
+            Err(text) => return self.port.decline(conn, command, &text),
         };
-        let hole = self.place_of_reply(conn);
+        let hole = self.port.place_of_reply(conn);
         conn.wait = Wait::Replies(0);
-        let runs = self.runs_for(conn, &multi, &[]);
+        let runs = self.port.runs_for(conn, &multi, &[]);
         let mut block = Block::new(conn.token, hole, multi, session, Fetching::interactive(parts));
         block.runs = runs;
         self.fetch_interactive(conn, block);
@@ -156,11 +142,11 @@ impl Worker {
         session: (u16, resp::Protocol),
         extra: &[Lock],
     ) -> Result<Vec<Part>, Vec<u8>> {
-        let (node, databases) = (self.node.clone(), self.follower.settings().databases);
-        let Some(peers) = self.peers.as_deref_mut() else { return Err(super::coordinator::NOT_SERVED.into()) };
+        let (node, databases) = (self.node().clone(), self.settings().databases);
+        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return Err(NOT_SERVED.into()) };
         let parts = peers.plan_fetching((&node, databases), multi, (&[], &[]), session, extra)?;
-        if peers.tx.coordinator.is_none() && !parts.is_empty() {
-            return Err(super::coordinator::NOT_SERVED.into());
+        if txn.coordinator.is_none() && !parts.is_empty() {
+            return Err(NOT_SERVED.into());
         }
         peers.refusal(&parts).map_or(Ok(parts), Err)
     }
@@ -177,27 +163,27 @@ impl Worker {
 
     /// Asks for these parts; or what there is runs soon, if that is nothing.
     fn fetch_lacking(&mut self, conn: &mut Conn, mut block: Block, parts: Vec<Part>) {
-        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
+        let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let mut events = Vec::new();
         block.fetching.as_deref_mut().into_iter().for_each(|fetching| fetching.asked_at = clock);
         let mut runs = std::mem::take(&mut block.runs);
-        self.tell_parts(conn, &parts, &mut runs);
+        self.port.tell_parts(conn, &parts, &mut runs);
         block.runs = runs;
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        match peers.tx.coordinator.as_mut() {
+        let txn = self.txn();
+        match txn.coordinator.as_mut() {
             Some(coordinator) if !parts.is_empty() => {
                 let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
-                peers.tx.blocks.insert(sequence, block);
+                txn.blocks.insert(sequence, block);
             }
             // Plans of what needs others are refused without a coordinator.
             _ => {
-                peers.tx.at_home += 1;
-                let sequence = AT_HOME | peers.tx.at_home;
-                peers.tx.blocks.insert(sequence, block);
-                peers.tx.beginning.push(sequence);
+                txn.at_home += 1;
+                let sequence = AT_HOME | txn.at_home;
+                txn.blocks.insert(sequence, block);
+                txn.beginning.push(sequence);
             }
         }
-        self.tx_events(events);
+        self.carry_out(events);
     }
 
     /// A script turned out to need further keys: what its transaction has not seen of them is fetched, and it goes on.
@@ -206,11 +192,12 @@ impl Worker {
         (sequence, mut block, mut conn): (u64, Block, Box<Conn>),
         missing: Vec<Lock>,
     ) {
-        let planned = match self.peers.as_deref_mut() {
-            Some(peers) if peers.tx.coordinator.is_some() => peers
+        let Desk { txn, peers, .. } = self.desk();
+        let planned = match peers {
+            Some(peers) if txn.coordinator.is_some() => peers
                 .plan_further(missing.clone(), block.protocol)
                 .and_then(|parts| peers.refusal(&parts).map_or(Ok(parts), Err)),
-            _ => Err(super::coordinator::NOT_SERVED.into()),
+            _ => Err(NOT_SERVED.into()),
         };
         match (planned, block.fetching.as_deref_mut(), conn.session.transaction.as_deref()) {
             (Ok(parts), Some(fetching), Some(transaction)) => {
@@ -218,12 +205,12 @@ impl Worker {
                 fetching.note_wider(&parts);
                 let lacking = fetching.ask_for_lacking_of(&parts, transaction);
                 self.fetch_lacking(&mut conn, block, lacking);
-                self.put_conn(conn);
+                self.port.put_conn(conn);
             }
             (planned, ..) => {
-                self.put_conn(conn);
+                self.port.put_conn(conn);
                 self.put_running(sequence, block);
-                let text = planned.err().unwrap_or_else(|| super::coordinator::NOT_SERVED.into());
+                let text = planned.err().unwrap_or_else(|| NOT_SERVED.into());
                 self.answer_interactive(sequence, Err(text));
             }
         }
@@ -247,7 +234,7 @@ impl Worker {
             }
             _ => Err(Unusable::Untimely),
         };
-        self.put_conn(conn);
+        self.port.put_conn(conn);
         self.put_running(which.0, block);
         self.end_fetch(which);
         match filled {
@@ -269,10 +256,10 @@ impl Worker {
                     fetching.parts = parts;
                 }
                 self.fetch_interactive(&mut conn, block);
-                self.put_conn(conn);
+                self.port.put_conn(conn);
             }
             Err(text) => {
-                self.put_conn(conn);
+                self.port.put_conn(conn);
                 self.put_running(sequence, block);
                 self.answer_interactive(sequence, Err(text));
             }
@@ -281,21 +268,20 @@ impl Worker {
 
     /// What was fetched is in the workspace: nobody need hold it.
     pub(super) fn end_fetch(&mut self, which: (u64, u32)) {
-        let (now, mut events) = (self.tx_now(), Vec::new());
-        if let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) {
+        let (now, mut events) = (self.now(), Vec::new());
+        if let Some(coordinator) = self.txn().coordinator.as_mut() {
             coordinator.give_up(now, which, &mut events);
         }
-        self.tx_events(events);
+        self.carry_out(events);
     }
 
     /// A command between BEGIN and COMMIT has run, or cannot be.
     pub(super) fn answer_interactive(&mut self, sequence: u64, ran: Result<Vec<u8>, Vec<u8>>) {
-        let Some(mut block) = self.peers.as_deref_mut().and_then(|peers| peers.tx.blocks.remove(&sequence)) else {
-            return;
-        };
+        let Some(mut block) = self.txn().blocks.remove(&sequence) else { return };
         // Waiting for an answer is not idling.
-        let now = self.engine.now();
-        if let Some(transaction) = self.conn(block.token).and_then(|conn| conn.session.transaction.as_deref_mut()) {
+        let now = self.engine().now();
+        if let Some(transaction) = self.port.conn(block.token).and_then(|conn| conn.session.transaction.as_deref_mut())
+        {
             transaction.active = now;
         }
         match ran {
@@ -310,11 +296,12 @@ impl Worker {
     /// COMMIT.
     fn commit(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
         let Some(transaction) = conn.session.transaction.take() else { return Next::Continue };
-        let planned = match self.peers.as_deref_mut() {
-            None => Err(super::coordinator::NOT_SERVED.into()),
+        let Desk { txn, peers, .. } = self.desk();
+        let planned = match peers {
+            None => Err(NOT_SERVED.into()),
             Some(peers) => match peers.plan_commit(&transaction) {
                 Ok(parts) if parts.is_empty() => Ok(parts),
-                Ok(_) if peers.tx.coordinator.is_none() => Err(super::coordinator::NOT_SERVED.into()),
+                Ok(_) if txn.coordinator.is_none() => Err(NOT_SERVED.into()),
                 Ok(parts) => peers.refusal(&parts).map_or(Ok(parts), Err),
                 Err(text) => Err(text),
             },
@@ -324,50 +311,48 @@ impl Worker {
             Err(text) => {
                 // Nothing has happened: it may be tried again.
                 conn.session.transaction = Some(transaction);
-                return self.decline(conn, command, &text);
+                return self.port.decline(conn, command, &text);
             }
         };
-        let hole = self.place_of_reply(conn);
+        let hole = self.port.place_of_reply(conn);
         conn.wait = Wait::Replies(0);
-        self.count_forwarded(conn, command, Some(args));
-        let (now, time) = (self.tx_now(), self.engine.hybrid_time());
+        self.port.count_forwarded(conn, command, Some(args));
+        let (now, time) = (self.now(), self.engine().hybrid_time());
         let mut events = Vec::new();
         let session = (conn.session.db, conn.session.protocol);
         let mut block = Block::new(conn.token, hole, Box::default(), session, None);
-        block.runs = self.runs_for(conn, &block.multi, &parts);
+        block.runs = self.port.runs_for(conn, &block.multi, &parts);
         block.commit = Some(transaction);
-        if let Some(peers) = self.peers.as_deref_mut() {
-            match peers.tx.coordinator.as_mut() {
-                Some(coordinator) if !parts.is_empty() => {
-                    let sequence = coordinator.begin_known(now, time, parts, &mut events);
-                    peers.tx.blocks.insert(sequence, block);
-                }
-                _ => {
-                    // It looked at nothing that matters.
-                    peers.tx.at_home += 1;
-                    let sequence = AT_HOME | peers.tx.at_home;
-                    peers.tx.blocks.insert(sequence, block);
-                    events.push(txn::Event::Reply { sequence, replies: Vec::new() });
-                    peers.tx.committed.append(&mut events);
-                }
+        let txn = self.txn();
+        match txn.coordinator.as_mut() {
+            Some(coordinator) if !parts.is_empty() => {
+                let sequence = coordinator.begin_known(now, time, parts, &mut events);
+                txn.blocks.insert(sequence, block);
+            }
+            _ => {
+                // It looked at nothing that matters.
+                txn.at_home += 1;
+                let sequence = AT_HOME | txn.at_home;
+                txn.blocks.insert(sequence, block);
+                txn.committed.push(txn::Event::Reply { sequence, replies: Vec::new() });
             }
         }
-        self.tx_events(events);
+        self.carry_out(events);
         Next::Stop
     }
 
     /// Begins what nobody need be asked for, and ends transactions that are idle for too long.
     pub(super) fn step_interactive(&mut self) {
-        let now = self.engine.now();
-        let idle_ms = self.follower.settings().transaction_idle_timeout * 1000;
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        let events = std::mem::take(&mut peers.tx.committed);
-        let beginning = std::mem::take(&mut peers.tx.beginning);
-        if !peers.tx.interactive.is_empty() && now >= peers.tx.idle_at {
-            peers.tx.idle_at = now + 1000;
-            let mut tokens: BTreeSet<Token> = std::mem::take(&mut peers.tx.interactive);
+        let now = self.engine().now();
+        let idle_ms = self.settings().transaction_idle_timeout * 1000;
+        let txn = self.txn();
+        let events = std::mem::take(&mut txn.committed);
+        let beginning = std::mem::take(&mut txn.beginning);
+        if !txn.interactive.is_empty() && now >= txn.idle_at {
+            txn.idle_at = now + 1000;
+            let mut tokens: BTreeSet<Token> = std::mem::take(&mut txn.interactive);
             tokens.retain(|token| {
-                let Some(conn) = self.conn(*token) else { return false };
+                let Some(conn) = self.port.conn(*token) else { return false };
                 let waits = !conn.has_ended();
                 let Some(transaction) = conn.session.transaction.as_deref_mut() else { return false };
                 if waits {
@@ -378,11 +363,9 @@ impl Worker {
                 conn.show_output();
                 goes_on
             });
-            if let Some(peers) = self.peers.as_deref_mut() {
-                peers.tx.interactive.append(&mut tokens);
-            }
+            self.txn().interactive.append(&mut tokens);
         }
-        self.tx_events(events);
+        self.carry_out(events);
         for sequence in beginning {
             self.run_fetched((sequence, 0), &[]);
         }
@@ -474,47 +457,6 @@ impl Interactive {
         self.events.append(&mut events);
         self.messages.append(&mut aside.messages);
         Ok(())
-    }
-}
-
-/// What an owner checks, does and tells.
-type OfOwner<'a> = (Vec<Check<'a>>, Vec<u8>, Vec<command::Event>);
-
-impl Peers {
-    /// What a transaction that commits is to the nodes. The error is for the client.
-    pub(super) fn plan_commit(&self, transaction: &Interactive) -> Result<Vec<Part>, Vec<u8>> {
-        let all = transaction.isolation == Isolation::StrictSerializable;
-        let mut locks: BTreeMap<u16, Vec<Lock>> = BTreeMap::new();
-        let mut changes: BTreeMap<u16, OfOwner<'_>> = BTreeMap::new();
-        for ((db, key), seen) in transaction.keys.iter().filter(|(_, seen)| all || seen.written) {
-            let owner = self.owner(key)?;
-            let mode = if seen.written { Mode::Exclusive } else { Mode::Shared };
-            locks.entry(owner).or_default().push(Lock { db: *db, key: key.clone(), mode });
-            changes.entry(owner).or_default().0.push((*db, key, seen.version_at(transaction.now)));
-        }
-        for effect in effects::split(&transaction.effects) {
-            let (effect, bytes) = effect.map_err(|_| TOO_LONG)?;
-            let owner = self.owner(effect.key)?;
-            changes.entry(owner).or_default().1.extend_from_slice(bytes);
-        }
-        for event in &transaction.events {
-            let written = transaction.keys.get(&(event.db, event.key.clone())).is_some_and(|seen| seen.written);
-            if written {
-                changes.entry(self.owner(&event.key)?).or_default().2.push(event.clone());
-            }
-        }
-        let mut parts = Vec::new();
-        for (owner, locks) in locks {
-            let (checks, effects, events) = changes.remove(&owner).unwrap_or_default();
-            let commands =
-                Changes { checks, effects: &effects, events, needs_memory: transaction.needs_memory }.encode();
-            if commands.len() > PART_MAX {
-                return Err(TOO_LONG.into());
-            }
-            let member = member(self.map.node(owner));
-            parts.push(part(member, locks, commands.into()));
-        }
-        Ok(parts)
     }
 }
 

@@ -9,12 +9,13 @@ use resp::{Args, Batch};
 use txn::locks::Mode;
 use txn::{Action, Execution, Lock, Record, RecordKind, Refusal, TxId};
 
-use super::coordinator::mode_of;
+use super::client::{Client, Watched};
+use super::port::{Desk, Port, Transacting};
 use super::split::is_splittable;
+use super::state::Looked;
 use super::tasks::Done;
-use super::{Client, Looked, Watched, wire};
+use super::wire;
 use crate::table::{Command, Handler};
-use crate::worker::Worker;
 
 /// Bytes of a part's replies at most: they are one message.
 const REPLIES_MAX: usize = 8 << 20;
@@ -26,7 +27,7 @@ pub(super) const IMAGES_MAX: usize = 8 << 20;
 pub(super) const TOO_LARGE: &[u8] =
     b"ERR the values of one node are too large (8 MB) for a command, script or block with keys of several nodes";
 
-impl Worker {
+impl<P: Port> Transacting<'_, P> {
     /// A part has its locks.
     pub(super) fn has_locks(
         &mut self,
@@ -36,11 +37,11 @@ impl Worker {
         client: &Client,
         refusal: Option<Refusal>,
     ) -> Done {
-        let wanted = self.tx_locked(tx, true).into_iter().next();
+        let wanted = self.part_locked(tx, true).into_iter().next();
         let caller = client.caller;
         let changed = match &client.watched {
             Watched::Nothing => false,
-            Watched::Keys(keys) => !self.engine.is_unchanged(&block, keys),
+            Watched::Keys(keys) => !self.engine().is_unchanged(&block, keys),
             Watched::Lost => true,
         };
         let refusal = if changed { Some(Refusal::Changed) } else { refusal };
@@ -56,11 +57,11 @@ impl Worker {
             }
             // It was given up meanwhile.
             _ => {
-                self.engine.undo_attempt(&mut block);
+                self.engine().undo_attempt(&mut block);
                 let _ = match widens {
                     // Whoever gave it up gives all of its locks back.
-                    true => self.engine.hold_attempt(block),
-                    false => self.engine.drop_attempt(block, tx, locks),
+                    true => self.engine().hold_attempt(block),
+                    false => self.engine().drop_attempt(block, tx, locks),
                 };
                 Done::Over
             }
@@ -80,17 +81,17 @@ impl Worker {
         // What follows from what keys are is said when that is committed.
         let looked = refusal.as_ref().is_none_or(|why| *why == Refusal::Changed);
         let (execution, mut undone) = match refusal {
-            Some(why) => (Err(why), self.engine.undo_attempt(&mut block)),
+            Some(why) => (Err(why), self.engine().undo_attempt(&mut block)),
             None if wire::is_changes(commands) => {
                 let taken = self.take_changes(&block, locks, commands);
                 let (taken, events) = taken.map_or_else(|why| (Err(why), Vec::new()), |(taken, e)| (Ok(taken), e));
-                self.engine.undo_attempt(&mut block);
-                (taken, self.engine.undone_elsewhere(events))
+                self.engine().undo_attempt(&mut block);
+                (taken, self.engine().undone_elsewhere(events))
             }
             None => {
                 let replies = self.run_part(&mut block, locks, commands, caller);
-                let mut undone = self.engine.undo_attempt(&mut block);
-                self.engine.remember_attempt(&mut block);
+                let mut undone = self.engine().undo_attempt(&mut block);
+                self.engine().remember_attempt(&mut block);
                 let effects = std::mem::take(&mut undone.effects).into();
                 (replies.map(|replies| Execution::Done { effects, replies: replies.into() }), undone)
             }
@@ -99,7 +100,7 @@ impl Worker {
         match execution.unwrap_or_else(Execution::Refused) {
             // Who asks again is not answered before it is committed, either.
             read @ Execution::Done { .. } if !logged => {
-                Done::Looked(self.engine.hold_attempt(block), tx, Looked::Read(read, undone))
+                Done::Looked(self.engine().hold_attempt(block), tx, Looked::Read(read, undone))
             }
             execution => self.conclude_part((block, looked), tx, locks, execution, undone),
         }
@@ -114,7 +115,7 @@ impl Worker {
         undone: Undone,
     ) -> Done {
         let mut actions = Vec::new();
-        if let Some(peers) = self.peers.as_deref_mut() {
+        if let Some(peers) = self.peers() {
             peers.shared.parts.with(|parts| parts.executed(tx, execution, &mut actions));
         }
         let prepared = actions.iter().find_map(|action| match action {
@@ -122,27 +123,26 @@ impl Worker {
             _ => None,
         });
         match prepared {
-            Some(prepared) => Done::Logged(self.engine.prepare(block, prepared, undone), tx, RecordKind::Prepare),
+            Some(prepared) => Done::Logged(self.engine().prepare(block, prepared, undone), tx, RecordKind::Prepare),
             None => {
                 let unlocks: Vec<Action> =
                     actions.extract_if(.., |action| matches!(action, Action::Unlock { .. })).collect();
                 let is_all = |unlock: &Action| matches!(unlock, Action::Unlock { locks: all, .. } if **all == *locks);
                 let seen = match unlocks.iter().all(is_all) {
-                    true => self.engine.drop_attempt(block, tx, locks),
+                    true => self.engine().drop_attempt(block, tx, locks),
                     false => {
                         // It was widened, and has more than it has asked for here: all of it is given back, and at once.
-                        let seen = self.engine.hold_attempt(block);
+                        let seen = self.engine().hold_attempt(block);
                         self.act(unlocks);
                         seen
                     }
                 };
-                match self.peers.as_deref_mut().filter(|_| looked) {
-                    Some(peers) => {
-                        peers.tx.held_back.push((seen, actions));
-                        let now = self.tx_now();
-                        self.tx_committed(now);
-                    }
-                    None => self.act(actions),
+                if looked {
+                    self.txn().held_back.push((seen, actions));
+                    let now = self.now();
+                    self.look_at_log(now);
+                } else {
+                    self.act(actions);
                 }
                 Done::Over
             }
@@ -158,21 +158,21 @@ impl Worker {
         refusal: Option<Refusal>,
     ) -> Done {
         // The clock may have gone on since the turn began, if this machine has stood still.
-        let mut found = wire::begin_found(self.engine.now().max(self.node.clock.unix_ms()));
+        let mut found = wire::begin_found(self.engine().now().max(self.node().clock.unix_ms()));
         let refusal = refusal.or_else(|| self.refusal_of_owner(locks, logged)).or_else(|| {
-            match self.engine.look(&block, locks, IMAGES_MAX, &mut found) {
+            match self.engine().look(&block, locks, IMAGES_MAX, &mut found) {
                 Ok(true) => None,
                 Ok(false) => Some(Refusal::Failed(TOO_LARGE.into())),
                 Err(error) => Some(Refusal::Failed(error.as_bytes().into())),
             }
         });
-        let undone = self.engine.undo_attempt(&mut block);
+        let undone = self.engine().undo_attempt(&mut block);
         if caller.caches && refusal.is_none() {
             // Which of them its commands read, nobody knows before they have run.
-            self.engine.remember_keys(&block, caller.client, locks.iter().map(|lock| &*lock.key));
+            self.engine().remember_keys(&block, caller.client, locks.iter().map(|lock| &*lock.key));
         }
         match refusal {
-            None => Done::Looked(self.engine.hold_attempt(block), tx, Looked::Found(found.into())),
+            None => Done::Looked(self.engine().hold_attempt(block), tx, Looked::Found(found.into())),
             Some(why) => {
                 let looked = why == Refusal::Changed;
                 self.conclude_part((block, looked), tx, locks, Execution::Refused(why), undone)
@@ -189,7 +189,7 @@ impl Worker {
     ) -> Result<(Execution, Vec<command::Event>), Refusal> {
         let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
         let changes = wire::changes(bytes).map_err(|malformed| failed(malformed.0))?;
-        let databases = self.follower.settings().databases;
+        let databases = self.settings().databases;
         let mode = |db: u16, key: &[u8]| {
             // Who coordinates it may have more databases.
             let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key))).ok().filter(|_| db < databases)?;
@@ -197,7 +197,7 @@ impl Worker {
         };
         for (db, key, version) in &changes.checks {
             let unreadable = |error: command::Error| Refusal::Failed(error.as_bytes().into());
-            if mode(*db, key).is_none() || !self.engine.is_at(block, (*db, key), *version).map_err(unreadable)? {
+            if mode(*db, key).is_none() || !self.engine().is_at(block, (*db, key), *version).map_err(unreadable)? {
                 return Err(Refusal::Changed);
             }
         }
@@ -213,8 +213,8 @@ impl Worker {
     }
 
     /// Why a part cannot be executed here: the keys are not this node's by now, or it is to be logged and the log takes no writes.
-    fn refusal_of_owner(&self, locks: &[Lock], logged: bool) -> Option<Refusal> {
-        let peers = self.peers.as_deref()?;
+    fn refusal_of_owner(&mut self, locks: &[Lock], logged: bool) -> Option<Refusal> {
+        let Desk { peers: Some(peers), log, .. } = self.desk() else { return None };
         let owns = |lock: &Lock| peers.has(keyspace::slot_of(&lock.key));
         if !locks.iter().all(owns) {
             return Some(Refusal::Moved);
@@ -222,14 +222,14 @@ impl Worker {
         if !peers.serves {
             return Some(Refusal::Failed(peers.no_lease().into()));
         }
-        let text = self.promise().filter(|_| logged)?.refusal()?;
+        let text = log.filter(|_| logged)?.refusal()?;
         Some(Refusal::Failed(peers.signed(text).into_bytes().into()))
     }
 
     /// Why a part is not executed at the moment that its attempt names.
     fn refusal_of_moment(&mut self, block: &BlockRun, locks: &[Lock], moment: u64) -> Option<Refusal> {
-        let now = self.engine.now();
-        match self.engine.is_untimely(block, locks, moment) {
+        let now = self.engine().now();
+        match self.engine().is_untimely(block, locks, moment) {
             Ok(untimely) => untimely.map(|untimely| match untimely {
                 Untimely::Ends(ends) => Refusal::Untimely { now, ends: Some(ends) },
                 Untimely::Over => Refusal::Untimely { now, ends: None },
@@ -242,14 +242,14 @@ impl Worker {
     pub(super) fn needs_room(&self, commands: &[u8]) -> bool {
         if wire::is_changes(commands) {
             // What comes from another node makes a node need more than it did, where one node would not.
-            let is_short = self.node.uses_more_than(self.node.system_limit());
+            let is_short = self.node().uses_more_than(self.node().system_limit());
             let more = |changes: wire::Changes<'_>| {
                 let mut effects = effects::decode(changes.effects);
                 (changes.needs_memory || is_short) && effects.any(|effect| effect.is_ok_and(|e| e.op != op::DELETE))
             };
             return wire::changes(commands).is_ok_and(more);
         }
-        let needs = |words: &[&[u8]]| find(&self.node.table, words).is_none_or(|c| c.spec.has(flags::DENYOOM));
+        let needs = |words: &[&[u8]]| self.node().table.of_words(words).is_none_or(|c| c.spec.has(flags::DENYOOM));
         wire::commands(commands).is_ok_and(|(_, commands)| commands.iter().any(|(_, words)| needs(words)))
     }
 
@@ -262,13 +262,13 @@ impl Worker {
     ) -> Result<Vec<u8>, Refusal> {
         let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
         let (protocol, commands) = wire::commands(commands).map_err(|malformed| failed(malformed.0))?;
-        let node = self.node.clone();
+        let node = self.node().clone();
         let mut replies = Vec::new();
         for (db, words) in &commands {
             let command =
-                find(&node.table, words).ok_or_else(|| failed("ERR a node of the cluster lacks a command"))?;
+                node.table.of_words(words).ok_or_else(|| failed("ERR a node of the cluster lacks a command"))?;
             let Handler::Data(row) = command.handler else { return Err(failed(NEVER)) };
-            if !command.spec.accepts(words.len()) || *db >= self.follower.settings().databases {
+            if !command.spec.accepts(words.len()) || *db >= self.settings().databases {
                 return Err(failed("ERR a node of the cluster has other settings"));
             }
             let mut batch = Batch::new();
@@ -286,7 +286,7 @@ impl Worker {
             if command.spec.has(flags::WRITE)
                 && let Some(error) = reply.strip_prefix(b"-")
             {
-                self.stats.count_error(error);
+                self.stats().count_error(error);
             }
             if let Some(error) = reply.strip_prefix(b"-").filter(|_| is_splittable(command)) {
                 // Other nodes may have other parts of it: all of it fails (rule T9).
@@ -302,10 +302,10 @@ impl Worker {
 
     fn run_in_part(&mut self, block: &mut BlockRun, call: &Call<'_>) -> Vec<u8> {
         let mut reply = Vec::new();
-        let parts = std::mem::take(&mut self.engine.parts);
-        self.engine.run_in_attempt(block, call, &mut reply);
-        self.engine.parts.copy_into(&mut reply);
-        self.engine.parts = parts;
+        let parts = std::mem::take(&mut self.engine().parts);
+        self.engine().run_in_attempt(block, call, &mut reply);
+        self.engine().parts.copy_into(&mut reply);
+        self.engine().parts = parts;
         reply
     }
 }
@@ -313,20 +313,14 @@ impl Worker {
 /// Whether a command works on keys alone, all of which are locked as it needs them (in order: [`Lock::normalized`]). It is another node that has
 /// said so, and what it left out nobody would latch.
 fn runs_under(command: &Command, row: &Row<Run>, db: u16, args: Args<'_>, locks: &[Lock]) -> bool {
+    debug_assert!(locks.is_sorted_by(|a, b| a.place() < b.place()), "locks come in order, each key once");
     let works_on_keys = !matches!(row.run, Run::Container) && row.run.reach(args) == Reach::Keys;
     let mut positions = Vec::new();
     command.spec.keys_of(args, &mut positions);
-    let mode = mode_of(command);
+    let mode = command.mode();
     let is_locked = |key: &[u8]| {
         let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key)));
         at.is_ok_and(|at| locks[at].mode >= mode)
     };
     works_on_keys && !positions.is_empty() && positions.iter().filter_map(|at| args.get(at.index)).all(is_locked)
-}
-
-/// The command of these words.
-pub(crate) fn find<'t>(table: &'t crate::table::Table, words: &[&[u8]]) -> Option<&'t Command> {
-    let name = words.first()?;
-    let command = table.find_command(name).or_else(|| table.find_own(name))?;
-    table.with_word(command, words.get(1).copied())
 }

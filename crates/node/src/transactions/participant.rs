@@ -2,42 +2,43 @@
 
 use txn::{Action, Execution, Record, RecordKind, Refusal, TxId};
 
-use super::tasks::Work;
-use super::{Client, Logged, Looked, SYNC_MS};
+use super::client::Client;
+use super::hindrance::Hindrance;
+use super::port::{Desk, Port, Transacting};
+use super::state::{Logged, Looked, SYNC_MS, Transactions};
+use super::task::Work;
 use crate::cluster::Peers;
 use crate::durability::durable::Durable;
-use crate::transactions::in_doubt::Hindrance;
-use crate::worker::Worker;
 
-impl Worker {
+impl<P: Port> Transacting<'_, P> {
     /// Does what the participant asks for, in its order as far as it matters.
     pub(super) fn act(&mut self, actions: Vec<Action>) {
         let mut actions = actions.into_iter().peekable();
         while let Some(action) = actions.next() {
             match action {
-                Action::Send { to, message } => self.tx_send(to, message),
+                Action::Send { to, message } => self.send(to, message),
                 Action::Lock { tx, stamp, locks, patient, widens } => {
                     let client = self.client_of(tx);
                     let age = (stamp, patient);
-                    self.add_task(Work::Prepare { tx, age, locks, client, asked: false, widens });
+                    self.txn().add_task(Work::Prepare { tx, age, locks, client, asked: false, widens });
                 }
                 Action::Install { prepared } => {
                     // It gives the locks back itself.
                     let own = |next: &Action| matches!(next, Action::Unlock { tx, .. } if *tx == prepared.tx);
                     actions.next_if(own);
-                    self.add_task(Work::Install { prepared, hindrance: Hindrance::default() });
+                    self.txn().add_task(Work::Install { prepared, hindrance: Hindrance::default() });
                 }
                 Action::Append { record: Record::Abort { tx } } => {
                     let own = |next: &Action| matches!(next, Action::Unlock { tx: other, .. } if *other == tx);
                     let Some(Action::Unlock { locks, .. }) = actions.next_if(own) else { continue };
-                    self.add_task(Work::Abort { tx, locks });
+                    self.txn().add_task(Work::Abort { tx, locks });
                 }
-                Action::Append { record: Record::Refuse { tx } } => self.add_task(Work::Refuse { tx }),
+                Action::Append { record: Record::Refuse { tx } } => self.txn().add_task(Work::Refuse { tx }),
                 Action::Proceed { tx, stamp, locks, commands, logged } => {
                     let caller = self.client_of(tx).caller;
-                    self.add_task(Work::Proceed { tx, stamp, locks, work: (commands, logged, caller) });
+                    self.txn().add_task(Work::Proceed { tx, stamp, locks, work: (commands, logged, caller) });
                 }
-                Action::Unlock { tx, locks } => self.add_task(Work::Unlock { tx, locks }),
+                Action::Unlock { tx, locks } => self.txn().add_task(Work::Unlock { tx, locks }),
                 Action::Presumed { tx, lost } => {
                     let lost: Vec<u64> = lost.iter().map(|node| node.0).collect();
                     tracing::warn!(
@@ -59,37 +60,36 @@ impl Worker {
 
     /// What the message that is being looked at says of the client whose attempt it is.
     fn client_of(&mut self, tx: TxId) -> Client {
-        self.peers.as_deref_mut().and_then(|peers| peers.tx.clients.remove(&tx)).unwrap_or_default()
+        self.txn().clients.remove(&tx).unwrap_or_default()
     }
 
     /// A record has been left. An outcome is not forgotten by others before it is on the disk, whatever replies promise: who lost it with the power
     /// would be in doubt for ever. Nor are others told before that that an attempt is prepared: the block is committed when all have said so (rule T4),
     /// and who had lost it would have none of what others have for good. A block within one node is one record, and is lost as a whole.
-    pub(super) fn tx_logged(&mut self, logged: Logged) {
-        let now = self.tx_now();
-        let Some(peers) = self.peers.as_deref_mut() else { return };
+    pub(super) fn record_left(&mut self, logged: Logged) {
+        let now = self.now();
+        let txn = self.txn();
         match logged.2 {
-            RecordKind::Prepare | RecordKind::Refuse => peers.tx.logged.push(logged),
+            RecordKind::Prepare | RecordKind::Refuse => txn.logged.push(logged),
             RecordKind::Commit | RecordKind::Abort => {
-                if peers.tx.outcomes.is_empty() {
-                    peers.tx.asked_to_sync = now;
+                if txn.outcomes.is_empty() {
+                    txn.asked_to_sync = now;
                 }
-                peers.tx.outcomes.push_back(logged);
+                txn.outcomes.push_back(logged);
             }
         }
-        self.tx_committed(now);
+        self.look_at_log(now);
     }
 
     /// The log has failed, and commits nothing any more: `why`. Who has looked at what is not committed does not hear of that, and keeps no locks.
-    pub(crate) fn tx_log_failed(&mut self, why: &str) {
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        let tx = &mut peers.tx;
-        tx.logged.clear();
-        tx.unsynced.clear();
-        tx.outcomes.clear();
-        tx.held_back.clear();
+    pub(crate) fn log_failed(&mut self, why: &str) {
+        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        txn.logged.clear();
+        txn.unsynced.clear();
+        txn.outcomes.clear();
+        txn.held_back.clear();
         let mut actions = Vec::new();
-        for (_, tx, _) in std::mem::take(&mut tx.looked) {
+        for (_, tx, _) in std::mem::take(&mut txn.looked) {
             let refused = Execution::Refused(Refusal::Failed(why.as_bytes().into()));
             peers.shared.parts.with(|parts| parts.executed(tx, refused, &mut actions));
         }
@@ -97,39 +97,40 @@ impl Worker {
     }
 
     /// Tells the participant which records are committed.
-    pub(super) fn tx_committed(&mut self, now: u64) {
-        let Some(peers) = self.peers.as_deref_mut().filter(|peers| peers.tx.awaits_log()) else { return };
-        let engine = &self.engine;
+    pub(super) fn look_at_log(&mut self, now: u64) {
+        let Desk { txn, peers: Some(peers), engine, log, .. } = self.desk() else { return };
+        if !txn.awaits_log() {
+            return;
+        }
         let is_committed = |seen: &keyspace::Horizon| seen.versions().iter().all(|seen| engine.is_committed(*seen));
-        let mut committed: Vec<_> = peers.tx.logged.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
+        let mut committed: Vec<_> = txn.logged.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
         // Without a log a record counts as soon as it is left: nothing would outlive a crash (rule T11).
-        let durable = self.promises.log();
-        let is_synced = |(seen, ..): &mut Logged| durable.is_none_or(|durable| durable.is_synced(seen));
-        committed.extend(peers.tx.unsynced.extract_if(.., is_synced));
-        if let Some(durable) = durable {
+        let is_synced = |(seen, ..): &mut Logged| log.is_none_or(|log| log.is_synced(seen));
+        committed.extend(txn.unsynced.extract_if(.., is_synced));
+        if let Some(durable) = log {
             // Where a reply says that it is on the disk there are none. All that are left while a sync is under way have the next one in common.
-            let unsynced = peers.tx.unsynced.len();
+            let unsynced = txn.unsynced.len();
             let early = |(seen, _, kind): &mut Logged| *kind == RecordKind::Prepare && !durable.is_synced(seen);
-            peers.tx.unsynced.extend(committed.extract_if(.., early));
-            if let new @ [_, ..] = &peers.tx.unsynced[unsynced..] {
+            txn.unsynced.extend(committed.extract_if(.., early));
+            if let new @ [_, ..] = &txn.unsynced[unsynced..] {
                 durable.sync(new.iter().flat_map(|(seen, ..)| seen.versions().iter().copied()));
             }
         }
-        committed.extend(std::iter::from_fn(|| peers.tx.outcomes.pop_front_if(is_synced)));
-        if let Some(durable) = durable.filter(|_| !peers.tx.outcomes.is_empty())
-            && peers.tx.asked_to_sync + SYNC_MS <= now
+        committed.extend(std::iter::from_fn(|| txn.outcomes.pop_front_if(is_synced)));
+        if let Some(durable) = log.filter(|_| !txn.outcomes.is_empty())
+            && txn.asked_to_sync + SYNC_MS <= now
         {
-            peers.tx.asked_to_sync = now;
-            durable.sync(peers.tx.outcomes.iter().flat_map(|(seen, ..)| seen.versions().iter().copied()));
+            txn.asked_to_sync = now;
+            durable.sync(txn.outcomes.iter().flat_map(|(seen, ..)| seen.versions().iter().copied()));
         }
-        let held_back: Vec<_> = peers.tx.held_back.extract_if(.., |(seen, _)| is_committed(seen)).collect();
-        let looked: Vec<_> = peers.tx.looked.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
+        let held_back: Vec<_> = txn.held_back.extract_if(.., |(seen, _)| is_committed(seen)).collect();
+        let looked: Vec<_> = txn.looked.extract_if(.., |(seen, ..)| is_committed(seen)).collect();
         let mut actions: Vec<_> = held_back.into_iter().flat_map(|(_, actions)| actions).collect();
         for (_, tx, looked) in looked {
             peers.shared.parts.with(|parts| match looked {
                 Looked::Found(found) => parts.fetched(now, tx, found, &mut actions),
                 Looked::Read(read, undone) => {
-                    self.engine.tell(undone);
+                    engine.tell(undone);
                     parts.executed(tx, read, &mut actions);
                 }
             });
@@ -137,43 +138,42 @@ impl Worker {
         for (_, tx, kind) in committed {
             peers.shared.parts.with(|parts| parts.committed(now, tx, kind, &mut actions));
         }
-        if let Some(why) = durable.filter(|durable| durable.stall.is_on()).and_then(Durable::refusal) {
+        if let Some(why) = log.filter(|durable| durable.stall.is_on()).and_then(Durable::refusal) {
             let why = Refusal::Failed(peers.signed(why).into_bytes().into());
-            refuse_what_looked(peers, &why, &mut actions);
+            refuse_what_looked((txn, peers), &why, &mut actions);
         }
         self.act(actions);
     }
 
     /// The disk of the log hangs. Attempts that are logged here and wait for it may take any time, and their coordinators hear so. All others are refused.
     pub(crate) fn tell_stuck(&mut self) {
-        let now = self.tx_now();
-        self.tx_committed(now);
-        let Some(peers) = self.peers.as_deref() else { return };
-        let tx = &peers.tx;
-        let logged = tx.logged.iter().chain(&tx.unsynced).filter(|(_, _, kind)| *kind == RecordKind::Prepare);
+        let now = self.now();
+        self.look_at_log(now);
+        let txn = self.txn();
+        let logged = txn.logged.iter().chain(&txn.unsynced).filter(|(_, _, kind)| *kind == RecordKind::Prepare);
         for tx in logged.map(|(_, tx, _)| *tx).collect::<Vec<TxId>>() {
-            self.tx_send(tx.origin.member.node, txn::Message::Stuck { tx });
+            self.send(tx.origin.member.node, txn::Message::Stuck { tx });
         }
     }
 
     /// A participant's disk hangs, and an attempt of ours waits for it: its client is closed unanswered.
     pub(super) fn cut_stuck(&mut self, tx: TxId) {
-        let Some(peers) = self.peers.as_deref() else { return };
+        let txn = self.txn();
         let is_current = |coordinator: &txn::Coordinator| coordinator.current(tx.sequence) == Some(tx);
-        if peers.tx.coordinator.as_ref().is_some_and(is_current)
-            && let Some(token) = peers.tx.blocks.get(&tx.sequence).map(|block| block.token)
+        if txn.coordinator.as_ref().is_some_and(is_current)
+            && let Some(token) = txn.blocks.get(&tx.sequence).map(|block| block.token)
         {
-            self.cut(token);
+            self.port.cut(token);
         }
     }
 }
 
 /// Attempts that have only looked at what is not committed are refused: the disk of the log hangs, and they bind nobody.
-fn refuse_what_looked(peers: &mut Peers, why: &Refusal, actions: &mut Vec<Action>) {
-    for (_, tx, _) in std::mem::take(&mut peers.tx.looked) {
+fn refuse_what_looked((txn, peers): (&mut Transactions, &Peers), why: &Refusal, actions: &mut Vec<Action>) {
+    for (_, tx, _) in std::mem::take(&mut txn.looked) {
         peers.shared.parts.with(|parts| parts.executed(tx, Execution::Refused(why.clone()), actions));
     }
-    for (_, mut refusals) in std::mem::take(&mut peers.tx.held_back) {
+    for (_, mut refusals) in std::mem::take(&mut txn.held_back) {
         for action in &mut refusals {
             if let Action::Send { message: txn::Message::Refused { why: told, .. }, .. } = action {
                 // What it said is of what is not committed (rule L7).

@@ -9,13 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use txn::locks::Mode;
-use txn::{Lock, Message, NodeId, Participant, TxId};
+use txn::{Lock, Participant, TxId};
 
-use super::Parts;
-use crate::node::Node;
+use super::parts::Parts;
 use crate::scripts::busy_error;
-use crate::worker::Worker;
-use crate::worker::conn::Conn;
 
 /// Looks without a word of a script after which it is forgotten: it is said again about once in a look, and may get lost.
 const LOOKS_MAX: u32 = 6;
@@ -38,8 +35,11 @@ impl SlowScripts {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether that is new.
-    fn hear(&self, tx: TxId, function: bool) -> bool {
+    /// A script takes long on copies of keys of this node. Whether that is new.
+    pub(super) fn hear(&self, (tx, function): (TxId, bool), parts: &Parts) -> bool {
+        if parts.with(|parts| parts.locks_of_fetched(tx).is_some()) != Some(true) {
+            return false;
+        }
         let mut known = self.known();
         let is_new = known.insert(tx, Slow { function, looks: 0 }).is_none();
         self.count.store(known.len(), Relaxed);
@@ -47,7 +47,7 @@ impl SlowScripts {
     }
 
     /// Forgets those that have ended, or of which nothing is heard.
-    fn look(&self, parts: &Parts) {
+    pub(super) fn look(&self, parts: &Parts) {
         let mut known = self.known();
         known.values_mut().for_each(|slow| slow.looks += 1);
         parts.with(|parts| {
@@ -57,7 +57,7 @@ impl SlowScripts {
     }
 
     /// One of whose locks `stands_in_the_way` says so; what those are told who wait for it.
-    fn find(&self, parts: &Parts, stands_in_the_way: impl Fn(TxId, &[Lock]) -> bool) -> Option<Vec<u8>> {
+    pub(super) fn find(&self, parts: &Parts, stands_in_the_way: impl Fn(TxId, &[Lock]) -> bool) -> Option<Vec<u8>> {
         if self.count.load(Relaxed) == 0 {
             return None;
         }
@@ -75,49 +75,7 @@ impl SlowScripts {
 }
 
 /// Whether who has these locks, in order, is in the way of who wants this.
-fn conflicts(locks: &[Lock], (db, key, mode): (u16, &[u8], Mode)) -> bool {
+pub(super) fn conflicts(locks: &[Lock], (db, key, mode): (u16, &[u8], Mode)) -> bool {
     let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key)));
     at.is_ok_and(|at| locks[at].mode.conflicts(mode))
-}
-
-impl Node {
-    /// A script takes long on copies of keys of this node.
-    pub(super) fn hear_of_slow_script(&self, (tx, function): (TxId, bool), parts: &Parts) {
-        let is_open = parts.with(|parts| parts.locks_of_fetched(tx).is_some()).unwrap_or_default();
-        if is_open && self.slow_scripts.hear(tx, function) {
-            self.doubts.have_changed();
-        }
-    }
-}
-
-impl Worker {
-    /// Tells the owners of its keys of a script, or a function, that takes long.
-    pub(super) fn tell_of_slow_script(&mut self, which: (u64, u32), function: bool, owners: Vec<NodeId>) {
-        let coordinator = self.peers.as_deref().and_then(|peers| peers.tx.coordinator.as_ref());
-        let current = coordinator.and_then(|coordinator| coordinator.current(which.0));
-        let Some(tx) = current.filter(|tx| tx.attempt == which.1) else { return };
-        owners.into_iter().for_each(|owner| self.tx_send(owner, Message::Slow { tx, function }));
-    }
-
-    /// Looks which of them are over.
-    pub(super) fn look_at_slow_scripts(&self) {
-        let Some(peers) = self.peers.as_deref() else { return };
-        self.node.slow_scripts.look(&peers.shared.parts);
-    }
-
-    /// Why the command of a connection that waits for locks is not executed, if a script has them for too long.
-    pub(crate) fn slow_script_before(&self, conn: &Conn) -> Option<Vec<u8>> {
-        let everything = self.engine.awaits_quiet(conn.token);
-        let parts = &self.peers.as_deref()?.shared.parts;
-        let claims = |locks: &[Lock]| self.engine.claimed(conn.token).any(|wanted| conflicts(locks, wanted));
-        self.node.slow_scripts.find(parts, |_, locks| everything || claims(locks))
-    }
-
-    /// As before, of an attempt that does not get its locks. An earlier attempt of the same transaction is about to give its own back.
-    pub(super) fn slow_script_before_part(&self, tx: TxId, wanted: &[Lock]) -> Option<Vec<u8>> {
-        let parts = &self.peers.as_deref()?.shared.parts;
-        let is_other = |other: TxId| (other.origin, other.sequence) != (tx.origin, tx.sequence);
-        let conflicts = |locks: &[Lock]| wanted.iter().any(|lock| conflicts(locks, (lock.db, &lock.key, lock.mode)));
-        self.node.slow_scripts.find(parts, |other, locks| is_other(other) && conflicts(locks))
-    }
 }

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use resp::{Args, Protocol, Reply, skip_reply};
 
-use crate::cluster::peers::Peers;
-use crate::cluster::route::NO_OWNER;
 use crate::table::Command;
 
 /// How the replies of a command's parts become one.
@@ -50,21 +48,24 @@ pub(super) fn is_splittable(command: &Command) -> bool {
     Join::of(command).is_some()
 }
 
-impl Peers {
-    /// Splits a command with keys of several nodes, which is not [`lacking`]. `Ok(None)`: it works on its keys together. The error is for the client.
-    pub(super) fn split<'a>(&self, command: &Command, args: Args<'a>) -> Result<Option<Split<'a>>, Vec<u8>> {
-        let Some((join, step)) = Join::of(command) else { return Ok(None) };
-        let words: Vec<&'a [u8]> = args.iter().collect();
-        let Some((name, rest)) = words.split_first() else { return Ok(None) };
-        let mut nodes: BTreeMap<u16, (Vec<&'a [u8]>, Vec<usize>)> = BTreeMap::new();
-        for (number, of_key) in rest.chunks(step).enumerate() {
-            let owner = self.map.owner_of(keyspace::slot_of(of_key[0])).ok_or(NO_OWNER)?;
-            let (words, numbers) = nodes.entry(owner).or_insert_with(|| (vec![*name], Vec::new()));
-            words.extend_from_slice(of_key);
-            numbers.push(number);
-        }
-        Ok(Some(Split { join, nodes }))
+/// Splits a command with keys of several nodes, which is not [`lacking`]; `owner_of`: the node of a key. `Ok(None)`: it works on its keys together. The
+/// error is that of `owner_of`.
+pub(super) fn split<'a, E>(
+    command: &Command,
+    args: Args<'a>,
+    owner_of: impl Fn(&[u8]) -> Result<u16, E>,
+) -> Result<Option<Split<'a>>, E> {
+    let Some((join, step)) = Join::of(command) else { return Ok(None) };
+    let words: Vec<&'a [u8]> = args.iter().collect();
+    let Some((name, rest)) = words.split_first() else { return Ok(None) };
+    let mut nodes: BTreeMap<u16, (Vec<&'a [u8]>, Vec<usize>)> = BTreeMap::new();
+    for (number, of_key) in rest.chunks(step).enumerate() {
+        let owner = owner_of(of_key[0])?;
+        let (words, numbers) = nodes.entry(owner).or_insert_with(|| (vec![*name], Vec::new()));
+        words.extend_from_slice(of_key);
+        numbers.push(number);
     }
+    Ok(Some(Split { join, nodes }))
 }
 
 /// One reply of those of its parts, each with the numbers of its keys. `None`: they are not what such a command replies.

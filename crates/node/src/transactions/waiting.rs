@@ -14,33 +14,16 @@ use ::membership::items::Item;
 use keyspace::Kind;
 use resp::{Batch, Reply, append_request};
 
-use super::coordinator::Block;
-use super::workspace::Fetching;
+use super::block::Block;
+use super::fetching::Fetching;
+use super::port::{Desk, Port, Transacting};
 use crate::figures::stats::add;
 use crate::session::Multi;
 use crate::worker::conn::Conn;
-use crate::worker::{Token, Worker};
+use crate::worker::token::Token;
 
 /// When an owner could not be asked, the command runs again after so many milliseconds.
 const AGAIN_MS: u64 = 100;
-
-/// How a command waits.
-#[derive(Default)]
-pub(super) struct Waiting {
-    /// When to give up, unix milliseconds.
-    deadline: Option<u64>,
-    /// When to try again, whether or not anything has changed.
-    again: Option<u64>,
-    /// Over which links owners will say that something has changed, and the numbers of the virtual connections for that.
-    notices: Vec<(usize, u32)>,
-}
-
-impl Waiting {
-    /// It is tried again at a time at the latest. When that is.
-    fn look_by(&mut self, at: u64) -> u64 {
-        *self.again.insert(self.again.map_or(at, |before| before.min(at)))
-    }
-}
 
 /// A command that has found nothing.
 pub(super) struct Unserved {
@@ -49,14 +32,14 @@ pub(super) struct Unserved {
     pub(super) now: u64,
 }
 
-impl Worker {
+impl<P: Port> Transacting<'_, P> {
     /// A command has found nothing: it waits.
     pub(super) fn sleep_over_nodes(&mut self, which: (u64, u32), unserved: Unserved) {
-        let (tx_now, now) = (self.tx_now(), self.engine.now());
+        let (boot_ms, now) = (self.now(), self.engine().now());
         let mut events = Vec::new();
-        let coordinator = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut());
-        let ended = coordinator.is_some_and(|coordinator| coordinator.give_up(tx_now, which, &mut events));
-        self.tx_events(events);
+        let coordinator = self.txn().coordinator.as_mut();
+        let ended = coordinator.is_some_and(|coordinator| coordinator.give_up(boot_ms, which, &mut events));
+        self.carry_out(events);
         if !ended {
             // The attempt was void already: there is another one.
             return;
@@ -70,35 +53,37 @@ impl Worker {
         if begins {
             // The owners' clocks may be ahead of this one. No wait ends early.
             waiting.deadline = wait.deadline.map(|at| now + at.saturating_sub(began) + 1);
-            self.deadlines.extend(waiting.deadline.map(|at| (at, token)));
+            if let Some(at) = waiting.deadline {
+                self.port.wake_at(at, token);
+            }
             conn.session.client.waits_elsewhere.store(true, Relaxed);
             if !conn.session.client.blocked.swap(true, Relaxed) {
-                add(&self.stats.blocked, 1);
+                add(&self.stats().blocked, 1);
             }
         }
         waiting.again = wait.again.map(|at| now + at.saturating_sub(began));
         if waiting.deadline.is_some_and(|at| at <= now) {
-            self.put_conn(conn);
+            self.port.put_conn(conn);
             return self.answer_waiting(&block, |reply| reply.null_array());
         }
         if conn.ended {
             // Nobody would hear what is taken for it.
-            self.put_conn(conn);
+            self.port.put_conn(conn);
             return self.answer_nobody(&block);
         }
         self.ask_for_notices(&conn, &mut block, &wait);
         // It has been given nothing, and may sleep for long.
-        self.tell_held_news(&mut conn);
-        self.put_conn(conn);
-        self.mark_dirty(token);
-        if let Some(peers) = self.peers.as_deref_mut() {
-            peers.tx.sleeping.insert(token, block);
-        }
+        self.port.tell_held_news(&mut conn);
+        self.port.put_conn(conn);
+        self.port.mark_dirty(token);
+        let before = self.txn().sleeping.insert(token, block);
+        debug_assert!(before.is_none(), "a connection waits for one command at a time");
     }
 
     /// Asks the owners of these arguments to say when they are not any more as they were looked at.
     fn ask_for_notices(&mut self, conn: &Conn, block: &mut Block, wait: &command::Block) {
-        let (Some(peers), Some(fetching)) = (self.peers.as_deref_mut(), block.fetching.as_deref()) else { return };
+        let Desk { peers: Some(peers), engine, .. } = self.desk() else { return };
+        let Some(fetching) = block.fetching.as_deref() else { return };
         let mut of_owners: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
         let Some((_, args)) = block.multi.commands().next() else { return };
         let kind: &[u8] = match wait.kind {
@@ -121,7 +106,7 @@ impl Worker {
             let out = &mut peers.links[link];
             links.push(link);
             if out.is_full() {
-                waiting.look_by(self.engine.now() + AGAIN_MS);
+                waiting.look_by(engine.now() + AGAIN_MS);
                 continue;
             }
             let (vc, epoch) = (out.open_notice(block.token), out.epoch);
@@ -134,14 +119,16 @@ impl Worker {
             out.stage.commands(vc, epoch, &bytes);
             waiting.notices.push((link, vc));
         }
-        self.deadlines.extend(waiting.again.map(|at| (at, block.token)));
-        links.into_iter().for_each(|link| self.want_link(link));
+        if let Some(at) = waiting.again {
+            self.port.wake_at(at, block.token);
+        }
+        links.into_iter().for_each(|link| self.port.want_link(link));
     }
 
     /// An owner has said something to somebody who waits; `changed`: that something has changed.
     pub(crate) fn noticed(&mut self, token: Token, link: usize, vc: u32, changed: bool) {
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        let Some(block) = peers.tx.sleeping.get_mut(&token) else { return };
+        let Desk { txn, engine, .. } = self.desk();
+        let Some(block) = txn.sleeping.get_mut(&token) else { return };
         let Some(waiting) = block.waiting.as_deref_mut().filter(|waiting| waiting.notices.contains(&(link, vc))) else {
             return;
         };
@@ -149,8 +136,8 @@ impl Worker {
             return self.try_again(token);
         }
         // It does not know of the keys what this node does: soon it may.
-        let again = waiting.look_by(self.engine.now() + AGAIN_MS);
-        self.deadlines.insert((again, token));
+        let again = waiting.look_by(engine.now() + AGAIN_MS);
+        self.port.wake_at(again, token);
     }
 
     /// A link has ended, over which something was to be said to somebody who waits.
@@ -160,8 +147,7 @@ impl Worker {
 
     /// Somebody waits for something that is not going to be said, over these links and virtual connections. The numbers mean nothing any more.
     pub(crate) fn lose_notice(&mut self, token: Token, lost: impl Fn((usize, u32)) -> bool) {
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        let Some(waiting) = peers.tx.sleeping.get_mut(&token).and_then(|block| block.waiting.as_deref_mut()) else {
+        let Some(waiting) = self.txn().sleeping.get_mut(&token).and_then(|block| block.waiting.as_deref_mut()) else {
             return;
         };
         let before = waiting.notices.len();
@@ -173,21 +159,20 @@ impl Worker {
 
     /// The map has changed: keys may be elsewhere.
     pub(super) fn wake_all_over_nodes(&mut self) {
-        let Some(peers) = self.peers.as_deref() else { return };
-        for token in peers.tx.sleeping.keys().copied().collect::<Vec<_>>() {
+        for token in self.txn().sleeping.keys().copied().collect::<Vec<_>>() {
             self.try_again(token);
         }
     }
 
     fn wake(&mut self, token: Token) -> Option<Block> {
-        let peers = self.peers.as_deref_mut()?;
-        let mut block = peers.tx.sleeping.remove(&token)?;
+        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return None };
+        let mut block = txn.sleeping.remove(&token)?;
         let waiting = block.waiting.get_or_insert_default();
         for (link, vc) in waiting.notices.drain(..) {
             peers.links[link].close(vc);
         }
         if let Some(at) = waiting.again.take() {
-            self.deadlines.remove(&(at, token));
+            self.port.wake_no_more_at(at, token);
         }
         Some(block)
     }
@@ -195,12 +180,12 @@ impl Worker {
     /// Runs a command again that waits.
     fn try_again(&mut self, token: Token) {
         let Some(mut block) = self.wake(token) else { return };
-        if let Some(conn) = self.conn(token) {
+        if let Some(conn) = self.port.conn(token) {
             conn.holds_news = conn.session.tracking.is_some();
         }
-        let (node, databases) = (self.node.clone(), self.follower.settings().databases);
-        let (now, time, clock) = (self.tx_now(), self.engine.hybrid_time(), self.node.clock.unix_ms());
-        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let (node, databases) = (self.node().clone(), self.settings().databases);
+        let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
+        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
         let session = (block.db, block.protocol);
         let planned = peers
             .plan_fetching((&node, databases), &block.multi, (&[], &[]), session, &[])
@@ -209,12 +194,12 @@ impl Worker {
             Ok(parts) => parts,
             Err(text) => return self.answer_waiting(&block, |reply| reply.error(&text)),
         };
-        let Some(coordinator) = peers.tx.coordinator.as_mut() else { return };
+        let Some(coordinator) = txn.coordinator.as_mut() else { return };
         block.fetching = Some(Fetching::new(parts.clone(), Vec::new(), clock));
         let mut events = Vec::new();
         let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
-        peers.tx.blocks.insert(sequence, block);
-        self.tx_events(events);
+        txn.blocks.insert(sequence, block);
+        self.carry_out(events);
     }
 
     fn answer_waiting(&mut self, block: &Block, write: impl FnOnce(&mut Reply<'_>)) {
@@ -228,30 +213,30 @@ impl Worker {
         if let Some(block) = self.wake(token) {
             return Some(block);
         }
-        let now = self.tx_now();
-        let peers = self.peers.as_deref_mut()?;
+        let now = self.now();
+        let txn = self.txn();
         let waits = |block: &Block| block.token == token && block.waiting.is_some();
-        let sequence = peers.tx.blocks.iter().find_map(|(sequence, block)| waits(block).then_some(*sequence))?;
+        let sequence = txn.blocks.iter().find_map(|(sequence, block)| waits(block).then_some(*sequence))?;
         let mut events = Vec::new();
-        let withdrawn = peers.tx.coordinator.as_mut()?.withdraw(now, sequence, &mut events);
-        self.tx_events(events);
+        let withdrawn = txn.coordinator.as_mut()?.withdraw(now, sequence, &mut events);
+        self.carry_out(events);
         let (mut block, mut conn) = self.take_running(sequence)?;
         if !withdrawn {
-            self.put_conn(conn);
+            self.port.put_conn(conn);
             self.put_running(sequence, block);
             return None;
         }
         self.stop_workspace(&mut conn, &mut block);
-        self.put_conn(conn);
+        self.port.put_conn(conn);
         Some(block)
     }
 
     /// The time of something has come for which a connection may wait.
-    pub(crate) fn look_at_wait_over_nodes(&mut self, token: Token, now: u64) {
-        let Some(peers) = self.peers.as_deref() else { return };
+    pub(crate) fn look_at_wait(&mut self, token: Token, now: u64) {
+        let txn = self.txn();
         let waiting = |block: &'_ Block| block.waiting.as_deref().map(|waiting| (waiting.deadline, waiting.again));
-        let sleeping = peers.tx.sleeping.get(&token);
-        let trying = || peers.tx.blocks.values().find(|block| block.token == token);
+        let sleeping = txn.sleeping.get(&token);
+        let trying = || txn.blocks.values().find(|block| block.token == token);
         let Some((deadline, again)) = sleeping.or_else(trying).and_then(waiting) else { return };
         if deadline.is_some_and(|at| at <= now) {
             if let Some(block) = self.end_wait_over_nodes(token) {
@@ -263,7 +248,7 @@ impl Worker {
     }
 
     /// A client that waits for keys of several nodes sends nothing more: it is given up, unless it is being served.
-    pub(crate) fn leave_wait_over_nodes(&mut self, token: Token) {
+    pub(crate) fn leave_wait(&mut self, token: Token) {
         if let Some(block) = self.end_wait_over_nodes(token) {
             self.answer_nobody(&block);
         }
@@ -271,14 +256,14 @@ impl Worker {
 
     fn answer_nobody(&mut self, block: &Block) {
         self.answer_counted(block, &[]);
-        if let Some(mut conn) = self.take_conn(block.token) {
-            self.end_session(&mut conn);
-            self.put_conn(conn);
+        if let Some(mut conn) = self.port.take_conn(block.token) {
+            self.port.end_session(&mut conn);
+            self.port.put_conn(conn);
         }
     }
 
     /// CLIENT UNBLOCK of a client that waits for keys of several nodes. Whether it did.
-    pub(crate) fn unblock_over_nodes(&mut self, token: Token, with_error: bool) -> bool {
+    pub(crate) fn unblock(&mut self, token: Token, with_error: bool) -> bool {
         let Some(block) = self.end_wait_over_nodes(token) else { return false };
         self.answer_waiting(&block, |reply| match with_error {
             true => reply.error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK"),
@@ -297,7 +282,7 @@ impl Worker {
     /// A command that has waited is answered.
     pub(super) fn forget_deadline(&mut self, block: &Block) {
         if let Some(at) = block.waiting.as_deref().and_then(|waiting| waiting.deadline) {
-            self.deadlines.remove(&(at, block.token));
+            self.port.wake_no_more_at(at, block.token);
         }
     }
 }

@@ -8,96 +8,27 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use command::{Reach, effects};
+use command::effects;
 use engine::Workspace;
-use resp::{Args, Batch};
-use txn::locks::Mode;
-use txn::{Lock, NodeId, Part};
+use resp::Batch;
+use txn::{Lock, NodeId};
 
-use super::coordinator::{Block, OfNode, PART_MAX, TOO_LONG, Watches};
-use super::doubts::LOOK_MS;
+use super::block::Block;
+use super::fetching::{Fetching, Run, Told};
 use super::found::Unusable;
 use super::part::TOO_LARGE;
+use super::plan::{PART_MAX, TOO_LONG};
+use super::port::{Desk, Port, Transacting};
 use super::waiting::Unserved;
 use super::wire::Changes;
 use crate::cluster::inquiry::Answers;
-use crate::cluster::kinds::Kind;
-use crate::cluster::peers::Peers;
-use crate::cluster::route::{EVERYTHING, SEVERAL};
-use crate::node::Node;
-use crate::session::{Aside, Flow, Multi, SessionCtx, Suspended, database, exec, is_read_only_script};
-use crate::table::{Command, Handler};
-use crate::worker::Worker;
+use crate::session::{Flow, SessionCtx, Suspended, exec};
 use crate::worker::conn::Conn;
 
 /// Workspaces that a worker keeps for later.
 const IDLE: usize = 4;
 /// Before the reply of a block of one command.
 const OF_ONE: &[u8] = b"*1\r\n";
-/// Of keys, with their databases.
-pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
-
-/// A block that runs on copies.
-#[derive(Default)]
-pub(super) struct Fetching {
-    /// Who has what.
-    pub(super) parts: Vec<Part>,
-    /// What its present attempt was widened by, beside what the parts have: keys, and whose they are.
-    pub(super) wider: Vec<(NodeId, Arc<[Lock]>)>,
-    /// Keys that scripts turned out to need, and how many bytes they are by owner.
-    pub(super) extra: Vec<Lock>,
-    pub(super) extra_bytes: BTreeMap<NodeId, usize>,
-    /// What its present attempt has found.
-    pub(super) seen: Seen,
-    /// It is a command between BEGIN and COMMIT.
-    pub(super) interactive: bool,
-    /// It is between two transactions, and holds nothing, as nodes are asked about their keys.
-    pub(super) apart: bool,
-    /// What was asked for, of what its transaction had not seen.
-    pub(super) asked: Vec<Lock>,
-    /// What its script lacks.
-    pub(super) further: Vec<Lock>,
-    /// When it was first asked for, unix milliseconds.
-    pub(super) asked_at: u64,
-    /// The command waits if it finds nothing: the versions of the keys that there are.
-    pub(super) patient: Option<Versions>,
-    /// It runs.
-    pub(super) run: Option<Box<Run>>,
-    /// It has run.
-    pub(super) told: Option<Told>,
-}
-
-/// What was found for a block.
-#[derive(Default)]
-pub(super) struct Seen {
-    /// The latest time at which a node has looked, unix milliseconds.
-    pub(super) latest: u64,
-    /// When the first of the keys, or of their fields, ends that were there, unix milliseconds.
-    pub(super) ends: Option<u64>,
-    /// How much it is, by node.
-    pub(super) bytes: BTreeMap<NodeId, usize>,
-}
-
-/// A block under way in a workspace.
-pub(super) struct Run {
-    pub(super) attempt: u32,
-    pub(super) workspace: Workspace,
-    pub(super) aside: Aside,
-    /// Its time, unix milliseconds.
-    pub(super) now: u64,
-    pub(super) suspended: Option<Box<Suspended>>,
-    /// When the owners of the keys were last told that it takes long, in milliseconds of [`Worker::tx_now`].
-    told_slow: Option<u64>,
-}
-
-/// What a block tells once it is committed.
-pub(super) struct Told {
-    reply: Vec<u8>,
-    aside: Aside,
-    /// The client's connection is to be closed.
-    closes: bool,
-}
-
 /// What is to be done to the keys of nodes.
 type MadeOf = Vec<(NodeId, Arc<[u8]>)>;
 
@@ -119,135 +50,7 @@ enum Ran {
     Answers(Result<Vec<u8>, Vec<u8>>),
 }
 
-impl Run {
-    /// Its script takes long, and it is time to say so: whether that is a function, and to whom.
-    fn slow_script(&mut self, now: u64, fetching: &Fetching) -> Option<(bool, Vec<NodeId>)> {
-        let is_due = self.told_slow.is_none_or(|told| told + LOOK_MS <= now);
-        // Between BEGIN and COMMIT nothing is held.
-        let function = self.aside.slow.filter(|_| is_due && !fetching.interactive)?;
-        self.told_slow = Some(now);
-        Some((function, fetching.parts.iter().map(|part| part.member.node).collect()))
-    }
-}
-
-impl Command {
-    /// How it locks its keys.
-    pub(crate) fn mode(&self) -> Mode {
-        super::coordinator::mode_of(self)
-    }
-
-    /// The databases in which it works on its keys, if its session has selected `db`: MOVE and COPY make keys elsewhere.
-    pub(crate) fn databases(&self, db: u16, databases: u16) -> std::ops::Range<u16> {
-        if self.spec.has(command::flags::OTHER_DB) { 0..databases } else { db..db + 1 }
-    }
-}
-
-impl Fetching {
-    /// `extra`: keys that it is known to need beside those of its commands. What is asked for now, `asked_at`, unix milliseconds.
-    pub(super) fn new(parts: Vec<Part>, extra: Vec<Lock>, asked_at: u64) -> Box<Self> {
-        Box::new(Self { parts, extra, asked_at, ..Self::default() })
-    }
-
-    /// Of a command between BEGIN and COMMIT.
-    pub(super) fn interactive(parts: Vec<Part>) -> Option<Box<Self>> {
-        Some(Box::new(Self { parts, interactive: true, ..Self::default() }))
-    }
-
-    pub(super) fn is_interactive(&self) -> bool {
-        self.interactive
-    }
-
-    /// Keys that it was found to need beside those of its commands.
-    pub(super) fn extra(&self) -> &[Lock] {
-        &self.extra
-    }
-
-    /// The version of a key that was looked at; 0: it is not there.
-    pub(super) fn version_of(&self, db: u16, key: &[u8]) -> u64 {
-        self.patient.as_ref().and_then(|versions| versions.get(&(db, key.into()))).copied().unwrap_or(0)
-    }
-
-    /// Whether keys have other owners now.
-    pub(super) fn is_elsewhere(&self, parts: &[Part]) -> bool {
-        let of =
-            |parts: &[Part]| -> Vec<_> { parts.iter().map(|part| (part.member.node, part.locks.clone())).collect() };
-        of(&self.parts) != of(parts)
-    }
-
-    /// All its keys.
-    pub(super) fn locks(&self) -> impl Iterator<Item = &Lock> {
-        self.parts.iter().flat_map(|part| part.locks.iter())
-    }
-
-    pub(super) fn owner_of(&self, place: (u16, &[u8])) -> Option<NodeId> {
-        let has = |locks: &[Lock]| locks.binary_search_by(|lock| lock.place().cmp(&place)).is_ok();
-        let part = self.parts.iter().find(|part| has(&part.locks)).map(|part| part.member.node);
-        part.or_else(|| self.wider.iter().rev().find(|(_, locks)| has(locks)).map(|(node, _)| *node))
-    }
-}
-
-impl Peers {
-    /// Which node has which keys of a block that runs on copies. The error is for the client.
-    pub(super) fn plan_fetching(
-        &self,
-        (node, databases): (&Node, u16),
-        multi: &Multi,
-        watches: Watches<'_>,
-        session: (u16, resp::Protocol),
-        extra: &[Lock],
-    ) -> Result<Vec<Part>, Vec<u8>> {
-        let (mut selected, protocol) = session;
-        let mut nodes = self.parts_of_watches(watches, protocol)?;
-        let mut add = |lock: Lock| {
-            let owner = self.owner(&lock.key)?;
-            nodes.entry(owner).or_insert_with(|| OfNode::new(protocol)).locks.push(lock);
-            Ok::<(), Vec<u8>>(())
-        };
-        let mut positions = Vec::new();
-        for (queued, args) in multi.commands() {
-            let command = node.table.get(queued.command);
-            let kind = self.kinds[queued.command];
-            match kind {
-                Kind::Quick if command.name == "select" => {
-                    selected = database(args.get(1).unwrap_or_default(), databases).unwrap_or(selected);
-                }
-                Kind::Keyed | Kind::Patient | Kind::Script => {
-                    if reach_of(command, args) != Reach::Keys {
-                        return Err(EVERYTHING.into());
-                    }
-                    let mode = match kind {
-                        Kind::Script if is_read_only_script(node, command, args) => Mode::Shared,
-                        Kind::Script => Mode::Exclusive,
-                        _ => command.mode(),
-                    };
-                    positions.clear();
-                    command.spec.keys_of(args, &mut positions);
-                    for key in positions.iter().filter_map(|at| args.get(at.index)) {
-                        for db in command.databases(selected, databases) {
-                            add(Lock { db, key: key.into(), mode })?;
-                        }
-                    }
-                }
-                Kind::Quick | Kind::Unwatch | Kind::Own => {}
-                _ if self.may_be_asked(command) => {}
-                Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => return Err(EVERYTHING.into()),
-                Kind::Watch | Kind::Exec => return Err(SEVERAL.into()),
-            }
-        }
-        extra.iter().cloned().try_for_each(add)?;
-        self.parts_of(nodes)
-    }
-}
-
-/// On which keys a command works.
-pub(crate) fn reach_of(command: &Command, args: Args<'_>) -> Reach {
-    match command.handler {
-        Handler::Data(row) => row.run.reach(args),
-        Handler::Session(_) => Reach::Keys,
-    }
-}
-
-impl Worker {
+impl<P: Port> Transacting<'_, P> {
     /// What a block needs has been fetched: it runs.
     pub(super) fn run_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(NodeId, Arc<[u8]>)]) {
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
@@ -267,7 +70,7 @@ impl Worker {
                 match filled {
                     Err(Unusable::Wrong(text)) => Err(text),
                     _ => {
-                        self.put_conn(conn);
+                        self.port.put_conn(conn);
                         self.put_running(sequence, block);
                         return self.fetch_later((sequence, attempt));
                     }
@@ -279,7 +82,7 @@ impl Worker {
         session.set_protocol(block.protocol);
         session.multi = Some(std::mem::take(&mut block.multi));
         let is_interactive = block.fetching.as_deref().is_some_and(|fetching| fetching.interactive);
-        self.put_conn(conn);
+        self.port.put_conn(conn);
         self.put_running(sequence, block);
         if is_interactive {
             self.end_fetch((sequence, attempt));
@@ -292,14 +95,15 @@ impl Worker {
     }
 
     fn workspace(&mut self) -> Workspace {
-        let idle = self.peers.as_deref_mut().and_then(|peers| peers.tx.idle.pop());
-        let seed = self.engine.rng().next_u64();
-        idle.unwrap_or_else(|| Workspace::new(&self.node.engine, self.index as u16, seed))
+        let index = self.index() as u16;
+        let Desk { txn, engine, node, .. } = self.desk();
+        let seed = engine.rng().next_u64();
+        txn.idle.pop().unwrap_or_else(|| Workspace::new(&node.engine, index, seed))
     }
 
     pub(super) fn take_running(&mut self, sequence: u64) -> Option<(Block, Box<Conn>)> {
-        let block = self.peers.as_deref_mut()?.tx.blocks.remove(&sequence)?;
-        match self.take_conn(block.token) {
+        let block = self.txn().blocks.remove(&sequence)?;
+        match self.port.take_conn(block.token) {
             Some(conn) => Some((block, conn)),
             None => {
                 self.put_running(sequence, block);
@@ -309,15 +113,13 @@ impl Worker {
     }
 
     pub(super) fn put_running(&mut self, sequence: u64, block: Block) {
-        if let Some(peers) = self.peers.as_deref_mut() {
-            peers.tx.blocks.insert(sequence, block);
-        }
+        let before = self.txn().blocks.insert(sequence, block);
+        debug_assert!(before.is_none(), "a block is out of its place while it runs");
     }
 
     /// Lets blocks in workspaces go on that have had to let others run.
     pub(super) fn step_workspaces(&mut self) {
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        for sequence in std::mem::take(&mut peers.tx.running) {
+        for sequence in std::mem::take(&mut self.txn().running) {
             self.step_workspace(sequence);
         }
     }
@@ -325,14 +127,14 @@ impl Worker {
     pub(super) fn step_workspace(&mut self, sequence: u64) {
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
         let Some(mut run) = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take()) else {
-            self.put_conn(conn);
+            self.port.put_conn(conn);
             return self.put_running(sequence, block);
         };
         let attempt = run.attempt;
         let ran = self.run_in_workspace(&mut conn, &mut block, &mut run);
-        self.put_conn(conn);
+        self.port.put_conn(conn);
         if let Ran::Later | Ran::Lacks(_) | Ran::Asks { .. } = ran {
-            let now = self.tx_now();
+            let now = self.now();
             let slow = block.fetching.as_deref().and_then(|fetching| run.slow_script(now, fetching));
             if let Some(fetching) = block.fetching.as_deref_mut() {
                 fetching.run = Some(run);
@@ -345,11 +147,7 @@ impl Worker {
                 Ran::Lacks(missing) => self.fetch_more((sequence, attempt), missing),
                 Ran::Asks { alone: true } => self.ask_alone((sequence, attempt)),
                 Ran::Asks { .. } if self.asks_for_workspace((sequence, attempt)) => {}
-                _ => {
-                    if let Some(peers) = self.peers.as_deref_mut() {
-                        peers.tx.running.push_back(sequence);
-                    }
-                }
+                _ => self.txn().running.push_back(sequence),
             };
         }
         self.put_workspace(run.workspace);
@@ -365,26 +163,23 @@ impl Worker {
             }
             Ran::Done(Err(text)) => self.fail_running((sequence, attempt), &text),
             Ran::Done(Ok(made)) => {
-                let (now, mut events) = (self.tx_now(), Vec::new());
-                if let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) {
+                let (now, mut events) = (self.now(), Vec::new());
+                if let Some(coordinator) = self.txn().coordinator.as_mut() {
                     // If the attempt is void by now, there will be another.
                     coordinator.proceed(now, (sequence, attempt), &made, &mut events);
                 }
-                self.tx_events(events);
+                self.carry_out(events);
             }
         }
     }
 
     pub(super) fn put_workspace(&mut self, mut workspace: Workspace) {
-        let tunables = self.engine.tunables().clone();
-        workspace.begin(self.engine.now(), &tunables);
+        let Desk { txn, engine, .. } = self.desk();
+        workspace.begin(engine.now(), engine.tunables());
         let clear = workspace.clear();
         workspace.end();
-        if let Some(peers) = self.peers.as_deref_mut()
-            && clear
-            && peers.tx.idle.len() < IDLE
-        {
-            peers.tx.idle.push(workspace);
+        if clear && txn.idle.len() < IDLE {
+            txn.idle.push(workspace);
         }
     }
 
@@ -395,8 +190,7 @@ impl Worker {
             Some(suspended) => suspended.go_on(ctx),
             None => crate::session::run(ctx, exec::exec),
         });
-        self.paused = self.node.pauses.current(self.engine.now());
-        self.engine.keep_expired(self.paused.is_some());
+        self.port.look_at_pauses();
         let closes = match flow {
             Flow::Suspend(suspended) => {
                 run.suspended = Some(suspended);
@@ -432,7 +226,7 @@ impl Worker {
         }
         if fetching.interactive {
             conn.closing |= closes;
-            std::mem::take(&mut run.aside.lines).into_iter().for_each(|line| self.node.show_line(line));
+            std::mem::take(&mut run.aside.lines).into_iter().for_each(|line| self.node().show_line(line));
             let noted = match conn.session.transaction.as_deref_mut() {
                 Some(transaction) => transaction.note_made(made, &mut run.workspace, &mut run.aside),
                 None => Ok(()),
@@ -451,8 +245,8 @@ impl Worker {
         out: &mut Vec<u8>,
         f: impl FnOnce(&mut SessionCtx<'_>, Option<Suspended>) -> R,
     ) -> R {
-        let (node, settings) = (self.node.clone(), self.follower.settings().clone());
-        let tunables = self.engine.tunables().clone();
+        let (node, settings) = (self.node().clone(), self.settings().clone());
+        let tunables = self.engine().tunables().clone();
         let mut batch = Batch::new();
         let pushed = batch.push_copy([&b"EXEC"[..]]);
         debug_assert!(pushed, "a short command");
@@ -461,13 +255,13 @@ impl Worker {
             std::mem::swap(out, &mut suspended.out);
             *suspended
         });
-        self.meter.settle();
+        self.port.settle_meter();
         run.workspace.begin(run.now, &tunables);
         let mut ctx = SessionCtx {
             engine: run.workspace.engine(),
             out,
             aside: Some(&mut run.aside),
-            ..self.session_ctx(conn, &node, &settings, exec, batch.args(0, &[]))
+            ..self.port.session_ctx(conn, &node, &settings, exec, batch.args(0, &[]))
         };
         let result = f(&mut ctx, suspended);
         run.workspace.engine().parts.copy_into(out);
@@ -490,29 +284,23 @@ impl Worker {
     /// Whether the script of a block waits for what other nodes answer.
     pub(super) fn asks_for_workspace(&mut self, which: (u64, u32)) -> bool {
         let Some((block, mut conn)) = self.take_running(which.0) else { return false };
-        let asks = self.ask_for_workspace(&mut conn, which);
-        self.put_conn(conn);
+        let asks = self.port.ask_for_workspace(&mut conn, which);
+        self.port.put_conn(conn);
         self.put_running(which.0, block);
         asks
     }
 
-    pub(crate) fn note_answered(&mut self, which: (u64, u32)) {
-        if let Some(peers) = self.peers.as_deref_mut() {
-            peers.tx.answered.push(which);
-        }
-    }
-
     /// A block cannot be done: nothing of it is.
     pub(super) fn fail_running(&mut self, which: (u64, u32), text: &[u8]) {
-        let (now, mut events) = (self.tx_now(), Vec::new());
-        let Some(coordinator) = self.peers.as_deref_mut().and_then(|peers| peers.tx.coordinator.as_mut()) else {
+        let (now, mut events) = (self.now(), Vec::new());
+        let Some(coordinator) = self.txn().coordinator.as_mut() else {
             return;
         };
         if coordinator.give_up(now, which, &mut events) {
             let why = txn::Refusal::Failed(text.into());
             events.push(txn::Event::Failed { sequence: which.0, why });
         }
-        self.tx_events(events);
+        self.carry_out(events);
     }
 
     /// A block is committed: what it has to tell is told. Its reply.
@@ -522,16 +310,13 @@ impl Worker {
             return Some(b"+OK\r\n".to_vec());
         }
         let told = block.fetching.as_deref_mut()?.told.take()?;
-        told.aside.lines.into_iter().for_each(|line| self.node.show_line(line));
-        if self.monitored
-            && !block.alone
-            && let Some(client) = self.conn(block.token).map(|conn| conn.session.client.clone())
-        {
-            self.show_exec(&client, block.db, &block.exec);
+        told.aside.lines.into_iter().for_each(|line| self.node().show_line(line));
+        if !block.alone {
+            self.port.show_exec(block.token, block.db, &block.exec);
         }
         self.tell_messages(told.aside.messages);
         if told.closes
-            && let Some(conn) = self.conn(block.token)
+            && let Some(conn) = self.port.conn(block.token)
         {
             conn.closing = true;
         }
@@ -539,11 +324,11 @@ impl Worker {
     }
 
     fn tell_messages(&mut self, messages: super::interactive::Messages) {
-        let (worker, seen) = (self.index, self.engine.everything_seen());
+        let (worker, seen) = (self.index(), self.engine().everything_seen());
         for (kind, channel, payload) in messages {
-            self.node.publish(worker, kind, &channel, &payload, &seen);
+            self.node().publish(worker, kind, &channel, &payload, &seen);
             let message = crate::Message::Spread { kind, channel, payload, seen: seen.clone() };
-            self.node.send_from(worker, worker, message);
+            self.node().send_from(worker, worker, message);
         }
     }
 }

@@ -482,7 +482,7 @@ impl Worker {
             return Next::Retry;
         }
         if busy.awaited
-            && let Some(text) = self.doubt(conn).or_else(|| self.slow_script_before(conn))
+            && let Some(text) = self.transactions().refusal_of_wait(conn)
         {
             return self.refuse_undone(conn, command, &text);
         }
@@ -555,7 +555,7 @@ impl Worker {
         {
             return Some(error.into());
         }
-        // Nodes ask each other something as well (`cluster/tx/waiting.rs`).
+        // Nodes ask each other something as well (`transactions/waiting.rs`).
         let is_of_nodes = command.spec.name == "await" && conn.is_virtual();
         if command.spec.has(flags::PROTECTED) && !is_of_nodes && !debug_is_open(settings, conn) {
             return Some(session::DEBUG_FORBIDDEN.into());

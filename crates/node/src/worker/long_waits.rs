@@ -86,7 +86,7 @@ impl Worker {
 
     fn tell_of_long_wait(&mut self, token: Token) {
         let seconds = LONG_MS / 1000;
-        if let Some((tx, in_the_way)) = self.in_the_way_of_task(token) {
+        if let Some((tx, in_the_way)) = self.transactions().in_the_way_of_task(token) {
             let (part, why) = (self.transaction(tx), self.explained(&in_the_way));
             tracing::warn!(cause = "part", "a part of {part} has waited here for more than {seconds} s: for {why}");
             return;
@@ -124,14 +124,19 @@ impl Worker {
     /// An attempt, and where it is, for people to read.
     fn transaction(&self, tx: TxId) -> String {
         let (node, life, lane) = (tx.origin.member.node.0, tx.origin.member.incarnation, tx.origin.lane);
-        let stage = self.stage_of(tx).unwrap_or("is over here, so that its claim has no owner");
+        let stage = self
+            .node
+            .cluster()
+            .and_then(|cluster| cluster.parts.stage(tx))
+            .unwrap_or("is over here, so that its claim has no owner");
         format!("transaction {}.{} of node {node}, life {life}, worker {lane}, which {stage}", tx.sequence, tx.attempt)
     }
 
     /// Looks for claims of attempts that are over: such a claim may wait for a latch that a script has, but not for long.
     fn look_for_ownerless(&mut self, now: u64) {
         let open = self.node.engine.transactions.open_attempts();
-        let over: Vec<TxId> = open.into_iter().filter(|tx| self.is_over(*tx)).collect();
+        let is_over = |tx: &TxId| self.node.cluster().is_some_and(|cluster| cluster.parts.is_over(*tx));
+        let over: Vec<TxId> = open.into_iter().filter(is_over).collect();
         let known = &mut self.long_waits.ownerless;
         known.retain(|tx, _| over.contains(tx));
         let fresh = Since { at: now, is_told: false };

@@ -17,6 +17,7 @@ pub(crate) mod outgoing;
 pub(crate) mod pause;
 pub(crate) mod suspended;
 pub(crate) mod token;
+pub(crate) mod transactions;
 pub(crate) mod transfer;
 pub(crate) mod turn;
 pub(crate) mod wait;
@@ -43,6 +44,8 @@ use crate::node::Node;
 use crate::push::delivery::Delivery;
 use crate::push::untold::Untold;
 use crate::session::{self, Detached, Machines, Session, Subscriptions};
+use crate::transactions::inherited::Inherited;
+use crate::transactions::state::Transactions;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::leavers::Leavers;
 use crate::worker::message::Message;
@@ -113,13 +116,13 @@ pub struct Worker {
     /// Counts turns.
     pub(crate) turn: u64,
     /// What is to be settled of another node's life.
-    pub(crate) in_doubt: Option<Box<crate::transactions::in_doubt::InDoubt>>,
+    pub(crate) inherited: Option<Box<Inherited>>,
     /// Who waits for locks, and since when.
     pub(crate) long_waits: crate::worker::long_waits::LongWaits,
-    /// What was in doubt when those who wait looked last.
-    pub(crate) doubts_seen: u64,
     /// The cluster, if this is a node of one.
     pub(crate) peers: Option<Box<Peers>>,
+    /// Transactions over nodes.
+    pub(crate) txn: Box<Transactions>,
     /// Buffers to be used again.
     pub(crate) spares: Vec<Vec<u8>>,
 }
@@ -165,10 +168,10 @@ impl Worker {
             leavers: Leavers::default(),
             promises: Promises::default(),
             turn: 0,
-            in_doubt: None,
+            inherited: None,
             long_waits: crate::worker::long_waits::LongWaits::default(),
-            doubts_seen: 0,
             peers: None,
+            txn: Box::default(),
             spares: Vec::new(),
         };
         if let Some(durable) = worker.node.durable() {
@@ -176,7 +179,7 @@ impl Worker {
             (worker.promises.durable, worker.promises.promised) = (Some(durable), true);
         }
         worker.peers = worker.node.cluster().map(|cluster| Box::new(Peers::new(&worker.node, cluster.clone())));
-        worker.in_doubt = crate::transactions::in_doubt::InDoubt::of(&worker.node, index);
+        worker.inherited = Inherited::of(&worker.node, index);
         worker.reconfigure();
         worker
     }
@@ -327,7 +330,7 @@ impl Worker {
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
         self.forget_claims(conn.token);
-        self.abandon_transaction(&mut conn);
+        self.transactions().abandon(&mut conn);
         self.engine.unwatch_later(std::mem::take(&mut conn.session.watched));
         session::monitor::stop(&self.node, &mut conn.session);
         session::stop_subscriptions(&self.node, &mut conn.session);
@@ -402,7 +405,7 @@ impl Worker {
             Message::Seen { token, line } => self.show(token, &line),
             Message::Publish(delivery) => self.hand_over(&delivery),
             Message::Spread { kind, channel, payload, seen } => self.spread(kind, &channel, &payload, &seen),
-            Message::Transaction(said) => self.tx_take(said.0, said.1),
+            Message::Transaction(said) => self.txn.take(said.0, said.1),
             Message::Notice(notice) => self.deliver_notice(*notice),
             Message::ResetStats => {
                 self.stats.reset();
@@ -498,8 +501,8 @@ impl Worker {
             .chain(self.promises.backlog.deadline(self.engine.now()))
             .chain(self.memory.tidying.deadline())
             .chain(self.link_deadline())
-            .chain(self.tx_deadline())
-            .chain(self.in_doubt.as_ref().map(|in_doubt| in_doubt.deadline()))
+            .chain(self.transactions_deadline())
+            .chain(self.inherited.as_ref().map(|inherited| inherited.deadline()))
             .chain(self.leaves_at)
             .chain(self.leavers.deadline())
             .chain([self.next_round])
@@ -509,7 +512,7 @@ impl Worker {
     /// Whether another turn should follow at once.
     pub fn has_work(&self) -> bool {
         let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
-        let linked = self.peers.as_ref().is_some_and(|peers| peers.has_work());
+        let linked = self.peers.as_ref().is_some_and(|peers| peers.has_work() || self.txn.has_work());
         // What the end of a turn has left to be sent on.
         let left = !self.again.is_empty() || !self.engine.wakes.is_empty() || !self.engine.served.is_empty();
         let work = left

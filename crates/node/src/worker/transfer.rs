@@ -259,7 +259,7 @@ impl Worker {
             self.mark_dirty(token);
         }
         if over_nodes {
-            self.leave_wait_over_nodes(token);
+            self.transactions().leave_wait(token);
         }
     }
 

@@ -90,13 +90,13 @@ impl Worker {
             return self.engine.end_turn();
         }
         self.monitored = self.node.monitors.any();
-        if self.in_doubt.is_some() {
+        if self.inherited.is_some() {
             self.settle_inherited(now);
         }
         if self.peers.is_some() {
             self.begin_cluster_turn(now);
-        } else if self.may_be_in_doubt() {
-            self.look_at_doubts();
+        } else if self.node.doubts.may_exist(&self.node.engine.transactions) {
+            self.transactions().look_at_doubts();
         }
         self.look_at_pushes();
         self.limit_tracked(settings.tracking_table_max_keys);

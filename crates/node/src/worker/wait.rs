@@ -374,7 +374,7 @@ impl Worker {
                     continue;
                 }
                 Wait::Replies(_) => {
-                    self.look_at_wait_over_nodes(token, now);
+                    self.transactions().look_at_wait(token, now);
                     continue;
                 }
                 _ => continue,

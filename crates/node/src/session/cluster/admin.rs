@@ -10,7 +10,8 @@ use ::membership::{Map, NodeId, SLOTS};
 use command::Error;
 
 use super::{Flow, SessionCtx, map};
-use crate::cluster::{Administration, Doubt};
+use crate::cluster::Administration;
+use crate::transactions::doubts::Doubt;
 use crate::worker::jobs::{Done, Job};
 
 fn administration<'a>(ctx: &SessionCtx<'a>) -> Result<&'a dyn Administration, Error> {

@@ -1,4 +1,4 @@
-//! EXEC and WATCH: a block whose keys all belong to one other node is sent there as a whole, and runs there.
+//! EXEC and WATCH as their connection sees them: a block is sent to one other node as a whole, or begun over several nodes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use resp::{Args, Reply, append_request};
 
 use super::gather::Merge;
-use super::kinds::Kind;
 use super::peers::HOME;
 use super::remote::{Expect, Forwarded};
-use super::route::{EVERYTHING, GOES_OVER, NO_OWNER, Place, SEVERAL, append_args, calls_function};
+use super::route::{GOES_OVER, NO_OWNER, Place, SEVERAL, append_args};
 use crate::session::{Replies, watch_keys};
 use crate::table::Command;
-use crate::transactions::Begun;
+use crate::transactions::coordinator::Begun;
+use crate::transactions::exec::{Needs, Way};
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::Next;
 use crate::worker::{Worker, write_error};
@@ -21,46 +21,11 @@ const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
-/// What a block needs.
-pub(crate) struct Needs {
-    /// To whom its keys belong.
-    pub(crate) place: Place,
-    /// It has commands in which every node has a part.
-    everything: bool,
-    /// It has commands that concern this node alone.
-    own: bool,
-    /// It calls functions of libraries, which this node, without a lease, may not have.
-    functions: bool,
-    /// The database that it selects last.
-    db: Option<u16>,
-}
-
 impl Worker {
     /// What the block of a connection needs.
-    pub(crate) fn place_of_block(&self, conn: &Conn) -> Needs {
-        let mut needs = Needs { place: Place::Anywhere, everything: false, own: false, functions: false, db: None };
-        let (Some(multi), Some(peers)) = (&conn.session.multi, &self.peers) else { return needs };
-        for (queued, args) in multi.commands() {
-            let command = self.node.table.get(queued.command);
-            match peers.kinds[queued.command] {
-                Kind::Keyed | Kind::Patient | Kind::Script => {
-                    let key = queued.key.map(|(slot, _)| slot);
-                    needs.place = needs.place.and(peers.place_of(command, args, key));
-                    needs.functions |= !peers.serves && calls_function(command);
-                }
-                _ if peers.may_be_asked(command) => {}
-                Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => needs.everything = true,
-                Kind::Unwatch => {}
-                Kind::Quick => {
-                    let databases = self.follower.settings().databases;
-                    let chosen = args.get(1).filter(|_| command.name == "select").and_then(keyspace::canonical_int);
-                    let chosen = chosen.and_then(|db| u16::try_from(db).ok()).filter(|db| *db < databases);
-                    needs.db = chosen.or(needs.db);
-                }
-                Kind::Watch | Kind::Exec | Kind::Own => needs.own = true,
-            }
-        }
-        needs
+    pub(crate) fn needs_of_block(&self, conn: &Conn) -> Needs {
+        let (Some(multi), Some(peers)) = (&conn.session.multi, &self.peers) else { return Needs::NONE };
+        peers.needs_of((&self.node.table, self.follower.settings().databases), multi)
     }
 
     /// EXEC. `None`: the block runs here, or is refused as everywhere.
@@ -69,66 +34,23 @@ impl Worker {
             self.forget_watched_elsewhere(conn, None);
             return self.in_turn(conn, false);
         }
-        let needs = self.place_of_block(conn);
-        let place = needs.place.and(self.place_of_watched(conn));
-        let me = self.peers.as_deref()?.me;
-        // Of one other node alone, if the block also needs this one, or nothing but that what it watches has not changed.
-        let apart = needs.own || needs.place == Place::Anywhere;
-        let elsewhere = matches!(place, Place::At(owner, _) if owner != me);
-        if (place == Place::Several || elsewhere && apart) && !needs.everything && !needs.functions {
-            return Some(self.exec_over_nodes(conn, command, args));
-        }
-        let peers = self.peers.as_deref_mut()?;
-        let (alone, serves) = (peers.is_alone(), peers.serves);
-        let watched_here = match conn.session.watched.first() {
-            Some(watched) => Place::At(me, watched.slot),
-            None => Place::Anywhere,
-        };
-        let no_lease = if serves { Vec::new() } else { peers.no_lease() };
-        let mut link = None;
-        let refusal: &[u8] = match needs.place.and(watched_here) {
-            Place::Nobody => NO_OWNER,
-            Place::Several | Place::Anywhere if needs.functions => &no_lease,
-            Place::Several => EVERYTHING,
-            _ if needs.everything && !alone => EVERYTHING,
-            Place::At(owner, _) if owner != me => {
-                link = Some(peers.link_to(owner));
-                b""
-            }
-            Place::At(..) if !serves => &no_lease,
-            Place::At(..) | Place::Anywhere => b"",
-        };
-        let target = link.unwrap_or(HOME);
-        let remote = conn.remote.as_deref();
-        let watches_elsewhere = remote.is_some_and(|remote| remote.watching().any(|watched| Some(watched) != link));
-        let refusal = if refusal.is_empty() && watches_elsewhere { EVERYTHING } else { refusal };
-        if !refusal.is_empty() || remote.is_some_and(|remote| remote.lost_watch) {
-            self.forget_watched_elsewhere(conn, None);
-            if refusal.is_empty() {
+        let needs = self.needs_of_block(conn);
+        let link = match self.peers.as_deref_mut()?.way_of(&needs, conn) {
+            Way::Here { quick } => return self.in_turn(conn, quick),
+            Way::At(link) => link,
+            Way::Over => return Some(self.exec_over_nodes(conn, command, args)),
+            Way::Broken => {
+                self.forget_watched_elsewhere(conn, None);
                 self.break_block(conn);
-            } else {
-                self.refuse(conn, Some(command), refusal);
+                return Some(Next::Continue);
             }
-            return Some(Next::Continue);
-        }
-        if link.is_none() {
-            // Without scripts it is done at once.
-            let quick = conn.session.multi.as_ref().is_some_and(|multi| {
-                let kind = |id: usize| self.peers.as_ref().map(|peers| peers.kinds[id]);
-                multi.queue.iter().all(|queued| kind(queued.command) != Some(Kind::Script))
-            });
-            return self.in_turn(conn, quick);
-        }
-        Some(self.forward_block(conn, target, (command, args), needs.db))
-    }
-
-    /// To whom the keys belong that a connection watches.
-    fn place_of_watched(&self, conn: &Conn) -> Place {
-        let Some(peers) = self.peers.as_deref() else { return Place::Anywhere };
-        let here = conn.session.watched.first().map_or(Place::Anywhere, |watched| Place::At(peers.me, watched.slot));
-        let Some(remote) = conn.remote.as_deref() else { return here };
-        let lines = remote.lines.iter().flatten().flat_map(|line| &line.watched);
-        lines.fold(here, |place, (_, key)| place.and(peers.place(keyspace::slot_of(key))))
+            Way::Refused(why) => {
+                self.forget_watched_elsewhere(conn, None);
+                self.refuse(conn, Some(command), &why);
+                return Some(Next::Continue);
+            }
+        };
+        Some(self.forward_block(conn, link, (command, args), needs.db))
     }
 
     /// A command with keys of several nodes, each of which it works on alone.
@@ -136,7 +58,7 @@ impl Worker {
         if let Some(next) = self.in_turn(conn, false) {
             return next;
         }
-        match self.begin_transaction(conn, command, Some(args)) {
+        match self.transactions().begin(conn, command, Some(args)) {
             Begun::Waits => Next::Stop,
             Begun::Refused(text) => self.decline(conn, command, &text),
         }
@@ -162,7 +84,7 @@ impl Worker {
         let node = self.node.clone();
         let command = node.table.get(script.command);
         conn.session.cache_next();
-        let begun = self.begin_transaction_at(conn, command, Some(script.args.args()), Some(hole));
+        let begun = self.transactions().begin_at(conn, command, Some(script.args.args()), Some(hole));
         if let Begun::Refused(text) = begun {
             self.stats.count_error(&text);
             let mut error = Vec::new();
@@ -185,7 +107,7 @@ impl Worker {
             return next;
         }
         note_word(conn, args);
-        match self.begin_transaction(conn, command, None) {
+        match self.transactions().begin(conn, command, None) {
             Begun::Waits => Next::Stop,
             Begun::Refused(text) => {
                 self.forget_watched_elsewhere(conn, None);

@@ -1,0 +1,158 @@
+//! A block under way: EXEC, a command, or a COMMIT with keys of several nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::WatchedKey;
+use resp::{Protocol, Reply};
+use txn::NodeId;
+
+use super::client::{For, Watched};
+use super::fetching::Fetching;
+use super::split::{Join, join};
+use super::wire;
+use crate::session::interactive::Interactive;
+use crate::session::{ExecWord, Multi};
+use crate::worker::token::Token;
+
+/// A block under way.
+pub(super) struct Block {
+    pub(super) token: Token,
+    /// It is one command, and no EXEC.
+    pub(super) alone: bool,
+    /// Where its reply goes, and whether the client wants it.
+    pub(super) hole: (u64, bool),
+    pub(super) multi: Box<Multi>,
+    /// What the client watches at this node.
+    pub(super) watched: Vec<WatchedKey>,
+    /// What it watches at others.
+    pub(super) elsewhere: Vec<Elsewhere>,
+    /// Database and protocol of the session.
+    pub(super) db: u16,
+    pub(super) protocol: Protocol,
+    pub(super) answers: Vec<Answer>,
+    /// The database that it selects.
+    pub(super) selected: u16,
+    /// It runs here, on copies.
+    pub(super) fetching: Option<Box<Fetching>>,
+    /// It is the COMMIT of this.
+    pub(super) commit: Option<Box<Interactive>>,
+    /// Since when its nodes say that keys are elsewhere and the map has not said where, in milliseconds of [`crate::Clock::boot_ns`].
+    pub(super) moved_since: Option<u64>,
+    /// It waits, or tries again: what it needs was not there.
+    pub(super) waiting: Option<Box<Waiting>>,
+    /// For whom it runs, if that client caches.
+    pub(super) runs: For,
+    /// See [`Multi::exec`].
+    pub(super) exec: ExecWord,
+}
+
+/// How a command waits.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// When to give up, unix milliseconds.
+    pub(super) deadline: Option<u64>,
+    /// When to try again, whether or not anything has changed.
+    pub(super) again: Option<u64>,
+    /// Over which links owners will say that something has changed, and the numbers of the virtual connections for that.
+    pub(super) notices: Vec<(usize, u32)>,
+}
+
+impl Waiting {
+    /// It is tried again at a time at the latest. When that is.
+    pub(super) fn look_by(&mut self, at: u64) -> u64 {
+        *self.again.insert(self.again.map_or(at, |before| before.min(at)))
+    }
+}
+
+/// What a client watches at this node, and at others.
+pub(super) type Watches<'a> = (&'a [WatchedKey], &'a [Elsewhere]);
+
+/// What a client watches at another node.
+pub(super) struct Elsewhere {
+    pub(super) link: usize,
+    pub(super) watch: wire::Watch,
+    pub(super) keys: Vec<(u16, Box<[u8]>)>,
+}
+
+/// Where the reply to a command comes from.
+pub(super) enum Answer {
+    Node(NodeId),
+    Here(Vec<u8>),
+    /// From several nodes, each of which has these of its keys.
+    Split(Join, Vec<(NodeId, Vec<usize>)>),
+}
+
+impl Block {
+    /// Of one command, such as are between BEGIN and COMMIT, or a COMMIT.
+    pub(super) fn new(
+        token: Token,
+        hole: (u64, bool),
+        multi: Box<Multi>,
+        (db, protocol): (u16, Protocol),
+        fetching: Option<Box<Fetching>>,
+    ) -> Self {
+        Self {
+            token,
+            alone: true,
+            hole,
+            multi,
+            watched: Vec::new(),
+            elsewhere: Vec::new(),
+            db,
+            protocol,
+            answers: Vec::new(),
+            selected: db,
+            fetching,
+            commit: None,
+            moved_since: None,
+            waiting: None,
+            runs: For::default(),
+            exec: ExecWord::new(),
+        }
+    }
+
+    /// What it watches.
+    pub(super) fn watches(&self) -> Watches<'_> {
+        (&self.watched, &self.elsewhere)
+    }
+
+    /// What it watches at this node.
+    pub(super) fn watched_here(&self) -> Watched {
+        Watched::Keys(self.watched.clone())
+    }
+
+    /// Whether commands have other owners now.
+    pub(super) fn is_elsewhere(&self, answers: &[Answer]) -> bool {
+        let nodes = |answer: &Answer| match answer {
+            Answer::Here(_) => Vec::new(),
+            Answer::Node(node) => vec![*node],
+            Answer::Split(_, nodes) => nodes.iter().map(|(node, _)| *node).collect(),
+        };
+        self.answers.iter().map(nodes).ne(answers.iter().map(nodes))
+    }
+
+    /// The reply of EXEC, of those of its parts.
+    pub(super) fn reply(&self, replies: &[(NodeId, Arc<[u8]>)]) -> Option<Vec<u8>> {
+        let mut rest: BTreeMap<NodeId, &[u8]> = replies.iter().map(|(node, bytes)| (*node, &**bytes)).collect();
+        let mut out = Vec::new();
+        let mut reply = Reply::new(&mut out, self.protocol);
+        if !self.alone {
+            reply.array(self.answers.len());
+        }
+        for answer in &self.answers {
+            match answer {
+                Answer::Here(bytes) => reply.raw(bytes),
+                Answer::Split(how, nodes) => {
+                    let mut parts = Vec::with_capacity(nodes.len());
+                    for (node, numbers) in nodes {
+                        parts.push((wire::take_bytes(rest.get_mut(node)?).ok()?, &**numbers));
+                    }
+                    reply.raw(&join(*how, &parts, self.protocol)?);
+                }
+                Answer::Node(node) => reply.raw(wire::take_bytes(rest.get_mut(node)?).ok()?),
+            }
+        }
+        Some(out)
+    }
+}

@@ -1,0 +1,88 @@
+//! A command, or a part of a transaction, that waits for locks which may stay taken for long is refused: a transaction has them that waits for a node
+//! that does not answer (`doubts.rs`), or for a slow script (`slow.rs`).
+
+use txn::{Lock, Message, NodeId, Refusal, TxId};
+
+use super::port::{Desk, Port, Transacting};
+use super::slow::conflicts;
+use crate::figures::stats::add;
+use crate::worker::conn::Conn;
+use crate::worker::token::Token;
+
+impl<P: Port> Transacting<'_, P> {
+    /// Why the command of a connection that waits for locks is not executed, if that may last.
+    pub(crate) fn refusal_of_wait(&mut self, conn: &Conn) -> Option<Vec<u8>> {
+        self.doubt(conn).or_else(|| self.slow_script_before(conn))
+    }
+
+    /// Why it is not, as a transaction in doubt has the locks.
+    fn doubt(&mut self, conn: &Conn) -> Option<Vec<u8>> {
+        let Desk { peers, engine, node, .. } = self.desk();
+        let doubts = &node.doubts;
+        let everything = || engine.awaits_quiet(conn.token).then(|| doubts.about_any()).flatten();
+        let cause = doubts.about(engine.claimed(conn.token)).or_else(everything)?;
+        let text = cause.text(peers.map(|peers| &*peers.map));
+        add(&self.stats().refused_in_doubt, 1);
+        Some(text)
+    }
+
+    /// Why it is not, as a script has the locks for too long.
+    fn slow_script_before(&mut self, conn: &Conn) -> Option<Vec<u8>> {
+        let Desk { peers: Some(peers), engine, node, .. } = self.desk() else { return None };
+        let everything = engine.awaits_quiet(conn.token);
+        let claims = |locks: &[Lock]| engine.claimed(conn.token).any(|wanted| conflicts(locks, wanted));
+        node.slow_scripts.find(&peers.shared.parts, |_, locks| everything || claims(locks))
+    }
+
+    /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
+    pub(super) fn is_refused_in_doubt(&mut self, tx: TxId, locks: &[Lock]) -> bool {
+        let Desk { peers: Some(peers), node, .. } = self.desk() else { return false };
+        let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
+        let doubt = node.doubts.about(keys).map(|cause| cause.text(Some(&peers.map)));
+        let is_doubt = doubt.is_some();
+        // An earlier attempt of the same transaction is about to give its own locks back.
+        let is_other = |other: TxId| (other.origin, other.sequence) != (tx.origin, tx.sequence);
+        let conflicts = |has: &[Lock]| locks.iter().any(|lock| conflicts(has, (lock.db, &lock.key, lock.mode)));
+        let parts = &peers.shared.parts;
+        let slow = || node.slow_scripts.find(parts, |other, locks| is_other(other) && conflicts(locks));
+        let Some(text) = doubt.or_else(slow) else { return false };
+        let (mut actions, why) = (Vec::new(), Refusal::Failed(text.into()));
+        // One that is over is not refused: whoever gave it up gives its claims back, and wakes it.
+        let is_refused = parts.with(|parts| parts.refuse_queued(tx, why, &mut actions)) == Some(true);
+        add(&self.stats().refused_in_doubt, u64::from(is_refused && is_doubt));
+        self.act(actions);
+        is_refused
+    }
+
+    /// Looks at what is in doubt, and has those that wait for it look again if that is new.
+    pub(crate) fn look_at_doubts(&mut self) {
+        let (now, timeout) = (self.now(), self.settings().cluster_lock_timeout);
+        let Desk { txn, peers, node, log, .. } = self.desk();
+        let doubts = &node.doubts;
+        if doubts.may_exist(&node.engine.transactions) && doubts.is_due(now) {
+            if let Some(peers) = peers.as_deref() {
+                node.slow_scripts.look(&peers.shared.parts);
+            }
+            let hangs = log.is_some_and(|log| log.stall.is_on());
+            let cluster = peers.as_deref().map(|peers| (&peers.shared.parts, &*peers.map));
+            if doubts.look(cluster, timeout, hangs) && cluster.is_none() {
+                // Nothing else would have the other workers look.
+                node.look_all();
+            }
+        }
+        let changes = doubts.changes();
+        if std::mem::replace(&mut txn.doubts_seen, changes) != changes {
+            let waiting: Vec<Token> = txn.tasks.keys().copied().collect();
+            waiting.into_iter().for_each(|token| {
+                txn.unpark(token);
+            });
+            self.port.resume_from_latches();
+        }
+    }
+
+    /// Tells the owners of its keys of a script, or a function, that takes long.
+    pub(super) fn tell_of_slow_script(&mut self, which: (u64, u32), function: bool, owners: Vec<NodeId>) {
+        let Some(tx) = self.current(which) else { return };
+        owners.into_iter().for_each(|owner| self.send(owner, Message::Slow { tx, function }));
+    }
+}

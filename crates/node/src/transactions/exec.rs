@@ -1,0 +1,119 @@
+//! Where a block runs: here, at one other node as a whole, or over several nodes.
+
+use crate::cluster::kinds::Kind;
+use crate::cluster::peers::Peers;
+use crate::cluster::route::{EVERYTHING, NO_OWNER, Place, calls_function};
+use crate::session::Multi;
+use crate::table::Table;
+use crate::worker::conn::Conn;
+
+/// What a block needs.
+pub(crate) struct Needs {
+    /// To whom its keys belong.
+    pub(crate) place: Place,
+    /// It has commands in which every node has a part.
+    everything: bool,
+    /// It has commands that concern this node alone.
+    own: bool,
+    /// It calls functions of libraries, which this node, without a lease, may not have.
+    functions: bool,
+    /// The database that it selects last.
+    pub(crate) db: Option<u16>,
+}
+
+/// Where a block runs.
+pub(crate) enum Way {
+    /// Here; `quick`: it has no scripts, and is done at once.
+    Here { quick: bool },
+    /// At the other end of this link, as a whole.
+    At(usize),
+    /// Over several nodes.
+    Over,
+    /// Nowhere: what it watches was lost, and may have changed.
+    Broken,
+    /// Nowhere, and the client is told so.
+    Refused(Vec<u8>),
+}
+
+impl Needs {
+    /// Of a block with no commands, or where there is no cluster.
+    pub(crate) const NONE: Needs =
+        Needs { place: Place::Anywhere, everything: false, own: false, functions: false, db: None };
+}
+
+impl Peers {
+    /// What a block needs.
+    pub(crate) fn needs_of(&self, (table, databases): (&Table, u16), multi: &Multi) -> Needs {
+        let mut needs = Needs::NONE;
+        for (queued, args) in multi.commands() {
+            let command = table.get(queued.command);
+            match self.kinds[queued.command] {
+                Kind::Keyed | Kind::Patient | Kind::Script => {
+                    let key = queued.key.map(|(slot, _)| slot);
+                    needs.place = needs.place.and(self.place_of(command, args, key));
+                    needs.functions |= !self.serves && calls_function(command);
+                }
+                _ if self.may_be_asked(command) => {}
+                Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => needs.everything = true,
+                Kind::Unwatch => {}
+                Kind::Quick => {
+                    let chosen = args.get(1).filter(|_| command.name == "select").and_then(keyspace::canonical_int);
+                    let chosen = chosen.and_then(|db| u16::try_from(db).ok()).filter(|db| *db < databases);
+                    needs.db = chosen.or(needs.db);
+                }
+                Kind::Watch | Kind::Exec | Kind::Own => needs.own = true,
+            }
+        }
+        needs
+    }
+
+    /// Where the block of a connection runs that needs this.
+    pub(crate) fn way_of(&mut self, needs: &Needs, conn: &Conn) -> Way {
+        let place = needs.place.and(self.place_of_watched(conn));
+        let me = self.me;
+        // Of one other node alone, if the block also needs this one, or nothing but that what it watches has not changed.
+        let apart = needs.own || needs.place == Place::Anywhere;
+        let elsewhere = matches!(place, Place::At(owner, _) if owner != me);
+        if (place == Place::Several || elsewhere && apart) && !needs.everything && !needs.functions {
+            return Way::Over;
+        }
+        let mut link = None;
+        match needs.place.and(self.place_of_watched_here(conn)) {
+            Place::Nobody => return Way::Refused(NO_OWNER.into()),
+            Place::Several | Place::Anywhere if needs.functions => return Way::Refused(self.no_lease()),
+            Place::Several => return Way::Refused(EVERYTHING.into()),
+            _ if needs.everything && !self.is_alone() => return Way::Refused(EVERYTHING.into()),
+            Place::At(owner, _) if owner != me => link = Some(self.link_to(owner)),
+            Place::At(..) if !self.serves => return Way::Refused(self.no_lease()),
+            Place::At(..) | Place::Anywhere => {}
+        }
+        let remote = conn.remote.as_deref();
+        if remote.is_some_and(|remote| remote.watching().any(|watched| Some(watched) != link)) {
+            return Way::Refused(EVERYTHING.into());
+        }
+        if remote.is_some_and(|remote| remote.lost_watch) {
+            return Way::Broken;
+        }
+        match link {
+            Some(link) => Way::At(link),
+            None => {
+                let is_script = |id: usize| self.kinds[id] == Kind::Script;
+                let has_script = |multi: &Multi| multi.queue.iter().any(|queued| is_script(queued.command));
+                Way::Here { quick: !conn.session.multi.as_deref().is_some_and(has_script) }
+            }
+        }
+    }
+
+    /// To whom the keys belong that a connection watches.
+    fn place_of_watched(&self, conn: &Conn) -> Place {
+        let here = self.place_of_watched_here(conn);
+        let Some(remote) = conn.remote.as_deref() else { return here };
+        let lines = remote.lines.iter().flatten().flat_map(|line| &line.watched);
+        lines.fold(here, |place, (_, key)| place.and(self.place(keyspace::slot_of(key))))
+    }
+
+    /// This node, if the connection watches keys here.
+    fn place_of_watched_here(&self, conn: &Conn) -> Place {
+        conn.session.watched.first().map_or(Place::Anywhere, |watched| Place::At(self.me, watched.slot))
+    }
+}

@@ -1,0 +1,67 @@
+//! A transaction that is committed and that this node has tried to do in vain: when it tries again, and what it says of that.
+
+use std::sync::Arc;
+
+use engine::NotInstalled;
+use txn::Prepared;
+
+use super::doubts::Doubts;
+
+/// Before the second attempt to do what could not be done, in milliseconds: twice as long before each later one, up to the most.
+pub(super) const HINDERED_MS: (u64, u64) = (100, 5000);
+
+/// Attempts in a row after which what cannot be read is said to be that: a disk may fail for a moment.
+const READS: u32 = 3;
+
+/// What others have done their parts of, and this node has tried to do in vain.
+#[derive(Default)]
+pub(super) struct Hindrance {
+    /// How often.
+    tries: u32,
+    /// It has been said that it cannot be done.
+    is_told: bool,
+    /// Why it could not be done the last time.
+    pub(super) why: Option<NotInstalled>,
+}
+
+impl Hindrance {
+    /// An attempt to do what was prepared has failed: if that is going to last, those who need its keys hear so. When the next is due, in milliseconds
+    /// from now.
+    pub(super) fn lasts(&mut self, prepared: &Arc<Prepared>, doubts: &Doubts, why: NotInstalled) -> u64 {
+        let wait = self.note(prepared, &why);
+        if self.is_told {
+            doubts.is_hindered(prepared, &why);
+        }
+        self.why = Some(why);
+        wait
+    }
+
+    /// What was prepared is done.
+    pub(super) fn is_over(&self, prepared: &Prepared, doubts: &Doubts) {
+        if self.is_told {
+            doubts.is_done(prepared.tx);
+        }
+    }
+
+    /// An attempt has failed: that is said once, if it is going to last. When the next is due, in milliseconds from now.
+    fn note(&mut self, prepared: &Prepared, why: &NotInstalled) -> u64 {
+        let (first, most) = HINDERED_MS;
+        let wait = (first << self.tries.min(16)).min(most);
+        self.tries = self.tries.saturating_add(1);
+        let lasts = self.tries >= READS || matches!(why, NotInstalled::Damaged(..));
+        if lasts && !std::mem::replace(&mut self.is_told, true) {
+            let why = match why {
+                NotInstalled::Damaged(what, _) => {
+                    format!("damaged: a key is not what it was when it was prepared ({})", what.0)
+                }
+                NotInstalled::Unreadable => "a key cannot be read from the store".to_owned(),
+            };
+            tracing::error!(
+                tx = ?prepared.tx,
+                keys = prepared.locks.len(),
+                "a transaction over nodes that is committed cannot be done here: {why}; it is tried again and again, and its keys stay locked"
+            );
+        }
+        wait
+    }
+}

@@ -1,0 +1,59 @@
+//! The node's part in transactions that others coordinate: one state machine under a lock, which any worker may drive.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use txn::{Member, Participant, Settings, TxId};
+
+/// Nanoseconds for which a node serves nothing after its start.
+pub(crate) const REST_NS: u64 = Settings::DEFAULT.read_ms * 1_000_000;
+
+/// A node's part in transactions that others coordinate, and the node itself.
+#[derive(Default)]
+pub(crate) struct Parts {
+    known: OnceLock<(Member, Mutex<Participant>)>,
+    /// When something is due, in milliseconds of [`crate::Clock::boot_ns`]; `u64::MAX`: never.
+    due: AtomicU64,
+}
+
+impl Parts {
+    /// The node, once it has found itself in the map.
+    pub(super) fn me(&self) -> Option<Member> {
+        self.known.get().map(|(me, _)| *me)
+    }
+
+    /// The node has found itself in the map: the first worker that sees it makes the participant.
+    pub(super) fn begin(&self, me: Member, participant: impl FnOnce() -> Participant) {
+        let (known, _) = self.known.get_or_init(|| (me, Mutex::new(participant())));
+        debug_assert_eq!(known.node, me.node, "a node keeps its number for as long as it runs");
+    }
+
+    /// Calls `f` with the participant, if there is one.
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Participant) -> R) -> Option<R> {
+        let (_, participant) = self.known.get()?;
+        let mut participant: MutexGuard<'_, _> = participant.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = f(&mut participant);
+        self.due.store(participant.next_tick().unwrap_or(u64::MAX), Relaxed);
+        Some(result)
+    }
+
+    /// When the participant wants to be called next, in milliseconds of [`crate::Clock::boot_ns`]; `u64::MAX`: never.
+    pub(super) fn due(&self) -> u64 {
+        self.due.load(Relaxed)
+    }
+
+    /// Where an attempt is that has claims here or wants some; `None`: it is over, or not known.
+    pub(crate) fn stage(&self, tx: TxId) -> Option<&'static str> {
+        self.with(|parts| parts.stage(tx)).flatten()
+    }
+
+    /// Whether an attempt has no claims here any more, as far as the participant knows.
+    pub(crate) fn is_over(&self, tx: TxId) -> bool {
+        self.with(|parts| parts.stage(tx).is_none()) == Some(true)
+    }
+
+    /// Whether a part still wants its locks.
+    pub(super) fn is_queued(&self, tx: TxId) -> bool {
+        self.with(|parts| parts.is_queued(tx)) == Some(true)
+    }
+}

@@ -1,0 +1,202 @@
+//! What transactions over nodes need of the worker that they run in, and nothing else of it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use engine::{Caller, Engine, Room};
+use resp::Args;
+use txn::{Part, TxId};
+
+use super::client::For;
+use super::state::Transactions;
+use crate::cluster::Peers;
+use crate::config::Settings;
+use crate::durability::durable::Durable;
+use crate::figures::stats::WorkerStats;
+use crate::node::Node;
+use crate::session::{Multi, SessionCtx};
+use crate::table::Command;
+use crate::worker::conn::Conn;
+use crate::worker::execute::Next;
+use crate::worker::token::Token;
+
+/// The transactions over nodes of a worker, at work: their own state, and a port to the worker.
+pub(crate) struct Transacting<'w, P> {
+    pub(super) port: &'w mut P,
+}
+
+/// The state of transactions, and what it works on: each can be borrowed beside the others.
+pub(crate) struct Desk<'a> {
+    pub(crate) txn: &'a mut Transactions,
+    /// The cluster, if this is a node of one.
+    pub(crate) peers: Option<&'a mut Peers>,
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) node: &'a Arc<Node>,
+    /// The log, if anybody waits for it.
+    pub(crate) log: Option<&'a Durable>,
+}
+
+/// The port. Its calls are resolved when the node is compiled: there is one worker, and tests may have another.
+pub(crate) trait Port {
+    // ---- state
+
+    fn desk(&mut self) -> Desk<'_>;
+    fn node(&self) -> &Arc<Node>;
+    fn settings(&self) -> &Arc<Settings>;
+    fn stats(&self) -> &WorkerStats;
+    /// Number of the worker.
+    fn index(&self) -> usize;
+
+    // ---- connections
+
+    fn conn(&mut self, token: Token) -> Option<&mut Conn>;
+    /// Takes a connection out of its place for a while, so that it and the worker can be used side by side.
+    fn take_conn(&mut self, token: Token) -> Option<Box<Conn>>;
+    fn put_conn(&mut self, conn: Box<Conn>);
+    /// A connection has something to send, or is to be closed.
+    fn mark_dirty(&mut self, token: Token);
+    /// Closes a connection, unanswered.
+    fn cut(&mut self, token: Token);
+    /// Nothing more is executed for a connection.
+    fn end_session(&mut self, conn: &mut Conn);
+
+    // ---- commands and replies
+
+    /// Whether a command waits for those before it, whose replies have not come.
+    fn in_turn(&mut self, conn: &mut Conn) -> Option<Next>;
+    /// Answers a command with an error.
+    fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next;
+    /// Leaves a hole in the output of a connection: its number, and whether the client wants the reply.
+    fn place_of_reply(&mut self, conn: &mut Conn) -> (u64, bool);
+    /// The output of a connection has room to write to.
+    fn ensure_out(&mut self, conn: &mut Conn);
+    /// A hole was filled: what has waited for that goes on.
+    fn look_at_answers(&mut self, conn: &mut Conn);
+    fn count_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>);
+    fn count_block(&mut self, conn: &mut Conn, multi: &Multi, exec: &Command);
+    fn count_unblocked(&self, conn: &Conn);
+
+    // ---- connections that wait
+
+    /// A connection is looked at again at this time, unix milliseconds.
+    fn wake_at(&mut self, at: u64, token: Token);
+    fn wake_no_more_at(&mut self, at: u64, token: Token);
+    /// A task or a connection is looked at again at once.
+    fn look_again(&mut self, token: Token);
+    /// A task or a connection waits for a lock.
+    fn notes_wait(&mut self, token: Token);
+    fn waits_no_more(&mut self, token: Token);
+    /// Connections that wait for latches try again.
+    fn resume_from_latches(&mut self);
+    /// Connections of other workers hear at once of what the engine has for them.
+    fn wake_others(&mut self);
+    fn task_waits_for_log(&mut self, token: Token) -> bool;
+    fn task_waits_for_room(&mut self, token: Token) -> bool;
+    fn task_waits_for_pause(&mut self, token: Token, writes: bool) -> bool;
+
+    // ---- links
+
+    /// Something is to be said over a link.
+    fn want_link(&mut self, link: usize);
+    /// Ends what a connection watches at other nodes.
+    fn forget_watched_elsewhere(&mut self, conn: &mut Conn);
+    /// Asks other nodes what a script of a block waits for. Whether it does.
+    fn ask_for_workspace(&mut self, conn: &mut Conn, which: (u64, u32)) -> bool;
+
+    // ---- clients that cache
+
+    fn caller_of(&mut self, token: Option<Token>, client: u64, caches: bool) -> Caller;
+    fn runs_for(&mut self, conn: &mut Conn, multi: &Multi, parts: &[Part]) -> For;
+    fn tell_parts(&mut self, conn: &mut Conn, parts: &[Part], runs: &mut For);
+    /// Says over a link for whom the message of a transaction is that comes next.
+    fn say_for_whom(&mut self, sequence: u64, link: usize);
+    fn answer_behind_news<'k>(
+        &mut self,
+        conn: &mut Conn,
+        runs: (&For, impl Iterator<Item = &'k [u8]>),
+        hole: (u64, bool),
+        reply: &[u8],
+    ) -> bool;
+    fn tell_held_news(&mut self, conn: &mut Conn);
+    /// Clients that cache hear of what the engine has changed.
+    fn tell_changes(&mut self);
+
+    // ---- memory
+
+    fn make_room(&mut self, settings: &Settings) -> Room;
+    fn out_of_memory(&mut self, settings: &Settings) -> Cow<'static, str>;
+
+    // ---- blocks in workspaces
+
+    /// The clock of commands is read before a block goes on.
+    fn settle_meter(&mut self);
+    fn session_ctx<'a>(
+        &'a mut self,
+        conn: &'a mut Conn,
+        node: &'a Arc<Node>,
+        settings: &'a Arc<Settings>,
+        command: &'a Command,
+        args: Args<'a>,
+    ) -> SessionCtx<'a>;
+    /// A block has run, and may have been CLIENT PAUSE.
+    fn look_at_pauses(&mut self);
+    /// EXEC is shown to clients in MONITOR mode, if there are any.
+    fn show_exec(&mut self, token: Token, db: u16, word: &[u8]);
+}
+
+impl<'w, P: Port> Transacting<'w, P> {
+    pub(crate) fn new(port: &'w mut P) -> Self {
+        Self { port }
+    }
+
+    #[inline]
+    pub(super) fn desk(&mut self) -> Desk<'_> {
+        self.port.desk()
+    }
+
+    #[inline]
+    pub(super) fn txn(&mut self) -> &mut Transactions {
+        self.port.desk().txn
+    }
+
+    #[inline]
+    pub(super) fn peers(&mut self) -> Option<&mut Peers> {
+        self.port.desk().peers
+    }
+
+    #[inline]
+    pub(super) fn engine(&mut self) -> &mut Engine {
+        self.port.desk().engine
+    }
+
+    #[inline]
+    pub(super) fn node(&self) -> &Arc<Node> {
+        self.port.node()
+    }
+
+    #[inline]
+    pub(super) fn settings(&self) -> &Arc<Settings> {
+        self.port.settings()
+    }
+
+    #[inline]
+    pub(super) fn stats(&self) -> &WorkerStats {
+        self.port.stats()
+    }
+
+    #[inline]
+    pub(super) fn index(&self) -> usize {
+        self.port.index()
+    }
+
+    /// Milliseconds of a clock that never goes back, and goes on while the machine sleeps: reads count by it (rule T3).
+    pub(super) fn now(&self) -> u64 {
+        self.node().clock.boot_ns() / 1_000_000
+    }
+
+    /// The current attempt of a block that is coordinated here, if it is this one.
+    pub(super) fn current(&mut self, (sequence, attempt): (u64, u32)) -> Option<TxId> {
+        let current = self.txn().coordinator.as_ref()?.current(sequence);
+        current.filter(|tx| tx.attempt == attempt)
+    }
+}

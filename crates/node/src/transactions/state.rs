@@ -1,0 +1,229 @@
+//! What a worker knows of its transactions over nodes. The code that drives it is [`super::Transacting`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use engine::{Undone, Workspace};
+use keyspace::Horizon;
+use smallvec::{SmallVec, smallvec};
+use txn::{Coordinator, Execution, Member, Message, NodeId, RecordKind, TxId};
+
+use super::block::Block;
+use super::client::{Client, For};
+use super::parts::Parts;
+use super::task::{Task, Work};
+use crate::worker::token::Token;
+
+/// Outcomes that have not been synced for so long, in milliseconds, are: others remember them until then.
+pub(super) const SYNC_MS: u64 = 1000;
+
+/// What an attempt has looked at, and keeps its locks for.
+pub(super) enum Looked {
+    /// It fetches: what is there.
+    Found(Arc<[u8]>),
+    /// It only reads (rule T3): what its commands answered, and what is to be told of it.
+    Read(Execution, Undone),
+}
+
+/// A worker's part in transactions over nodes.
+#[derive(Default)]
+pub(crate) struct Transactions {
+    pub(super) coordinator: Option<Coordinator>,
+    /// Blocks of its clients that are under way, by the coordinator's sequence.
+    pub(super) blocks: BTreeMap<u64, Block>,
+    pub(super) tasks: BTreeMap<Token, Task>,
+    pub(super) next_task: u64,
+    /// Commands that wait for keys to change, by connection.
+    pub(super) sleeping: BTreeMap<Token, Block>,
+    /// Tasks to be looked at.
+    pub(super) ready: VecDeque<Token>,
+    /// Tasks to be looked at later, and when, in milliseconds of [`crate::Clock::boot_ns`]; ascending.
+    pub(super) later: VecDeque<(u64, Token)>,
+    /// Messages that have come and were not looked at.
+    pub(super) heard: VecDeque<(Member, Message, Client)>,
+    /// Of attempts whose message is being looked at.
+    pub(super) clients: BTreeMap<TxId, Client>,
+    /// The nodes that were taken out of the cluster, by the map.
+    pub(super) gone: BTreeSet<NodeId>,
+    /// The last attempts of what its clients have begun, gone ones as well, by the coordinator's sequence.
+    pub(super) told: BTreeMap<u64, Told>,
+    /// Counts what begins and ends, attempts and links.
+    pub(super) ticks: u64,
+    /// Records that were left.
+    pub(super) records: u64,
+    /// Records that are not committed, but for outcomes.
+    pub(super) logged: Vec<Logged>,
+    /// Of them, that attempts are prepared: committed as replies promise it, and not on the disk.
+    pub(super) unsynced: Vec<Logged>,
+    /// Outcomes that are not on the disk.
+    pub(super) outcomes: VecDeque<Logged>,
+    /// When the log was last asked to sync them, or the first of them was left.
+    pub(super) asked_to_sync: u64,
+    /// What was looked at for attempts, and is not committed.
+    pub(super) looked: Vec<(Horizon, TxId, Looked)>,
+    /// Refusals that follow from what is not committed.
+    pub(super) held_back: Vec<(Horizon, Vec<txn::Action>)>,
+    /// Blocks that run in workspaces, and have had their turn for now.
+    pub(super) running: VecDeque<u64>,
+    /// Attempts whose scripts have asked other nodes something that is answered.
+    pub(super) answered: Vec<(u64, u32)>,
+    /// Commands between BEGIN and COMMIT that need nothing from anybody, and are about to run.
+    pub(super) beginning: Vec<u64>,
+    /// COMMITs of what nobody need be asked for.
+    pub(super) committed: Vec<txn::Event>,
+    /// Counts both.
+    pub(super) at_home: u64,
+    /// Connections with transactions that keep something.
+    pub(super) interactive: BTreeSet<Token>,
+    /// When these are looked at next, unix milliseconds.
+    pub(super) idle_at: u64,
+    /// How often scripts had been killed when those that wait were last looked at.
+    pub(super) kills: u64,
+    /// Workspaces that nobody uses.
+    pub(super) idle: Vec<Workspace>,
+    /// The change of doubts that was seen last.
+    pub(super) doubts_seen: u64,
+}
+
+/// An attempt that was sent.
+pub(super) struct Told {
+    pub(super) tx: TxId,
+    members: Arc<[Member]>,
+    /// Who was asked, and when that was first, as attempts and links are counted.
+    asked: SmallVec<[(NodeId, u64); 4]>,
+}
+
+/// What a record waits for that was left, and what it says of which attempt.
+pub(super) type Logged = (Horizon, TxId, RecordKind);
+
+impl Transactions {
+    /// The clients whose blocks are coordinated here.
+    pub(crate) fn clients(&self) -> Vec<Token> {
+        self.blocks.values().map(|block| block.token).collect()
+    }
+
+    /// Whether the node has not found itself in the map yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.coordinator.is_none()
+    }
+
+    /// Whether something can be done at once.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.ready.is_empty()
+            || !self.heard.is_empty()
+            || !self.running.is_empty()
+            || !self.answered.is_empty()
+            || !self.beginning.is_empty()
+            || !self.committed.is_empty()
+    }
+
+    /// Whether somebody is to be told, when the log has come so far, what attempts came to.
+    fn owes_answers(&self) -> bool {
+        !self.logged.is_empty() || !self.unsynced.is_empty() || !self.looked.is_empty() || !self.held_back.is_empty()
+    }
+
+    /// Whether something is to be said to other nodes, or was heard from them, that is not to be lost when this one shuts down.
+    pub(crate) fn owes(&self) -> bool {
+        self.has_work() || self.owes_answers()
+    }
+
+    /// Whether something waits for the log.
+    pub(crate) fn awaits_log(&self) -> bool {
+        self.owes_answers() || !self.outcomes.is_empty()
+    }
+}
+
+/// The mark of tokens of tasks, which no other token has.
+pub(super) const TASK: Token = 1 << 63;
+
+impl Transactions {
+    pub(super) fn add_task(&mut self, work: Work) {
+        let token = TASK | self.next_task;
+        self.next_task += 1;
+        let before = self.tasks.insert(token, Task::new(work));
+        debug_assert!(before.is_none(), "a task has a token of its own");
+        self.ready.push_back(token);
+    }
+
+    /// What a task has waited for may have come. False: it is none.
+    pub(crate) fn unpark(&mut self, token: Token) -> bool {
+        if token & TASK == 0 {
+            return false;
+        }
+        if self.tasks.contains_key(&token) && !self.ready.contains(&token) {
+            self.ready.push_back(token);
+        }
+        true
+    }
+
+    /// A message has come, over a link or from another worker.
+    pub(crate) fn take(&mut self, from: Member, message: Message) {
+        self.heard.push_back((from, message, Client::default()));
+    }
+
+    /// The script of a block has been answered by other nodes.
+    pub(crate) fn note_answered(&mut self, which: (u64, u32)) {
+        self.answered.push(which);
+    }
+
+    /// Connections with transactions that keep something.
+    pub(crate) fn interactive(&self) -> usize {
+        self.interactive.len()
+    }
+
+    /// When something is due, in milliseconds of [`crate::Clock::boot_ns`]; `doubts`: when they are.
+    pub(crate) fn deadline(&self, parts: &Parts, doubts: Option<u64>) -> Option<u64> {
+        let mine = self.coordinator.as_ref().and_then(Coordinator::next_tick);
+        let due = Some(parts.due()).filter(|due| *due < u64::MAX);
+        let later = self.later.front().map(|(due, _)| *due);
+        let sync = (!self.outcomes.is_empty()).then_some(self.asked_to_sync + SYNC_MS);
+        let known = parts.me().is_some();
+        let of_parts = due.into_iter().chain(doubts).filter(|_| known);
+        mine.into_iter().chain(of_parts).chain(sync).chain(later).min()
+    }
+
+    /// For whom a block runs, and what its client's connection is called.
+    pub(crate) fn runs_for(&self, sequence: u64) -> Option<(&For, Token)> {
+        self.blocks.get(&sequence).map(|block| (&block.runs, block.token))
+    }
+
+    pub(crate) fn runs_for_mut(&mut self, sequence: u64) -> Option<&mut For> {
+        self.blocks.get_mut(&sequence).map(|block| &mut block.runs)
+    }
+
+    /// A virtual connection of a client over a link has ended.
+    pub(crate) fn forget_lines(&mut self, token: Token, link: usize) {
+        let blocks = self.blocks.values_mut().chain(self.sleeping.values_mut());
+        blocks.filter(|block| block.token == token).for_each(|block| block.runs.forget(link));
+    }
+}
+
+impl Told {
+    /// Whether the node has a part in it, and was not asked for it up to this time: nothing of it has left.
+    pub(super) fn is_unheard_of(&self, node: NodeId, last_open: u64) -> bool {
+        let asked = self.asked.iter().find(|(other, _)| *other == node);
+        self.members.iter().any(|member| member.node == node) && asked.is_none_or(|(_, at)| *at > last_open)
+    }
+}
+
+impl Transactions {
+    /// An attempt is sent to one of its participants.
+    pub(super) fn note_told(&mut self, prepare: &txn::Prepare, to: NodeId) {
+        let tx = prepare.tx;
+        if let Some(told) = self.told.get_mut(&tx.sequence).filter(|told| told.tx == tx) {
+            if told.asked.iter().all(|(node, _)| *node != to) {
+                self.ticks += 1;
+                told.asked.push((to, self.ticks));
+                told.members.clone_from(&prepare.members);
+            }
+            return;
+        }
+        self.ticks += 1;
+        let asked = smallvec![(to, self.ticks)];
+        self.told.insert(tx.sequence, Told { tx, members: prepare.members.clone(), asked });
+        let Some(coordinator) = &self.coordinator else { return };
+        if self.told.len() > 2 * coordinator.len() + 64 {
+            self.told.retain(|_, told| coordinator.current(told.tx.sequence) == Some(told.tx));
+        }
+    }
+}

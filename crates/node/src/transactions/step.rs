@@ -1,0 +1,290 @@
+//! What transactions over nodes do in a turn: messages, tasks, and what is due.
+
+use engine::Caller;
+use txn::{Coordinator, Member, Message, NodeId, Participant, Settings, TxId};
+
+use super::block::Block;
+use super::client::{Client, Watched};
+use super::inherited::has_inherited;
+use super::plan::NOT_SERVED;
+use super::port::{Desk, Port, Transacting};
+use super::{member, wire};
+use crate::cluster::Role;
+use crate::cluster::origin::Broken;
+use crate::worker::token::Token;
+
+/// Steps in one go, before others get their turn.
+const STEPS: usize = 1024;
+
+/// Whether a message asks for a client's commands, or does what has come of them.
+fn asks(message: &Message) -> bool {
+    matches!(message, Message::Prepare(_) | Message::Fetch(_) | Message::Widen { .. } | Message::Proceed { .. })
+}
+
+impl<P: Port> Transacting<'_, P> {
+    /// The map has changed, or is known for the first time: who is there, and in which life.
+    pub(crate) fn map_changed(&mut self) {
+        let (now, lane) = (self.now(), self.index() as u16);
+        let Desk { txn, peers: Some(peers), node, .. } = self.desk() else { return };
+        if peers.is_out() && !txn.is_new() {
+            return self.taken_out();
+        }
+        let Some(me) = peers.member() else { return };
+        let mut actions = Vec::new();
+        let has_inherited = has_inherited(node);
+        peers.shared.parts.begin(me, || {
+            if has_inherited {
+                return Participant::refusing(me, Settings::default(), NOT_SERVED);
+            }
+            // Whatever has read the log has taken the locks of what is prepared.
+            let outcomes = node.engine.transactions.outcomes();
+            let records = outcomes.records().cloned();
+            Participant::restore(me, Settings::default(), now, records, &mut Vec::new())
+        });
+        if has_inherited {
+            // It takes part in nothing before that is settled, and says so.
+            return;
+        }
+        peers.shared.parts.with(Participant::serve);
+        let coordinator = txn
+            .coordinator
+            .get_or_insert_with(|| Coordinator::new(txn::Origin { member: me, lane }, Settings::default()));
+        let mut events = Vec::new();
+        let map = peers.map.clone();
+        // Those that were taken out of the cluster never come back. One that cannot be found (`Node::lost`) may.
+        for node in map.gone().map(|number| NodeId(number.into())).filter(|node| txn.gone.insert(*node)) {
+            coordinator.lost(now, node, &mut events);
+            peers.shared.parts.with(|parts| parts.lost(now, node, &mut actions));
+        }
+        // What an earlier life of this node has coordinated has nobody else to settle it.
+        peers.shared.parts.with(|parts| parts.peer(now, me, &mut actions));
+        for node in map.nodes().iter().filter(|node| member(node).node != me.node) {
+            let other = member(node);
+            coordinator.peer(now, other, &mut events);
+            peers.shared.parts.with(|parts| parts.peer(now, other, &mut actions));
+        }
+        self.act(actions);
+        self.carry_out(events);
+        self.wake_all_over_nodes();
+    }
+
+    /// This node was taken out of the cluster: nobody hears what it says of transactions any more, and those who are left settle them.
+    fn taken_out(&mut self) {
+        let blocks = self.txn().clients();
+        // What became of them is not known here.
+        blocks.into_iter().for_each(|token| self.port.cut(token));
+        // Who waits for locks, or for keys of several nodes, hears that this node serves nobody.
+        self.port.resume_from_latches();
+        self.wake_all_over_nodes();
+    }
+
+    /// A link to another node is open: what it has not answered may have been lost.
+    pub(crate) fn linked(&mut self, link: usize) {
+        let now = self.now();
+        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        let of = |node: &&::membership::map::Node| Some(node.id) == peers.links[link].node;
+        let Some(node) = peers.map.nodes().iter().find(of).map(|node| member(node).node) else { return };
+        let Some(coordinator) = &mut txn.coordinator else { return };
+        let mut events = Vec::new();
+        coordinator.linked(now, node, &mut events);
+        self.carry_out(events);
+    }
+
+    /// A link has ended; the time at which it was open last, as links and blocks are counted.
+    pub(crate) fn link_ended(&mut self, link: usize, was_open: bool) {
+        let (now, timeout) = (self.now(), self.settings().cluster_lock_timeout);
+        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        txn.ticks += 1;
+        if was_open {
+            peers.links[link].last_open = txn.ticks;
+            return;
+        }
+        // Of attempts that it was asked about since it was open last nothing has left: the node will not hear of them, as if it had refused.
+        let of = |node: &&::membership::map::Node| Some(node.id) == peers.links[link].node;
+        let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
+        let last_open = peers.links[link].last_open;
+        let unheard = txn.told.values().filter(|told| told.is_unheard_of(from.node, last_open));
+        let mut unheard: Vec<TxId> = unheard.map(|told| told.tx).collect();
+        let out = &peers.links[link];
+        let is_cut_off = timeout > 0 && out.is_out_of_reach_for(timeout);
+        let is_away = !peers.serves || is_cut_off || out.node.is_some_and(|node| peers.may_be_down(node));
+        let Some(coordinator) = txn.coordinator.as_mut() else { return };
+        // Others it may have heard of. That may take as long as it is away, or out of this node's reach: its answer to those that bind nobody yet can be done
+        // without, and who waits for others hears that nobody knows what comes of them.
+        let waiting = coordinator.waits_for(from.node).filter(|_| is_away);
+        let (bound, unbound): (Vec<_>, Vec<_>) = waiting.partition(|(tx, binds)| *binds && !unheard.contains(tx));
+        unheard.extend(unbound.into_iter().map(|(tx, _)| tx).filter(|tx| !unheard.contains(tx)).collect::<Vec<_>>());
+        let between: Vec<u64> = coordinator.between_attempts(from.node).filter(|_| is_away).collect();
+        let mut events = Vec::new();
+        for sequence in between {
+            coordinator.fail(now, sequence, txn::Refusal::Failed(NOT_SERVED.into()), &mut events);
+        }
+        for tx in unheard {
+            let why = txn::Refusal::Failed(NOT_SERVED.into());
+            coordinator.message(now, from, Message::Refused { tx, why }, &mut events);
+        }
+        let block = |(tx, _): &(TxId, bool)| txn.blocks.get(&tx.sequence).map(|block| block.token);
+        let clients: Vec<Token> = bound.iter().filter_map(block).collect();
+        self.carry_out(events);
+        clients.into_iter().for_each(|token| self.port.cut(token));
+    }
+
+    /// A frame with a message has come.
+    pub(crate) fn hear(&mut self, link: &mut Role, body: &[u8]) -> Result<(), Broken> {
+        let (from, message) = wire::read(body).map_err(|malformed| Broken(malformed.to_string()))?;
+        let caller = match link {
+            Role::Owner(inbound) => {
+                inbound.next_for.take().map(|(vc, client, caches)| (inbound.line(vc), client, caches))
+            }
+            _ => None,
+        };
+        let caller =
+            caller.map_or_else(Caller::default, |(line, client, caches)| self.port.caller_of(line, client, caches));
+        let watched = match &message {
+            Message::Prepare(prepare) | Message::Fetch(prepare) => match wire::watch(&prepare.commands) {
+                Some(watch) => self.watched_over(link, watch),
+                None => Watched::Nothing,
+            },
+            _ => Watched::Nothing,
+        };
+        self.txn().heard.push_back((from, message, Client { watched, caller }));
+        Ok(())
+    }
+
+    /// What the client of another node watches here.
+    fn watched_over(&mut self, link: &Role, watch: wire::Watch) -> Watched {
+        let Role::Owner(inbound) = link else { return Watched::Lost };
+        match inbound.line(watch.vc).and_then(|token| self.port.conn(token)) {
+            Some(conn) if matches!(&conn.role, Role::Virtual(line) if line.client == watch.client) => {
+                let keys = &conn.session.watched;
+                if keys.len() == watch.keys as usize { Watched::Keys(keys.clone()) } else { Watched::Lost }
+            }
+            _ => Watched::Lost,
+        }
+    }
+
+    /// Has what nobody will ask about forgotten, now and then.
+    pub(super) fn forget_some(&mut self) {
+        const OFTEN: u64 = 64;
+        let Desk { txn, peers: Some(peers), node, .. } = self.desk() else { return };
+        txn.records += 1;
+        if txn.records.is_multiple_of(OFTEN) {
+            let transactions = &node.engine.transactions;
+            peers.shared.parts.with(|parts| transactions.forget(parts.len(), |tx| parts.knows(tx)));
+        }
+    }
+
+    /// Says something to a node, which may be this one. It may get lost.
+    pub(super) fn send(&mut self, to: NodeId, message: Message) {
+        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        if let Message::Prepare(prepare) | Message::Fetch(prepare) = &message {
+            txn.note_told(prepare, to);
+        }
+        let Some(me) = peers.shared.parts.me() else { return };
+        if to == me.node {
+            let of = |tx: TxId| txn.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
+            let watched = match &message {
+                Message::Prepare(prepare) | Message::Fetch(prepare) if wire::watch(&prepare.commands).is_some() => {
+                    of(prepare.tx)
+                }
+                _ => Watched::Nothing,
+            };
+            let caller = |tx: TxId| txn.runs_for(tx.sequence).map_or_else(Caller::default, |(runs, _)| runs.caller);
+            let caller = message.tx().filter(|_| asks(&message)).map_or_else(Caller::default, caller);
+            return txn.heard.push_back((me, message, Client { watched, caller }));
+        }
+        let Some(place) = peers.map.nodes().iter().position(|node| member(node).node == to) else { return };
+        let link = peers.link_to(place as u16);
+        if peers.links[link].is_full() {
+            // It is said again later.
+            return;
+        }
+        if let Some(tx) = message.tx().filter(|_| asks(&message)) {
+            self.port.say_for_whom(tx.sequence, link);
+        }
+        let Some(peers) = self.peers() else { return };
+        wire::put(me, &message, |write| peers.links[link].stage.message(write));
+        self.port.want_link(link);
+    }
+
+    /// Does what can be done now.
+    pub(crate) fn step(&mut self) {
+        let (now, unix_ms) = (self.now(), self.node().clock.unix_ms());
+        if let Some(coordinator) = self.txn().coordinator.as_mut() {
+            coordinator.set_clock(now, unix_ms);
+            if coordinator.next_tick().is_some_and(|due| due <= now) {
+                let mut events = Vec::new();
+                coordinator.tick(now, &mut events);
+                self.carry_out(events);
+            }
+        }
+        let Some(peers) = self.peers() else { return };
+        if peers.shared.parts.due() <= now {
+            let mut actions = Vec::new();
+            peers.shared.parts.with(|parts| parts.tick(now, &mut actions));
+            self.act(actions);
+        }
+        self.look_at_log(now);
+        self.look_at_doubts();
+        let txn = self.txn();
+        while let Some((_, token)) = txn.later.pop_front_if(|(due, _)| *due <= now) {
+            txn.ready.push_back(token);
+        }
+        for _ in 0..STEPS {
+            let txn = self.txn();
+            if let Some((from, message, client)) = txn.heard.pop_front() {
+                self.message(from, message, client);
+            } else if let Some(token) = txn.ready.pop_front() {
+                self.step_task(token);
+            } else {
+                break;
+            }
+        }
+        self.go_on_answered();
+        self.end_killed();
+        self.step_workspaces();
+        self.step_interactive();
+    }
+
+    fn message(&mut self, from: Member, message: Message, client: Client) {
+        // What has been done in this step may have taken a while, and one message may follow from another.
+        let now = self.now();
+        let index = self.index();
+        let Desk { txn, peers: Some(peers), node, .. } = self.desk() else { return };
+        let Some(me) = peers.shared.parts.me() else { return };
+        match message.coordinator(me) {
+            Some(lane) if usize::from(lane) == index => {
+                if let Message::Stuck { tx } = message {
+                    return self.cut_stuck(tx);
+                }
+                let Some(coordinator) = &mut txn.coordinator else { return };
+                let mut events = Vec::new();
+                coordinator.message(now, from, message, &mut events);
+                self.carry_out(events);
+            }
+            Some(lane) if usize::from(lane) < node.workers() => {
+                node.send(usize::from(lane), crate::Message::Transaction(Box::new((from, message))));
+            }
+            Some(_) => {}
+            None => {
+                let (mut actions, tx) = (Vec::new(), message.tx());
+                if let Message::Status { tx, .. } = message {
+                    node.doubts.answered(tx, from.node);
+                }
+                if let Message::Slow { tx, function } = message
+                    && node.slow_scripts.hear((tx, function), &peers.shared.parts)
+                {
+                    node.doubts.have_changed();
+                }
+                if let Some(tx) = tx.filter(|_| client.is_known()) {
+                    txn.clients.insert(tx, client);
+                }
+                peers.shared.parts.with(|parts| parts.message(now, from, message, &mut actions));
+                self.act(actions);
+                if let Some(tx) = tx {
+                    self.txn().clients.remove(&tx);
+                }
+            }
+        }
+    }
+}
