@@ -1,7 +1,9 @@
-//! The time, which passes when a test says so.
+//! The time, which passes when a test says so, and the leases that it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use node::cluster::Lease;
 
 /// A clock that stands still unless it is told not to.
 pub struct Hand {
@@ -54,5 +56,18 @@ impl node::Clock for Clocks {
 
     fn thread_cpu_ns(&self) -> u64 {
         self.hand.thread_cpu_ns()
+    }
+}
+
+/// A lease that tests give.
+pub struct Given(pub AtomicU64);
+
+impl Lease for &'static Given {
+    fn until_ns(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn reason(&self) -> String {
+        "this node has no lease: a test says so".into()
     }
 }

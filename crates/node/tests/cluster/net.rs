@@ -9,28 +9,15 @@ use membership::frame::{self, Kind};
 use membership::items::{Item, Principal};
 use membership::map::{Node as Member, Range};
 use membership::{ClusterId, Map, NodeId, SLOTS, level};
-use node::cluster::{Cluster, Lease};
+use node::cluster::Cluster;
 use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
 use resp::{ReplyDecoder, Value, append_request};
 
-use crate::clocks::{Clocks, Hand};
+use crate::clocks::{Clocks, Given, Hand};
 use crate::crumbs::crumbled;
 use crate::leader::{Leader, Librarian};
 use crate::ledger::{Disks, Ledger};
-
-/// A lease that tests give.
-pub struct Given(AtomicU64);
-
-impl Lease for &'static Given {
-    fn until_ns(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    fn reason(&self) -> String {
-        "this node has no lease: a test says so".into()
-    }
-}
 
 /// A connection's end: node, worker, what that calls it.
 type End = (usize, usize, Token);
