@@ -1,4 +1,4 @@
-//! Leases (rule O1), as the leader of the metadata remembers them. Pure: the time is handed in, in nanoseconds of CLOCK_BOOTTIME.
+//! Leases (rule O1), as the leader of the metadata remembers them. Pure: the time is handed in.
 //!
 //! A lease runs from the sending of its renewal, by the clock of the node that has sent it. The leader counts from the arrival, which is
 //! later, and adds an eighth for clocks that run at different speeds: what is over here is over there. What earlier leaders have granted it
@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::NodeId;
+use crate::{BootNs, NodeId};
 
 /// What a leader has granted.
 #[derive(Debug)]
@@ -16,25 +16,25 @@ pub struct Leases {
     /// The term in which the rest is of any worth.
     term: u64,
     /// When what earlier leaders granted is over.
-    inherited: u64,
+    inherited: BootNs,
     /// When what was granted is over.
-    granted: BTreeMap<NodeId, u64>,
+    granted: BTreeMap<NodeId, BootNs>,
     /// Who gets nothing while its slots are given to others, and by how many commands they are.
     fenced: BTreeMap<NodeId, usize>,
 }
 
 impl Leases {
-    /// Of leases of `lease_ns`.
+    /// Of leases that last `lease_ns` nanoseconds.
     pub fn new(lease_ns: u64) -> Self {
-        Self { lease_ns, term: 0, inherited: 0, granted: BTreeMap::new(), fenced: BTreeMap::new() }
+        Self { lease_ns, term: 0, inherited: BootNs::default(), granted: BTreeMap::new(), fenced: BTreeMap::new() }
     }
 
-    fn over(&self, now: u64) -> u64 {
-        now.saturating_add(self.lease_ns).saturating_add(self.lease_ns / 8)
+    fn over(&self, now: BootNs) -> BootNs {
+        now.after(self.lease_ns).after(self.lease_ns / 8)
     }
 
     /// The node leads in `term`, which it may have found out just now.
-    pub fn lead(&mut self, term: u64, now: u64) {
+    pub fn lead(&mut self, term: u64, now: BootNs) {
         if term != self.term {
             let fenced = std::mem::take(&mut self.fenced);
             *self = Self { term, inherited: self.over(now), fenced, ..Self::new(self.lease_ns) };
@@ -42,7 +42,7 @@ impl Leases {
     }
 
     /// A renewal has arrived. Whether it may be granted: if then the node still leads, asked after this.
-    pub fn grant(&mut self, term: u64, id: NodeId, now: u64) -> bool {
+    pub fn grant(&mut self, term: u64, id: NodeId, now: BootNs) -> bool {
         self.lead(term, now);
         if self.fenced.contains_key(&id) {
             return false;
@@ -54,21 +54,21 @@ impl Leases {
     }
 
     /// How long the node may still have a lease, in nanoseconds.
-    pub fn left(&mut self, term: u64, id: NodeId, now: u64) -> u64 {
+    pub fn left(&mut self, term: u64, id: NodeId, now: BootNs) -> u64 {
         self.lead(term, now);
-        self.granted.get(&id).copied().unwrap_or(0).max(self.inherited).saturating_sub(now)
+        self.granted.get(&id).copied().unwrap_or_default().max(self.inherited).left(now)
     }
 
-    /// How long a lease goes on that this leader has granted the node.
-    pub fn held(&self, id: NodeId, now: u64) -> u64 {
-        self.granted.get(&id).copied().unwrap_or(0).saturating_sub(now)
+    /// How long a lease goes on that this leader has granted the node, in nanoseconds.
+    pub fn held(&self, id: NodeId, now: BootNs) -> u64 {
+        self.granted.get(&id).copied().unwrap_or_default().left(now)
     }
 
     /// The node's slots are to be given away: it gets no lease any more. Refused while it may have one, with how long that is.
     ///
     /// # Errors
     /// For how many more nanoseconds the node may hold one.
-    pub fn fence(&mut self, term: u64, id: NodeId, now: u64) -> Result<(), u64> {
+    pub fn fence(&mut self, term: u64, id: NodeId, now: BootNs) -> Result<(), u64> {
         self.lead(term, now);
         match self.left(term, id, now) {
             0 => {
@@ -101,38 +101,40 @@ mod tests {
     #[test]
     fn a_new_leader_waits_a_full_lease_o1() {
         let mut leases = Leases::new(800);
-        assert_eq!(leases.fence(1, A, 100), Err(900));
-        assert_eq!(leases.fence(1, A, 999), Err(1));
-        assert_eq!(leases.fence(1, A, 1000), Ok(()));
+        assert_eq!(leases.fence(1, A, BootNs(100)), Err(900));
+        assert_eq!(leases.fence(1, A, BootNs(999)), Err(1));
+        assert_eq!(leases.fence(1, A, BootNs(1000)), Ok(()));
         leases.release(A);
-        assert!(leases.grant(2, A, 1100), "another term");
-        assert_eq!(leases.fence(2, A, 1200), Err(800));
-        assert_eq!(leases.fence(3, A, 5000), Err(900), "whatever is known of earlier ones");
-        assert_eq!(leases.left(4, A, 6000), 900, "also if that is all that it is asked");
+        assert!(leases.grant(2, A, BootNs(1100)), "another term");
+        assert_eq!(leases.fence(2, A, BootNs(1200)), Err(800));
+        assert_eq!(leases.fence(3, A, BootNs(5000)), Err(900), "whatever is known of earlier ones");
+        assert_eq!(leases.left(4, A, BootNs(6000)), 900, "also if that is all that it is asked");
     }
 
     /// Two commands that take slots from the same node may be under way at once.
     #[test]
     fn who_is_fenced_twice_gets_no_lease_before_both_are_over_o1() {
         let mut leases = Leases::new(800);
-        leases.lead(1, 0);
-        leases.fence(1, A, 900).unwrap();
-        leases.fence(1, A, 901).unwrap();
+        leases.lead(1, BootNs(0));
+        leases.fence(1, A, BootNs(900)).unwrap();
+        leases.fence(1, A, BootNs(901)).unwrap();
         leases.release(A);
-        assert!(!leases.grant(1, A, 902));
+        assert!(!leases.grant(1, A, BootNs(902)));
         leases.release(A);
-        assert!(leases.grant(1, A, 903));
+        assert!(leases.grant(1, A, BootNs(903)));
     }
 
     #[test]
     fn who_is_fenced_gets_no_lease_o1() {
         let mut leases = Leases::new(800);
-        leases.lead(1, 0);
-        leases.fence(1, A, 900).unwrap();
-        assert!(!leases.grant(1, A, 901));
-        assert!(!leases.grant(2, A, 902), "also if the term has changed meanwhile");
+        leases.lead(1, BootNs(0));
+        leases.fence(1, A, BootNs(900)).unwrap();
+        assert!(!leases.grant(1, A, BootNs(901)));
+        assert!(!leases.grant(2, A, BootNs(902)), "also if the term has changed meanwhile");
         leases.release(A);
-        assert!(leases.grant(2, A, 903) && leases.held(A, 904) > 0 && leases.held(A, 1803) == 0);
+        assert!(
+            leases.grant(2, A, BootNs(903)) && leases.held(A, BootNs(904)) > 0 && leases.held(A, BootNs(1803)) == 0
+        );
     }
 
     proptest! {
@@ -146,12 +148,12 @@ mod tests {
                     0 => {
                         let sent = now;
                         now += delay;
-                        if leases.grant(1, A, now) {
+                        if leases.grant(1, A, BootNs(now)) {
                             // In the time of this test a holder's slow second takes up to 1.1 of ours.
                             held = held.max(sent + 1100);
                         }
                     }
-                    1 => fences += u32::from(leases.fence(1, A, now).is_ok()),
+                    1 => fences += u32::from(leases.fence(1, A, BootNs(now)).is_ok()),
                     _ => {
                         leases.release(A);
                         fences = fences.saturating_sub(1);

@@ -19,7 +19,9 @@ pub mod leases;
 pub mod level;
 pub mod map;
 pub mod meta;
+mod time;
 
 pub use codec::Malformed;
 pub use id::{ClusterId, ID_BYTES, NodeId};
 pub use map::{Map, SLOTS};
+pub use time::{BootNs, LeaseEnd};

@@ -4,8 +4,8 @@
 //!
 //! Each thing the rule asks for is also left out on purpose: every such mistake is noticed.
 
-use membership::NodeId;
 use membership::leases::Leases;
+use membership::{BootNs, NodeId};
 
 const LEASE: u64 = 1000;
 const NODES: usize = 3;
@@ -41,9 +41,9 @@ impl Dice {
 }
 
 enum Message {
-    Renew { from: usize, to: usize, sent: u64 },
-    Confirm { leader: usize, term: u64, from: usize, sent: u64 },
-    Granted { to: usize, sent: u64, index: usize },
+    Renew { from: usize, to: usize, sent: BootNs },
+    Confirm { leader: usize, term: u64, from: usize, sent: BootNs },
+    Granted { to: usize, sent: BootNs, index: usize },
 }
 
 struct Node {
@@ -51,9 +51,9 @@ struct Node {
     rate: u64,
     applied: usize,
     owns: bool,
-    lease_until: u64,
+    lease_until: BootNs,
     /// Granted, but what must be applied is not yet.
-    waiting: Vec<(usize, u64)>,
+    waiting: Vec<(usize, BootNs)>,
     leases: Leases,
     /// Who leads, as it believes.
     asks: usize,
@@ -89,7 +89,7 @@ impl World {
             rate: 950 + dice.below(100),
             applied: 0,
             owns: false,
-            lease_until: 0,
+            lease_until: BootNs::default(),
             waiting: Vec::new(),
             leases: Leases::new(LEASE),
             asks: 0,
@@ -100,8 +100,8 @@ impl World {
         Self { mistake, now: 0, dice, nodes, log: vec![0], elected: (0, 0), messages: Vec::new(), moves: 0 }
     }
 
-    fn clock(&self, n: usize) -> u64 {
-        self.now * self.nodes[n].rate / 1000
+    fn clock(&self, n: usize) -> BootNs {
+        BootNs(self.now * self.nodes[n].rate / 1000)
     }
 
     fn any(&mut self) -> usize {
@@ -133,7 +133,7 @@ impl World {
         let n = self.any();
         self.elected = (n, term + 1);
         self.log.extend(self.log.last().copied());
-        let now = if self.mistake == Mistake::NoWait { 0 } else { self.clock(n) };
+        let now = if self.mistake == Mistake::NoWait { BootNs::default() } else { self.clock(n) };
         let node = &mut self.nodes[n];
         node.leads = Some(term + 1);
         node.leases.lead(term + 1, now);
@@ -189,7 +189,7 @@ impl World {
             Message::Granted { to, sent, index } => {
                 let sent = if self.mistake == Mistake::FromArrival { self.clock(to) } else { sent };
                 let index = if self.mistake == Mistake::BeforeApplied { 0 } else { index };
-                self.nodes[to].waiting.push((index, sent + LEASE));
+                self.nodes[to].waiting.push((index, sent.after(LEASE)));
                 self.settle(to);
             }
         }
@@ -248,7 +248,7 @@ impl World {
         let node = &mut self.nodes[n];
         let applied = node.applied;
         let due = node.waiting.iter().filter(|(index, _)| *index <= applied).map(|(_, until)| *until).max();
-        node.lease_until = node.lease_until.max(due.unwrap_or(0));
+        node.lease_until = node.lease_until.max(due.unwrap_or_default());
         node.waiting.retain(|(index, _)| *index > applied);
     }
 

@@ -1,5 +1,7 @@
 //! Time as it is handed to workers.
 
+use ::membership::BootNs;
+
 /// The clocks of a node. Real ones live in the driver; the simulator has its own.
 pub trait Clock: Send + Sync {
     /// Unix time in milliseconds.
@@ -14,8 +16,8 @@ pub trait Clock: Send + Sync {
     fn monotonic_ns(&self) -> u64;
 
     /// As [`Self::monotonic_ns`], but that it goes on while the machine sleeps: what leases are reckoned by (rule O1).
-    fn boot_ns(&self) -> u64 {
-        self.monotonic_ns()
+    fn boot_ns(&self) -> BootNs {
+        BootNs(self.monotonic_ns())
     }
 
     /// CPU time of the calling thread in nanoseconds. A system call: asked only while turns are measured.

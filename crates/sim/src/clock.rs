@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use membership::BootNs;
+
 /// What every reading of the fine clock costs, in nanoseconds: time passes while somebody works.
 const READING_NS: u64 = 200;
 
@@ -37,8 +39,8 @@ impl Clock {
     }
 
     /// A time in nanoseconds that never goes back, and that no reading moves.
-    pub fn boot_ns(&self) -> u64 {
-        self.boot_ns.load(Relaxed)
+    pub fn boot_ns(&self) -> BootNs {
+        BootNs(self.boot_ns.load(Relaxed))
     }
 
     /// Unix time in milliseconds.
@@ -65,7 +67,7 @@ impl node::Clock for Clock {
         self.nanos()
     }
 
-    fn boot_ns(&self) -> u64 {
+    fn boot_ns(&self) -> BootNs {
         Clock::boot_ns(self)
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use membership::BootNs;
 use node::Clock;
 
 /// The clocks as the node reads them.
@@ -33,11 +34,11 @@ impl Clock for SystemClock {
         self.since_start().as_nanos() as u64
     }
 
-    fn boot_ns(&self) -> u64 {
+    fn boot_ns(&self) -> BootNs {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: a plain system call that fills `time`.
         unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        BootNs(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 
     fn thread_cpu_ns(&self) -> u64 {

@@ -6,12 +6,11 @@ use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, OnceLock, Weak};
 
 use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
 use membership::meta::{Command, Configuration, LIBRARIES_MAX, Response, Setting};
-use membership::{Map, NodeId};
+use membership::{BootNs, LeaseEnd, Map, NodeId};
 use net::Links;
 use node::cluster::{Administration, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged};
 use node::config::{Live, Settings, seeds};
@@ -99,13 +98,13 @@ fn check_size(libraries: Option<&[u8]>, folder: &Path) -> Result<(), Box<dyn Err
 
 /// The lease that the control thread renews.
 struct Renewed {
-    until: Arc<AtomicU64>,
+    until: Arc<LeaseEnd>,
     control: Arc<Control>,
 }
 
 impl Lease for Renewed {
-    fn until_ns(&self) -> u64 {
-        self.until.load(Acquire)
+    fn until(&self) -> BootNs {
+        self.until.get()
     }
 
     fn reason(&self) -> String {

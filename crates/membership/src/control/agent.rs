@@ -1,7 +1,6 @@
 //! What one node knows and does about its cluster, on its control thread.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
 use crate::meta::{Command, Describe, Response, Setting};
-use crate::{ClusterId, NodeId, level};
+use crate::{BootNs, ClusterId, LeaseEnd, NodeId, level};
 
 /// How long a request to another node may take.
 pub const ASK: Duration = Duration::from_secs(2);
@@ -37,8 +36,8 @@ const VOTES_ON: Duration = Duration::from_secs(5);
 
 /// What all threads of the process see.
 pub struct Shared {
-    /// Until when the node may serve: nanoseconds of CLOCK_BOOTTIME.
-    pub lease_until: Arc<AtomicU64>,
+    /// Until when the node may serve.
+    pub lease_until: Arc<LeaseEnd>,
     /// Why it may not, in words; empty while it may.
     pub reason: Mutex<String>,
     /// See [`super::Control::silent`].
@@ -52,16 +51,16 @@ pub struct Shared {
 pub struct Led {
     /// The one that led last.
     last: Option<NodeId>,
-    /// The one before, and until when it is suspected, in nanoseconds of CLOCK_BOOTTIME.
-    former: Option<(NodeId, u64)>,
+    /// The one before, and until when it is suspected.
+    former: Option<(NodeId, BootNs)>,
 }
 
 impl Led {
-    /// The node that led and does not any more, if that is news. `leader`: the one that leads now; `keep`: how long it is news.
-    fn look(&mut self, leader: Option<NodeId>, now: u64, keep: u64) -> Option<NodeId> {
+    /// The node that led and does not any more, if that is news. `leader`: the one that leads now; `keep`: for how many nanoseconds it is news.
+    fn look(&mut self, leader: Option<NodeId>, now: BootNs, keep: u64) -> Option<NodeId> {
         if leader.is_some() && leader != self.last {
             let before = std::mem::replace(&mut self.last, leader);
-            self.former = before.map(|before| (before, now.saturating_add(keep)));
+            self.former = before.map(|before| (before, now.after(keep)));
         }
         self.former = self.former.filter(|(node, until)| *until > now && Some(*node) != leader);
         self.last.filter(|_| leader.is_none()).or(self.former.map(|(node, _)| node))
@@ -135,7 +134,7 @@ impl Agent {
     /// Why this node has no lease, in words. Empty if it has one.
     pub fn reason(&self) -> String {
         let said = self.shared.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if said.is_empty() && self.shared.lease_until.load(Ordering::Acquire) <= (self.clock)() {
+        if said.is_empty() && self.shared.lease_until.get() <= (self.clock)() {
             return "this node has no lease: it could not renew it in time".to_owned();
         }
         said
@@ -478,11 +477,6 @@ fn is_done(answer: &[u8]) -> bool {
     matches!(Response::read(&mut Reader::new(answer)), Ok(Response::Done { .. }))
 }
 
-/// Sets the end of the lease, which is never taken back.
-pub fn extend(lease_until: &AtomicU64, until: u64) {
-    lease_until.fetch_max(until, Ordering::AcqRel);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -491,14 +485,14 @@ mod tests {
     fn a_node_that_led_is_suspected_for_a_while() {
         let [a, b] = [1, 2].map(|n| NodeId([n; 20]));
         let mut led = Led::default();
-        assert_eq!(led.look(None, 0, 10), None);
-        assert_eq!(led.look(Some(a), 1, 10), None);
-        assert_eq!(led.look(None, 2, 10), Some(a), "nobody leads");
-        assert_eq!(led.look(Some(a), 3, 10), None, "it leads again");
-        assert_eq!(led.look(Some(b), 4, 10), Some(a));
-        assert_eq!(led.look(Some(b), 13, 10), Some(a));
-        assert_eq!(led.look(Some(b), 14, 10), None, "the leader knows by now");
-        assert_eq!(led.look(Some(a), 15, 10), Some(b));
-        assert_eq!(led.look(Some(a), 15 + 10, 10), None);
+        assert_eq!(led.look(None, BootNs(0), 10), None);
+        assert_eq!(led.look(Some(a), BootNs(1), 10), None);
+        assert_eq!(led.look(None, BootNs(2), 10), Some(a), "nobody leads");
+        assert_eq!(led.look(Some(a), BootNs(3), 10), None, "it leads again");
+        assert_eq!(led.look(Some(b), BootNs(4), 10), Some(a));
+        assert_eq!(led.look(Some(b), BootNs(13), 10), Some(a));
+        assert_eq!(led.look(Some(b), BootNs(14), 10), None, "the leader knows by now");
+        assert_eq!(led.look(Some(a), BootNs(15), 10), Some(b));
+        assert_eq!(led.look(Some(a), BootNs(15 + 10), 10), None);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::agent::Agent;
 use super::links::Reply;
@@ -52,7 +51,7 @@ impl Agent {
     /// Nodes that hold no lease any more, as this node knows if it leads, or has been told. A leader whose own lease is over may have been deposed without
     /// having heard of it: others may hold leases of another one.
     pub fn known_silent(&self) -> Arc<BTreeSet<NodeId>> {
-        let is_confirmed = self.shared.lease_until.load(Ordering::Acquire) > (self.clock)();
+        let is_confirmed = self.shared.lease_until.get() > (self.clock)();
         match self.leads().filter(|_| is_confirmed) {
             Some(term) => Arc::new(self.silent(term)),
             None => self.shared.silent(),

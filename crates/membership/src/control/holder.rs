@@ -2,12 +2,11 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::future::select;
 use tokio::time::timeout;
 
-use super::agent::{Agent, extend};
+use super::agent::Agent;
 use super::granting::{Granted, Renewal, TROUBLE_MAX};
 use super::links::Op;
 use super::types::Wire;
@@ -135,14 +134,14 @@ impl Agent {
             .map_err(|_| "this node is stopping".to_owned())?;
         self.until_it_has_libraries().await?;
         self.until_it_has_configuration().await?;
-        extend(&self.shared.lease_until, sent + self.settings.lease.as_nanos() as u64);
+        self.shared.lease_until.extend(sent.after(self.settings.lease.as_nanos() as u64));
         Ok(())
     }
 
     /// Says why the lease is not renewed, if it is over or will be.
     fn excuse(&self, why: String) {
         let now = (self.clock)();
-        if self.shared.lease_until.load(Ordering::Acquire) <= now {
+        if self.shared.lease_until.get() <= now {
             self.shared.say(format!("this node has no lease: {why}"));
         }
     }

@@ -33,7 +33,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -66,10 +65,10 @@ use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;
 use crate::map::Map;
 use crate::meta::{Command, Configuration, Response, Setting};
-use crate::{ClusterId, NodeId};
+use crate::{BootNs, ClusterId, LeaseEnd, NodeId};
 
-/// CLOCK_BOOTTIME in nanoseconds: goes on while the machine sleeps.
-pub type BootClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+/// The clock that leases are reckoned by.
+pub type BootClock = Arc<dyn Fn() -> BootNs + Send + Sync>;
 
 /// Fills bytes with randomness that nobody can foresee.
 pub type Random = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
@@ -330,8 +329,8 @@ impl Control {
         self.agent.machine.map()
     }
 
-    /// Until when this node may serve: nanoseconds of CLOCK_BOOTTIME, to be compared after a request's bytes have arrived (rule O1).
-    pub fn lease_until(&self) -> &Arc<AtomicU64> {
+    /// Until when this node may serve: to be compared after a request's bytes have arrived (rule O1).
+    pub fn lease_until(&self) -> &Arc<LeaseEnd> {
         &self.agent.shared.lease_until
     }
 

@@ -1,7 +1,6 @@
 //! How the cluster is, for people and tools.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use openraft::async_runtime::WatchReceiver;
 
@@ -60,7 +59,7 @@ impl Agent {
             Err(_) => None,
         };
         let (map, me, now) = (self.machine.map(), self.me(), (self.clock)());
-        let lease_ms = self.shared.lease_until.load(Ordering::Acquire).saturating_sub(now) / 1_000_000;
+        let lease_ms = self.shared.lease_until.get().left(now) / 1_000_000;
         let nodes = map.nodes().iter().map(|node| {
             let held = holders.as_ref().and_then(|holders| holders.0.get(&node.id));
             let (is_me, held_ms) = (node.id == me, held.map(|held| held.left_ms));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use membership::control::{Control, DataLink, Hooks, NotConfigured, Settings, StartError, Status};
 use membership::meta::{Command, Configuration, Response, Setting};
-use membership::{Map, NodeId};
+use membership::{BootNs, Map, NodeId};
 
 /// How long anything may take before a test gives up. Machines that run tests may be slow.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -85,10 +85,10 @@ pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests run by the real clock")]
-pub fn now() -> u64 {
+pub fn now() -> BootNs {
     static BEGUN: Mutex<Option<Instant>> = Mutex::new(None);
     let begun = *BEGUN.lock().unwrap().get_or_insert_with(Instant::now);
-    begun.elapsed().as_nanos() as u64
+    BootNs(begun.elapsed().as_nanos() as u64)
 }
 
 /// A link's socket, in blocking mode: of whichever kind, it is a stream.
@@ -253,8 +253,8 @@ impl Node {
         self.lease_until() > now()
     }
 
-    pub fn lease_until(&self) -> u64 {
-        self.control().lease_until().load(Ordering::Acquire)
+    pub fn lease_until(&self) -> BootNs {
+        self.control().lease_until().get()
     }
 
     pub fn status(&self) -> Status {

@@ -1,3 +1,4 @@
+use membership::BootNs;
 use membership::meta::{Command, Response};
 
 use crate::gate::Gate;
@@ -31,10 +32,10 @@ fn a_minority_loses_its_leases_o1() {
 fn a_lease_runs_from_the_sending_o1() {
     let nodes = Nodes::formed(41, 3);
     for node in &nodes.nodes {
-        let mut last = 0;
+        let mut last = BootNs::default();
         for _ in 0..10 {
             let until = wait("it is renewed", || Some(node.lease_until()).filter(|&until| until > last));
-            assert!(until <= now() + node.settings.lease.as_nanos() as u64);
+            assert!(until <= now().after(node.settings.lease.as_nanos() as u64));
             last = until;
         }
         assert_eq!(node.control().reason(), "");
@@ -153,7 +154,7 @@ fn who_does_not_hear_of_changes_has_no_lease_o1() {
     gates[deaf].close();
     // Decided by the other two, who are a majority.
     wait("something is decided that it does not hear of", || {
-        nodes.nodes[leader].submit(Command::Set { name: "a".to_owned(), value: now().to_string() }).ok()?;
+        nodes.nodes[leader].submit(Command::Set { name: "a".to_owned(), value: now().0.to_string() }).ok()?;
         let node = &nodes.nodes[deaf];
         (!node.has_lease() && node.map().version() < nodes.nodes[leader].map().version()).then_some(())
     });

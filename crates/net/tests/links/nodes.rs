@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use membership::map::{Node as Member, Range};
-use membership::{ClusterId, Map, NodeId, SLOTS, level};
+use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, level};
 use net::{Driver, Links, Listener, Server};
 use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};
@@ -26,8 +26,8 @@ impl node::Clock for Clock {
     }
 
     /// The machine has been on for a while when nodes start.
-    fn boot_ns(&self) -> u64 {
-        10_000_000_000 + self.monotonic_ns()
+    fn boot_ns(&self) -> BootNs {
+        BootNs(10_000_000_000 + self.monotonic_ns())
     }
 
     fn thread_cpu_ns(&self) -> u64 {
@@ -39,8 +39,8 @@ impl node::Clock for Clock {
 struct Forever;
 
 impl Lease for Forever {
-    fn until_ns(&self) -> u64 {
-        u64::MAX
+    fn until(&self) -> BootNs {
+        BootNs::NEVER
     }
 
     fn reason(&self) -> String {
@@ -111,7 +111,7 @@ impl Nodes {
             #[expect(clippy::disallowed_methods, reason = "this is where the real clocks enter")]
             let clock = Arc::new(Clock(Instant::now()));
             let node = Node::new(live, clock, workers, 7, Facts::default());
-            node.join(Cluster::new(NodeId([i as u8 + 1; 20]), 1, 0, map.clone(), Box::new(Forever)));
+            node.join(Cluster::new(NodeId([i as u8 + 1; 20]), 1, BootNs::default(), map.clone(), Box::new(Forever)));
             listener.set_nonblocking(true)?;
             let links = Links::new(node.clone());
             let (asked, addresses) = (links.clone(), addresses.clone());

@@ -32,7 +32,7 @@ pub(crate) mod verdict;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use ::membership::{Map, NodeId};
+use ::membership::{BootNs, Map, NodeId};
 
 pub use admin::{Administration, Changed, LibrariesChanged, SettingsChanged};
 pub(crate) use elsewhere::Awaited;
@@ -50,8 +50,8 @@ pub use verdict::{Question, Verdict};
 
 /// What says whether this node may serve its slots.
 pub trait Lease: Send + Sync {
-    /// Until when, in nanoseconds of [`crate::Clock::boot_ns`] (rule O1).
-    fn until_ns(&self) -> u64;
+    /// Until when (rule O1).
+    fn until(&self) -> BootNs;
 
     /// Why no longer, in words for people.
     fn reason(&self) -> String;
@@ -67,20 +67,20 @@ pub struct Cluster {
     admin: OnceLock<Box<dyn Administration>>,
     /// How often this node has started.
     pub(crate) incarnation: u64,
-    /// Until when it serves nothing after its start, in nanoseconds of [`crate::Clock::boot_ns`].
-    rests_until: u64,
+    /// Until when it serves nothing after its start.
+    rests_until: BootNs,
     /// What its log says of transactions is of another node's life.
     inherited: AtomicBool,
     pub(crate) parts: crate::transactions::parts::Parts,
 }
 
 impl Cluster {
-    /// The node `me`, which knows this map, in its life `incarnation`: each is higher than the one before, and had ended at `started`, in nanoseconds of
-    /// [`crate::Clock::boot_ns`].
-    pub fn new(me: NodeId, incarnation: u64, started: u64, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
+    /// The node `me`, which knows this map, in its life `incarnation`. Each is higher than the one before, which had
+    /// ended at `started`.
+    pub fn new(me: NodeId, incarnation: u64, started: BootNs, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
         let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), crate::transactions::parts::Parts::default());
         let (admin, inherited) = (OnceLock::new(), AtomicBool::new(false));
-        let rests_until = started + crate::transactions::parts::REST_NS;
+        let rests_until = started.after(crate::transactions::parts::REST_NS);
         Arc::new(Cluster { me, map, changes, lease, admin, incarnation, rests_until, inherited, parts })
     }
 
@@ -128,8 +128,8 @@ impl Cluster {
 
     /// Whether this node may serve its slots: it has a lease, and has not just started. What an earlier life of it had locked for who only reads, and has not
     /// logged, counts for a while (rule T3). Whoever gets slots of a node that is lost gets them empty, and later than that.
-    pub(crate) fn may_serve(&self, now: u64) -> bool {
-        self.rests_until <= now && now < self.lease.until_ns()
+    pub(crate) fn may_serve(&self, now: BootNs) -> bool {
+        self.rests_until <= now && now < self.lease.until()
     }
 
     /// What keeps the metadata is this. Once.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::membership::{Map, level};
+use ::membership::{BootNs, Map, level};
 
 use super::Cluster;
 use super::kinds::Kind;
@@ -90,9 +90,9 @@ impl Peers {
         self.routes = vec![None; self.map.nodes().len()];
     }
 
-    /// Looks at what has changed; whether that is the map. `now`: nanoseconds of [`crate::Clock::boot_ns`], read after the bytes of this turn have arrived
+    /// Looks at what has changed; whether that is the map. `now` was read after the bytes of this turn have arrived
     /// (rule O1).
-    pub(crate) fn begin_turn(&mut self, now: u64) -> bool {
+    pub(crate) fn begin_turn(&mut self, now: BootNs) -> bool {
         self.serves = self.shared.may_serve(now);
         let changes = self.shared.changes();
         if changes == self.changes {

@@ -36,7 +36,7 @@ pub fn change_settings(node: &Node, settings: Vec<Shared>, job: Arc<Job>) {
     };
     let Some(cluster) = node.cluster() else { return job.end(down("this server is no node of a cluster")) };
     let Some(admin) = cluster.administration() else { return job.end(down("nobody keeps the cluster's metadata")) };
-    if cluster.lease().until_ns() <= node.clock.boot_ns() {
+    if cluster.lease().until() <= node.clock.boot_ns() {
         return job.end(down(&cluster.lease().reason()));
     }
     let then = move |changed| {

@@ -191,7 +191,7 @@ impl<'w, P: Port> Transacting<'w, P> {
 
     /// Milliseconds of a clock that never goes back, and goes on while the machine sleeps: reads count by it (rule T3).
     pub(super) fn now(&self) -> u64 {
-        self.node().clock.boot_ns() / 1_000_000
+        self.node().clock.boot_ns().ms()
     }
 
     /// The current attempt of a block that is coordinated here, if it is this one.

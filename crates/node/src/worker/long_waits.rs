@@ -51,7 +51,7 @@ impl LongWaits {
 
 impl Worker {
     fn boot_ms(&self) -> u64 {
-        self.node.clock.boot_ns() / 1_000_000
+        self.node.clock.boot_ns().ms()
     }
 
     /// A connection or a task waits for a lock, or for a key that the store is asked for; perhaps it has for long.

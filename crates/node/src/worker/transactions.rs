@@ -37,7 +37,7 @@ impl Worker {
         let parts = &self.peers.as_deref()?.shared.parts;
         let doubts = self.node.engine.transactions.any().then(|| self.node.doubts.due());
         let due = self.txn.deadline(parts, doubts)?;
-        Some(self.engine.now() + due.saturating_sub(self.node.clock.boot_ns() / 1_000_000))
+        Some(self.engine.now() + due.saturating_sub(self.node.clock.boot_ns().ms()))
     }
 
     /// Does what it can of transactions of another node's life.

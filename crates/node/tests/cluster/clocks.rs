@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use membership::BootNs;
 use node::cluster::Lease;
 
 /// A clock that stands still unless it is told not to.
@@ -24,8 +25,8 @@ impl node::Clock for Hand {
         self.ns.fetch_add(self.step.load(Relaxed), Relaxed)
     }
 
-    fn boot_ns(&self) -> u64 {
-        self.unix_ms() * 1_000_000
+    fn boot_ns(&self) -> BootNs {
+        BootNs(self.unix_ms() * 1_000_000)
     }
 
     fn thread_cpu_ns(&self) -> u64 {
@@ -50,7 +51,7 @@ impl node::Clock for Clocks {
         self.hand.monotonic_ns()
     }
 
-    fn boot_ns(&self) -> u64 {
+    fn boot_ns(&self) -> BootNs {
         self.hand.boot_ns()
     }
 
@@ -63,8 +64,8 @@ impl node::Clock for Clocks {
 pub struct Given(pub AtomicU64);
 
 impl Lease for &'static Given {
-    fn until_ns(&self) -> u64 {
-        self.0.load(Relaxed)
+    fn until(&self) -> BootNs {
+        BootNs(self.0.load(Relaxed))
     }
 
     fn reason(&self) -> String {

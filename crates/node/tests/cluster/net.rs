@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use membership::frame::{self, Kind};
 use membership::items::{Item, Principal};
 use membership::map::{Node as Member, Range};
-use membership::{ClusterId, Map, NodeId, SLOTS, level};
+use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, level};
 use node::cluster::Cluster;
 use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
@@ -43,7 +43,7 @@ impl Setup {
     fn start(
         &self,
         (i, life, inherits): (usize, u64, bool),
-        started: u64,
+        started: BootNs,
         map: Arc<Map>,
         clock: &Arc<Hand>,
         seed: u64,
@@ -193,8 +193,16 @@ impl Net {
         });
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let setup = Setup { workers, settings };
-        let start =
-            |i| setup.start((i, 1, false), 0, Arc::new(even_map(nodes, 1)), &clock, seed, logged.then(Disks::default));
+        let start = |i| {
+            setup.start(
+                (i, 1, false),
+                BootNs::default(),
+                Arc::new(even_map(nodes, 1)),
+                &clock,
+                seed,
+                logged.then(Disks::default),
+            )
+        };
         Net {
             machines: (0..nodes).map(start).collect(),
             setup,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use membership::BootNs;
 use node::Token;
 
 /// Microseconds since the beginning.
@@ -37,7 +38,7 @@ pub enum Talk {
         /// Who is asked.
         to: usize,
         /// When it was sent, by the clock of who asks.
-        sent: u64,
+        sent: BootNs,
     },
     /// A majority has answered who leads.
     Confirmed {
@@ -46,14 +47,14 @@ pub enum Talk {
         /// As before.
         from: (usize, u64),
         /// As before.
-        sent: u64,
+        sent: BootNs,
     },
     /// The lease has been renewed.
     Granted {
         /// Of whom.
         to: (usize, u64),
         /// As before.
-        sent: u64,
+        sent: BootNs,
         /// Where the log was then.
         index: usize,
     },

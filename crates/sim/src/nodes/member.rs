@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use membership::BootNs;
 use redolog::simulated::Chance;
 
 use super::agenda::{Chore, Time};
@@ -62,14 +63,14 @@ impl Member {
         self.told = (now, passed % 1000);
     }
 
-    /// Nanoseconds of the clock that leases are reckoned by.
-    pub fn boot_ns(&self) -> u64 {
+    /// The clock that leases are reckoned by.
+    pub fn boot_ns(&self) -> BootNs {
         self.host.hardware.clock.boot_ns()
     }
 
     /// What [`Self::boot_ns`] will be then, if nobody has told it since.
-    pub fn boot_ns_at(&self, now: Time) -> u64 {
-        self.boot_ns() + (now.saturating_sub(self.told.0)) * self.rate
+    pub fn boot_ns_at(&self, now: Time) -> BootNs {
+        self.boot_ns().after(now.saturating_sub(self.told.0) * self.rate)
     }
 
     /// So many microseconds of its clock, in those of the world.

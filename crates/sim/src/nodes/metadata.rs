@@ -10,7 +10,7 @@ use std::sync::Arc;
 use membership::leases::Leases;
 use membership::map::Range;
 use membership::meta::{Command, Describe, State};
-use membership::{ClusterId, Map, NodeId, SLOTS, level};
+use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, level};
 
 /// How long a lease lasts, nanoseconds: as in the server.
 pub const LEASE_NS: u64 = 2_000_000_000;
@@ -27,7 +27,7 @@ struct Voter {
     /// The term in which it believes to lead.
     leads: Option<u64>,
     /// Leases that count when so much has been applied.
-    waiting: Vec<(usize, u64)>,
+    waiting: Vec<(usize, BootNs)>,
 }
 
 /// See the module's text.
@@ -130,8 +130,8 @@ impl Metadata {
         self.maps.push(Arc::new(self.map()));
     }
 
-    /// A majority elects a node. `now`: nanoseconds of its clock.
-    pub fn elect(&mut self, node: usize, now: u64) {
+    /// A majority elects a node.
+    pub fn elect(&mut self, node: usize, now: BootNs) {
         let term = self.elected.1 + 1;
         self.elected = (node, term);
         self.append(None);
@@ -148,7 +148,7 @@ impl Metadata {
     }
 
     /// A renewal has come to a node: the term in which that leads, if it believes so and grants it.
-    pub fn asked(&mut self, to: usize, from: (usize, u64), now: u64) -> Option<u64> {
+    pub fn asked(&mut self, to: usize, from: (usize, u64), now: BootNs) -> Option<u64> {
         let known = self.known(to).clone();
         let voter = &mut self.voters[to];
         let term = voter.leads?;
@@ -162,12 +162,12 @@ impl Metadata {
     }
 
     /// A node is granted a lease, which counts from when it has applied so much.
-    pub fn granted(&mut self, to: usize, index: usize, until: u64) {
+    pub fn granted(&mut self, to: usize, index: usize, until: BootNs) {
         self.voters[to].waiting.push((index, until));
     }
 
     /// Until when a node has a lease, as far as it is new.
-    pub fn due(&mut self, node: usize) -> Option<u64> {
+    pub fn due(&mut self, node: usize) -> Option<BootNs> {
         let voter = &mut self.voters[node];
         let applied = voter.applied;
         let due = voter.waiting.iter().filter(|(index, _)| *index <= applied).map(|(_, until)| *until).max();
@@ -204,8 +204,8 @@ impl Metadata {
         true
     }
 
-    /// The leader gives a slot to another node, if its owner can have no lease any more. `now`: nanoseconds of the leader's clock. Whether it has.
-    pub fn assign(&mut self, (from, to): (usize, usize), slot: u16, now: u64) -> bool {
+    /// The leader gives a slot to another node, if its owner can have no lease any more. Whether it has.
+    pub fn assign(&mut self, (from, to): (usize, usize), slot: u16, now: BootNs) -> bool {
         let (leader, term) = self.elected;
         let voter = &mut self.voters[leader];
         if voter.leads != Some(term) || voter.leases.fence(term, id(from), now).is_err() {

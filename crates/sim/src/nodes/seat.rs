@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use membership::{Map, NodeId};
+use membership::{BootNs, Map, NodeId};
 use node::cluster::{Cluster, Lease};
 
 /// Until when a node may serve, in nanoseconds of its clock.
@@ -24,8 +24,8 @@ pub struct Seat {
 struct Given(Arc<Until>);
 
 impl Lease for Given {
-    fn until_ns(&self) -> u64 {
-        self.0.0.load(Relaxed)
+    fn until(&self) -> BootNs {
+        BootNs(self.0.0.load(Relaxed))
     }
 
     fn reason(&self) -> String {
@@ -45,21 +45,21 @@ impl Seat {
         self.lives.load(Relaxed)
     }
 
-    /// The node starts, at this time of its clock in nanoseconds: it has no lease yet.
-    pub fn begin_life(&self, now: u64) -> Arc<Cluster> {
+    /// The node starts: it has no lease yet.
+    pub fn begin_life(&self, now: BootNs) -> Arc<Cluster> {
         let life = self.lives.fetch_add(1, Relaxed) + 1;
         self.lease.0.store(if self.ignores_lease { u64::MAX } else { 0 }, Relaxed);
         Cluster::new(self.id, life, now, self.map(), Box::new(Given(self.lease.clone())))
     }
 
     /// The node's lease lasts until then, at least.
-    pub fn extend(&self, until_ns: u64) {
-        self.lease.0.fetch_max(until_ns, Relaxed);
+    pub fn extend(&self, until: BootNs) {
+        self.lease.0.fetch_max(until.0, Relaxed);
     }
 
     /// Until when the node may serve.
-    pub fn until_ns(&self) -> u64 {
-        self.lease.0.load(Relaxed)
+    pub fn until(&self) -> BootNs {
+        BootNs(self.lease.0.load(Relaxed))
     }
 
     /// What the node knows of the cluster.

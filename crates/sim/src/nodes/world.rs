@@ -514,7 +514,7 @@ impl World {
             Talk::Granted { to: (to, life), sent, index } => {
                 if self.members[to].seat.life() == life && !self.members[to].is_off {
                     let index = if self.plan.planted == Planted::StaleEpoch { 0 } else { index };
-                    self.metadata.granted(to, index, sent + LEASE_NS);
+                    self.metadata.granted(to, index, sent.after(LEASE_NS));
                     self.extend(to);
                 }
             }

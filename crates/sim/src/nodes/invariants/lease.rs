@@ -19,7 +19,7 @@ pub fn check(world: &World) -> Verdict {
             let member = &world.members[*node];
             let map = member.seat.map();
             let owns = map.owner_of(slot).is_some_and(|owner| map.node(owner).id == metadata::id(*node));
-            owns && !member.is_off && member.boot_ns_at(world.now) < member.seat.until_ns()
+            owns && !member.is_off && member.boot_ns_at(world.now) < member.seat.until()
         };
         let serving: Vec<usize> = (0..world.members.len()).filter(serves).collect();
         if serving.len() > 1 {

@@ -1,0 +1,49 @@
+//! The time that leases are reckoned by (rule O1), as a type of its own: a lease that is compared with another clock lets
+//! two nodes serve one slot.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A moment of CLOCK_BOOTTIME, in nanoseconds. That clock never goes back and goes on while the machine sleeps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[repr(transparent)]
+pub struct BootNs(pub u64);
+
+impl BootNs {
+    /// Later than any moment that comes.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The moment so many nanoseconds later.
+    #[must_use]
+    pub fn after(self, ns: u64) -> Self {
+        Self(self.0.saturating_add(ns))
+    }
+
+    /// How many nanoseconds are left at `now`; 0: this is over.
+    #[must_use]
+    pub fn left(self, now: Self) -> u64 {
+        self.0.saturating_sub(now.0)
+    }
+
+    /// Milliseconds since the clock began.
+    #[must_use]
+    pub fn ms(self) -> u64 {
+        self.0 / 1_000_000
+    }
+}
+
+/// The end of a lease, which one thread moves and others look at.
+#[derive(Debug, Default)]
+pub struct LeaseEnd(AtomicU64);
+
+impl LeaseEnd {
+    /// Until when it lasts.
+    #[inline]
+    pub fn get(&self) -> BootNs {
+        BootNs(self.0.load(Ordering::Acquire))
+    }
+
+    /// It lasts until then, at least: it is never taken back.
+    pub fn extend(&self, until: BootNs) {
+        self.0.fetch_max(until.0, Ordering::AcqRel);
+    }
+}
