@@ -3,6 +3,7 @@
 use resp::Args;
 
 use crate::catalogue::{Catalogue, CommandId};
+use crate::log::Reason;
 use crate::user::User;
 
 /// Why a request is denied.
@@ -36,7 +37,8 @@ impl Denied {
         [b"ACL failure in script: ", &self.brief(user, catalogue, command)[..]].concat()
     }
 
-    fn brief(self, user: &User, catalogue: &Catalogue, command: CommandId) -> Vec<u8> {
+    /// What the errors of clients and scripts have in common.
+    pub fn brief(self, user: &User, catalogue: &Catalogue, command: CommandId) -> Vec<u8> {
         match self {
             Denied::Command => {
                 let name = catalogue.name(command).as_bytes();
@@ -44,6 +46,34 @@ impl Denied {
             }
             Denied::Key(_) => b"No permissions to access a key".to_vec(),
             Denied::Channel(_) => b"No permissions to access a channel".to_vec(),
+        }
+    }
+
+    /// The error of a command that EXEC refuses though it was allowed when it was queued.
+    pub fn in_exec(self) -> &'static str {
+        match self {
+            Denied::Command => {
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
+                 command is no longer allowed for the following reason: no permission to execute the command or subcommand"
+            }
+            Denied::Key(_) => {
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
+                 command is no longer allowed for the following reason: no permission to touch the specified keys"
+            }
+            Denied::Channel(_) => {
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
+                 command is no longer allowed for the following reason: no permission to access one of the channels used \
+                 as arguments to the command"
+            }
+        }
+    }
+
+    /// Why, as ACL LOG says it.
+    pub fn reason(self) -> Reason {
+        match self {
+            Denied::Command => Reason::Command,
+            Denied::Key(_) => Reason::Key,
+            Denied::Channel(_) => Reason::Channel,
         }
     }
 

@@ -31,6 +31,12 @@ impl PasswordHash {
     }
 }
 
+impl From<[u8; 32]> for PasswordHash {
+    fn from(hash: [u8; 32]) -> PasswordHash {
+        PasswordHash(hash)
+    }
+}
+
 impl PartialEq for PasswordHash {
     /// Takes as long for equal hashes as for others, so that time tells nothing about a password.
     fn eq(&self, other: &PasswordHash) -> bool {

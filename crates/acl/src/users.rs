@@ -136,10 +136,10 @@ impl Users {
     }
 
     /// `requirepass`: the only password of the user `default`, or none.
-    pub fn set_default_password(&mut self, password: Option<&[u8]>) -> Change {
+    pub fn set_default_password(&mut self, password: Option<PasswordHash>) -> Change {
         let before = self.get(UserNumber::DEFAULT).cloned();
         let mut user = before.as_deref().cloned().unwrap_or_else(|| User::new(DEFAULT, UserNumber::DEFAULT, false));
-        user.passwords = password.map(PasswordHash::of).into_iter().collect();
+        user.passwords = password.into_iter().collect();
         user.needs_no_password = password.is_none();
         self.replace(before, user)
     }
@@ -317,7 +317,7 @@ mod tests {
             users.set(book, b"bob", &["resetpass"]).unwrap();
             assert!(!logs_in(users, b"b") && !logs_in(users, b""));
             assert!(users.authenticate(b"default", b"").is_some());
-            users.set_default_password(Some(b"secret"));
+            users.set_default_password(Some(PasswordHash::of(b"secret")));
             assert!(users.authenticate(b"default", b"").is_none());
             assert!(users.authenticate(b"default", b"secret").is_some());
             users.set_default_password(None);

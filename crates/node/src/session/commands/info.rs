@@ -132,7 +132,7 @@ fn part(reply: &mut Reply<'_>, kind: &str, spec: &[(&str, Item)]) {
 }
 
 /// Redis's ACL categories, in the order in which it names those of a command.
-const CATEGORIES: &str = "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow \
+const CATEGORIES: &str = "keyspace read write set sortedset list hash string array bitmap hyperloglog geo stream pubsub admin fast slow \
                           blocking dangerous connection transaction scripting";
 
 impl Command {
@@ -146,7 +146,8 @@ impl Command {
             // WAIT and SORT are of this group, but of other categories.
             "generic" if spec.categories.is_empty() => "keyspace",
             "generic" => "",
-            "server" | "cluster" | "sentinel" | "module" => "",
+            // HELP of PUBSUB is no command of messages: the flag says which are.
+            "server" | "cluster" | "sentinel" | "module" | "pubsub" => "",
             group => group,
         };
         let implied = [
@@ -199,6 +200,7 @@ mod tests {
     fn commands_are_described_as_in_redis_8_8() {
         for (name, expected) in [
             ("asking", ":1 +@connection +@fast +fast"),
+            ("pubsub|help", ":2 +@slow +loading +stale"),
             ("readonly", ":1 +@connection +@fast +fast +loading +stale"),
             ("readwrite", ":1 +@connection +@fast +fast +loading +stale"),
             ("hexpire", ":-6 +@fast +@hash +@write +fast +write"),
