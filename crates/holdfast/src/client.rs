@@ -114,18 +114,33 @@ impl Connection {
     pub fn call(&mut self, words: &[&[u8]]) -> Result<Value, String> {
         let mut bytes = Vec::new();
         resp::append_request(&mut bytes, words);
-        let gone = |error: io::Error| format!("the server has not answered: {error}");
-        self.stream.write_all(&bytes).map_err(gone)?;
+        self.send(&bytes)?;
+        match self.reply()? {
+            Value::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
+            value => Ok(value),
+        }
+    }
+
+    /// Sends requests.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn send(&mut self, requests: &[u8]) -> Result<(), String> {
+        self.stream.write_all(requests).map_err(gone)
+    }
+
+    /// The next reply, which may be an error.
+    ///
+    /// # Errors
+    /// Why there is no reply.
+    pub fn reply(&mut self) -> Result<Value, String> {
         let mut decoder = ReplyDecoder::default();
         loop {
             let parsed =
                 decoder.next(&self.buffer).map_err(|why| format!("the server has not answered as one does: {why}"))?;
             if let Some((value, length)) = parsed {
                 self.buffer.drain(..length);
-                return match value {
-                    Value::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
-                    value => Ok(value),
-                };
+                return Ok(value);
             }
             let mut more = [0; 4096];
             match self.stream.read(&mut more) {
@@ -137,4 +152,8 @@ impl Connection {
             }
         }
     }
+}
+
+fn gone(error: io::Error) -> String {
+    format!("the server has not answered: {error}")
 }

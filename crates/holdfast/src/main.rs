@@ -6,6 +6,7 @@ mod check;
 mod client;
 mod cluster;
 mod dev_cluster;
+mod import;
 mod memory;
 mod server;
 
@@ -31,6 +32,7 @@ enum Command {
     Check(check::Options),
     Cluster(cluster::Options),
     DevCluster(dev_cluster::Options),
+    Import(import::Options),
     Restore(backup::RestoreOptions),
     /// Runs a server: `holdfast server [FILE] [--name value ...]`; `--help` explains every setting.
     #[command(disable_help_flag = true)]
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Cluster(options) => cluster::run(&options),
         Command::DevCluster(options) => dev_cluster::run(&options),
+        Command::Import(options) => import::run(&options),
         Command::Check(options) => check::run(&options).map_err(|error| error.to_string()),
         Command::Server { arguments } => {
             let arguments: Vec<Vec<u8>> = arguments.into_iter().map(|a| a.into_encoded_bytes()).collect();

@@ -1,8 +1,9 @@
-//! The commands of the binary beside `server`: `bench`, `check`, `backup` and `restore`.
+//! The commands of the binary beside `server`: `bench`, `check`, `backup`, `restore` and `import`.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod backup;
 mod bench;
 mod check;
+mod import;
 #[path = "../support/mod.rs"]
 mod support;

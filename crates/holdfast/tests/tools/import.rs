@@ -1,0 +1,132 @@
+//! `holdfast import` of RDB files and append-only files into a running server.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rdb::{EntryRef, Target, ValueRef, Writer, Written};
+
+use crate::support::{Scratch, Server};
+
+/// Runs `holdfast import`, and returns whether it succeeded, and what it said.
+fn import(server: &Server, words: &[&str]) -> (bool, String) {
+    let port = server.port().to_string();
+    let all = [&["import", "--port", &port][..], words].concat();
+    let output = Command::new(env!("CARGO_BIN_EXE_holdfast")).args(all).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text.trim().to_owned())
+}
+
+fn set_of(members: &[&str]) -> object::Set {
+    let mut set = object::Set::new();
+    for member in members {
+        set.add(member.as_bytes(), &object::Limits::default());
+    }
+    set
+}
+
+/// A file with keys in two databases, a library, and a key that expires.
+fn dump(folder: &Path) -> PathBuf {
+    let set = set_of(&["a", "b", "3"]);
+    let mut writer = Writer::new(Vec::new(), Target::Redis72).unwrap();
+    writer.function(b"#!lua name=lib\nredis.register_function('f', function() return 7 end)").unwrap();
+    for n in 0..2000 {
+        let (key, value) = (format!("key:{n}"), format!("value {n}"));
+        let entry = EntryRef::new(0, key.as_bytes(), ValueRef::String(value.as_bytes()));
+        assert_eq!(writer.entry(entry).unwrap(), Written::Yes);
+    }
+    let expires = EntryRef { expiry: Some(4_102_444_800_000), ..EntryRef::new(3, b"expires", ValueRef::String(b"v")) };
+    assert_eq!(writer.entry(expires).unwrap(), Written::Yes);
+    assert_eq!(writer.entry(EntryRef::new(3, b"set", ValueRef::Set(&set))).unwrap(), Written::Yes);
+    let path = folder.join("dump.rdb");
+    fs::write(&path, writer.finish().unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn a_dump_is_imported() {
+    let scratch = Scratch::new();
+    let file = dump(scratch.path());
+    let file = file.to_str().unwrap();
+    let server = Server::start(&[]);
+    let mut client = server.client();
+
+    let (good, said) = import(&server, &["--dry-run", file]);
+    assert!(good && said.contains("1 sets, 2001 strings, 1 libraries of functions"), "{said}");
+    assert_eq!(client.call("DBSIZE"), ":0");
+
+    client.call("SET key:5 mine");
+    let (good, said) = import(&server, &[file]);
+    assert!(good && said.contains("2001 keys, 1 libraries"), "{said}");
+    assert!(said.contains("1 keys or libraries existed"), "{said}");
+    assert_eq!(client.call("GET key:5"), "$4 mine");
+    assert_eq!(client.call("GET key:1999"), "$10 value 1999");
+    assert_eq!(client.call("FCALL f 0"), ":7");
+    assert_eq!(client.call("DBSIZE"), ":2000");
+    client.call("SELECT 3");
+    assert_eq!(client.call("PEXPIRETIME expires"), ":4102444800000");
+    assert_eq!(client.call("SCARD set"), ":3");
+    client.call("SELECT 0");
+
+    let (good, said) = import(&server, &["--replace", "--db", "0", file]);
+    assert!(good && said.contains("2000 keys, 1 libraries"), "{said}");
+    assert_eq!(client.call("GET key:5"), "$7 value 5");
+
+    // The library is the first step, and the key behind those that are left out is the last.
+    client.call("FLUSHALL");
+    let (good, said) = import(&server, &["--skip", "2002", file]);
+    assert!(good && said.contains(": 1 keys, 0 libraries"), "{said}");
+}
+
+#[test]
+fn an_import_says_how_to_go_on() {
+    let scratch = Scratch::new();
+    let file = dump(scratch.path());
+    let whole = fs::read(&file).unwrap();
+    let cut = scratch.path().join("cut.rdb");
+    fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let server = Server::start(&[]);
+    let (good, said) = import(&server, &[cut.to_str().unwrap()]);
+    assert!(!good && said.contains("the file ends too early"), "{said}");
+    let done = said.split("--skip ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().to_owned();
+    let keys: u64 = server.client().call("DBSIZE")[1..].parse().unwrap();
+    assert_eq!(done, (keys + 1).to_string());
+    let (good, said) = import(&server, &["--skip", &done, file.to_str().unwrap()]);
+    assert!(good && !said.contains("existed"), "{said}");
+    assert_eq!(server.client().call("DBSIZE"), ":2000");
+
+    // A key that the server refuses.
+    let refused = scratch.path().join("refused.rdb");
+    fs::write(&refused, b"REDIS0011\xfe\x00\x02\x03bad\x02\x01a\x01a\x00\x01k\x01v\xff\0\0\0\0\0\0\0\0").unwrap();
+    let (good, said) = import(&server, &[refused.to_str().unwrap()]);
+    assert!(!good && said.contains("refused: key 'bad'") && said.contains("--skip 2"), "{said}");
+}
+
+#[test]
+fn append_only_files_are_imported() {
+    let scratch = Scratch::new();
+    let folder = scratch.path().join("appendonlydir");
+    fs::create_dir(&folder).unwrap();
+    fs::rename(dump(scratch.path()), folder.join("a.1.base.rdb")).unwrap();
+    let line = |words: &[&str]| {
+        let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect::<Vec<_>>();
+        format!("*{}\r\n{}", words.len(), words.concat())
+    };
+    let block =
+        [line(&["MULTI"]), line(&["INCR", "n"]), line(&["SELECT", "3"]), line(&["SADD", "set", "c"]), line(&["EXEC"])];
+    let text = line(&["DEL", "key:1"]) + &block.concat() + &line(&["SET", "later", "x"]);
+    fs::write(folder.join("a.1.incr.aof"), &text.as_bytes()[..text.len() - 2]).unwrap();
+    let manifest = "file a.1.base.rdb seq 1 type b\nfile a.1.incr.aof seq 1 type i\n";
+    fs::write(folder.join("a.manifest"), manifest).unwrap();
+
+    let server = Server::start(&[]);
+    let (good, said) = import(&server, &[folder.to_str().unwrap()]);
+    assert!(good && said.contains("2002 keys, 1 libraries of functions, and 2 commands and blocks"), "{said}");
+    assert!(said.contains("the file ends in the middle of a command"), "{said}");
+    let mut client = server.client();
+    assert_eq!(client.call("EXISTS key:1"), ":0");
+    assert_eq!(client.call("GET n"), "$1 1");
+    client.call("SELECT 3");
+    assert_eq!(client.call("SCARD set"), ":4");
+    assert_eq!(client.call("EXISTS later"), ":0");
+}
