@@ -150,8 +150,8 @@ fn change(value: &mut Collection, step: [u8; 3]) {
             4 => {
                 let Some(group) = stream.groups.get_mut(&[place % 4]) else { return };
                 let (consumer, _) = group.enroll(&[what], 1);
-                let deliver = |i| group.deliver(Delivery { id: Id::new(place.into(), i), time: 1, count: 1, consumer });
-                (0..many.into()).for_each(deliver);
+                let delivery = |i| Delivery::new(Id::new(place.into(), i), 1, 1, consumer);
+                (0..many.into()).for_each(|i| group.deliver(delivery(i)));
             }
             5 => {
                 let Some(group) = stream.groups.get_mut(&[place % 4]) else { return };
