@@ -12,7 +12,7 @@ use redolog::counted;
 use crate::backup::{is_backup, verify};
 use crate::server::rehearsal::{Found, rehearse};
 
-/// Verifies the files of a server that does not run, log and store, or of a backup. Fails if something is not as it was written.
+/// Verifies the log and the store of a stopped server, or a backup. Fails if a file is damaged.
 #[derive(Args)]
 pub struct Options {
     /// The server's `dir`, or the directory of a backup.
@@ -25,7 +25,7 @@ pub struct Options {
     store_dir: Option<PathBuf>,
 }
 
-/// Prints what was found.
+/// Prints the findings.
 pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let (dir, data) = (&options.dir, options.dir.join("holdfast"));
     if is_backup(dir) {
@@ -63,8 +63,8 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Verifies a log and a store, prints what is in them, and tries whether `server`, as people are told of it, starts with them, and with what it keeps in
-/// `cluster` if it is a node of one. `None`: it does, and there is damage all the same.
+/// Verifies a log and a store, prints their contents, and tries whether a server starts with them. A node of a cluster starts with its folder
+/// `cluster`, too. `server` names it in messages. `None`: it starts, although there is damage.
 pub fn check_data(
     logs: &[PathBuf],
     store: &Path,
@@ -84,7 +84,7 @@ pub fn check_data(
     Ok(is_whole.then_some(found))
 }
 
-/// What may have been meant by this directory.
+/// Guesses which directory the user meant instead of this one.
 fn hint(dir: &Path) -> String {
     let is_there = |name: &str| dir.join(name).is_dir();
     if is_there("store") && is_there("log") {
@@ -99,7 +99,7 @@ fn hint(dir: &Path) -> String {
     )
 }
 
-/// Prints what is in the store; whether all of it is as it was written.
+/// Prints the contents of the store. Returns whether all of it is intact.
 fn check_store(store: &Path) -> Result<bool, Box<dyn Error>> {
     let is_empty = !store.is_dir() || fs::read_dir(store)?.next().is_none();
     if is_empty {

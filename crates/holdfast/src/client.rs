@@ -9,28 +9,28 @@ use std::time::Duration;
 use clap::Args;
 use resp::{ReplyDecoder, Value};
 
-/// The environment variable that has the password.
+/// The environment variable that holds the password.
 const PASSWORD: &str = "HOLDFAST_PASSWORD";
 
-/// Where the server is that is asked.
+/// The address of a server, and the password for it.
 #[derive(Args)]
 pub struct Target {
-    /// Where the server listens.
+    /// The host name or address of the server.
     #[arg(long, default_value = "127.0.0.1")]
     pub host: String,
-    /// Its port.
+    /// The TCP port of the server.
     #[arg(short, long, default_value_t = 6379)]
     pub port: u16,
-    /// Its unix socket, instead.
+    /// Connect to this unix socket instead.
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// Its password. The environment variable HOLDFAST_PASSWORD does not show in the list of processes.
+    /// The password. Prefer the environment variable HOLDFAST_PASSWORD: the list of processes does not show it.
     #[arg(long)]
     password: Option<String>,
 }
 
 impl Target {
-    /// At this port of the machine.
+    /// The server at this port of this machine.
     pub fn local(port: u16) -> Target {
         Target { host: "127.0.0.1".to_owned(), port, unix_socket: None, password: None }
     }
@@ -48,12 +48,12 @@ impl std::fmt::Display for Target {
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
-/// Whether a server answers, but does not let this client in: it wants a password, or another one.
+/// Whether the server answered, but refused this client for a missing or wrong password.
 pub fn is_locked(error: &str) -> bool {
     ["NOAUTH ", "WRONGPASS "].iter().any(|code| error.starts_with(code))
 }
 
-/// An error of a server, with how to mend it where the password is missing or wrong.
+/// An error of a server, with advice where the password is missing or wrong.
 pub fn explained(error: String) -> String {
     if error.starts_with("NOAUTH ") {
         return format!("the server needs a password: set {PASSWORD} or --password ({error})");
@@ -64,7 +64,7 @@ pub fn explained(error: String) -> String {
     error
 }
 
-/// A connection; the password has been said.
+/// An authenticated connection.
 pub struct Connection {
     stream: Box<dyn Stream>,
     buffer: Vec<u8>,
@@ -74,12 +74,12 @@ impl Connection {
     /// Connects.
     ///
     /// # Errors
-    /// What the system says, or the server to the password.
+    /// The system's error, or the server's answer to the password.
     pub fn open(target: &Target) -> Result<Self, String> {
         Self::connect(target, None)
     }
 
-    /// As [`Self::open`], to a server that must answer everything within this time.
+    /// As [`Self::open`]. The server must answer every command within this time.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -107,10 +107,10 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Sends a command, and waits for its reply for as long as that takes.
+    /// Sends a command and waits for its reply without a limit.
     ///
     /// # Errors
-    /// One that the server replies, or why there is no reply.
+    /// An error that the server replies, or the reason why no reply came.
     pub fn call(&mut self, words: &[&[u8]]) -> Result<Value, String> {
         let mut bytes = Vec::new();
         resp::append_request(&mut bytes, words);

@@ -5,7 +5,7 @@ use resp::Value;
 
 use crate::client::{Connection, Target, explained};
 
-/// Shows and changes a cluster through one of its nodes. As any of them will do, ask one that is up.
+/// Shows and changes a cluster through one of its nodes. Any node that runs will do.
 #[derive(Args)]
 pub struct Options {
     #[command(subcommand)]
@@ -19,37 +19,37 @@ enum What {
         #[command(flatten)]
         target: Target,
     },
-    /// Takes another node out of the cluster, for good: it does not vote any more, and is not let in again as this node.
+    /// Removes another node from the cluster for good. It stops voting and cannot join again as the same node.
     ///
-    /// A node that owns slots is refused, as what is stored there is nowhere else; start it again instead, if its disk is there.
+    /// A node that owns slots is refused, because no other node has its keys. If its disk is there, start it again instead.
     Forget {
         #[command(flatten)]
         target: Target,
-        /// The node, by the name that `holdfast cluster status` shows.
+        /// The name of the node, as `holdfast cluster status` shows it.
         node: String,
-        /// The node is lost with its data: the other nodes get its slots, empty. Its keys are gone, also if it comes back.
+        /// Give up the data of the node: the other nodes get its slots, empty. Its keys are gone even if it comes back.
         #[arg(long)]
         lose_data: bool,
     },
     /// Raises the level of the cluster to the highest that all of its nodes speak.
     ///
-    /// Run it when every node runs the new build and does well: before that, each of them can go back to the build
-    /// before; from then on none can, and an older build is refused. All nodes must be up.
+    /// Run it when every node runs the new build and does well. Until then each node can go back to the build before.
+    /// Afterwards none can, and the cluster refuses older builds. All nodes must be up.
     Finalize {
         #[command(flatten)]
         target: Target,
     },
-    /// Takes the node that is asked out of its cluster, if it owns no slots. Stop it then.
+    /// Removes the node at this address from its cluster, if it owns no slots. Stop it then.
     Leave {
         #[command(flatten)]
         target: Target,
     },
 }
 
-/// Asks, and prints the answer.
+/// Sends the command and prints the answer.
 ///
 /// # Errors
-/// What the node answers.
+/// The node's error.
 pub fn run(options: &Options) -> Result<(), String> {
     match &options.what {
         What::Status { target } => {

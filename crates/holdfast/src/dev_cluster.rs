@@ -13,35 +13,35 @@ use resp::Value;
 use crate::client::{Connection, Target, is_locked};
 use crate::server::process::{Signals, end_with_parent, terminate};
 
-/// Between two looks at how the servers are.
+/// The time between two looks at the servers.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long one of them may take to answer.
+/// The longest time that a server may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Lines of its log that are shown of a server that has ended.
+/// The number of log lines shown of a server that has ended.
 const LAST_LINES: usize = 8;
 
-/// Looks after which it is said what is waited for, and again after as many.
+/// After so many looks, and again after as many, a message names what the command waits for.
 const REPORTS: u32 = 50;
 
-/// Between the ports for clients and for nodes.
+/// The distance between the ports for clients and for nodes.
 const BUS: u16 = 10_000;
 
-/// Runs a cluster of servers on this machine, and ends it when this command ends. The same command starts it again, with its data.
+/// Runs a cluster of servers on this machine until this command ends. The same command starts it again with its data.
 #[derive(Args)]
 pub struct Options {
-    /// How many nodes.
+    /// The number of nodes.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=50))]
     nodes: u16,
-    /// The port of the first node; the others get the next ones. Nodes talk to each other at these ports + 10000, and have
-    /// smart clients, as those of Redis Cluster, at these ports + 1000.
+    /// The port of the first node. The other nodes get the next ports. Nodes talk to each other at these ports + 10000.
+    /// Smart clients, such as those of Redis Cluster, connect at these ports + 1000.
     #[arg(short, long, default_value_t = 7001)]
     port: u16,
-    /// Where the nodes have their directories.
+    /// The directory in which each node has its own.
     #[arg(long, default_value = "dev-cluster")]
     dir: PathBuf,
-    /// Settings for all of them, after `--`: `-- --maxmemory 1gb`.
+    /// Settings for all nodes, after `--`: `-- --maxmemory 1gb`.
     #[arg(last = true, value_name = "SETTINGS")]
     settings: Vec<OsString>,
 }
@@ -51,14 +51,14 @@ struct Node {
     port: u16,
     dir: PathBuf,
     child: Child,
-    /// How it has ended, if it has.
+    /// Its exit status, once it has ended.
     ended: Option<ExitStatus>,
 }
 
 /// Starts the nodes, and waits for a signal.
 ///
 /// # Errors
-/// Why they do not serve.
+/// The reason why the nodes do not serve.
 pub fn run(options: &Options) -> Result<(), String> {
     let last = options.port.checked_add(options.nodes - 1).filter(|last| last.checked_add(BUS).is_some());
     if last.is_none() || options.port == 0 {
@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     nodes.watch(options)
 }
 
-/// Another number of nodes or other ports would be another cluster, which does not find its data, or its nodes.
+/// Refuses another number of nodes or other ports than before: such a cluster would not find its data or its nodes.
 fn remember(dir: &Path, options: &Options) -> Result<(), String> {
     let file = dir.join("dev-cluster");
     let failed = |why: io::Error| format!("{}: {why}", file.display());
@@ -144,7 +144,7 @@ impl Node {
         Ok(Node { port, dir, child, ended: None })
     }
 
-    /// Looks whether it has ended just now.
+    /// Checks whether it has ended since the last look.
     fn ends(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = self.child.try_wait().ok().flatten();
@@ -160,7 +160,7 @@ impl Node {
         lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
     }
 
-    /// What is wrong with the cluster, as it says. An error: it does not let this command in.
+    /// The problems that the server reports of the cluster. An error: it refuses the connection of this command.
     fn problems(&self) -> Result<Vec<String>, String> {
         let status = Connection::open_within(&Target::local(self.port), ANSWER)
             .and_then(|mut c| c.call(&[b"CLUSTER", b"STATUS"]));
@@ -200,19 +200,19 @@ impl Node {
     }
 }
 
-/// What is wrong, of a status as people read it.
+/// The problems in a status report.
 fn problems(status: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(status).lines().filter_map(|line| Some(line.strip_prefix("  ")?.to_owned())).collect()
 }
 
-/// All of them: they end with the value.
+/// All servers. They end when the value is dropped.
 struct Nodes {
     nodes: Vec<Node>,
     signals: Signals,
 }
 
 impl Nodes {
-    /// Waits until all serve. False: a signal came before.
+    /// Waits until all servers serve. Returns false if a signal came first.
     fn serve(&mut self) -> Result<bool, String> {
         let count = self.nodes.len();
         let mut waiting: Vec<usize> = (0..count).collect();
@@ -242,7 +242,7 @@ impl Nodes {
         Ok(true)
     }
 
-    /// Waits for a signal, or until none is left.
+    /// Waits for a signal, or until no server is left.
     fn watch(&mut self, options: &Options) -> Result<(), String> {
         loop {
             if let Some(signal) = self.signals.wait_for(LOOK) {
@@ -265,7 +265,7 @@ impl Nodes {
 }
 
 impl Drop for Nodes {
-    /// Asks all to end, and waits until they have. A signal meanwhile ends them at once.
+    /// Asks all servers to end and waits for them. A second signal kills them.
     fn drop(&mut self) {
         let Self { nodes, signals } = self;
         nodes.retain_mut(|node| node.ends().is_none() && node.ended.is_none());

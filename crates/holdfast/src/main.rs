@@ -34,7 +34,7 @@ enum Command {
     DevCluster(dev_cluster::Options),
     Import(import::Options),
     Restore(backup::RestoreOptions),
-    /// Runs a server: `holdfast server [FILE] [--name value ...]`; `--help` explains every setting.
+    /// Runs a server: `holdfast server [FILE] [--name value ...]`. `--help` explains every setting.
     #[command(disable_help_flag = true)]
     Server {
         /// A configuration file and settings, as redis-server takes them.

@@ -94,14 +94,14 @@ pub struct Options {
     /// Connect to this unix socket instead of host and port
     #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
     pub unix_socket: Option<PathBuf>,
-    /// Deal the connections out to these servers, as clients of a cluster do that know nothing of it
+    /// Spread the connections over these servers, as clients do that do not know of the cluster
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', conflicts_with_all = ["host", "port", "unix_socket"])]
     pub nodes: Vec<Address>,
-    /// Ask for CLUSTER SLOTS, and send each command to the node that has its key, as clients of Redis Cluster do: GET and SET only
+    /// Ask for CLUSTER SLOTS and send each command to the owner of its key, as clients of Redis Cluster do. GET and SET only
     #[arg(long, conflicts_with_all = ["command", "load_command", "against", "subscribers"])]
     pub cluster: bool,
-    /// Give each of --nodes an equal share of the slots, and send each command to the one that has its key, as clients do that share keys out over servers
-    /// that know nothing of one another: GET and SET only
+    /// Give each of --nodes an equal share of the slots and send each command to the owner of its key, as clients do that
+    /// shard keys over independent servers. GET and SET only
     #[arg(long, requires = "nodes", conflicts_with_all = ["cluster", "command", "load_command", "against", "subscribers"])]
     pub shard: bool,
     /// Log in with this password
@@ -120,7 +120,7 @@ pub struct Options {
     /// Number of different keys
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=KEYS_MAX))]
     pub keys: u64,
-    /// What every key begins with; the key's number follows, padded with zeros
+    /// Prefix of every key. The key's number follows, padded with zeros
     #[arg(long, default_value = "kv_")]
     pub key_prefix: String,
     /// Pad keys to this many bytes (default: as short as fits the largest number)
@@ -147,10 +147,10 @@ pub struct Options {
     /// the commands follow one another, and the mode `single` sends each of them once as one batch
     #[arg(long, value_name = "LINE", conflicts_with = "get_ratio")]
     pub command: Vec<String>,
-    /// Every other connection sends this command instead, such as the BRPOP to an LPUSH
+    /// Have every other connection send this command instead, such as a BRPOP beside LPUSH
     #[arg(long, value_name = "LINE", conflicts_with = "load_only")]
     pub against: Option<String>,
-    /// So many connections more subscribe to the channel `bench` and read what comes
+    /// Open so many additional connections that subscribe to the channel `bench` and read its messages
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     pub subscribers: usize,
     /// How commands are sent
@@ -185,13 +185,13 @@ pub struct Options {
     /// First SET every key once
     #[arg(long)]
     pub load: bool,
-    /// What loading sends for each key instead of SET: a line as in --command
+    /// Load each key with this command instead of SET: a line as in --command
     #[arg(long, value_name = "LINE")]
     pub load_command: Option<String>,
     /// Only load, measure nothing
     #[arg(long, conflicts_with_all = ["operations", "warmup", "command"])]
     pub load_only: bool,
-    /// The server's process on this machine: its CPU time per operation and its memory are reported; of several processes, the sums
+    /// Process ID of a server on this machine: report its CPU time per operation and its memory. With several, report the sums
     #[arg(long, value_name = "PID,...", value_delimiter = ',')]
     pub server_pid: Vec<u32>,
     /// Print one JSON object instead of text
@@ -203,7 +203,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Refuses what no single option's own check sees.
+    /// Refuses combinations of options that the check of a single option cannot see.
     ///
     /// # Errors
     /// Names the option, its value and the accepted values.
@@ -252,7 +252,7 @@ impl Options {
         if self.mode == Mode::Single { self.command.len().max(1) } else { self.batch }
     }
 
-    /// What every key begins with, the hash tag included.
+    /// The prefix of every key, the hash tag included.
     pub fn prefix(&self) -> String {
         match self.distribution {
             Distribution::OneTag => format!("{{tag}}{}", self.key_prefix),
