@@ -1,4 +1,5 @@
-//! `holdfast check DIR`: verifies every checksum of what a stopped server has left on its disks, also of its part in a cluster, or of a backup, and says what it found. Changes nothing.
+//! `holdfast check DIR` verifies every checksum of the data of a stopped server, of its part in a cluster, or of a
+//! backup. It prints its findings and changes nothing.
 
 use std::error::Error;
 use std::fs;
@@ -63,8 +64,8 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Verifies a log and a store, prints their contents, and tries whether a server starts with them. A node of a cluster starts with its folder
-/// `cluster`, too. `server` names it in messages. `None`: it starts, although there is damage.
+/// Verifies a log and a store, prints their contents, and tries whether a server starts with them. A node of a cluster
+/// starts with its folder `cluster`, too. `server` names it in messages. `None`: it starts, although there is damage.
 pub fn check_data(
     logs: &[PathBuf],
     store: &Path,

@@ -1,4 +1,5 @@
-//! `holdfast dev-cluster`: a cluster of servers on this machine, for trying it out. They are processes of their own, whose parent this one is.
+//! `holdfast dev-cluster`: a cluster of servers on this machine, to try clusters out. The servers are its child
+//! processes.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

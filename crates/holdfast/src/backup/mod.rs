@@ -1,4 +1,5 @@
-//! `holdfast backup`: asks a running server for a backup. `holdfast restore`: makes data of one. `holdfast check` verifies one.
+//! `holdfast backup` asks a running server for a backup. `holdfast restore` makes data of one. `holdfast check`
+//! verifies one.
 
 pub mod manifest;
 mod restore;
@@ -15,13 +16,13 @@ use crate::client::{Connection, Target, explained};
 pub use restore::{Options as RestoreOptions, run as restore};
 pub use verify::{is_backup, verify};
 
-/// Asks a running server for a backup of one moment, and waits until it is complete. The server writes it, where it runs; it
-/// does not stop meanwhile. See `holdfast restore`.
+/// Asks a running server for a backup of one moment and waits until it is complete. The server writes it on its own
+/// machine and keeps serving. See `holdfast restore`.
 #[derive(Args)]
 pub struct Options {
     #[command(flatten)]
     target: Target,
-    /// A directory that is new, or empty. Relative to the server's `dir`; elsewhere needs its `enable-protected-configs`.
+    /// A new or empty directory, relative to the server's `dir`. Another place needs its `enable-protected-configs`.
     directory: PathBuf,
 }
 

@@ -1,4 +1,5 @@
-//! What the system's control groups let the process have of memory. Read before anything large is allocated, and before `main`: it needs nothing of either.
+//! The memory that control groups of the system allow the process. It is read before `main` and before large
+//! allocations, so it needs neither.
 
 use std::fs;
 use std::path::{Path, PathBuf};

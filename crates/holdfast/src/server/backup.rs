@@ -1,8 +1,9 @@
 //! A backup of a running server, of one moment.
 //!
-//! A checkpoint is made, and no other follows for now. Then everything is held for a moment, and a record left in each stream: what was done
-//! before the moment is up to there. The store is copied as the checkpoint left it (tables are linked where that is possible), and of the
-//! log what it lacks, cut at the moment. So a start with the backup finds everything that had been done at the moment, and nothing else.
+//! The server makes a checkpoint and allows no other until the backup is done. Then it halts all workers for a moment
+//! and leaves a record in each stream: whatever was done before the moment lies below its record. The backup copies the
+//! store as the checkpoint left it (by links to tables where possible), and the part of the log that the store lacks,
+//! cut at the moment. So a start with the backup finds everything that was done before the moment, and nothing else.
 
 use std::fs;
 use std::io;
@@ -32,7 +33,7 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// What a backup copies.
+/// The contents of a backup.
 pub struct Sources<'a> {
     pub log: &'a Log,
     pub gates: &'a mut [Gate],
@@ -101,7 +102,8 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Of each stream, the LSN of the record that stands for the moment; and how long others may have waited for it, in nanoseconds.
+/// Returns the LSN in each stream of the record that stands for the moment, and how long workers may have waited, in
+/// ns.
 fn find_moment(switch: &Switch, gates: &mut [Gate]) -> Result<(Vec<redolog::Lsn>, u64), String> {
     let nanos = || switch.node.clock.monotonic_ns();
     let mut attempts = 0;

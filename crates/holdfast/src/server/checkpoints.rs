@@ -1,4 +1,4 @@
-//! The thread that makes checkpoints: when, and how much of a core and of the disk it takes for that.
+//! The thread that makes checkpoints. It decides when, and how much of a core and of the disk it uses.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -27,14 +27,14 @@ const FAR: u64 = 256 << 20;
 const SHARE_MAX: u64 = 95;
 /// No step is slept off for longer than this.
 const SLEEP_MAX_NS: u64 = 20_000_000;
-/// After a failure, nothing is tried for so long, in milliseconds, unless it is asked for (Redis `CONFIG_BGSAVE_RETRY_DELAY`).
+/// Milliseconds without another try after a failure, unless a client asks for one (Redis `CONFIG_BGSAVE_RETRY_DELAY`).
 const RETRY_MS: u64 = 5_000;
 /// Tombstones that make a checkpoint due.
 const TOMBSTONES_MAX: u64 = 1 << 20;
-/// About the bytes of one. Where memory is limited they take no more than about a sixteenth of it.
+/// The approximate bytes of a tombstone. Where memory is limited, tombstones take at most about a sixteenth of it.
 const TOMBSTONE_BYTES: u64 = 128;
 
-/// Starts the thread, which ends with what the next freeze would have been. `gates`: to each stream of the log, whose tail this is.
+/// Starts the thread, which returns the number of the next freeze. `gates` lead to the streams of the log.
 pub fn start(
     node: Arc<Node>,
     log: Log,
@@ -59,8 +59,8 @@ pub fn start(
     thread::Builder::new().name("checkpoint".into()).spawn(run)
 }
 
-/// Size of the tail that makes a checkpoint due. Where data leaves memory for the store, it has to be there in time; and there is to be as much room for
-/// what is written meanwhile.
+/// The size of the tail that makes a checkpoint due. Where data leaves memory for the store, the store must have it in
+/// time, and as much room must remain for writes meanwhile.
 fn most(node: &Node, settings: &Settings) -> u64 {
     let part = |bytes, parts| if bytes == 0 { u64::MAX } else { bytes / parts };
     settings
@@ -159,8 +159,8 @@ impl Runner {
         self.tail.alive(now);
     }
 
-    /// Percent of a core that the checkpoint under way may take: as much as it needs to end before writers have to wait. Where they never do, the
-    /// more, the longer a start would take now.
+    /// Percent of a core that the running checkpoint may take: enough to end before writers have to wait. Where they
+    /// never wait, the share grows with the time that a start would take now.
     fn share(&self) -> u64 {
         let settings = self.outside.node.config.settings();
         let share = u64::from(settings.checkpoint_cpu).clamp(1, 100);
@@ -213,7 +213,7 @@ impl Runner {
         good
     }
 
-    /// Says that a checkpoint has failed. Where memory is full, one is tried for every few who need room: not each is told of.
+    /// Logs that a checkpoint has failed. Full memory causes many tries, so not every failure is logged.
     fn warn(&mut self, why: &str) {
         let (now, node) = (self.outside.now(), &self.outside.node);
         let is_full = node.uses_more_than(node.usable(&node.config.settings()));
@@ -275,7 +275,7 @@ impl Runner {
         }
     }
 
-    /// Lets others do what the checkpointer waits for.
+    /// Gives way to the threads that the checkpointer waits for.
     fn pause(&mut self, time: Duration) -> Result<(), String> {
         let (_, urgent, stopping) = self.checkpoints.orders();
         if let Some(why) = waits_in_vain(&self.outside.log.state(), urgent, stopping, time == BUSY) {
@@ -292,10 +292,11 @@ fn is_same_reason(a: &str, b: &str) -> bool {
     a.chars().filter(is_no_digit).eq(b.chars().filter(is_no_digit))
 }
 
-/// Why a round is not ended that nobody waits for.
+/// The reason for giving up a round that no client waits for.
 const STOPPING: &str = "no more are made, as the server stops or appendonly has been turned off";
 
-/// Why what a round waits for does not come any more, if so. `urgent`: somebody waits for the round; `latch`: it waits for a latch, and for the log otherwise.
+/// Returns a reason if a round waits in vain. `urgent`: a client waits for the round. `latch`: the round waits for a
+/// latch, otherwise for the log.
 fn waits_in_vain(log: &State, urgent: bool, stopping: bool, latch: bool) -> Option<String> {
     match log {
         State::Failed(why) => return Some(format!("the log has failed: {why}")),

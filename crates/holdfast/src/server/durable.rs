@@ -1,4 +1,4 @@
-//! The data of the server on its disks: read before it listens, log and store.
+//! The data of a server on its disks: its log and its store, which it reads before it listens.
 
 use std::error::Error;
 use std::path::Path;
@@ -19,10 +19,10 @@ use super::chance;
 use super::places::Places;
 use super::{checkpoints, loaders, process, replay, warm_up};
 
-/// Threads that replay the log, at most: one reads for them.
+/// The most threads that replay the log. One more reads for them.
 const HANDS_MAX: usize = 8;
 
-/// What a setting means to the log.
+/// Translates the setting for the log.
 pub fn fsync(setting: AppendFsync) -> Fsync {
     match setting {
         AppendFsync::Always => Fsync::Always,
@@ -31,7 +31,7 @@ pub fn fsync(setting: AppendFsync) -> Fsync {
     }
 }
 
-/// Log and store, opened, and nothing of them read into memory.
+/// An opened log and store. Nothing of them is in memory yet.
 pub struct Disks {
     pub(super) log: Opened,
     pub(super) node: [u8; 16],
@@ -40,13 +40,13 @@ pub struct Disks {
     pub(super) places: Places,
 }
 
-/// What keeps the data on the disks while the server runs.
+/// The parts that keep data on the disks while the server runs.
 pub struct Kept {
     /// The log.
     pub log: Log,
-    /// Gates to it that nobody else uses, one for each stream.
+    /// Gates to the log for this value alone, one for each stream.
     pub gates: Vec<Gate>,
-    /// The checkpoints, and their thread, which says what the next freeze would have been.
+    /// The checkpoints, and their thread, which returns the number of the next freeze.
     pub checkpoints: Arc<Checkpoints>,
     pub thread: JoinHandle<u64>,
     /// Threads that read the store.
@@ -59,7 +59,7 @@ pub struct Kept {
 pub struct Running {
     pub log: Log,
     pub durable: Arc<Durable>,
-    /// For the checkpointer, and for whoever switches the log on and off.
+    /// Gates for the checkpointer, and for the switch of the log.
     pub gates: [Vec<Gate>; 2],
 }
 
@@ -111,18 +111,18 @@ impl Disks {
         Ok(Disks { log, node, store, header, places })
     }
 
-    /// What log and store are called.
+    /// The identity of log and store.
     pub fn id(&self) -> [u8; 16] {
         self.node
     }
 
-    /// The seed that the keys lie in the order of; `None` if there are none.
+    /// The hash seed by which the store orders its keys. `None` without keys.
     pub fn seed(&self) -> Option<u64> {
         self.header.as_ref().map(|header| header.seed)
     }
 
-    /// Learns what the store has, does again what the log says since, and gives both to the node, which hashes with `seed` and whose
-    /// workers have not begun.
+    /// Reads the keys of the store, replays the log since the checkpoint, and hands log and store to the node. The node
+    /// hashes with `seed`, and its workers have not started.
     pub fn start(mut self, node: &Arc<Node>, seed: u64, settings: &Settings) -> Result<Kept, Box<dyn Error>> {
         let began = node.clock.monotonic_ns();
         node.note_startup_memory();
@@ -162,7 +162,7 @@ impl Disks {
         Ok(Kept { log, gates, checkpoints: state, thread, readers, places, node: Arc::clone(node) })
     }
 
-    /// Learns what the store has, and does again what the log says since.
+    /// Reads the keys of the store and replays the log since the checkpoint.
     pub(super) fn recover(&mut self, node: &Node) -> Result<Recovered, Box<dyn Error>> {
         let log = &mut self.log;
         let cores = thread::available_parallelism().map_or(1, |n| n.get());
@@ -203,14 +203,14 @@ pub(super) fn no_log(damage: &Damage, places: &Places, folder: &Path) -> String 
     places.explain(why, &before().unwrap_or_default())
 }
 
-/// Notes where the log is, for a start that does not find it there. Nothing rests on it, and so nothing fails with it.
+/// Notes the directories of the log, to help a start that does not find them. A failure is only logged.
 pub(super) fn note_places(store: &dyn Store, places: &Places) {
     if let Err(why) = note_directories(store, &places.log_names()) {
         tracing::warn!("The store cannot note where the log is: {why}");
     }
 }
 
-/// Whose data these are. `folder`: the store's.
+/// The identity of the data. `folder` is the store's.
 pub(super) fn identity_of(log: &Opened, folder: &Path) -> Result<[u8; 16], Box<dyn Error>> {
     Ok(match log.recovery().node() {
         Some(node) => node,
@@ -221,7 +221,7 @@ pub(super) fn identity_of(log: &Opened, folder: &Path) -> Result<[u8; 16], Box<d
     })
 }
 
-/// Has keys that are not in memory fetched from this store, by threads that are started.
+/// Starts threads that fetch keys from this store when a command needs them.
 pub fn fetch_from(node: &Arc<Node>, store: &Arc<dyn Store>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let report = |why: &Unloadable| tracing::warn!(cause = "key", "A key cannot be read from the store: {why}");
     let source = Arc::new(StoreSource { store: Arc::clone(store), report });
@@ -231,12 +231,12 @@ pub fn fetch_from(node: &Arc<Node>, store: &Arc<dyn Store>) -> std::io::Result<V
     Ok(loaders)
 }
 
-/// Loaders read so much of what is large at once as the settings leave for it.
+/// Limits the bytes of large values that loaders read at once, by the settings.
 pub fn limit_loads(node: &Node, settings: &Settings) {
     node.engine.budget.limit_to(at_once(bound(settings.maxmemory)));
 }
 
-/// Starts the threads of a log. `id`: whose it is, if it is empty; `above`: what is logged is above this.
+/// Starts the threads of a log. An empty log gets the identity `id`. New records have LSNs above `above`.
 pub fn run(
     opened: Opened,
     id: [u8; 16],
@@ -265,7 +265,7 @@ pub fn run(
     Ok(Running { log, durable, gates: own })
 }
 
-/// What is said of a log that has this state now.
+/// The log line about a log that has entered this state.
 fn news(state: &State) -> String {
     match state {
         State::Running => "There is a next segment of the log again: commands that write are accepted".into(),
@@ -279,7 +279,7 @@ fn news(state: &State) -> String {
 }
 
 impl Kept {
-    /// Ends it all, when the workers have ended, or log nothing any more. What the next freeze would have been.
+    /// Ends all parts once the workers have ended or log no more. Returns the number of the next freeze.
     pub fn stop(self) -> u64 {
         self.node.engine.source.set(None);
         self.node.engine.requests.close();
@@ -315,12 +315,12 @@ fn limits_of_log(settings: &Settings) -> Limits {
     Limits { block: block as usize, ..limits }
 }
 
-/// `maxmemory`, or what the system's limits leave if that is less; 0 for none of them.
+/// The lower one of `maxmemory` and the system's limits, in bytes. 0: no limit.
 fn bound(maxmemory: u64) -> u64 {
     bound_of(maxmemory, headroom::is_limited().then(|| (headroom::limit(), headroom::resident())))
 }
 
-/// The same of what the system limits, if it does: the address space, and what is resident.
+/// As [`bound`]. `system` has the limits of address space and of resident memory, if there are any.
 fn bound_of(maxmemory: u64, system: Option<(u64, u64)>) -> u64 {
     let system = system.map(|(space, resident)| (space - headroom::margin(space)).min(resident));
     match (maxmemory, system) {
@@ -329,13 +329,13 @@ fn bound_of(maxmemory: u64, system: Option<(u64, u64)>) -> u64 {
     }
 }
 
-/// What loaders may read of large values at once, in bytes, where there is a bound: as much as the largest string may have.
+/// The bytes of large values that loaders may read at once: as many as the largest string may have.
 fn at_once(bound: u64) -> u64 {
     if bound == 0 { u64::MAX } else { bound / 32 }
 }
 
-/// What the store may use for itself: a small part of what there is for data, and of the descriptors. Where a policy `deletes`, it reads
-/// what it has after a start and to compact only: it works with less.
+/// The limits of the store: a small part of the memory for data, and of the descriptors. Where a policy `deletes` keys,
+/// the store is read only after a start and for compaction, so it gets less.
 fn limits(maxmemory: u64, deletes: bool) -> store::Limits {
     const LEAST: u64 = 1 << 20;
     const LEAST_TABLE: u64 = 2 << 20;

@@ -1,21 +1,22 @@
-//! What a checkpoint costs: how long the one under way will take, from how far it has come and what earlier ones took, and which share of a core it
-//! needs to end in time.
+//! Estimates of a checkpoint: how long the running one will take, and which share of a core it needs to end in time.
+//! They come from its progress and from the cost of earlier ones.
 
-/// What a checkpoint is thought to cost before there was one, in nanoseconds for a byte of the tail.
+/// The assumed cost of the first checkpoint, in nanoseconds for a byte of the tail.
 const COST: f64 = 7.0;
-/// Which part of it is thought to be done when all slots have been walked over, before there was one.
+/// The assumed part of the first checkpoint that is done when all slots have been walked.
 const WALK: f64 = 0.7;
-/// So much of the way has to be gone before that says how long the rest takes.
+/// The progress from which on it predicts the rest.
 const TELLING_PROGRESS: f64 = 0.03;
 /// Smaller tails say nothing about the cost of larger ones.
 const TELLING: u64 = 4 << 20;
-/// Some part of what is known may always be left.
+/// At least one in so many parts of the known cost counts as still to come.
 const REST: u64 = 8;
 /// The least that is left, in nanoseconds.
 const LEAST_NS: u64 = 20_000_000;
-/// Between two looks at how fast the log grows, in nanoseconds.
+/// Nanoseconds between two looks at the growth of the log.
 const RATE_NS: u64 = 50_000_000;
-/// So much more than is needed, in percent, as long as what is needed is known from others only, and when it is known from this one.
+/// Percent of the needed share that a checkpoint gets: while only earlier ones tell the need, and once its own
+/// progress does.
 const MARGIN: f64 = 140.0;
 const MARGIN_KNOWN: f64 = 115.0;
 
@@ -117,7 +118,8 @@ impl Effort {
         Some((whole.saturating_sub(round.spent).max(least), least))
     }
 
-    /// When the one under way ends if it does nothing but work, and how long it takes at least from any moment on; zeros: none is under way.
+    /// When the running checkpoint ends if it never sleeps, and the least time that is left at any moment. Zeros: none
+    /// runs.
     pub fn ends_at(&self, now: u64) -> (u64, u64) {
         self.left().map_or((0, 0), |(left, least)| (now + left, least))
     }

@@ -3,28 +3,29 @@
 use super::process;
 use crate::memory;
 
-/// Of a control group's limit, so much is left for what else counts, and for what loads and checkpoints take at once: 1/16.
+/// The part of a control group's limit that is left for other memory, and for loads and checkpoints: 1/16.
 const GROUP_MARGIN: u64 = 16;
 
-/// At least so many bytes, but no more than [`GROUP_MARGIN_PART`] of the limit: 48 MB.
+/// The least bytes left, but at most [`GROUP_MARGIN_PART`] of the limit: 48 MB.
 const GROUP_MARGIN_MIN: u64 = 48 << 20;
 
 /// See [`GROUP_MARGIN_MIN`]: 1/8.
 const GROUP_MARGIN_PART: u64 = 8;
 
-/// Of what is left of it, clients may take so much: 1/32.
+/// The part of the rest that clients may take: 1/32.
 const GROUP_TALK: u64 = 32;
 
-/// What was found.
+/// The limits that were found.
 #[derive(Clone, Copy, Default)]
 pub struct Limits {
-    /// What counts the bytes of which `headroom` knows the limit.
+    /// Counts the bytes of which `headroom` knows the limit.
     pub mapped: Option<fn() -> u64>,
     /// Bytes that may be resident; 0 for no limit.
     pub resident: u64,
 }
 
-/// Reads the limits, says what was found, and hands that of the address space to `headroom`. Once, before anything large is made.
+/// Reads and logs the limits, and hands that of the address space to `headroom`. Call it once, before large
+/// allocations.
 pub fn apply() -> Limits {
     let all = [
         (process::limit(libc::RLIMIT_AS), "RLIMIT_AS, `ulimit -v`", memory::address_space as fn() -> u64),

@@ -1,4 +1,4 @@
-//! The threads that fetch keys from the store which are not in memory (`engine::cold`).
+//! The threads that fetch keys that are not in memory from the store (`engine::cold`).
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -7,13 +7,13 @@ use std::time::Duration;
 use engine::cold::Loader;
 use node::{LOADERS, Node};
 
-/// Requests that a loader takes at once: others take theirs meanwhile.
+/// Requests that a loader takes at once. It leaves the rest to other loaders.
 const BATCH: usize = 16;
-/// Between two looks at what nobody asks for.
+/// The time between two looks at the queue without a wake-up.
 const IDLE: Duration = Duration::from_millis(100);
 /// A busy latch is free in so long, unless a script holds it.
 const BUSY: Duration = Duration::from_micros(50);
-/// Between two looks at whether there is room for what is large: others read and put theirs into memory meanwhile.
+/// The time between two looks for room for a large value. Other loaders finish theirs meanwhile.
 const ROOM: Duration = Duration::from_millis(1);
 
 /// Starts them.

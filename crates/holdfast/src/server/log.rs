@@ -3,8 +3,8 @@
 //! `PID:M 21 Nov 2026 21:15:53.123 * text`, where the sign says how important it is: `.` debug, `-` verbose, `*`
 //! notice, `#` warning. A file is opened for every line, so that it can be rotated by renaming it.
 //!
-//! What the rooms below the binary log, clients and other nodes can cause: it is logged [seldom](seldom). A field `cause` says what one place logs
-//! for where that is more than one thing, and has a line of the binary's own limited, too; it is not written.
+//! Clients and other nodes can cause the lines of the crates below the binary, so they are logged [seldom](seldom). A
+//! field `cause` tells apart the causes of one place. It also limits a line of the binary itself. It is not written.
 
 mod seldom;
 
@@ -53,7 +53,7 @@ struct Lines {
 struct Output {
     target: Target,
     seldom: Mutex<Seldom>,
-    /// A thread waits until it can tell what was left out.
+    /// Whether a thread waits to tell how many lines were left out.
     is_awaited: AtomicBool,
 }
 
@@ -153,7 +153,7 @@ impl Output {
         }
     }
 
-    /// Has what was left out told when its time comes, though nothing else be logged.
+    /// Has a thread tell how many lines were left out, even if no other line follows.
     fn tell_later(output: &Arc<Self>) {
         if output.is_awaited.swap(true, Ordering::AcqRel) {
             return;

@@ -27,7 +27,7 @@ fn folder(settings: &Settings) -> PathBuf {
     Path::new(OsStr::from_bytes(&settings.dir)).join("cluster")
 }
 
-/// Refuses to serve by itself what belongs to a cluster: the others own most of the keys, and might have been given these.
+/// Refuses to serve a cluster's data alone: the other nodes own most of the keys, and may have got these, too.
 ///
 /// # Errors
 /// If the settings name no cluster, and `dir` is that of a node of one.
@@ -57,8 +57,8 @@ pub fn check_data(settings: &Settings, dir: &Path) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// Takes the settings of the server's cluster, as far as its files tell: before it has clients, whom a password of the
-/// cluster keeps out, and before it reads its data, which become values as the cluster's limits have them.
+/// Takes the settings of the server's cluster from its files. This comes before clients, because a password of the
+/// cluster keeps some out, and before reading data, because the cluster's limits choose the encodings of values.
 pub fn take_known_settings(live: &Live) {
     let settings = live.settings();
     if settings.takes_part_in_cluster() {
@@ -69,8 +69,8 @@ pub fn take_known_settings(live: &Live) {
     }
 }
 
-/// Refuses to take keys along into a cluster of others: most of them would belong to other nodes, and the rest might come back long after they were deleted
-/// there. And libraries, in whose place come those of the cluster.
+/// Refuses to join a cluster with keys: most would belong to other nodes, and the rest might return long after the
+/// cluster deleted them. It also refuses libraries, because those of the cluster would replace them.
 fn check_new(settings: &Settings, node: &Node) -> Result<(), Box<dyn Error>> {
     let keys: u64 = (0..settings.databases).map(|db| node.engine.keyspace.len(db)).sum();
     let (libraries, _) = node.scripts.libraries().count();
@@ -159,7 +159,8 @@ impl Administration for Kept {
 pub struct Membership(Arc<Control>);
 
 impl Membership {
-    /// Takes part in a cluster, if the settings say so. Before the node has workers. `data`: the name of what is on its disks.
+    /// Takes part in a cluster if the settings say so. Call it before the node has workers. `data` is the identity of
+    /// its data.
     pub fn begin(
         settings: &Settings,
         node: &Arc<Node>,

@@ -25,9 +25,9 @@ pub fn tell(settings: &Settings) {
 enum Openness {
     /// To clients on the same machine.
     Machine,
-    /// To whoever reaches these addresses.
+    /// To every client that reaches these addresses.
     Addresses(String),
-    /// To whoever reaches the machine.
+    /// To every client that reaches the machine.
     World,
 }
 

@@ -1,4 +1,4 @@
-//! The directories of the data: that no two settings mean the same one, that nothing else is in them, and that nothing else goes there.
+//! The directories of the data. No two settings may name the same one, and nothing else may be in them or go there.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -23,7 +23,7 @@ impl Places {
         Self { logs: settings.log_dirs.iter().map(|bytes| path(bytes)).collect(), store: path(&settings.store_dir) }
     }
 
-    /// Makes the log's directories, and looks whether all of them can be what they are to be.
+    /// Makes the directories of the log, and checks that all directories can be used.
     pub fn make(&self) -> Result<(), String> {
         let mut made: Vec<(PathBuf, &Path)> = Vec::new();
         for folder in &self.logs {
@@ -94,7 +94,8 @@ impl Places {
         self.logs.iter().map(|folder| name(folder).into_os_string().into_vec()).collect()
     }
 
-    /// Says also which directories are to be looked at, where `why` is that the log is not whole. `before`: the names of those of the last start.
+    /// Adds the suspicious directories to `why`, if that says that the log is not whole. `before`: those of the last
+    /// start.
     pub fn explain(&self, why: &str, before: &[Vec<u8>]) -> String {
         let empty: Vec<_> = self.logs.iter().filter(|folder| !holds_log(folder)).collect();
         let names = self.log_names();

@@ -1,8 +1,8 @@
-//! What a start would come to, found out without changing anything: for `holdfast check`, which must not say otherwise.
+//! A start without changes to the data, so that `holdfast check` never contradicts a start.
 //!
-//! It is a start: the same code opens log and store, looks whether they belong together, and applies the log's tail to what the store
-//! has. Only that the log is opened to be read, and that the store is opened on a *mirror*, a folder of copies of its small files and links to its tables,
-//! because opening it tidies up.
+//! It runs the code of a start: it opens log and store, checks that they belong together, and applies the tail of the
+//! log to the store. The log is opened for reading only. Opening a store tidies up, so that happens on a *mirror*: a
+//! folder with copies of its small files and links to its tables.
 
 use std::error::Error;
 use std::fs;
@@ -73,9 +73,9 @@ fn start(folders: &[PathBuf], store_folder: &Path, mirror: &Path) -> Result<Foun
     Ok(Found { id: disks.id(), keys, records: recovered.replayed.records })
 }
 
-/// What a start finds.
+/// The data that a start finds.
 pub struct Found {
-    /// What log and store are called.
+    /// The identity of log and store.
     pub id: [u8; 16],
     /// Keys in all databases.
     pub keys: u64,
@@ -83,7 +83,7 @@ pub struct Found {
     pub records: u64,
 }
 
-/// A node that nobody talks to, with as many databases as the store needs.
+/// A node without clients, with as many databases as the store needs.
 fn a_node(disks: &Disks, clock: Arc<SystemClock>) -> Result<Arc<Node>, Box<dyn Error>> {
     let mut values = Values::default();
     let needed = disks.header.as_ref().map_or(0, |header| header.databases.spaces.len());

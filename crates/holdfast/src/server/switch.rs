@@ -1,14 +1,16 @@
 //! `CONFIG SET appendonly`: the log is switched on and off while clients are served (rule L13).
 //!
-//! On: a new generation of the log begins (`engine::checkpoint::begin_generation`), a checkpoint of everything is made, and when that is
-//! durable, replies wait for the log. What was answered meanwhile is in the log, and committed before the switch is answered. If it
-//! fails, or the process ends before that, the disks hold what they held before.
+//! On: the switch begins a new generation of the log (`engine::checkpoint::begin_generation`) and makes a checkpoint
+//! of everything. Once that is durable, replies wait for the log. Commands answered meanwhile are in the log, and
+//! committed before the switch is answered. If the switch fails, or the process ends before, the disks hold the old
+//! data.
 //!
-//! It replaces what this process has loaded or logged itself, of which memory holds what became of it. What it has not, as appendonly was off at its
-//! start, was confirmed to somebody, and is in no memory: with that in its place the log is not switched on.
+//! The new generation replaces only data that this process has loaded or logged itself, because memory holds its newest
+//! state. Other data on the disks (appendonly was off at the start) was confirmed to clients and is in no memory: where
+//! there is such data, the switch refuses.
 //!
-//! Off: at one moment nothing more is logged. What was is committed, and answered, before the log is closed. It stays as it is: a later start
-//! finds what was there at that moment, and says so.
+//! Off: from one moment on nothing is logged. Records before it are committed and answered before the log is closed.
+//! The log stays on the disks: a later start finds the data of that moment, and says so.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -48,9 +50,9 @@ pub struct Switch {
     pub(super) node: Arc<Node>,
     seed: u64,
     kept: Mutex<Option<Kept>>,
-    /// Above the number of every freeze of what is in memory.
+    /// Above the number of every freeze of data in memory.
     epoch: AtomicU64,
-    /// Incarnations of logs that are this process's own: it has loaded them, has begun them, or has found them empty.
+    /// Incarnations of logs of this process: it has loaded them, begun them, or found them empty.
     own: Mutex<BTreeSet<u64>>,
 }
 
@@ -61,7 +63,7 @@ impl std::fmt::Debug for Switch {
 }
 
 impl Switch {
-    /// Of a node that hashes with `seed`, with what was started with it.
+    /// For a node that hashes with `seed`. `kept` is its log and store, if it started with any.
     pub fn new(node: Arc<Node>, seed: u64, kept: Option<Kept>) -> Self {
         let own = Mutex::new(kept.iter().flat_map(|kept| kept.log.incarnations()).collect());
         Self { node, seed, kept: Mutex::new(kept), epoch: AtomicU64::new(0), own }
@@ -92,7 +94,7 @@ impl Switch {
         }
     }
 
-    /// Switches the log on, and returns when everything there is, and whatever is answered from now on, is durable as the settings promise.
+    /// Switches the log on. Returns once all data, and all later replies, are as durable as the settings promise.
     pub fn on(&self, settings: &Settings) -> Result<(), String> {
         let before = self.node.clock.monotonic_ns();
         let dir = Path::new(OsStr::from_bytes(&self.node.config.settings().dir)).join(OsStr::from_bytes(&settings.dir));
@@ -155,12 +157,12 @@ impl Switch {
         Ok(())
     }
 
-    /// A log of this incarnation is this process's own. It goes on being so if a later one that was to follow it could not be begun.
+    /// Notes that the log of this incarnation belongs to this process. That stays so if beginning a later one fails.
     fn owns(&self, incarnation: u64) {
         self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(incarnation);
     }
 
-    /// Refuses to replace what is not this process's own.
+    /// Refuses to replace data that this process has not loaded or written.
     fn must_not_replace<D: Disk>(
         &self,
         there: &Recovery<D>,
@@ -242,7 +244,7 @@ impl Switch {
         self.wait_for(log, || log.marks().all().zip(&ends).all(|(mark, end)| mark >= *end))
     }
 
-    /// Waits until something has happened, which it does not if the log has no room, or has failed, or the server stops.
+    /// Waits until `happened`. Fails if the log has no room or has failed, or if the server stops.
     pub(super) fn wait_for(&self, log: &Log, happened: impl Fn() -> bool) -> Result<(), String> {
         while !happened() {
             match log.state() {
@@ -284,16 +286,16 @@ impl Switch {
         log.stop();
     }
 
-    /// Whether what the store has is being read into memory.
+    /// Whether the warm-up reads the store into memory.
     fn is_warming_up(&self) -> bool {
         let is_it = |reader: &JoinHandle<()>| reader.thread().name() == Some(WARM_UP) && !reader.is_finished();
         self.kept().as_ref().is_some_and(|kept| kept.readers.iter().any(is_it))
     }
 
-    /// Switches the log off, and returns when what was logged is committed and answered, and the disks are not used any more.
+    /// Switches the log off. Returns once all records are committed and answered, and the disks are no longer used.
     ///
     /// # Errors
-    /// Some keys are in the store only, and stay there, or a transaction over nodes is not decided in time: it stays on.
+    /// Some keys are only in the store, or a transaction over nodes is not decided in time. The log stays on.
     pub fn off(&self) -> Result<(), String> {
         while self.node.engine.keyspace.may_have_cold() && self.is_warming_up() {
             if self.node.is_stopping() {
@@ -332,8 +334,9 @@ impl Switch {
         Ok(())
     }
 
-    /// All workers stand still, or the server stops, and nothing is prepared here whose outcome would follow: a log that ended before that would have a start wait for
-    /// it for ever, as the others forget what this node has acknowledged. Until then nobody writes, but [`Pauses::let_go`](node::Pauses::let_go) is for the caller.
+    /// Halts all workers at a moment without undecided transactions on this node, or gives up as the server stops. If
+    /// the log ended with an undecided one, a start would wait for its outcome for ever: the other nodes forget what
+    /// this node has acknowledged. Nothing is written until the caller calls [`Pauses::let_go`](node::Pauses::let_go).
     fn halt_decided(&self) -> Result<Result<Halted<'_>, String>, String> {
         let mut until = None;
         loop {
@@ -366,7 +369,7 @@ impl Switch {
     }
 }
 
-/// The incarnation of a log that has been begun, or of what is there, if it could not be begun as a whole; 0: none.
+/// The incarnation of a begun log, or of the files there if beginning it failed halfway. 0: none.
 fn incarnation_of(running: &Result<Running, Box<dyn Error>>, places: &Places) -> u64 {
     match running {
         Ok(running) => running.log.incarnations()[1],

@@ -1,4 +1,5 @@
-//! The thread that reads into memory, after a start, what the store has (`engine::checkpoint::WarmUp`): how much of a core it takes, and when it stops.
+//! The thread that reads the store into memory after a start (`engine::checkpoint::WarmUp`). This module decides how
+//! much of a core it takes, and when it stops.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +17,7 @@ const BUSY: Duration = Duration::from_micros(50);
 const SLEEP_MIN_NS: u64 = 500_000;
 /// No step is slept off for longer than this.
 const SLEEP_MAX_NS: u64 = 20_000_000;
-/// Percent that it fills of what data may take, by `maxmemory` and by the limits of the system.
+/// Percent of the memory for data that it fills, by `maxmemory` and the limits of the system.
 const FILL: u64 = 90;
 
 /// Starts it.
@@ -36,7 +37,7 @@ pub fn start(node: &Arc<Node>, checkpoints: &Arc<Checkpoints>, mut warm: WarmUp)
     })
 }
 
-/// True: it came to the end. False: memory is nearly full, nobody wants it, or the server stops.
+/// Returns true at the end of the store. False: memory is nearly full, the setting forbids it, or the server stops.
 fn run(node: &Node, checkpoints: &Checkpoints, warm: &mut WarmUp) -> Result<bool, Unloadable> {
     let mut owed = 0;
     loop {

@@ -1,6 +1,6 @@
-//! What traffic can cause is logged at most once in ten seconds for each cause, with a count of what was left out.
+//! Lines that traffic can cause are logged at most once in ten seconds for each cause, with a count of those left out.
 //!
-//! Whatever a client or another node can repeat, it can repeat as fast as the network allows: the log must not grow with that.
+//! A client or another node can repeat an action as fast as the network allows. The log must not grow with that.
 
 use std::collections::BTreeMap;
 
