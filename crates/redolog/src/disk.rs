@@ -22,17 +22,35 @@ pub trait Disk: Send + Sync + 'static {
     type File: File;
 
     /// Names of the files.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Opens a file for reading and writing.
+    ///
+    /// # Errors
+    /// The file is not there, or cannot be opened.
     fn open(&self, name: &str) -> io::Result<Self::File>;
     /// Makes a file of `size` bytes, all of them written and synced, so that writing to it later needs no room and changes
     /// nothing but its contents. Nothing is left of it after an error.
+    ///
+    /// # Errors
+    /// There is no room, the file is there already, or the disk has failed.
     fn create(&self, name: &str, size: u64) -> io::Result<Self::File>;
     /// Gives a file another name.
+    ///
+    /// # Errors
+    /// The file is not there, or the disk has failed.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
+    ///
+    /// # Errors
+    /// The file is not there, or the disk has failed.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes the names durable.
+    ///
+    /// # Errors
+    /// The disk has failed: nobody knows which names are durable.
     fn sync(&self) -> io::Result<()>;
     /// What people call a file of it.
     fn describe(&self, name: &str) -> String {
@@ -43,15 +61,30 @@ pub trait Disk: Send + Sync + 'static {
 /// A file. After [`File::sync`] its contents are durable.
 pub trait File: Send + Sync + 'static {
     /// Bytes.
+    ///
+    /// # Errors
+    /// The disk has failed.
     fn size(&self) -> io::Result<u64>;
     /// Reads `buffer.len()` bytes at `at`; fails if there are fewer.
+    ///
+    /// # Errors
+    /// There are fewer bytes, or the disk has failed.
     fn read(&self, at: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes` at `at`.
+    ///
+    /// # Errors
+    /// The disk has failed: nobody knows which of the bytes are written.
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes what was written durable.
+    ///
+    /// # Errors
+    /// The disk has failed: nobody knows what is durable, and a later sync does not say it either (rule L9).
     fn sync(&self) -> io::Result<()>;
     /// Writes all of `bytes` at `at`, and they are durable; of what was written otherwise nothing is said. Place, length and
     /// memory are multiples of [`PAGE`].
+    ///
+    /// # Errors
+    /// As for [`File::write`] and [`File::sync`].
     fn write_through(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.write(at, bytes)?;
         self.sync()

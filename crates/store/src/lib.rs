@@ -56,24 +56,36 @@ pub trait Store: Send + Sync {
     /// nothing of it has happened.
     ///
     /// May take as long as writing what memory no longer holds to disk.
+    ///
+    /// # Errors
+    /// The batch cannot be written, there is no room, or the store has failed before.
     fn write(&self, batch: &Batch) -> Result<(), Error>;
 
     /// Makes everything written before this call durable, all of it at once, and returns the state that it made or that already
     /// was. Reads and writes go on meanwhile.
     ///
     /// After [`Error::NoSpace`] nothing is lost and nothing has become durable; call again when there is room. Every other error is final.
+    ///
+    /// # Errors
+    /// There is no room, or the disk has failed.
     fn flush(&self) -> Result<Generation, Error>;
 
     /// The last durable state.
     fn generation(&self) -> Generation;
 
     /// The value of a key as of now, written or durable.
+    ///
+    /// # Errors
+    /// The disk has failed to read, or what it has read is damaged.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
     /// All entries as of now, whatever is written later. It holds back the space of what is deleted meanwhile: drop it soon.
     fn snapshot(&self) -> Box<dyn Snapshot>;
 
     /// Flushes, and makes a copy of that state in `folder`, which must be empty or absent. Tables are linked where the file system can.
+    ///
+    /// # Errors
+    /// The folder is not empty, there is no room, or a disk has failed.
     fn backup(&self, folder: &Path) -> Result<Generation, Error>;
 
     /// Does from now on, in the background, what keeps it small and fast to read. A store that was just opened rests until then, or until it is flushed
@@ -95,6 +107,9 @@ pub trait Store: Send + Sync {
 /// A state that no longer changes.
 pub trait Snapshot: Send + Sync {
     /// The value of a key.
+    ///
+    /// # Errors
+    /// The disk has failed to read, or what it has read is damaged.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
     /// The entries in a range. After an error there is nothing more.

@@ -209,6 +209,9 @@ impl<D: Disk> Opened<D> {
     }
 
     /// As [`Self::start`], without threads: whoever has the [`Stepped`] does what they would, for each stream. For simulations.
+    ///
+    /// # Errors
+    /// As for [`Recovery::open`].
     pub fn start_by_hand(
         self,
         node: [u8; 16],
