@@ -1,4 +1,4 @@
-//! EXEC and WATCH as their connection sees them: a block is sent to one other node as a whole, or begun over several nodes.
+//! EXEC and WATCH of a connection: a block is sent to one other node as a whole, or begun over several nodes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;

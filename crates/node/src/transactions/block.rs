@@ -37,9 +37,10 @@ pub(super) struct Block {
     pub(super) fetching: Option<Box<Fetching>>,
     /// It is the COMMIT of this.
     pub(super) commit: Option<Box<Interactive>>,
-    /// Since when its nodes say that keys are elsewhere and the map has not said where, in milliseconds of [`crate::Clock::boot_ns`].
+    /// When its nodes first said that they do not own the keys, while the map says that they do: milliseconds of
+    /// [`crate::Clock::boot_ns`].
     pub(super) moved_since: Option<u64>,
-    /// It waits, or tries again: what it needs was not there.
+    /// It waits or tries again, as it has found nothing.
     pub(super) waiting: Option<Box<Waiting>>,
     /// For whom it runs, if that client caches.
     pub(super) runs: For,
@@ -54,7 +55,7 @@ pub(super) struct Waiting {
     pub(super) deadline: Option<u64>,
     /// When to try again, whether or not anything has changed.
     pub(super) again: Option<u64>,
-    /// Over which links owners will say that something has changed, and the numbers of the virtual connections for that.
+    /// The links over which owners will say that a key has changed, and the virtual connections for that.
     pub(super) notices: Vec<(usize, u32)>,
 }
 

@@ -15,7 +15,8 @@ use crate::session::Multi;
 use crate::table::Command;
 use crate::worker::conn::{Conn, Wait};
 
-/// For so long a block is tried again whose nodes say that they do not own its keys, while the map says that they do, in milliseconds.
+/// Milliseconds for which a block is tried again whose nodes say that they do not own its keys, while the map says that
+/// they do.
 const MAP_MS: u64 = 3_000;
 
 /// What a connection watches at other nodes.

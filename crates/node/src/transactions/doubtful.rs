@@ -1,5 +1,5 @@
-//! A command, or a part of a transaction, that waits for locks which may stay taken for long is refused: a transaction has them that waits for a node
-//! that does not answer (`doubts.rs`), or for a slow script (`slow.rs`).
+//! Refusals of commands and parts that wait for locks which may stay taken for long. A transaction has these locks that
+//! waits for a node that does not answer (`doubts.rs`), or for a slow script (`slow.rs`).
 
 use txn::{Lock, Message, NodeId, Refusal, TxId};
 

@@ -1,12 +1,14 @@
-//! Transactions that are prepared here and whose outcome depends on a node that does not answer: it has stopped, or is out of reach.
+//! Transactions that are prepared here and whose outcome depends on a node that does not answer: it has stopped, or is
+//! out of reach.
 //!
-//! Nothing but the outcome gives their locks back (rule T4), and nobody can say before that what is under their keys. So whoever needs these waits for
-//! `cluster-lock-timeout`, and is told then why the command was not executed; from then on everybody is told at once, until the node answers.
+//! Nothing but the outcome gives their locks back (rule T4), and nobody can say before that what is under their keys. A
+//! client that needs these keys waits for `cluster-lock-timeout`, and hears then why its command was not executed. From
+//! then on every client hears that at once, until the node answers.
 //!
 //! Silence is counted in looks, not in time: a machine that stands still as a whole has not looked.
 //!
-//! So it is with transactions that are committed and cannot be done here, as what they are to be done to is damaged, or cannot be read: they keep their locks
-//! until that is mended, also at a server that is in no cluster and has inherited them.
+//! Transactions that are committed and cannot be applied here, as a key is damaged or cannot be read, are treated
+//! alike: they keep their locks until that is mended, also at a server that is in no cluster and has inherited them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -98,8 +100,8 @@ pub(crate) struct Doubt {
 }
 
 impl Known {
-    /// Looks at what is in doubt; `most`: looks after which somebody is silent; `hangs`: the disk of the log does. Whether something else is found than
-    /// last time.
+    /// Looks at what is in doubt. `most`: looks after which a node counts as silent; `hangs`: the disk of the log
+    /// hangs. Returns whether it finds something else than the last look.
     fn look(&mut self, parts: Option<&Participant>, most: u64, hangs: bool) -> bool {
         let mut silent = std::mem::take(&mut self.silent);
         let (mut stuck, mut locked) = (BTreeMap::new(), BTreeMap::new());
@@ -150,14 +152,15 @@ impl Doubts {
         transactions.any() || self.count() > 0
     }
 
-    /// Whether it is time to look, and the worker that asks is the one that does: how often a node was looked at counts.
+    /// Whether it is time to look, and this worker is the one that does. One worker looks for all: the number of looks
+    /// counts.
     pub(super) fn is_due(&self, now: u64) -> bool {
         let due = self.due();
         due <= now && self.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok()
     }
 
-    /// Looks at what is in doubt, and logs for which nodes transactions wait; `timeout`: `cluster-lock-timeout`; `hangs`: the disk of the log does. Whether
-    /// something else is found than last time.
+    /// Looks at what is in doubt, and logs for which nodes transactions wait. `timeout`: `cluster-lock-timeout`;
+    /// `hangs`: the disk of the log hangs. Returns whether it finds something else than the last look.
     pub(super) fn look(&self, cluster: Option<(&Parts, &Map)>, timeout: u64, hangs: bool) -> bool {
         let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
         let mut known = self.known();

@@ -71,7 +71,8 @@ impl Peers {
     pub(crate) fn way_of(&mut self, needs: &Needs, conn: &Conn) -> Way {
         let place = needs.place.and(self.place_of_watched(conn));
         let me = self.me;
-        // Of one other node alone, if the block also needs this one, or nothing but that what it watches has not changed.
+        // A block goes over nodes even if its keys are of one other node: where it needs this node as well, or has no
+        // keys but those it watches.
         let apart = needs.own || needs.place == Place::Anywhere;
         let elsewhere = matches!(place, Place::At(owner, _) if owner != me);
         if (place == Place::Several || elsewhere && apart) && !needs.everything && !needs.functions {

@@ -22,9 +22,9 @@ pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
 /// A block that runs on copies.
 #[derive(Default)]
 pub(super) struct Fetching {
-    /// Who has what.
+    /// The nodes concerned, and their keys.
     pub(super) parts: Vec<Part>,
-    /// What its present attempt was widened by, beside what the parts have: keys, and whose they are.
+    /// Keys that its present attempt was widened by, beside those of the parts, and their owners.
     pub(super) wider: Vec<(NodeId, Arc<[Lock]>)>,
     /// Keys that scripts turned out to need, and how many bytes they are by owner.
     pub(super) extra: Vec<Lock>,
@@ -92,7 +92,7 @@ impl Run {
 }
 
 impl Fetching {
-    /// `extra`: keys that it is known to need beside those of its commands. What is asked for now, `asked_at`, unix milliseconds.
+    /// `extra`: keys that it is known to need beside those of its commands; `asked_at`: now, in unix milliseconds.
     pub(super) fn new(parts: Vec<Part>, extra: Vec<Lock>, asked_at: u64) -> Box<Self> {
         Box::new(Self { parts, extra, asked_at, ..Self::default() })
     }
@@ -172,7 +172,8 @@ impl Fetching {
         self.further = more.iter().flat_map(|part| part.locks.iter().cloned()).collect();
     }
 
-    /// Whether it has some of these keys, and shares them with others: then it is to have all of its keys alone, since it may need more of them so.
+    /// Whether it has some of these keys and shares them with others. Then it is to have all of its keys alone, as it
+    /// may need more of them so.
     pub(super) fn shares_some_of(&mut self, missing: &[Lock]) -> bool {
         let Some(run) = self.run.as_deref() else { return false };
         let shares = missing.iter().any(|lock| run.aside.keys.contains_key(&(lock.db, lock.key.clone())));

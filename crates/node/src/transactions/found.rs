@@ -15,7 +15,8 @@ use crate::session::interactive::Interactive;
 use crate::session::{Aside, Suspended};
 use crate::worker::conn::Conn;
 
-/// How far clocks of nodes may be apart, in milliseconds: what runs on keys of several nodes has one time, that of the latest of them.
+/// How far clocks of nodes may be apart, in milliseconds: what runs on keys of several nodes has one time, that of the
+/// latest of them.
 const APART_MAX: u64 = 60_000;
 const APART: &str = "ERR the clocks of nodes of the cluster are more than a minute apart: nothing was done";
 const WRONG: &str = "ERR a node of the cluster has said what cannot be";
@@ -87,7 +88,8 @@ impl<P: Port> Transacting<'_, P> {
         Ok((now, Aside { keys, ..Aside::default() }))
     }
 
-    /// Puts what a script turned out to need, and was fetched for it, into its workspace. It goes on with the time that it has.
+    /// Puts what a script turned out to need, and was fetched for it, into its workspace. It goes on with the time that
+    /// it has.
     pub(super) fn fill_further(
         &mut self,
         fetching: &mut Fetching,
@@ -193,8 +195,9 @@ impl Run {
 
 /// A command or block runs on what was found for it, and on nothing else.
 impl Fetching {
-    /// `amid`: the block that it runs as, if it lacked these. All that is found for it, now and before, is to be there at one time, the latest of those at which
-    /// nodes have looked: somebody may have seen there that a key is gone. Whoever asks a key's owner alone is told by that one's clock.
+    /// `amid`: the block that it runs as, if it lacked these. All that is found for it, now and before, is to be there
+    /// at one time, the latest of those at which nodes have looked: somebody may have seen there that a key is gone.
+    /// Whoever asks a key's owner alone is told by that one's clock.
     fn fill(
         &mut self,
         workspace: &mut Workspace,
@@ -227,7 +230,8 @@ impl Fetching {
     }
 }
 
-/// A command between BEGIN and COMMIT runs on what its transaction has: what was found for that, now or earlier, and what that has made of it.
+/// A command between BEGIN and COMMIT runs on what its transaction has: what was found for that, now or earlier, and
+/// what that has made of it.
 impl Interactive {
     /// The time of its next command; `latest`: that of those who were asked for that.
     fn next_time(&self, clock: u64, latest: Option<u64>) -> u64 {
@@ -257,7 +261,8 @@ impl Interactive {
         Ok(())
     }
 
-    /// Puts keys of a command, which runs at `now`, into a workspace; `amid`: the block that it runs as, if it lacked these. `all`: what it has seen.
+    /// Puts keys of a command, which runs at `now`, into a workspace; `amid`: the block that it runs as, if it lacked
+    /// these. `all`: what it has seen.
     fn fill(
         &mut self,
         workspace: &mut Workspace,

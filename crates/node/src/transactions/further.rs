@@ -1,8 +1,9 @@
 //! Scripts that turn out to need keys that were not fetched for them.
 //!
-//! Such a script is suspended where it lacks them. They are locked and fetched in the same attempt, put into its workspace, and it goes on: what it has done so far is
-//! in there. So each key costs one round trip, however many there are. If somebody older has a key, the attempt ends, and the next one fetches all that is known by
-//! then from the start.
+//! Such a script is suspended where it lacks them. They are locked and fetched in the same attempt, put into its
+//! workspace, and it goes on: what it has done so far is in there. So each key costs one round trip, however many there
+//! are. If somebody older has a key, the attempt ends, and the next one fetches all that is known by then from the
+//! start.
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// The script of a block needs to know of all nodes what waits for the end of transactions: its own ends, and it begins another one when that is known.
+    /// The script of a block needs to know of all nodes what waits for the end of transactions: its own ends, and it
+    /// begins another one when that is known.
     pub(super) fn ask_alone(&mut self, which: (u64, u32)) {
         let (now, mut events) = (self.now(), Vec::new());
         let Some((mut block, mut conn)) = self.take_running(which.0) else { return };
@@ -204,7 +206,8 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// Ends scripts that were killed while they waited: nothing of their blocks is done. Those that run find out by themselves.
+    /// Ends scripts that were killed while they waited: nothing of their blocks is done. Those that run find out by
+    /// themselves.
     pub(super) fn end_killed(&mut self) {
         let Desk { txn, node, .. } = self.desk();
         let kills = node.scripts.kills();

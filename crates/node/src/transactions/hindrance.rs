@@ -1,4 +1,4 @@
-//! A transaction that is committed and that this node has tried to do in vain: when it tries again, and what it says of that.
+//! A committed transaction that this node has tried to apply in vain: when it tries again, and what it logs.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use txn::Prepared;
 
 use super::doubts::Doubts;
 
-/// Before the second attempt to do what could not be done, in milliseconds: twice as long before each later one, up to the most.
+/// Milliseconds before the second attempt, and the most: each later attempt waits for twice as long as the one before.
 pub(super) const HINDERED_MS: (u64, u64) = (100, 5000);
 
 /// Attempts in a row after which what cannot be read is said to be that: a disk may fail for a moment.
@@ -25,8 +25,8 @@ pub(super) struct Hindrance {
 }
 
 impl Hindrance {
-    /// An attempt to do what was prepared has failed: if that is going to last, those who need its keys hear so. When the next is due, in milliseconds
-    /// from now.
+    /// An attempt has failed. If that is going to last, clients that need the keys hear so. Returns when the next
+    /// attempt is due, in milliseconds from now.
     pub(super) fn lasts(&mut self, prepared: &Arc<Prepared>, doubts: &Doubts, why: NotInstalled) -> u64 {
         let wait = self.note(prepared, &why);
         if self.is_told {
@@ -43,7 +43,8 @@ impl Hindrance {
         }
     }
 
-    /// An attempt has failed: that is said once, if it is going to last. When the next is due, in milliseconds from now.
+    /// An attempt has failed: that is logged once, if it is going to last. Returns when the next one is due, in
+    /// milliseconds from now.
     fn note(&mut self, prepared: &Prepared, why: &NotInstalled) -> u64 {
         let (first, most) = HINDERED_MS;
         let wait = (first << self.tries.min(16)).min(most);

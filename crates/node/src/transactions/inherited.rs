@@ -1,11 +1,13 @@
-//! What a server finds prepared in its log that it has as the data of another: of a node of a cluster that it is not. It was restored from a backup
-//! of one, or that was made a server by itself. Nobody will say what became of those transactions over nodes, and their keys are locked.
+//! What a server finds prepared in its log that it has as the data of another: of a node of a cluster that it is not.
+//! It was restored from a backup of one, or that was made a server by itself. Nobody will say what became of those
+//! transactions over nodes, and their keys are locked.
 //!
-//! It does what was prepared, before it serves those keys: as with nodes that were taken out for good, a client may have been told that it happened
-//! (rule T5). Only what a later attempt followed was given up.
+//! It does what was prepared, before it serves those keys: as with nodes that were taken out for good, a client may
+//! have been told that it happened (rule T5). Only what a later attempt followed was given up.
 //!
-//! A node of a cluster keeps with the metadata that it has such data, from its first start on, in whichever life it comes to settle them. When it has, and a
-//! checkpoint has been made after that, whose start finds nothing of them, it keeps that they are its own, and takes part in transactions from then on.
+//! A node of a cluster keeps with the metadata that it has such data, from its first start on, in whichever life it
+//! comes to settle them. When it has, and a checkpoint has been made after that, whose start finds nothing of them, it
+//! keeps that they are its own, and takes part in transactions from then on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,7 +43,8 @@ pub(crate) struct Inherited {
     due: u64,
 }
 
-/// Whether the log says of transactions what is of another node's life: it is kept that it does, or this one is in no cluster.
+/// Whether the log says of transactions what is of another node's life: it is kept that it does, or this one is in no
+/// cluster.
 pub(super) fn has_inherited(node: &Node) -> bool {
     node.cluster().map_or_else(|| !node.engine.transactions.knows_nothing(), |cluster| cluster.has_inherited())
 }
@@ -106,13 +109,15 @@ impl Inherited {
         later.is_some()
     }
 
-    /// Everything is settled: has that outlast a crash. When this is to be called again, in milliseconds from now; `None`: never.
+    /// Everything is settled: has that outlast a crash. When this is to be called again, in milliseconds from now;
+    /// `None`: never.
     fn keep_settled(&mut self, node: &Arc<Node>, log: Option<&Durable>) -> Option<u64> {
         let Some(saved) = self.saved else {
             // Names of attempts may come again, in another cluster.
             node.engine.transactions.restore(Outcomes::default());
             node.cluster()?;
-            // A checkpoint covers what is on the disk when it begins: of what comes there later its start finds the records again.
+            // A checkpoint covers what is on the disk when it begins: of what comes there later its start finds the
+            // records again.
             if let Some(durable) = log.filter(|durable| !durable.is_synced(&self.settled)) {
                 durable.sync(self.settled.versions().iter().copied());
                 return Some(SAVED_MS);

@@ -1,5 +1,6 @@
-//! Transactions between BEGIN and COMMIT: each command runs on copies, those that earlier ones have left and those of keys that are new to it, which
-//! are fetched without keeping their locks. COMMIT is one transaction that locks what was looked at, has owners compare versions, and installs.
+//! Transactions between BEGIN and COMMIT: each command runs on copies, those that earlier ones have left and those of
+//! keys that are new to it, which are fetched without keeping their locks. COMMIT is one transaction that locks what
+//! was looked at, has owners compare versions, and installs.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -396,7 +397,8 @@ impl Interactive {
         });
     }
 
-    /// Notes what there is under keys that were asked for, `there` by the clock of their owner. False: that is too much.
+    /// Notes what there is under keys that were asked for, `there` by the clock of their owner. False: that is too
+    /// much.
     pub(super) fn note_found(&mut self, asked: &[Lock], there: u64, found: &[(u64, &[u8])]) -> bool {
         for lock in asked {
             // An earlier attempt may have found something else.

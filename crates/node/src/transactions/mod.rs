@@ -1,8 +1,11 @@
 //! Transactions over nodes: what `txn` decides is said over links, logged, and done to keys.
 //!
-//! Each worker coordinates what its clients begin; the node's part in what others have begun is one state machine under a lock, which any worker may drive.
-//! What that asks for are *tasks*: each takes latches, and waits, as the command of a connection does. Frames of kind *transactions* carry one
-//! message each.
+//! Each worker coordinates what its clients begin. The node's part in what other nodes have begun is one state machine
+//! under a lock, which any worker may drive. It asks for *tasks*: a task takes latches and waits as the command of a
+//! connection does. Frames of kind *transactions* carry one message each.
+//!
+//! [`state::Transactions`] is the state of a worker. [`port::Transacting`] works on it, and reaches the worker through
+//! [`port::Port`] alone.
 
 mod block;
 pub(crate) mod client;

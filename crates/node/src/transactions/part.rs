@@ -1,4 +1,5 @@
-//! A node's part in an attempt, once it has its locks: it is executed and undone, or looked at, and what comes of that is said.
+//! A node's part in an attempt, once it has its locks: it is executed and undone, or looked at, and what comes of that
+//! is said.
 
 use std::sync::Arc;
 
@@ -131,7 +132,8 @@ impl<P: Port> Transacting<'_, P> {
                 let seen = match unlocks.iter().all(is_all) {
                     true => self.engine().drop_attempt(block, tx, locks),
                     false => {
-                        // It was widened, and has more than it has asked for here: all of it is given back, and at once.
+                        // It was widened, and has more than it has asked for here: all of it is given back, and at
+                        // once.
                         let seen = self.engine().hold_attempt(block);
                         self.act(unlocks);
                         seen
@@ -212,7 +214,8 @@ impl<P: Port> Transacting<'_, P> {
         Ok((Execution::Done { effects: changes.effects.into(), replies: Arc::default() }, changes.events))
     }
 
-    /// Why a part cannot be executed here: the keys are not this node's by now, or it is to be logged and the log takes no writes.
+    /// Why a part cannot be executed here: the keys are not this node's by now, or it is to be logged and the log takes
+    /// no writes.
     fn refusal_of_owner(&mut self, locks: &[Lock], logged: bool) -> Option<Refusal> {
         let Desk { peers: Some(peers), log, .. } = self.desk() else { return None };
         let owns = |lock: &Lock| peers.has(keyspace::slot_of(&lock.key));
@@ -310,8 +313,8 @@ impl<P: Port> Transacting<'_, P> {
     }
 }
 
-/// Whether a command works on keys alone, all of which are locked as it needs them (in order: [`Lock::normalized`]). It is another node that has
-/// said so, and what it left out nobody would latch.
+/// Whether a command works on keys alone, all of which are locked as it needs them (in order: [`Lock::normalized`]). It
+/// is another node that has said so, and what it left out nobody would latch.
 fn runs_under(command: &Command, row: &Row<Run>, db: u16, args: Args<'_>, locks: &[Lock]) -> bool {
     debug_assert!(locks.is_sorted_by(|a, b| a.place() < b.place()), "locks come in order, each key once");
     let works_on_keys = !matches!(row.run, Run::Container) && row.run.reach(args) == Reach::Keys;

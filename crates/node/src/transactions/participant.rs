@@ -63,9 +63,10 @@ impl<P: Port> Transacting<'_, P> {
         self.txn().clients.remove(&tx).unwrap_or_default()
     }
 
-    /// A record has been left. An outcome is not forgotten by others before it is on the disk, whatever replies promise: who lost it with the power
-    /// would be in doubt for ever. Nor are others told before that that an attempt is prepared: the block is committed when all have said so (rule T4),
-    /// and who had lost it would have none of what others have for good. A block within one node is one record, and is lost as a whole.
+    /// A record has been left. Other nodes do not forget an outcome before it is on the disk here, whatever replies
+    /// promise: a node that lost it with the power would be in doubt for ever. Nor do they hear before that that an
+    /// attempt is prepared. The block is committed when all nodes have said so (rule T4): a node that then lost its
+    /// part would lack what the others have for good. A block within one node is one record, and is lost as a whole.
     pub(super) fn record_left(&mut self, logged: Logged) {
         let now = self.now();
         let txn = self.txn();
@@ -81,7 +82,8 @@ impl<P: Port> Transacting<'_, P> {
         self.look_at_log(now);
     }
 
-    /// The log has failed, and commits nothing any more: `why`. Who has looked at what is not committed does not hear of that, and keeps no locks.
+    /// The log has failed, and commits nothing any more: `why`. Attempts that have looked at what is not committed are
+    /// refused, and keep no locks.
     pub(crate) fn log_failed(&mut self, why: &str) {
         let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
         txn.logged.clear();
@@ -108,7 +110,8 @@ impl<P: Port> Transacting<'_, P> {
         let is_synced = |(seen, ..): &mut Logged| log.is_none_or(|log| log.is_synced(seen));
         committed.extend(txn.unsynced.extract_if(.., is_synced));
         if let Some(durable) = log {
-            // Where a reply says that it is on the disk there are none. All that are left while a sync is under way have the next one in common.
+            // Where a reply says that it is on the disk there are none. All that are left while a sync is under way
+            // have the next one in common.
             let unsynced = txn.unsynced.len();
             let early = |(seen, _, kind): &mut Logged| *kind == RecordKind::Prepare && !durable.is_synced(seen);
             txn.unsynced.extend(committed.extract_if(.., early));
@@ -145,7 +148,8 @@ impl<P: Port> Transacting<'_, P> {
         self.act(actions);
     }
 
-    /// The disk of the log hangs. Attempts that are logged here and wait for it may take any time, and their coordinators hear so. All others are refused.
+    /// The disk of the log hangs. Attempts that are logged here and wait for it may take any time, and their
+    /// coordinators hear so. All others are refused.
     pub(crate) fn tell_stuck(&mut self) {
         let now = self.now();
         self.look_at_log(now);
@@ -168,7 +172,8 @@ impl<P: Port> Transacting<'_, P> {
     }
 }
 
-/// Attempts that have only looked at what is not committed are refused: the disk of the log hangs, and they bind nobody.
+/// Attempts that have only looked at what is not committed are refused: the disk of the log hangs, and they bind
+/// nobody.
 fn refuse_what_looked((txn, peers): (&mut Transactions, &Peers), why: &Refusal, actions: &mut Vec<Action>) {
     for (_, tx, _) in std::mem::take(&mut txn.looked) {
         peers.shared.parts.with(|parts| parts.executed(tx, Execution::Refused(why.clone()), actions));

@@ -212,8 +212,8 @@ impl Peers {
 }
 
 impl Peers {
-    /// Why a transaction over these nodes is not begun, if so: one of them is out of reach, and it would wait for that, or this one is no node of the
-    /// cluster, and nobody would hear it.
+    /// Why a transaction over these nodes is not begun, if so: one of them is out of reach, and it would wait for that,
+    /// or this one is no node of the cluster, and nobody would hear it.
     pub(super) fn refusal(&mut self, parts: &[Part]) -> Option<Vec<u8>> {
         let Some(Member { node: me, .. }) = self.member() else { return Some(self.no_lease()) };
         let map = Arc::clone(&self.map);
@@ -349,7 +349,8 @@ impl Command {
         if reads { Mode::Shared } else { Mode::Exclusive }
     }
 
-    /// The databases in which it works on its keys, if its session has selected `db`: MOVE and COPY make keys elsewhere.
+    /// The databases in which it works on its keys, if its session has selected `db`: MOVE and COPY make keys
+    /// elsewhere.
     pub(crate) fn databases(&self, db: u16, databases: u16) -> std::ops::Range<u16> {
         if self.spec.has(command::flags::OTHER_DB) { 0..databases } else { db..db + 1 }
     }

@@ -1,8 +1,9 @@
-//! Scripts that run on copies of keys for longer than `busy-reply-threshold`: who needs the keys hears -BUSY, as who needs what a script has that runs on the
-//! keys themselves.
+//! Scripts that run on copies of keys for longer than `busy-reply-threshold`: who needs the keys hears -BUSY, as who
+//! needs what a script has that runs on the keys themselves.
 //!
-//! The node that runs such a script says so to the owners of the keys, again and again. They believe it as long as they hear it, and as long as the attempt has
-//! said what is there and not heard what to do about it: from then on it is no script any more.
+//! The node that runs such a script says so to the owners of the keys, again and again. They believe it as long as they
+//! hear it, and as long as the attempt has said what is there and not heard what to do about it: from then on it is no
+//! script any more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,10 +15,11 @@ use txn::{Lock, Participant, TxId};
 use super::parts::Parts;
 use crate::scripts::busy_error;
 
-/// Looks without a word of a script after which it is forgotten: it is said again about once in a look, and may get lost.
+/// Looks without a word of a script after which it is forgotten: it is said again about once in a look, and may get
+/// lost.
 const LOOKS_MAX: u32 = 6;
 
-/// What all workers of a node know of them. See the module's text. Who looks at the participant as well locks this first.
+/// What all workers of a node know of slow scripts. Code that looks at the participant as well locks this first.
 #[derive(Default)]
 pub(crate) struct SlowScripts {
     known: Mutex<BTreeMap<TxId, Slow>>,

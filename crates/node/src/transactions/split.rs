@@ -1,4 +1,5 @@
-//! Commands that work on each of their keys alone (MSET, MGET, DEL, UNLINK, EXISTS, TOUCH): each node does its keys, and the replies become one.
+//! Commands that work on each of their keys alone (MSET, MGET, DEL, UNLINK, EXISTS, TOUCH): each node does its keys,
+//! and the replies become one.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,8 @@ pub(super) struct Split<'a> {
     pub(super) nodes: BTreeMap<u16, (Vec<&'a [u8]>, Vec<usize>)>,
 }
 
-/// The error that is the reply to a command that lacks an argument of its last key: it has no parts, and does nothing anywhere.
+/// The error that is the reply to a command that lacks an argument of its last key: it has no parts, and does nothing
+/// anywhere.
 pub(super) fn lacking(command: &Command, args: Args<'_>) -> Option<Vec<u8>> {
     let (_, step) = Join::of(command)?;
     let lacks = !args.len().saturating_sub(1).is_multiple_of(step);
@@ -48,8 +50,8 @@ pub(super) fn is_splittable(command: &Command) -> bool {
     Join::of(command).is_some()
 }
 
-/// Splits a command with keys of several nodes, which is not [`lacking`]; `owner_of`: the node of a key. `Ok(None)`: it works on its keys together. The
-/// error is that of `owner_of`.
+/// Splits a command with keys of several nodes, which is not [`lacking`]. `owner_of` says the node of a key, and makes
+/// the error. `Ok(None)`: the command works on its keys together.
 pub(super) fn split<'a, E>(
     command: &Command,
     args: Args<'a>,
@@ -68,7 +70,8 @@ pub(super) fn split<'a, E>(
     Ok(Some(Split { join, nodes }))
 }
 
-/// One reply of those of its parts, each with the numbers of its keys. `None`: they are not what such a command replies.
+/// One reply of those of its parts, each with the numbers of its keys. `None`: they are not what such a command
+/// replies.
 pub(super) fn join(how: Join, parts: &[(&[u8], &[usize])], protocol: Protocol) -> Option<Vec<u8>> {
     if let Some((error, _)) = parts.iter().find(|(reply, _)| reply.first() == Some(&b'-')) {
         return Some(error.to_vec());

@@ -21,7 +21,7 @@ pub(super) const SYNC_MS: u64 = 1000;
 pub(super) enum Looked {
     /// It fetches: what is there.
     Found(Arc<[u8]>),
-    /// It only reads (rule T3): what its commands answered, and what is to be told of it.
+    /// It only reads (rule T3): the answers of its commands, and the news for clients that cache.
     Read(Execution, Undone),
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Transactions {
     pub(super) answered: Vec<(u64, u32)>,
     /// Commands between BEGIN and COMMIT that need nothing from anybody, and are about to run.
     pub(super) beginning: Vec<u64>,
-    /// COMMITs of what nobody need be asked for.
+    /// COMMITs for which no node need be asked.
     pub(super) committed: Vec<txn::Event>,
     /// Counts both.
     pub(super) at_home: u64,
@@ -93,7 +93,7 @@ pub(super) struct Told {
     asked: SmallVec<[(NodeId, u64); 4]>,
 }
 
-/// What a record waits for that was left, and what it says of which attempt.
+/// A record that was left: the versions that it waits for, the attempt, and what it says of it.
 pub(super) type Logged = (Horizon, TxId, RecordKind);
 
 impl Transactions {
@@ -117,12 +117,13 @@ impl Transactions {
             || !self.committed.is_empty()
     }
 
-    /// Whether somebody is to be told, when the log has come so far, what attempts came to.
+    /// Whether other nodes are to hear what attempts came to, when the log has come so far.
     fn owes_answers(&self) -> bool {
         !self.logged.is_empty() || !self.unsynced.is_empty() || !self.looked.is_empty() || !self.held_back.is_empty()
     }
 
-    /// Whether something is to be said to other nodes, or was heard from them, that is not to be lost when this one shuts down.
+    /// Whether this node must not shut down yet: it has something to tell other nodes, or has heard something from
+    /// them.
     pub(crate) fn owes(&self) -> bool {
         self.has_work() || self.owes_answers()
     }
@@ -182,7 +183,7 @@ impl Transactions {
         mine.into_iter().chain(of_parts).chain(sync).chain(later).min()
     }
 
-    /// For whom a block runs, and what its client's connection is called.
+    /// The client for which a block runs, and its connection.
     pub(crate) fn runs_for(&self, sequence: u64) -> Option<(&For, Token)> {
         self.blocks.get(&sequence).map(|block| (&block.runs, block.token))
     }

@@ -68,12 +68,13 @@ impl<P: Port> Transacting<'_, P> {
         self.wake_all_over_nodes();
     }
 
-    /// This node was taken out of the cluster: nobody hears what it says of transactions any more, and those who are left settle them.
+    /// This node was taken out of the cluster: no node listens to it any more, and the nodes that are left settle its
+    /// transactions.
     fn taken_out(&mut self) {
         let blocks = self.txn().clients();
         // What became of them is not known here.
         blocks.into_iter().for_each(|token| self.port.cut(token));
-        // Who waits for locks, or for keys of several nodes, hears that this node serves nobody.
+        // Clients that wait for locks, or for keys of several nodes, hear that this node serves nobody.
         self.port.resume_from_latches();
         self.wake_all_over_nodes();
     }
@@ -99,7 +100,8 @@ impl<P: Port> Transacting<'_, P> {
             peers.links[link].last_open = txn.ticks;
             return;
         }
-        // Of attempts that it was asked about since it was open last nothing has left: the node will not hear of them, as if it had refused.
+        // Nothing has left of attempts that the node was asked about since the link was open last. They count as
+        // refused.
         let of = |node: &&::membership::map::Node| Some(node.id) == peers.links[link].node;
         let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
         let last_open = peers.links[link].last_open;
@@ -109,8 +111,9 @@ impl<P: Port> Transacting<'_, P> {
         let is_cut_off = timeout > 0 && out.is_out_of_reach_for(timeout);
         let is_away = !peers.serves || is_cut_off || out.node.is_some_and(|node| peers.may_be_down(node));
         let Some(coordinator) = txn.coordinator.as_mut() else { return };
-        // Others it may have heard of. That may take as long as it is away, or out of this node's reach: its answer to those that bind nobody yet can be done
-        // without, and who waits for others hears that nobody knows what comes of them.
+        // Others it may have heard of. That may take as long as it is away, or out of this node's reach: its answer to
+        // those that bind nobody yet can be done without, and who waits for others hears that nobody knows what comes
+        // of them.
         let waiting = coordinator.waits_for(from.node).filter(|_| is_away);
         let (bound, unbound): (Vec<_>, Vec<_>) = waiting.partition(|(tx, binds)| *binds && !unheard.contains(tx));
         unheard.extend(unbound.into_iter().map(|(tx, _)| tx).filter(|tx| !unheard.contains(tx)).collect::<Vec<_>>());

@@ -58,7 +58,8 @@ impl<P: Port> Transacting<'_, P> {
                 self.look_at_log(now);
             }
             Ok(Done::Waits) => {
-                // What it waits for may last, and has nothing to do with latches: nobody is kept from them meanwhile (rule K1).
+                // What it waits for may last, and has nothing to do with latches: nobody is kept from them meanwhile
+                // (rule K1).
                 self.engine().cancel_reservation(token);
                 self.put_task(token, task);
             }
@@ -185,8 +186,8 @@ impl<P: Port> Transacting<'_, P> {
         actions
     }
 
-    /// Whether a part that has not asked for its locks waits before it does, for what a command of a client waits for that does the same. Once it has
-    /// locks, it goes on: others wait for it.
+    /// Whether a part that has not asked for its locks waits before it does, for what a command of a client waits for
+    /// that does the same. Once it has locks, it goes on: others wait for it.
     fn is_held_back_as_part(&mut self, token: Token, locks: &[Lock]) -> bool {
         let writes = locks.iter().any(|lock| lock.mode == Mode::Exclusive);
         writes && (self.port.task_waits_for_log(token) || self.port.task_waits_for_room(token))

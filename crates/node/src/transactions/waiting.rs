@@ -1,11 +1,12 @@
 //! Commands that wait for keys of several nodes: BLPOP, BLMOVE, XREAD BLOCK and their like.
 //!
-//! Such a command runs as any that needs keys of several nodes at once (`workspace.rs`). If it finds nothing, the attempt ends without a trace, and the
-//! connection sleeps until an owner says that one of the keys is not as it was when it was looked at: then it runs again, as a whole. So nothing is
-//! taken but by a transaction, whose reply is the client's, and a notice that is lost or comes in vain costs another attempt and nothing else.
+//! Such a command runs as any that needs keys of several nodes at once (`workspace.rs`). If it finds nothing, the
+//! attempt ends without a trace, and the connection sleeps until an owner says that one of the keys is not as it was
+//! when it was looked at: then it runs again, as a whole. So nothing is taken but by a transaction, whose reply is the
+//! client's, and a notice that is lost or comes in vain costs another attempt and nothing else.
 //!
-//! What owners are asked is DEBUG AWAIT, a command that waits for its keys as BLPOP does, over virtual connections of their own, which are closed when
-//! nobody waits any more.
+//! What owners are asked is DEBUG AWAIT, a command that waits for its keys as BLPOP does, over virtual connections of
+//! their own, which are closed when nobody waits any more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -145,7 +146,8 @@ impl<P: Port> Transacting<'_, P> {
         self.lose_notice(token, |(over, _)| over == link);
     }
 
-    /// Somebody waits for something that is not going to be said, over these links and virtual connections. The numbers mean nothing any more.
+    /// Somebody waits for something that is not going to be said, over these links and virtual connections. The numbers
+    /// mean nothing any more.
     pub(crate) fn lose_notice(&mut self, token: Token, lost: impl Fn((usize, u32)) -> bool) {
         let Some(waiting) = self.txn().sleeping.get_mut(&token).and_then(|block| block.waiting.as_deref_mut()) else {
             return;

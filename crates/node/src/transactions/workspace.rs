@@ -1,8 +1,9 @@
-//! Commands, scripts and blocks that need keys of several nodes at once, or keys of other nodes and something that only this one has.
+//! Commands, scripts and blocks that need keys of several nodes at once, or keys of other nodes and something that only
+//! this one has.
 //!
-//! All their keys are locked where they are, and copies of them fetched; the block runs on these in a *workspace*, as EXEC runs any block; what came
-//! of that is prepared and committed by the owners of the keys. A script that turns out to need further keys is suspended, and goes on when these are locked and
-//! fetched, too (`txn::Coordinator::widen`).
+//! All their keys are locked where they are, and copies of them fetched; the block runs on these in a *workspace*, as
+//! EXEC runs any block; what came of that is prepared and committed by the owners of the keys. A script that turns out
+//! to need further keys is suspended, and goes on when these are locked and fetched, too (`txn::Coordinator::widen`).
 //! Nothing of a block is told before it is committed.
 
 use std::collections::BTreeMap;
@@ -38,7 +39,8 @@ enum Ran {
     Later,
     /// Its script needs further keys, and goes on when it has them.
     Lacks(Vec<Lock>),
-    /// Its script waits for what other nodes answer. Alone: it must hold nothing meanwhile, and runs again from the start.
+    /// Its script waits for what other nodes answer. Alone: it must hold nothing meanwhile, and runs again from the
+    /// start.
     Asks { alone: bool },
     /// It runs again from the start, when other nodes have answered.
     Again,
