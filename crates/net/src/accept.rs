@@ -1,7 +1,7 @@
-//! The acceptor's thread: accepts connections, deals them out, and keeps as many workers busy as the load needs.
+//! The acceptor's thread. It accepts connections, deals them out, and keeps as many workers active as the load needs.
 //!
-//! It accepts faster than workers refuse who is one too many, so descriptors could run out: the last ones are not for connections ([`crate::descriptors`]), which
-//! wait until others have gone.
+//! It accepts faster than workers refuse clients beyond the limit, so descriptors could run out. The last ones are not
+//! for connections ([`crate::descriptors`]): those wait until others have gone.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -36,13 +36,13 @@ pub(crate) struct Acceptor {
     silent_until: u64,
 }
 
-/// Between two shuffles: about what the drivers take to look.
+/// The time between two shuffles: about the time that drivers take to look.
 const SHUFFLE: Duration = Duration::from_millis(25);
 
-/// Between two looks whether there are descriptors for connections again.
+/// The time between two looks for free descriptors.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Between two complaints about what cannot be accepted: a second.
+/// Nanoseconds between two complaints about connections that cannot be accepted.
 const COMPLAIN_NS: u64 = 1_000_000_000;
 
 /// Running totals, to take differences of.
@@ -119,7 +119,7 @@ impl Acceptor {
         }
     }
 
-    /// Says that a connection could not be accepted (out of descriptors, mostly), but not for each that is tried.
+    /// Logs that a connection could not be accepted (mostly for lack of descriptors), but not for every try.
     fn complain(&mut self, error: &io::Error) {
         let now = self.node.clock.monotonic_ns();
         if now >= self.silent_until {
@@ -156,7 +156,7 @@ impl Acceptor {
         self.balance();
     }
 
-    /// Orders half of every worker's connections to the next one, for tests (DEBUG SHUFFLE-CLIENTS).
+    /// Orders every worker to give half of its connections to the next one, for tests (DEBUG SHUFFLE-CLIENTS).
     fn shuffle(&self) {
         for i in 0..self.lanes.len() {
             let to = (i + 1) % self.lanes.len();
@@ -176,7 +176,7 @@ impl Acceptor {
         }
     }
 
-    /// Orders connections away from workers that are not active, and from those with clearly more than their share.
+    /// Moves connections away from inactive workers, and from workers with clearly more than their share.
     fn balance(&self) {
         let active = self.active();
         let counts: Vec<usize> = (0..self.lanes.len()).map(|i| self.connections(i)).collect();

@@ -1,7 +1,9 @@
-//! Whose the descriptors are that the process may have: mostly connections', but the log and the store are not to run out of them, which may be the end of both.
+//! The shares of the process's descriptors. Most are for connections, but the log and the store must never run out of
+//! them: that could end both.
 //!
-//! The system gives the lowest that is free, so a connection with a high number means that all below are in use. The last numbers are not for connections: as
-//! many as the store and everything else may still ask for. What the store opened before may have low numbers, and so its share is left out twice.
+//! The system gives the lowest free number, so a high number means that all below are in use. The last numbers are not
+//! for connections: the store and the rest of the process may still ask for as many. Files that the store opened
+//! earlier may have low numbers, so its share is left out twice.
 
 /// Beyond clients and the store: listeners, files, event queues (as in Redis).
 const RESERVED: u64 = 32;

@@ -1,7 +1,7 @@
-//! The epoll driver: correct everywhere. One per worker.
+//! The epoll driver, one for each worker. It works on every Linux.
 //!
-//! Edge-triggered: a socket is read until it has nothing more, which a short read shows; what a full buffer may have left
-//! is read in the next turn, after the others.
+//! It is edge-triggered: it reads a socket until a short read shows that nothing is left. After a full buffer it reads
+//! on in the next turn, after the other sockets.
 
 use std::io;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::links::Links;
 use crate::socket::{Incoming, READ_BYTES, READ_BYTES_PER_TURN, SEND_BYTES, SEND_BYTES_PER_TURN, Socket};
 
 const WAKE: MioToken = MioToken(usize::MAX);
-/// A worker looks around at least this often.
+/// Milliseconds after which a worker takes a turn even without events.
 const TICK_MS: u64 = 100;
-/// Events taken at once: with more connections ready than that, reading from all of them would make the turn long.
+/// Events taken at once. Reading from more ready connections than that would make a turn long.
 const EVENTS: usize = 256;
-/// Between two reports of the worker's load.
+/// Milliseconds between two reports of the worker's load.
 const LOOK_MS: u64 = 25;
 
 /// A connection's socket.
@@ -54,7 +54,7 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// What a driver waits with, and what wakes it from any thread.
+    /// Makes the poll that a driver waits with, and the waker that ends the wait from any thread.
     pub fn poll() -> io::Result<(Poll, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;

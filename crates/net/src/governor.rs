@@ -1,11 +1,12 @@
 //! How many workers take connections: as few as carry the load.
 //!
-//! A worker more than needed costs CPU and latency: latches and data move between cores, and on a machine shared with its
-//! clients it takes from them, for whole time slices of the scheduler. Whether it pays cannot be known beforehand, so it is tried:
-//! more workers when those there are saturated and the clients seem to have CPU to spare, fewer when the load has become another
-//! one and now and then. What does not pay is taken back, and the same is tried again after ever longer rests.
+//! A needless worker costs CPU and latency: latches and data move between cores, and on a machine shared with its
+//! clients it takes whole time slices of the scheduler from them. The governor cannot know beforehand whether a worker
+//! pays, so it tries. It tries more workers when the active ones are saturated and the clients seem to have CPU to
+//! spare. It tries fewer now and then, and when the load has changed. It takes back a change that does not pay, and
+//! repeats it after ever longer rests.
 //!
-//! All times here are rounds *under load*: a pause of the clients neither proves anything nor makes anything forgotten.
+//! All times here are rounds *under load*: a pause of the clients proves nothing, and nothing is forgotten over it.
 
 use std::collections::VecDeque;
 
@@ -13,11 +14,11 @@ use std::collections::VecDeque;
 const SATURATED: f64 = 0.85;
 /// Share of a core that must be idle for another worker.
 const SPARE: f64 = 0.3;
-/// Commands per read from which on clients are taken to have CPU to spare, whatever the machine's idle time says: a pipeline
-/// costs its client a fraction of what it costs the server, and what is not idle may belong to others.
+/// Commands per read from which on clients count as having CPU to spare, even on a machine without idle time. A
+/// pipeline costs its client a fraction of the server's cost, and other processes may use the rest of the machine.
 const DEEP: f64 = 4.0;
-/// An added worker must raise the commands per second at least this much, and more than it raises the CPU time per command,
-/// which holds still where throughput does not; one less must not lower them so much.
+/// An added worker must raise the commands per second by at least this factor, and by more than the CPU time per
+/// command, which is steady where throughput is not. One worker less must not lower them by as much.
 const PAYS: f64 = 1.08;
 /// Load per remaining worker up to which one is put to sleep.
 const FITS: f64 = 0.6;
@@ -37,7 +38,7 @@ const BACKOFF_MAX: u32 = 3000;
 /// The load is another one when its commands per read change by this factor.
 const OTHER: f64 = 1.7;
 
-/// What was observed since the last round.
+/// The figures since the last round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Observed {
     /// Cores the active workers used together.
@@ -53,9 +54,9 @@ pub struct Observed {
 /// A number of workers being tried.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
-    /// Active workers before.
+    /// Active workers before the trial.
     from: usize,
-    /// What was seen with them.
+    /// The figures with them.
     before: Observed,
 }
 

@@ -1,4 +1,4 @@
-//! What the acceptor, the governor and a worker's driver share about one worker.
+//! The state of one worker that the acceptor, the governor and its driver share.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::socket::Incoming;
 
-/// A worker's lane: sockets come in through it, orders and figures go through it.
+/// A worker's lane. New sockets, orders and figures pass through it.
 #[derive(Default)]
 pub struct Lane {
     incoming: Mutex<Vec<Incoming>>,
@@ -28,7 +28,7 @@ pub struct Shed {
 }
 
 impl Lane {
-    /// Sets what wakes the worker's driver. Once.
+    /// Sets the function that wakes the worker's driver. It can be set once.
     pub fn on_wake(&self, wake: Box<dyn Fn() + Send + Sync>) -> io::Result<()> {
         self.wake.set(wake).map_err(|_| io::Error::other("a lane has one driver"))
     }

@@ -1,7 +1,8 @@
 //! Drivers that connect a worker to sockets: epoll and io_uring; listeners.
 //!
-//! The seam is narrow: a driver accepts, reads into the room that the worker gives, calls
-//! [`node::Worker::turn`], sends what the worker names, and comes back when woken or when time is up.
+//! The seam is narrow. A driver takes sockets, reads into the buffer that the worker gives, calls
+//! [`node::Worker::turn`], and sends the bytes that the worker names. It does so again after each event, wake-up and
+//! time limit.
 
 mod accept;
 pub mod descriptors;

@@ -1,5 +1,5 @@
-//! Links to other nodes: those that workers ask for, and those of other nodes. Somebody else connects them and does the handshake; then a worker's driver
-//! gets the socket, as it gets those of clients.
+//! Links between nodes: those that workers ask for, and those that other nodes open. The control thread connects them
+//! and does the handshake. Then a worker's driver gets the socket, as it gets those of clients.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,13 +17,13 @@ use crate::socket::{Incoming, Socket};
 /// After so many seconds of silence a node is asked whether it is still there.
 const KEEPALIVE_S: u32 = 5;
 
-/// Milliseconds after which a node whose kernel acknowledges nothing is given up: whoever is owed a reply by it is closed then. Its lease, of two seconds, is
-/// over by then if nobody else reaches it either.
+/// Milliseconds after which a silent node is given up, whose kernel acknowledges nothing. Connections that wait for its
+/// reply are closed then. If no other node reaches it either, its lease of two seconds is over by then.
 const SILENCE_MS: i32 = 5_000;
 
 type OnDial = Box<dyn Fn(NodeId, u64) + Send + Sync>;
 
-/// Where the sockets of links go, and where workers say that they want one.
+/// Takes requests of workers for links, and hands them the sockets of links.
 #[derive(Clone)]
 pub struct Links(Arc<Shared>);
 
@@ -31,7 +31,7 @@ struct Shared {
     node: Arc<Node>,
     lanes: Arc<[Lane]>,
     on_dial: OnceLock<OnDial>,
-    /// Links that are being connected, by their tags: worker, and what that calls it.
+    /// Links that are being connected, by their tags: the worker, and its token for the link.
     wanted: Mutex<BTreeMap<u64, (usize, Token)>>,
     next_tag: AtomicU64,
     /// Links of other nodes that were given to workers.
@@ -51,12 +51,13 @@ impl Links {
         &self.0.lanes
     }
 
-    /// Sets what connects a link to a node, and later says with the same tag what came of it: [`Self::dialed`] or [`Self::failed`]. Once.
+    /// Sets the function that connects a link to a node. It reports the outcome with the same tag, by [`Self::dialed`]
+    /// or [`Self::failed`]. It can be set once.
     pub fn on_dial(&self, dial: impl Fn(NodeId, u64) + Send + Sync + 'static) {
         let _ = self.0.on_dial.set(Box::new(dial));
     }
 
-    /// A worker wants a link. Its lane hears of it in any case.
+    /// Asks for a link for a worker. Its lane gets an answer in any case.
     pub(crate) fn dial(&self, worker: usize, dial: &Dial) {
         let Some(on_dial) = self.0.on_dial.get() else {
             return self.0.lanes[worker].put(Incoming::Dialed { token: dial.token, socket: None });
@@ -70,7 +71,7 @@ impl Links {
         self.0.wanted.lock().unwrap_or_else(PoisonError::into_inner).remove(&tag)
     }
 
-    /// A link that was asked for is connected, and its handshake done: over TCP, or whatever stream somebody carries on.
+    /// Takes a requested link that is connected and has done its handshake, over TCP or a stream that relays it.
     pub fn dialed(&self, tag: u64, stream: impl IntoRawFd) {
         let Some((worker, token)) = self.wanted(tag) else { return };
         self.0.lanes[worker].put(Incoming::Dialed { token, socket: tuned(stream).ok() });

@@ -20,7 +20,7 @@ struct Shared {
     listeners: Mutex<Vec<Listener>>,
     /// Where the acceptor waits.
     registry: Registry,
-    /// The port for smart clients, which other nodes were told: it stays, whatever becomes of `port`. 0: none.
+    /// The port for smart clients. Other nodes know it, so it stays when `port` changes. 0: none.
     smart_port: u16,
 }
 
@@ -36,7 +36,7 @@ struct Place {
 /// Opens the listeners that the settings name.
 ///
 /// # Errors
-/// The first address that cannot be listened on, unless it is marked with `-` and missing on this machine.
+/// The server cannot listen on an address. One that is marked with `-` may be missing on this machine.
 pub fn listeners(settings: &Settings) -> io::Result<Vec<Listener>> {
     let mut listeners = Vec::new();
     for place in places(settings, settings.port_for_smart_clients())? {
@@ -126,7 +126,7 @@ impl Listening {
     /// Listens where the settings say instead. Listeners that stay are not touched.
     ///
     /// # Errors
-    /// An address cannot be listened on: everything is as it was before, as far as the system allows.
+    /// The server cannot listen on an address. Then everything is as before, as far as the system allows.
     pub fn change(&self, settings: &Settings) -> io::Result<()> {
         let wanted = places(settings, self.0.smart_port)?;
         let mut listeners = self.lock();

@@ -33,7 +33,7 @@ impl Driver {
         }
     }
 
-    /// The driver for the setting: io_uring where the kernel allows it, unless one is named.
+    /// Chooses the driver: the one that the setting names, otherwise io_uring where the kernel allows it.
     pub fn choose(setting: IoDriver) -> io::Result<Driver> {
         if setting == IoDriver::Epoll {
             return Ok(Driver::Epoll);
@@ -48,7 +48,7 @@ impl Driver {
     }
 }
 
-/// Stops the node when a thread leaves its loop, whatever the reason: its connections would wait for ever.
+/// Stops the node when a thread leaves its loop for any reason. Its connections would wait for ever otherwise.
 struct StopsWithMe(Arc<Node>);
 
 impl Drop for StopsWithMe {
@@ -66,8 +66,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts all workers and the acceptor. `seed` feeds the workers' chance. `links`: those to other nodes. `open` is called before the first connection
-    /// is accepted, with what changes where the server listens.
+    /// Starts all workers and the acceptor. `seed` feeds the random numbers of workers. `links` are those to other
+    /// nodes. Before the first connection `open` gets the value that changes the addresses of the server.
     pub fn start(
         node: Arc<Node>,
         listeners: Vec<Listener>,

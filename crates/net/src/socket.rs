@@ -20,8 +20,8 @@ pub struct Socket {
     fd: OwnedFd,
 }
 
-/// `recv` without being a point at which the thread can be cancelled: in a process with threads that costs the C library two
-/// atomic operations a call, a hundredth of a GET.
+/// `recv` without a cancellation point for the thread. In a process with threads the point costs two atomic operations
+/// a call, a hundredth of a GET.
 ///
 /// # Safety
 /// `room` bytes at `at` may be written.
@@ -57,8 +57,8 @@ impl Socket {
         self.fd.as_raw_fd()
     }
 
-    /// Reads at most `most` bytes into the spare room of `buffer`: one system call. Returns the number of bytes, 0 at the end of
-    /// the stream.
+    /// Reads at most `most` bytes into the spare room of `buffer` by one system call. Returns their number, 0 at the
+    /// end of the stream.
     pub fn read_into(&self, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
         let spare = buffer.spare_capacity_mut();
         let room = spare.len().min(most);
@@ -70,14 +70,14 @@ impl Socket {
         Ok(n)
     }
 
-    /// Sends what it can of `bytes`: one system call.
+    /// Sends as many of `bytes` as it can by one system call.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         // SAFETY: the kernel reads at most `bytes.len()` bytes.
         let n = unsafe { send(self.fd(), bytes.as_ptr().cast(), bytes.len()) };
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Sends what it can of `out`, but at most `most` bytes: one system call.
+    /// Sends as much of `out` as it can, but at most `most` bytes, by one system call.
     pub fn send_out(&self, out: &Outgoing, most: usize) -> io::Result<usize> {
         if out.is_plain() {
             let bytes = out.plain();
@@ -94,7 +94,7 @@ impl Socket {
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Nothing more is sent, what waits to be included; the descriptor stays open.
+    /// Ends sending: even waiting bytes are not sent. The descriptor stays open.
     pub fn end_sending(&self) {
         // SAFETY: a plain system call on our descriptor; that it is closed already is no harm.
         unsafe { libc::shutdown(self.fd(), libc::SHUT_WR) };
@@ -107,7 +107,7 @@ impl Socket {
         }
     }
 
-    /// What was sent and is not acknowledged for `ms` milliseconds ends the connection.
+    /// Has the connection end when the peer acknowledges nothing for `ms` milliseconds.
     pub fn give_up_after(&self, ms: i32) {
         self.set_option(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms);
     }
@@ -125,7 +125,7 @@ impl Socket {
     }
 }
 
-/// How many descriptors there may be; `u64::MAX` if nobody says.
+/// The most descriptors of the process. `u64::MAX` if the system does not say.
 pub fn most_files() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a plain system call that fills `limit`.
@@ -170,7 +170,7 @@ pub enum Incoming {
     },
     /// A link that the worker has asked for.
     Dialed {
-        /// What the worker calls it.
+        /// The worker's name for it.
         token: Token,
         /// The socket, whose handshake is done; `None`: that was not possible.
         socket: Option<Socket>,

@@ -1,7 +1,8 @@
-//! The provided buffer ring: buffers that the kernel picks from when data arrives, so that an idle connection holds none.
+//! The ring of provided buffers. The kernel picks one when data arrives, so an idle connection holds none.
 //!
-//! Invariants: the ring's memory and the buffers live, at fixed addresses, until the io_uring is gone; a buffer is either the
-//! kernel's (in the ring) or ours (between a completion that names it and [`Buffers::give_back`]), never both.
+//! Invariants: the memory of ring and buffers stays at fixed addresses until the io_uring is gone. A buffer belongs
+//! either to the kernel (in the ring) or to us (between a completion that names it and [`Buffers::give_back`]), never
+//! to both.
 
 use std::alloc::{GlobalAlloc, Layout, System, handle_alloc_error};
 use std::io;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
-/// Buffers; a power of two. Few lead to refused receives (ENOBUFS), each of which costs a turn.
+/// The number of buffers, a power of two. With few, the kernel refuses receives (ENOBUFS), each of which costs a turn.
 const COUNT: u16 = 128;
 /// Bytes of each.
 pub const SIZE: usize = 16 * 1024;
@@ -26,8 +27,8 @@ pub struct Buffers {
     published: u16,
 }
 
-/// Memory that the kernel shares with us: as that of its socket buffers, it is no part of what `maxmemory` bounds. Hence from the
-/// system, not from the counted allocator; what is never written is never resident either.
+/// Allocates memory that the kernel shares with us. Like its socket buffers it does not count against `maxmemory`, so
+/// it comes from the system and not from the counted allocator. Pages that are never written are never resident.
 fn allocate(size: usize, align: usize) -> NonNull<u8> {
     let layout = Layout::from_size_align(size, align).expect("small, and aligned to a page at most");
     // SAFETY: the layout is not empty.
@@ -68,7 +69,7 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Shows the kernel what was given back.
+    /// Shows the kernel the buffers that were given back.
     pub fn publish(&mut self) {
         if self.published == self.tail {
             return;

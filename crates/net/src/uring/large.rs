@@ -1,7 +1,8 @@
-//! Large arguments: what they lack is read straight into the query buffer instead of being copied there from provided buffers.
+//! Large arguments: the driver reads the rest of one straight into the query buffer, without a copy from provided
+//! buffers.
 //!
-//! The multishot receive is cancelled, and a poll takes its place until the argument has arrived. Reads are plain system calls, so
-//! that the kernel never holds on to a query buffer.
+//! It cancels the multishot receive, and polls until the argument has arrived. It reads by plain system calls, so the
+//! kernel never holds on to a query buffer.
 
 use std::io;
 
@@ -9,16 +10,16 @@ use node::Token;
 
 use super::Uring;
 
-/// With less lacking it is not worth the calls.
+/// Fewer missing bytes are not worth the calls.
 const LEAST: usize = 64 * 1024;
 
-/// Whether a connection whose argument lacks so many bytes is polled and read from.
+/// Whether to poll a connection whose argument lacks so many bytes.
 pub fn is_worth_a_poll(lacking: usize) -> bool {
     lacking >= LEAST
 }
 
 impl Uring {
-    /// Cancels the receives of those who were found to be sending a large argument.
+    /// Cancels the receives of connections that send a large argument.
     pub(super) fn switch_to_polls(&mut self) -> io::Result<()> {
         let mut filled = std::mem::take(&mut self.filled);
         for place in filled.drain(..) {
@@ -33,7 +34,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Reads from a connection that has something to read: no more than the argument lacks, the rest comes the usual way.
+    /// Reads from a ready connection, but only the bytes that the argument lacks. Others arrive by a receive.
     pub(super) fn read(&mut self, place: u32, token: Token) -> io::Result<()> {
         let most = self.worker.lacks(token).min(self.read_left);
         let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };

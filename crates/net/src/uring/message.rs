@@ -1,7 +1,7 @@
-//! Where the kernel finds the pieces of one send.
+//! The list of the pieces of one send, for the kernel.
 //!
-//! Invariants: a message stays at its address, and is not filled again, while a send that names it is under way; so do the bytes
-//! it points to, which are those of the connection's `sending`.
+//! Invariants: while a send that names it is under way, a message stays at its address and is not filled again. The
+//! same holds for the bytes that it points to, those of the connection's `sending`.
 
 use std::io::IoSlice;
 
@@ -21,7 +21,7 @@ impl Default for Message {
 }
 
 impl Message {
-    /// Makes it name what goes next of `out`, at most `most` bytes.
+    /// Fills it with the next bytes of `out`, at most `most`.
     pub fn fill(&mut self, out: &Outgoing, most: usize) -> *const libc::msghdr {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let count = out.slices(&mut slices, most);

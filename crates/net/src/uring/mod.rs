@@ -1,8 +1,8 @@
-//! The io_uring driver: one system call per turn. One per worker, made and used on the worker's own thread.
+//! The io_uring driver: one system call per turn. Each worker makes and uses one on its own thread.
 //!
-//! Receives are multishot, into a ring of provided buffers, but what a large argument lacks is read to where it belongs (see
-//! [`large`]); sends own their buffer until they complete, which may be after the
-//! connection is gone. Completions name a place and a generation, so that a late one finds nobody rather than somebody else.
+//! Receives are multishot, into a ring of provided buffers, but the rest of a large argument is read to its place (see
+//! [`large`]). Sends own their buffer until they complete, which may be after the connection is gone. Completions name
+//! a place and a generation, so that a late one never meets another connection.
 
 mod buffers;
 mod large;
@@ -31,8 +31,8 @@ const LOOK_MS: u64 = 25;
 /// Entries of the submission queue: more are submitted in several calls.
 const ENTRIES: u32 = 1024;
 
-/// Bytes that all connections together should have handed over: the kernel goes on with a send by itself when the peer has made
-/// room, so it may copy all of them in one turn.
+/// The most bytes that all connections together should have handed over. The kernel continues a send by itself when the
+/// peer has made room, so it may copy all of them in one turn.
 const IN_FLIGHT: usize = 2 << 20;
 /// Least and most bytes of one send.
 const SEND_BYTES: (usize, usize) = (64 * 1024, 1 << 20);
@@ -44,7 +44,7 @@ const SEND: u64 = 1;
 const WAKE: u64 = 2;
 const CANCEL: u64 = 3;
 
-/// A connection's socket and what the kernel is doing with it.
+/// A connection's socket, and the operations of the kernel on it.
 struct Conn {
     token: Token,
     socket: Socket,
@@ -55,13 +55,13 @@ struct Conn {
     polling: bool,
     /// The receive is being cancelled, for a poll to take its place.
     switching: bool,
-    /// What is being sent.
+    /// The bytes of the send under way.
     sending: Option<Outgoing>,
-    /// Where the kernel finds the pieces of what is being sent, if there are several.
+    /// The pieces of the send under way, if there are several.
     message: Option<Box<Message>>,
-    /// What is being sent waits for a turn that may send more.
+    /// The send waits for a turn that may send more.
     delayed: bool,
-    /// The worker has forgotten the connection; it goes as soon as the kernel has let go of it.
+    /// The worker has forgotten the connection. It goes as soon as the kernel has let go of it.
     doomed: bool,
     /// The stream has ended: nothing more is received.
     ended: bool,
@@ -90,7 +90,8 @@ pub struct Uring {
     places: Vec<u32>,
     /// Places whose receive must be armed again.
     rearm: Vec<u32>,
-    /// Connections that are to be closed and still send, by place and generation: since the last look, and before.
+    /// Connections that still send before they are closed, by place and generation: added since the last look, and
+    /// before.
     cut: [Vec<(u32, u32)>; 2],
     /// Places that have filled a provided buffer in this turn.
     filled: Vec<u32>,
@@ -116,7 +117,7 @@ fn new_ring() -> io::Result<IoUring> {
         .build(ENTRIES)
 }
 
-/// Whether this kernel allows what the driver needs.
+/// Fails if this kernel does not allow the operations of the driver.
 pub fn available() -> io::Result<()> {
     let ring = new_ring()?;
     Buffers::register(&ring.submitter()).map(drop)
@@ -211,7 +212,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Submits what there is and waits for completions.
+    /// Submits the entries and waits for completions.
     fn wait(&mut self) -> io::Result<()> {
         let patience = self.patience_ms();
         let time = Timespec::new().sec(patience / 1000).nsec((patience % 1000) as u32 * 1_000_000);
@@ -358,7 +359,7 @@ impl Uring {
         self.push(&entry)
     }
 
-    /// Closes a connection now, whatever there is to receive or to send.
+    /// Closes a connection now, even with bytes left to receive or to send.
     fn doom(&mut self, place: u32) -> io::Result<()> {
         let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
         self.worker.closed(conn.token);
@@ -397,7 +398,7 @@ impl Uring {
 
     // ---- sending and closing
 
-    /// Sends what a connection has to send, unless a send is under way: its completion comes back here.
+    /// Sends the output of a connection, unless a send is under way: its completion comes back here.
     fn flush(&mut self, place: u32) -> io::Result<()> {
         let Some(conn) = self.conns[place as usize].as_mut().filter(|c| !c.doomed) else { return Ok(()) };
         if conn.sending.is_some() {
@@ -423,7 +424,7 @@ impl Uring {
         }
     }
 
-    /// Hands what a connection sends to the kernel, as much of it as this turn may still send.
+    /// Hands output of a connection to the kernel, as much as this turn may still send.
     fn send(&mut self, place: u32) -> io::Result<()> {
         let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
         let Some(out) = &conn.sending else { return Ok(()) };
@@ -568,7 +569,7 @@ impl Uring {
         }
     }
 
-    /// Begins to give connections to another worker: their receives are cancelled, the rest follows the completion.
+    /// Begins to give connections to another worker: cancels their receives. The completions do the rest.
     fn shed(&mut self, order: Shed) -> io::Result<()> {
         let mut left = order.count;
         for place in 0..self.conns.len() as u32 {
@@ -583,7 +584,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Gives a connection whose receive has ended to another worker, if it is at rest; else it stays.
+    /// Gives a connection whose receive has ended to another worker if it is at rest. Otherwise it stays.
     fn hand_over(&mut self, place: u32, token: Token, to: usize) -> io::Result<()> {
         let busy = self.conns[place as usize].as_ref().is_none_or(|c| c.sending.is_some());
         let detached = if busy { None } else { self.worker.detach(token) };
@@ -600,7 +601,7 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// The kernel may still be writing to and reading from these, however the worker ends: they go with the process.
+    /// Leaks the buffers, because the kernel may still read and write them. They end with the process.
     fn drop(&mut self) {
         std::mem::forget(std::mem::take(&mut self.conns));
         std::mem::forget(std::mem::take(&mut self.wake_value));

@@ -1,8 +1,8 @@
-//! Finds connections that were reset without our being told.
+//! Finds reset connections of which the kernel has not told.
 //!
 //! When data and a reset arrive before the ring looks at a socket, the multishot receive delivers the data and then waits for
-//! a wake-up that has been already (Linux 6.18; "missing EOF on wakeup race"). So a connection that has gone quiet after it
-//! sent something is looked at once.
+//! a wake-up that has been already (Linux 6.18; "missing EOF on wakeup race"). So the driver looks once at a connection
+//! that has gone quiet after it sent something.
 
 use std::io;
 
@@ -24,8 +24,8 @@ pub enum Quiet {
 }
 
 impl Uring {
-    /// Looks at those who have been quiet since the last round. Their receives are armed anew if there is something to tell:
-    /// a new one begins by looking.
+    /// Looks at connections that have been quiet since the last round. If there is news of one, its receive is armed
+    /// anew: a new receive begins with a look.
     pub(super) fn look_at_quiet(&mut self) -> io::Result<()> {
         let mut polls: Vec<libc::pollfd> = Vec::new();
         let mut places: Vec<u32> = Vec::new();

@@ -1,6 +1,6 @@
 //! Waking a worker that waits in its io_uring: an eventfd that is read through the ring.
 //!
-//! With DEFER_TASKRUN only what goes through the ring ends the wait.
+//! With DEFER_TASKRUN only events of the ring end the wait.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
