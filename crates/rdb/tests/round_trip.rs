@@ -7,7 +7,7 @@ use rdb::{EntryRef, Item, Target, Writer, Written};
 use support::{TARGETS, bytes, described, entries, file_of, items, value};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(25))]
 
     #[test]
     fn values_come_back(

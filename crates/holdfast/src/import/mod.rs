@@ -3,7 +3,7 @@
 mod pipeline;
 mod source;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -189,7 +189,7 @@ fn send_all(
     found: &mut Found,
     bar: &ProgressBar,
 ) -> Result<(), String> {
-    let mut db = 0;
+    let mut selected = Selected::default();
     while let Some(step) = source.next_step()? {
         bar.set_position(source.position());
         if !found.is_step(&step, options) {
@@ -201,7 +201,7 @@ fn send_all(
         }
         match step {
             Step::Item(Item::Entry(entry)) => {
-                select(pipeline, &mut db, entry.db);
+                selected.select(pipeline, entry.db)?;
                 restore(options, pipeline, entry)?;
             }
             Step::Item(Item::Function(code)) => {
@@ -213,8 +213,8 @@ fn send_all(
                 pipeline.push(words, About::Library);
             }
             Step::Item(_) => {}
-            Step::Command(command) => run_command(pipeline, &mut db, command),
-            Step::Block(commands) => run_block(pipeline, &mut db, commands),
+            Step::Command(command) => run_command(pipeline, &mut selected, command)?,
+            Step::Block(commands) => run_block(pipeline, &mut selected, commands)?,
         }
         pipeline.turn()?;
         if !pipeline.answers().refused.is_empty() {
@@ -248,10 +248,29 @@ impl Found {
     }
 }
 
-fn select(pipeline: &mut Pipeline, current: &mut u64, db: u64) {
-    if *current != db {
-        *current = db;
+/// Which database the connection is at, and which ones the server is known to have.
+#[derive(Default)]
+struct Selected {
+    current: u64,
+    known: BTreeSet<u64>,
+}
+
+impl Selected {
+    /// Selects a database. The first time, it waits for the reply: if the server has no such database, what follows would go
+    /// to another one.
+    fn select(&mut self, pipeline: &mut Pipeline, db: u64) -> Result<(), String> {
+        if self.current == db && (db == 0 || self.known.contains(&db)) {
+            return Ok(());
+        }
+        self.current = db;
         pipeline.push(&[b"SELECT".as_slice(), db.to_string().as_bytes()], About::Beside);
+        if self.known.insert(db) {
+            pipeline.finish()?;
+            if !pipeline.answers().refused.is_empty() {
+                return Err(format!("the server does not select database {db}"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -277,19 +296,23 @@ fn name_of(command: &Command) -> Vec<u8> {
     command.arguments.first().cloned().unwrap_or_default()
 }
 
-fn run_command(pipeline: &mut Pipeline, db: &mut u64, command: Command) {
-    select(pipeline, db, command.db);
+fn run_command(pipeline: &mut Pipeline, selected: &mut Selected, command: Command) -> Result<(), String> {
+    selected.select(pipeline, command.db)?;
     let name = name_of(&command);
     pipeline.push(&command.arguments, About::Command(name));
+    Ok(())
 }
 
 /// Commands that take effect together. They change databases within the block as they did.
-fn run_block(pipeline: &mut Pipeline, db: &mut u64, commands: Vec<Command>) {
+fn run_block(pipeline: &mut Pipeline, selected: &mut Selected, commands: Vec<Command>) -> Result<(), String> {
+    // Within the block a database that is not there would be noticed too late.
+    commands.iter().rev().try_for_each(|command| selected.select(pipeline, command.db))?;
     pipeline.push(&[b"MULTI"], About::Beside);
     let name = commands.first().map(name_of).unwrap_or_default();
     for command in commands {
-        select(pipeline, db, command.db);
+        selected.select(pipeline, command.db)?;
         pipeline.push(&command.arguments, About::Beside);
     }
     pipeline.push(&[b"EXEC"], About::Command(name));
+    Ok(())
 }

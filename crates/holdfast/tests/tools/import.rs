@@ -102,6 +102,27 @@ fn an_import_says_how_to_go_on() {
     assert!(!good && said.contains("refused: key 'bad'") && said.contains("--skip 2"), "{said}");
 }
 
+/// Keys of a database that the server does not have go to no other.
+#[test]
+fn keys_stay_in_their_database() {
+    let scratch = Scratch::new();
+    let file = dump(scratch.path());
+    let server = Server::start(&["--databases", "2"]);
+    let (good, said) = import(&server, &[file.to_str().unwrap()]);
+    assert!(!good && said.contains("DB index is out of range") && said.contains("--skip 2001"), "{said}");
+    let mut client = server.client();
+    assert_eq!(client.call("DBSIZE"), ":2000");
+    assert_eq!(client.call("EXISTS expires set"), ":0");
+
+    let commands = "*1\r\n$5\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n\
+        *2\r\n$4\r\nINCR\r\n$1\r\nm\r\n*1\r\n$4\r\nEXEC\r\n";
+    let file = scratch.path().join("block.aof");
+    fs::write(&file, commands).unwrap();
+    let (good, said) = import(&server, &[file.to_str().unwrap()]);
+    assert!(!good && said.contains("DB index is out of range"), "{said}");
+    assert_eq!(client.call("EXISTS n m"), ":0");
+}
+
 #[test]
 fn append_only_files_are_imported() {
     let scratch = Scratch::new();
