@@ -63,7 +63,7 @@ impl Denied {
             Denied::Channel(_) => {
                 "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
                  command is no longer allowed for the following reason: no permission to access one of the channels used \
-                 as arguments to the command"
+                 as arguments"
             }
         }
     }

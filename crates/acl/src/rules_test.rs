@@ -218,6 +218,10 @@ fn clients_and_scripts_are_told_less() {
     assert_eq!(reply(Denied::Channel(1)), "NOPERM No permissions to access a channel");
     let script = text(&Denied::Key(1).in_script(&user, &catalogue, get));
     assert_eq!(script, "ACL failure in script: No permissions to access a key");
+    assert!(Denied::Command.in_exec().ends_with("reason: no permission to execute the command or subcommand"));
+    assert!(Denied::Key(1).in_exec().ends_with("reason: no permission to touch the specified keys"));
+    let of_channels = "reason: no permission to access one of the channels used as arguments";
+    assert!(Denied::Channel(1).in_exec().ends_with(of_channels));
 }
 
 #[test]
