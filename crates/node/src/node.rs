@@ -26,10 +26,10 @@ use crate::scripts::Scripts;
 use crate::table::Table;
 use crate::transactions::doubts::Doubts;
 use crate::transactions::slow::SlowScripts;
-use crate::worker::http::Told;
 use crate::worker::jobs::Jobs;
 use crate::worker::message::{Mailbox, Message};
 use crate::worker::pause::Pauses;
+use crate::worker::told::Told;
 
 /// The version of Valkey whose answers `compatibility valkey` gives.
 pub const VALKEY_VERSION: &str = "9.0.0";

@@ -31,17 +31,6 @@ const LAPSED_MS: u64 = 3_000;
 /// command follow.
 const ELSEWHERE: &str = "elsewhere";
 
-/// What a connection knows of maps.
-#[derive(Default)]
-pub(crate) struct Awaited {
-    /// The version of a map by which commands were not where they came to.
-    version: u64,
-    /// When to wait no longer, unix milliseconds; 0: it does not wait.
-    until: u64,
-    /// The version of the map after which another was waited for in vain.
-    in_vain: Option<u64>,
-}
-
 impl Worker {
     /// The connection waits for another map, with its command unread. `None`: it has waited for long enough.
     pub(crate) fn wait_for_map(&mut self, conn: &mut Conn) -> Option<Next> {

@@ -8,8 +8,9 @@
 
 use engine::Busy;
 use keyspace::Need;
-use resp::{Args, Protocol, append_request};
+use resp::{Args, Protocol};
 
+pub(crate) use super::answers::{Answers, Asks, Question};
 use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::Peers;
@@ -25,78 +26,7 @@ use crate::worker::execute::Next;
 /// keys is refused.
 const QUESTIONS_MAX: usize = 256;
 
-/// A question.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Question {
-    db: u16,
-    words: Vec<Box<[u8]>>,
-    /// This node is asked as well.
-    home: bool,
-}
-
-impl Question {
-    fn of(db: u16, args: Args<'_>, home: bool) -> Self {
-        Self { db, words: args.iter().map(Into::into).collect(), home }
-    }
-
-    /// As nodes are asked: a message leaves only when its block is committed, so that they are asked whom it would reach.
-    fn request(&self) -> Vec<u8> {
-        let word = |i: usize| self.words.get(i).map_or(&b""[..], |word| word);
-        let mut bytes = Vec::new();
-        let shard = word(0).eq_ignore_ascii_case(b"spublish");
-        if shard || word(0).eq_ignore_ascii_case(b"publish") {
-            let kind: &[u8] = if shard { b"SHARD" } else { b"CHANNEL" };
-            append_request(&mut bytes, &[&b"HOLDFAST"[..], b"RECEIVERS", kind, word(1)]);
-        } else {
-            append_request(&mut bytes, &self.words);
-        }
-        bytes
-    }
-
-    /// The same question, whatever a message says.
-    fn key(&self) -> (u16, &[Box<[u8]>], bool) {
-        let is_message = self.words.first().is_some_and(|word| word.to_ascii_lowercase().ends_with(b"publish"));
-        (self.db, if is_message { self.words.get(..2).unwrap_or(&[]) } else { &self.words }, self.home)
-    }
-}
-
 const TOO_CURIOUS: &[u8] = b"ERR a script asked other nodes too often, or cannot run again with what they answer";
-
-/// What becomes of a command of a block or script.
-pub(crate) enum Asks {
-    /// It runs.
-    Nothing,
-    /// It does not run: what nodes have answered is its reply.
-    Answered,
-    /// It is undone, and runs again when others have answered.
-    Waits(Busy),
-    /// It answers this error.
-    Fails(&'static [u8]),
-}
-
-/// The questions of the present command of a session.
-#[derive(Default)]
-pub struct Answers {
-    wanted: Option<Question>,
-    known: Vec<(Question, Vec<Vec<u8>>)>,
-    /// Its command has ended, or runs in a workspace.
-    pub(crate) is_over: bool,
-}
-
-impl Answers {
-    fn find(&self, question: &Question) -> Option<&Vec<Vec<u8>>> {
-        self.known.iter().find(|(known, _)| known.key() == question.key()).map(|(_, parts)| parts)
-    }
-
-    /// What others are to be asked, if anything: whether it is about keys, and waits for those that are locked.
-    pub(crate) fn wants(&self) -> Option<bool> {
-        self.wanted.as_ref().map(|question| question.home)
-    }
-
-    pub(crate) fn learn(&mut self, question: Question, parts: Vec<Vec<u8>>) {
-        self.known.push((question, parts));
-    }
-}
 
 impl Peers {
     /// How the answers of nodes to a command become one, if blocks and scripts may contain it. `smart`: the client asks each

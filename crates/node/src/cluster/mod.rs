@@ -8,25 +8,33 @@
 //! connection.
 
 pub(crate) mod admin;
+pub(crate) mod answers;
+pub(crate) mod awaited;
 pub(crate) mod blocks;
 pub(crate) mod elsewhere;
 pub(crate) mod frames;
 pub(crate) mod gather;
+pub(crate) mod gathering;
 pub(crate) mod inquiry;
 pub(crate) mod kinds;
 pub(crate) mod libraries;
 pub(crate) mod link;
+pub(crate) mod merge;
 pub(crate) mod origin;
+pub(crate) mod outbound;
 pub(crate) mod owner;
 pub(crate) mod patience;
 pub(crate) mod peers;
 pub(crate) mod probe;
 pub(crate) mod remote;
+pub(crate) mod role;
 pub(crate) mod route;
 pub(crate) mod settings;
 pub(crate) mod smart;
 pub(crate) mod spread;
 pub(crate) mod tracking;
+mod turn;
+pub(crate) mod unknown;
 pub(crate) mod verdict;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -35,14 +43,13 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use ::membership::{BootNs, Map, NodeId};
 
 pub use admin::{Administration, Changed, LibrariesChanged, SettingsChanged};
-pub(crate) use elsewhere::Awaited;
-pub(crate) use inquiry::{Answers, Asks};
+pub(crate) use answers::{Answers, Asks};
+pub(crate) use awaited::Awaited;
 pub(crate) use libraries::change_libraries;
-pub use link::Dial;
-pub(crate) use owner::Inbound;
-pub(crate) use owner::Virtual;
+pub use outbound::Dial;
 pub(crate) use peers::Peers;
 pub(crate) use remote::Remote;
+pub(crate) use role::{Inbound, Role};
 pub(crate) use route::Call;
 pub use settings::change_settings;
 pub(crate) use settings::check as check_settings;
@@ -144,25 +151,5 @@ impl Cluster {
 
     fn changes(&self) -> u64 {
         self.changes.load(Acquire)
-    }
-}
-
-/// What a connection of a worker's table is.
-pub(crate) enum Role {
-    /// A client's.
-    Client,
-    /// A client's of another node, which has forwarded commands: it has no socket.
-    Virtual(Box<Virtual>),
-    /// This end of a link forwards: the number of the link.
-    Origin(usize),
-    /// This end of a link executes.
-    Owner(Box<Inbound>),
-}
-
-impl Role {
-    /// Whether it is one end of a link.
-    #[inline]
-    pub(crate) fn is_link(&self) -> bool {
-        matches!(self, Role::Origin(_) | Role::Owner(_))
     }
 }

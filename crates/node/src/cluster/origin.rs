@@ -7,6 +7,7 @@ use ::membership::items::{Item, Lengths, Principal, items};
 
 use super::Role;
 use super::remote::{Expect, Remote};
+use super::verdict::Question;
 use crate::figures::stats::sub;
 use crate::push::tracking::News;
 use crate::worker::conn::{Conn, Wait};
@@ -361,6 +362,21 @@ impl Worker {
             if let Some(line) = line {
                 peers.links[link].close(line.vc);
             }
+        }
+    }
+
+    /// Asks the owner to let a client go that waits there.
+    pub(crate) fn unblock_elsewhere(&mut self, token: Token, with_error: bool, question: Question) {
+        let Some(conn) = self.conn(token) else { return };
+        if let Wait::Replies(_) = conn.wait {
+            return question.answer(self.transactions().unblock(token, with_error));
+        }
+        let Wait::Remote(link) = conn.wait else { return };
+        let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };
+        line.questions.push_back(question);
+        let vc = line.vc;
+        if let Some(peers) = &mut self.peers {
+            peers.links[link].stage.put(&Item::Unblock { vc, with_error });
         }
     }
 }

@@ -12,6 +12,7 @@ use super::frames::Stage;
 use super::gather::Merge;
 use super::kinds::Kind;
 use super::origin::Broken;
+use super::role::{Inbound, Virtual};
 use crate::client::{Client, Peer};
 use crate::session::Session;
 use crate::table::Command;
@@ -27,71 +28,6 @@ const WINDOW: usize = 1 << 20;
 const NEWS_MAX: usize = 1 << 20;
 /// Bytes to be said over a link above which what virtual connections say waits.
 const LINK_MAX: usize = 4 << 20;
-
-/// What the end of a link knows that executes.
-pub(crate) struct Inbound {
-    /// Who forwards.
-    peer: String,
-    /// Virtual connections by number.
-    lines: Vec<Option<Token>>,
-    pub(crate) stage: Stage,
-    /// It is in the list of those with something to say.
-    pub(crate) is_staged: bool,
-    /// Of a link that leads back: its other end.
-    pub(crate) partner: Option<Token>,
-    /// Nothing more is executed for it, and the other end hears so.
-    has_left: bool,
-    /// For which virtual connection the next message of a transaction is, what its node calls its client, and whether
-    /// that caches.
-    pub(crate) next_for: Option<(u32, u64, bool)>,
-}
-
-impl Inbound {
-    pub(crate) fn new(peer: &str, partner: Option<Token>) -> Self {
-        let (lines, stage) = (Vec::new(), Stage::default());
-        Self { peer: peer.into(), lines, stage, is_staged: false, partner, has_left: false, next_for: None }
-    }
-
-    pub(crate) fn line(&self, vc: u32) -> Option<Token> {
-        *self.lines.get(vc as usize)?
-    }
-
-    pub(crate) fn lines(&self) -> impl Iterator<Item = Token> + '_ {
-        self.lines.iter().flatten().copied()
-    }
-
-    /// Whether the other end is another node's, which has not been told that this one leaves.
-    pub(crate) fn may_leave(&self) -> bool {
-        self.partner.is_none() && !self.has_left
-    }
-
-    /// Its virtual connections, of which it then has none.
-    pub(crate) fn take_lines(&mut self) -> impl Iterator<Item = Token> + use<> {
-        std::mem::take(&mut self.lines).into_iter().flatten()
-    }
-}
-
-/// What is special about a virtual connection.
-pub(crate) struct Virtual {
-    link: Token,
-    vc: u32,
-    /// What its node calls the client.
-    pub(crate) client: u64,
-    /// That is this node.
-    is_home: bool,
-    /// The epoch of this node by which its last commands were sent here.
-    pub(crate) epoch: u64,
-    /// Bytes of output that were said.
-    said: u64,
-    /// Where replies end that were not said as a whole, counted as `said` is.
-    ends: VecDeque<u64>,
-    /// A command was executed whose reply may not have ended.
-    is_replying: bool,
-    /// Lengths of replies, to be said: memory.
-    lengths: Vec<u32>,
-    /// Bytes of what its client must forget that were written since everything was last said.
-    news: usize,
-}
 
 impl Conn {
     /// Notes that a command was executed, if it is a virtual connection: whether it is.

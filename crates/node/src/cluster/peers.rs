@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use ::membership::{BootNs, Map, level};
+use ::membership::{BootNs, Map, NodeId, level};
 
 use super::Cluster;
 use super::kinds::Kind;
-use super::link::{OpenLink, Outbound};
+use super::outbound::{OpenLink, Outbound};
 use super::patience::Patience;
 use super::probe::Probes;
 use super::spread::Spread;
 use crate::node::Node;
-use crate::worker::{Token, Worker};
+use crate::worker::token::Token;
 
 /// See the module's text.
 pub(crate) struct Peers {
@@ -174,46 +174,19 @@ impl Peers {
         self.map.level() >= level::PRINCIPALS
     }
 
+    /// Whether a node holds no lease, as the metadata's leader has said last.
+    pub(crate) fn holds_no_lease(&self, node: NodeId) -> bool {
+        self.shared.administration().is_some_and(|administration| administration.silent().contains(&node))
+    }
+
+    /// Whether a node may be down: it holds no lease, or it led and others have elected another node.
+    pub(crate) fn may_be_down(&self, node: NodeId) -> bool {
+        self.shared.administration().is_some_and(|administration| administration.suspects().contains(&node))
+    }
+
     /// Whether the node is the only one.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.map.nodes().len() <= 1
-    }
-}
-
-impl Worker {
-    /// The cluster's part of a turn before anything is executed.
-    pub(crate) fn begin_cluster_turn(&mut self, now: u64) {
-        let boot = self.node.clock.boot_ns();
-        let Some(peers) = &mut self.peers else { return };
-        let before = peers.map.clone();
-        let changed = peers.begin_turn(boot);
-        let begins = self.txn.is_new();
-        if changed {
-            // In blocks and scripts SCAN runs where it is the only node's: no range ends it.
-            self.engine.scan_end = keyspace::SLOTS as u16;
-        }
-        if changed || begins {
-            self.transactions().map_changed();
-        }
-        if changed {
-            self.flush_for_map(&before);
-        }
-        self.look_at_blocked(changed);
-        self.look_at_links(now);
-        self.hear();
-        self.probe_links(now);
-        self.transactions().step();
-    }
-
-    /// The cluster's part of a turn after everything was executed.
-    pub(crate) fn end_cluster_turn(&mut self) {
-        if self.peers.is_some() {
-            self.transactions().step();
-            self.spread_committed();
-            self.look_at_vain_words();
-            self.speak();
-            self.flush_links();
-        }
     }
 }

@@ -14,21 +14,12 @@ use std::sync::Arc;
 
 use ::membership::NodeId;
 
-use super::peers::{HOME, Peers};
-use crate::worker::{Token, Worker};
-
-/// Between two looks at whether something has been said, in milliseconds.
-const LOOK_MS: u64 = 250;
 /// Looks without an answer after which a link to a suspected node is ended.
 const LOOKS: u8 = 4;
 /// Looks after which a dial that a suspected node does not answer is given up.
 const DIAL_LOOKS: u8 = 2;
-/// Between two looks that count for a node that was taken out of the cluster, in milliseconds at least, and how many of them end a link to it.
-const GONE_LOOK_MS: u64 = 300;
+/// Looks that count after which a link to a node is ended that was taken out of the cluster.
 const GONE_LOOKS: u8 = 6;
-
-/// What is asked over a link. What is answered does not matter.
-const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// Of one link.
 #[derive(Default)]
@@ -47,24 +38,24 @@ pub(crate) struct Probe {
 #[derive(Default)]
 pub(crate) struct Probes {
     /// When links are looked at next, unix milliseconds.
-    due: u64,
+    pub(super) due: u64,
     /// When the next look counts for nodes that were taken out.
-    gone_due: u64,
+    pub(super) gone_due: u64,
     /// Nodes that may be down, as was known then.
-    suspects: Arc<BTreeSet<NodeId>>,
+    pub(super) suspects: Arc<BTreeSet<NodeId>>,
 }
 
 /// What there is to know of a link when it is looked at.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+pub(super) struct Seen {
     /// The node may be down.
-    suspected: bool,
+    pub(super) suspected: bool,
     /// It was taken out of the cluster.
-    gone: bool,
+    pub(super) gone: bool,
     /// This look counts for that.
-    counts: bool,
+    pub(super) counts: bool,
     /// Clients have virtual connections there.
-    is_used: bool,
+    pub(super) is_used: bool,
 }
 
 impl Probe {
@@ -73,7 +64,7 @@ impl Probe {
     }
 
     /// Looks at an open link. Whether to ask; `Err`: it is to be ended.
-    fn look(&mut self, seen: Seen) -> Result<bool, ()> {
+    pub(super) fn look(&mut self, seen: Seen) -> Result<bool, ()> {
         // A node that was taken out may not have heard of that, and keep who waits for it.
         self.gone = if seen.gone { self.gone + u8::from(seen.counts) } else { 0 };
         if self.gone >= GONE_LOOKS {
@@ -94,85 +85,9 @@ impl Probe {
     }
 
     /// Looks at a link that is being dialed. Whether that is given up.
-    fn look_at_dial(&mut self, suspected: bool) -> bool {
+    pub(super) fn look_at_dial(&mut self, suspected: bool) -> bool {
         self.looks = if suspected { self.looks.saturating_add(1) } else { 0 };
         self.looks >= DIAL_LOOKS
-    }
-}
-
-impl Peers {
-    /// Whether a node holds no lease, as the metadata's leader has said last.
-    pub(crate) fn holds_no_lease(&self, node: NodeId) -> bool {
-        self.shared.administration().is_some_and(|administration| administration.silent().contains(&node))
-    }
-
-    /// Whether a node may be down: it holds no lease, or it led and others have elected another node.
-    pub(crate) fn may_be_down(&self, node: NodeId) -> bool {
-        self.shared.administration().is_some_and(|administration| administration.suspects().contains(&node))
-    }
-
-    /// When links are to be looked at, unix milliseconds.
-    pub(crate) fn probes_due(&self) -> Option<u64> {
-        self.links.iter().skip(HOME + 1).any(|link| link.end().is_some()).then_some(self.probes.due)
-    }
-
-    /// Looks at all links: those to be ended, and whether they are open.
-    fn look_at_silence(&mut self, now: u64) -> Vec<(usize, Token, bool)> {
-        let mut ended = Vec::new();
-        if now < self.probes.due || self.probes_due().is_none() {
-            return ended;
-        }
-        self.probes.due = now + LOOK_MS;
-        let counts = now >= self.probes.gone_due;
-        if counts {
-            self.probes.gone_due = now + GONE_LOOK_MS;
-        }
-        if let Some(administration) = self.shared.administration() {
-            self.probes.suspects = administration.suspects();
-        }
-        for (index, link) in self.links.iter_mut().enumerate().skip(HOME + 1) {
-            let Some(token) = link.end() else { continue };
-            let suspected = !self.serves || link.node.is_some_and(|node| self.probes.suspects.contains(&node));
-            let has_place = link.node.is_none_or(|node| self.map.index_of(node).is_some());
-            let gone = !has_place && !self.map.nodes().is_empty();
-            let is_open = link.open_end().is_some();
-            let ends = if is_open {
-                match link.probe.look(Seen { suspected, gone, counts, is_used: link.is_used() }) {
-                    Ok(true) => {
-                        link.say_by_itself(QUESTION);
-                        false
-                    }
-                    Ok(false) => false,
-                    Err(()) => true,
-                }
-            } else {
-                link.probe.look_at_dial(suspected)
-            };
-            if ends {
-                ended.push((index, token, is_open));
-            }
-        }
-        ended
-    }
-}
-
-impl Worker {
-    /// Ends links over which nothing comes any more.
-    pub(crate) fn probe_links(&mut self, now: u64) {
-        let ended = self.peers.as_deref_mut().map_or_else(Vec::new, |peers| peers.look_at_silence(now));
-        for (link, token, is_open) in ended {
-            if !is_open {
-                self.closed(token);
-                continue;
-            }
-            tracing::warn!(
-                "a link to a node that may be down is closed: nothing comes from it, or it was taken out of the cluster"
-            );
-            if let Some(peers) = &mut self.peers {
-                peers.links[link].given_up = true;
-            }
-            self.cut(token);
-        }
     }
 }
 

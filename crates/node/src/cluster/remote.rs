@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ::membership::items::Principal;
 use resp::{OwnedArgs, append_request};
 
-use super::gather::Gather;
+use super::gathering::Gather;
 use super::verdict::Question;
 use crate::session::tracking::Mode;
 use crate::session::{Multi, Session};
@@ -210,5 +210,14 @@ impl Remote {
     pub(crate) fn watching(&self) -> impl Iterator<Item = usize> + '_ {
         let watches = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.watches);
         self.lines.iter().enumerate().filter(move |(_, line)| watches(line)).map(|(link, _)| link)
+    }
+}
+
+impl Line {
+    /// The owner has decided.
+    pub(crate) fn unblocked(&mut self, yes: bool) {
+        if let Some(question) = self.questions.pop_front() {
+            question.answer(yes);
+        }
     }
 }

@@ -4,27 +4,12 @@
 //! ever. A command whose wait lasts for longer than a moment is given up with its connection, as its client has most likely gone. Waits that last as long as a
 //! client says (CLIENT PAUSE, WAITAOF) are given up at once, as Redis does it.
 
-use std::collections::VecDeque;
-
+use crate::worker::Worker;
 use crate::worker::conn::{Conn, Wait};
-use crate::worker::{Token, Worker};
+use crate::worker::waiting::Progress;
 
 /// How long a wait goes on when its client sends nothing more, in milliseconds.
 const MOMENT_MS: u64 = 300;
-
-/// How far a connection has come: bytes that it has not executed, and replies that are to come from other nodes.
-type Progress = (usize, usize);
-
-/// Connections to be looked at: when, and how far they had come.
-#[derive(Default)]
-pub(crate) struct Leavers(VecDeque<(u64, Token, Progress)>);
-
-impl Leavers {
-    /// When the next is looked at, unix milliseconds.
-    pub(crate) fn deadline(&self) -> Option<u64> {
-        self.0.front().map(|(at, ..)| *at)
-    }
-}
 
 fn progress(conn: &Conn) -> Progress {
     (conn.unread(), conn.out.holes())

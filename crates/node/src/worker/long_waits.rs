@@ -3,51 +3,17 @@
 //! Each such wait is ended by something else: an outcome, a reply, a thread that reads the store. One that nothing will end shows here first. So do the
 //! claims of attempts that are over: nobody would give them back.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use engine::{Holder, InTheWay};
 use txn::TxId;
 
 use crate::figures::stats::add;
+use crate::worker::waiting::{LONG_MS, Since};
 use crate::worker::{Token, Worker};
 
-/// What waits for longer, in milliseconds of the clock that does not stand still.
-pub(crate) const LONG_MS: u64 = 60_000;
 /// Between two looks, in milliseconds.
 const LOOK_MS: u64 = 5_000;
-
-/// What a worker knows of those that wait.
-#[derive(Default)]
-pub(crate) struct LongWaits {
-    waiting: BTreeMap<Token, Since>,
-    /// Attempts whose claims nobody would give back, as the first worker sees them.
-    ownerless: BTreeMap<TxId, Since>,
-    /// When to look next.
-    due: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Since {
-    at: u64,
-    is_told: bool,
-}
-
-impl Since {
-    /// Whether that is new and has lasted for too long.
-    fn is_long(&mut self, now: u64) -> bool {
-        now.saturating_sub(self.at) >= LONG_MS && !std::mem::replace(&mut self.is_told, true)
-    }
-}
-
-impl LongWaits {
-    /// A connection or a task does not wait any more.
-    pub(crate) fn end(&mut self, token: Token) {
-        if !self.waiting.is_empty() {
-            self.waiting.remove(&token);
-        }
-    }
-}
 
 impl Worker {
     fn boot_ms(&self) -> u64 {

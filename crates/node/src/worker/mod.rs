@@ -17,10 +17,12 @@ pub(crate) mod outgoing;
 pub(crate) mod pause;
 pub(crate) mod suspended;
 pub(crate) mod token;
+pub(crate) mod told;
 pub(crate) mod transactions;
 pub(crate) mod transfer;
 pub(crate) mod turn;
 pub(crate) mod wait;
+pub(crate) mod waiting;
 
 pub use token::Token;
 
@@ -47,9 +49,9 @@ use crate::session::{self, Detached, Machines, Session, Subscriptions};
 use crate::transactions::inherited::Inherited;
 use crate::transactions::state::Transactions;
 use crate::worker::conn::{Conn, Wait};
-use crate::worker::leavers::Leavers;
 use crate::worker::message::Message;
 use crate::worker::pause::Pause;
+use crate::worker::waiting::{Leavers, LongWaits};
 
 /// One worker.
 pub struct Worker {
@@ -118,7 +120,7 @@ pub struct Worker {
     /// What is to be settled of another node's life.
     pub(crate) inherited: Option<Box<Inherited>>,
     /// Who waits for locks, and since when.
-    pub(crate) long_waits: crate::worker::long_waits::LongWaits,
+    pub(crate) long_waits: LongWaits,
     /// The cluster, if this is a node of one.
     pub(crate) peers: Option<Box<Peers>>,
     /// Transactions over nodes.
@@ -169,7 +171,7 @@ impl Worker {
             promises: Promises::default(),
             turn: 0,
             inherited: None,
-            long_waits: crate::worker::long_waits::LongWaits::default(),
+            long_waits: LongWaits::default(),
             peers: None,
             txn: Box::default(),
             spares: Vec::new(),

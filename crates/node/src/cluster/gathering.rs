@@ -1,0 +1,74 @@
+//! Parts of a reply that are to come from several nodes.
+
+use resp::Protocol;
+
+use super::answers::Question;
+use super::merge::Merge;
+use super::unknown::is_unknown;
+
+/// A command under way at several nodes.
+pub(crate) struct Gather {
+    pub(super) merge: Merge,
+    pub(super) parts: Vec<Vec<u8>>,
+    /// Over which links they come; nothing where that does not matter.
+    pub(super) links: Vec<usize>,
+    /// Those who do not answer are left out.
+    pub(super) leaves_out: bool,
+    /// Replies that have not come.
+    pub(super) missing: usize,
+    pub(super) then: Then,
+    pub(super) protocol: Protocol,
+}
+
+/// What becomes of replies.
+pub(super) enum Then {
+    /// They become one, which goes here; whether the client wants it.
+    Reply((u64, bool)),
+    /// They are what a block or script has asked, which goes on: its connection, which waits for this, or this attempt of it.
+    Answer(Box<Question>, Option<u64>, Option<(u64, u32)>),
+}
+
+impl Gather {
+    /// Bytes that have come.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(Vec::len).sum()
+    }
+
+    /// Whether its client need not be closed where nobody knows what a node has done (rule T9): a message may be lost, a script may be killed twice, and of a
+    /// change the reply says how many have made it.
+    pub(crate) fn says_what_is_unknown(&self) -> bool {
+        matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill | Merge::Done | Merge::First)
+            || self.leaves_out
+            || self.only_looks()
+            || matches!(self.then, Then::Answer(..))
+    }
+
+    /// What has asked is this attempt of a block by now.
+    pub(crate) fn goes_on_with(&mut self, which: (u64, u32)) {
+        if let Then::Answer(_, _, goes_on) = &mut self.then {
+            *goes_on = Some(which);
+        }
+    }
+
+    /// See [`Merge::only_looks`].
+    pub(crate) fn only_looks(&self) -> bool {
+        self.merge.only_looks()
+    }
+
+    /// The reply, and the links of those who were left out.
+    pub(super) fn conclude(mut self, chance: u64) -> (Vec<u8>, Vec<usize>) {
+        let failed = |part: &Vec<u8>| part.starts_with(b"-CLUSTERDOWN") || is_unknown(part);
+        let mut silent = Vec::new();
+        if self.leaves_out && !self.parts.iter().all(failed) {
+            silent =
+                self.links.iter().zip(&self.parts).filter(|(_, part)| failed(part)).map(|(link, _)| *link).collect();
+            self.parts.retain(|part| !failed(part));
+        }
+        (self.merge.merge(&self.parts, self.protocol, chance), silent)
+    }
+
+    /// The rest of one of the replies will not come.
+    pub(crate) fn forget(&mut self, part: usize) {
+        self.parts.get_mut(part).into_iter().for_each(Vec::clear);
+    }
+}

@@ -1,0 +1,312 @@
+//! The end of a link that forwards.
+
+use std::collections::BTreeSet;
+
+use ::membership::items::Item;
+use ::membership::{NodeId, map};
+
+use super::frames::Stage;
+use super::probe::Probe;
+use crate::scripts::Digest;
+use crate::worker::token::Token;
+
+/// Bytes to be said above which nobody may say more.
+pub(super) const LINK_MAX: usize = 4 << 20;
+
+/// After so many milliseconds a link that is not open yet has failed.
+pub(super) const DIAL_MS: u64 = 2_000;
+/// Milliseconds before a link that has failed is dialed again: first, and at most.
+const BACKOFF_MS: (u64, u64) = (10, 500);
+
+/// Scripts that a node is told of when it is back, at most: of others clients hear -NOSCRIPT there, and load them again.
+pub(super) const OWED_MAX: usize = 1000;
+
+/// A link to be connected.
+#[derive(Debug)]
+pub struct Dial {
+    /// What the worker calls the connection, as one that it has accepted.
+    pub token: Token,
+    /// The other node.
+    pub node: NodeId,
+    /// Where it is.
+    pub host: String,
+    /// See [`Self::host`].
+    pub port: u16,
+}
+
+/// How long nobody dials after as many failures as this, in milliseconds.
+fn backoff(failures: u32) -> u64 {
+    (BACKOFF_MS.0 << failures.min(16)).min(BACKOFF_MS.1)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Not before this time, in unix milliseconds.
+    Down(u64),
+    /// Being connected, until this time.
+    Dialing(Token, u64),
+    /// The other end hears what is said.
+    Open(Token),
+}
+
+/// Whose a virtual connection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    Nobody,
+    Client(Token),
+    /// For what the owner says to a client that waits.
+    Notice(Token),
+    /// This node's own.
+    Node,
+    /// Its client has gone, the other end does not know yet.
+    Gone,
+}
+
+/// A link as CLUSTER LINKS shows it.
+pub(crate) struct OpenLink {
+    /// The other node.
+    pub(crate) node: NodeId,
+    /// When it was opened, unix milliseconds.
+    pub(crate) since: u64,
+    /// Bytes to be sent.
+    pub(crate) unsaid: usize,
+}
+
+/// See the module's text.
+pub(crate) struct Outbound {
+    /// The other node; none of the link that leads back.
+    pub(crate) node: Option<NodeId>,
+    /// The epoch of what it owns.
+    pub(crate) epoch: u64,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) state: State,
+    pub(crate) stage: Stage,
+    /// Bytes that were handed to the driver and that it has not sent.
+    pub(super) unsent: usize,
+    /// The other end has said that it executes nothing more than what it has answered.
+    pub(crate) leaves: bool,
+    /// By number.
+    pub(super) owners: Vec<Owner>,
+    pub(super) free: Vec<u32>,
+    /// Connections that wait for there to be less to say.
+    pub(super) waiting: Vec<Token>,
+    pub(super) failures: u32,
+    /// How long it has been dialed in vain: what those dials took that were not answered, and the pauses after each, in milliseconds.
+    pub(super) vain_ms: u64,
+    /// It was dialed last in vain: it is dialed again, whether or not there is something to say.
+    pub(super) in_vain: bool,
+    /// It is being ended as nothing comes over it: nobody hears what is said to its node until that answers.
+    pub(crate) given_up: bool,
+    /// When it was open last, as links and blocks are counted.
+    pub(crate) last_open: u64,
+    /// When it was opened, unix milliseconds.
+    pub(super) since: u64,
+    /// The virtual connection for what no client has sent.
+    pub(super) own: Option<u32>,
+    /// Bytes that were answered there and not acknowledged.
+    pub(crate) own_bytes: usize,
+    /// Scripts that clients have loaded and the other node has not heard of.
+    pub(super) owed_scripts: BTreeSet<Digest>,
+    /// Whether its other end is at work.
+    pub(crate) probe: Probe,
+    /// Of a link that leads back: its other end.
+    pub(super) partner: Option<Token>,
+}
+
+impl Outbound {
+    pub(super) fn new(node: Option<NodeId>) -> Self {
+        Self {
+            node,
+            epoch: 0,
+            host: String::new(),
+            port: 0,
+            state: State::Down(0),
+            stage: Stage::default(),
+            unsent: 0,
+            leaves: false,
+            owners: Vec::new(),
+            free: Vec::new(),
+            waiting: Vec::new(),
+            failures: 0,
+            vain_ms: 0,
+            in_vain: false,
+            given_up: false,
+            last_open: 0,
+            since: 0,
+            own: None,
+            own_bytes: 0,
+            owed_scripts: BTreeSet::new(),
+            probe: Probe::default(),
+            partner: None,
+        }
+    }
+
+    pub(crate) fn to(member: &map::Node) -> Self {
+        Self::new(Some(member.id))
+    }
+
+    /// The link that leads back.
+    pub(crate) fn home() -> Self {
+        Self::new(None)
+    }
+
+    /// What the map says of the node.
+    pub(crate) fn look_up(&mut self, member: &map::Node) {
+        (self.host, self.port) = (member.host.clone(), member.bus_port);
+        self.epoch = member.epoch;
+    }
+
+    /// Whether nothing more may be said for now.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.stage.len() + self.unsent > LINK_MAX
+    }
+
+    /// Whether something is to be said, and can be.
+    pub(crate) fn has_something_to_say(&self) -> bool {
+        matches!(self.state, State::Open(_)) && !self.stage.is_empty()
+    }
+
+    /// A number for a virtual connection of this client.
+    pub(crate) fn open(&mut self, client: Token) -> u32 {
+        self.number(Owner::Client(client))
+    }
+
+    /// A number for a virtual connection over which the owner says something to this client, which waits.
+    pub(crate) fn open_notice(&mut self, client: Token) -> u32 {
+        self.number(Owner::Notice(client))
+    }
+
+    /// The client that waits for what is said over a virtual connection, if it is for that.
+    pub(crate) fn waits_for(&self, vc: u32) -> Option<Token> {
+        match self.owners.get(vc as usize) {
+            Some(Owner::Notice(token)) => Some(*token),
+            _ => None,
+        }
+    }
+
+    /// The virtual connection for what no client has sent.
+    pub(crate) fn own_line(&mut self) -> u32 {
+        if let Some(vc) = self.own {
+            return vc;
+        }
+        let vc = self.number(Owner::Node);
+        self.stage.put(&Item::Open { vc, client: 0, db: 0, protocol: 2 });
+        *self.own.insert(vc)
+    }
+
+    pub(super) fn number(&mut self, owner: Owner) -> u32 {
+        let vc = self.free.pop().unwrap_or_else(|| {
+            self.owners.push(Owner::Nobody);
+            self.owners.len() as u32 - 1
+        });
+        self.owners[vc as usize] = owner;
+        vc
+    }
+
+    /// The client's end of a virtual connection has gone.
+    pub(crate) fn close(&mut self, vc: u32) {
+        if let Some(owner) = self.owners.get_mut(vc as usize) {
+            *owner = Owner::Gone;
+            self.stage.put(&Item::Close { vc });
+        }
+    }
+
+    /// The client of a virtual connection; `Ok(None)` if it has gone. `Err`: there is none.
+    pub(crate) fn client(&self, vc: u32) -> Result<Option<Token>, ()> {
+        match self.owners.get(vc as usize) {
+            Some(Owner::Client(token)) => Ok(Some(*token)),
+            Some(Owner::Gone | Owner::Node | Owner::Notice(_)) => Ok(None),
+            _ => Err(()),
+        }
+    }
+
+    /// The other end has closed a virtual connection. Its client, if it has one.
+    pub(crate) fn closed(&mut self, vc: u32) -> Result<Option<Token>, ()> {
+        let client = self.client(vc)?;
+        self.own = self.own.filter(|own| *own != vc);
+        self.owners[vc as usize] = Owner::Nobody;
+        self.free.push(vc);
+        Ok(client)
+    }
+
+    /// What CLUSTER LINKS shows.
+    pub(crate) fn shown(&self) -> Option<OpenLink> {
+        let State::Open(_) = self.state else { return None };
+        Some(OpenLink { node: self.node?, since: self.since, unsaid: self.stage.len() + self.unsent })
+    }
+
+    /// This end of it, if it is open.
+    pub(crate) fn open_end(&self) -> Option<Token> {
+        if let State::Open(token) = self.state { Some(token) } else { None }
+    }
+
+    /// This end of it, if it is open or being opened.
+    pub(crate) fn end(&self) -> Option<Token> {
+        match self.state {
+            State::Open(token) | State::Dialing(token, _) => Some(token),
+            State::Down(_) => None,
+        }
+    }
+
+    /// Whether clients have virtual connections at its other end.
+    pub(crate) fn is_used(&self) -> bool {
+        self.owners.iter().any(|owner| matches!(owner, Owner::Client(_) | Owner::Notice(_)))
+    }
+
+    /// Whether nobody is told anything over it for now, and it is not being opened.
+    pub(crate) fn fails(&self, now: u64) -> bool {
+        self.is_out_of_reach() || matches!(self.state, State::Down(until) if until > now)
+    }
+
+    /// When something is to be done, unix milliseconds.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        match self.state {
+            State::Down(until) if self.in_vain || !self.stage.is_empty() || !self.owed_scripts.is_empty() => {
+                Some(until)
+            }
+            State::Dialing(_, until) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Whether it could not be opened when that was tried last.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.in_vain && self.open_end().is_none()
+    }
+
+    /// Whether it has been dialed in vain for at least so long, in milliseconds. That is counted in failures, not in time: a machine that has stood still as a whole
+    /// has not dialed.
+    pub(crate) fn is_out_of_reach_for(&self, ms: u64) -> bool {
+        self.is_out_of_reach() && self.vain_ms > ms
+    }
+
+    /// Forgets what was to be said: the clients that had virtual connections, and those that waited for something to be said.
+    pub(super) fn forget(&mut self) -> (Vec<Token>, Vec<Token>) {
+        self.stage.clear();
+        (self.own, self.own_bytes) = (None, 0);
+        self.free.clear();
+        let (mut clients, mut waiting) = (Vec::new(), Vec::new());
+        for owner in std::mem::take(&mut self.owners) {
+            match owner {
+                Owner::Client(token) => clients.push(token),
+                Owner::Notice(token) => waiting.push(token),
+                Owner::Nobody | Owner::Node | Owner::Gone => {}
+            }
+        }
+        (clients, waiting)
+    }
+
+    /// It has ended, or could not be opened.
+    pub(super) fn fail(&mut self, now: u64) {
+        self.in_vain = self.open_end().is_none();
+        let pause = backoff(self.failures);
+        let is_unanswered = matches!(self.state, State::Dialing(_, until) if until <= now);
+        self.vain_ms += pause + if is_unanswered { DIAL_MS } else { 0 };
+        self.state = State::Down(now + pause);
+        self.failures = self.failures.saturating_add(1);
+        self.probe = Probe::default();
+        (self.unsent, self.partner) = (0, None);
+    }
+}

@@ -1,0 +1,155 @@
+//! The cluster's part of a worker's turn: what is said to other nodes by itself, and links over which nothing comes.
+
+use keyspace::Horizon;
+use resp::append_request;
+
+use super::peers::{HOME, Peers};
+use super::probe::Seen;
+use crate::push::delivery::Kind;
+use crate::worker::Worker;
+use crate::worker::token::Token;
+
+/// Bytes of messages that wait for the log at most.
+const WAITING_MAX: usize = 64 << 20;
+/// Between two looks at whether something has been said, in milliseconds.
+const LOOK_MS: u64 = 250;
+
+/// Between two looks that count for a node that was taken out of the cluster, in milliseconds at least.
+const GONE_LOOK_MS: u64 = 300;
+
+/// What is asked over a link. What is answered does not matter.
+const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+impl Peers {
+    /// When links are to be looked at, unix milliseconds.
+    pub(crate) fn probes_due(&self) -> Option<u64> {
+        self.links.iter().skip(HOME + 1).any(|link| link.end().is_some()).then_some(self.probes.due)
+    }
+
+    /// Looks at all links: those to be ended, and whether they are open.
+    fn look_at_silence(&mut self, now: u64) -> Vec<(usize, Token, bool)> {
+        let mut ended = Vec::new();
+        if now < self.probes.due || self.probes_due().is_none() {
+            return ended;
+        }
+        self.probes.due = now + LOOK_MS;
+        let counts = now >= self.probes.gone_due;
+        if counts {
+            self.probes.gone_due = now + GONE_LOOK_MS;
+        }
+        if let Some(administration) = self.shared.administration() {
+            self.probes.suspects = administration.suspects();
+        }
+        for (index, link) in self.links.iter_mut().enumerate().skip(HOME + 1) {
+            let Some(token) = link.end() else { continue };
+            let suspected = !self.serves || link.node.is_some_and(|node| self.probes.suspects.contains(&node));
+            let has_place = link.node.is_none_or(|node| self.map.index_of(node).is_some());
+            let gone = !has_place && !self.map.nodes().is_empty();
+            let is_open = link.open_end().is_some();
+            let ends = if is_open {
+                match link.probe.look(Seen { suspected, gone, counts, is_used: link.is_used() }) {
+                    Ok(true) => {
+                        link.say_by_itself(QUESTION);
+                        false
+                    }
+                    Ok(false) => false,
+                    Err(()) => true,
+                }
+            } else {
+                link.probe.look_at_dial(suspected)
+            };
+            if ends {
+                ended.push((index, token, is_open));
+            }
+        }
+        ended
+    }
+}
+
+impl Worker {
+    /// The cluster's part of a turn before anything is executed.
+    pub(crate) fn begin_cluster_turn(&mut self, now: u64) {
+        let boot = self.node.clock.boot_ns();
+        let Some(peers) = &mut self.peers else { return };
+        let before = peers.map.clone();
+        let changed = peers.begin_turn(boot);
+        let begins = self.txn.is_new();
+        if changed {
+            // In blocks and scripts SCAN runs where it is the only node's: no range ends it.
+            self.engine.scan_end = keyspace::SLOTS as u16;
+        }
+        if changed || begins {
+            self.transactions().map_changed();
+        }
+        if changed {
+            self.flush_for_map(&before);
+        }
+        self.look_at_blocked(changed);
+        self.look_at_links(now);
+        self.hear();
+        self.probe_links(now);
+        self.transactions().step();
+    }
+
+    /// The cluster's part of a turn after everything was executed.
+    pub(crate) fn end_cluster_turn(&mut self) {
+        if self.peers.is_some() {
+            self.transactions().step();
+            self.spread_committed();
+            self.look_at_vain_words();
+            self.speak();
+            self.flush_links();
+        }
+    }
+
+    /// A message was published here by itself: the other nodes hear of it.
+    pub(crate) fn spread(&mut self, kind: Kind, channel: &[u8], payload: &[u8], seen: &Horizon) {
+        let Some(peers) = self.peers.as_deref_mut().filter(|peers| !peers.is_alone()) else { return };
+        let spread = &mut peers.spread;
+        if spread.bytes > WAITING_MAX {
+            return;
+        }
+        let name: &[u8] = if kind == Kind::Shard { b"SPUBLISH" } else { b"PUBLISH" };
+        let mut command = Vec::with_capacity(channel.len() + payload.len() + 64);
+        append_request(&mut command, &[name, channel, payload]);
+        spread.bytes += command.len();
+        spread.waiting.push_back((seen.clone(), command));
+    }
+
+    /// Says what is committed.
+    pub(crate) fn spread_committed(&mut self) {
+        let is_ready = |worker: &Worker| {
+            let (seen, _) = worker.peers.as_deref()?.spread.waiting.front()?;
+            seen.versions().iter().all(|version| worker.engine.is_committed(*version)).then_some(())
+        };
+        while is_ready(self).is_some() {
+            let Some(peers) = self.peers.as_deref_mut() else { return };
+            let Some((_, command)) = peers.spread.waiting.pop_front() else { return };
+            peers.spread.bytes -= command.len();
+            let links: Vec<usize> = (0..peers.map.nodes().len() as u16).map(|node| peers.link_to(node)).collect();
+            for link in links.into_iter().filter(|link| *link != HOME) {
+                self.want_link(link);
+                let Some(peers) = self.peers.as_deref_mut() else { return };
+                peers.links[link].say_by_itself(&command);
+            }
+        }
+    }
+
+    /// Ends links over which nothing comes any more.
+    pub(crate) fn probe_links(&mut self, now: u64) {
+        let ended = self.peers.as_deref_mut().map_or_else(Vec::new, |peers| peers.look_at_silence(now));
+        for (link, token, is_open) in ended {
+            if !is_open {
+                self.closed(token);
+                continue;
+            }
+            tracing::warn!(
+                "a link to a node that may be down is closed: nothing comes from it, or it was taken out of the cluster"
+            );
+            if let Some(peers) = &mut self.peers {
+                peers.links[link].given_up = true;
+            }
+            self.cut(token);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What is said of a command that may have been executed.
+
+/// What is answered to a part of a command that has left, and whose reply is lost.
+pub(crate) fn unknown(place: &str) -> String {
+    format!("ERR the node{place} {UNKNOWN}")
+}
+
+const UNKNOWN: &str = "has not answered: nobody knows whether it has executed the command";
+
+/// Whether a reply is [`unknown`].
+pub(crate) fn is_unknown(reply: &[u8]) -> bool {
+    reply.starts_with(b"-ERR the node") && reply.trim_ascii_end().ends_with(UNKNOWN.as_bytes())
+}

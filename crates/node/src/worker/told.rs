@@ -1,0 +1,31 @@
+//! When the log was told last of requests of HTTP.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Between two lines of the log about it, in milliseconds: whoever does it may do it often.
+const TOLD_MS: u64 = 60_000;
+
+/// When it was said last, in Unix milliseconds; 0: never.
+#[derive(Default)]
+pub(crate) struct Told(AtomicU64);
+
+impl Told {
+    /// Whether it is to be said now; it is said then.
+    pub(super) fn is_due(&self, now: u64) -> bool {
+        let last = self.0.load(Relaxed);
+        let is_due = last == 0 || now.abs_diff(last) > TOLD_MS;
+        is_due && self.0.compare_exchange(last, now.max(1), Relaxed, Relaxed).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_once_a_minute() {
+        let told = Told::default();
+        let said: Vec<u64> = (0..200_000).step_by(1000).filter(|now| told.is_due(*now)).collect();
+        assert_eq!(said, [0, 61_000, 122_000, 183_000]);
+    }
+}
