@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The bounds, which only sink: a commit that brings a number down lowers its bound.
-const CIRCLE_MAX: usize = 89;
-const WORKER_FILES_MAX: usize = 29;
+const CIRCLE_MAX: usize = 4;
+const WORKER_FILES_MAX: usize = 26;
 
 const ROOT: &str = "node/src/";
 

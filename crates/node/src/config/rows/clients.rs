@@ -1,6 +1,7 @@
 //! Limits on clients.
 
-use super::{Kind, LONG_MAX, between, memory};
+use super::common::{LONG_MAX, between, memory};
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 use crate::config::special::Special;
 
@@ -27,7 +28,7 @@ pub(super) static SECTION: Section = Section {
         ),
         row(
             "tracking-table-max-keys",
-            super::long(0),
+            super::common::long(0),
             "1000000",
             "Most keys remembered for client-side caching; 0 for no limit.",
         )

@@ -1,7 +1,8 @@
 //! The cluster.
 
-use super::{Kind, NO_CLUSTER, PORT, ULONG_MAX, between, int};
+use super::common::{NO_CLUSTER, PORT, ULONG_MAX, between, int};
 use crate::config::check;
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 
 pub(super) static SECTION: Section = Section {
@@ -30,7 +31,7 @@ pub(super) static SECTION: Section = Section {
         row("cluster-config-file", Kind::Text, "nodes.conf", "File in which the node keeps what it knows.")
             .immutable()
             .inert(NO_CLUSTER),
-        row("cluster-node-timeout", super::long(0), "15000", "Milliseconds of silence after which a node is down.")
+        row("cluster-node-timeout", super::common::long(0), "15000", "Milliseconds of silence after which a node is down.")
             .inert(NO_CLUSTER),
         row("cluster-port", PORT, "0", "Port for other nodes; 0 for `port` + 10000.").immutable(),
         row(
@@ -98,13 +99,13 @@ pub(super) static SECTION: Section = Section {
         .own(),
         row(
             "cluster-lock-timeout",
-            super::long(0),
+            super::common::long(0),
             "5000",
             "Milliseconds for which a command waits for keys that a transaction has locked which waits for a node that does not answer: then it is refused. Who has begun such a transaction waits as long for a node that its own cannot reach: then its connection is closed. At least 2000; 0 for no limit.",
         )
         .cluster()
         .own(),
-        row("cluster-ping-interval", super::long(0), "0", "Milliseconds between pings; 0 for the default.")
+        row("cluster-ping-interval", super::common::long(0), "0", "Milliseconds between pings; 0 for the default.")
             .hidden()
             .inert(NO_CLUSTER),
     ],

@@ -1,6 +1,7 @@
 //! For tests.
 
-use super::{Kind, int};
+use super::common::int;
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 
 pub(super) static SECTION: Section = Section {

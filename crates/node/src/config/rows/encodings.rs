@@ -1,6 +1,6 @@
 //! When small values become large ones.
 
-use super::{INT_MAX, between, int, long, memory};
+use super::common::{INT_MAX, between, int, long, memory};
 use crate::config::row::{Section, row};
 
 pub(super) static SECTION: Section = Section {

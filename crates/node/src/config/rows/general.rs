@@ -1,7 +1,8 @@
 //! The process: files, logging, databases, timers.
 
-use super::{Kind, int};
+use super::common::int;
 use crate::config::check;
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 use crate::config::special::Special;
 
@@ -14,7 +15,7 @@ pub(super) static SECTION: Section = Section {
     rows: &[
         row(
             "databases",
-            super::between(1, u16::MAX as i128),
+            super::common::between(1, u16::MAX as i128),
             "16",
             "Number of databases; those beyond 0 take memory on first use.",
         )
@@ -101,7 +102,7 @@ pub(super) static SECTION: Section = Section {
         ),
         row(
             "busy-reply-threshold",
-            super::long(0),
+            super::common::long(0),
             "5000",
             "Milliseconds until a running script makes others get -BUSY.",
         )
@@ -142,7 +143,7 @@ pub(super) static SECTION: Section = Section {
         .own(),
         row(
             "transaction-idle-timeout",
-            super::between(0, 1_000_000_000),
+            super::common::between(0, 1_000_000_000),
             "60",
             "Seconds without a command after which what was done since BEGIN is rolled back; 0: never.",
         )

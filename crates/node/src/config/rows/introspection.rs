@@ -1,6 +1,7 @@
 //! Slow log, latency, notifications.
 
-use super::{Kind, long};
+use super::common::long;
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 use crate::config::special::Special;
 
@@ -18,7 +19,7 @@ pub(super) static SECTION: Section = Section {
         row("slowlog-max-len", long(0), "128", "Commands kept in SLOWLOG.").alias("commandlog-slow-execution-max-len"),
         row(
             "slowlog-entry-max-argc",
-            super::int(2),
+            super::common::int(2),
             "32",
             "Arguments kept of a command in SLOWLOG; the last one says how many more there were.",
         ),

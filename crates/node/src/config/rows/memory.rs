@@ -1,6 +1,7 @@
 //! Memory, eviction, expiry.
 
-use super::{Kind, LONG_MAX, ULONG_MAX, between, int};
+use super::common::{LONG_MAX, ULONG_MAX, between, int};
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 
 const LAZY: &str = "large values are always freed in small steps, without stalling anyone";
@@ -46,7 +47,7 @@ pub(super) static SECTION: Section = Section {
         row("active-expire-effort", between(1, 10), "1", "Effort spent on finding expired keys: 1 to 10."),
         row("replica-ignore-maxmemory", Kind::Bool, "yes", "Whether replicas leave eviction to their master.")
             .alias("slave-ignore-maxmemory")
-            .inert(super::NO_REPLICATION),
+            .inert(super::common::NO_REPLICATION),
         row("lazyfree-lazy-eviction", Kind::Bool, "no", "Free evicted values in the background.")
             .inert(LAZY)
             .harmless("yes"),
@@ -84,7 +85,7 @@ pub(super) static DEFRAGMENTATION: Section = Section {
         row("active-defrag-threshold-upper", between(0, 1000), "50", "The same, at which most effort is spent."),
         row("active-defrag-cycle-min", between(1, 99), "5", "Least effort, percent of a processor per worker."),
         row("active-defrag-cycle-max", between(1, 99), "25", "Most effort, percent of a processor per worker."),
-        row("active-defrag-max-scan-fields", super::long(1), "1000", "Elements handled in one step.")
+        row("active-defrag-max-scan-fields", super::common::long(1), "1000", "Elements handled in one step.")
             .inert("keys are moved; what a collection keeps outside its key is not"),
         row("jemalloc-bg-thread", Kind::Bool, "yes", "Let jemalloc purge in a thread of its own.")
             .inert("the allocator is another one"),

@@ -1,6 +1,7 @@
 //! Listening, connections, workers.
 
-use super::{Kind, PORT, between, int};
+use super::common::{PORT, between, int};
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 use crate::config::special::Special;
 

@@ -1,8 +1,9 @@
 //! Settings of Redis 8.8 and Valkey 9 that have nothing to act on: known, so that files written for those servers work.
 
-use super::{
-    Kind, LONG_MAX, NO_CLUSTER, NO_LOG, NO_REPLICATION, NO_SNAPSHOTS, NO_TLS, PORT, between, int, long, memory,
+use super::common::{
+    LONG_MAX, NO_CLUSTER, NO_LOG, NO_REPLICATION, NO_SNAPSHOTS, NO_TLS, PORT, between, int, long, memory,
 };
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 
 const NO_ARRAYS: &str = "the array type is not there";

@@ -1,7 +1,8 @@
 //! The log, snapshots, shutting down.
 
-use super::{INT_MAX, Kind, NO_LOG, NO_SNAPSHOTS, int, memory};
+use super::common::{INT_MAX, NO_LOG, NO_SNAPSHOTS, int, memory};
 use crate::config::check;
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 use crate::config::special::Special;
 
@@ -37,7 +38,7 @@ pub(super) static LOG: Section = Section {
         .own(),
         row(
             "log-stall-timeout",
-            super::between(0, 3600),
+            super::common::between(0, 3600),
             "5",
             "When a disk of the log has not answered for so many seconds, or has had no room for what was taken, commands that write are refused and clients that wait for it are closed, until it does; 0: never.",
         )
@@ -73,11 +74,11 @@ pub(super) static LOG: Section = Section {
         .check(check::log_max),
         row("checkpoint-interval", int(0), "300", "A checkpoint is made after so many seconds if anything has changed; 0: never for that.")
             .own(),
-        row("checkpoint-cpu", super::between(1, 100), "25", "Percent of a core that a checkpoint takes, or as much as it needs to end before the log has grown to `checkpoint-log-max`; without that, more, the further the log has grown beyond `checkpoint-log-size`.")
+        row("checkpoint-cpu", super::common::between(1, 100), "25", "Percent of a core that a checkpoint takes, or as much as it needs to end before the log has grown to `checkpoint-log-max`; without that, more, the further the log has grown beyond `checkpoint-log-size`.")
             .own(),
         row(
             "warm-up-cpu",
-            super::between(0, 100),
+            super::common::between(0, 100),
             "50",
             "Percent of a core that reading keys into memory may take after a start; 0: they are read only when they are needed.",
         )
@@ -124,15 +125,25 @@ pub(super) static SNAPSHOTS: Section = Section {
         row("stop-writes-on-bgsave-error", Kind::Bool, "yes", "Refuse writes after a snapshot failed.")
             .inert(NO_SNAPSHOTS)
             .harmless("no"),
-        row("rdb-key-save-delay", super::between(i32::MIN as i128, INT_MAX), "0", "Microseconds to wait per key.")
-            .hidden()
-            .inert(NO_SNAPSHOTS),
-        row("key-load-delay", super::between(i32::MIN as i128, INT_MAX), "0", "Microseconds to wait per key loaded.")
-            .hidden()
-            .inert(NO_SNAPSHOTS),
+        row(
+            "rdb-key-save-delay",
+            super::common::between(i32::MIN as i128, INT_MAX),
+            "0",
+            "Microseconds to wait per key.",
+        )
+        .hidden()
+        .inert(NO_SNAPSHOTS),
+        row(
+            "key-load-delay",
+            super::common::between(i32::MIN as i128, INT_MAX),
+            "0",
+            "Microseconds to wait per key loaded.",
+        )
+        .hidden()
+        .inert(NO_SNAPSHOTS),
         row(
             "loading-process-events-interval-bytes",
-            super::between(1024, INT_MAX),
+            super::common::between(1024, INT_MAX),
             "2097152",
             "Bytes loaded between two looks at the clients.",
         )
@@ -145,7 +156,7 @@ pub(super) static SHUTDOWN: Section = Section {
     title: "Shutting down",
     rows: &[
         row("shutdown-timeout", int(0), "10", "Seconds to wait for replicas when shutting down.")
-            .inert(super::NO_REPLICATION),
+            .inert(super::common::NO_REPLICATION),
         row("shutdown-on-sigint", ON_SIGNAL, "default", "What SIGINT does: as the options of SHUTDOWN.")
             .check(check::signal)
             .inert(NO_SNAPSHOTS)

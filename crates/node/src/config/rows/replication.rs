@@ -1,6 +1,7 @@
 //! Replication.
 
-use super::{Kind, NO_REPLICATION, PORT, int, memory};
+use super::common::{NO_REPLICATION, PORT, int, memory};
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 use crate::config::special::Special;
 
@@ -52,7 +53,7 @@ pub(super) static SECTION: Section = Section {
             .inert(NO_REPLICATION),
         row("repl-disable-tcp-nodelay", Kind::Bool, "no", "Fewer, larger packets to replicas.").inert(NO_REPLICATION),
         row("repl-backlog-size", memory(1), "1mb", "Bytes kept for replicas that come back.").inert(NO_REPLICATION),
-        row("repl-backlog-ttl", super::long(0), "3600", "Seconds these are kept without replicas.")
+        row("repl-backlog-ttl", super::common::long(0), "3600", "Seconds these are kept without replicas.")
             .inert(NO_REPLICATION),
         row("repl-diskless-sync", Kind::Bool, "yes", "Send snapshots without a file.").inert(NO_REPLICATION),
         row("repl-diskless-sync-delay", int(0), "5", "Seconds to wait for more replicas.")

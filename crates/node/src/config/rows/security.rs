@@ -1,6 +1,7 @@
 //! Passwords, users, what clients may do.
 
-use super::{Kind, long};
+use super::common::long;
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 
 const ALLOWED: Kind = Kind::Enum(&["no", "yes", "local"]);

@@ -1,6 +1,7 @@
 //! TLS.
 
-use super::{Kind, NO_TLS, PORT, between, int};
+use super::common::{NO_TLS, PORT, between, int};
+use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 
 pub(super) static SECTION: Section = Section {
