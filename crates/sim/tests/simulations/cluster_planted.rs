@@ -1,34 +1,47 @@
-//! Mistakes that are made on purpose in a cluster are noticed by what clients see alone.
+//! Mistakes that are made on purpose in a cluster are noticed by what clients see alone. Each is a test, so that they
+//! share the processors.
 
 use sim::nodes::plan::{Plan, Planted};
 
 /// Seeds after the first that may be needed, as what the first shows depends on everything.
 const MORE: u64 = 16;
 
-/// A seed each that has shown it.
-fn first(planted: Planted) -> u64 {
-    match planted {
-        Planted::EarlyUnlock => 2,
-        Planted::UnlockedByStart => 48,
-        Planted::UnloggedPrepare => 21,
-        Planted::LeaseIgnored => 0,
-        Planted::StaleEpoch => 0,
-        Planted::ForgottenCommit => 1,
-        Planted::EarlyFinished => 1,
-        Planted::SkippedSync => 2,
-        Planted::OverdueAsking => 0,
-        Planted::Nothing => 0,
-    }
+/// Whether clients notice it in a world of one of the seeds from `first` on.
+fn is_noticed(planted: Planted, first: u64) -> bool {
+    (first..first + MORE).any(|seed| {
+        let plan = Plan::of(seed, planted);
+        let plan = Plan { clients_only: true, node: sim::plan::Plan { clients_only: true, ..plan.node }, ..plan };
+        sim::nodes::run_plan(seed, plan, false).violation.is_some()
+    })
 }
 
-#[test]
-fn mistakes_are_noticed_in_clusters() {
-    for (name, planted) in Planted::ALL {
-        let is_noticed = |seed| {
-            let plan = Plan::of(seed, planted);
-            let plan = Plan { clients_only: true, node: sim::plan::Plan { clients_only: true, ..plan.node }, ..plan };
-            sim::nodes::run_plan(seed, plan, false).violation.is_some()
-        };
-        assert!((first(planted)..first(planted) + MORE).any(is_noticed), "{name}");
-    }
+/// Makes a test of every mistake: its name, and a seed that has shown it.
+macro_rules! noticed {
+    ($($name:ident: $planted:ident from $first:literal,)*) => {
+        $(#[test]
+        fn $name() {
+            assert!(is_noticed(Planted::$planted, $first));
+        })*
+
+        #[test]
+        fn every_mistake_is_tried() {
+            let tried = [$((stringify!($name), Planted::$planted)),*];
+            for (name, planted) in Planted::ALL {
+                let test = name.replace('-', "_");
+                assert!(tried.iter().any(|tried| *tried == (test.as_str(), planted)), "{name} has no test");
+            }
+        }
+    };
+}
+
+noticed! {
+    early_unlock: EarlyUnlock from 2,
+    unlocked_by_start: UnlockedByStart from 48,
+    unlogged_prepare: UnloggedPrepare from 21,
+    lease_ignored: LeaseIgnored from 0,
+    stale_epoch: StaleEpoch from 0,
+    forgotten_commit: ForgottenCommit from 1,
+    early_finished: EarlyFinished from 1,
+    skipped_sync: SkippedSync from 2,
+    overdue_asking: OverdueAsking from 0,
 }
