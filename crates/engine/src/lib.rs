@@ -51,7 +51,7 @@ pub use sweep::Swept;
 pub use tidy::Tidied;
 pub use tracking::{Caller, Invalidation, Tracking};
 pub use transactions::{
-    Holder, InTheWay, Locked, NotInstalled, Outcomes, Transactions, Undone, Untimely, restore_locks,
+    Holder, InTheWay, LARGE, Locked, NotInstalled, Outcomes, STEPS, Transactions, Undone, Untimely, restore_locks,
 };
 pub use walker::{Step, Walking};
 pub use watch::WatchedKey;

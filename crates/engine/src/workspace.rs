@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use command::effects::{self, op};
 use command::{Event, Tunables};
-use keyspace::{Held, Need};
+use keyspace::{Expiry, Held, Need, Value};
 use object::Corrupt;
 
 use crate::attachment::DbKey;
@@ -82,6 +82,58 @@ impl Workspace {
         // That it is there is no news.
         self.engine.local.take_sightings();
         Ok(())
+    }
+
+    /// Puts a copy of a key there, and then does what was done to the key since: the effects of each step. `amid`: as for [`Self::put`].
+    ///
+    /// # Errors
+    /// If these are not effects on this key.
+    pub fn put_copy<'e>(
+        &mut self,
+        (db, key): (u16, &[u8]),
+        (value, expiry): (&Value, Option<u64>),
+        steps: impl Iterator<Item = &'e [u8]>,
+        amid: Option<&BlockRun>,
+    ) -> Result<(), Corrupt> {
+        let limits = self.engine.tunables().limits.clone();
+        let shared = self.engine.shared.clone();
+        if usize::from(db) >= shared.keyspace.databases() {
+            return Err(Corrupt("database number"));
+        }
+        let hashed = shared.keyspace.hasher().key(key);
+        let put = self.under(hashed.slot, amid, |engine, held| {
+            let version = if amid.is_some() { engine.following_version() } else { engine.next_version(held) };
+            let mut there = engine.db(held, db, version);
+            there.set_value(&hashed, value.clone(), expiry.map_or(Expiry::Clear, Expiry::At));
+            for effect in steps.flat_map(effects::decode) {
+                let mut effect = effect?;
+                if effect.is_barrier() || effect.db != db || effect.key != key {
+                    return Err(Corrupt("a step of another key"));
+                }
+                effects::replay(&mut effect, &mut there, &limits)?;
+            }
+            Ok(())
+        });
+        put.ok_or(Corrupt("a workspace that somebody else uses"))??;
+        self.keys.insert((db, key.into()));
+        self.engine.local.take_sightings();
+        Ok(())
+    }
+
+    /// A copy of a key that takes at least `least` bytes, and how many it takes. `amid`: as for [`Self::put`].
+    pub fn copy_of(
+        &mut self,
+        (db, key): (u16, &[u8]),
+        least: usize,
+        amid: Option<&BlockRun>,
+    ) -> Option<((Value, Option<u64>), usize)> {
+        let hashed = self.engine.shared.clone().keyspace.hasher().key(key);
+        let copy = |engine: &mut Engine, held: &Held| {
+            let there = engine.db(held, db, 0);
+            let entry = there.peek(&hashed).filter(|entry| entry.memory() >= least)?;
+            Some(((entry.to_value(), entry.expiry()), entry.memory()))
+        };
+        self.under(hashed.slot, amid, copy).flatten()
     }
 
     /// Calls `f` with the latch of a slot, which the block that runs there may have. `None`: nobody can have it.

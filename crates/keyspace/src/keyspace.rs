@@ -292,7 +292,7 @@ impl Keyspace {
     }
 
     /// Version of the last command that held every latch. Any latch is held.
-    pub(crate) fn floor(&self) -> u64 {
+    pub fn floor(&self) -> u64 {
         self.floor.load(Relaxed)
     }
 

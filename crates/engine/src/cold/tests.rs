@@ -624,7 +624,7 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
         assert!(is_at(&mut cold, &block, key, 0), "{key} is not there");
     }
     let mut found = Vec::new();
-    assert!(cold.engine.look(&block, &locks, 1 << 20, &mut found).unwrap());
+    assert!(cold.engine.look(&block, &locks, (&Default::default(), 1 << 20), &mut found).unwrap());
     let version = u64::from_le_bytes(found[..8].try_into().unwrap());
     assert!(is_at(&mut cold, &block, "a", version));
     let _ = cold.engine.hold_attempt(block);

@@ -2,6 +2,7 @@
 //!
 //! All records of an attempt are in one stream, that of its first slot: so a log that was cut has the outcome if it has the Prepare.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use command::{Event, Touched, effects};
@@ -10,6 +11,8 @@ use object::Corrupt;
 use txn::locks::Requested;
 use txn::{Lock, Prepared, Record, Stamp, TxId};
 
+use super::trails::LARGE;
+use crate::attachment::DbKey;
 use crate::block::BlockRun;
 use crate::call::{Busy, Call};
 use crate::cold::is_lacking;
@@ -154,15 +157,17 @@ impl Engine {
 
     /// Appends what there is under keys that an attempt has locked and whose latches it has: `version u64 · length u32 · effect that makes the key
     /// what it is`, of those that are there. One whose time has passed is not, and has version 0, as [`Self::is_at`] has it: whoever writes it deletes
-    /// what is left of it first. False: that would be more than `most` bytes. An error: a key cannot be made known.
+    /// what is left of it first. False: that would be more than `most` bytes. An error: a key cannot be made known. `known`: versions of keys that
+    /// who asks has copies of: of these the steps since are said instead of the effect, where they are known ([`super::trails`]).
     pub fn look(
         &mut self,
         block: &BlockRun,
         locks: &[Lock],
-        most: usize,
+        (known, most): (&BTreeMap<(u16, &[u8]), u64>, usize),
         out: &mut Vec<u8>,
     ) -> Result<bool, command::Error> {
         let (shared, now) = (self.shared.clone(), self.now);
+        let trails = &shared.transactions.trails;
         let start = out.len();
         // Who coordinates it may have more databases.
         for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
@@ -170,12 +175,28 @@ impl Engine {
             self.make_known(block.held(), lock.db, &key)?;
             let db = self.db(block.held(), lock.db, 0);
             let Some(entry) = db.peek(&key) else { continue };
+            let version = if entry.expired(now) { 0 } else { entry.version() };
+            // The databases may have been swapped, and one record may have changed the keys of both: they had one version.
+            let known = known.get(&lock.place()).filter(|known| **known > shared.keyspace.floor() && version > 0);
+            if let Some(known) = known {
+                let at = out.len();
+                out.extend_from_slice(&version.to_le_bytes());
+                out.extend_from_slice(&[0; 4]);
+                if trails.tell(lock.place(), *known, version, out) {
+                    let length = (out.len() - at - 12) as u32;
+                    out[at + 8..at + 12].copy_from_slice(&length.to_le_bytes());
+                    continue;
+                }
+                out.truncate(at);
+            }
             // The image of a value is seldom much smaller than the value.
             let room = most - (out.len() - start).min(most);
             if entry.memory() / 4 > room {
                 return Ok(false);
             }
-            let version = if entry.expired(now) { 0 } else { entry.version() };
+            if version > 0 && entry.memory() >= LARGE {
+                trails.begin(lock.place(), version);
+            }
             out.extend_from_slice(&version.to_le_bytes());
             let at = out.len();
             out.extend_from_slice(&[0; 4]);
@@ -317,6 +338,11 @@ impl Engine {
             return Ok(Err(NotInstalled::Damaged(*corrupt, left.clone())));
         }
         self.recorder.of = prepared.locks.iter().map(|lock| keyspace::slot_of(&lock.key)).min();
+        let trails = &shared.transactions.trails;
+        let trailed = match trails.any() {
+            true => trails.of(keys().zip(versions(self)).map(|((db, key), version)| (db, key.bytes, version))),
+            false => Vec::new(),
+        };
         if let Err(corrupt) = self.replay_prepared(prepared, &held) {
             let left = versions(self);
             self.seal(&held);
@@ -340,12 +366,34 @@ impl Engine {
         }
         self.published.append(&mut events);
         self.installs = Some(tx);
+        let said = self.fx.encoded.len();
+        let recording = self.fx.recording;
+        self.fx.recording |= !trailed.is_empty();
         self.publish(&held);
+        self.fx.recording = recording;
         self.installs = None;
+        let serves = self.fx.encoded.len() > said;
+        if !self.is_logged() {
+            self.fx.encoded.truncate(said);
+        }
+        for key in trailed {
+            // Who is served changes keys in the same record, at the same version.
+            let step = if serves { None } else { self.step_of(&key, prepared, &held) };
+            trails.step(&key, step);
+        }
         self.release_locks(tx, &prepared.locks, &held);
         let seen = self.leave_record(held, Record::Commit { tx, members });
         self.recorder.of = None;
         Ok(Ok(seen))
+    }
+
+    /// What was prepared for a key, which was done, and the version that it has since; `None` if it is small or gone.
+    fn step_of(&mut self, (db, key): &DbKey, prepared: &Prepared, held: &Held) -> Option<(Vec<u8>, u64)> {
+        let hashed = self.shared.keyspace.hasher().key(key);
+        let there = self.db(held, *db, 0);
+        let version = there.peek(&hashed).filter(|entry| entry.memory() >= LARGE)?.version();
+        let of_key = effects::split(&prepared.effects).flatten().filter(|(e, _)| e.db == *db && *e.key == **key);
+        Some((of_key.flat_map(|(_, bytes)| bytes.iter().copied()).collect(), version))
     }
 
     /// Whether all of it are effects on keys whose latches are held.

@@ -7,6 +7,7 @@ mod in_the_way;
 mod locks;
 mod outcomes;
 mod shared;
+mod trails;
 
 pub use attempt::{Locked, NotInstalled, Undone, Untimely};
 pub use in_the_way::{Holder, InTheWay};
@@ -14,6 +15,7 @@ pub(crate) use locks::Owner;
 pub use locks::restore_locks;
 pub use outcomes::Outcomes;
 pub use shared::Transactions;
+pub use trails::{LARGE, STEPS};
 
 #[cfg(test)]
 pub(crate) mod tests;

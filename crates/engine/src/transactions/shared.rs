@@ -9,6 +9,7 @@ use keyspace::Waiter;
 use txn::TxId;
 
 use super::Outcomes;
+use super::trails::Trails;
 use crate::attachment::DbKey;
 
 /// See the module's text.
@@ -23,6 +24,7 @@ pub struct Transactions {
     events: Mutex<BTreeMap<TxId, (Vec<Event>, u64)>>,
     /// By the key that was locked: keys whose waiting commands were not served because of that.
     skipped: Mutex<Vec<(DbKey, DbKey)>>,
+    pub(super) trails: Trails,
 }
 
 /// The attempts that have locks or wait for some.

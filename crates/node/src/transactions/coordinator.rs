@@ -79,7 +79,7 @@ impl<P: Port> Transacting<'_, P> {
                 Err(error) => Err(error),
             },
         };
-        let Plan { parts, answers, selected, fetches } = match planned {
+        let Plan { mut parts, answers, selected, fetches } = match planned {
             Ok(plan) => plan,
             Err(text) => {
                 if alone.is_none() {
@@ -102,6 +102,9 @@ impl<P: Port> Transacting<'_, P> {
         let mut events = Vec::new();
         let txn = self.txn();
         if let Some(coordinator) = txn.coordinator.as_mut() {
+            if fetches {
+                txn.copies.name_in(&mut parts);
+            }
             let fetching = fetches.then(|| Fetching::new(parts.clone(), extra, clock));
             let sequence = match fetches {
                 true => coordinator.begin_fetching(now, time, parts, &mut events),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::Workspace;
 use txn::locks::Mode;
-use txn::{Lock, NodeId, Part};
+use txn::{Lock, Member, NodeId, Part};
 
 use super::doubts::LOOK_MS;
 use crate::session::{Aside, Suspended};
@@ -33,6 +33,8 @@ pub(super) struct Fetching {
     pub(super) seen: Seen,
     /// It is a command between BEGIN and COMMIT.
     pub(super) interactive: bool,
+    /// Its keys are fetched whole, whatever there are copies of.
+    pub(super) whole: bool,
     /// It is between two transactions, and holds nothing, as nodes are asked about their keys.
     pub(super) apart: bool,
     /// What was asked for, of what its transaction had not seen.
@@ -100,6 +102,11 @@ impl Fetching {
     /// Of a command between BEGIN and COMMIT.
     pub(super) fn interactive(parts: Vec<Part>) -> Option<Box<Self>> {
         Some(Box::new(Self { parts, interactive: true, ..Self::default() }))
+    }
+
+    /// The life of a node in which it was asked.
+    pub(super) fn member_of(&self, node: NodeId) -> Option<Member> {
+        self.parts.iter().map(|part| part.member).find(|member| member.node == node)
     }
 
     pub(super) fn is_interactive(&self) -> bool {

@@ -7,6 +7,7 @@ use engine::{BlockRun, Workspace};
 use txn::{Lock, NodeId};
 
 use super::block::Block;
+use super::copies::{self, Copies, NoCopy};
 use super::fetching::{Fetching, Run, Seen as AllSeen, Versions};
 use super::part::{IMAGES_MAX, TOO_LARGE};
 use super::port::{Port, Transacting};
@@ -27,8 +28,19 @@ const TOO_MUCH: &str = "it has looked at more than 16 MB";
 pub(super) enum Unusable {
     /// By the clock of one node something is there whose time has come by that of another: it will have come by both.
     Untimely,
+    /// A copy is gone that was named.
+    NoCopy,
     /// What the client is told.
     Wrong(String),
+}
+
+impl From<NoCopy> for Unusable {
+    fn from(why: NoCopy) -> Self {
+        match why {
+            NoCopy::Gone => Self::NoCopy,
+            NoCopy::Wrong => WRONG.into(),
+        }
+    }
 }
 
 impl From<&str> for Unusable {
@@ -78,7 +90,7 @@ impl<P: Port> Transacting<'_, P> {
             }
             None => {
                 fetching.begin_seeing();
-                fetching.fill(workspace, None, &found)?;
+                fetching.fill((workspace, None), &mut self.txn().copies, &found)?;
             }
         }
         workspace.end();
@@ -99,7 +111,7 @@ impl<P: Port> Transacting<'_, P> {
         let found = read(found, fetching.asked_at, self.node().clock.unix_ms())?;
         run.workspace.begin(run.now, self.engine().tunables());
         let amid = run.suspended.as_deref().and_then(Suspended::block);
-        let filled = fetching.fill(&mut run.workspace, amid, &found);
+        let filled = fetching.fill((&mut run.workspace, amid), &mut self.txn().copies, &found);
         run.workspace.end();
         run.has_further(fetching);
         filled
@@ -200,31 +212,43 @@ impl Fetching {
     /// Whoever asks a key's owner alone is told by that one's clock.
     fn fill(
         &mut self,
-        workspace: &mut Workspace,
-        amid: Option<&BlockRun>,
+        (workspace, amid): (&mut Workspace, Option<&BlockRun>),
+        copies: &mut Copies,
         found: &[Found<'_>],
     ) -> Result<(), Unusable> {
         for Found { node, there, keys } in found {
             self.seen.latest = self.seen.latest.max(*there);
-            let bytes = self.seen.bytes.entry(*node).or_default();
-            *bytes += keys.iter().map(|(_, image)| image.len()).sum::<usize>();
-            if *bytes > IMAGES_MAX {
-                return Err(Unusable::Wrong(String::from_utf8_lossy(TOO_LARGE).into_owned()));
-            }
-            for (version, image) in keys {
-                workspace.put(image, amid).map_err(|_| WRONG)?;
+            let mut bytes = self.seen.bytes.get(node).copied().unwrap_or(0);
+            bytes += keys.iter().map(|(_, said)| said.len()).sum::<usize>();
+            for (version, said) in keys {
+                let place = if copies::are_steps(said) {
+                    let steps = wire::steps(said).map_err(|_| WRONG)?;
+                    let place = (steps.db, steps.key);
+                    bytes += copies.fill(workspace, amid, *node, (*version, steps))?;
+                    Some(place)
+                } else {
+                    workspace.put(said, amid).map_err(|_| WRONG)?;
+                    place_of(said)
+                };
+                if bytes > IMAGES_MAX {
+                    return Err(Unusable::Wrong(String::from_utf8_lossy(TOO_LARGE).into_owned()));
+                }
                 if *version != 0
-                    && let Some((db, key)) = place_of(image)
+                    && let Some(place) = place
                 {
-                    let ends = workspace.ends((db, key), *there, amid).into_iter().flatten();
+                    if let Some(owner) = self.member_of(*node) {
+                        copies.keep(workspace, amid, owner, (place, *version));
+                    }
+                    let ends = workspace.ends(place, *there, amid).into_iter().flatten();
                     self.seen.ends = ends.chain(self.seen.ends).min();
                 }
                 if let Some(versions) = &mut self.patient
-                    && let Some((db, key)) = place_of(image)
+                    && let Some((db, key)) = place
                 {
                     versions.insert((db, key.into()), *version);
                 }
             }
+            self.seen.bytes.insert(*node, bytes);
         }
         if self.seen.have_ended() { Err(Unusable::Untimely) } else { Ok(()) }
     }

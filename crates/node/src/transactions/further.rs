@@ -25,6 +25,14 @@ impl Block {
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
 
 impl<P: Port> Transacting<'_, P> {
+    /// Some of what was found are steps from a copy that is gone: the keys are fetched again, whole.
+    pub(super) fn fetch_whole(&mut self, which: (u64, u32)) {
+        if let Some(block) = self.txn().blocks.get_mut(&which.0) {
+            block.fetching.as_deref_mut().into_iter().for_each(|fetching| fetching.whole = true);
+        }
+        self.begin_again(which, Vec::new());
+    }
+
     /// What scripts of blocks have asked is answered: they go on, or run again.
     pub(crate) fn go_on_answered(&mut self) {
         for which in std::mem::take(&mut self.txn().answered) {
@@ -73,7 +81,8 @@ impl<P: Port> Transacting<'_, P> {
             .plan_fetching((&node, databases), &block.multi, block.watches(), session, &extra)
             .and_then(|parts| peers.refusal(&parts).map_or(Ok(parts), Err));
         match (planned, txn.coordinator.as_mut()) {
-            (Ok(parts), Some(coordinator)) => {
+            (Ok(mut parts), Some(coordinator)) => {
+                txn.copies.name_in(&mut parts);
                 block.fetching = Some(Fetching::new(parts.clone(), extra, clock));
                 let sequence = coordinator.begin_fetching(now, time, parts, &mut events);
                 txn.blocks.insert(sequence, block);
@@ -109,6 +118,7 @@ impl<P: Port> Transacting<'_, P> {
         match filled {
             Ok(()) => self.step_workspace(sequence),
             Err(Unusable::Untimely) => self.fetch_later((sequence, attempt)),
+            Err(Unusable::NoCopy) => self.fetch_whole((sequence, attempt)),
             Err(Unusable::Wrong(text)) => self.fail_running((sequence, attempt), text.as_bytes()),
         }
     }
@@ -174,8 +184,14 @@ impl<P: Port> Transacting<'_, P> {
                     return self.fetch_more_interactive(which.0);
                 }
                 let extra = fetching.extra.clone();
-                let session = (block.db, block.protocol);
-                peers.plan_fetching((&node, databases), &block.multi, block.watches(), session, &extra)
+                let (session, whole) = ((block.db, block.protocol), fetching.whole);
+                let mut parts = peers.plan_fetching((&node, databases), &block.multi, block.watches(), session, &extra);
+                if let Ok(parts) = parts.as_mut()
+                    && !whole
+                {
+                    txn.copies.name_in(parts);
+                }
+                parts
             }
         };
         let mut failed = None;

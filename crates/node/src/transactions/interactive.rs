@@ -240,7 +240,7 @@ impl<P: Port> Transacting<'_, P> {
         self.end_fetch(which);
         match filled {
             Ok(()) => self.step_workspace(which.0),
-            Err(Unusable::Untimely) => self.begin_again(which, Vec::new()),
+            Err(Unusable::Untimely | Unusable::NoCopy) => self.begin_again(which, Vec::new()),
             Err(Unusable::Wrong(text)) => self.answer_interactive(which.0, Err(text.into())),
         }
     }

@@ -10,6 +10,7 @@
 mod block;
 pub(crate) mod client;
 pub(crate) mod coordinator;
+mod copies;
 mod doubtful;
 pub(crate) mod doubts;
 pub(crate) mod exec;

@@ -52,9 +52,9 @@ impl<P: Port> Transacting<'_, P> {
                 let refusal = refusal.or_else(|| self.refusal_of_moment(&block, locks, moment?));
                 self.execute_part(block, tx, locks, (&commands, logged, caller), refusal)
             }
-            Some(Action::Fetch { logged, .. }) => {
+            Some(Action::Fetch { logged, commands, .. }) => {
                 let refusal = refusal.filter(|why| *why == Refusal::Changed);
-                self.look_for_part(block, tx, (locks, logged, caller), refusal)
+                self.look_for_part(block, tx, (locks, &commands, logged, caller), refusal)
             }
             // It was given up meanwhile.
             _ => {
@@ -156,13 +156,14 @@ impl<P: Port> Transacting<'_, P> {
         &mut self,
         mut block: BlockRun,
         tx: TxId,
-        (locks, logged, caller): (&[Lock], bool, Caller),
+        (locks, commands, logged, caller): (&[Lock], &[u8], bool, Caller),
         refusal: Option<Refusal>,
     ) -> Done {
+        let known = wire::named_copies(commands);
         // The clock may have gone on since the turn began, if this machine has stood still.
         let mut found = wire::begin_found(self.engine().now().max(self.node().clock.unix_ms()));
         let refusal = refusal.or_else(|| self.refusal_of_owner(locks, logged)).or_else(|| {
-            match self.engine().look(&block, locks, IMAGES_MAX, &mut found) {
+            match self.engine().look(&block, locks, (&known, IMAGES_MAX), &mut found) {
                 Ok(true) => None,
                 Ok(false) => Some(Refusal::Failed(TOO_LARGE.into())),
                 Err(error) => Some(Refusal::Failed(error.as_bytes().into())),

@@ -10,6 +10,7 @@ use txn::{Coordinator, Execution, Member, Message, NodeId, RecordKind, TxId};
 
 use super::block::Block;
 use super::client::{Client, For};
+use super::copies::Copies;
 use super::parts::Parts;
 use super::task::{Task, Work};
 use crate::worker::token::Token;
@@ -81,6 +82,8 @@ pub(crate) struct Transactions {
     pub(super) kills: u64,
     /// Workspaces that nobody uses.
     pub(super) idle: Vec<Workspace>,
+    /// Copies of large keys.
+    pub(super) copies: Copies,
     /// The change of doubts that was seen last.
     pub(super) doubts_seen: u64,
 }

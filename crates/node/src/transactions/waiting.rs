@@ -192,11 +192,12 @@ impl<P: Port> Transacting<'_, P> {
         let planned = peers
             .plan_fetching((&node, databases), &block.multi, (&[], &[]), session, &[])
             .and_then(|parts| peers.refusal(&parts).map_or(Ok(parts), Err));
-        let parts = match planned {
+        let mut parts = match planned {
             Ok(parts) => parts,
             Err(text) => return self.answer_waiting(&block, |reply| reply.error(&text)),
         };
         let Some(coordinator) = txn.coordinator.as_mut() else { return };
+        txn.copies.name_in(&mut parts);
         block.fetching = Some(Fetching::new(parts.clone(), Vec::new(), clock));
         let mut events = Vec::new();
         let sequence = coordinator.begin_fetching(now, time, parts, &mut events);

@@ -5,11 +5,15 @@
 //! commands := version u8 (1) · protocol u8 (2, 3) · watches u8 (0, 1) · [vc u32 · client u64 · keys u32] ·
 //!             (db u16 · arguments u32 · (length u32 · bytes) each) each
 //! replies  := (length u32 · reply) each
-//! found    := version u8 (1) · now u64 · (key's version u64 · length u32 · effect IMAGE) each
+//! found    := version u8 (1) · now u64 · (key's version u64 · length u32 · effect IMAGE | steps) each
+//! steps    := u8 (255) · db u16 · length u32 · key · (from version u64 · length u32 · effects) each: from a version that a part of a
+//!             transaction that fetches has named as a command of two words, the key and the version u64
 //! changes  := version u8 (1) · u8 (1; 0: no command that full memory forbids has made them) · checks u32 · (db u16 · length u32 · key · key's version u64, 0: not there) each · length u32 · effects ·
 //!             (class u32 · db u16 · length u32 · key · length u32 · name of a notification · [length u32 · fields, if the class's
 //!             highest bit is set]) each
 //! ```
+
+use std::collections::BTreeMap;
 
 use command::Event;
 use resp::Protocol;
@@ -97,6 +101,47 @@ pub(super) fn found(bytes: &[u8]) -> Result<(u64, Vec<Image<'_>>), Malformed> {
         keys.push((u64::from_le_bytes(*version), take_bytes(&mut rest)?));
     }
     Ok((u64::from_le_bytes(*now), keys))
+}
+
+/// What was done to a key, of which a copy was named.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Steps<'a> {
+    pub(super) db: u16,
+    pub(super) key: &'a [u8],
+    /// From which version each leads to the next, and its effects.
+    pub(super) steps: Vec<(u64, &'a [u8])>,
+}
+
+/// Reads what an owner says in place of an image.
+pub(super) fn steps(bytes: &[u8]) -> Result<Steps<'_>, Malformed> {
+    let [engine::STEPS, rest @ ..] = bytes else { return Err(Malformed("steps of a key")) };
+    let (db, mut rest) = rest.split_first_chunk().ok_or(CUT)?;
+    let key = take_bytes(&mut rest)?;
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        let (from, more) = rest.split_first_chunk().ok_or(CUT)?;
+        rest = more;
+        steps.push((u64::from_le_bytes(*from), take_bytes(&mut rest)?));
+    }
+    Ok(Steps { db: u16::from_le_bytes(*db), key, steps })
+}
+
+/// Names a copy of a key: appended to the commands of a part that fetches.
+pub(super) fn name_copy(commands: &mut Vec<u8>, (db, key): (u16, &[u8]), version: u64) {
+    commands.extend_from_slice(&db.to_le_bytes());
+    commands.extend_from_slice(&2u32.to_le_bytes());
+    put_bytes(commands, key);
+    put_bytes(commands, &version.to_le_bytes());
+}
+
+/// The copies that the commands of a part name, and their versions.
+pub(super) fn named_copies(commands: &[u8]) -> BTreeMap<(u16, &[u8]), u64> {
+    let named = self::commands(commands).map(|(_, named)| named).unwrap_or_default();
+    let copies = named.into_iter().filter_map(|(db, words)| match words[..] {
+        [key, version] => Some(((db, key), u64::from_le_bytes(version.try_into().ok()?))),
+        _ => None,
+    });
+    copies.collect()
 }
 
 /// A key that must be as it was at this version; 0: not there.
@@ -260,6 +305,12 @@ mod tests {
         there.extend_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x']);
         assert_eq!(there, b"\x01\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0x");
         assert_eq!(found(&there).unwrap(), (258, vec![(7, &b"x"[..])]));
+        let said = steps(b"\xff\x03\0\x01\0\0\0k\x07\0\0\0\0\0\0\0\x01\0\0\0x").unwrap();
+        assert_eq!(said, Steps { db: 3, key: b"k", steps: vec![(7, &b"x"[..])] });
+        let mut part = Commands::new(Protocol::Resp2, None).finish();
+        name_copy(&mut part, (3, b"k"), 7);
+        assert_eq!(part, b"\x01\x02\0\x03\0\x02\0\0\0\x01\0\0\0k\x08\0\0\0\x07\0\0\0\0\0\0\0");
+        assert_eq!(named_copies(&part), [((3, &b"k"[..]), 7)].into());
         let event = Event { class: 4, name: "del".into(), db: 1, key: (*b"k").into(), fields: Box::default() };
         let made =
             Changes { checks: vec![(2, b"key", 9)], effects: b"ef", events: vec![event.clone()], needs_memory: true };
@@ -286,7 +337,7 @@ mod tests {
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), 1u8..4, any::<u8>()], 0..80)) {
             let _ = (read(&bytes), commands(&bytes), take_bytes(&mut &bytes[..]));
-            let _ = (found(&bytes), changes(&bytes).map(|_| ()));
+            let _ = (found(&bytes), changes(&bytes).map(|_| ()), named_copies(&bytes), steps(&bytes));
         }
     }
 }

@@ -71,10 +71,13 @@ impl<P: Port> Transacting<'_, P> {
                 self.put_workspace(workspace);
                 match filled {
                     Err(Unusable::Wrong(text)) => Err(text),
-                    _ => {
+                    filled => {
                         self.port.put_conn(conn);
                         self.put_running(sequence, block);
-                        return self.fetch_later((sequence, attempt));
+                        return match filled {
+                            Err(Unusable::NoCopy) => self.fetch_whole((sequence, attempt)),
+                            _ => self.fetch_later((sequence, attempt)),
+                        };
                     }
                 }
             }

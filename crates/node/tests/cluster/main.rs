@@ -7,6 +7,7 @@ mod ledger;
 mod net;
 
 mod blocks;
+mod copies;
 mod counting;
 mod doubts;
 mod elsewhere;

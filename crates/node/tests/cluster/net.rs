@@ -112,6 +112,8 @@ pub struct Net {
     pub long_turn: Option<((usize, usize), u64)>,
     /// Replies go over links a byte at a time: each is an item of its own.
     pub crumbles: bool,
+    /// Bytes that links were given.
+    pub carried: usize,
 }
 
 /// Pieces that a network delivers.
@@ -216,6 +218,7 @@ impl Net {
             unsent: Vec::new(),
             long_turn: None,
             crumbles: false,
+            carried: 0,
         }
     }
 
@@ -618,6 +621,7 @@ impl Net {
                 false => worker.sent(end.2, bytes.len()),
             }
             if let Some((_, pipe)) = self.links.get_mut(&end) {
+                self.carried += bytes.len();
                 pipe.bytes.extend(if self.crumbles { crumbled(&bytes) } else { bytes });
                 pipe.closed |= closed;
             } else if let Some(client) = self.clients.iter_mut().find(|client| client.end == end && !client.closed) {
