@@ -208,3 +208,29 @@ fn histories_with_mistakes_are_found() {
     let Ok(checked) = Command::new("python3").arg(program).output() else { return };
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
+
+/// What runs a handler, and the only files of `node` that may say so. Everything else has an `Admitted` do it, which only
+/// `admit` makes.
+const RUNS_HANDLERS: [(&str, &[&str]); 7] = [
+    (".run_in_block(", &["node/src/admission/mod.rs"]),
+    (".run_in_attempt(", &["node/src/admission/mod.rs"]),
+    ("engine.run(", &["node/src/admission/mod.rs"]),
+    ("engine().run(", &[]),
+    (".run)(", &[]),
+    ("handler_of(", &["node/src/session/families.rs"]),
+    ("impl Underway for", &["node/src/session/suspended.rs"]),
+];
+
+#[test]
+fn no_second_path_leads_to_a_handler() {
+    let sources = sources();
+    let of_node = sources.iter().filter(|(name, _)| name.starts_with("node/src/"));
+    let code_of = |text: &str| text.lines().map(code).map(str::trim).collect::<String>();
+    let of_node: Vec<_> = of_node.map(|(name, text)| (name.as_str(), code_of(text))).collect();
+    for (call, places) in RUNS_HANDLERS {
+        let found = of_node.iter().filter(|(_, text)| text.contains(call)).map(|(name, _)| *name);
+        assert_eq!(found.collect::<Vec<_>>(), places, "{call} runs a handler, or lets one go on");
+    }
+    let makes = of_node.iter().filter(|(_, text)| text.contains("Admitted { command }"));
+    assert_eq!(makes.map(|(name, _)| *name).collect::<Vec<_>>(), ["node/src/admission/mod.rs"]);
+}

@@ -3,6 +3,7 @@
 //! A [`Worker`] is a state machine. A driver accepts and reads for it, calls [`Worker::turn`], and sends
 //! what [`Worker::next_output`] names. What workers share is in [`Node`]; what they tell each other is a [`Message`].
 
+mod admission;
 mod client;
 mod clock;
 pub mod cluster;

@@ -15,7 +15,7 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::Peers;
 use super::remote::Expect;
-use super::route::Place;
+use crate::admission::cluster::Place;
 use crate::session::{Block, Multi, SessionCtx, database};
 use crate::table::Command;
 use crate::worker::Worker;

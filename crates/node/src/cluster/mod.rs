@@ -50,7 +50,6 @@ pub use outbound::Dial;
 pub(crate) use peers::Peers;
 pub(crate) use remote::Remote;
 pub(crate) use role::{Inbound, Role};
-pub(crate) use route::Call;
 pub use settings::change_settings;
 pub(crate) use settings::check as check_settings;
 pub use verdict::{Question, Verdict};

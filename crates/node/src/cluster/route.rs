@@ -11,6 +11,8 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::{HOME, Peers};
 use super::remote::{Expect, Line, Script};
+use crate::admission::cluster as admission;
+use crate::admission::cluster::{Called, Forwarded, OfClient, OfScript, OnCopies, Place, Runs, TRY_AGAIN};
 use crate::client::Client;
 use crate::config::Redirect;
 use crate::figures::stats::add;
@@ -29,55 +31,8 @@ const FORWARDED_MAX: usize = 1 << 20;
 /// Bytes that stand behind a reply that is to come, at most; but always one reply.
 const BEHIND_MAX: usize = 64 * 1024;
 
-pub(crate) const SEVERAL: &[u8] =
-    b"ERR the keys belong to several nodes, and this block or script cannot run over nodes";
-pub(crate) const EVERYTHING: &[u8] =
-    b"ERR a block or script in a cluster of several nodes cannot contain a command that works on more than its keys";
-/// SORT, whose patterns lead to keys anywhere, or elsewhere than where it stores.
-const PATTERNS: &[u8] =
-    b"ERR BY and GET options of SORT are denied in a cluster of several nodes when keys formed by the pattern, or what it stores, may be in different slots";
-pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
 /// What an owner answers to a script that uses keys of other nodes, too, and was undone: a push, which no script answers.
 pub(crate) const GOES_OVER: &[u8] = b">1\r\n+goes-over\r\n";
-pub(crate) const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
-
-/// To whom keys belong.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
-    /// There are none.
-    Anywhere,
-    /// To this node; the first key's slot.
-    At(u16, u16),
-    /// The slot of one of them belongs to nobody.
-    Nobody,
-    /// To several nodes.
-    Several,
-}
-
-/// What becomes of a script that calls a command, or of its block.
-pub(crate) enum Call {
-    /// The command runs.
-    Runs,
-    /// The command is answered this error.
-    Fails(&'static [u8]),
-    /// It is undone, as a whole, and answers this error, which clients may take for "try again".
-    Undoes(Vec<u8>),
-    /// It is undone, as a whole, and runs where its keys are by now.
-    Elsewhere,
-}
-
-impl Place {
-    /// Both.
-    pub(crate) fn and(self, other: Place) -> Place {
-        match (self, other) {
-            (Place::Anywhere, place) | (place, Place::Anywhere) => place,
-            (Place::Nobody, _) | (_, Place::Nobody) => Place::Nobody,
-            (Place::At(a, slot), Place::At(b, _)) if a == b => Place::At(a, slot),
-            _ => Place::Several,
-        }
-    }
-}
-
 impl Peers {
     /// To whom a slot belongs.
     #[inline]
@@ -104,9 +59,7 @@ impl Peers {
 impl Peers {
     /// What is answered while this node has no lease.
     pub(crate) fn no_lease(&self) -> Vec<u8> {
-        let reason = self.shared.lease().reason();
-        let reason = if reason.is_empty() { "this node has no lease, or has just started" } else { &reason };
-        format!("CLUSTERDOWN {reason}").into()
+        admission::no_lease(&self.shared.lease().reason())
     }
 
     /// Whether a command has keys of other nodes, and works on its keys alone.
@@ -122,25 +75,23 @@ impl Peers {
     }
 
     /// Whether a script that runs here may call a command.
-    pub(crate) fn may_call(&self, command: &Command, args: Args<'_>, block: &Block) -> Call {
-        // One that cannot be undone has every latch, and so has had everything since this node was asked.
-        let can_be_undone = block.run.can_be_undone();
-        let is_old = block.map != self.map.version();
-        let not_here = |error: &'static [u8]| match (is_old, can_be_undone) {
-            (true, true) => Call::Elsewhere,
-            (true, false) => Call::Runs,
-            (false, _) => Call::Fails(error),
+    pub(crate) fn may_call(&self, command: &Command, args: Args<'_>, block: &Block) -> Called {
+        let script = OfScript {
+            me: self.me,
+            serves: self.serves,
+            can_be_undone: block.run.can_be_undone(),
+            is_old: block.map != self.map.version(),
         };
         match self.kinds[command.id] {
             Kind::Keyed | Kind::Patient | Kind::Script => {}
-            _ if self.may_be_asked(command) => return Call::Runs,
+            _ if self.may_be_asked(command) => return Called::Runs,
             Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot if !self.is_alone() => {
-                return not_here(EVERYTHING);
+                return script.calls_for_everything();
             }
-            _ => return Call::Runs,
+            _ => return Called::Runs,
         }
         if !self.is_alone() && command.reach(args) == Reach::Everything {
-            return not_here(EVERYTHING);
+            return script.calls_for_everything();
         }
         let (mut place, mut is_held) = (Place::Anywhere, true);
         let mut positions: Vec<KeyAt> = Vec::new();
@@ -149,28 +100,18 @@ impl Peers {
             place = place.and(self.place(slot));
             is_held &= block.run.held().covers(slot);
         }
-        match place {
-            Place::Anywhere => Call::Runs,
-            // What it has held since this node had its lease, nobody has changed since, here or elsewhere.
-            Place::At(owner, _) if owner == self.me && (self.serves || is_held) => Call::Runs,
-            Place::At(owner, _) if owner == self.me && can_be_undone => Call::Undoes(self.no_lease()),
-            Place::At(owner, _) if owner == self.me => Call::Runs,
-            // On copies, too, it would lack what it finds by itself.
-            Place::At(..) | Place::Several if command.reach(args) != Reach::Keys => not_here(EVERYTHING),
-            Place::At(..) | Place::Several => not_here(SEVERAL),
-            Place::Nobody if !is_old && can_be_undone => Call::Undoes(NO_OWNER.into()),
-            Place::Nobody => not_here(b"ERR Hash slot not served"),
-        }
+        script.calls_with_keys(place, is_held, || command.reach(args) == Reach::Keys)
     }
 
-    /// Why a block that runs in a workspace, or a script in it, may not call a command, if so. Its keys are there. `smart`: the client means this node alone.
-    pub(crate) fn refuses_in_workspace(&self, command: &Command, args: Args<'_>, smart: bool) -> Option<&'static [u8]> {
+    /// What a command is to a block, or a script in it, that runs in a workspace. Its keys are there. `smart`: the client
+    /// means this node alone.
+    pub(crate) fn on_copies(&self, command: &Command, args: Args<'_>, smart: bool) -> OnCopies {
         match self.kinds[command.id] {
-            Kind::Gather(Merge::Receivers) => None,
-            _ if !smart && self.may_be_asked(command) => None,
-            Kind::Keyed if command.reach(args) != Reach::Keys => Some(EVERYTHING),
-            Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => Some(EVERYTHING),
-            _ => None,
+            Kind::Gather(Merge::Receivers) => OnCopies::IsAsked,
+            _ if !smart && self.may_be_asked(command) => OnCopies::IsAsked,
+            Kind::Keyed if command.reach(args) != Reach::Keys => OnCopies::Everything,
+            Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot => OnCopies::Everything,
+            _ => OnCopies::Keys,
         }
     }
 
@@ -232,7 +173,7 @@ impl Worker {
             conn.session.answers = None;
         }
         let routed = match conn.is_virtual() {
-            true => self.admit(conn, command, args, kind),
+            true => self.take_forwarded(conn, command, args, kind),
             false => self.send_where(conn, command, args, kind, parsed, raw, redirect),
         };
         match kind {
@@ -242,7 +183,7 @@ impl Worker {
     }
 
     /// What another node has forwarded runs here or nowhere.
-    fn admit(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>, kind: Kind) -> Option<Next> {
+    fn take_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>, kind: Kind) -> Option<Next> {
         let peers = self.peers.as_deref()?;
         if conn.session.queues(command) {
             // It is looked at when the block is to run.
@@ -271,24 +212,19 @@ impl Worker {
         if kind == Kind::Scan {
             self.engine.scan_end = peers.end_of_scan(args);
         }
-        let error = match place {
-            Place::Anywhere => return None,
-            _ if peers.is_behind(conn) => match self.wait_for_map(conn) {
+        let verdict = admission::of_forwarded(place, peers.me, peers.serves, || peers.is_behind(conn));
+        let error = match verdict {
+            Forwarded::Runs => return None,
+            Forwarded::NoLease => return Some(self.decline(conn, command, &peers.no_lease())),
+            Forwarded::Refused(error) => error,
+            Forwarded::AwaitsMap => match self.wait_for_map(conn) {
                 Some(next) => return Some(next),
                 None => TRY_AGAIN,
             },
-            Place::At(owner, _) if owner == peers.me && peers.serves => return None,
-            Place::At(owner, _) if owner == peers.me => {
-                let text = peers.no_lease();
-                return Some(self.decline(conn, command, &text));
-            }
-            Place::Nobody => NO_OWNER,
-            Place::At(..) | Place::Several => {
-                if let Some(sent) = self.send_back(conn, kind, args) {
-                    return Some(sent);
-                }
-                TRY_AGAIN
-            }
+            Forwarded::GoesBack => match self.send_back(conn, kind, args) {
+                Some(sent) => return Some(sent),
+                None => TRY_AGAIN,
+            },
         };
         Some(self.decline(conn, command, error))
     }
@@ -373,34 +309,34 @@ impl Worker {
         if let Some(multi) = conn.session.multi.as_deref_mut().filter(|_| queues) {
             multi.here |= place == Place::Several || matches!(place, Place::At(owner, _) if owner == me);
         }
-        match place {
-            Place::Anywhere | Place::Several if !peers.serves && calls_function(command) => {
-                let text = peers.no_lease();
-                Some(self.decline(conn, command, &text))
-            }
-            Place::Anywhere => self.in_turn(conn, false),
-            Place::At(owner, _) if owner == peers.me && !peers.serves => {
-                let text = peers.no_lease();
-                Some(self.decline(conn, command, &text))
-            }
-            Place::At(owner, _) if owner == peers.me => self.in_turn(conn, kind == Kind::Keyed),
-            Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
-            // They are not at one place, of which the client could be told: EXEC brings them together.
-            Place::Several if queues => None,
-            Place::Several if command.reach(args) != Reach::Keys => Some(self.decline(conn, command, PATTERNS)),
-            Place::Several => Some(self.run_over_nodes(conn, command, args)),
-            Place::At(..) if queues && belongs_here(conn) => None,
-            // Its place may be another's by now, which would send the client there again.
-            Place::At(owner, _) if moves && peers.map.node(owner).lost => Some(self.decline(conn, command, NO_OWNER)),
-            Place::At(owner, slot) if moves => {
-                let member = peers.map.node(owner);
-                let text = format!("MOVED {slot} {}:{}", member.host, member.port_for_smart_clients());
-                Some(self.decline(conn, command, text.as_bytes()))
-            }
-            Place::At(owner, _) => {
+        let client = OfClient {
+            me,
+            serves: peers.serves,
+            moves,
+            queues,
+            calls_function: || calls_function(command),
+            belongs_here: || belongs_here(conn),
+            on_keys_alone: || command.reach(args) == Reach::Keys,
+            is_lost: |owner| peers.map.node(owner).lost,
+        };
+        match client.runs(place) {
+            Runs::Here => self.in_turn(conn, kind == Kind::Keyed && place != Place::Anywhere),
+            Runs::WithItsBlock => None,
+            Runs::OverNodes => Some(self.run_over_nodes(conn, command, args)),
+            Runs::At(owner) => {
                 let link = peers.link_to(owner);
                 Some(self.forward_command(conn, link, command, args, kind, raw))
             }
+            Runs::Moved(slot, owner) => {
+                let member = peers.map.node(owner);
+                let text = admission::moved(slot, &member.host, member.port_for_smart_clients());
+                Some(self.decline(conn, command, &text))
+            }
+            Runs::NoLease => {
+                let text = peers.no_lease();
+                Some(self.decline(conn, command, &text))
+            }
+            Runs::Refused(error) => Some(self.decline(conn, command, error)),
         }
     }
 

@@ -6,8 +6,6 @@ mod gaps;
 mod oracle;
 mod page;
 
-use crate::table::Table;
-
 pub use page::markdown;
 
 /// What brings a command that is not there.
@@ -174,8 +172,9 @@ pub fn is_known(name: &[u8]) -> bool {
 }
 
 /// The error for a command of Redis or Valkey that is not there. `None` if neither has it, or if `rename-command` hides it.
-pub(crate) fn not_there(table: &Table, name: &[u8]) -> Option<String> {
-    if table.find_own(name).is_some() {
+/// `has_row`: whether there is a row of a name.
+pub(crate) fn not_there(name: &[u8], has_row: impl Fn(&[u8]) -> bool) -> Option<String> {
+    if has_row(name) {
         return None;
     }
     let name = std::str::from_utf8(name).ok().filter(|name| !name.contains('|'))?.to_lowercase();
@@ -218,6 +217,7 @@ mod tests {
     use command::flags;
 
     use super::*;
+    use crate::table::Table;
 
     /// The committed page is the generated one. `HOLDFAST_BLESS=1` writes it instead.
     #[test]
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_command_that_is_not_there_says_so() {
         let table = Table::new();
-        let answer = |name: &str| not_there(&table, name.as_bytes());
+        let answer = |name: &str| not_there(name.as_bytes(), |name| table.find_own(name).is_some());
         assert!(answer("ft.search").unwrap().contains("module"));
         // `redis-cli --cluster` calls these, and shows the answer.
         let arranged = "is not supported by Holdfast: nodes arrange their slots themselves";

@@ -20,6 +20,7 @@ use crate::table::Command;
 use crate::worker::Worker;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::Next;
+use crate::worker::front::may_write;
 use crate::worker::token::Token;
 
 /// Bytes of replies that wait for the log after which nothing more of their connection is executed.
@@ -226,7 +227,7 @@ impl Worker {
 
     /// For what the command has to wait, if for something.
     pub(crate) fn must_wait_for_log(&self, conn: &Conn, command: &Command, args: Args<'_>) -> Option<Until> {
-        let writes = || !conn.session.queues(command) && self.may_write(conn, command, args);
+        let writes = || !conn.session.queues(command) && may_write(&self.node, conn, command, args);
         if self.promises.backlog.holds() && writes() {
             return Some(Until::LessIsLeft);
         }

@@ -15,7 +15,8 @@ use engine::{Order, Policy, Room, Stayed};
 use resp::Args;
 
 use super::shortage::BARREN_MS;
-use super::system::{OOM, fault_of_disk, moves_to_store};
+use super::system::{fault_of_disk, moves_to_store};
+use crate::admission::memory::{OOM, OOM_RESIDENT};
 use crate::config::{EvictionPolicy, Settings};
 use crate::durability::checkpoints::Ticket;
 use crate::figures::latency::Event;
@@ -39,9 +40,6 @@ pub(crate) const ROOM_LOOK_MS: u64 = 2;
 const ROUNDS_MAX: u32 = 32;
 /// Between two looks at whether those have had what was fetched for them, in milliseconds.
 const FETCHED_LOOK_MS: u64 = 10;
-
-/// [`OOM`] where all that is resident counts.
-const OOM_RESIDENT: &str = "OOM command not allowed when used memory > 'maxmemory'. What data may take of it is maxmemory_usable in INFO memory.";
 
 impl Worker {
     /// Evicts keys if memory is above the limit, or would be with `more` bytes, as long as this turn's time for it goes.

@@ -19,9 +19,6 @@ const TABLES: u64 = 32;
 /// Log and store have this part of the limit to work with, beside it, where a policy deletes keys: 1/14.
 const DURABLE_SHARE: u64 = 14;
 
-/// As Redis says it.
-pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-
 /// Whether data goes to the store when memory is full.
 pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
     settings.maxmemory_policy == EvictionPolicy::NoEviction && node.engine.source.is_there()

@@ -11,8 +11,8 @@ use super::block::Block;
 use super::script::Machines;
 use super::suspended::Suspended;
 use super::{Aside, Session};
+use crate::admission::Admitted;
 use crate::cluster::{Peers, Verdict};
-use crate::compatibility;
 use crate::config::Settings;
 use crate::durability::checkpoints::{Checkpoints, Ticket};
 use crate::durability::durable::Durable;
@@ -77,8 +77,8 @@ pub struct SessionCtx<'a> {
     pub(crate) peers: Option<&'a Peers>,
     /// The client is another node's.
     pub(crate) forwarded: bool,
-    /// The command that runs.
-    pub command: &'a Command,
+    /// The command that runs. Without one that was admitted there is no context, and no handler runs.
+    pub command: Admitted<'a>,
     /// Its arguments.
     pub args: Args<'a>,
     /// Where the reply goes.
@@ -111,7 +111,7 @@ impl<'a> SessionCtx<'a> {
     pub(crate) fn inside<'b>(
         &'b mut self,
         block: &'b mut Block,
-        command: &'b Command,
+        command: Admitted<'b>,
         args: Args<'b>,
     ) -> SessionCtx<'b> {
         SessionCtx {
@@ -179,32 +179,6 @@ impl<'a> SessionCtx<'a> {
     pub fn is(&self, i: usize, word: &str) -> bool {
         self.args.get(i).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
     }
-}
-
-/// Runs the handler of a session command; an error takes the place of whatever reply it had begun.
-pub(crate) fn run(ctx: &mut SessionCtx<'_>, run: SessionRun) -> Flow {
-    let start = ctx.out.len();
-    match run(ctx) {
-        Ok(flow) => flow,
-        Err(error) => {
-            ctx.out.truncate(start);
-            ctx.engine.parts.truncate(start);
-            ctx.reply().error(error.as_bytes());
-            Flow::Done
-        }
-    }
-}
-
-/// A container called with a subcommand it does not have.
-pub(crate) fn unknown_subcommand(container: &Command, name: &[u8]) -> Error {
-    if let Some(text) = compatibility::subcommand_not_there(&container.name, name) {
-        return Error::text(text);
-    }
-    let name = &name[..name.len().min(128)];
-    // DEBUG takes its subcommands apart itself, so it words this differently.
-    let what = if container.spec.has(flags::PROTECTED) { " or wrong number of arguments for" } else { "" };
-    let hint = format!("'. Try {} HELP.", container.name.to_uppercase());
-    Error::text([b"ERR unknown subcommand", what.as_bytes(), b" '", name, hint.as_bytes()].concat())
 }
 
 /// The error of a subcommand, as the client wrote it, that was given arguments it does not take.

@@ -12,10 +12,83 @@ use resp::Args;
 
 use super::connection::database;
 use super::suspended::{Exec, Suspended, What};
-use super::{Block, Flow, Multi, Queued, SessionCtx, handler_of, run};
+use super::{Block, Flow, Multi, Queued, SessionCtx, run};
+use crate::admission::{AS_OF_CLIENTS, Admitted, Caller, Step, admit, arity, rights};
 use crate::cluster::Asks;
 use crate::figures::stats::add;
 use crate::table::{Command, Handler};
+
+/// A block as a caller of its commands. They passed the client's checks when they were queued, and EXEC passed those that
+/// look at the whole block.
+struct InBlock<'c, 'a> {
+    ctx: &'c mut SessionCtx<'a>,
+}
+
+/// What becomes of a command of a block that does not run.
+enum Instead {
+    /// It is answered this error.
+    Refused(Vec<u8>),
+    /// The block runs again.
+    Waits(Busy),
+}
+
+impl Caller for InBlock<'_, '_> {
+    const ORDER: [Step; Step::COUNT] = AS_OF_CLIENTS;
+    type Instead = Instead;
+
+    #[inline]
+    fn arity(&mut self, command: &Command, args: Args<'_>) -> Result<(), Instead> {
+        match arity::is_wrong(command.spec, args.len()) {
+            true => Err(Instead::Refused(arity::wrong(&command.name))),
+            false => Ok(()),
+        }
+    }
+
+    /// The rights may have changed since it was queued.
+    #[inline]
+    fn rights(&mut self, command: &Command, args: Args<'_>) -> Result<(), Instead> {
+        rights::refusal(self.ctx.session.principal, command.spec, args)
+            .map_or(Ok(()), |error| Err(Instead::Refused(error)))
+    }
+
+    /// Checked when it was queued: it is the client's state that counts.
+    #[inline]
+    fn state(&mut self, _: &Command, _: Args<'_>) -> Result<(), Instead> {
+        Ok(())
+    }
+
+    /// EXEC found out where the block runs. Whom its messages reach at other nodes is known to the block of a client before
+    /// it begins; one in a workspace asks.
+    #[inline]
+    fn cluster(&mut self, command: &Command, args: Args<'_>) -> Result<(), Instead> {
+        if self.ctx.aside.is_some() && command.spec.has(flags::PUBSUB) {
+            let db = self.ctx.session.db;
+            if let Asks::Waits(busy) = self.ctx.asks(command, args, db, true) {
+                return Err(Instead::Waits(busy));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checked for EXEC, if one of its commands writes.
+    #[inline]
+    fn write(&mut self, _: &Command, _: Args<'_>) -> Result<(), Instead> {
+        Ok(())
+    }
+
+    /// Checked for EXEC, if one of its commands needs memory. In a workspace the owners of the keys decide.
+    #[inline]
+    fn memory(&mut self, command: &Command, _: Args<'_>) -> Result<(), Instead> {
+        self.ctx.note_memory(command);
+        Ok(())
+    }
+
+    /// A block that has begun waits for nothing.
+    #[inline]
+    fn now(&mut self, _: &Command, _: Args<'_>) -> Result<(), Instead> {
+        Ok(())
+    }
+}
 
 /// What a block needs from the start.
 struct Needs<'a> {
@@ -186,14 +259,21 @@ impl Exec {
             ctx.engine.clock().set_touching(command.name == "touch");
         }
         ctx.note_scan(command, args);
-        // What else it asks is known from the start.
-        if ctx.aside.is_some()
-            && command.spec.has(flags::PUBSUB)
-            && let Asks::Waits(busy) = ctx.asks(command, args, db, true)
-        {
-            return Flow::Busy(busy);
-        }
-        let flow = match self.dispatch(ctx, command, queued, args) {
+        let admitted = match self.script.as_deref() {
+            Some(script) => Ok(Admitted::goes_on(command, script)),
+            None => admit(command, args, &mut InBlock { ctx }),
+        };
+        let admitted = match admitted {
+            Ok(admitted) => admitted,
+            Err(Instead::Waits(busy)) => return Flow::Busy(busy),
+            Err(Instead::Refused(error)) => {
+                add(&ctx.stats.commands[command.counted_as].rejected, 1);
+                ctx.stats.count_error(&error);
+                ctx.reply().error(&error);
+                return Flow::Done;
+            }
+        };
+        let flow = match self.dispatch(ctx, admitted, queued, args) {
             flow @ (Flow::Busy(_) | Flow::Suspend(_)) => return flow,
             Flow::Sleep(ms) => {
                 ctx.reply().ok();
@@ -234,29 +314,25 @@ impl Exec {
         flow
     }
 
-    fn dispatch(&mut self, ctx: &mut SessionCtx<'_>, command: &Command, queued: Queued, args: Args<'_>) -> Flow {
-        ctx.note_memory(command);
-        let row = match command.handler {
-            Handler::Data(row) => {
-                let call = Call {
-                    row,
-                    args,
-                    first: queued.first(args),
-                    db: ctx.session.db,
-                    protocol: ctx.session.protocol,
-                    token: ctx.token,
-                    seat: None,
-                    caller: ctx.caller(),
-                };
-                ctx.engine.run_in_block(&mut self.block.run, &call, ctx.out);
-                return Flow::Done;
-            }
-            Handler::Session(row) => row,
-        };
+    fn dispatch(&mut self, ctx: &mut SessionCtx<'_>, command: Admitted<'_>, queued: Queued, args: Args<'_>) -> Flow {
+        if let Handler::Data(row) = command.handler {
+            let call = Call {
+                row,
+                args,
+                first: queued.first(args),
+                db: ctx.session.db,
+                protocol: ctx.session.protocol,
+                token: ctx.token,
+                seat: None,
+                caller: ctx.caller(),
+            };
+            command.execute_in_block(ctx.engine, &mut self.block.run, &call, ctx.out);
+            return Flow::Done;
+        }
         let mut inner = ctx.inside(&mut self.block, command, args);
         match self.script.take() {
             Some(script) => script.go_on(&mut inner),
-            None => run(&mut inner, handler_of(row)),
+            None => run(&mut inner),
         }
     }
 

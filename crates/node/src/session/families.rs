@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use command::Row;
+use command::{Error, Row};
 
 use super::{
-    SessionRun, auth, backup, client, cluster, commands, config_command, connection, debug, info, interactive, latency,
-    memory, monitor, multi, pubsub, script, server, slowlog, waitaof,
+    Flow, SessionCtx, SessionRun, auth, backup, client, cluster, commands, config_command, connection, debug, info,
+    interactive, latency, memory, monitor, multi, pubsub, script, server, slowlog, waitaof,
 };
 use crate::clock::Clock;
 use crate::config::Live;
 use crate::node::{Facts, Node};
-use crate::table::{SessionRow, Specified, Table};
+use crate::table::{Handler, SessionRow, Specified, Table};
 
 /// The rows of every family of session commands.
 const FAMILIES: &[&[Row<SessionRun>]] = &[
@@ -36,9 +36,27 @@ const FAMILIES: &[&[Row<SessionRun>]] = &[
     waitaof::ROWS,
 ];
 
+/// Runs the handler of a session command; an error takes the place of whatever reply it had begun.
+pub(crate) fn run(ctx: &mut SessionCtx<'_>) -> Flow {
+    let start = ctx.out.len();
+    let ran = match ctx.command.handler {
+        Handler::Session(row) => handler_of(row)(ctx),
+        Handler::Data(_) => Err(Error::new("ERR this command is not one of sessions")),
+    };
+    match ran {
+        Ok(flow) => flow,
+        Err(error) => {
+            ctx.out.truncate(start);
+            ctx.engine.parts.truncate(start);
+            ctx.reply().error(error.as_bytes());
+            Flow::Done
+        }
+    }
+}
+
 /// The handler of a session command.
 #[inline]
-pub(crate) fn handler_of(row: SessionRow) -> SessionRun {
+fn handler_of(row: SessionRow) -> SessionRun {
     let found = &FAMILIES[usize::from(row.family)][usize::from(row.row)];
     match row.sub {
         None => found.run,

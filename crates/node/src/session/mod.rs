@@ -37,11 +37,9 @@ pub use aside::Aside;
 pub(crate) use aside::locks_of;
 pub use block::Block;
 pub(crate) use connection::database;
-pub(crate) use context::{
-    Flow, SessionCtx, SessionRun, container, help, run, tipped, unknown_subcommand, wrong_arguments,
-};
-pub(crate) use debug::{FORBIDDEN as DEBUG_FORBIDDEN, is_open as debug_is_open};
-pub(crate) use families::handler_of;
+pub(crate) use context::{Flow, SessionCtx, SessionRun, container, help, tipped, wrong_arguments};
+pub(crate) use debug::is_open as debug_is_open;
+pub(crate) use families::run;
 pub(crate) use multi::watch_keys;
 pub use script::Machines;
 pub(crate) use script::is_read_only as is_read_only_script;

@@ -8,6 +8,7 @@ use script::{Checked, Running};
 
 use super::block::Block;
 use super::{Flow, Multi};
+use crate::admission::Underway;
 use crate::scripts;
 
 /// A command that was suspended. It holds its latches.
@@ -21,6 +22,8 @@ pub(super) enum What {
     Script(Box<ScriptRun>),
     Exec(Box<Exec>),
 }
+
+impl Underway for Suspended {}
 
 /// A block under way.
 pub struct Exec {
@@ -69,6 +72,8 @@ pub struct ScriptRun {
     /// It was killed after it had changed something on copies, which are given up with it.
     pub(super) spoils: bool,
 }
+
+impl Underway for ScriptRun {}
 
 /// What a script may do.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use super::plan::{NOT_SERVED, Plan, TOO_LONG};
 use super::port::{Desk, Port, Transacting};
 use super::split::lacking;
 use super::wire;
-use crate::cluster::route::SEVERAL;
+use crate::admission::cluster::SEVERAL;
 use crate::figures::stats::add;
 use crate::session::Multi;
 use crate::table::Command;

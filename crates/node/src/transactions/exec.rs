@@ -1,8 +1,9 @@
 //! Where a block runs: here, at one other node as a whole, or over several nodes.
 
+use crate::admission::cluster::{EVERYTHING, NO_OWNER, Place};
 use crate::cluster::kinds::Kind;
 use crate::cluster::peers::Peers;
-use crate::cluster::route::{EVERYTHING, NO_OWNER, Place, calls_function};
+use crate::cluster::route::calls_function;
 use crate::session::Multi;
 use crate::table::Table;
 use crate::worker::conn::Conn;

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use ::membership::items::Principal;
 use command::effects::{self, op};
-use command::{Reach, Row, Run, flags};
+use command::flags;
 use engine::{BlockRun, Call, Caller, Undone, Untimely};
 use resp::{Args, Batch};
 use txn::locks::Mode;
@@ -16,12 +17,11 @@ use super::split::is_splittable;
 use super::state::Looked;
 use super::tasks::Done;
 use super::wire;
-use crate::table::{Command, Handler};
+use crate::admission::{self, AS_OF_CLIENTS, Admitted, Step, admit, arity, memory, rights, state};
+use crate::table::Command;
 
 /// Bytes of a part's replies at most: they are one message.
 const REPLIES_MAX: usize = 8 << 20;
-
-const NEVER: &str = "ERR a command that runs in no transaction over nodes";
 
 /// Bytes of what there is at a node that a transaction fetches, at most: they are one message.
 pub(super) const IMAGES_MAX: usize = 8 << 20;
@@ -253,7 +253,7 @@ impl<P: Port> Transacting<'_, P> {
             };
             return wire::changes(commands).is_ok_and(more);
         }
-        let needs = |words: &[&[u8]]| self.node().table.of_words(words).is_none_or(|c| c.spec.has(flags::DENYOOM));
+        let needs = |words: &[&[u8]]| self.node().table.of_words(words).is_none_or(|c| memory::needs(c.spec));
         wire::commands(commands).is_ok_and(|(_, commands)| commands.iter().any(|(_, words)| needs(words)))
     }
 
@@ -267,32 +267,29 @@ impl<P: Port> Transacting<'_, P> {
         let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
         let (protocol, commands) = wire::commands(commands).map_err(|malformed| failed(malformed.0))?;
         let node = self.node().clone();
+        // The message of a part does not name a user yet.
+        let user = Principal::default();
         let mut replies = Vec::new();
         for (db, words) in &commands {
-            let command =
-                node.table.of_words(words).ok_or_else(|| failed("ERR a node of the cluster lacks a command"))?;
-            let Handler::Data(row) = command.handler else { return Err(failed(NEVER)) };
-            if !command.spec.accepts(words.len()) || *db >= self.settings().databases {
-                return Err(failed("ERR a node of the cluster has other settings"));
-            }
+            let command = node.table.of_words(words).ok_or_else(|| failed(arity::UNKNOWN_IN_PART))?;
             let mut batch = Batch::new();
             if !batch.push_copy(words.iter().copied()) {
                 return Err(failed("ERR a command is too long"));
             }
             let args = batch.args(0, &[]);
-            if !runs_under(command, row, *db, args, locks) {
-                return Err(failed(NEVER));
-            }
+            let mut part = InPart { locks, db: *db, databases: self.settings().databases, user };
+            let command = admit(command, args, &mut part).map_err(failed)?;
+            let Some(row) = command.data_row() else { return Err(failed(state::NOT_IN_PART)) };
             let token = 0;
             let call = Call { row, args, first: None, db: *db, protocol, token, seat: None, caller };
-            let reply = self.run_in_part(block, &call);
+            let reply = self.run_in_part(command, block, &call);
             // The client's node has counted it.
             if command.spec.has(flags::WRITE)
                 && let Some(error) = reply.strip_prefix(b"-")
             {
                 self.stats().count_error(error);
             }
-            if let Some(error) = reply.strip_prefix(b"-").filter(|_| is_splittable(command)) {
+            if let Some(error) = reply.strip_prefix(b"-").filter(|_| is_splittable(&command)) {
                 // Other nodes may have other parts of it: all of it fails (rule T9).
                 return Err(Refusal::Failed(error.trim_ascii_end().into()));
             }
@@ -304,27 +301,77 @@ impl<P: Port> Transacting<'_, P> {
         Ok(replies)
     }
 
-    fn run_in_part(&mut self, block: &mut BlockRun, call: &Call<'_>) -> Vec<u8> {
+    fn run_in_part(&mut self, command: Admitted<'_>, block: &mut BlockRun, call: &Call<'_>) -> Vec<u8> {
         let mut reply = Vec::new();
         let parts = std::mem::take(&mut self.engine().parts);
-        self.engine().run_in_attempt(block, call, &mut reply);
+        command.execute_in_attempt(self.engine(), block, call, &mut reply);
         self.engine().parts.copy_into(&mut reply);
         self.engine().parts = parts;
         reply
     }
 }
 
-/// Whether a command works on keys alone, all of which are locked as it needs them (in order: [`Lock::normalized`]). It
-/// is another node that has said so, and what it left out nobody would latch.
-fn runs_under(command: &Command, row: &Row<Run>, db: u16, args: Args<'_>, locks: &[Lock]) -> bool {
-    debug_assert!(locks.is_sorted_by(|a, b| a.place() < b.place()), "locks come in order, each key once");
-    let works_on_keys = !matches!(row.run, Run::Container) && row.run.reach(args) == Reach::Keys;
-    let mut positions = Vec::new();
-    command.spec.keys_of(args, &mut positions);
-    let mode = command.mode();
-    let is_locked = |key: &[u8]| {
-        let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key)));
-        at.is_ok_and(|at| locks[at].mode >= mode)
-    };
-    works_on_keys && !positions.is_empty() && positions.iter().filter_map(|at| args.get(at.index)).all(is_locked)
+/// A part of a transaction as a caller of its commands. The whole part was checked before for what concerns its node: it owns
+/// the keys and has a lease, the log takes writes, and there is memory.
+struct InPart<'l> {
+    locks: &'l [Lock],
+    /// The database in which the command works.
+    db: u16,
+    /// How many there are here.
+    databases: u16,
+    /// For whom it runs.
+    user: Principal,
+}
+
+type Passes = Result<(), &'static str>;
+
+impl admission::Caller for InPart<'_> {
+    const ORDER: [Step; Step::COUNT] = AS_OF_CLIENTS;
+    type Instead = &'static str;
+
+    /// The coordinator has checked it, by a table and settings that may be others.
+    fn arity(&mut self, command: &Command, args: Args<'_>) -> Passes {
+        if command.data_row().is_none() {
+            return Err(state::NOT_IN_PART);
+        }
+        let wrong = arity::is_wrong(command.spec, args.len()) || self.db >= self.databases;
+        if wrong { Err(arity::IN_PART) } else { Ok(()) }
+    }
+
+    fn rights(&mut self, command: &Command, args: Args<'_>) -> Passes {
+        // An attempt answers an error of its own: the client's node has refused a command that its user may not run.
+        if rights::refusal(self.user, command.spec, args).is_some() { Err(state::NOT_IN_PART) } else { Ok(()) }
+    }
+
+    fn state(&mut self, command: &Command, args: Args<'_>) -> Passes {
+        let alone = command.data_row().is_some_and(|row| state::works_on_keys_alone(row, args));
+        if alone { Ok(()) } else { Err(state::NOT_IN_PART) }
+    }
+
+    /// All of its keys are locked as it needs them (in order: [`Lock::normalized`]). It is another node that has said so,
+    /// and nobody would latch a key that it left out.
+    fn cluster(&mut self, command: &Command, args: Args<'_>) -> Passes {
+        let mut positions = Vec::new();
+        command.spec.keys_of(args, &mut positions);
+        debug_assert!(self.locks.is_sorted_by(|a, b| a.place() < b.place()), "locks come in order, each key once");
+        let mode = command.mode();
+        let is_locked = |key: &[u8]| {
+            let at = self.locks.binary_search_by(|lock| lock.place().cmp(&(self.db, key)));
+            at.is_ok_and(|at| self.locks[at].mode >= mode)
+        };
+        let all = !positions.is_empty() && positions.iter().filter_map(|at| args.get(at.index)).all(is_locked);
+        if all { Ok(()) } else { Err(state::NOT_IN_PART) }
+    }
+
+    fn write(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
+    }
+
+    fn memory(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
+    }
+
+    fn now(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
+    }
 }

@@ -9,6 +9,7 @@ use txn::{Part, TxId};
 
 use super::client::For;
 use super::state::Transactions;
+use crate::admission::Admitted;
 use crate::cluster::Peers;
 use crate::config::Settings;
 use crate::durability::durable::Durable;
@@ -135,7 +136,7 @@ pub(crate) trait Port {
         conn: &'a mut Conn,
         node: &'a Arc<Node>,
         settings: &'a Arc<Settings>,
-        command: &'a Command,
+        command: Admitted<'a>,
         args: Args<'a>,
     ) -> SessionCtx<'a>;
     /// A block has run, and may have been CLIENT PAUSE.

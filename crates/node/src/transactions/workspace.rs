@@ -7,11 +7,12 @@
 //! Nothing of a block is told before it is committed.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use command::effects;
 use engine::Workspace;
-use resp::Batch;
+use resp::{Args, Batch};
 use txn::{Lock, NodeId};
 
 use super::block::Block;
@@ -22,8 +23,10 @@ use super::plan::{PART_MAX, TOO_LONG};
 use super::port::{Desk, Port, Transacting};
 use super::waiting::Unserved;
 use super::wire::Changes;
+use crate::admission::{AS_OF_CLIENTS, Caller, Step, admit};
 use crate::cluster::inquiry::Answers;
-use crate::session::{Flow, SessionCtx, Suspended, exec};
+use crate::session::{Flow, SessionCtx, Suspended};
+use crate::table::Command;
 use crate::worker::conn::Conn;
 
 /// Workspaces that a worker keeps for later.
@@ -193,7 +196,7 @@ impl<P: Port> Transacting<'_, P> {
         let mut out = Vec::new();
         let flow = self.in_workspace(conn, run, &mut out, |ctx, suspended| match suspended {
             Some(suspended) => suspended.go_on(ctx),
-            None => crate::session::run(ctx, exec::exec),
+            None => crate::session::run(ctx),
         });
         self.port.look_at_pauses();
         let closes = match flow {
@@ -256,6 +259,7 @@ impl<P: Port> Transacting<'_, P> {
         let pushed = batch.push_copy([&b"EXEC"[..]]);
         debug_assert!(pushed, "a short command");
         let exec = node.table.find_own(b"exec").expect("the table has EXEC");
+        let exec = admit(exec, batch.args(0, &[]), &mut InWorkspace).unwrap_or_else(|never| match never {});
         let suspended = run.suspended.take().map(|mut suspended| {
             std::mem::swap(out, &mut suspended.out);
             *suspended
@@ -335,6 +339,45 @@ impl<P: Port> Transacting<'_, P> {
             let message = crate::Message::Spread { kind, channel, payload, seen: seen.clone() };
             self.node().send_from(worker, worker, message);
         }
+    }
+}
+
+/// A workspace as a caller of EXEC. EXEC runs what a client has called, which has passed the client's checks. Each command
+/// of the block passes those of a block.
+struct InWorkspace;
+
+type Passes = Result<(), Infallible>;
+
+impl Caller for InWorkspace {
+    const ORDER: [Step; Step::COUNT] = AS_OF_CLIENTS;
+    type Instead = Infallible;
+
+    fn arity(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
+    }
+
+    fn rights(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
+    }
+
+    fn state(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
+    }
+
+    fn cluster(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
+    }
+
+    fn write(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
+    }
+
+    fn memory(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
+    }
+
+    fn now(&mut self, _: &Command, _: Args<'_>) -> Passes {
+        Ok(())
     }
 }
 

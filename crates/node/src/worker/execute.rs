@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
-use engine::{Call, Ran, Room};
+use engine::{Call, Ran};
 use keyspace::{Key, Need};
-use resp::{Args, Protocol};
+use resp::Args;
 
-use crate::compatibility;
-use crate::config::{BusyScope, Settings};
-use crate::durability::backlog::Until;
+use crate::admission::{Admitted, admit};
+use crate::config::Settings;
 use crate::figures::stats::add;
 use crate::node::Node;
 use crate::session::{self, Flow, Replies, SessionCtx, Undone};
-use crate::table::{Command, Handler, Table};
+use crate::table::{Command, Handler};
 use crate::worker::conn::{Conn, Wait};
+use crate::worker::front::{self, Front};
 use crate::worker::http;
-use crate::worker::pause::Pause;
 use crate::worker::turn::Item;
 use crate::worker::{Worker, write_error};
 
@@ -25,12 +24,6 @@ use crate::worker::{Worker, write_error};
 const STARVING: u32 = 16;
 /// A command waits so often for keys that the store has: then it asks the store itself.
 pub(crate) const INSISTS: u32 = 4;
-
-pub(crate) const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
-
-/// What a client with subscriptions may call in RESP2, where replies and messages look alike.
-const WHEN_SUBSCRIBED: [&str; 9] =
-    ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "ping", "quit", "reset"];
 
 /// What becomes of the connection after a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,91 +95,23 @@ impl Worker {
         item: Item,
         raw: &[u8],
     ) -> Next {
-        let mut before = conn.out.bytes.len();
-        let Some(mut command) = (item.command as usize).checked_sub(1).map(|id| node.table.get(id)) else {
-            if http::is_request(&args[0]) {
-                return self.close_to_http(conn);
+        let found = front::find(self, conn, &node.table, settings, (item.command, args));
+        let command = match found {
+            Ok(command) => command,
+            Err(_) if item.command == 0 && http::is_request(&args[0]) => return self.close_to_http(conn),
+            Err((counted, error)) => {
+                self.refuse(conn, counted, &error);
+                return Next::Continue;
             }
-            self.refuse(conn, None, &unknown_command(&node.table, args));
-            return Next::Continue;
         };
-        if command.is_container() && args.len() > 1 {
-            match node.table.find_subcommand(command, &args[1]) {
-                Some(sub) => command = sub,
-                None if command.spec.has(flags::PROTECTED) && !debug_is_open(settings, conn) => {
-                    self.refuse(conn, Some(command), session::DEBUG_FORBIDDEN);
-                    return Next::Continue;
-                }
-                None if command.spec.has(flags::NEEDS_CLUSTER) && self.peers.is_none() => {
-                    self.refuse(conn, Some(command), NO_CLUSTER.as_bytes());
-                    return Next::Continue;
-                }
-                None => {
-                    self.refuse(conn, None, session::unknown_subcommand(command, &args[1]).as_bytes());
-                    return Next::Continue;
-                }
-            }
-        }
-        if let Some(error) = self.check(conn, settings, command, args) {
-            self.refuse(conn, Some(command), &error);
-            return Next::Continue;
-        }
-        if settings.busy_reply_scope == BusyScope::All
-            && !command.spec.has(flags::ALLOW_BUSY)
-            && let Some(job) = node.scripts.slow_job()
-        {
-            self.refuse(conn, Some(command), job.busy_error().as_bytes());
-            return Next::Continue;
-        }
-        if self.peers.is_some()
-            && let Some(next) = self.route(conn, command, args, item, raw, settings.cluster_redirect)
-        {
-            return next;
-        }
-        conn.session.short_of_memory = false;
-        // Before memory: if data cannot leave it because of the log, the log is what is to be told of.
-        if let Some(error) = self.refusal_of_log(conn, command) {
-            self.refuse(conn, Some(command), error.as_bytes());
-            return Next::Continue;
-        }
-        if node.is_bounded(settings) {
-            // Replies and what clients send count, too: reading may need room as well, but is never refused.
-            let more = if headroom::is_limited() { need(args) } else { 0 };
-            let room = self.make_room(settings, more);
-            if self.engine.has_invalidated() {
-                // What was evicted for the command is not what it does.
-                self.tell_trackers(Some(conn));
-                before = conn.out.bytes.len();
-            }
-            conn.session.short_of_memory = room == Room::None;
-            let needs = || conn.session.queues(command) || self.does(conn, command, flags::DENYOOM);
-            match room {
-                Room::Enough => {}
-                _ if !needs() => {}
-                Room::Soon if more > 0 || self.must_wait_for_room(settings) => {
-                    self.again.push(conn.token);
-                    return Next::Retry;
-                }
-                Room::Soon => {}
-                Room::Dirty if conn.fetches == 0 || self.may_fit(conn, settings, command, args) => {
-                    return self.wait_for_room(conn);
-                }
-                // Keys may go as soon as the log takes that.
-                Room::None if self.awaits_log_to_evict(settings) => return self.wait_for_log(conn, Until::LessIsLeft),
-                Room::None | Room::Dirty => {
-                    let why = self.out_of_memory(settings, more, conn.is_virtual());
-                    self.refuse(conn, Some(command), why.as_bytes());
-                    return Next::Continue;
-                }
-            }
-        }
-        if let Some(until) = self.must_wait_for_log(conn, command, args) {
-            return self.wait_for_log(conn, until);
-        }
-        if self.paused.is_some() && self.is_held_back(conn, command, args) {
-            return self.wait_for_pause(conn);
-        }
-        if conn.session.queues(command) {
+        let before = conn.out.bytes.len();
+        let mut front = Front { worker: self, conn, node, settings, item, raw, before };
+        let command = match admit(command, args, &mut front) {
+            Ok(admitted) => admitted,
+            Err(next) => return next,
+        };
+        let before = front.before;
+        if conn.session.queues(&command) {
             if let Some(multi) = &mut conn.session.multi {
                 multi.aborted |= !multi.push(command.id, item.key, args);
                 conn.session.client.queued_bytes.store(multi.bytes as u64, Relaxed);
@@ -197,7 +122,7 @@ impl Worker {
             return Next::Continue;
         }
         let db = conn.session.db;
-        let exact = self.meter.is_exact(command, args);
+        let exact = self.meter.is_exact(&command, args);
         let from = if exact { self.begin_exact() } else { 0 };
         if self.engine.has_seen() {
             // What was looked at before, or for others, is not what this command sees.
@@ -232,22 +157,22 @@ impl Worker {
             return next;
         }
         conn.busy = 0;
-        let counts = !conn.is_virtual() || self.counts_here(conn, command);
+        let counts = !conn.is_virtual() || self.counts_here(conn, &command);
         if !counts {
             if exact {
-                let is_logged = self.is_logged_here(conn, command);
-                self.meter.passed(command, args, &conn.session.client, self.engine.now(), from, is_logged);
+                let is_logged = self.is_logged_here(conn, &command);
+                self.meter.passed(&command, args, &conn.session.client, self.engine.now(), from, is_logged);
             }
         } else if !exact {
             self.meter.ran(command.counted_as);
         } else if conn.has_ended() || matches!(conn.wait, Wait::Walk(_)) {
             // The steps that follow belong to nobody: they are not time that others wait for.
-            self.meter.finish(command, args, &conn.session.client, self.engine.now(), from);
+            self.meter.finish(&command, args, &conn.session.client, self.engine.now(), from);
         } else {
             // It is counted when it has ended.
             conn.spent = self.meter.settle().saturating_sub(from);
         }
-        self.ran(conn, node, command, args, db, before);
+        self.ran(conn, node, &command, args, db, before);
         if self.engine.has_invalidated() && conn.has_ended() {
             self.tell_trackers(Some(conn));
         }
@@ -309,7 +234,7 @@ impl Worker {
         conn: &'a mut Conn,
         node: &'a Arc<Node>,
         settings: &'a Arc<Settings>,
-        command: &'a Command,
+        command: Admitted<'a>,
         args: Args<'a>,
     ) -> SessionCtx<'a> {
         // The clients of other nodes are shown there.
@@ -340,7 +265,7 @@ impl Worker {
         conn: &mut Conn,
         node: &Arc<Node>,
         settings: &Arc<Settings>,
-        command: &Command,
+        command: Admitted<'_>,
         args: Args<'_>,
         item: Item,
     ) -> Next {
@@ -357,9 +282,9 @@ impl Worker {
                     seat: Some(&conn.session.client.seat),
                     caller: conn.session.caller(),
                 };
-                match self.engine.run(&call, &mut conn.out.bytes) {
+                match command.execute(&mut self.engine, &call, &mut conn.out.bytes) {
                     Ran::Done => Next::Continue,
-                    Ran::Busy(busy) => self.wait_for_latch(conn, command, &busy),
+                    Ran::Busy(busy) => self.wait_for_latch(conn, &command, &busy),
                     Ran::Blocked(blocked) => {
                         self.wait_for_keys(conn, blocked);
                         Next::Stop
@@ -371,14 +296,13 @@ impl Worker {
                     }
                 }
             }
-            Handler::Session(row) => {
+            Handler::Session(_) => {
                 let start = conn.out.bytes.len();
-                let flow =
-                    session::run(&mut self.session_ctx(conn, node, settings, command, args), session::handler_of(row));
+                let flow = session::run(&mut self.session_ctx(conn, node, settings, command, args));
                 self.paused = self.node.pauses.current(self.engine.now());
                 self.engine.keep_expired(self.paused.is_some());
                 match flow {
-                    Flow::Done if conn.session.tracks_anew => self.track_over_nodes(conn, command, start),
+                    Flow::Done if conn.session.tracks_anew => self.track_over_nodes(conn, &command, start),
                     Flow::Done => Next::Continue,
                     Flow::Sleep(ms) => {
                         self.sleep(conn, args, ms);
@@ -404,7 +328,7 @@ impl Worker {
                         conn.closing = true;
                         Next::Stop
                     }
-                    Flow::Busy(busy) => self.wait_for_latch(conn, command, &busy),
+                    Flow::Busy(busy) => self.wait_for_latch(conn, &command, &busy),
                     Flow::Suspend(suspended) => {
                         conn.wait = Wait::Script(suspended);
                         self.scripts.push_back(conn.token);
@@ -415,55 +339,12 @@ impl Worker {
         }
     }
 
-    /// Whether the command, or one of the block that it executes, has one of these flags.
-    fn does(&self, conn: &Conn, command: &Command, any: u32) -> bool {
-        if command.spec.flags & any != 0 {
-            return true;
-        }
-        let block = conn.session.multi.as_ref().filter(|_| command.name == "exec");
-        block.is_some_and(|multi| multi.queue.iter().any(|q| self.node.table.get(q.command).spec.flags & any != 0))
-    }
-
-    /// Why nothing may be written now, if the command or the block that it executes would: there is no room for it in the log
-    /// (rule L8), or the log has failed (rule L9).
-    #[inline]
-    fn refusal_of_log(&self, conn: &Conn, command: &Command) -> Option<String> {
-        let error = self.promise()?.refusal()?;
-        // Who has queued a block at another node hears of EXEC alone.
-        let forwarded = conn.is_virtual();
-        let unheard = forwarded && conn.session.queues(command);
-        (!unheard && self.does(conn, command, flags::WRITE)).then(|| self.signed(error, forwarded))
-    }
-
     /// What a client is told of this node's disk. `forwarded`: by another node.
     pub(crate) fn signed(&self, text: String, forwarded: bool) -> String {
         match self.peers.as_deref() {
             Some(peers) if forwarded => peers.signed(text),
             _ => text,
         }
-    }
-
-    /// Whether CLIENT PAUSE holds this command back.
-    fn is_held_back(&self, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
-        match self.paused {
-            None => false,
-            Some((Pause::All, _)) => true,
-            Some((Pause::Write, _)) => self.may_write(conn, command, args),
-        }
-    }
-
-    /// Whether the command, or one of the block that it executes, may write or tell replicas something.
-    pub(crate) fn may_write(&self, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
-        let may = |command: &Command, args: Args<'_>| {
-            command.spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0
-                && !session::is_read_only_script(&self.node, command, args)
-        };
-        let block = conn.session.multi.as_ref().filter(|_| command.name == "exec");
-        may(command, args)
-            || block.is_some_and(|multi| {
-                let mut queue = multi.queue.iter().enumerate();
-                queue.any(|(i, queued)| may(self.node.table.get(queued.command), multi.batch.args(i, &[])))
-            })
     }
 
     pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {
@@ -536,51 +417,6 @@ impl Worker {
         Next::Continue
     }
 
-    /// Why the command may not run, if so.
-    fn check(&self, conn: &Conn, settings: &Settings, command: &Command, args: Args<'_>) -> Option<Vec<u8>> {
-        if !command.spec.accepts(args.len()) {
-            if command.is_hidden() {
-                return Some(session::unknown_subcommand(command, &args[1]).as_bytes().into());
-            }
-            return Some(format!("ERR wrong number of arguments for '{}' command", command.name).into());
-        }
-        if !conn.session.authenticated && !command.spec.has(flags::NO_AUTH) {
-            return Some(b"NOAUTH Authentication required.".into());
-        }
-        if command.spec.has(flags::NEEDS_CLUSTER) && self.peers.is_none() {
-            return Some(NO_CLUSTER.as_bytes().into());
-        }
-        if conn.session.multi.is_some()
-            && let Some(error) = settings.compatibility.refusal_in_block(&command.name, command.spec.flags)
-        {
-            return Some(error.into());
-        }
-        // Nodes ask each other something as well (`transactions/waiting.rs`).
-        let is_of_nodes = command.spec.name == "await" && conn.is_virtual();
-        if command.spec.has(flags::PROTECTED) && !is_of_nodes && !debug_is_open(settings, conn) {
-            return Some(session::DEBUG_FORBIDDEN.into());
-        }
-        // To Redis, a monitor is a kind of replica.
-        const KEYSPACE: u32 = flags::READONLY | flags::WRITE | flags::MAY_REPLICATE;
-        if conn.session.monitors && command.spec.flags & KEYSPACE != 0 {
-            return Some(b"ERR Replica can't interact with the keyspace".into());
-        }
-        if conn.session.is_subscribed()
-            && conn.session.protocol == Protocol::Resp2
-            && !WHEN_SUBSCRIBED.contains(&command.name.as_str())
-        {
-            return Some(
-                format!(
-                    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
-                     this context",
-                    command.name
-                )
-                .into(),
-            );
-        }
-        None
-    }
-
     /// Answers an error to a command that did not run; a block it belonged to is broken. EXEC ends its block.
     pub(crate) fn refuse(&mut self, conn: &mut Conn, command: Option<&Command>, text: &[u8]) {
         let before = conn.out.bytes.len();
@@ -625,34 +461,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// The memory that a command with large arguments needs, where the system limits it: the value, and what the log copies on its way. More than the engine asks for.
-fn need(args: Args<'_>) -> u64 {
-    let bytes: usize = args.iter().map(<[u8]>::len).sum();
-    if bytes < headroom::LARGE { 0 } else { 6 * bytes as u64 }
-}
-
-fn debug_is_open(settings: &Settings, conn: &Conn) -> bool {
-    session::debug_is_open(settings, &conn.session.client.peer)
-}
-
-/// Redis's error for a command that does not exist, with the beginning of its arguments; ours for one that Redis has.
-fn unknown_command(table: &Table, args: Args<'_>) -> Vec<u8> {
-    if let Some(text) = compatibility::not_there(table, &args[0]) {
-        return text.into();
-    }
-    let mut text = b"ERR unknown command '".to_vec();
-    text.extend_from_slice(&args[0][..args[0].len().min(128)]);
-    text.extend_from_slice(b"', with args beginning with: ");
-    let start = text.len();
-    for arg in args.iter().skip(1) {
-        if text.len() - start >= 128 {
-            break;
-        }
-        text.push(b'\'');
-        text.extend_from_slice(&arg[..arg.len().min(128 - (text.len() - start).min(128))]);
-        text.extend_from_slice(b"' ");
-    }
-    text
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod conn;
 pub(crate) mod execute;
+pub(crate) mod front;
 pub(crate) mod holes;
 pub(crate) mod housekeeping;
 pub(crate) mod http;

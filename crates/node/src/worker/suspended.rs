@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use resp::{Batch, Decoder, Limits};
 
+use crate::admission::Admitted;
 use crate::config::Settings;
 use crate::node::Node;
 use crate::session::Flow;
@@ -67,7 +68,8 @@ impl Worker {
             let (db, from) = (conn.session.db, self.meter.settle());
             let mut out = std::mem::take(&mut suspended.out);
             let (insists, waited) = (conn.fetches >= INSISTS, conn.fetches > 0);
-            let mut ctx = self.session_ctx(conn, node, settings, command, args);
+            let goes_on = Admitted::goes_on(command, &*suspended);
+            let mut ctx = self.session_ctx(conn, node, settings, goes_on, args);
             ctx.out = &mut out;
             (ctx.engine.insists, ctx.engine.waited) = (insists, waited);
             let flow = suspended.go_on(&mut ctx);

@@ -7,6 +7,7 @@ use engine::{Caller, Room};
 use resp::Args;
 use txn::Part;
 
+use crate::admission::Admitted;
 use crate::config::Settings;
 use crate::figures::stats::WorkerStats;
 use crate::node::Node;
@@ -247,7 +248,7 @@ impl Port for Worker {
         conn: &'a mut Conn,
         node: &'a Arc<Node>,
         settings: &'a Arc<Settings>,
-        command: &'a Command,
+        command: Admitted<'a>,
         args: Args<'a>,
     ) -> SessionCtx<'a> {
         Worker::session_ctx(self, conn, node, settings, command, args)

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use engine::Ending;
 
+use crate::admission::rights;
 use crate::cluster::Role;
 use crate::config::{OutputLimit, Settings};
 use crate::figures::stats::add;
@@ -22,11 +23,6 @@ const SNUG: usize = 1024;
 const READ_AHEAD: usize = BUFFER;
 /// As [`READ_AHEAD`], for a driver to which stopping is an effort.
 const INPUT_AHEAD: usize = 64 * 1024;
-/// Most that a client that has not authenticated may have sent without its being executed, as in Redis.
-const STRANGER_MAX: u64 = 1 << 20;
-/// What replies to such a client may come to, beyond what fits the first buffer, as in Redis: it has nothing to read but errors.
-const STRANGER_LIMIT: OutputLimit = OutputLimit { hard: 1024, soft: 0, seconds: 0 };
-
 /// What the driver does with a connection that has output.
 pub enum Output<'a> {
     /// Send some of this, then call [`Worker::sent`].
@@ -178,7 +174,7 @@ impl Worker {
         }
         // Commands queued by MULTI have not been executed yet either; those that will be at once do not count.
         let pending = (conn.unread() + conn.session.multi.as_ref().map_or(0, |multi| multi.bytes)) as u64;
-        let too_much = pending > limit || (pending > STRANGER_MAX && !conn.session.authenticated);
+        let too_much = rights::sent_too_much(conn.session.authenticated, pending, limit);
         if too_much && !conn.has_to_do() {
             return self.overrun(token);
         }
@@ -406,7 +402,7 @@ impl Worker {
 
     /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.
     pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
-        let limit = if conn.session.authenticated { limit } else { STRANGER_LIMIT };
+        let limit = rights::output_limit(conn.session.authenticated, limit);
         // As in Redis, what fits the first buffer is always allowed.
         let elsewhere = conn.remote.as_deref().map_or(0, |remote| remote.gathered());
         let len = Some(conn.owed() + conn.pushes.len() + elsewhere).filter(|&len| len > BUFFER).unwrap_or(0) as u64;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
-use resp::{Batch, Limits, Progress, Reply};
+use resp::{Batch, Progress, Reply};
 
+use crate::admission::rights;
 use crate::config::Settings;
 use crate::durability::backlog::backlog_limit;
 use crate::figures::stats::add;
@@ -178,14 +179,11 @@ impl Worker {
             self.put_conn(conn);
             return None;
         }
-        let limits = Limits {
-            // A longer argument would have no room.
-            proto_max_bulk_len: settings.proto_max_bulk_len.min(headroom::largest()) as usize,
-            authenticated: conn.session.authenticated,
-        };
+        // A longer argument would have no room.
+        let longest = settings.proto_max_bulk_len.min(headroom::largest()) as usize;
+        let limits = rights::limits_of_parser(conn.session.authenticated, longest);
         let from = batch.len();
-        // What follows AUTH must be read with the limits that AUTH has changed.
-        let most = if limits.authenticated { PER_CONNECTION } else { 1 };
+        let most = rights::parsed_at_once(conn.session.authenticated, PER_CONNECTION);
         let progress = conn.decoder.decode(&conn.query[conn.start..], &limits, most, batch);
         let group = Group { from, to: batch.len(), progress, conn };
         self.identify(&group, batch, items);

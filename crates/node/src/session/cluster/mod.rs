@@ -10,8 +10,8 @@ use ::membership::Map;
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help, tipped};
+use crate::admission::state::NO_CLUSTER;
 use crate::config::Redirect;
-use crate::worker::execute::NO_CLUSTER;
 
 const fn sub(
     name: &'static str,

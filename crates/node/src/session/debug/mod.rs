@@ -15,11 +15,6 @@ use crate::crash::Crash;
 
 pub use rows::ROWS;
 
-/// What a client hears to whom DEBUG is not open.
-pub(crate) const FORBIDDEN: &[u8] = b"ERR DEBUG command not allowed. If the enable-debug-command option is set to \
-\"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then \
-restart the server.";
-
 /// Whether a client may use DEBUG.
 pub(crate) fn is_open(settings: &Settings, peer: &Peer) -> bool {
     settings.enable_debug_command.admits(peer.unix || peer.loopback)

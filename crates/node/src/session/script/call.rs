@@ -1,5 +1,6 @@
 //! A command that a script calls: what it may not do, and how it runs in the script's block.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
@@ -9,16 +10,16 @@ use resp::{Args, Protocol, Reply};
 use script::Checked;
 use txn::locks::Mode;
 
-use crate::cluster::{Asks, Call};
+use crate::admission::cluster::{self as admission, Called};
+use crate::admission::{AS_OF_SCRIPTS, Caller, Step, admit, arity, memory, rights, state, write};
+use crate::cluster::{Asks, Peers};
 use crate::compatibility;
 use crate::durability::durable::Durable;
 use crate::figures::stats::add;
-use crate::limits::system::{self, fault_of_disk};
+use crate::limits::system::fault_of_disk;
 use crate::session::suspended::ScriptRun;
-use crate::session::{Block, Flow, SessionCtx, Undone, debug_is_open, handler_of, locks_of, run};
+use crate::session::{Block, Flow, SessionCtx, Undone, debug_is_open, locks_of, run};
 use crate::table::{Command, Handler};
-
-const NOT_FROM_SCRIPT: &str = "ERR This Redis command is not allowed from script";
 
 impl ScriptRun {
     /// Runs the command the script asks for. An error of any kind is a reply.
@@ -32,61 +33,25 @@ impl ScriptRun {
         let node = ctx.node;
         let db = self.db;
         let args = self.running.args();
-        let checked = find(ctx, args).and_then(|command| match self.allowed(ctx, command) {
-            Ok(()) => Ok(command),
-            Err(text) => {
-                add(&ctx.stats.commands[command.counted_as].rejected, 1);
-                Err(text)
-            }
+        let admitted = find(ctx, args).and_then(|command| {
+            let mut script = FromScript { script: self, ctx, block, protocol, reply };
+            admit(command, args, &mut script).map_err(|instead| (Some(command), instead))
         });
-        let command = match checked {
-            Ok(command) => command,
-            Err(text) => {
-                ctx.stats.count_error(&text);
-                Reply::new(reply, protocol).error(&text);
+        let command = match admitted {
+            Ok(admitted) => admitted,
+            Err((command, Instead::Refused(error))) => {
+                if let Some(command) = command {
+                    add(&ctx.stats.commands[command.counted_as].rejected, 1);
+                }
+                ctx.stats.count_error(&error);
+                Reply::new(reply, protocol).error(&error);
                 return Ok(());
             }
+            Err((_, Instead::Waits(busy))) => return Err(busy),
+            Err((_, Instead::Answered | Instead::Ends)) => return Ok(()),
         };
-        if let Some(aside) = &mut ctx.aside
-            && !aside.has_keys(command, args, db, ctx.settings.databases)
-        {
-            if !self.rules.read_only {
-                // What it reads it may write later: nobody shares that with it then.
-                aside.missing.iter_mut().for_each(|lock| lock.mode = Mode::Exclusive);
-            }
-            return Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true });
-        }
-        if let Some(error) = self.refusal(ctx, block, command, args)? {
-            add(&ctx.stats.commands[command.counted_as].rejected, 1);
-            ctx.stats.count_error(error);
-            Reply::new(reply, protocol).error(error);
-            return Ok(());
-        }
-        if ctx.peers.is_some() {
-            ctx.note_scan(command, args);
-            match ctx.asks(command, args, db, ctx.aside.is_some() || block.run.can_be_undone()) {
-                Asks::Nothing => {}
-                Asks::Answered => {
-                    ctx.answer(block, command, args, db, (protocol, reply));
-                    ctx.meter.ran(command.counted_as);
-                    ctx.session.client.count_besides(1);
-                    return Ok(());
-                }
-                Asks::Waits(busy) => return Err(busy),
-                Asks::Fails(error) => {
-                    add(&ctx.stats.commands[command.counted_as].rejected, 1);
-                    ctx.stats.count_error(error);
-                    Reply::new(reply, protocol).error(error);
-                    return Ok(());
-                }
-            }
-        }
-        if command.spec.has(flags::WRITE) && ctx.aside.is_none() && !self.may_change() {
-            // It ends instead.
-            return Ok(());
-        }
         if !self.wrote {
-            ctx.note_memory(command);
+            ctx.note_memory(&command);
             self.wrote = command.spec.has(flags::WRITE);
         }
         if ctx.session.no_touch {
@@ -105,18 +70,18 @@ impl ScriptRun {
                 // Long strings that are there are EXEC's; the script gets a copy of its own.
                 let outer = std::mem::take(&mut ctx.engine.parts);
                 ctx.engine.in_script = true;
-                ctx.engine.run_in_block(&mut block.run, &call, reply);
+                command.execute_in_block(ctx.engine, &mut block.run, &call, reply);
                 ctx.engine.in_script = false;
                 ctx.engine.parts.copy_into(reply);
                 ctx.engine.parts = outer;
             }
-            Handler::Session(row) => {
+            Handler::Session(_) => {
                 // The session's database and protocol are the script's while its command runs.
                 let (db, before) = (ctx.session.db, ctx.session.protocol);
                 (ctx.session.db, ctx.session.protocol) = (self.db, protocol);
                 let mut inner = ctx.inside(block, command, args);
                 inner.out = reply;
-                let flow = run(&mut inner, handler_of(row));
+                let flow = run(&mut inner);
                 self.db = ctx.session.db;
                 ctx.session.set_db(db);
                 ctx.session.protocol = before;
@@ -134,13 +99,13 @@ impl ScriptRun {
                     | Flow::Job(_)
                     | Flow::Verdict(_) => {
                         reply.clear();
-                        Reply::new(reply, protocol).error(NOT_FROM_SCRIPT);
+                        Reply::new(reply, protocol).error(state::NOT_FROM_SCRIPT);
                     }
                 }
             }
         }
         if ctx.session.answers.is_some() {
-            ctx.add_answers(block, command, self.running.args(), db, (protocol, reply, 0));
+            ctx.add_answers(block, &command, self.running.args(), db, (protocol, reply, 0));
         }
         if reply.first() == Some(&b'-') {
             add(&ctx.stats.commands[command.counted_as].failed, 1);
@@ -154,103 +119,171 @@ impl ScriptRun {
         Ok(())
     }
 
-    /// The error that a command is answered for what it would do in a cluster, if so. `Err`: the script is undone.
-    fn refusal(
-        &self,
-        ctx: &mut SessionCtx<'_>,
-        block: &Block,
-        command: &Command,
-        args: Args<'_>,
-    ) -> Result<Option<&'static [u8]>, Busy> {
-        let Some(peers) = ctx.peers else { return Ok(None) };
-        if ctx.aside.is_some() {
-            let smart = ctx.session.moves(ctx.settings.cluster_redirect);
-            return Ok(peers.refuses_in_workspace(command, args, smart));
-        }
-        match peers.may_call(command, args, block) {
-            Call::Runs => return Ok(None),
-            Call::Fails(_) if block.run.can_be_undone() && peers.has_elsewhere(command, args) => {
-                // It runs again, on copies.
-                let mut locks = locks_of(command, args, self.db, ctx.settings.databases);
-                if !self.rules.read_only {
-                    locks.iter_mut().for_each(|lock| lock.mode = Mode::Exclusive);
-                }
-                ctx.session.goes_over = Some(locks);
-            }
-            Call::Fails(error) => return Ok(Some(error)),
-            Call::Undoes(error) => ctx.session.undone = Some(Undone::Refused(error)),
-            Call::Elsewhere => ctx.session.undone = Some(Undone::RunsElsewhere),
-        }
-        Err(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true })
-    }
-
-    /// Why the script may not run this command, if so.
-    fn allowed(&self, ctx: &SessionCtx<'_>, command: &Command) -> Result<(), Vec<u8>> {
-        let spec = command.spec;
-        if spec.has(flags::NOSCRIPT) && !is_open(ctx, spec) {
-            return Err(NOT_FROM_SCRIPT.into());
-        }
-        if self.rules.read_only && spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0 {
-            return Err(b"ERR Write commands are not allowed from read-only scripts.".into());
-        }
-        if spec.has(flags::WRITE)
-            && let Some(error) = ctx.log.and_then(Durable::refusal)
-        {
-            return Err(ctx.signed(error).into());
-        }
-        // A script that has begun to write goes on: the command counts, not what it found to do.
-        if self.rules.no_memory && spec.has(flags::DENYOOM) && !self.wrote {
-            let fault = fault_of_disk(ctx.node, ctx.log, ctx.settings);
-            return Err(fault.map_or_else(|| system::OOM.into(), |fault| ctx.signed(fault).into_bytes()));
-        }
-        Ok(())
-    }
-
     /// `redis.acl_check_cmd`: whether the caller may run this command.
     pub(super) fn check_command(&self, ctx: &SessionCtx<'_>) -> Checked {
-        match ctx.node.table.find_command(&self.running.args()[0]) {
+        let args = self.running.args();
+        match ctx.node.table.find_command(&args[0]) {
+            Some(command) if rights::refusal(ctx.session.principal, command.spec, args).is_some() => Checked::Denied,
             Some(_) => Checked::Allowed,
             None => Checked::Unknown,
         }
     }
 }
 
-/// Whether a command is open to scripts that should not be (DEBUG SET-DISABLE-DENY-SCRIPTS): tests of protocols use DEBUG, for
-/// example. Those that run blocks and scripts, wait, or subscribe have no place in a script all the same.
-fn is_open(ctx: &SessionCtx<'_>, spec: &command::Spec) -> bool {
-    const NEVER: u32 = flags::RUNS_SCRIPT | flags::NO_MULTI | flags::IN_MULTI | flags::PUBSUB | flags::BLOCKING;
-    ctx.node.scripts.deny_nothing.load(Relaxed)
-        && spec.flags & NEVER == 0
-        && (!spec.has(flags::PROTECTED) || debug_is_open(ctx.settings, &ctx.session.client.peer))
+/// A script as a caller of its commands.
+struct FromScript<'s, 'a> {
+    script: &'s ScriptRun,
+    ctx: &'s mut SessionCtx<'a>,
+    block: &'s mut Block,
+    /// Of the reply.
+    protocol: Protocol,
+    reply: &'s mut Vec<u8>,
 }
 
-const UNKNOWN: &[u8] = b"ERR Unknown Redis command called from script";
+/// What becomes of a command of a script that does not run.
+enum Instead {
+    /// It is answered this error.
+    Refused(Cow<'static, [u8]>),
+    /// Other nodes have answered it.
+    Answered,
+    /// The script ends, as somebody has killed it.
+    Ends,
+    /// The script waits, or is undone.
+    Waits(Busy),
+}
 
-/// What a script hears that calls a command without a row; `why`: what Redis has under that name, and why it is not here.
-fn not_there(why: Option<String>) -> Vec<u8> {
-    match why {
-        Some(text) => format!("{NOT_FROM_SCRIPT}: {}", text.trim_start_matches("ERR ")).into(),
-        None => UNKNOWN.into(),
+type Passes = Result<(), Instead>;
+
+fn refused(error: impl Into<Cow<'static, [u8]>>) -> Passes {
+    Err(Instead::Refused(error.into()))
+}
+
+/// What a script waits for that is undone, or goes on when other keys are there.
+fn awaited() -> Instead {
+    Instead::Waits(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true })
+}
+
+impl Caller for FromScript<'_, '_> {
+    const ORDER: [Step; Step::COUNT] = AS_OF_SCRIPTS;
+    type Instead = Instead;
+
+    fn arity(&mut self, command: &Command, args: Args<'_>) -> Passes {
+        if arity::is_wrong(command.spec, args.len()) { refused(arity::FROM_SCRIPT) } else { Ok(()) }
     }
-}
 
-/// The command, if there is one that takes as many arguments.
-fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, Vec<u8>> {
-    let table = &ctx.node.table;
-    let Some(mut command) = table.find_command(&args[0]) else {
-        return Err(not_there(compatibility::not_there(table, &args[0])));
-    };
-    if command.is_container() && args.len() > 1 {
-        match table.find_subcommand(command, &args[1]) {
-            Some(sub) => command = sub,
-            None => {
-                return Err(not_there(compatibility::subcommand_not_there(&command.name, &args[1])));
-            }
+    fn rights(&mut self, command: &Command, args: Args<'_>) -> Passes {
+        rights::refusal(self.ctx.session.principal, command.spec, args).map_or(Ok(()), refused)
+    }
+
+    fn state(&mut self, command: &Command, _: Args<'_>) -> Passes {
+        let ctx = &*self.ctx;
+        let denies_nothing = ctx.node.scripts.deny_nothing.load(Relaxed);
+        let open = denies_nothing.then(|| debug_is_open(ctx.settings, &ctx.session.client.peer));
+        if state::is_barred_from_scripts(command.spec, open) {
+            refused(state::NOT_FROM_SCRIPT.as_bytes())
+        } else {
+            Ok(())
         }
     }
-    if !command.spec.accepts(args.len()) {
-        add(&ctx.stats.commands[command.counted_as].rejected, 1);
-        return Err(b"ERR Wrong number of args calling Redis command from script".into());
+
+    fn cluster(&mut self, command: &Command, args: Args<'_>) -> Passes {
+        let db = self.script.db;
+        self.has_copies(command, args)?;
+        let Some(peers) = self.ctx.peers else { return Ok(()) };
+        self.is_at_home(peers, command, args)?;
+        self.ctx.note_scan(command, args);
+        let may = self.ctx.aside.is_some() || self.block.run.can_be_undone();
+        match self.ctx.asks(command, args, db, may) {
+            Asks::Nothing => Ok(()),
+            Asks::Answered => {
+                self.ctx.answer(self.block, command, args, db, (self.protocol, self.reply));
+                self.ctx.meter.ran(command.counted_as);
+                self.ctx.session.client.count_besides(1);
+                Err(Instead::Answered)
+            }
+            Asks::Waits(busy) => Err(Instead::Waits(busy)),
+            Asks::Fails(error) => refused(error),
+        }
     }
-    Ok(command)
+
+    fn write(&mut self, command: &Command, _: Args<'_>) -> Passes {
+        if let Some(error) = write::refusal_of_script(command.spec, self.script.rules.read_only) {
+            return refused(error);
+        }
+        match self.ctx.log.filter(|_| command.spec.has(flags::WRITE)).and_then(Durable::refusal) {
+            Some(error) => refused(self.ctx.signed(error).into_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    fn memory(&mut self, command: &Command, _: Args<'_>) -> Passes {
+        if !memory::refuses_script(command.spec, self.script.rules.no_memory, self.script.wrote) {
+            return Ok(());
+        }
+        match fault_of_disk(self.ctx.node, self.ctx.log, self.ctx.settings) {
+            Some(fault) => refused(self.ctx.signed(fault).into_bytes()),
+            None => refused(memory::OOM.as_bytes()),
+        }
+    }
+
+    fn now(&mut self, command: &Command, _: Args<'_>) -> Passes {
+        if command.spec.has(flags::WRITE) && self.ctx.aside.is_none() && !self.script.may_change() {
+            return Err(Instead::Ends);
+        }
+        Ok(())
+    }
+}
+
+impl FromScript<'_, '_> {
+    /// In a workspace: whether it has copies of the command's keys. Those that it lacks are fetched.
+    fn has_copies(&mut self, command: &Command, args: Args<'_>) -> Passes {
+        let Some(aside) = &mut self.ctx.aside else { return Ok(()) };
+        if aside.has_keys(command, args, self.script.db, self.ctx.settings.databases) {
+            return Ok(());
+        }
+        if !self.script.rules.read_only {
+            // What it reads it may write later: no other transaction shares that with it then.
+            aside.missing.iter_mut().for_each(|lock| lock.mode = Mode::Exclusive);
+        }
+        Err(awaited())
+    }
+
+    /// Whether the command's keys are this node's. A script that can be undone may run again on copies, or elsewhere.
+    fn is_at_home(&mut self, peers: &Peers, command: &Command, args: Args<'_>) -> Passes {
+        let ctx = &mut *self.ctx;
+        if ctx.aside.is_some() {
+            let smart = ctx.session.moves(ctx.settings.cluster_redirect);
+            return admission::of_workspace(peers.on_copies(command, args, smart)).map_or(Ok(()), refused);
+        }
+        match peers.may_call(command, args, self.block) {
+            Called::Runs => return Ok(()),
+            Called::Fails(_) if self.block.run.can_be_undone() && peers.has_elsewhere(command, args) => {
+                // It runs again, on copies.
+                let mut locks = locks_of(command, args, self.script.db, ctx.settings.databases);
+                if !self.script.rules.read_only {
+                    locks.iter_mut().for_each(|lock| lock.mode = Mode::Exclusive);
+                }
+                ctx.session.goes_over = Some(locks);
+            }
+            Called::Fails(error) => return refused(error),
+            Called::UndoesForLease => ctx.session.undone = Some(Undone::Refused(peers.no_lease())),
+            Called::Undoes(error) => ctx.session.undone = Some(Undone::Refused(error.into())),
+            Called::Elsewhere => ctx.session.undone = Some(Undone::RunsElsewhere),
+        }
+        Err(awaited())
+    }
+}
+
+/// The command that a script calls, if there is one.
+fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, (Option<&'t Command>, Instead)> {
+    let not_there = |why| (None, Instead::Refused(arity::unknown_from_script(why).into()));
+    let table = &ctx.node.table;
+    let Some(command) = table.find_command(&args[0]) else {
+        return Err(not_there(compatibility::not_there(&args[0], |name| table.find_own(name).is_some())));
+    };
+    if !command.is_container() || args.len() < 2 {
+        return Ok(command);
+    }
+    let sub = table.find_subcommand(command, &args[1]);
+    sub.ok_or_else(|| not_there(compatibility::subcommand_not_there(&command.name, &args[1])))
 }

@@ -20,6 +20,7 @@ use super::suspended::{Rules, ScriptRun};
 use super::{Block, Flow, SessionCtx, SessionRun, container, help};
 pub use machines::Machines;
 
+use crate::admission::memory;
 use crate::limits::system::fault_of_disk;
 use crate::node::Node;
 use crate::table::Command;
@@ -121,8 +122,6 @@ fn numkeys(ctx: &SessionCtx<'_>, not_a_number: Error) -> Result<usize, Error> {
     usize::try_from(count).map_err(|_| Error::new("ERR Number of keys can't be negative"))
 }
 
-const NO_ALLOW_OOM: &str = "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
-
 /// What the script may do, by what it declares (`None`: nothing, as scripts without a shebang) and by the command that runs it.
 fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
     let read_only = ctx.command.spec.has(READONLY);
@@ -133,7 +132,7 @@ fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
     }
     if short && !flags.allow_oom && !flags.no_writes {
         let fault = fault_of_disk(ctx.node, ctx.log, ctx.settings);
-        return Err(fault.map_or(Error::new(NO_ALLOW_OOM), |fault| Error::text(ctx.signed(fault))));
+        return Err(fault.map_or(Error::new(memory::NO_ALLOW_OOM), |fault| Error::text(ctx.signed(fault))));
     }
     Ok(Rules { read_only: read_only || flags.no_writes, no_memory: short && !flags.allow_oom })
 }

@@ -1,0 +1,84 @@
+//! Whether a command may be called in the state that the session, or the script, is in.
+
+use command::{Dialect, Reach, Row, Run, Spec, flags};
+use resp::{Args, Protocol};
+
+pub(crate) const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
+pub(crate) const NOT_FROM_SCRIPT: &str = "ERR This Redis command is not allowed from script";
+/// What the coordinator of a transaction hears of a command that is none for a part.
+pub(crate) const NOT_IN_PART: &str = "ERR a command that runs in no transaction over nodes";
+/// What a client hears to whom DEBUG is not open.
+pub(crate) const DEBUG_FORBIDDEN: &[u8] = b"ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+\"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then \
+restart the server.";
+const MONITORS: &[u8] = b"ERR Replica can't interact with the keyspace";
+
+/// What a client with subscriptions may call in RESP2, where replies and messages look alike.
+const WHEN_SUBSCRIBED: [&str; 9] =
+    ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "ping", "quit", "reset"];
+
+/// The state of a client's session and of its node.
+pub(crate) struct View<D> {
+    /// The node is one of a cluster.
+    pub(crate) clustered: bool,
+    /// Between MULTI and EXEC.
+    pub(crate) in_block: bool,
+    /// Whether DEBUG is open to the client.
+    pub(crate) debug_open: D,
+    /// In MONITOR mode.
+    pub(crate) monitors: bool,
+    /// It has subscriptions.
+    pub(crate) subscribed: bool,
+    /// Of its replies.
+    pub(crate) protocol: Protocol,
+    /// Which server's texts it gets.
+    pub(crate) dialect: Dialect,
+}
+
+/// Why a client may not call a command now, if so.
+#[inline]
+pub(crate) fn refusal(name: &str, spec: &Spec, view: View<impl FnOnce() -> bool>) -> Option<Vec<u8>> {
+    if spec.has(flags::NEEDS_CLUSTER) && !view.clustered {
+        return Some(NO_CLUSTER.into());
+    }
+    if view.in_block
+        && let Some(error) = view.dialect.refusal_in_block(name, spec.flags)
+    {
+        return Some(error.into());
+    }
+    if spec.has(flags::PROTECTED) && !(view.debug_open)() {
+        return Some(DEBUG_FORBIDDEN.into());
+    }
+    // To Redis, a monitor is a kind of replica.
+    const KEYSPACE: u32 = flags::READONLY | flags::WRITE | flags::MAY_REPLICATE;
+    if view.monitors && spec.flags & KEYSPACE != 0 {
+        return Some(MONITORS.into());
+    }
+    if view.subscribed && view.protocol == Protocol::Resp2 && !WHEN_SUBSCRIBED.contains(&name) {
+        return Some(subscribed(name));
+    }
+    None
+}
+
+#[cold]
+fn subscribed(name: &str) -> Vec<u8> {
+    format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+         this context"
+    )
+    .into()
+}
+
+/// Whether a command has no place in a script. `open`: scripts may call what they should not (DEBUG
+/// SET-DISABLE-DENY-SCRIPTS), and whether DEBUG is open to the client; tests of protocols use DEBUG, for example.
+pub(crate) fn is_barred_from_scripts(spec: &Spec, open: Option<bool>) -> bool {
+    // Those that run blocks and scripts, wait, or subscribe have no place in a script all the same.
+    const NEVER: u32 = flags::RUNS_SCRIPT | flags::NO_MULTI | flags::IN_MULTI | flags::PUBSUB | flags::BLOCKING;
+    let is_open = open.is_some_and(|debug_open| spec.flags & NEVER == 0 && (!spec.has(flags::PROTECTED) || debug_open));
+    spec.has(flags::NOSCRIPT) && !is_open
+}
+
+/// Whether a command works on the keys among its arguments and on nothing else: nothing else is locked for a part.
+pub(crate) fn works_on_keys_alone(row: &Row<Run>, args: Args<'_>) -> bool {
+    !matches!(row.run, Run::Container) && row.run.reach(args) == Reach::Keys
+}

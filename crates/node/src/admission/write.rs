@@ -1,0 +1,17 @@
+//! Whether a command that writes may: the script does not only read, and the log takes writes.
+
+use command::{Spec, flags};
+
+const READ_ONLY: &[u8] = b"ERR Write commands are not allowed from read-only scripts.";
+
+/// Whether a command may write, or tell replicas something.
+#[inline]
+pub(crate) fn may(spec: &Spec) -> bool {
+    spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0
+}
+
+/// Why a script that has promised not to write may not call a command, if so.
+#[inline]
+pub(crate) fn refusal_of_script(spec: &Spec, read_only: bool) -> Option<&'static [u8]> {
+    (read_only && may(spec)).then_some(READ_ONLY)
+}
