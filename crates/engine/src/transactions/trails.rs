@@ -144,7 +144,7 @@ mod tests {
         assert!(!trails.any() && told(&trails, 1, 1).is_none(), "it was never told");
         trails.begin((0, b"k"), 1);
         assert_eq!(told(&trails, 1, 1).unwrap(), b"\xff\0\0\x01\0\0\0k");
-        assert_eq!(trails.of([(0, &b"k"[..], 1), (0, b"other", 1)].into_iter()), [key.clone()]);
+        assert_eq!(trails.of([(0, &b"k"[..], 1), (0, b"other", 1)].into_iter()), std::slice::from_ref(&key));
         trails.step(&key, Some((b"x".to_vec(), 3)));
         trails.step(&key, Some((b"yy".to_vec(), 4)));
         let last = b"\x03\0\0\0\0\0\0\0\x02\0\0\0yy";
