@@ -69,7 +69,7 @@ fn a_copy_is_not_used_for_a_key_that_something_else_has_changed() {
         net.ask(b, &format!("LSET {list} -1 plain"));
         assert_eq!(last(&mut net, a), "[plain]");
         add(&mut net, a, &list, &small, "z");
-        net.ask(b, &format!("MULTI"));
+        net.ask(b, "MULTI");
         net.ask(b, &format!("RPOP {list}"));
         net.ask(b, &format!("LSET {list} -1 block"));
         net.ask(b, "EXEC");

@@ -30,6 +30,7 @@ mod pipelines;
 mod principals;
 mod reads;
 mod settings;
+mod shown;
 mod slices;
 mod slow_scripts;
 mod smart;

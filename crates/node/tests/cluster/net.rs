@@ -18,6 +18,7 @@ use crate::clocks::{Clocks, Given, Hand};
 use crate::crumbs::crumbled;
 use crate::leader::{Leader, Librarian};
 use crate::ledger::{Disks, Ledger};
+pub use crate::shown::shown;
 
 /// A connection's end: node, worker, what that calls it.
 type End = (usize, usize, Token);
@@ -692,19 +693,4 @@ fn bytes_of(out: &Outgoing) -> Vec<u8> {
     let mut slices = [IoSlice::new(&[]); SLICES];
     let count = out.slices(&mut slices, usize::MAX);
     slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
-}
-
-/// A reply as text.
-pub fn shown(value: &Value) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let all = |values: &[Value]| values.iter().map(shown).collect::<Vec<_>>().join(" ");
-    match value {
-        Value::Simple(line) | Value::Bulk(line) => text(line),
-        Value::Error(line) => format!("-{}", text(line)),
-        Value::Integer(n) => n.to_string(),
-        Value::Null => "nil".into(),
-        Value::Array(values) | Value::Set(values) => format!("[{}]", all(values)),
-        Value::Push(values) => format!(">[{}]", all(values)),
-        other => format!("{other:?}"),
-    }
 }

@@ -266,7 +266,7 @@ mod tests {
         let text = text(&status([Some(1999), Some(1500), Some(7)]), &[]);
         let (ids, one) = ("09".repeat(20), "01".repeat(20));
         assert!(text.starts_with(&format!(
-            "cluster {ids}: map version 4, epoch 1\nmetadata led by 10.0.0.1:7002, term 3\nhealth: ok\n\nNODE"
+            "cluster {ids}: map version 4, epoch 1\nmetadata led by 10.0.0.1:7002, term 3\nlevel 8\nhealth: ok\n\nNODE"
         )));
         let row = format!("\n{one}  10.0.0.1:7001@17001  up     1.9 s  votes     1      1       8001   0-8000\n");
         assert!(text.contains(&row), "{text}");
