@@ -69,7 +69,7 @@ pub enum Channels {
     Patterns,
 }
 
-/// What the catalogue is told about a command.
+/// A command as the node declares it to the catalogue.
 #[derive(Clone, Debug, Default)]
 pub struct Declared {
     /// Lower-case name; a subcommand's is "container|name".
@@ -130,7 +130,7 @@ impl Catalogue {
         self.commands.get(usize::from(id.0))
     }
 
-    /// What was declared; `None` for an id of another catalogue.
+    /// The declaration of the command `id`; `None` where the id comes from another catalogue.
     pub fn declared(&self, id: CommandId) -> Option<&Declared> {
         self.known(id).map(|known| &known.declared)
     }
@@ -146,12 +146,12 @@ impl Catalogue {
         self.ids.get(&*name.to_ascii_lowercase()).copied()
     }
 
-    /// Whether it has subcommands.
+    /// Whether the command has subcommands.
     pub(crate) fn is_container(&self, id: CommandId) -> bool {
         self.known(id).is_some_and(|known| !known.subcommands.is_empty())
     }
 
-    /// Whether it is a subcommand.
+    /// Whether the command is a subcommand of another.
     pub(crate) fn is_subcommand(&self, id: CommandId) -> bool {
         self.known(id).is_some_and(|known| known.is_subcommand)
     }
@@ -161,7 +161,7 @@ impl Catalogue {
         self.known(id).map_or(&[], |known| &known.subcommands)
     }
 
-    /// What a client asks for with these first two words: of a container its subcommand.
+    /// The command that these first two words of a request name: a container's subcommand, where they name one.
     pub fn called(&self, name: &[u8], word: Option<&[u8]>) -> Option<CommandId> {
         let id = self.find(name).filter(|id| !self.is_subcommand(*id))?;
         match word {

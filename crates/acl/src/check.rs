@@ -10,7 +10,7 @@ use crate::denied::Denied;
 use crate::selector::Selector;
 use crate::user::User;
 
-/// What is done with a key.
+/// The kind of access that a command asks for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access(u8);
 
