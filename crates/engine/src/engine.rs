@@ -8,7 +8,7 @@ use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tuna
 use keyspace::access::AccessClock;
 use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, VERSION_BITS, Waiter};
 use resp::{Parts, Reply};
-use txn::TxId;
+use txn::TxnId;
 use txn::locks::Mode;
 
 use crate::aside::{Asides, Waiting};
@@ -153,7 +153,7 @@ pub struct Engine {
     /// Keys whose waiters are to be served when their latches are free.
     pub(crate) unserved: Vec<DbKey>,
     /// The attempt that is being done to the keys that it has locked.
-    pub(crate) installs: Option<TxId>,
+    pub(crate) installs: Option<TxnId>,
     /// What the last command wanted to wait for that was run where nobody waits.
     pub(crate) unwaited: Option<command::Block>,
     /// Those that are out of sight while latches are held.

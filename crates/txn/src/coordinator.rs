@@ -25,7 +25,7 @@ mod outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::{Lock, Member, Message, NodeId, Origin, Prepare, Refusal, Settings, Stamp, TxId};
+use crate::{Lock, Member, Message, NodeId, Origin, Prepare, Refusal, Settings, Stamp, TxnId};
 use moment::Aim;
 
 /// What a transaction does at one participant.
@@ -374,7 +374,7 @@ impl Coordinator {
         }
     }
 
-    fn is_mine(&self, tx: TxId) -> bool {
+    fn is_mine(&self, tx: TxnId) -> bool {
         tx.origin == self.origin
     }
 
@@ -476,16 +476,16 @@ impl Coordinator {
         let Some(open) = self.open.get(&sequence) else { return };
         let part = &open.parts[to];
         if let Some(commands) = open.made.get(to) {
-            let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
+            let tx = TxnId { origin: self.origin, sequence, attempt: open.attempt };
             let (members, logged, commands) = (open.members(), open.logged(), Arc::clone(commands));
             return out.push(send(part.member.node, Message::Proceed { tx, members, logged, commands }));
         }
         if let Some(locks) = open.more(to) {
-            let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
+            let tx = TxnId { origin: self.origin, sequence, attempt: open.attempt };
             return out.push(send(part.member.node, Message::Widen { tx, round: open.round, locks }));
         }
         let prepare = Prepare {
-            tx: TxId { origin: self.origin, sequence, attempt: open.attempt },
+            tx: TxnId { origin: self.origin, sequence, attempt: open.attempt },
             stamp: open.stamp,
             members: open.members(),
             locks: Arc::clone(&part.locks),
@@ -501,7 +501,7 @@ impl Coordinator {
     }
 
     fn send_outcome(&mut self, sequence: u64, attempt: u32, to: NodeId, commit: bool, out: &mut Vec<Event>) {
-        let (tx, finished) = (TxId { origin: self.origin, sequence, attempt }, self.finished());
+        let (tx, finished) = (TxnId { origin: self.origin, sequence, attempt }, self.finished());
         self.told.insert(to, finished);
         out.push(send(to, if commit { Message::Commit { tx, finished } } else { Message::Abort { tx, finished } }));
     }

@@ -24,7 +24,7 @@ pub struct Origin {
 
 /// One attempt of a transaction (rule T1). A transaction that is refused is tried again under its sequence, with the next attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct TxId {
+pub struct TxnId {
     /// Who coordinates it.
     pub origin: Origin,
     /// The coordinator's transactions, counted from 1.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::locks::Mode;
 use crate::wire::{MESSAGE, Malformed, Reader, Writer};
-use crate::{Member, Origin, Stamp, TxId};
+use crate::{Member, Origin, Stamp, TxnId};
 
 /// A key that an attempt locks at a participant.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,7 +40,7 @@ impl Lock {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prepare {
     /// Which attempt.
-    pub tx: TxId,
+    pub tx: TxnId,
     /// How old the transaction is.
     pub stamp: Stamp,
     /// All participants in order of their nodes, and in which lives: any other life refuses (rule T1).
@@ -114,7 +114,7 @@ pub enum Message {
     /// To the coordinator: all is locked, and this is there. Nothing binds the participant yet.
     Fetched {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// In which of its rounds this was asked for; 0: by Fetch.
         round: u32,
         /// What was asked for.
@@ -123,7 +123,7 @@ pub enum Message {
     /// To a participant that has said what is there: lock these keys as well, and say what is there under them. It keeps the locks that it has.
     Widen {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// Counts the rounds of the attempt in which some participant is asked for more, from 1.
         round: u32,
         /// None of which the attempt has locked.
@@ -132,7 +132,7 @@ pub enum Message {
     /// To a participant that has said what is there: do this, and be prepared.
     Proceed {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// All participants, as in [`Prepare`]: Fetch named those that there were then.
         members: Arc<[Member]>,
         /// As in [`Prepare`]: what Fetch said may have changed since.
@@ -143,52 +143,52 @@ pub enum Message {
     /// To a participant that has said what is there: the coordinator is still at work.
     Hold {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
     },
     /// To the coordinator: prepared, for good.
     Prepared {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// What the commands answered; none if the participant has started again since.
         replies: Option<Arc<[u8]>>,
     },
     /// To the coordinator: not prepared, for good.
     Refused {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// Why.
         why: Refusal,
     },
     /// To a participant: all are prepared.
     Commit {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// As in [`Prepare`]; 0 from other participants.
         finished: u64,
     },
     /// To a participant: somebody refused, or the attempt only read and is over.
     Abort {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// As in [`Prepare`].
         finished: u64,
     },
     /// To who sent Commit or Abort: the participant has it on its disk, and knows it for as long as somebody may ask.
     Acknowledged {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
     },
     /// To a participant: what do you know of it?
     Inquire {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// The life of the asked that the attempt names.
         incarnation: u64,
     },
     /// To who inquired.
     Status {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// What is known.
         status: Status,
     },
@@ -196,13 +196,13 @@ pub enum Message {
     /// themselves. Acknowledged as a Commit or an Abort is, when they have.
     Leave {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
     },
     /// To a participant that has said what is there: the coordinator is still at work, and that is a script that takes longer than it may. Who waits for
     /// its locks may be told so.
     Slow {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// The script is a function.
         function: bool,
     },
@@ -210,12 +210,12 @@ pub enum Message {
     /// bound itself.
     CallOff {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
     },
     /// To the coordinator: the participant waits for its log, whose disk hangs. Its answer may take any time.
     Stuck {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
     },
     /// To a participant: nobody will ask about these any more (rule T5).
     Finished {
@@ -228,7 +228,7 @@ pub enum Message {
 
 impl Message {
     /// The attempt it is about; none of [`Message::Finished`].
-    pub fn tx(&self) -> Option<TxId> {
+    pub fn tx(&self) -> Option<TxnId> {
         match self {
             Message::Prepare(prepare) | Message::Fetch(prepare) => Some(prepare.tx),
             Message::Prepared { tx, .. }

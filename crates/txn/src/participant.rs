@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::{
-    Lock, Member, Message, NodeId, Origin, Prepared, Record, RecordKind, Refusal, Settings, Stamp, Status, TxId,
+    Lock, Member, Message, NodeId, Origin, Prepared, Record, RecordKind, Refusal, Settings, Stamp, Status, TxnId,
 };
 use attempt::{Attempt, Logged, Phase, Want};
 
@@ -43,7 +43,7 @@ pub enum Action {
     /// attempt dies. Between a start and the first message it is granted, whoever holds what (`locks::restore`), and not answered.
     Lock {
         /// For whom.
-        tx: TxId,
+        tx: TxnId,
         /// How old it is.
         stamp: Stamp,
         /// Each key once.
@@ -56,14 +56,14 @@ pub enum Action {
     /// Gives all these locks back, and the places in queues for them.
     Unlock {
         /// Whose.
-        tx: TxId,
+        tx: TxnId,
         /// As they were asked for.
         locks: Arc<[Lock]>,
     },
     /// Executes the commands and undoes what they did: memory holds what is committed only. Answered by [`Participant::executed`].
     Execute {
         /// For whom.
-        tx: TxId,
+        tx: TxnId,
         /// What the coordinator sent.
         commands: Arc<[u8]>,
         /// Effects are allowed. Without: the answer is to be given when what was read is committed (rule L7).
@@ -75,7 +75,7 @@ pub enum Action {
     /// by [`Participant::executed`].
     Fetch {
         /// For whom.
-        tx: TxId,
+        tx: TxnId,
         /// What it has asked for last: of these it is to know what is there.
         locks: Arc<[Lock]>,
         /// What the coordinator sent.
@@ -86,7 +86,7 @@ pub enum Action {
     /// As [`Action::Execute`], for an attempt that has had its locks since it fetched.
     Proceed {
         /// For whom.
-        tx: TxId,
+        tx: TxnId,
         /// How old it is.
         stamp: Stamp,
         /// What it has locked.
@@ -112,14 +112,14 @@ pub enum Action {
     /// know (rule T5).
     Presumed {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// Which of its participants.
         lost: Vec<NodeId>,
     },
     /// Somebody has said what cannot be: data or rules are broken. Nothing was done.
     Contradiction {
         /// About which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// What.
         what: &'static str,
     },
@@ -144,9 +144,9 @@ pub enum Execution {
 pub struct Participant {
     me: Member,
     settings: Settings,
-    known: BTreeMap<TxId, Attempt>,
+    known: BTreeMap<TxnId, Attempt>,
     /// When something is due, and for which attempt: as in the attempts.
-    timers: BTreeSet<(u64, TxId)>,
+    timers: BTreeSet<(u64, TxnId)>,
     /// By node and lane: the life in which the coordinator was last heard of, and below which sequence it is finished.
     finished: BTreeMap<(NodeId, u16), (u64, u64)>,
     /// The lives in which nodes were last heard of.
@@ -226,7 +226,7 @@ impl Participant {
     }
 
     /// Where an attempt is that has locks, or waits for them, for people to read; `None`: it has none, and wants none.
-    pub fn stage(&self, tx: TxId) -> Option<&'static str> {
+    pub fn stage(&self, tx: TxnId) -> Option<&'static str> {
         Some(match &self.known.get(&tx)?.phase {
             Phase::Queued { .. } => "waits for its locks",
             Phase::Executing { .. } => "is executed",
@@ -269,7 +269,7 @@ impl Participant {
     }
 
     /// What an attempt has locked that has said what is there, and has not heard what to do about it: lists, each in order.
-    pub fn locks_of_fetched(&self, tx: TxId) -> Option<impl Iterator<Item = &[Lock]>> {
+    pub fn locks_of_fetched(&self, tx: TxnId) -> Option<impl Iterator<Item = &[Lock]>> {
         let attempt = self.known.get(&tx)?;
         let widens = attempt.wider.round > 0;
         match &attempt.phase {
@@ -281,7 +281,7 @@ impl Participant {
     }
 
     /// Whether an attempt is remembered.
-    pub fn knows(&self, tx: TxId) -> bool {
+    pub fn knows(&self, tx: TxnId) -> bool {
         self.known.contains_key(&tx)
     }
 
@@ -338,7 +338,7 @@ impl Participant {
     }
 
     /// The record of an attempt is committed.
-    pub fn committed(&mut self, now: u64, tx: TxId, kind: RecordKind, out: &mut Vec<Action>) {
+    pub fn committed(&mut self, now: u64, tx: TxnId, kind: RecordKind, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match (kind, std::mem::replace(&mut attempt.phase, Phase::Aborted)) {
             (RecordKind::Prepare, Phase::Appending { prepared, replies }) => {
@@ -383,7 +383,7 @@ impl Participant {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    fn overdue(&mut self, now: u64, tx: TxId, out: &mut Vec<Action>) {
+    fn overdue(&mut self, now: u64, tx: TxnId, out: &mut Vec<Action>) {
         let lost = self.bereft(tx).unwrap_or_default();
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
@@ -407,7 +407,7 @@ impl Participant {
     }
 
     /// Something is due for an attempt then, and nothing else.
-    fn arm(&mut self, tx: TxId, due: Option<u64>) {
+    fn arm(&mut self, tx: TxnId, due: Option<u64>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         if let Some(old) = std::mem::replace(&mut attempt.due, due) {
             self.timers.remove(&(old, tx));
@@ -417,7 +417,7 @@ impl Participant {
         }
     }
 
-    fn forget(&mut self, tx: TxId) {
+    fn forget(&mut self, tx: TxnId) {
         self.arm(tx, None);
         self.known.remove(&tx);
     }
@@ -428,19 +428,19 @@ impl Participant {
     }
 
     /// Whether the coordinator has said that nobody will ask about the transaction.
-    fn is_finished(&self, tx: TxId) -> bool {
+    fn is_finished(&self, tx: TxnId) -> bool {
         let mark = self.finished.get(&(tx.origin.member.node, tx.origin.lane));
         mark.is_some_and(|(incarnation, below)| *incarnation == tx.origin.member.incarnation && tx.sequence < *below)
     }
 
     /// Whether a later attempt of the transaction is known: this one is over then.
-    fn is_followed(&self, tx: TxId) -> bool {
-        let last = TxId { attempt: u32::MAX, ..tx };
-        tx != last && self.known.range(TxId { attempt: tx.attempt + 1, ..tx }..=last).next().is_some()
+    fn is_followed(&self, tx: TxnId) -> bool {
+        let last = TxnId { attempt: u32::MAX, ..tx };
+        tx != last && self.known.range(TxnId { attempt: tx.attempt + 1, ..tx }..=last).next().is_some()
     }
 
     /// Says what was waited for, now that the attempt is where it is.
-    fn answer(&mut self, tx: TxId, out: &mut Vec<Action>) {
+    fn answer(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(status) = self.status_of(tx) else { return };
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         let is_open = matches!(attempt.phase, Phase::Prepared { .. });
@@ -455,7 +455,7 @@ impl Participant {
     }
 
     /// What can be said about an attempt that is known; none: it waits for the log.
-    fn status_of(&self, tx: TxId) -> Option<Status> {
+    fn status_of(&self, tx: TxnId) -> Option<Status> {
         let status = self.known.get(&tx)?.status()?;
         Some(self.bereft(tx).map_or(status, |lost| Status::Bereft { lost: lost.len() as u64 }))
     }

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use crate::wire::{Malformed, RECORD, Reader, Writer};
-use crate::{Lock, Member, Stamp, TxId};
+use crate::{Lock, Member, Stamp, TxnId};
 
 /// A participant's part of an attempt, executed and not yet installed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prepared {
     /// Which attempt.
-    pub tx: TxId,
+    pub tx: TxnId,
     /// How old the transaction is.
     pub stamp: Stamp,
     /// All participants, in order of their nodes.
@@ -32,19 +32,19 @@ pub enum Record {
     /// All were prepared. The log's record holds the effects, too, as ones that are done.
     Commit {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
         /// All participants.
         members: Arc<[Member]>,
     },
     /// Somebody refused: what the Prepare would have done is not done.
     Abort {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
     },
     /// The node has said that it does not take part, and never will (rule T4).
     Refuse {
         /// Which attempt.
-        tx: TxId,
+        tx: TxnId,
     },
 }
 
@@ -63,7 +63,7 @@ pub enum RecordKind {
 
 impl Record {
     /// The attempt it is about.
-    pub fn tx(&self) -> TxId {
+    pub fn tx(&self) -> TxnId {
         match self {
             Record::Prepare(prepared) => prepared.tx,
             Record::Commit { tx, .. } | Record::Abort { tx } | Record::Refuse { tx } => *tx,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Lock, Member, NodeId, Origin, Stamp, TxId, locks::Mode};
+use crate::{Lock, Member, NodeId, Origin, Stamp, TxnId, locks::Mode};
 
 /// The version of records that is written, and the only one that is read.
 pub(crate) const RECORD: u8 = 1;
@@ -62,7 +62,7 @@ impl Writer<'_> {
         self.varint(u64::from(v.lane));
     }
 
-    pub(crate) fn tx(&mut self, v: TxId) {
+    pub(crate) fn tx(&mut self, v: TxnId) {
         self.origin(v.origin);
         self.varint(v.sequence);
         self.varint(u64::from(v.attempt));
@@ -153,10 +153,10 @@ impl<'a> Reader<'a> {
         u16::try_from(self.varint()?).map_err(|_| Malformed("a coordinator's number"))
     }
 
-    pub(crate) fn tx(&mut self) -> Result<TxId, Malformed> {
+    pub(crate) fn tx(&mut self) -> Result<TxnId, Malformed> {
         let (origin, sequence) = (self.origin()?, self.varint()?);
         let attempt = u32::try_from(self.varint()?).map_err(|_| Malformed("an attempt's number"))?;
-        Ok(TxId { origin, sequence, attempt })
+        Ok(TxnId { origin, sequence, attempt })
     }
 
     pub(crate) fn round(&mut self) -> Result<u32, Malformed> {

@@ -517,7 +517,7 @@ mod tests {
         };
         let (covered, libraries) = (vec![9, 10], vec![0xab, 0xcd]);
         let mut outcomes = Outcomes::default();
-        outcomes.note(txn::Record::Abort { tx: txn::TxId::default() });
+        outcomes.note(txn::Record::Abort { tx: txn::TxnId::default() });
         let header =
             Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: 0x0b0c, covered, libraries, outcomes };
         let bytes = header.encode().unwrap();

@@ -9,7 +9,7 @@ use command::{Event, Touched, effects};
 use keyspace::{Held, Horizon, Key, Kind, Need, Whereabouts};
 use object::Corrupt;
 use txn::locks::Requested;
-use txn::{Lock, Prepared, Record, Stamp, TxId};
+use txn::{Lock, Prepared, Record, Stamp, TxnId};
 
 use super::trails::LARGE;
 use crate::attachment::DbKey;
@@ -67,7 +67,7 @@ impl Engine {
     /// `is_wanted` is called under the latches before it asks: one that is over claims nothing, as its locks were given back before.
     pub fn lock_attempt(
         &mut self,
-        (tx, age, locks): (TxId, (Stamp, bool), &[Lock]),
+        (tx, age, locks): (TxnId, (Stamp, bool), &[Lock]),
         is_wanted: impl FnOnce() -> bool,
         asked: &mut bool,
         token: u64,
@@ -282,7 +282,7 @@ impl Engine {
     }
 
     /// Ends an attempt that was undone and is not prepared. What it may have seen, if why it is not prepared follows from that (rule L7).
-    pub fn drop_attempt(&mut self, block: BlockRun, tx: TxId, locks: &[Lock]) -> Horizon {
+    pub fn drop_attempt(&mut self, block: BlockRun, tx: TxnId, locks: &[Lock]) -> Horizon {
         self.seal_undone(&block);
         let held = block.into_held();
         self.shared.keyspace.last_versions(&held, |version| self.local.note_version(version));
@@ -439,7 +439,7 @@ impl Engine {
     }
 
     /// Leaves the record that a prepared attempt is aborted, and gives its locks back. What its acknowledgement waits for.
-    pub fn abort(&mut self, tx: TxId, locks: &[Lock], token: u64) -> Result<Horizon, Busy> {
+    pub fn abort(&mut self, tx: TxnId, locks: &[Lock], token: u64) -> Result<Horizon, Busy> {
         let held = self.acquire_for(self.need_of_locks(locks), token)?;
         self.shared.transactions.take_events(tx);
         self.next_version(&held);
@@ -449,7 +449,7 @@ impl Engine {
     }
 
     /// Leaves the record that an attempt was refused (rule T4). What is said about that waits for it.
-    pub fn refuse(&mut self, tx: TxId, token: u64) -> Result<Horizon, Busy> {
+    pub fn refuse(&mut self, tx: TxnId, token: u64) -> Result<Horizon, Busy> {
         let held = self.acquire_for(self.need_of(std::iter::once(LIBRARIES_SLOT)), token)?;
         self.next_version(&held);
         self.say(&Record::Refuse { tx });
@@ -457,7 +457,7 @@ impl Engine {
     }
 
     /// Gives the locks of an attempt back that is not prepared, and its places in queues.
-    pub fn unlock(&mut self, tx: TxId, locks: &[Lock], token: u64) -> Result<(), Busy> {
+    pub fn unlock(&mut self, tx: TxnId, locks: &[Lock], token: u64) -> Result<(), Busy> {
         let held = self.acquire_for(self.need_of_locks(locks), token)?;
         self.release_locks(tx, locks, &held);
         self.release(held);

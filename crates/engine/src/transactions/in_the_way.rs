@@ -2,7 +2,7 @@
 
 use keyspace::Waiter;
 use txn::locks::{Locks, Mode};
-use txn::{Lock, TxId};
+use txn::{Lock, TxnId};
 
 use super::locks::{Latched, Owner};
 use crate::attachment::DbKey;
@@ -12,7 +12,7 @@ use crate::engine::Engine;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holder {
     /// An attempt of a transaction over nodes.
-    Attempt(TxId),
+    Attempt(TxnId),
     /// The command of a connection, by its worker and what that calls it.
     Command(u16, u64),
 }
@@ -30,7 +30,7 @@ pub enum InTheWay {
         holder: Holder,
     },
     /// Attempts, whatever they have locked: the first of them.
-    Attempts(TxId),
+    Attempts(TxnId),
     /// A latch, for now.
     Latch,
     /// No lock: if anything, the store is asked for a key.
@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// What an attempt waits for that has asked for its locks.
-    pub fn in_the_way_of_attempt(&mut self, tx: TxId, locks: &[Lock]) -> InTheWay {
+    pub fn in_the_way_of_attempt(&mut self, tx: TxnId, locks: &[Lock]) -> InTheWay {
         let keys = locks.iter().map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
         self.in_the_way_of(Owner::Attempt(tx), keys)
     }

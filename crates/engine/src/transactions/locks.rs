@@ -10,7 +10,7 @@ use std::sync::MutexGuard;
 use command::{Reach, effects, flags};
 use keyspace::{Held, Key, Keyspace, Need, Waiter};
 use txn::locks::{KeyLock, Locks, Mode, Requested, release, request, request_plain, restore};
-use txn::{Lock, Prepared, Stamp, TxId};
+use txn::{Lock, Prepared, Stamp, TxnId};
 
 use super::Outcomes;
 use super::shared::Open;
@@ -21,7 +21,7 @@ use crate::engine::{Engine, Shared};
 /// Who has a key, or waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
-    Attempt(TxId),
+    Attempt(TxnId),
     Plain(Waiter),
 }
 
@@ -129,7 +129,7 @@ impl Engine {
     /// Asks for the locks of an attempt, whose slots are held: all that is known of open ones is looked at in one go.
     pub(super) fn request_locks(
         &mut self,
-        (tx, age, locks): (TxId, (Stamp, bool), &[Lock]),
+        (tx, age, locks): (TxnId, (Stamp, bool), &[Lock]),
         held: &Held,
         token: u64,
     ) -> Requested {
@@ -155,7 +155,7 @@ impl Engine {
     }
 
     /// Whether an attempt holds all these locks, whose slots are held.
-    pub(super) fn holds(&self, tx: TxId, locks: &[Lock], held: &Held) -> bool {
+    pub(super) fn holds(&self, tx: TxnId, locks: &[Lock], held: &Held) -> bool {
         let mut latched = Latched::new(&self.shared, held);
         locks
             .iter()
@@ -163,7 +163,7 @@ impl Engine {
     }
 
     /// Gives back what an attempt holds and waits for; the slots are held.
-    pub(super) fn release_locks(&mut self, tx: TxId, locks: &[Lock], held: &Held) {
+    pub(super) fn release_locks(&mut self, tx: TxnId, locks: &[Lock], held: &Held) {
         let shared = self.shared.clone();
         let keys: Vec<DbKey> = locks.iter().map(place).collect();
         let mut granted = Vec::new();
@@ -174,7 +174,7 @@ impl Engine {
         self.unserved.append(&mut self.shared.transactions.take_skipped(&keys));
     }
 
-    fn ended(&mut self, tx: TxId) {
+    fn ended(&mut self, tx: TxnId) {
         let (shared, wakes) = (self.shared.clone(), &mut self.wakes);
         shared.transactions.close(tx, |waiter| wakes.push(waiter));
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use object::Corrupt;
-use txn::{Prepared, Record, TxId};
+use txn::{Prepared, Record, TxnId};
 
 /// See the module's text. A checkpoint keeps it, a start goes on from it with the log's tail.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Outcomes(BTreeMap<TxId, Record>);
+pub struct Outcomes(BTreeMap<TxnId, Record>);
 
 impl Outcomes {
     /// Notes a record, the next one that the log has.
@@ -32,7 +32,7 @@ impl Outcomes {
     }
 
     /// Forgets attempts that nobody knows any more.
-    pub fn keep_only(&mut self, is_known: impl Fn(TxId) -> bool) {
+    pub fn keep_only(&mut self, is_known: impl Fn(TxnId) -> bool) {
         self.0.retain(|tx, _| is_known(*tx));
     }
 
@@ -91,7 +91,7 @@ mod tests {
 
     fn prepare(sequence: u64) -> Record {
         let member = Member { node: NodeId(3), incarnation: 2 };
-        let tx = TxId { origin: Origin { member, lane: 1 }, sequence, attempt: 1 };
+        let tx = TxnId { origin: Origin { member, lane: 1 }, sequence, attempt: 1 };
         let (members, locks, effects) = (Arc::from([member]), Arc::from([]), Arc::from(*b"x"));
         Record::Prepare(Arc::new(Prepared { tx, stamp: Stamp::default(), members, locks, effects }))
     }

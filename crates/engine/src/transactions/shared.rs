@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use command::Event;
 use keyspace::Waiter;
-use txn::TxId;
+use txn::TxnId;
 
 use super::Outcomes;
 use super::trails::Trails;
@@ -21,7 +21,7 @@ pub struct Transactions {
     count: AtomicUsize,
     open: Mutex<Open>,
     /// What prepared attempts will tell of keys when they are installed, if the node has not started again by then.
-    events: Mutex<BTreeMap<TxId, (Vec<Event>, u64)>>,
+    events: Mutex<BTreeMap<TxnId, (Vec<Event>, u64)>>,
     /// By the key that was locked: keys whose waiting commands were not served because of that.
     skipped: Mutex<Vec<(DbKey, DbKey)>>,
     pub(super) trails: Trails,
@@ -32,7 +32,7 @@ pub struct Transactions {
 pub(super) struct Open {
     /// The next attempt's number.
     next: u64,
-    attempts: BTreeMap<TxId, Attempt>,
+    attempts: BTreeMap<TxnId, Attempt>,
     /// Their numbers, and since when they have all their locks, unix milliseconds; 0: since before the start; [`NEVER`]: they wait for some.
     numbers: BTreeMap<u64, u64>,
     /// Who waits until attempts below a number have ended; all of them: [`ALL`].
@@ -78,7 +78,7 @@ impl Transactions {
     }
 
     /// Forgets attempts that nobody knows any more, if there are many.
-    pub fn forget(&self, known: usize, is_known: impl Fn(TxId) -> bool) {
+    pub fn forget(&self, known: usize, is_known: impl Fn(TxnId) -> bool) {
         let mut outcomes = self.logged();
         if outcomes.len() > 2 * known + 64 {
             outcomes.keep_only(is_known);
@@ -92,24 +92,24 @@ impl Transactions {
     }
 
     /// The attempts that have locks or wait for some.
-    pub fn open_attempts(&self) -> Vec<TxId> {
+    pub fn open_attempts(&self) -> Vec<TxnId> {
         if self.any() { self.opened().attempts.keys().copied().collect() } else { Vec::new() }
     }
 
     /// Of them, the one that asked first.
-    pub fn first(&self) -> Option<TxId> {
+    pub fn first(&self) -> Option<TxnId> {
         self.opened().attempts.iter().min_by_key(|(_, attempt)| attempt.number).map(|(tx, _)| *tx)
     }
 
     /// An attempt has had its locks since before the start.
-    pub(super) fn open(&self, tx: TxId) {
+    pub(super) fn open(&self, tx: TxnId) {
         self.opened().begin(tx, None, 0);
         self.count.fetch_add(1, Relaxed);
     }
 
     /// An attempt is about to ask for locks, if nobody waits for there to be none, or for long in vain. `waiter` is woken when it is granted what it waits
     /// for. `now`: unix milliseconds.
-    pub(super) fn admit(&self, open: &mut Open, tx: TxId, waiter: Waiter, now: u64) -> bool {
+    pub(super) fn admit(&self, open: &mut Open, tx: TxnId, waiter: Waiter, now: u64) -> bool {
         if let Some(attempt) = open.attempts.get_mut(&tx) {
             // It asks for more: whoever waits for there to be none waits for this one.
             attempt.waiter = Some(waiter);
@@ -125,18 +125,18 @@ impl Transactions {
     }
 
     /// `by`: the client that has asked for it; 0: nobody who must be known.
-    pub(super) fn keep_events(&self, tx: TxId, events: Vec<Event>, by: u64) {
+    pub(super) fn keep_events(&self, tx: TxnId, events: Vec<Event>, by: u64) {
         if !events.is_empty() || by > 0 {
             self.events.lock().unwrap_or_else(PoisonError::into_inner).insert(tx, (events, by));
         }
     }
 
-    pub(super) fn take_events(&self, tx: TxId) -> (Vec<Event>, u64) {
+    pub(super) fn take_events(&self, tx: TxnId) -> (Vec<Event>, u64) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).remove(&tx).unwrap_or_default()
     }
 
     /// An attempt has no locks any more, and waits for none.
-    pub(super) fn close(&self, tx: TxId, mut wake: impl FnMut(Waiter)) {
+    pub(super) fn close(&self, tx: TxnId, mut wake: impl FnMut(Waiter)) {
         let mut open = self.opened();
         let Some(attempt) = open.attempts.remove(&tx) else { return };
         self.count.fetch_sub(1, Relaxed);
@@ -188,7 +188,7 @@ impl Transactions {
 
 impl Open {
     /// An attempt has all its locks. `now`: unix milliseconds.
-    pub(super) fn granted(&mut self, tx: TxId, now: u64) {
+    pub(super) fn granted(&mut self, tx: TxnId, now: u64) {
         let number = self.attempts.get(&tx).map(|attempt| attempt.number);
         if let Some(since) = number.and_then(|number| self.numbers.get_mut(&number)) {
             *since = now.min(*since);
@@ -196,16 +196,16 @@ impl Open {
     }
 
     /// Whether an attempt has locks or waits for them.
-    pub(super) fn has(&self, tx: TxId) -> bool {
+    pub(super) fn has(&self, tx: TxnId) -> bool {
         self.attempts.contains_key(&tx)
     }
 
     /// Who is woken when an attempt is granted something.
-    pub(super) fn waiter(&self, tx: TxId) -> Option<Waiter> {
+    pub(super) fn waiter(&self, tx: TxnId) -> Option<Waiter> {
         self.attempts.get(&tx)?.waiter
     }
 
-    fn begin(&mut self, tx: TxId, waiter: Option<Waiter>, since: u64) {
+    fn begin(&mut self, tx: TxnId, waiter: Option<Waiter>, since: u64) {
         let number = self.next;
         self.next += 1;
         self.numbers.insert(number, since);

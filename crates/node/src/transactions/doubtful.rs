@@ -1,7 +1,7 @@
 //! Refusals of commands and parts that wait for locks which may stay taken for long. A transaction has these locks that
 //! waits for a node that does not answer (`doubts.rs`), or for a slow script (`slow.rs`).
 
-use txn::{Lock, Message, NodeId, Refusal, TxId};
+use txn::{Lock, Message, NodeId, Refusal, TxnId};
 
 use super::port::{Desk, Port, Transacting};
 use super::slow::conflicts;
@@ -35,13 +35,13 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
-    pub(super) fn is_refused_in_doubt(&mut self, tx: TxId, locks: &[Lock]) -> bool {
+    pub(super) fn is_refused_in_doubt(&mut self, tx: TxnId, locks: &[Lock]) -> bool {
         let Desk { peers: Some(peers), node, .. } = self.desk() else { return false };
         let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
         let doubt = node.doubts.about(keys).map(|cause| cause.text(Some(&peers.map)));
         let is_doubt = doubt.is_some();
         // An earlier attempt of the same transaction is about to give its own locks back.
-        let is_other = |other: TxId| (other.origin, other.sequence) != (tx.origin, tx.sequence);
+        let is_other = |other: TxnId| (other.origin, other.sequence) != (tx.origin, tx.sequence);
         let conflicts = |has: &[Lock]| locks.iter().any(|lock| conflicts(has, (lock.db, &lock.key, lock.mode)));
         let parts = &peers.shared.parts;
         let slow = || node.slow_scripts.find(parts, |other, locks| is_other(other) && conflicts(locks));

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::membership::Map;
 use engine::NotInstalled;
 use txn::locks::Mode;
-use txn::{Lock, NodeId, Participant, Prepared, TxId};
+use txn::{Lock, NodeId, Participant, Prepared, TxnId};
 
 use super::parts::Parts;
 
@@ -81,11 +81,11 @@ pub(crate) struct Doubts {
 #[derive(Default)]
 struct Known {
     /// Looks since a node has answered that knows more of an attempt that is prepared.
-    silent: BTreeMap<TxId, BTreeMap<NodeId, u64>>,
+    silent: BTreeMap<TxnId, BTreeMap<NodeId, u64>>,
     /// Attempts that cannot be done.
-    hindered: BTreeMap<TxId, (Arc<Prepared>, Cause)>,
+    hindered: BTreeMap<TxnId, (Arc<Prepared>, Cause)>,
     /// Those, and attempts that have been in doubt for too long.
-    stuck: BTreeMap<TxId, Cause>,
+    stuck: BTreeMap<TxnId, Cause>,
     /// What these have locked.
     locked: BTreeMap<Key, (Mode, Cause)>,
 }
@@ -188,7 +188,7 @@ impl Doubts {
     }
 
     /// A node has answered to what was asked about an attempt, whatever.
-    pub(super) fn answered(&self, tx: TxId, node: NodeId) {
+    pub(super) fn answered(&self, tx: TxnId, node: NodeId) {
         if let Some(looks) = self.known().silent.get_mut(&tx).and_then(|silent| silent.get_mut(&node)) {
             *looks = 0;
         }
@@ -204,7 +204,7 @@ impl Doubts {
     }
 
     /// What could not be done is done.
-    pub(crate) fn is_done(&self, tx: TxId) {
+    pub(crate) fn is_done(&self, tx: TxnId) {
         self.known().hindered.remove(&tx);
     }
 

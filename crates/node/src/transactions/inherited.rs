@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use engine::{Engine, Outcomes};
 use keyspace::Horizon;
-use txn::{Prepared, TxId};
+use txn::{Prepared, TxnId};
 
 use super::hindrance::{HINDERED_MS, Hindrance};
 use crate::durability::checkpoints::Ticket;
@@ -73,9 +73,9 @@ impl Inherited {
 }
 
 /// Whether a later attempt of the transaction is known.
-fn is_followed(outcomes: &Outcomes, tx: TxId) -> bool {
+fn is_followed(outcomes: &Outcomes, tx: TxnId) -> bool {
     let follows =
-        |other: TxId| (other.origin, other.sequence) == (tx.origin, tx.sequence) && other.attempt > tx.attempt;
+        |other: TxnId| (other.origin, other.sequence) == (tx.origin, tx.sequence) && other.attempt > tx.attempt;
     outcomes.records().any(|record| follows(record.tx()))
 }
 

@@ -9,7 +9,7 @@ use command::flags;
 use engine::{BlockRun, Call, Caller, Undone, Untimely};
 use resp::{Args, Batch};
 use txn::locks::Mode;
-use txn::{Action, Execution, Lock, Record, RecordKind, Refusal, TxId};
+use txn::{Action, Execution, Lock, Record, RecordKind, Refusal, TxnId};
 
 use super::client::{Client, Watched};
 use super::port::{Desk, Port, Transacting};
@@ -33,7 +33,7 @@ impl<P: Port> Transacting<'_, P> {
     pub(super) fn has_locks(
         &mut self,
         mut block: BlockRun,
-        (tx, widens): (TxId, bool),
+        (tx, widens): (TxnId, bool),
         locks: &[Lock],
         client: &Client,
         refusal: Option<Refusal>,
@@ -73,7 +73,7 @@ impl<P: Port> Transacting<'_, P> {
     pub(super) fn execute_part(
         &mut self,
         mut block: BlockRun,
-        tx: TxId,
+        tx: TxnId,
         locks: &[Lock],
         (commands, logged, caller): (&[u8], bool, Caller),
         refusal: Option<Refusal>,
@@ -110,7 +110,7 @@ impl<P: Port> Transacting<'_, P> {
     fn conclude_part(
         &mut self,
         (block, looked): (BlockRun, bool),
-        tx: TxId,
+        tx: TxnId,
         locks: &[Lock],
         execution: Execution,
         undone: Undone,
@@ -155,7 +155,7 @@ impl<P: Port> Transacting<'_, P> {
     fn look_for_part(
         &mut self,
         mut block: BlockRun,
-        tx: TxId,
+        tx: TxnId,
         (locks, commands, logged, caller): (&[Lock], &[u8], bool, Caller),
         refusal: Option<Refusal>,
     ) -> Done {

@@ -1,6 +1,6 @@
 //! What the node's participant asks for becomes tasks and messages.
 
-use txn::{Action, Execution, Record, RecordKind, Refusal, TxId};
+use txn::{Action, Execution, Record, RecordKind, Refusal, TxnId};
 
 use super::client::Client;
 use super::hindrance::Hindrance;
@@ -59,7 +59,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// What the message that is being looked at says of the client whose attempt it is.
-    fn client_of(&mut self, tx: TxId) -> Client {
+    fn client_of(&mut self, tx: TxnId) -> Client {
         self.txn().clients.remove(&tx).unwrap_or_default()
     }
 
@@ -155,13 +155,13 @@ impl<P: Port> Transacting<'_, P> {
         self.look_at_log(now);
         let txn = self.txn();
         let logged = txn.logged.iter().chain(&txn.unsynced).filter(|(_, _, kind)| *kind == RecordKind::Prepare);
-        for tx in logged.map(|(_, tx, _)| *tx).collect::<Vec<TxId>>() {
+        for tx in logged.map(|(_, tx, _)| *tx).collect::<Vec<TxnId>>() {
             self.send(tx.origin.member.node, txn::Message::Stuck { tx });
         }
     }
 
     /// A participant's disk hangs, and an attempt of ours waits for it: its client is closed unanswered.
-    pub(super) fn cut_stuck(&mut self, tx: TxId) {
+    pub(super) fn cut_stuck(&mut self, tx: TxnId) {
         let txn = self.txn();
         let is_current = |coordinator: &txn::Coordinator| coordinator.current(tx.sequence) == Some(tx);
         if txn.coordinator.as_ref().is_some_and(is_current)

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use txn::{Member, Participant, Settings, TxId};
+use txn::{Member, Participant, Settings, TxnId};
 
 /// Nanoseconds for which a node serves nothing after its start.
 pub(crate) const REST_NS: u64 = Settings::DEFAULT.read_ms * 1_000_000;
@@ -43,17 +43,17 @@ impl Parts {
     }
 
     /// Where an attempt is that has claims here or wants some; `None`: it is over, or not known.
-    pub(crate) fn stage(&self, tx: TxId) -> Option<&'static str> {
+    pub(crate) fn stage(&self, tx: TxnId) -> Option<&'static str> {
         self.with(|parts| parts.stage(tx)).flatten()
     }
 
     /// Whether an attempt has no claims here any more, as far as the participant knows.
-    pub(crate) fn is_over(&self, tx: TxId) -> bool {
+    pub(crate) fn is_over(&self, tx: TxnId) -> bool {
         self.with(|parts| parts.stage(tx).is_none()) == Some(true)
     }
 
     /// Whether a part still wants its locks.
-    pub(super) fn is_queued(&self, tx: TxId) -> bool {
+    pub(super) fn is_queued(&self, tx: TxnId) -> bool {
         self.with(|parts| parts.is_queued(tx)) == Some(true)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::{Caller, Engine, Room};
 use resp::Args;
-use txn::{Part, TxId};
+use txn::{Part, TxnId};
 
 use super::client::For;
 use super::state::Transactions;
@@ -196,7 +196,7 @@ impl<'w, P: Port> Transacting<'w, P> {
     }
 
     /// The current attempt of a block that is coordinated here, if it is this one.
-    pub(super) fn current(&mut self, (sequence, attempt): (u64, u32)) -> Option<TxId> {
+    pub(super) fn current(&mut self, (sequence, attempt): (u64, u32)) -> Option<TxnId> {
         let current = self.txn().coordinator.as_ref()?.current(sequence);
         current.filter(|tx| tx.attempt == attempt)
     }

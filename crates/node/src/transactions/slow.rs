@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use txn::locks::Mode;
-use txn::{Lock, Participant, TxId};
+use txn::{Lock, Participant, TxnId};
 
 use super::parts::Parts;
 use crate::scripts::busy_error;
@@ -22,7 +22,7 @@ const LOOKS_MAX: u32 = 6;
 /// What all workers of a node know of slow scripts. Code that looks at the participant as well locks this first.
 #[derive(Default)]
 pub(crate) struct SlowScripts {
-    known: Mutex<BTreeMap<TxId, Slow>>,
+    known: Mutex<BTreeMap<TxnId, Slow>>,
     count: AtomicUsize,
 }
 
@@ -33,12 +33,12 @@ struct Slow {
 }
 
 impl SlowScripts {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<TxId, Slow>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<TxnId, Slow>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A script takes long on copies of keys of this node. Whether that is new.
-    pub(super) fn hear(&self, (tx, function): (TxId, bool), parts: &Parts) -> bool {
+    pub(super) fn hear(&self, (tx, function): (TxnId, bool), parts: &Parts) -> bool {
         if parts.with(|parts| parts.locks_of_fetched(tx).is_some()) != Some(true) {
             return false;
         }
@@ -59,7 +59,7 @@ impl SlowScripts {
     }
 
     /// One of whose locks `stands_in_the_way` says so; what those are told who wait for it.
-    pub(super) fn find(&self, parts: &Parts, stands_in_the_way: impl Fn(TxId, &[Lock]) -> bool) -> Option<Vec<u8>> {
+    pub(super) fn find(&self, parts: &Parts, stands_in_the_way: impl Fn(TxnId, &[Lock]) -> bool) -> Option<Vec<u8>> {
         if self.count.load(Relaxed) == 0 {
             return None;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::{Undone, Workspace};
 use keyspace::Horizon;
 use smallvec::{SmallVec, smallvec};
-use txn::{Coordinator, Execution, Member, Message, NodeId, RecordKind, TxId};
+use txn::{Coordinator, Execution, Member, Message, NodeId, RecordKind, TxnId};
 
 use super::block::Block;
 use super::client::{Client, For};
@@ -43,7 +43,7 @@ pub(crate) struct Transactions {
     /// Messages that have come and were not looked at.
     pub(super) heard: VecDeque<(Member, Message, Client)>,
     /// Of attempts whose message is being looked at.
-    pub(super) clients: BTreeMap<TxId, Client>,
+    pub(super) clients: BTreeMap<TxnId, Client>,
     /// The nodes that were taken out of the cluster, by the map.
     pub(super) gone: BTreeSet<NodeId>,
     /// The last attempts of what its clients have begun, gone ones as well, by the coordinator's sequence.
@@ -61,7 +61,7 @@ pub(crate) struct Transactions {
     /// When the log was last asked to sync them, or the first of them was left.
     pub(super) asked_to_sync: u64,
     /// What was looked at for attempts, and is not committed.
-    pub(super) looked: Vec<(Horizon, TxId, Looked)>,
+    pub(super) looked: Vec<(Horizon, TxnId, Looked)>,
     /// Refusals that follow from what is not committed.
     pub(super) held_back: Vec<(Horizon, Vec<txn::Action>)>,
     /// Blocks that run in workspaces, and have had their turn for now.
@@ -90,14 +90,14 @@ pub(crate) struct Transactions {
 
 /// An attempt that was sent.
 pub(super) struct Told {
-    pub(super) tx: TxId,
+    pub(super) tx: TxnId,
     members: Arc<[Member]>,
     /// Who was asked, and when that was first, as attempts and links are counted.
     asked: SmallVec<[(NodeId, u64); 4]>,
 }
 
 /// A record that was left: the versions that it waits for, the attempt, and what it says of it.
-pub(super) type Logged = (Horizon, TxId, RecordKind);
+pub(super) type Logged = (Horizon, TxnId, RecordKind);
 
 impl Transactions {
     /// The clients whose blocks are coordinated here.

@@ -1,7 +1,7 @@
 //! What transactions over nodes do in a turn: messages, tasks, and what is due.
 
 use engine::Caller;
-use txn::{Coordinator, Member, Message, NodeId, Participant, Settings, TxId};
+use txn::{Coordinator, Member, Message, NodeId, Participant, Settings, TxnId};
 
 use super::block::Block;
 use super::client::{Client, Watched};
@@ -106,7 +106,7 @@ impl<P: Port> Transacting<'_, P> {
         let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
         let last_open = peers.links[link].last_open;
         let unheard = txn.told.values().filter(|told| told.is_unheard_of(from.node, last_open));
-        let mut unheard: Vec<TxId> = unheard.map(|told| told.tx).collect();
+        let mut unheard: Vec<TxnId> = unheard.map(|told| told.tx).collect();
         let out = &peers.links[link];
         let is_cut_off = timeout > 0 && out.is_out_of_reach_for(timeout);
         let is_away = !peers.serves || is_cut_off || out.node.is_some_and(|node| peers.may_be_down(node));
@@ -126,7 +126,7 @@ impl<P: Port> Transacting<'_, P> {
             let why = txn::Refusal::Failed(NOT_SERVED.into());
             coordinator.message(now, from, Message::Refused { tx, why }, &mut events);
         }
-        let block = |(tx, _): &(TxId, bool)| txn.blocks.get(&tx.sequence).map(|block| block.token);
+        let block = |(tx, _): &(TxnId, bool)| txn.blocks.get(&tx.sequence).map(|block| block.token);
         let clients: Vec<Token> = bound.iter().filter_map(block).collect();
         self.carry_out(events);
         clients.into_iter().for_each(|token| self.port.cut(token));
@@ -185,14 +185,14 @@ impl<P: Port> Transacting<'_, P> {
         }
         let Some(me) = peers.shared.parts.me() else { return };
         if to == me.node {
-            let of = |tx: TxId| txn.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
+            let of = |tx: TxnId| txn.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
             let watched = match &message {
                 Message::Prepare(prepare) | Message::Fetch(prepare) if wire::watch(&prepare.commands).is_some() => {
                     of(prepare.tx)
                 }
                 _ => Watched::Nothing,
             };
-            let caller = |tx: TxId| txn.runs_for(tx.sequence).map_or_else(Caller::default, |(runs, _)| runs.caller);
+            let caller = |tx: TxnId| txn.runs_for(tx.sequence).map_or_else(Caller::default, |(runs, _)| runs.caller);
             let caller = message.tx().filter(|_| asks(&message)).map_or_else(Caller::default, caller);
             return txn.heard.push_back((me, message, Client { watched, caller }));
         }

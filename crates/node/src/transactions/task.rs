@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::Caller;
-use txn::{Lock, Prepared, Stamp, TxId};
+use txn::{Lock, Prepared, Stamp, TxnId};
 
 use super::client::Client;
 use super::hindrance::Hindrance;
@@ -11,18 +11,18 @@ use super::hindrance::Hindrance;
 /// What is to be done.
 pub(super) enum Work {
     /// Lock, execute, undo, log. The age comes with whether it is patient. Widens: it has other locks already.
-    Prepare { tx: TxId, age: (Stamp, bool), locks: Arc<[Lock]>, client: Client, asked: bool, widens: bool },
+    Prepare { tx: TxnId, age: (Stamp, bool), locks: Arc<[Lock]>, client: Client, asked: bool, widens: bool },
     /// Do what the coordinator makes of what it has been told, undo, log. The locks are there. What is to be done,
     /// whether it is logged, and for whom.
-    Proceed { tx: TxId, stamp: Stamp, locks: Arc<[Lock]>, work: (Arc<[u8]>, bool, Caller) },
+    Proceed { tx: TxnId, stamp: Stamp, locks: Arc<[Lock]>, work: (Arc<[u8]>, bool, Caller) },
     /// Do what was prepared, and unlock.
     Install { prepared: Arc<Prepared>, hindrance: Hindrance },
     /// Log that it is not to be done, and unlock.
-    Abort { tx: TxId, locks: Arc<[Lock]> },
+    Abort { tx: TxnId, locks: Arc<[Lock]> },
     /// Log that it was refused.
-    Refuse { tx: TxId },
+    Refuse { tx: TxnId },
     /// Unlock.
-    Unlock { tx: TxId, locks: Arc<[Lock]> },
+    Unlock { tx: TxnId, locks: Arc<[Lock]> },
 }
 
 /// See the module's text.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::{Busy, InTheWay, Locked, Room};
 use keyspace::{Horizon, Need};
 use txn::locks::Mode;
-use txn::{Action, Lock, RecordKind, Refusal, TxId};
+use txn::{Action, Lock, RecordKind, Refusal, TxnId};
 
 use super::port::{Desk, Port, Transacting};
 use super::state::Looked;
@@ -22,9 +22,9 @@ pub(super) enum Done {
     /// It waits, and is woken.
     Waits,
     /// A record was left.
-    Logged(Horizon, TxId, RecordKind),
+    Logged(Horizon, TxnId, RecordKind),
     /// This was looked at, and nothing was left.
-    Looked(Horizon, TxId, Looked),
+    Looked(Horizon, TxnId, Looked),
     /// Again after so many milliseconds.
     Later(u64),
 }
@@ -162,7 +162,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// The attempt that a task is for which waits for locks or keys, and what for.
-    pub(crate) fn in_the_way_of_task(&mut self, token: Token) -> Option<(TxId, InTheWay)> {
+    pub(crate) fn in_the_way_of_task(&mut self, token: Token) -> Option<(TxnId, InTheWay)> {
         let task = self.txn().tasks.get(&token)?;
         let (tx, locks) = match &task.work {
             Work::Prepare { tx, locks, .. } | Work::Proceed { tx, locks, .. } => (*tx, locks.clone()),
@@ -174,11 +174,11 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// Whether a part still wants its locks.
-    fn is_queued(&mut self, tx: TxId) -> bool {
+    fn is_queued(&mut self, tx: TxnId) -> bool {
         self.peers().is_some_and(|peers| peers.shared.parts.is_queued(tx))
     }
 
-    pub(super) fn part_locked(&mut self, tx: TxId, granted: bool) -> Vec<Action> {
+    pub(super) fn part_locked(&mut self, tx: TxnId, granted: bool) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Some(peers) = self.peers() {
             peers.shared.parts.with(|parts| parts.locked(tx, granted, &mut actions));

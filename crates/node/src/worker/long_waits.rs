@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use engine::{Holder, InTheWay};
-use txn::TxId;
+use txn::TxnId;
 
 use crate::figures::stats::add;
 use crate::worker::waiting::{LONG_MS, Since};
@@ -88,7 +88,7 @@ impl Worker {
     }
 
     /// An attempt, and where it is, for people to read.
-    fn transaction(&self, tx: TxId) -> String {
+    fn transaction(&self, tx: TxnId) -> String {
         let (node, life, lane) = (tx.origin.member.node.0, tx.origin.member.incarnation, tx.origin.lane);
         let stage = self
             .node
@@ -101,13 +101,13 @@ impl Worker {
     /// Looks for claims of attempts that are over: such a claim may wait for a latch that a script has, but not for long.
     fn look_for_ownerless(&mut self, now: u64) {
         let open = self.node.engine.transactions.open_attempts();
-        let is_over = |tx: &TxId| self.node.cluster().is_some_and(|cluster| cluster.parts.is_over(*tx));
-        let over: Vec<TxId> = open.into_iter().filter(is_over).collect();
+        let is_over = |tx: &TxnId| self.node.cluster().is_some_and(|cluster| cluster.parts.is_over(*tx));
+        let over: Vec<TxnId> = open.into_iter().filter(is_over).collect();
         let known = &mut self.long_waits.ownerless;
         known.retain(|tx, _| over.contains(tx));
         let fresh = Since { at: now, is_told: false };
-        let is_new = |tx: &&TxId| known.entry(**tx).or_insert(fresh).is_long(now);
-        let new: Vec<TxId> = over.iter().filter(is_new).copied().collect();
+        let is_new = |tx: &&TxnId| known.entry(**tx).or_insert(fresh).is_long(now);
+        let new: Vec<TxnId> = over.iter().filter(is_new).copied().collect();
         let long = known.values().filter(|since| since.is_told).count();
         self.stats.ownerless.store(long as u64, Relaxed);
         for tx in new {

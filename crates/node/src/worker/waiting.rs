@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use txn::TxId;
+use txn::TxnId;
 
 use super::token::Token;
 
@@ -28,7 +28,7 @@ impl Leavers {
 pub(crate) struct LongWaits {
     pub(super) waiting: BTreeMap<Token, Since>,
     /// Attempts whose claims nobody would give back, as the first worker sees them.
-    pub(super) ownerless: BTreeMap<TxId, Since>,
+    pub(super) ownerless: BTreeMap<TxnId, Since>,
     /// When to look next.
     pub(super) due: u64,
 }

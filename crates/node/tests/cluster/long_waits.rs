@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use txn::locks::Mode;
-use txn::{Lock, Stamp, TxId};
+use txn::{Lock, Stamp, TxnId};
 
 use crate::doubts::doubtful;
 use crate::net::{Net, key_of};
@@ -107,7 +107,7 @@ fn a_claim_without_an_owner_is_told_of() {
     let locks = [Lock { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive }];
     let node = net.node(1);
     let mut engine = engine::Engine::new(node.engine.clone(), node.spare_local() as u16, 1);
-    let attempt: (TxId, (Stamp, bool), &[Lock]) = (tx_of(7), (Stamp::default(), false), &locks);
+    let attempt: (TxnId, (Stamp, bool), &[Lock]) = (tx_of(7), (Stamp::default(), false), &locks);
     let Ok(engine::Locked::Block(block)) = engine.lock_attempt(attempt, || true, &mut false, 0) else {
         panic!("nobody has it");
     };

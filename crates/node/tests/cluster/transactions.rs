@@ -2,7 +2,7 @@
 
 use membership::frame::Kind;
 use txn::locks::Mode;
-use txn::{Lock, Member, Message, NodeId, Origin, Prepare, Stamp, TxId};
+use txn::{Lock, Member, Message, NodeId, Origin, Prepare, Stamp, TxnId};
 
 use crate::net::{Net, key_of, random, shown};
 
@@ -368,9 +368,9 @@ fn what_has_expired_is_gone_in_a_block() {
 }
 
 /// An attempt of the first node.
-pub fn tx_of(sequence: u64) -> TxId {
+pub fn tx_of(sequence: u64) -> TxnId {
     let member = Member { node: NodeId(1), incarnation: 1 };
-    TxId { origin: Origin { member, lane: 0 }, sequence, attempt: 1 }
+    TxnId { origin: Origin { member, lane: 0 }, sequence, attempt: 1 }
 }
 
 /// The first node says something to the second that it would not.

@@ -1,7 +1,7 @@
 //! Planted mistakes with the locks of attempts.
 
 use txn::locks::Mode;
-use txn::{Lock, Stamp, TxId};
+use txn::{Lock, Stamp, TxnId};
 
 use super::world::World;
 
@@ -29,7 +29,7 @@ impl World {
         if let Some(prepared) = outcomes.prepared().next() {
             let locks: Vec<Lock> =
                 prepared.locks.iter().map(|lock| Lock { mode: Mode::Exclusive, ..lock.clone() }).collect();
-            let over = TxId { attempt: u32::MAX, ..prepared.tx };
+            let over = TxnId { attempt: u32::MAX, ..prepared.tx };
             let _ = engine.lock_attempt((over, (Stamp::default(), false), &locks), || true, &mut false, 0);
         }
     }

@@ -1,7 +1,7 @@
 //! Attempts: sent, sent again, given up, followed by the next.
 
 use super::{Coordinator, Event, Look, Open, Phase, send};
-use crate::{Message, NodeId, Settings, TxId};
+use crate::{Message, NodeId, Settings, TxnId};
 
 /// Attempts of a transaction whose aborts a participant has not acknowledged: more than are made within a second, which it may take to have them on
 /// the disk.
@@ -53,7 +53,7 @@ impl Coordinator {
     pub(super) fn call_off(&mut self, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get(&sequence) else { return };
         let Phase::Preparing { answers } = &open.phase else { return };
-        let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
+        let tx = TxnId { origin: self.origin, sequence, attempt: open.attempt };
         let silent = open.parts.iter().zip(answers).filter(|(_, answer)| answer.is_none());
         let nodes = silent.map(|(part, _)| part.member.node).filter(|node| !open.is_unasked(*node));
         out.extend(nodes.map(|node| send(node, Message::CallOff { tx })));
@@ -160,7 +160,7 @@ impl Coordinator {
             Phase::Waiting | Phase::Rerouting | Phase::Over => {}
         }
         let (attempt, is_called_off) = (open.attempt, open.abandoned && !preparing.is_empty());
-        let tx = TxId { origin: self.origin, sequence, attempt };
+        let tx = TxnId { origin: self.origin, sequence, attempt };
         out.extend(leaving.into_iter().map(|to| send(to, Message::Leave { tx })));
         for (attempt, node) in aborting {
             self.send_outcome(sequence, attempt, node, false, out);
@@ -174,12 +174,12 @@ impl Coordinator {
         for node in committing {
             self.send_outcome(sequence, attempt, node, true, out);
         }
-        let tx = TxId { origin: self.origin, sequence, attempt };
+        let tx = TxnId { origin: self.origin, sequence, attempt };
         out.extend(holding.into_iter().map(|node| send(node, Message::Hold { tx })));
     }
 
     /// Attempts that wait for what a node answers, and whether it may have bound itself: then they may be committed as soon as it says so.
-    pub fn waits_for(&self, node: NodeId) -> impl Iterator<Item = (TxId, bool)> {
+    pub fn waits_for(&self, node: NodeId) -> impl Iterator<Item = (TxnId, bool)> {
         let origin = self.origin;
         self.open.iter().filter_map(move |(sequence, open)| {
             let at = open.parts.iter().position(|part| part.member.node == node)?;
@@ -188,7 +188,7 @@ impl Coordinator {
                 Phase::Fetching { looks } => (looks[at].is_awaited(), false),
                 _ => (false, false),
             };
-            waits.then_some((TxId { origin, sequence: *sequence, attempt: open.attempt }, binds))
+            waits.then_some((TxnId { origin, sequence: *sequence, attempt: open.attempt }, binds))
         })
     }
 
@@ -201,8 +201,8 @@ impl Coordinator {
     }
 
     /// The name of the present attempt of a transaction that is not finished.
-    pub fn current(&self, sequence: u64) -> Option<TxId> {
+    pub fn current(&self, sequence: u64) -> Option<TxnId> {
         let open = self.open.get(&sequence)?;
-        Some(TxId { origin: self.origin, sequence, attempt: open.attempt })
+        Some(TxnId { origin: self.origin, sequence, attempt: open.attempt })
     }
 }

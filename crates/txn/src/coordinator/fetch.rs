@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Coordinator, Event, Look, Open, Phase};
-use crate::{Lock, NodeId, Part, TxId};
+use crate::{Lock, NodeId, Part, TxnId};
 
 impl Look {
     pub(super) fn is_awaited(&self) -> bool {
@@ -72,7 +72,7 @@ impl Coordinator {
         &mut self,
         now: u64,
         from: NodeId,
-        (tx, round): (TxId, u32),
+        (tx, round): (TxnId, u32),
         what: Arc<[u8]>,
         out: &mut Vec<Event>,
     ) {

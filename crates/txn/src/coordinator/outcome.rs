@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Coordinator, Event, Phase, send};
-use crate::{Message, NodeId, Refusal, TxId};
+use crate::{Message, NodeId, Refusal, TxnId};
 
 impl Coordinator {
     pub(super) fn prepared(
         &mut self,
         now: u64,
         from: NodeId,
-        tx: TxId,
+        tx: TxnId,
         replies: Option<Arc<[u8]>>,
         out: &mut Vec<Event>,
     ) {
@@ -61,7 +61,7 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn refused(&mut self, now: u64, from: NodeId, tx: TxId, why: Refusal, out: &mut Vec<Event>) {
+    pub(super) fn refused(&mut self, now: u64, from: NodeId, tx: TxnId, why: Refusal, out: &mut Vec<Event>) {
         let sequence = tx.sequence;
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let part = open.parts.iter().any(|part| part.member.node == from);
@@ -92,7 +92,7 @@ impl Coordinator {
         self.close(sequence, now);
     }
 
-    pub(super) fn acknowledged(&mut self, now: u64, from: NodeId, tx: TxId) {
+    pub(super) fn acknowledged(&mut self, now: u64, from: NodeId, tx: TxnId) {
         let Some(open) = self.open.get_mut(&tx.sequence) else { return };
         match &mut open.phase {
             Phase::Committing { owing } | Phase::Left { owing } if open.attempt == tx.attempt => {
@@ -119,7 +119,7 @@ impl Coordinator {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let nodes = open.parts.iter().map(|part| part.member.node);
         let owing: BTreeSet<NodeId> = nodes.filter(|node| *node != lost).collect();
-        let tx = TxId { origin: self.origin, sequence, attempt: open.attempt };
+        let tx = TxnId { origin: self.origin, sequence, attempt: open.attempt };
         out.extend(owing.iter().map(|to| send(*to, Message::Leave { tx })));
         open.phase = Phase::Left { owing };
         if std::mem::replace(&mut open.untold, false) {

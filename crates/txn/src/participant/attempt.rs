@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Action;
 use crate::inquiry::Inquiry;
-use crate::{Lock, Member, Message, NodeId, Prepare, Prepared, Status, TxId};
+use crate::{Lock, Member, Message, NodeId, Prepare, Prepared, Status, TxnId};
 
 /// What somebody waits to hear.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -88,12 +88,12 @@ impl Attempt {
     }
 
     /// Gives back all that it has or has asked for, whose first part is this.
-    pub(super) fn unlock(&self, tx: TxId, prepare: &Prepare) -> Action {
+    pub(super) fn unlock(&self, tx: TxnId, prepare: &Prepare) -> Action {
         Action::Unlock { tx, locks: self.wider.with(&prepare.locks) }
     }
 
     /// Says what is there, of what it was asked for last.
-    pub(super) fn fetched(&self, tx: TxId, found: &Arc<[u8]>) -> Message {
+    pub(super) fn fetched(&self, tx: TxnId, found: &Arc<[u8]>) -> Message {
         Message::Fetched { tx, round: self.wider.round, found: Arc::clone(found) }
     }
 

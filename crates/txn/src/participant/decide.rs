@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::attempt::{Attempt, Logged, Phase, Want};
 use super::{Action, Participant, send};
 use crate::inquiry::Verdict;
-use crate::{Member, Message, NodeId, Origin, Record, Status, TxId};
+use crate::{Member, Message, NodeId, Origin, Record, Status, TxnId};
 
 impl Participant {
     /// Somebody knows that all are prepared.
-    pub(super) fn commit(&mut self, from: NodeId, tx: TxId, out: &mut Vec<Action>) {
+    pub(super) fn commit(&mut self, from: NodeId, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else {
             // It was committed here, and is forgotten: all have acknowledged.
             return out.push(send(from, Message::Acknowledged { tx }));
@@ -24,7 +24,7 @@ impl Participant {
         self.install(tx, out);
     }
 
-    fn install(&mut self, tx: TxId, out: &mut Vec<Action>) {
+    fn install(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         let Phase::Prepared { prepared, .. } = &attempt.phase else { return };
         let prepared = Arc::clone(prepared);
@@ -36,7 +36,7 @@ impl Participant {
     }
 
     /// The coordinator knows that somebody refused, or it is done with an attempt that only read.
-    pub(super) fn abort(&mut self, from: NodeId, tx: TxId, out: &mut Vec<Action>) {
+    pub(super) fn abort(&mut self, from: NodeId, tx: TxnId, out: &mut Vec<Action>) {
         if self.lost_of(tx).is_some() {
             // It has been on its way for long: the coordinator has ended, and is not listened to any more.
             return;
@@ -53,7 +53,7 @@ impl Participant {
     }
 
     /// The attempt is over and not committed.
-    pub(super) fn give_up(&mut self, tx: TxId, out: &mut Vec<Action>) {
+    pub(super) fn give_up(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
             Phase::Queued { prepare, .. } | Phase::Fetched { prepare, .. } => {
@@ -85,7 +85,7 @@ impl Participant {
         }
     }
 
-    fn refused(&mut self, tx: TxId, out: &mut Vec<Action>) {
+    fn refused(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         attempt.end();
         self.arm(tx, None);
@@ -96,7 +96,7 @@ impl Participant {
     }
 
     /// Acknowledges an abort to who waits for that.
-    pub(super) fn acknowledge(&mut self, tx: TxId, out: &mut Vec<Action>) {
+    pub(super) fn acknowledge(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         attempt.waiting.retain(|(to, want)| {
             if *want == Want::Acknowledged {
@@ -107,7 +107,7 @@ impl Participant {
     }
 
     /// Tells those who asked what it is, where that does not wait for the log.
-    fn inform(&mut self, tx: TxId, out: &mut Vec<Action>) {
+    fn inform(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(status) = self.status_of(tx) else { return };
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         attempt.waiting.retain(|(to, want)| {
@@ -119,7 +119,7 @@ impl Participant {
     }
 
     /// Another participant asks (rule T4).
-    pub(super) fn inquire(&mut self, from: NodeId, tx: TxId, incarnation: u64, out: &mut Vec<Action>) {
+    pub(super) fn inquire(&mut self, from: NodeId, tx: TxnId, incarnation: u64, out: &mut Vec<Action>) {
         if self.refuses.is_some() {
             // Nothing is logged yet, and who asks will ask again.
             return;
@@ -146,7 +146,7 @@ impl Participant {
     }
 
     /// Another participant answers.
-    pub(super) fn status(&mut self, from: NodeId, tx: TxId, status: Status, out: &mut Vec<Action>) {
+    pub(super) fn status(&mut self, from: NodeId, tx: TxnId, status: Status, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         if let Phase::Prepared { inquiry, .. } = &mut attempt.phase {
             inquiry.answered(from, status);
@@ -155,7 +155,7 @@ impl Participant {
     }
 
     /// Decides what follows from what is known.
-    pub(super) fn conclude(&mut self, tx: TxId, out: &mut Vec<Action>) {
+    pub(super) fn conclude(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(Phase::Prepared { prepared, inquiry, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) else {
             return;
         };
@@ -182,8 +182,8 @@ impl Participant {
             return;
         }
         *mark = new;
-        let first = TxId { origin, sequence: 0, attempt: 0 };
-        let over = self.known.range(first..TxId { sequence: below, ..first }).map(|(tx, _)| *tx);
+        let first = TxnId { origin, sequence: 0, attempt: 0 };
+        let over = self.known.range(first..TxnId { sequence: below, ..first }).map(|(tx, _)| *tx);
         for tx in over.collect::<Vec<_>>() {
             match self.known.get(&tx).map(|attempt| &attempt.phase) {
                 Some(Phase::Committed { .. } | Phase::Aborted) => self.forget(tx),

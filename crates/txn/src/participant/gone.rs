@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::attempt::{Logged, Phase, Want};
 use super::{Action, Participant, send};
-use crate::{Member, Message, NodeId, TxId};
+use crate::{Member, Message, NodeId, TxnId};
 
 /// Of a node that will never live again.
 const NEVER: u64 = u64::MAX;
@@ -48,12 +48,12 @@ impl Participant {
     }
 
     /// The participants of a prepared attempt that are lost, some, if the others are to settle it without coordinator.
-    pub(super) fn bereft(&self, tx: TxId) -> Option<Vec<NodeId>> {
+    pub(super) fn bereft(&self, tx: TxnId) -> Option<Vec<NodeId>> {
         self.lost_of(tx).filter(|_| matches!(self.known[&tx].phase, Phase::Prepared { .. }))
     }
 
     /// As [`Self::bereft`], of one that may be decided by now.
-    pub(super) fn lost_of(&self, tx: TxId) -> Option<Vec<NodeId>> {
+    pub(super) fn lost_of(&self, tx: TxnId) -> Option<Vec<NodeId>> {
         let attempt = self.known.get(&tx).filter(|attempt| attempt.left || self.is_gone(tx.origin))?;
         let members = match &attempt.phase {
             Phase::Prepared { prepared, .. } => &prepared.members,
@@ -65,7 +65,7 @@ impl Participant {
     }
 
     /// The coordinator will not decide: another participant is lost.
-    pub(super) fn leave(&mut self, now: u64, from: NodeId, tx: TxId, out: &mut Vec<Action>) {
+    pub(super) fn leave(&mut self, now: u64, from: NodeId, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return self.abort(from, tx, out) };
         attempt.left = true;
         match &attempt.phase {
@@ -85,15 +85,15 @@ impl Participant {
     }
 
     fn orphaned(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
-        let of = |tx: &&TxId| tx.origin.member.node == node && self.is_gone(tx.origin);
-        let orphans: Vec<TxId> = self.known.keys().filter(of).copied().collect();
+        let of = |tx: &&TxnId| tx.origin.member.node == node && self.is_gone(tx.origin);
+        let orphans: Vec<TxnId> = self.known.keys().filter(of).copied().collect();
         for tx in orphans {
             self.settle(now, tx, out);
         }
     }
 
     /// If the coordinator of the attempt is gone, does what it would have done.
-    pub(super) fn settle(&mut self, now: u64, tx: TxId, out: &mut Vec<Action>) {
+    pub(super) fn settle(&mut self, now: u64, tx: TxnId, out: &mut Vec<Action>) {
         if !self.is_gone(tx.origin) {
             return;
         }
@@ -128,7 +128,7 @@ impl Participant {
     }
 
     /// Another participant has the outcome in its log.
-    pub(super) fn acknowledged(&mut self, from: NodeId, tx: TxId) {
+    pub(super) fn acknowledged(&mut self, from: NodeId, tx: TxnId) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         if let Phase::Committed { owing: Some(owing), .. } = &mut attempt.phase {
             owing.remove(&from);

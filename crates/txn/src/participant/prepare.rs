@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::attempt::{Attempt, Logged, Phase};
 use super::{Action, Execution, Participant, send};
-use crate::{Member, Message, NodeId, Prepare, Prepared, Record, Refusal, TxId};
+use crate::{Member, Message, NodeId, Prepare, Prepared, Record, Refusal, TxnId};
 
 impl Participant {
     /// `fetches`: it is to say what is there, and hears then what to do about that.
@@ -64,8 +64,8 @@ impl Participant {
     }
 
     /// A new attempt: the coordinator knows that all earlier ones are aborted.
-    fn follow(&mut self, tx: TxId, out: &mut Vec<Action>) {
-        let earlier = self.known.range(TxId { attempt: 0, ..tx }..tx).map(|(tx, _)| *tx);
+    fn follow(&mut self, tx: TxnId, out: &mut Vec<Action>) {
+        let earlier = self.known.range(TxnId { attempt: 0, ..tx }..tx).map(|(tx, _)| *tx);
         for tx in earlier.collect::<Vec<_>>() {
             self.give_up(tx, out);
             let phase = self.known.get(&tx).map(|attempt| &attempt.phase);
@@ -76,7 +76,7 @@ impl Participant {
     }
 
     /// The locks of an attempt are all granted, or it dies (rule T7).
-    pub fn locked(&mut self, tx: TxId, granted: bool, out: &mut Vec<Action>) {
+    pub fn locked(&mut self, tx: TxnId, granted: bool, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         let Phase::Queued { prepare, fetches } = &attempt.phase else { return };
         let (prepare, fetches) = (Arc::clone(prepare), *fetches);
@@ -102,14 +102,14 @@ impl Participant {
 
     /// Whether an attempt still wants its locks. A node asks this under the latches of the keys, just before it requests the locks: from then on
     /// the end of the attempt comes with an [`Action::Unlock`], so that every claim has an owner.
-    pub fn is_queued(&self, tx: TxId) -> bool {
+    pub fn is_queued(&self, tx: TxnId) -> bool {
         self.known.get(&tx).is_some_and(|attempt| matches!(attempt.phase, Phase::Queued { .. }))
     }
 
     /// The node will not wait for the locks of an attempt any longer. False: the attempt has them, or it is over. Then nothing was done, and
     /// whatever it has claimed is still its own.
     #[must_use]
-    pub fn refuse_queued(&mut self, tx: TxId, why: Refusal, out: &mut Vec<Action>) -> bool {
+    pub fn refuse_queued(&mut self, tx: TxnId, why: Refusal, out: &mut Vec<Action>) -> bool {
         let Some(attempt) = self.known.get(&tx) else { return false };
         let Phase::Queued { prepare, .. } = &attempt.phase else { return false };
         out.push(attempt.unlock(tx, prepare));
@@ -118,7 +118,7 @@ impl Participant {
     }
 
     /// What is there for an attempt, and is committed.
-    pub fn fetched(&mut self, now: u64, tx: TxId, found: Arc<[u8]>, out: &mut Vec<Action>) {
+    pub fn fetched(&mut self, now: u64, tx: TxnId, found: Arc<[u8]>, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         let Phase::Executing { prepare, cancelled } = &attempt.phase else { return };
         let (prepare, cancelled) = (Arc::clone(prepare), *cancelled);
@@ -134,7 +134,7 @@ impl Participant {
     /// The coordinator is still at work. Who waits patiently and whose coordinator is not heard of any more is given up, too: of those that a node has begun that
     /// has ended there may be many in one queue, and each of them, once it is prepared, would be in doubt for a while. So is who only looks: nobody acknowledges that
     /// it is over. As long as its coordinator is heard of it keeps its place, however long that takes: what it finds counts from when it has it (rule T3).
-    pub(super) fn hold(&mut self, now: u64, tx: TxId) {
+    pub(super) fn hold(&mut self, now: u64, tx: TxnId) {
         let holds = |attempt: &Attempt| match &attempt.phase {
             Phase::Fetched { .. } => true,
             Phase::Queued { .. } if attempt.wider.round > 0 => true,
@@ -152,7 +152,7 @@ impl Participant {
         &mut self,
         now: u64,
         from: NodeId,
-        tx: TxId,
+        tx: TxnId,
         (members, logged, commands): (Arc<[Member]>, bool, Arc<[u8]>),
         out: &mut Vec<Action>,
     ) {
@@ -180,7 +180,7 @@ impl Participant {
     }
 
     /// The coordinator takes it that an attempt has fetched, which is not known.
-    pub(super) fn has_not_fetched(&mut self, from: NodeId, tx: TxId, out: &mut Vec<Action>) {
+    pub(super) fn has_not_fetched(&mut self, from: NodeId, tx: TxnId, out: &mut Vec<Action>) {
         if !self.is_finished(tx) && !self.is_gone(tx.origin) && !self.is_followed(tx) {
             // An earlier life has fetched, or it was given up and is forgotten. The Fetch may come once more: what is there has changed by then.
             self.known.insert(tx, Attempt::new(Phase::Refused { logged: Logged::No }));
@@ -189,7 +189,7 @@ impl Participant {
     }
 
     /// The coordinator has not been heard of for too long.
-    pub(super) fn let_go(&mut self, tx: TxId, out: &mut Vec<Action>) {
+    pub(super) fn let_go(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get(&tx) else { return };
         if let Phase::Fetched { prepare, .. } = &attempt.phase {
             out.push(attempt.unlock(tx, prepare));
@@ -198,7 +198,7 @@ impl Participant {
     }
 
     /// An attempt has been executed.
-    pub fn executed(&mut self, tx: TxId, execution: Execution, out: &mut Vec<Action>) {
+    pub fn executed(&mut self, tx: TxnId, execution: Execution, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         let Phase::Executing { prepare, cancelled } = &attempt.phase else { return };
         let (prepare, cancelled) = (Arc::clone(prepare), *cancelled);
@@ -226,7 +226,7 @@ impl Participant {
     }
 
     /// It takes no part in an attempt that is not in the log, and holds nothing for it any more.
-    fn refuse(&mut self, tx: TxId, why: Refusal, out: &mut Vec<Action>) {
+    fn refuse(&mut self, tx: TxnId, why: Refusal, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         attempt.end();
         self.arm(tx, None);

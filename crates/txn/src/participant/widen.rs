@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::attempt::Phase;
 use super::{Action, Participant, send};
-use crate::{Lock, Message, NodeId, Refusal, TxId};
+use crate::{Lock, Message, NodeId, Refusal, TxnId};
 
 impl Participant {
     /// The coordinator needs to know what is there under these keys, too.
@@ -19,7 +19,7 @@ impl Participant {
         &mut self,
         now: u64,
         from: NodeId,
-        tx: TxId,
+        tx: TxnId,
         (round, locks): (u32, Arc<[Lock]>),
         out: &mut Vec<Action>,
     ) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::glue::program;
 use txn::{
     Action, Coordinator, Event, Execution, Member, Message, NodeId, Origin, Part, Participant, Record, RecordKind,
-    Refusal, Settings, Status, TxId,
+    Refusal, Settings, Status, TxnId,
 };
 
 const SETTINGS: Settings = Settings {
@@ -57,11 +57,11 @@ fn tick(coordinator: &mut Coordinator, now: u64) -> Vec<Event> {
     events
 }
 
-fn prepared(tx: TxId) -> Message {
+fn prepared(tx: TxnId) -> Message {
     Message::Prepared { tx, replies: Some(Arc::new([7])) }
 }
 
-fn refused(tx: TxId, why: Refusal) -> Message {
+fn refused(tx: TxnId, why: Refusal) -> Message {
     Message::Refused { tx, why }
 }
 
@@ -112,7 +112,7 @@ fn a_conflict_is_never_the_clients_problem() {
     let mut now = 1;
     for attempt in 1..10 {
         let tx = coordinator.current(sequence).expect("open");
-        assert_eq!(tx, TxId { attempt: 2 * attempt - 1, ..first });
+        assert_eq!(tx, TxnId { attempt: 2 * attempt - 1, ..first });
         let events = tell(&mut coordinator, now, 1, refused(tx, Refusal::Conflict));
         assert_eq!(sent(&events), [(2, "abort")]);
         assert_eq!(events.len(), 1);
@@ -188,7 +188,7 @@ fn who_waits_patiently_is_given_up_if_its_coordinator_is_silent() {
     let (locks, commands) = program(1, &[], &[1]);
     let members = Arc::new([member(1, 1), member(2, 1)]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
-    let tx = TxId { origin: Origin { member: member(9, 1), lane: 0 }, sequence: 1, attempt: 2 };
+    let tx = TxnId { origin: Origin { member: member(9, 1), lane: 0 }, sequence: 1, attempt: 2 };
     let prepare =
         txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: true, finished: 0, moment: 0 };
     for message in [Message::Prepare, Message::Fetch] {
@@ -255,7 +255,7 @@ fn who_takes_part_in_nothing_refuses_and_remembers_it() {
     let (locks, commands) = program(1, &[], &[1]);
     let members = Arc::new([member(1, 1), member(2, 1)]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
-    let tx = |sequence| TxId { origin: Origin { member: member(9, 1), lane: 0 }, sequence, attempt: 1 };
+    let tx = |sequence| TxnId { origin: Origin { member: member(9, 1), lane: 0 }, sequence, attempt: 1 };
     let prepare = |sequence, finished| {
         let (members, locks, commands) = (members.clone(), locks.clone(), commands.clone());
         Arc::new(txn::Prepare {
@@ -491,9 +491,9 @@ fn a_node_that_is_lost_for_good_holds_nobody_up() {
 }
 
 /// A participant that is prepared for `tx`, whose other members are 2 and 3.
-fn in_doubt() -> (Participant, TxId) {
+fn in_doubt() -> (Participant, TxnId) {
     let origin = Origin { member: member(9, 1), lane: 0 };
-    let tx = TxId { origin, sequence: 1, attempt: 1 };
+    let tx = TxnId { origin, sequence: 1, attempt: 1 };
     let (locks, commands) = program(1, &[], &[1]);
     let members = Arc::new([member(1, 1), member(2, 1), member(3, 1)]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
@@ -544,7 +544,7 @@ fn a_participant_in_doubt_asks_and_waits_for_all() {
 #[test]
 fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
     let origin = Origin { member: member(9, 1), lane: 0 };
-    let tx = TxId { origin, sequence: 1, attempt: 1 };
+    let tx = TxnId { origin, sequence: 1, attempt: 1 };
     let (locks, commands) = program(1, &[], &[1]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
     let members = Arc::new([member(1, 1), member(2, 1)]);
@@ -574,7 +574,7 @@ fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
 }
 
 /// What a participant does that is told the status of another one.
-fn status(participant: &mut Participant, tx: TxId, of: u64, status: Status) -> Vec<Action> {
+fn status(participant: &mut Participant, tx: TxnId, of: u64, status: Status) -> Vec<Action> {
     let mut actions = Vec::new();
     participant.message(3, member(of, 1), Message::Status { tx, status }, &mut actions);
     actions
@@ -624,7 +624,7 @@ fn what_a_coordinator_leaves_to_the_participants_they_acknowledge_when_it_is_set
     assert_eq!(actions, [Action::Send { to: NodeId(9), message: Message::Acknowledged { tx } }]);
     assert_eq!(participant.len(), 1, "the coordinator says when it may be forgotten");
     // Who has not answered yet takes no part.
-    let later = TxId { sequence: 2, ..tx };
+    let later = TxnId { sequence: 2, ..tx };
     actions.clear();
     participant.message(4, member(9, 1), Message::Leave { tx: later }, &mut actions);
     assert_eq!(actions, [Action::Send { to: NodeId(9), message: Message::Acknowledged { tx: later } }]);

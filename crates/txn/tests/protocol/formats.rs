@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use txn::locks::Mode;
-use txn::{Lock, Member, Message, NodeId, Origin, Prepare, Prepared, Record, Refusal, Stamp, Status, TxId};
+use txn::{Lock, Member, Message, NodeId, Origin, Prepare, Prepared, Record, Refusal, Stamp, Status, TxnId};
 
 fn bytes(message: &Message) -> Vec<u8> {
     let mut out = Vec::new();
@@ -33,9 +33,9 @@ const TX: &[u8] = &[
     0x02, // attempt
 ];
 
-fn tx() -> TxId {
+fn tx() -> TxnId {
     let origin = Origin { member: member(0x1122_3344_5566_7788, 3), lane: 1 };
-    TxId { origin, sequence: 300, attempt: 2 }
+    TxnId { origin, sequence: 300, attempt: 2 }
 }
 
 fn locks() -> Arc<[Lock]> {

@@ -7,16 +7,16 @@ use crate::glue::dice::Dice;
 use crate::glue::program;
 use txn::{
     Action, Coordinator, Event, Execution, Member, Message, NodeId, Origin, Part, Participant, Prepare, RecordKind,
-    Refusal, Settings, Stamp, Status, TxId,
+    Refusal, Settings, Stamp, Status, TxnId,
 };
 
 fn member(dice: &mut Dice) -> Member {
     Member { node: NodeId(dice.next() % 3), incarnation: 1 + dice.next() % 2 }
 }
 
-fn tx(dice: &mut Dice) -> TxId {
+fn tx(dice: &mut Dice) -> TxnId {
     let attempt = [0, 1, 2, u32::MAX][dice.below(4)];
-    TxId { origin: Origin { member: member(dice), lane: 0 }, sequence: [0, 1, 2, u64::MAX][dice.below(4)], attempt }
+    TxnId { origin: Origin { member: member(dice), lane: 0 }, sequence: [0, 1, 2, u64::MAX][dice.below(4)], attempt }
 }
 
 fn refusal(dice: &mut Dice) -> Refusal {
@@ -32,7 +32,7 @@ fn refusal(dice: &mut Dice) -> Refusal {
     }
 }
 
-fn message(dice: &mut Dice, tx: TxId) -> Message {
+fn message(dice: &mut Dice, tx: TxnId) -> Message {
     let number = [0, 1, 2, u64::MAX][dice.below(4)];
     match dice.below(19) {
         kind @ (0 | 1 | 9) => {
@@ -92,7 +92,7 @@ fn participants_stand_everything() {
     for seed in 0..400 {
         let mut dice = Dice(seed);
         let mut participant = Participant::new(Member { node: NodeId(0), incarnation: 1 }, settings);
-        let mut held: BTreeMap<TxId, i32> = BTreeMap::new();
+        let mut held: BTreeMap<TxnId, i32> = BTreeMap::new();
         for _ in 0..400 {
             let (tx, now, mut out) = (tx(&mut dice), dice.next() % 5000, Vec::new());
             match dice.below(11) {
@@ -125,7 +125,7 @@ fn participants_stand_everything() {
             }
             assert!(held.values().all(|n| *n <= 1), "seed {seed}: asked for locks it has");
         }
-        let in_doubt: Vec<TxId> = participant.in_doubt().map(|prepared| prepared.tx).collect();
+        let in_doubt: Vec<TxnId> = participant.in_doubt().map(|prepared| prepared.tx).collect();
         assert!(in_doubt.iter().all(|tx| held.get(tx) == Some(&1)), "seed {seed}: prepared without its locks");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use txn::locks::Mode;
 use txn::{
     Action, Coordinator, Event, Lock, Member, Message, NodeId, Origin, Part, Participant, Prepare, Refusal, Settings,
-    TxId,
+    TxnId,
 };
 
 /// What the time is when the coordinator's clock is at 0.
@@ -40,7 +40,7 @@ fn moments(prepares: &[Arc<Prepare>]) -> Vec<u64> {
 }
 
 /// A participant refuses the present attempt at `now`; the moment of the next one.
-fn refused(coordinator: &mut Coordinator, tx: TxId, now: u64, theirs: u64, ends: Option<u64>) -> (TxId, u64) {
+fn refused(coordinator: &mut Coordinator, tx: TxnId, now: u64, theirs: u64, ends: Option<u64>) -> (TxnId, u64) {
     let why = Refusal::Untimely { now: theirs, ends };
     let mut events = Vec::new();
     coordinator.message(now, member(1), Message::Refused { tx, why }, &mut events);

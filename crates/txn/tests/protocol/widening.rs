@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::glue::program;
 use txn::{
     Action, Coordinator, Event, Lock, Member, Message, NodeId, Origin, Part, Participant, Prepare, Refusal, Settings,
-    Stamp, TxId,
+    Stamp, TxnId,
 };
 
 const SETTINGS: Settings = Settings { resend_ms: 100, hold_ms: 300, ..Settings::DEFAULT };
@@ -20,7 +20,7 @@ fn part(node: u64, key: u16) -> Part {
 }
 
 /// One that has fetched a key of node 1 and one of node 2.
-fn fetched() -> (Coordinator, TxId) {
+fn fetched() -> (Coordinator, TxnId) {
     let mut coordinator = Coordinator::new(Origin { member: member(9), lane: 3 }, SETTINGS);
     let sequence = coordinator.begin_fetching(0, 70, vec![part(1, 1), part(2, 2)], &mut Vec::new());
     let tx = coordinator.current(sequence).expect("open");
@@ -30,7 +30,7 @@ fn fetched() -> (Coordinator, TxId) {
     (coordinator, tx)
 }
 
-fn found(tx: TxId, round: u32) -> Message {
+fn found(tx: TxnId, round: u32) -> Message {
     Message::Fetched { tx, round, found: Arc::new([1]) }
 }
 
@@ -109,9 +109,9 @@ fn the_next_attempt_asks_for_all_that_is_known() {
 }
 
 /// A part at node 1 that has said what is there.
-fn part_that_has_fetched() -> (Participant, TxId) {
+fn part_that_has_fetched() -> (Participant, TxnId) {
     let origin = Origin { member: member(9), lane: 0 };
-    let tx = TxId { origin, sequence: 1, attempt: 1 };
+    let tx = TxnId { origin, sequence: 1, attempt: 1 };
     let (locks, commands) = program(1, &[], &[2]);
     let (members, stamp) = (Arc::new([member(1)]), Stamp { time: 1, node: NodeId(9), lane: 0 });
     let fetch = Prepare { tx, stamp, members, locks, commands, logged: true, patient: true, finished: 0, moment: 0 };
@@ -123,7 +123,7 @@ fn part_that_has_fetched() -> (Participant, TxId) {
     (participant, tx)
 }
 
-fn widen(participant: &mut Participant, (tx, round, key): (TxId, u32, u16)) -> Vec<Action> {
+fn widen(participant: &mut Participant, (tx, round, key): (TxnId, u32, u16)) -> Vec<Action> {
     let mut actions = Vec::new();
     participant.message(1, member(9), Message::Widen { tx, round, locks: part(1, key).locks }, &mut actions);
     actions
@@ -142,7 +142,7 @@ fn unlocked(actions: &[Action]) -> Vec<u16> {
 
 #[test]
 fn whatever_ends_a_part_gives_all_back() {
-    let ends: [fn(&mut Participant, TxId, &mut Vec<Action>); 6] = [
+    let ends: [fn(&mut Participant, TxnId, &mut Vec<Action>); 6] = [
         // Somebody older has the key.
         |participant, tx, out| participant.locked(tx, false, out),
         |participant, tx, out| participant.message(2, member(9), Message::Abort { tx, finished: 0 }, out),
@@ -204,7 +204,7 @@ fn a_round_that_comes_again_is_answered_again_and_an_earlier_one_is_not() {
 /// A part of which nothing is known any more takes no part in the attempt: it may have held its locks, and does not now.
 #[test]
 fn a_part_that_is_not_known_is_not_widened() {
-    let tx = TxId { origin: Origin { member: member(9), lane: 0 }, sequence: 1, attempt: 1 };
+    let tx = TxnId { origin: Origin { member: member(9), lane: 0 }, sequence: 1, attempt: 1 };
     let mut participant = Participant::new(member(1), SETTINGS);
     let refused = |why| [Action::Send { to: NodeId(9), message: Message::Refused { tx, why } }];
     assert_eq!(widen(&mut participant, (tx, 1, 5)), refused(Refusal::Stale));

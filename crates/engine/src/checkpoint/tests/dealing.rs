@@ -1,7 +1,7 @@
 //! What is dealt to those who apply it.
 
 use keyspace::Keyspace;
-use txn::TxId;
+use txn::TxnId;
 
 use super::model::{DATABASES, Machine, NOW, digest, digest_of, tunables};
 use crate::Outcomes;
@@ -43,7 +43,7 @@ fn a_batch_does_not_grow_with_a_record() {
 #[test]
 fn records_of_transactions_that_a_checkpoint_covers_are_not_noted() {
     let mut machine = Machine::new(1, Planted::None);
-    let tx = |sequence| TxId { sequence, ..TxId::default() };
+    let tx = |sequence| TxnId { sequence, ..TxnId::default() };
     let transactions = &machine.hand.engine.shared.clone().transactions;
     assert!(machine.hand.engine.refuse(tx(1), 0).is_ok(), "nobody else is there");
     transactions.restore(Outcomes::default());
@@ -60,6 +60,6 @@ fn records_of_transactions_that_a_checkpoint_covers_are_not_noted() {
         replay.record(*lsn, effects).expect("our own record");
     }
     let replayed = replay.finish().expect("our own records");
-    let noted: Vec<TxId> = replayed.outcomes.records().map(txn::Record::tx).collect();
+    let noted: Vec<TxnId> = replayed.outcomes.records().map(txn::Record::tx).collect();
     assert_eq!((noted, replayed.records), (vec![tx(2)], 1));
 }

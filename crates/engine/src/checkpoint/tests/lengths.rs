@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use txn::{Prepared, Record, Stamp, TxId};
+use txn::{Prepared, Record, Stamp, TxnId};
 
 use super::model::Machine;
 use crate::Outcomes;
@@ -17,7 +17,7 @@ fn a_round_with_more_outcomes_than_a_value_can_have_is_refused_and_can_be_made_l
     let before = header(&machine.store.crashed()).expect("a store that can be read");
     let mut outcomes = Outcomes::default();
     for sequence in 0..2 {
-        let tx = TxId { sequence, ..TxId::default() };
+        let tx = TxnId { sequence, ..TxnId::default() };
         let (members, locks, effects) = (Arc::from([]), Arc::from([]), vec![1; 600 << 10].into());
         outcomes.note(Record::Prepare(Arc::new(Prepared { tx, stamp: Stamp::default(), members, locks, effects })));
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use txn::locks::{LockTable, Mode, Requested, release, request, request_plain, restore};
-use txn::{Action, Execution, Lock, Member, Message, NodeId, Participant, Record, Refusal, Settings, Stamp, TxId};
+use txn::{Action, Execution, Lock, Member, Message, NodeId, Participant, Record, Refusal, Settings, Stamp, TxnId};
 
 /// A mistake that is made on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,7 +39,7 @@ pub enum Mistake {
 /// Who locks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Owner {
-    Tx(TxId),
+    Tx(TxnId),
     Plain(u32),
 }
 
@@ -67,13 +67,13 @@ impl Entry {
 pub enum Said {
     Send(NodeId, Message),
     /// The commands are to be run later with [`Server::execute`], or it is then [untimely](Server::untimely): the moment.
-    Execute(TxId, Arc<[u8]>, bool, Option<u64>),
+    Execute(TxnId, Arc<[u8]>, bool, Option<u64>),
     /// What is there is to be said later with [`Server::fetch`].
-    Fetch(TxId, Arc<[Lock]>),
+    Fetch(TxnId, Arc<[Lock]>),
     /// It is held back, and asks for its locks later with [`Server::ask`].
-    HeldBack(TxId),
+    HeldBack(TxnId),
     /// An attempt was committed or aborted here.
-    Outcome(TxId, bool),
+    Outcome(TxnId, bool),
     /// A plain command is answered: what it read.
     Plain(u32, Reads),
     Broken(&'static str),
@@ -95,17 +95,17 @@ pub struct Server {
     pub instant: bool,
     /// Parts wait before they ask for their locks, as for the end of CLIENT PAUSE.
     pub holds_back: bool,
-    held_back: BTreeMap<TxId, Asks>,
+    held_back: BTreeMap<TxnId, Asks>,
     /// What mistakes are made with: of attempts that were widened what they have asked for last, and of those that fetch the participants at first.
-    widened: BTreeMap<TxId, Arc<[Lock]>>,
-    members: BTreeMap<TxId, Arc<[Member]>>,
+    widened: BTreeMap<TxnId, Arc<[Lock]>>,
+    members: BTreeMap<TxnId, Arc<[Member]>>,
     pub participant: Participant,
     pub locks: LockTable<Place, Owner>,
     missing: BTreeMap<Owner, usize>,
     plain: BTreeMap<u32, Program>,
     /// Reads whose answers wait for the log (rule L7).
-    gated: Vec<(TxId, Execution)>,
-    found: Vec<(TxId, Arc<[u8]>)>,
+    gated: Vec<(TxnId, Execution)>,
+    found: Vec<(TxnId, Arc<[u8]>)>,
     answers: Vec<(u32, Reads)>,
     pub durable: Vec<Entry>,
     pub pending: Vec<Entry>,
@@ -347,12 +347,12 @@ impl Server {
     }
 
     /// The parts that are held back.
-    pub fn held_back(&self) -> impl Iterator<Item = TxId> {
+    pub fn held_back(&self) -> impl Iterator<Item = TxnId> {
         self.held_back.keys().copied()
     }
 
     /// A part that was held back asks for its locks, if it still wants them.
-    pub fn ask(&mut self, now: u64, tx: TxId, said: &mut Vec<Said>) {
+    pub fn ask(&mut self, now: u64, tx: TxnId, said: &mut Vec<Said>) {
         let Some((age, locks)) = self.held_back.remove(&tx) else { return };
         if !self.participant.is_queued(tx) && self.mistake != Mistake::OverdueAsking {
             return;
@@ -370,7 +370,7 @@ impl Server {
     }
 
     /// The parts that wait for locks.
-    pub fn waiting(&self) -> impl Iterator<Item = TxId> {
+    pub fn waiting(&self) -> impl Iterator<Item = TxnId> {
         self.missing.keys().filter_map(|owner| match owner {
             Owner::Tx(tx) => Some(*tx),
             Owner::Plain(_) => None,
@@ -378,7 +378,7 @@ impl Server {
     }
 
     /// The node does not let a part wait for its locks any longer: what has them is in doubt.
-    pub fn doubt(&mut self, now: u64, tx: TxId, said: &mut Vec<Said>) {
+    pub fn doubt(&mut self, now: u64, tx: TxnId, said: &mut Vec<Said>) {
         let (mut actions, why) = (Vec::new(), Refusal::Failed(Box::new(*b"in doubt")));
         let is_refused = self.participant.refuse_queued(tx, why, &mut actions);
         if !is_refused && self.mistake == Mistake::OverdueAsking {
@@ -387,7 +387,7 @@ impl Server {
         self.act(now, actions, said);
     }
 
-    fn locked(&mut self, now: u64, tx: TxId, granted: bool, said: &mut Vec<Said>) {
+    fn locked(&mut self, now: u64, tx: TxnId, granted: bool, said: &mut Vec<Said>) {
         let mut actions = Vec::new();
         self.participant.locked(tx, granted, &mut actions);
         self.act(now, actions, said);
@@ -420,7 +420,7 @@ impl Server {
     }
 
     /// A transaction's commands run: they read, and say what they would append.
-    pub fn execute(&mut self, now: u64, tx: TxId, commands: &[u8], logged: bool, said: &mut Vec<Said>) {
+    pub fn execute(&mut self, now: u64, tx: TxnId, commands: &[u8], logged: bool, said: &mut Vec<Said>) {
         let (effects, reads) = self.run(commands);
         let execution = Execution::Done { effects: effects.into(), replies: encode_reads(&reads).into() };
         if !logged && !self.pending.is_empty() {
@@ -432,7 +432,7 @@ impl Server {
     }
 
     /// Refuses a transaction that is to be of another moment: it is over, or a key `ends` before. False: it is of this one.
-    pub fn untimely(&mut self, now: u64, (tx, moment): (TxId, u64), ends: &[u64], said: &mut Vec<Said>) -> bool {
+    pub fn untimely(&mut self, now: u64, (tx, moment): (TxnId, u64), ends: &[u64], said: &mut Vec<Said>) -> bool {
         let ends = ends.iter().copied().find(|ends| (now..moment).contains(ends));
         let untimely = now > moment || ends.is_some();
         if untimely {
@@ -444,7 +444,7 @@ impl Server {
     }
 
     /// Says what is there under keys of a transaction.
-    pub fn fetch(&mut self, now: u64, tx: TxId, locks: &[Lock], said: &mut Vec<Said>) {
+    pub fn fetch(&mut self, now: u64, tx: TxnId, locks: &[Lock], said: &mut Vec<Said>) {
         let read = |lock: &Lock| {
             let key = u16::from_be_bytes([lock.key[0], lock.key[1]]);
             (key, self.store.get(&key).cloned().unwrap_or_default())

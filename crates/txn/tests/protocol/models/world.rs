@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use stateright::{Model, Property};
-use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, TxId};
+use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, TxnId};
 
 use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Reads, Said, Server, by_node, decode_reads, made, program};
@@ -149,8 +149,8 @@ pub struct World {
     plain_done: BTreeMap<u32, Reads>,
     plain_left: BTreeSet<usize>,
     /// What has become of attempts, somewhere.
-    committed: BTreeSet<(TxId, NodeId)>,
-    aborted: BTreeSet<(TxId, NodeId)>,
+    committed: BTreeSet<(TxnId, NodeId)>,
+    aborted: BTreeSet<(TxnId, NodeId)>,
     /// Servers that are lost for good, whether or not they know.
     lost: BTreeSet<usize>,
     left: [u8; 7],
@@ -176,9 +176,9 @@ pub enum Step {
     TickServer(usize),
     TickHost(usize),
     /// A part that a server has held back asks for its locks.
-    Ask(usize, TxId),
+    Ask(usize, TxnId),
     /// A server does not let a part wait for its locks any longer.
-    Doubt(usize, TxId),
+    Doubt(usize, TxnId),
     Plain(usize),
 }
 
@@ -407,7 +407,7 @@ impl World {
 
     /// Rule T4: an attempt is committed everywhere or nowhere.
     fn is_atomic(&self) -> bool {
-        let by = |done: &BTreeSet<(TxId, NodeId)>| -> BTreeSet<TxId> {
+        let by = |done: &BTreeSet<(TxnId, NodeId)>| -> BTreeSet<TxnId> {
             let there = |node: &NodeId| !self.lost.contains(&(node.0 as usize - 1));
             done.iter().filter(|(_, node)| there(node)).map(|(tx, _)| *tx).collect()
         };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use txn::{Coordinator, Event, Lock, Member, Message, NodeId, Origin, Part, Settings, TxId};
+use txn::{Coordinator, Event, Lock, Member, Message, NodeId, Origin, Part, Settings, TxnId};
 
 use crate::glue::dice::Dice;
 use crate::glue::history::{Observed, check};
@@ -112,9 +112,9 @@ impl std::ops::AddAssign for Told {
 
 enum Happening {
     Deliver(Member, usize, Vec<u8>),
-    Execute(usize, u64, (TxId, Option<u64>), Vec<u8>, bool),
-    Fetch(usize, u64, TxId, Arc<[Lock]>),
-    Ask(usize, u64, TxId),
+    Execute(usize, u64, (TxnId, Option<u64>), Vec<u8>, bool),
+    Fetch(usize, u64, TxnId, Arc<[Lock]>),
+    Ask(usize, u64, TxnId),
     Doubt(usize),
     /// A node has run what it has fetched.
     Ran(usize, u64, (u64, u32)),
@@ -170,7 +170,7 @@ struct Cluster {
     observed: Vec<Observed>,
     /// Whose clients were told that nothing was executed.
     failed: BTreeSet<u32>,
-    outcomes: BTreeMap<TxId, bool>,
+    outcomes: BTreeMap<TxnId, bool>,
     told: Told,
 }
 
@@ -299,7 +299,7 @@ impl Cluster {
                 }
             }
             Happening::Doubt(node) => {
-                let waiting: Vec<TxId> = self.nodes[node].server.waiting().collect();
+                let waiting: Vec<TxnId> = self.nodes[node].server.waiting().collect();
                 if self.nodes[node].up && !waiting.is_empty() {
                     let tx = waiting[self.dice.below(waiting.len())];
                     self.on(node, |server, now, said| server.doubt(now, tx, said))?;
