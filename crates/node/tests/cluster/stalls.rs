@@ -7,6 +7,28 @@ fn hangs_for_long(net: &mut Net) {
     (0..60).for_each(|_| net.sleep(100));
 }
 
+/// Rule L7: neither the reply to a write nor a reply that shows what it wrote leaves before the record is synced.
+#[test]
+fn no_reply_leaves_before_its_record_is_synced() {
+    for workers in [1, 2] {
+        let mut net = Net::logged(2, workers, 5, "always");
+        let [writer, near, far] = [1, 1, 0].map(|node| net.connect(node));
+        let key = key_of(1, 2, "k");
+        net.hang_log(1, true);
+        net.send(writer, &format!("SET {key} 1"));
+        net.run();
+        for reader in [near, far] {
+            net.send(reader, &format!("GET {key}"));
+        }
+        net.sleep(100);
+        for client in [writer, near, far] {
+            assert!(net.heard(client).is_empty(), "a crash could still undo it");
+        }
+        net.hang_log(1, false);
+        assert_eq!([writer, near, far].map(|client| net.heard(client).concat()), ["OK", "1", "1"]);
+    }
+}
+
 #[test]
 fn a_disk_that_hangs_stops_writes_alone_and_recovers_by_itself() {
     for fsync in ["always", "everysec"] {
