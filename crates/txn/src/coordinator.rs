@@ -25,7 +25,7 @@ mod outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::{Lock, Member, Message, NodeId, Origin, Prepare, Refusal, Settings, Stamp, TxnId};
+use crate::{Lock, Member, Message, Origin, ParticipantId, Prepare, Refusal, Settings, Stamp, TxnId};
 use moment::Aim;
 
 /// What a transaction does at one participant.
@@ -42,9 +42,9 @@ pub struct Part {
 }
 
 impl Part {
-    /// Takes over the locks of its node among those that an attempt was widened by.
-    pub fn widen(&mut self, wider: &[(NodeId, Arc<[Lock]>)]) {
-        let mut further = wider.iter().filter(|(node, _)| *node == self.member.node).peekable();
+    /// Takes over the locks of its participant among those that an attempt was widened by.
+    pub fn widen(&mut self, wider: &[(ParticipantId, Arc<[Lock]>)]) {
+        let mut further = wider.iter().filter(|(participant, _)| *participant == self.member.id).peekable();
         if further.peek().is_some() {
             let further = further.flat_map(|(_, locks)| locks.iter());
             self.locks = Lock::normalized(self.locks.iter().chain(further).cloned().collect());
@@ -58,16 +58,16 @@ pub enum Event {
     /// Sends a message. It may get lost.
     Send {
         /// To whom, in whatever life.
-        to: NodeId,
+        to: ParticipantId,
         /// What.
         message: Message,
     },
-    /// The transaction is committed: these are the replies of its parts, by node. Said once, or one of the next two is.
+    /// The transaction is committed: these are the replies of its parts, by participant. Said once, or one of the next two is.
     Reply {
         /// Which transaction.
         sequence: u64,
         /// As the participants gave them.
-        replies: Vec<(NodeId, Arc<[u8]>)>,
+        replies: Vec<(ParticipantId, Arc<[u8]>)>,
     },
     /// The transaction is committed, and what it answered is lost: the client's connection is to be closed.
     Close {
@@ -91,7 +91,7 @@ pub enum Event {
         /// 0: all that it has asked for; otherwise what its last [`Coordinator::widen`] has.
         round: u32,
         /// As the participants said it that were asked.
-        found: Vec<(NodeId, Arc<[u8]>)>,
+        found: Vec<(ParticipantId, Arc<[u8]>)>,
     },
     /// A participant does not own its keys any more. Answered by [`Coordinator::routed`] or [`Coordinator::fail`].
     Reroute {
@@ -117,11 +117,11 @@ enum Phase {
     Rerouting,
     /// All are prepared; these have not acknowledged the Commit.
     Committing {
-        owing: BTreeSet<NodeId>,
+        owing: BTreeSet<ParticipantId>,
     },
     /// Those who are left of the participants settle it among themselves; these have not said that they have.
     Left {
-        owing: BTreeSet<NodeId>,
+        owing: BTreeSet<ParticipantId>,
     },
     /// Aborted, and not tried again.
     Over,
@@ -145,12 +145,12 @@ type Answer = Option<Arc<[u8]>>;
 struct Open {
     stamp: Stamp,
     attempt: u32,
-    /// By node.
+    /// By participant.
     parts: Vec<Part>,
     /// How often the present attempt was widened.
     round: u32,
     /// By what, beside what the parts have: keys, and whose they are.
-    wider: Vec<(NodeId, Arc<[Lock]>)>,
+    wider: Vec<(ParticipantId, Arc<[Lock]>)>,
     phase: Phase,
     /// When the attempt was sent.
     sent: u64,
@@ -160,7 +160,7 @@ struct Open {
     aim: Aim,
     due: Option<u64>,
     /// Aborts that have not been acknowledged: of which attempt, by whom.
-    aborting: BTreeSet<(u32, NodeId)>,
+    aborting: BTreeSet<(u32, ParticipantId)>,
     /// The outcome has not been told yet.
     untold: bool,
     /// Nobody waits for it: it is not tried again.
@@ -174,7 +174,7 @@ struct Open {
     /// What the parts are to do, in their order, once that is known of one that fetches.
     made: Vec<Arc<[u8]>>,
     /// Who refused the attempt before, as somebody was in the way: it is asked first.
-    first: Option<NodeId>,
+    first: Option<ParticipantId>,
     /// It is the only one that has been asked in this attempt.
     alone: bool,
 }
@@ -185,8 +185,8 @@ impl Open {
     }
 
     /// Whether a participant has not been asked in this attempt.
-    fn is_unasked(&self, node: NodeId) -> bool {
-        self.alone && self.first != Some(node)
+    fn is_unasked(&self, participant: ParticipantId) -> bool {
+        self.alone && self.first != Some(participant)
     }
 
     fn members(&self) -> Arc<[Member]> {
@@ -208,10 +208,10 @@ pub struct Coordinator {
     open: BTreeMap<u64, Open>,
     /// When something is due, and for which transaction: as in `open`.
     timers: BTreeSet<(u64, u64)>,
-    /// The lives in which nodes were last heard of.
-    peers: BTreeMap<NodeId, u64>,
+    /// The lives in which participants were last heard of.
+    peers: BTreeMap<ParticipantId, u64>,
     /// Below which sequence a participant knows that all is finished.
-    told: BTreeMap<NodeId, u64>,
+    told: BTreeMap<ParticipantId, u64>,
     /// When participants are told what they do not know yet.
     tell: Option<u64>,
     /// Answers do not come within D these days: until then what begins and only reads logs, too.
@@ -237,7 +237,7 @@ impl Coordinator {
     }
 
     /// Begins a transaction, which is answered by [`Event::Reply`], [`Event::Close`] or [`Event::Failed`] under the sequence that is given here. `time`
-    /// is that of the node's hybrid clock, which has seen whatever its clients have seen (rule T7). A node is named by one part.
+    /// is that of the node's hybrid clock, which has seen whatever its clients have seen (rule T7). Each part is of another participant.
     ///
     /// # Panics
     /// Without parts.
@@ -262,11 +262,11 @@ impl Coordinator {
     ) -> u64 {
         assert!(!parts.is_empty(), "a transaction is somewhere");
         parts.sort_by_key(|part| part.member);
-        debug_assert!(parts.windows(2).all(|pair| pair[0].member.node < pair[1].member.node), "a part for a node");
+        debug_assert!(parts.windows(2).all(|pair| pair[0].member.id < pair[1].member.id), "a part for a participant");
         let sequence = self.next;
         self.next += 1;
         self.last = time.max(self.last.saturating_add(1));
-        let stamp = Stamp { time: self.last, node: self.origin.member.node, lane: self.origin.lane };
+        let stamp = Stamp { time: self.last, node: self.origin.life.node, lane: self.origin.lane };
         let open = Open {
             stamp,
             attempt: 0,
@@ -364,12 +364,12 @@ impl Coordinator {
     pub fn message(&mut self, now: u64, from: Member, message: Message, out: &mut Vec<Event>) {
         self.peer(now, from, out);
         match message {
-            Message::Prepared { tx, replies } if self.is_mine(tx) => self.prepared(now, from.node, tx, replies, out),
+            Message::Prepared { tx, replies } if self.is_mine(tx) => self.prepared(now, from.id, tx, replies, out),
             Message::Fetched { tx, round, found } if self.is_mine(tx) => {
-                self.fetched(now, from.node, (tx, round), found, out);
+                self.fetched(now, from.id, (tx, round), found, out);
             }
-            Message::Refused { tx, why } if self.is_mine(tx) => self.refused(now, from.node, tx, why, out),
-            Message::Acknowledged { tx } if self.is_mine(tx) => self.acknowledged(now, from.node, tx),
+            Message::Refused { tx, why } if self.is_mine(tx) => self.refused(now, from.id, tx, why, out),
+            Message::Acknowledged { tx } if self.is_mine(tx) => self.acknowledged(now, from.id, tx),
             _ => {}
         }
     }
@@ -378,41 +378,41 @@ impl Coordinator {
         tx.origin == self.origin
     }
 
-    /// A node is heard of. In a new life it is asked again what it has not answered.
+    /// A participant is heard of. In a new life it is asked again what it has not answered.
     pub fn peer(&mut self, now: u64, member: Member, out: &mut Vec<Event>) {
-        let known = self.peers.entry(member.node).or_insert(member.incarnation);
+        let known = self.peers.entry(member.id).or_insert(member.incarnation);
         if *known < member.incarnation {
             *known = member.incarnation;
-            self.linked(now, member.node, out);
+            self.linked(now, member.id, out);
         }
     }
 
-    /// A link to a node is there again: what it has not answered is sent again, since it may have been lost.
-    pub fn linked(&mut self, now: u64, node: NodeId, out: &mut Vec<Event>) {
-        self.told.entry(node).and_modify(|told| *told = 0);
+    /// A link to a participant is there again: what it has not answered is sent again, since it may have been lost.
+    pub fn linked(&mut self, now: u64, participant: ParticipantId, out: &mut Vec<Event>) {
+        self.told.entry(participant).and_modify(|told| *told = 0);
         self.plan_to_tell(now);
         for sequence in self.open.keys().copied().collect::<Vec<_>>() {
-            self.resend(sequence, Some(node), out);
+            self.resend(sequence, Some(participant), out);
         }
     }
 
-    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements. What it has not answered the other
+    /// A participant is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements. What it has not answered the other
     /// participants settle: one of them may know of an answer, and have done what follows. So the client's connection is closed.
-    pub fn lost(&mut self, now: u64, node: NodeId, out: &mut Vec<Event>) {
-        self.told.remove(&node);
+    pub fn lost(&mut self, now: u64, participant: ParticipantId, out: &mut Vec<Event>) {
+        self.told.remove(&participant);
         for sequence in self.open.keys().copied().collect::<Vec<_>>() {
             let Some(open) = self.open.get_mut(&sequence) else { continue };
-            open.aborting.retain(|(_, aborting)| *aborting != node);
-            let bound = open.logged() && !open.is_unasked(node);
-            let has_part = open.parts.iter().any(|part| part.member.node == node);
+            open.aborting.retain(|(_, aborting)| *aborting != participant);
+            let bound = open.logged() && !open.is_unasked(participant);
+            let has_part = open.parts.iter().any(|part| part.member.id == participant);
             match &mut open.phase {
                 Phase::Committing { owing } | Phase::Left { owing } => {
-                    owing.remove(&node);
+                    owing.remove(&participant);
                 }
-                Phase::Preparing { .. } if has_part && bound => self.leave(now, sequence, node, out),
+                Phase::Preparing { .. } if has_part && bound => self.leave(now, sequence, participant, out),
                 // Nobody is prepared, or the lost one cannot be.
                 Phase::Preparing { .. } | Phase::Fetching { .. } | Phase::Running if has_part => {
-                    self.drop_attempt(sequence, Some(node), out);
+                    self.drop_attempt(sequence, Some(participant), out);
                     self.route_again(now, sequence, out);
                 }
                 Phase::Waiting if has_part => self.route_again(now, sequence, out),
@@ -478,11 +478,11 @@ impl Coordinator {
         if let Some(commands) = open.made.get(to) {
             let tx = TxnId { origin: self.origin, sequence, attempt: open.attempt };
             let (members, logged, commands) = (open.members(), open.logged(), Arc::clone(commands));
-            return out.push(send(part.member.node, Message::Proceed { tx, members, logged, commands }));
+            return out.push(send(part.member.id, Message::Proceed { tx, members, logged, commands }));
         }
         if let Some(locks) = open.more(to) {
             let tx = TxnId { origin: self.origin, sequence, attempt: open.attempt };
-            return out.push(send(part.member.node, Message::Widen { tx, round: open.round, locks }));
+            return out.push(send(part.member.id, Message::Widen { tx, round: open.round, locks }));
         }
         let prepare = Prepare {
             tx: TxnId { origin: self.origin, sequence, attempt: open.attempt },
@@ -496,17 +496,17 @@ impl Coordinator {
             moment: open.moment,
         };
         let message = if open.fetches { Message::Fetch } else { Message::Prepare };
-        self.told.insert(part.member.node, finished);
-        out.push(send(part.member.node, message(Arc::new(prepare))));
+        self.told.insert(part.member.id, finished);
+        out.push(send(part.member.id, message(Arc::new(prepare))));
     }
 
-    fn send_outcome(&mut self, sequence: u64, attempt: u32, to: NodeId, commit: bool, out: &mut Vec<Event>) {
+    fn send_outcome(&mut self, sequence: u64, attempt: u32, to: ParticipantId, commit: bool, out: &mut Vec<Event>) {
         let (tx, finished) = (TxnId { origin: self.origin, sequence, attempt }, self.finished());
         self.told.insert(to, finished);
         out.push(send(to, if commit { Message::Commit { tx, finished } } else { Message::Abort { tx, finished } }));
     }
 }
 
-fn send(to: NodeId, message: Message) -> Event {
+fn send(to: ParticipantId, message: Message) -> Event {
     Event::Send { to, message }
 }

@@ -1,23 +1,66 @@
-//! Who is who: nodes and their lives, attempts of transactions, and how old a transaction is.
+//! Who is who: nodes, participants and their lives, attempts of transactions, and how old a transaction is.
+//!
+//! A coordinator runs at a *node*, and ends with the node's process. The owner of keys is a *participant*. Today a node is one
+//! participant, of the same number, which [`ParticipantId::of`] alone says.
 
 /// A node's number in the cluster's metadata, never used for another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(transparent)]
 pub struct NodeId(pub u64);
 
 /// One life of a node: from a start of its process to its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Member {
+pub struct Life {
     /// Which node.
     pub node: NodeId,
     /// Its starts, counted durably: rises with each.
     pub incarnation: u64,
 }
 
+/// The number of an owner of keys, as a participant of transactions. Never used for another one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct ParticipantId(pub u64);
+
+impl ParticipantId {
+    /// The participant that a node is.
+    #[must_use]
+    pub fn of(node: NodeId) -> Self {
+        Self(node.0)
+    }
+}
+
+/// A participant in one life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Member {
+    /// Which participant.
+    pub id: ParticipantId,
+    /// Its starts, counted durably: rises with each.
+    pub incarnation: u64,
+}
+
+impl Member {
+    /// The participant that a node is, in the same life.
+    #[must_use]
+    pub fn of(life: Life) -> Self {
+        Self { id: ParticipantId::of(life.node), incarnation: life.incarnation }
+    }
+}
+
+/// Where a participant's message goes, in whatever life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Recipient {
+    /// To a coordinator at this node; the message names it.
+    Coordinator(NodeId),
+    /// To another participant.
+    Participant(ParticipantId),
+}
+
 /// Who coordinates: one of a node's coordinators (each worker may be one), in one life of the node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Origin {
     /// Which node, in which life.
-    pub member: Member,
+    pub life: Life,
     /// Which of its coordinators.
     pub lane: u16,
 }

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Member, NodeId, Status};
+use crate::{Member, ParticipantId, Status};
 
 /// What follows from the answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,38 +28,38 @@ pub(crate) enum Verdict {
 /// What the others have answered to a participant that is prepared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Inquiry {
-    answers: BTreeMap<NodeId, Status>,
+    answers: BTreeMap<ParticipantId, Status>,
 }
 
 impl Inquiry {
-    pub(crate) fn answered(&mut self, node: NodeId, status: Status) {
-        self.answers.insert(node, status);
+    pub(crate) fn answered(&mut self, participant: ParticipantId, status: Status) {
+        self.answers.insert(participant, status);
     }
 
     /// The members that may have something new to say: what the others said is for good.
     pub(crate) fn open<'a>(
         &'a self,
-        me: NodeId,
+        me: ParticipantId,
         members: &'a [Member],
-        lost: &'a [NodeId],
+        lost: &'a [ParticipantId],
     ) -> impl Iterator<Item = Member> + 'a {
         let open = move |member: &&Member| {
-            let said = match self.answers.get(&member.node) {
+            let said = match self.answers.get(&member.id) {
                 Some(Status::Prepared) => lost.is_empty(),
                 Some(Status::Bereft { lost: known }) => *known >= lost.len() as u64,
                 _ => false,
             };
-            member.node != me && !lost.contains(&member.node) && !said
+            member.id != me && !lost.contains(&member.id) && !said
         };
         members.iter().filter(open).copied()
     }
 
     /// What `me`, which is prepared, knows now. `lost`: members that nobody hears any more, the coordinator as little.
-    pub(crate) fn verdict(&self, me: NodeId, members: &[Member], lost: &[NodeId]) -> Verdict {
+    pub(crate) fn verdict(&self, me: ParticipantId, members: &[Member], lost: &[ParticipantId]) -> Verdict {
         let of = |wanted: &[Status]| self.answers.values().any(|status| wanted.contains(status));
         let is_prepared = |member: &Member| {
-            let answer = self.answers.get(&member.node);
-            member.node == me || matches!(answer, Some(Status::Prepared | Status::Bereft { .. }))
+            let answer = self.answers.get(&member.id);
+            member.id == me || matches!(answer, Some(Status::Prepared | Status::Bereft { .. }))
         };
         if of(&[Status::Committed]) {
             Verdict::Commit

@@ -22,7 +22,7 @@ mod settings;
 mod wire;
 
 pub use coordinator::{Coordinator, Event, Part};
-pub use id::{Member, NodeId, Origin, Stamp, TxnId};
+pub use id::{Life, Member, NodeId, Origin, ParticipantId, Recipient, Stamp, TxnId};
 pub use message::{Lock, Message, Prepare, Refusal, Status};
 pub use participant::{Action, Execution, Participant};
 pub use record::{Prepared, Record, RecordKind};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::locks::Mode;
 use crate::wire::{MESSAGE, Malformed, Reader, Writer};
-use crate::{Member, Origin, Stamp, TxnId};
+use crate::{Life, Member, Origin, ParticipantId, Recipient, Stamp, TxnId};
 
 /// A key that an attempt locks at a participant.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -43,7 +43,7 @@ pub struct Prepare {
     pub tx: TxnId,
     /// How old the transaction is.
     pub stamp: Stamp,
-    /// All participants in order of their nodes, and in which lives: any other life refuses (rule T1).
+    /// All participants in order, and in which lives: any other life refuses (rule T1).
     pub members: Arc<[Member]>,
     /// What this participant locks, in order, each key once.
     pub locks: Arc<[Lock]>,
@@ -251,15 +251,29 @@ impl Message {
     }
 
     /// Which coordinator of this node it is for; none: it is for the participant.
-    pub fn coordinator(&self, me: Member) -> Option<u16> {
+    pub fn coordinator(&self, me: Life) -> Option<u16> {
         match self {
             Message::Prepared { tx, .. }
             | Message::Fetched { tx, .. }
             | Message::Refused { tx, .. }
             | Message::Stuck { tx } => Some(tx.origin.lane),
             // Participants acknowledge to one another when the coordinator is gone.
-            Message::Acknowledged { tx } if tx.origin.member == me => Some(tx.origin.lane),
+            Message::Acknowledged { tx } if tx.origin.life == me => Some(tx.origin.lane),
             _ => None,
+        }
+    }
+
+    /// Whose message to a participant this is, if the node that sends it lives this life: there the answer goes.
+    pub(crate) fn sender(&self, from: Life) -> Recipient {
+        match self {
+            Message::Inquire { .. } | Message::Status { .. } | Message::Acknowledged { .. } => {
+                Recipient::Participant(ParticipantId::of(from.node))
+            }
+            // Participants tell one another the outcome when the coordinator is gone.
+            Message::Commit { tx, .. } if tx.origin.life != from => {
+                Recipient::Participant(ParticipantId::of(from.node))
+            }
+            _ => Recipient::Coordinator(from.node),
         }
     }
 

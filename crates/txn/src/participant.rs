@@ -25,7 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::{
-    Lock, Member, Message, NodeId, Origin, Prepared, Record, RecordKind, Refusal, Settings, Stamp, Status, TxnId,
+    Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepared, Recipient, Record, RecordKind, Refusal,
+    Settings, Stamp, Status, TxnId,
 };
 use attempt::{Attempt, Logged, Phase, Want};
 
@@ -34,8 +35,8 @@ use attempt::{Attempt, Logged, Phase, Want};
 pub enum Action {
     /// Sends a message. It may get lost.
     Send {
-        /// To whom, in whatever life.
-        to: NodeId,
+        /// To whom.
+        to: Recipient,
         /// What.
         message: Message,
     },
@@ -114,7 +115,7 @@ pub enum Action {
         /// Which attempt.
         tx: TxnId,
         /// Which of its participants.
-        lost: Vec<NodeId>,
+        lost: Vec<ParticipantId>,
     },
     /// Somebody has said what cannot be: data or rules are broken. Nothing was done.
     Contradiction {
@@ -149,8 +150,10 @@ pub struct Participant {
     timers: BTreeSet<(u64, TxnId)>,
     /// By node and lane: the life in which the coordinator was last heard of, and below which sequence it is finished.
     finished: BTreeMap<(NodeId, u16), (u64, u64)>,
-    /// The lives in which nodes were last heard of.
+    /// The lives in which nodes were last heard of: what coordinators there have begun in earlier lives is orphaned.
     peers: BTreeMap<NodeId, u64>,
+    /// Participants that are lost for good.
+    lost: BTreeSet<ParticipantId>,
     /// Why it takes part in nothing, as long as it does not.
     refuses: Option<Box<[u8]>>,
 }
@@ -165,6 +168,7 @@ impl Participant {
             timers: BTreeSet::new(),
             finished: BTreeMap::new(),
             peers: BTreeMap::new(),
+            lost: BTreeSet::new(),
             refuses: None,
         }
     }
@@ -257,11 +261,11 @@ impl Participant {
     }
 
     /// As [`Self::in_doubt`], with the participants that may know more and have not said it.
-    pub fn waiting(&self) -> impl Iterator<Item = (&Prepared, Vec<NodeId>)> {
+    pub fn waiting(&self) -> impl Iterator<Item = (&Prepared, Vec<ParticipantId>)> {
         self.known.iter().filter_map(|(tx, attempt)| match &attempt.phase {
             Phase::Prepared { prepared, inquiry, .. } => {
                 let lost = self.bereft(*tx).unwrap_or_default();
-                let open = inquiry.open(self.me.node, &prepared.members, &lost).map(|member| member.node).collect();
+                let open = inquiry.open(self.me.id, &prepared.members, &lost).map(|member| member.id).collect();
                 Some((&**prepared, open))
             }
             _ => None,
@@ -295,41 +299,42 @@ impl Participant {
         self.known.is_empty()
     }
 
-    /// A message has come.
-    pub fn message(&mut self, now: u64, from: Member, message: Message, out: &mut Vec<Action>) {
-        if self.is_lost(from.node) {
+    /// A message has come from a node in this life: of a coordinator, or of the participant there.
+    pub fn message(&mut self, now: u64, from: Life, message: Message, out: &mut Vec<Action>) {
+        let sender = message.sender(from);
+        if self.is_deaf_to(sender) {
             return;
         }
         self.peer(now, from, out);
         match message {
             Message::Prepare(prepare) => {
                 self.finished(from, prepare.tx.origin, prepare.finished, out);
-                self.prepare(now, from.node, prepare, false, out);
+                self.prepare(now, sender, prepare, false, out);
             }
             Message::Fetch(prepare) => {
                 let tx = prepare.tx;
                 self.finished(from, tx.origin, prepare.finished, out);
-                self.prepare(now, from.node, prepare, true, out);
+                self.prepare(now, sender, prepare, true, out);
                 self.hold(now, tx);
             }
-            Message::Widen { tx, round, locks } => self.widen(now, from.node, tx, (round, locks), out),
+            Message::Widen { tx, round, locks } => self.widen(now, sender, tx, (round, locks), out),
             Message::Proceed { tx, members, logged, commands } => {
-                self.proceed(now, from.node, tx, (members, logged, commands), out);
+                self.proceed(now, sender, tx, (members, logged, commands), out);
             }
             Message::Hold { tx } | Message::Slow { tx, .. } => self.hold(now, tx),
             Message::Commit { tx, finished } => {
                 self.finished(from, tx.origin, finished, out);
-                self.commit(from.node, tx, out);
+                self.commit(sender, tx, out);
             }
             Message::Abort { tx, finished } => {
                 self.finished(from, tx.origin, finished, out);
-                self.abort(from.node, tx, out);
+                self.abort(sender, tx, out);
             }
             Message::Finished { origin, below } => self.finished(from, origin, below, out),
-            Message::Inquire { tx, incarnation } => self.inquire(from.node, tx, incarnation, out),
-            Message::Status { tx, status } => self.status(from.node, tx, status, out),
-            Message::Acknowledged { tx } => self.acknowledged(from.node, tx),
-            Message::Leave { tx } => self.leave(now, from.node, tx, out),
+            Message::Inquire { tx, incarnation } => self.inquire(sender, tx, incarnation, out),
+            Message::Status { tx, status } => self.status(sender, tx, status, out),
+            Message::Acknowledged { tx } => self.acknowledged(sender, tx),
+            Message::Leave { tx } => self.leave(now, sender, tx, out),
             Message::CallOff { tx } => {
                 let _ = self.refuse_queued(tx, Refusal::Over, out);
             }
@@ -342,7 +347,7 @@ impl Participant {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match (kind, std::mem::replace(&mut attempt.phase, Phase::Aborted)) {
             (RecordKind::Prepare, Phase::Appending { prepared, replies }) => {
-                out.push(send(tx.origin.member.node, Message::Prepared { tx, replies: Some(Arc::clone(&replies)) }));
+                out.push(to_coordinator(tx, Message::Prepared { tx, replies: Some(Arc::clone(&replies)) }));
                 attempt.phase = Phase::Prepared { prepared, replies: Some(replies), inquiry: Default::default() };
                 let is_left = attempt.left || self.is_gone(tx.origin);
                 let due = if is_left { now } else { now.saturating_add(self.settings.patience_ms) };
@@ -390,15 +395,15 @@ impl Participant {
             Phase::Queued { .. } | Phase::Executing { .. } | Phase::Held { .. } => self.give_up(tx, out),
             Phase::Fetched { .. } => self.let_go(tx, out),
             Phase::Prepared { prepared, inquiry, .. } => {
-                for member in inquiry.open(self.me.node, &prepared.members, &lost) {
-                    out.push(send(member.node, Message::Inquire { tx, incarnation: member.incarnation }));
+                for member in inquiry.open(self.me.id, &prepared.members, &lost) {
+                    out.push(to_participant(member.id, Message::Inquire { tx, incarnation: member.incarnation }));
                 }
                 self.arm(tx, Some(now.saturating_add(self.settings.patience_ms)));
                 self.conclude(tx, out);
             }
             Phase::Committed { owing: Some(owing), .. } => {
                 for to in owing.iter() {
-                    out.push(send(*to, Message::Commit { tx, finished: 0 }));
+                    out.push(to_participant(*to, Message::Commit { tx, finished: 0 }));
                 }
                 self.arm(tx, Some(now.saturating_add(self.settings.outcome_ms)));
             }
@@ -424,13 +429,13 @@ impl Participant {
 
     /// Whether the coordinator has ended: its node has been heard of in a later life.
     fn is_gone(&self, origin: Origin) -> bool {
-        self.peers.get(&origin.member.node).is_some_and(|known| *known > origin.member.incarnation)
+        self.peers.get(&origin.life.node).is_some_and(|known| *known > origin.life.incarnation)
     }
 
     /// Whether the coordinator has said that nobody will ask about the transaction.
     fn is_finished(&self, tx: TxnId) -> bool {
-        let mark = self.finished.get(&(tx.origin.member.node, tx.origin.lane));
-        mark.is_some_and(|(incarnation, below)| *incarnation == tx.origin.member.incarnation && tx.sequence < *below)
+        let mark = self.finished.get(&(tx.origin.life.node, tx.origin.lane));
+        mark.is_some_and(|(incarnation, below)| *incarnation == tx.origin.life.incarnation && tx.sequence < *below)
     }
 
     /// Whether a later attempt of the transaction is known: this one is over then.
@@ -461,6 +466,14 @@ impl Participant {
     }
 }
 
-fn send(to: NodeId, message: Message) -> Action {
+fn send(to: Recipient, message: Message) -> Action {
     Action::Send { to, message }
+}
+
+fn to_coordinator(tx: TxnId, message: Message) -> Action {
+    send(Recipient::Coordinator(tx.origin.life.node), message)
+}
+
+fn to_participant(to: ParticipantId, message: Message) -> Action {
+    send(Recipient::Participant(to), message)
 }

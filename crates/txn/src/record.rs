@@ -16,7 +16,7 @@ pub struct Prepared {
     pub tx: TxnId,
     /// How old the transaction is.
     pub stamp: Stamp,
-    /// All participants, in order of their nodes.
+    /// All participants, in order.
     pub members: Arc<[Member]>,
     /// What is locked here until the outcome, what was only read included (rule T2).
     pub locks: Arc<[Lock]>,

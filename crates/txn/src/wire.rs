@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Lock, Member, NodeId, Origin, Stamp, TxnId, locks::Mode};
+use crate::{Life, Lock, Member, NodeId, Origin, ParticipantId, Stamp, TxnId, locks::Mode};
 
 /// The version of records that is written, and the only one that is read.
 pub(crate) const RECORD: u8 = 1;
@@ -48,7 +48,7 @@ impl Writer<'_> {
     }
 
     pub(crate) fn member(&mut self, v: Member) {
-        self.u64(v.node.0);
+        self.u64(v.id.0);
         self.varint(v.incarnation);
     }
 
@@ -58,7 +58,8 @@ impl Writer<'_> {
     }
 
     pub(crate) fn origin(&mut self, v: Origin) {
-        self.member(v.member);
+        self.u64(v.life.node.0);
+        self.varint(v.life.incarnation);
         self.varint(u64::from(v.lane));
     }
 
@@ -135,18 +136,19 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn member(&mut self) -> Result<Member, Malformed> {
-        Ok(Member { node: NodeId(self.u64()?), incarnation: self.varint()? })
+        Ok(Member { id: ParticipantId(self.u64()?), incarnation: self.varint()? })
     }
 
-    /// Each node once.
+    /// Each participant once.
     pub(crate) fn members(&mut self) -> Result<Arc<[Member]>, Malformed> {
         let members = self.many(9, Self::member)?;
-        let once = members.windows(2).all(|pair| pair[0].node < pair[1].node);
+        let once = members.windows(2).all(|pair| pair[0].id < pair[1].id);
         if once { Ok(members) } else { Err(Malformed("participants that are not in order")) }
     }
 
     pub(crate) fn origin(&mut self) -> Result<Origin, Malformed> {
-        Ok(Origin { member: self.member()?, lane: self.lane()? })
+        let life = Life { node: NodeId(self.u64()?), incarnation: self.varint()? };
+        Ok(Origin { life, lane: self.lane()? })
     }
 
     fn lane(&mut self) -> Result<u16, Malformed> {

@@ -12,7 +12,7 @@ use keyspace::{Fetched, Key, KeyHasher, Keyspace, Mark, Need, Record, Space, Unr
 use proptest::prelude::*;
 use resp::{Batch, Protocol};
 use txn::locks::Mode;
-use txn::{Lock, Member, NodeId, Origin, Stamp, TxnId};
+use txn::{Life, Lock, NodeId, Origin, Stamp, TxnId};
 
 use super::{Listed, Loader, Names, Source, Span};
 use crate::testing::row;
@@ -586,8 +586,8 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
     }
     cold.checkpoint();
     assert!(cold.evict() > 0);
-    let member = Member { node: NodeId(1), incarnation: 1 };
-    let tx = TxnId { origin: Origin { member, lane: 0 }, sequence: 1, attempt: 1 };
+    let life = Life { node: NodeId(1), incarnation: 1 };
+    let tx = TxnId { origin: Origin { life, lane: 0 }, sequence: 1, attempt: 1 };
     let stamp = Stamp { time: 1, node: NodeId(1), lane: 0 };
     let names = ["a", "b", "e", "f"];
     let locks =

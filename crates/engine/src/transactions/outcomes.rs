@@ -85,14 +85,14 @@ impl Outcomes {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use txn::{Member, NodeId, Origin, Stamp};
+    use txn::{Life, Member, NodeId, Origin, Stamp};
 
     use super::*;
 
     fn prepare(sequence: u64) -> Record {
-        let member = Member { node: NodeId(3), incarnation: 2 };
-        let tx = TxnId { origin: Origin { member, lane: 1 }, sequence, attempt: 1 };
-        let (members, locks, effects) = (Arc::from([member]), Arc::from([]), Arc::from(*b"x"));
+        let life = Life { node: NodeId(3), incarnation: 2 };
+        let tx = TxnId { origin: Origin { life, lane: 1 }, sequence, attempt: 1 };
+        let (members, locks, effects) = (Arc::from([Member::of(life)]), Arc::from([]), Arc::from(*b"x"));
         Record::Prepare(Arc::new(Prepared { tx, stamp: Stamp::default(), members, locks, effects }))
     }
 

@@ -8,7 +8,7 @@ use object::Limits;
 use proptest::prelude::*;
 use redolog::{Block, Gate, Intake, Take, Watermarks};
 use txn::locks::Mode;
-use txn::{Lock, Member, NodeId, Origin, Prepared, Record, Stamp, TxnId};
+use txn::{Life, Lock, NodeId, Origin, Prepared, Record, Stamp, TxnId};
 
 use super::{Locked, NotInstalled, Outcomes, restore_locks};
 use crate::checkpoint::Replay;
@@ -30,9 +30,9 @@ pub(crate) fn engines<const N: usize>() -> [Engine; N] {
 }
 
 pub(crate) fn tx(sequence: u64) -> (TxnId, Stamp) {
-    let member = Member { node: NodeId(1), incarnation: 1 };
+    let life = Life { node: NodeId(1), incarnation: 1 };
     let stamp = Stamp { time: sequence, node: NodeId(1), lane: 0 };
-    (TxnId { origin: Origin { member, lane: 0 }, sequence, attempt: 1 }, stamp)
+    (TxnId { origin: Origin { life, lane: 0 }, sequence, attempt: 1 }, stamp)
 }
 
 pub(crate) fn locks(keys: &[&str], mode: Mode) -> Arc<[Lock]> {

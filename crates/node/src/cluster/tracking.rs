@@ -207,7 +207,7 @@ impl Worker {
             return;
         }
         for part in parts {
-            let link = self.peers.as_deref_mut().and_then(|peers| peers.link_to_member(part.member.node));
+            let link = self.peers.as_deref_mut().and_then(|peers| peers.link_to_member(part.member.id));
             let Some(link) = link.filter(|link| *link != HOME) else { continue };
             if let Some(vc) = self.line_over(conn, link) {
                 runs.forget(link);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::WatchedKey;
 use resp::{Protocol, Reply};
-use txn::NodeId;
+use txn::ParticipantId;
 
 use super::client::{For, Watched};
 use super::fetching::Fetching;
@@ -78,10 +78,10 @@ pub(super) struct Elsewhere {
 
 /// Where the reply to a command comes from.
 pub(super) enum Answer {
-    Node(NodeId),
+    Whole(ParticipantId),
     Here(Vec<u8>),
-    /// From several nodes, each of which has these of its keys.
-    Split(Join, Vec<(NodeId, Vec<usize>)>),
+    /// From several participants, each of which has these of its keys.
+    Split(Join, Vec<(ParticipantId, Vec<usize>)>),
 }
 
 impl Block {
@@ -125,17 +125,17 @@ impl Block {
 
     /// Whether commands have other owners now.
     pub(super) fn is_elsewhere(&self, answers: &[Answer]) -> bool {
-        let nodes = |answer: &Answer| match answer {
+        let of = |answer: &Answer| match answer {
             Answer::Here(_) => Vec::new(),
-            Answer::Node(node) => vec![*node],
-            Answer::Split(_, nodes) => nodes.iter().map(|(node, _)| *node).collect(),
+            Answer::Whole(id) => vec![*id],
+            Answer::Split(_, of) => of.iter().map(|(id, _)| *id).collect(),
         };
-        self.answers.iter().map(nodes).ne(answers.iter().map(nodes))
+        self.answers.iter().map(of).ne(answers.iter().map(of))
     }
 
     /// The reply of EXEC, of those of its parts.
-    pub(super) fn reply(&self, replies: &[(NodeId, Arc<[u8]>)]) -> Option<Vec<u8>> {
-        let mut rest: BTreeMap<NodeId, &[u8]> = replies.iter().map(|(node, bytes)| (*node, &**bytes)).collect();
+    pub(super) fn reply(&self, replies: &[(ParticipantId, Arc<[u8]>)]) -> Option<Vec<u8>> {
+        let mut rest: BTreeMap<ParticipantId, &[u8]> = replies.iter().map(|(id, bytes)| (*id, &**bytes)).collect();
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out, self.protocol);
         if !self.alone {
@@ -144,14 +144,14 @@ impl Block {
         for answer in &self.answers {
             match answer {
                 Answer::Here(bytes) => reply.raw(bytes),
-                Answer::Split(how, nodes) => {
-                    let mut parts = Vec::with_capacity(nodes.len());
-                    for (node, numbers) in nodes {
-                        parts.push((wire::take_bytes(rest.get_mut(node)?).ok()?, &**numbers));
+                Answer::Split(how, of) => {
+                    let mut parts = Vec::with_capacity(of.len());
+                    for (id, numbers) in of {
+                        parts.push((wire::take_bytes(rest.get_mut(id)?).ok()?, &**numbers));
                     }
                     reply.raw(&join(*how, &parts, self.protocol)?);
                 }
-                Answer::Node(node) => reply.raw(wire::take_bytes(rest.get_mut(node)?).ok()?),
+                Answer::Whole(id) => reply.raw(wire::take_bytes(rest.get_mut(id)?).ok()?),
             }
         }
         Some(out)

@@ -148,7 +148,7 @@ impl<P: Port> Transacting<'_, P> {
     pub(super) fn carry_out(&mut self, events: Vec<Event>) {
         for event in events {
             match event {
-                Event::Send { to, message } => self.send(to, message),
+                Event::Send { to, message } => self.send(txn::Recipient::Participant(to), message),
                 Event::Reply { sequence, replies } => {
                     let Some(mut block) = self.take_block(sequence) else { continue };
                     if block.fetching.is_some() || block.commit.is_some() {

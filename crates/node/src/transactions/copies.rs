@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use engine::{BlockRun, LARGE, STEPS, Workspace};
 use keyspace::Value;
-use txn::{Member, NodeId, Part};
+use txn::{Member, Part, ParticipantId};
 
 use super::wire::{self, Steps};
 
@@ -67,11 +67,11 @@ impl Copies {
         &mut self,
         workspace: &mut Workspace,
         amid: Option<&BlockRun>,
-        owner: NodeId,
+        owner: ParticipantId,
         (version, steps): (u64, Steps<'_>),
     ) -> Result<usize, NoCopy> {
         let place = (steps.db, Box::from(steps.key));
-        let copy = self.all.get(&place).filter(|copy| copy.owner.node == owner).ok_or(NoCopy::Gone)?;
+        let copy = self.all.get(&place).filter(|copy| copy.owner.id == owner).ok_or(NoCopy::Gone)?;
         let first = match copy.version == version {
             true => steps.steps.len(),
             // Others have been told further steps meanwhile.

@@ -1,7 +1,7 @@
 //! Refusals of commands and parts that wait for locks which may stay taken for long. A transaction has these locks that
 //! waits for a node that does not answer (`doubts.rs`), or for a slow script (`slow.rs`).
 
-use txn::{Lock, Message, NodeId, Refusal, TxnId};
+use txn::{Lock, Message, ParticipantId, Recipient, Refusal, TxnId};
 
 use super::port::{Desk, Port, Transacting};
 use super::slow::conflicts;
@@ -81,8 +81,8 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// Tells the owners of its keys of a script, or a function, that takes long.
-    pub(super) fn tell_of_slow_script(&mut self, which: (u64, u32), function: bool, owners: Vec<NodeId>) {
+    pub(super) fn tell_of_slow_script(&mut self, which: (u64, u32), function: bool, owners: Vec<ParticipantId>) {
         let Some(tx) = self.current(which) else { return };
-        owners.into_iter().for_each(|owner| self.send(owner, Message::Slow { tx, function }));
+        owners.into_iter().for_each(|owner| self.send(Recipient::Participant(owner), Message::Slow { tx, function }));
     }
 }

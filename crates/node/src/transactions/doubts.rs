@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::membership::Map;
 use engine::NotInstalled;
 use txn::locks::Mode;
-use txn::{Lock, NodeId, Participant, Prepared, TxnId};
+use txn::{Lock, Participant, ParticipantId, Prepared, TxnId};
 
 use super::parts::Parts;
 
@@ -41,8 +41,8 @@ type Key = (u16, Box<[u8]>);
 /// Why a transaction keeps its locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cause {
-    /// This node knows more and does not answer.
-    Silent(NodeId),
+    /// This participant knows more and does not answer.
+    Silent(ParticipantId),
     /// What it is to be done to is damaged.
     Damaged,
     /// What it is to be done to cannot be read.
@@ -80,8 +80,8 @@ pub(crate) struct Doubts {
 
 #[derive(Default)]
 struct Known {
-    /// Looks since a node has answered that knows more of an attempt that is prepared.
-    silent: BTreeMap<TxnId, BTreeMap<NodeId, u64>>,
+    /// Looks since a participant has answered that knows more of an attempt that is prepared.
+    silent: BTreeMap<TxnId, BTreeMap<ParticipantId, u64>>,
     /// Attempts that cannot be done.
     hindered: BTreeMap<TxnId, (Arc<Prepared>, Cause)>,
     /// Those, and attempts that have been in doubt for too long.
@@ -118,7 +118,7 @@ impl Known {
         for (prepared, others) in parts.into_iter().flat_map(Participant::waiting) {
             let before = silent.remove(&prepared.tx).unwrap_or_default();
             let looks = |node| (node, before.get(&node).map_or(0, |looks| looks + 1));
-            let looks: BTreeMap<NodeId, u64> = others.into_iter().map(looks).collect();
+            let looks: BTreeMap<ParticipantId, u64> = others.into_iter().map(looks).collect();
             if let Some((node, _)) = looks.iter().find(|(_, looks)| **looks >= most) {
                 stick(prepared, Cause::Silent(*node));
             }
@@ -128,8 +128,8 @@ impl Known {
         std::mem::replace(&mut self.stuck, stuck) != self.stuck
     }
 
-    fn of_nodes(&self) -> BTreeMap<NodeId, Doubt> {
-        let mut of_nodes: BTreeMap<NodeId, Doubt> = BTreeMap::new();
+    fn of_nodes(&self) -> BTreeMap<ParticipantId, Doubt> {
+        let mut of_nodes: BTreeMap<ParticipantId, Doubt> = BTreeMap::new();
         let mut of = |cause: &Cause, (transactions, keys)| {
             let Cause::Silent(node) = cause else { return };
             let doubt = of_nodes.entry(*node).or_insert(Doubt { transactions: 0, keys: 0 });
@@ -164,7 +164,7 @@ impl Doubts {
     pub(super) fn look(&self, cluster: Option<(&Parts, &Map)>, timeout: u64, hangs: bool) -> bool {
         let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
         let mut known = self.known();
-        let before: BTreeSet<NodeId> = known.of_nodes().into_keys().collect();
+        let before: BTreeSet<ParticipantId> = known.of_nodes().into_keys().collect();
         let looked = cluster.and_then(|(parts, _)| parts.with(|parts| known.look(Some(parts), most, hangs)));
         let is_new = looked.unwrap_or_else(|| known.look(None, most, hangs));
         if is_new {
@@ -187,9 +187,9 @@ impl Doubts {
         self.changes.fetch_add(1, Relaxed);
     }
 
-    /// A node has answered to what was asked about an attempt, whatever.
-    pub(super) fn answered(&self, tx: TxnId, node: NodeId) {
-        if let Some(looks) = self.known().silent.get_mut(&tx).and_then(|silent| silent.get_mut(&node)) {
+    /// A participant has answered to what was asked about an attempt, whatever.
+    pub(super) fn answered(&self, tx: TxnId, id: ParticipantId) {
+        if let Some(looks) = self.known().silent.get_mut(&tx).and_then(|silent| silent.get_mut(&id)) {
             *looks = 0;
         }
     }
@@ -247,14 +247,14 @@ impl Doubts {
 /// Of a node that is not known any more.
 const NOWHERE: &str = "an unknown place";
 
-/// Where a node is.
-fn place(map: &Map, node: NodeId) -> String {
-    let known = map.nodes().iter().find(|known| super::member(known).node == node);
+/// Where a participant is.
+fn place(map: &Map, id: ParticipantId) -> String {
+    let known = map.nodes().iter().find(|known| super::member(known).id == id);
     known.map_or_else(|| NOWHERE.to_owned(), |node| format!("{}:{}", node.host, node.port))
 }
 
 /// Logs for whom is waited now, and for whom no more.
-fn tell(map: &::membership::Map, before: &BTreeSet<NodeId>, now: &BTreeMap<NodeId, Doubt>) {
+fn tell(map: &::membership::Map, before: &BTreeSet<ParticipantId>, now: &BTreeMap<ParticipantId, Doubt>) {
     for (node, doubt) in now.iter().filter(|(node, _)| !before.contains(node)) {
         tracing::warn!(
             cause = node.0,

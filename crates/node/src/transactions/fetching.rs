@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::Workspace;
 use txn::locks::Mode;
-use txn::{Lock, Member, NodeId, Part};
+use txn::{Lock, Member, Part, ParticipantId};
 
 use super::doubts::LOOK_MS;
 use crate::session::{Aside, Suspended};
@@ -25,10 +25,10 @@ pub(super) struct Fetching {
     /// The nodes concerned, and their keys.
     pub(super) parts: Vec<Part>,
     /// Keys that its present attempt was widened by, beside those of the parts, and their owners.
-    pub(super) wider: Vec<(NodeId, Arc<[Lock]>)>,
+    pub(super) wider: Vec<(ParticipantId, Arc<[Lock]>)>,
     /// Keys that scripts turned out to need, and how many bytes they are by owner.
     pub(super) extra: Vec<Lock>,
-    pub(super) extra_bytes: BTreeMap<NodeId, usize>,
+    pub(super) extra_bytes: BTreeMap<ParticipantId, usize>,
     /// What its present attempt has found.
     pub(super) seen: Seen,
     /// It is a command between BEGIN and COMMIT.
@@ -58,8 +58,8 @@ pub(super) struct Seen {
     pub(super) latest: u64,
     /// When the first of the keys, or of their fields, ends that were there, unix milliseconds.
     pub(super) ends: Option<u64>,
-    /// How much it is, by node.
-    pub(super) bytes: BTreeMap<NodeId, usize>,
+    /// How much it is, by participant.
+    pub(super) bytes: BTreeMap<ParticipantId, usize>,
 }
 
 /// A block under way in a workspace.
@@ -84,12 +84,12 @@ pub(super) struct Told {
 
 impl Run {
     /// Its script takes long, and it is time to say so: whether that is a function, and to whom.
-    pub(super) fn slow_script(&mut self, now: u64, fetching: &Fetching) -> Option<(bool, Vec<NodeId>)> {
+    pub(super) fn slow_script(&mut self, now: u64, fetching: &Fetching) -> Option<(bool, Vec<ParticipantId>)> {
         let is_due = self.told_slow.is_none_or(|told| told + LOOK_MS <= now);
         // Between BEGIN and COMMIT nothing is held.
         let function = self.aside.slow.filter(|_| is_due && !fetching.interactive)?;
         self.told_slow = Some(now);
-        Some((function, fetching.parts.iter().map(|part| part.member.node).collect()))
+        Some((function, fetching.parts.iter().map(|part| part.member.id).collect()))
     }
 }
 
@@ -104,9 +104,9 @@ impl Fetching {
         Some(Box::new(Self { parts, interactive: true, ..Self::default() }))
     }
 
-    /// The life of a node in which it was asked.
-    pub(super) fn member_of(&self, node: NodeId) -> Option<Member> {
-        self.parts.iter().map(|part| part.member).find(|member| member.node == node)
+    /// The life of a participant in which it was asked.
+    pub(super) fn member_of(&self, id: ParticipantId) -> Option<Member> {
+        self.parts.iter().map(|part| part.member).find(|member| member.id == id)
     }
 
     pub(super) fn is_interactive(&self) -> bool {
@@ -125,8 +125,7 @@ impl Fetching {
 
     /// Whether keys have other owners now.
     pub(super) fn is_elsewhere(&self, parts: &[Part]) -> bool {
-        let of =
-            |parts: &[Part]| -> Vec<_> { parts.iter().map(|part| (part.member.node, part.locks.clone())).collect() };
+        let of = |parts: &[Part]| -> Vec<_> { parts.iter().map(|part| (part.member.id, part.locks.clone())).collect() };
         of(&self.parts) != of(parts)
     }
 
@@ -135,10 +134,10 @@ impl Fetching {
         self.parts.iter().flat_map(|part| part.locks.iter())
     }
 
-    pub(super) fn owner_of(&self, place: (u16, &[u8])) -> Option<NodeId> {
+    pub(super) fn owner_of(&self, place: (u16, &[u8])) -> Option<ParticipantId> {
         let has = |locks: &[Lock]| locks.binary_search_by(|lock| lock.place().cmp(&place)).is_ok();
-        let part = self.parts.iter().find(|part| has(&part.locks)).map(|part| part.member.node);
-        part.or_else(|| self.wider.iter().rev().find(|(_, locks)| has(locks)).map(|(node, _)| *node))
+        let part = self.parts.iter().find(|part| has(&part.locks)).map(|part| part.member.id);
+        part.or_else(|| self.wider.iter().rev().find(|(_, locks)| has(locks)).map(|(id, _)| *id))
     }
 }
 
@@ -157,7 +156,7 @@ impl Fetching {
     /// Whether it may ask for that beside what it has asked for. The error is for the client.
     pub(super) fn may_widen(&mut self, more: Vec<Part>) -> Result<Vec<Part>, Vec<u8>> {
         for part in &more {
-            let bytes = self.extra_bytes.entry(part.member.node).or_default();
+            let bytes = self.extra_bytes.entry(part.member.id).or_default();
             *bytes += part.locks.iter().map(|lock| lock.key.len() + KEY).sum::<usize>();
             if *bytes > EXTRA_MAX {
                 return Err(TOO_CURIOUS.into());
@@ -169,9 +168,9 @@ impl Fetching {
     /// Notes what is asked for beside what was.
     pub(super) fn note_wider(&mut self, more: &[Part]) {
         for part in more {
-            let node = part.member.node;
-            match self.parts.iter().any(|known| known.member.node == node) {
-                true => self.wider.push((node, Arc::clone(&part.locks))),
+            let id = part.member.id;
+            match self.parts.iter().any(|known| known.member.id == id) {
+                true => self.wider.push((id, Arc::clone(&part.locks))),
                 false => self.parts.push(part.clone()),
             }
         }

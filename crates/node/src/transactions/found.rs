@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use command::effects;
 use engine::{BlockRun, Workspace};
-use txn::{Lock, NodeId};
+use txn::{Lock, ParticipantId};
 
 use super::block::Block;
 use super::copies::{self, Copies, NoCopy};
@@ -49,9 +49,9 @@ impl From<&str> for Unusable {
     }
 }
 
-/// What a node has said that there is.
+/// What a participant has said that there is.
 struct Found<'a> {
-    node: NodeId,
+    id: ParticipantId,
     /// Its time then, unix milliseconds.
     there: u64,
     keys: Vec<Image<'a>>,
@@ -64,7 +64,7 @@ impl<P: Port> Transacting<'_, P> {
         conn: &mut Conn,
         block: &mut Block,
         workspace: &mut Workspace,
-        found: &[(NodeId, Arc<[u8]>)],
+        found: &[(ParticipantId, Arc<[u8]>)],
     ) -> Result<(u64, Aside), Unusable> {
         let may_wait = self.may_wait_for_keys(block);
         let Some(fetching) = block.fetching.as_deref_mut() else { return Err(WRONG.into()) };
@@ -106,7 +106,7 @@ impl<P: Port> Transacting<'_, P> {
         &mut self,
         fetching: &mut Fetching,
         run: &mut Run,
-        found: &[(NodeId, Arc<[u8]>)],
+        found: &[(ParticipantId, Arc<[u8]>)],
     ) -> Result<(), Unusable> {
         let found = read(found, fetching.asked_at, self.node().clock.unix_ms())?;
         run.workspace.begin(run.now, self.engine().tunables());
@@ -123,7 +123,7 @@ impl<P: Port> Transacting<'_, P> {
         transaction: &mut Interactive,
         fetching: &mut Fetching,
         run: &mut Run,
-        found: &[(NodeId, Arc<[u8]>)],
+        found: &[(ParticipantId, Arc<[u8]>)],
     ) -> Result<(), Unusable> {
         let found = read(found, fetching.asked_at, self.node().clock.unix_ms())?;
         transaction.note_all_found(fetching, &found)?;
@@ -159,22 +159,22 @@ impl<P: Port> Transacting<'_, P> {
 }
 
 /// Reads what nodes have said that were asked at `asked_at` by the clock of this one, which is `clock` now.
-fn read(said: &[(NodeId, Arc<[u8]>)], asked_at: u64, clock: u64) -> Result<Vec<Found<'_>>, Unusable> {
+fn read(said: &[(ParticipantId, Arc<[u8]>)], asked_at: u64, clock: u64) -> Result<Vec<Found<'_>>, Unusable> {
     let mut all = Vec::with_capacity(said.len());
-    for (node, said) in said {
+    for (id, said) in said {
         let (there, keys) = wire::found(said).map_err(|_| WRONG)?;
         // It has answered after it was asked, and before this.
         if there > clock + APART_MAX || there + APART_MAX < asked_at {
             let ahead_ms = there.wrapping_sub(clock) as i64;
             tracing::warn!(
-                cause = node.0,
-                node = node.0,
+                cause = id.0,
+                node = id.0,
                 ahead_ms,
                 "the clock of another node is far from that of this one"
             );
             return Err(APART.into());
         }
-        all.push(Found { node: *node, there, keys });
+        all.push(Found { id: *id, there, keys });
     }
     Ok(all)
 }
@@ -216,15 +216,15 @@ impl Fetching {
         copies: &mut Copies,
         found: &[Found<'_>],
     ) -> Result<(), Unusable> {
-        for Found { node, there, keys } in found {
+        for Found { id, there, keys } in found {
             self.seen.latest = self.seen.latest.max(*there);
-            let mut bytes = self.seen.bytes.get(node).copied().unwrap_or(0);
+            let mut bytes = self.seen.bytes.get(id).copied().unwrap_or(0);
             bytes += keys.iter().map(|(_, said)| said.len()).sum::<usize>();
             for (version, said) in keys {
                 let place = if copies::are_steps(said) {
                     let steps = wire::steps(said).map_err(|_| WRONG)?;
                     let place = (steps.db, steps.key);
-                    bytes += copies.fill(workspace, amid, *node, (*version, steps))?;
+                    bytes += copies.fill(workspace, amid, *id, (*version, steps))?;
                     Some(place)
                 } else {
                     workspace.put(said, amid).map_err(|_| WRONG)?;
@@ -236,7 +236,7 @@ impl Fetching {
                 if *version != 0
                     && let Some(place) = place
                 {
-                    if let Some(owner) = self.member_of(*node) {
+                    if let Some(owner) = self.member_of(*id) {
                         copies.keep(workspace, amid, owner, (place, *version));
                     }
                     let ends = workspace.ends(place, *there, amid).into_iter().flatten();
@@ -248,7 +248,7 @@ impl Fetching {
                     versions.insert((db, key.into()), *version);
                 }
             }
-            self.seen.bytes.insert(*node, bytes);
+            self.seen.bytes.insert(*id, bytes);
         }
         if self.seen.have_ended() { Err(Unusable::Untimely) } else { Ok(()) }
     }
@@ -274,8 +274,8 @@ impl Interactive {
     }
 
     fn note_all_found(&mut self, fetching: &Fetching, found: &[Found<'_>]) -> Result<(), Unusable> {
-        for Found { node, there, keys } in found {
-            let of = |lock: &&Lock| fetching.owner_of(lock.place()) == Some(*node);
+        for Found { id, there, keys } in found {
+            let of = |lock: &&Lock| fetching.owner_of(lock.place()) == Some(*id);
             let asked: Vec<Lock> = fetching.asked.iter().filter(of).cloned().collect();
             if !self.note_found(&asked, *there, keys) {
                 self.end(TOO_MUCH);

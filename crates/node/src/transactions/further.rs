@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use txn::{Lock, NodeId};
+use txn::{Lock, ParticipantId};
 
 use super::block::Block;
 use super::fetching::Fetching;
@@ -98,7 +98,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// What the script of a block lacked is there: it goes on.
-    pub(super) fn go_on_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(NodeId, Arc<[u8]>)]) {
+    pub(super) fn go_on_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(ParticipantId, Arc<[u8]>)]) {
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
         let run = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take_if(|run| run.attempt == attempt));
         let filled = match (block.fetching.as_deref_mut(), run) {

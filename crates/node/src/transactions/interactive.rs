@@ -222,7 +222,7 @@ impl<P: Port> Transacting<'_, P> {
         &mut self,
         which: (u64, u32),
         (mut block, mut conn): (Block, Box<Conn>),
-        found: &[(txn::NodeId, Arc<[u8]>)],
+        found: &[(txn::ParticipantId, Arc<[u8]>)],
     ) {
         let run = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take());
         let transaction = conn.session.transaction.as_deref_mut();

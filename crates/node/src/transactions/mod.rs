@@ -35,9 +35,22 @@ mod waiting;
 mod wire;
 mod workspace;
 
-use txn::{Member, NodeId};
+use txn::{Life, Member, NodeId, ParticipantId, Recipient};
 
-/// A node of the map, as transactions know it.
+/// A node of the map in its present life, as transactions know it.
+fn life(node: &::membership::map::Node) -> Life {
+    Life { node: NodeId(u64::from(node.number)), incarnation: node.incarnation }
+}
+
+/// The participant that has the keys of a node of the map.
 fn member(node: &::membership::map::Node) -> Member {
-    Member { node: NodeId(u64::from(node.number)), incarnation: node.incarnation }
+    Member::of(life(node))
+}
+
+/// Whether what is for this recipient goes to the node.
+fn is_at(to: Recipient, node: NodeId) -> bool {
+    match to {
+        Recipient::Coordinator(other) => other == node,
+        Recipient::Participant(participant) => participant == ParticipantId::of(node),
+    }
 }

@@ -156,7 +156,7 @@ impl<P: Port> Transacting<'_, P> {
         let txn = self.txn();
         let logged = txn.logged.iter().chain(&txn.unsynced).filter(|(_, _, kind)| *kind == RecordKind::Prepare);
         for tx in logged.map(|(_, tx, _)| *tx).collect::<Vec<TxnId>>() {
-            self.send(tx.origin.member.node, txn::Message::Stuck { tx });
+            self.send(txn::Recipient::Coordinator(tx.origin.life.node), txn::Message::Stuck { tx });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use txn::{Member, Participant, Settings, TxnId};
+use txn::{Life, Participant, Settings, TxnId};
 
 /// Nanoseconds for which a node serves nothing after its start.
 pub(crate) const REST_NS: u64 = Settings::DEFAULT.read_ms * 1_000_000;
@@ -11,19 +11,19 @@ pub(crate) const REST_NS: u64 = Settings::DEFAULT.read_ms * 1_000_000;
 /// A node's part in transactions that others coordinate, and the node itself.
 #[derive(Default)]
 pub(crate) struct Parts {
-    known: OnceLock<(Member, Mutex<Participant>)>,
+    known: OnceLock<(Life, Mutex<Participant>)>,
     /// When something is due, in milliseconds of [`crate::Clock::boot_ns`]; `u64::MAX`: never.
     due: AtomicU64,
 }
 
 impl Parts {
     /// The node, once it has found itself in the map.
-    pub(super) fn me(&self) -> Option<Member> {
+    pub(super) fn me(&self) -> Option<Life> {
         self.known.get().map(|(me, _)| *me)
     }
 
     /// The node has found itself in the map: the first worker that sees it makes the participant.
-    pub(super) fn begin(&self, me: Member, participant: impl FnOnce() -> Participant) {
+    pub(super) fn begin(&self, me: Life, participant: impl FnOnce() -> Participant) {
         let (known, _) = self.known.get_or_init(|| (me, Mutex::new(participant())));
         debug_assert_eq!(known.node, me.node, "a node keeps its number for as long as it runs");
     }

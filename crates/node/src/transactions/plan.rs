@@ -6,7 +6,7 @@ use std::sync::Arc;
 use command::{KeyAt, Reach, effects, flags};
 use resp::{Protocol, Reply};
 use txn::locks::Mode;
-use txn::{Lock, Member, NodeId, Part};
+use txn::{Life, Lock, Member, NodeId, Part, ParticipantId};
 
 use super::block::{Answer, Elsewhere, Watches};
 use super::split::{lacking, split};
@@ -54,16 +54,16 @@ pub(super) fn part(member: Member, locks: Vec<Lock>, commands: Arc<[u8]>) -> Par
 }
 
 impl Peers {
-    /// The link to a node that takes part in transactions, if the map has it.
-    pub(crate) fn link_to_member(&mut self, node: NodeId) -> Option<usize> {
-        let place = self.map.nodes().iter().position(|other| member(other).node == node)?;
+    /// The link to the node of a participant, if the map has it.
+    pub(crate) fn link_to_member(&mut self, id: ParticipantId) -> Option<usize> {
+        let place = self.map.nodes().iter().position(|other| member(other).id == id)?;
         Some(self.link_to(place as u16))
     }
 
     /// This node as the others know it.
-    pub(super) fn member(&self) -> Option<Member> {
+    pub(super) fn life(&self) -> Option<Life> {
         let number = self.map.node(self.my_place()?).number;
-        Some(Member { node: NodeId(u64::from(number)), incarnation: self.shared.incarnation })
+        Some(Life { node: NodeId(u64::from(number)), incarnation: self.shared.incarnation })
     }
 }
 
@@ -185,7 +185,7 @@ impl Peers {
                                 let lock =
                                     |key: &&[u8]| Lock { db: selected, key: (*key).into(), mode: command.mode() };
                                 of_node.locks.extend(keys.map(lock));
-                                of_nodes.push((member(self.map.node(owner)).node, numbers));
+                                of_nodes.push((member(self.map.node(owner)).id, numbers));
                             }
                             answers.push(Answer::Split(split.join, of_nodes));
                             continue;
@@ -199,7 +199,7 @@ impl Peers {
                     for key in positions.iter().filter_map(|at| args.get(at.index)) {
                         of_node.locks.extend(databases.clone().map(|db| Lock { db, key: key.into(), mode }));
                     }
-                    answers.push(Answer::Node(member(self.map.node(owner)).node));
+                    answers.push(Answer::Whole(member(self.map.node(owner)).id));
                 }
                 _ => return Ok(None),
             }
@@ -215,11 +215,11 @@ impl Peers {
     /// Why a transaction over these nodes is not begun, if so: one of them is out of reach, and it would wait for that,
     /// or this one is no node of the cluster, and nobody would hear it.
     pub(super) fn refusal(&mut self, parts: &[Part]) -> Option<Vec<u8>> {
-        let Some(Member { node: me, .. }) = self.member() else { return Some(self.no_lease()) };
+        let Some(me) = self.life().map(|life| Member::of(life).id) else { return Some(self.no_lease()) };
         let map = Arc::clone(&self.map);
         for part in parts {
-            let place = map.nodes().iter().position(|node| member(node).node == part.member.node)? as u16;
-            if part.member.node == me {
+            let place = map.nodes().iter().position(|node| member(node).id == part.member.id)? as u16;
+            if part.member.id == me {
                 if !self.serves {
                     return Some(self.no_lease());
                 }

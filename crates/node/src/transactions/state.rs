@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::{Undone, Workspace};
 use keyspace::Horizon;
 use smallvec::{SmallVec, smallvec};
-use txn::{Coordinator, Execution, Member, Message, NodeId, RecordKind, TxnId};
+use txn::{Coordinator, Execution, Life, Member, Message, NodeId, ParticipantId, RecordKind, TxnId};
 
 use super::block::Block;
 use super::client::{Client, For};
@@ -41,7 +41,7 @@ pub(crate) struct Transactions {
     /// Tasks to be looked at later, and when, in milliseconds of [`crate::Clock::boot_ns`]; ascending.
     pub(super) later: VecDeque<(u64, Token)>,
     /// Messages that have come and were not looked at.
-    pub(super) heard: VecDeque<(Member, Message, Client)>,
+    pub(super) heard: VecDeque<(Life, Message, Client)>,
     /// Of attempts whose message is being looked at.
     pub(super) clients: BTreeMap<TxnId, Client>,
     /// The nodes that were taken out of the cluster, by the map.
@@ -93,7 +93,7 @@ pub(super) struct Told {
     pub(super) tx: TxnId,
     members: Arc<[Member]>,
     /// Who was asked, and when that was first, as attempts and links are counted.
-    asked: SmallVec<[(NodeId, u64); 4]>,
+    asked: SmallVec<[(ParticipantId, u64); 4]>,
 }
 
 /// A record that was left: the versions that it waits for, the attempt, and what it says of it.
@@ -161,7 +161,7 @@ impl Transactions {
     }
 
     /// A message has come, over a link or from another worker.
-    pub(crate) fn take(&mut self, from: Member, message: Message) {
+    pub(crate) fn take(&mut self, from: Life, message: Message) {
         self.heard.push_back((from, message, Client::default()));
     }
 
@@ -203,19 +203,19 @@ impl Transactions {
 }
 
 impl Told {
-    /// Whether the node has a part in it, and was not asked for it up to this time: nothing of it has left.
-    pub(super) fn is_unheard_of(&self, node: NodeId, last_open: u64) -> bool {
-        let asked = self.asked.iter().find(|(other, _)| *other == node);
-        self.members.iter().any(|member| member.node == node) && asked.is_none_or(|(_, at)| *at > last_open)
+    /// Whether the participant has a part in it, and was not asked for it up to this time: nothing of it has left.
+    pub(super) fn is_unheard_of(&self, id: ParticipantId, last_open: u64) -> bool {
+        let asked = self.asked.iter().find(|(other, _)| *other == id);
+        self.members.iter().any(|member| member.id == id) && asked.is_none_or(|(_, at)| *at > last_open)
     }
 }
 
 impl Transactions {
     /// An attempt is sent to one of its participants.
-    pub(super) fn note_told(&mut self, prepare: &txn::Prepare, to: NodeId) {
+    pub(super) fn note_told(&mut self, prepare: &txn::Prepare, to: ParticipantId) {
         let tx = prepare.tx;
         if let Some(told) = self.told.get_mut(&tx.sequence).filter(|told| told.tx == tx) {
-            if told.asked.iter().all(|(node, _)| *node != to) {
+            if told.asked.iter().all(|(other, _)| *other != to) {
                 self.ticks += 1;
                 told.asked.push((to, self.ticks));
                 told.members.clone_from(&prepare.members);

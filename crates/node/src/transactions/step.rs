@@ -1,14 +1,14 @@
 //! What transactions over nodes do in a turn: messages, tasks, and what is due.
 
 use engine::Caller;
-use txn::{Coordinator, Member, Message, NodeId, Participant, Settings, TxnId};
+use txn::{Coordinator, Life, Member, Message, NodeId, Participant, ParticipantId, Recipient, Settings, TxnId};
 
 use super::block::Block;
 use super::client::{Client, Watched};
 use super::inherited::has_inherited;
 use super::plan::NOT_SERVED;
 use super::port::{Desk, Port, Transacting};
-use super::{member, wire};
+use super::{is_at, life, member, wire};
 use crate::cluster::Role;
 use crate::cluster::origin::Broken;
 use crate::worker::token::Token;
@@ -29,17 +29,17 @@ impl<P: Port> Transacting<'_, P> {
         if peers.is_out() && !txn.is_new() {
             return self.taken_out();
         }
-        let Some(me) = peers.member() else { return };
+        let Some(me) = peers.life() else { return };
         let mut actions = Vec::new();
         let has_inherited = has_inherited(node);
         peers.shared.parts.begin(me, || {
             if has_inherited {
-                return Participant::refusing(me, Settings::default(), NOT_SERVED);
+                return Participant::refusing(Member::of(me), Settings::default(), NOT_SERVED);
             }
             // Whatever has read the log has taken the locks of what is prepared.
             let outcomes = node.engine.transactions.outcomes();
             let records = outcomes.records().cloned();
-            Participant::restore(me, Settings::default(), now, records, &mut Vec::new())
+            Participant::restore(Member::of(me), Settings::default(), now, records, &mut Vec::new())
         });
         if has_inherited {
             // It takes part in nothing before that is settled, and says so.
@@ -48,20 +48,22 @@ impl<P: Port> Transacting<'_, P> {
         peers.shared.parts.with(Participant::serve);
         let coordinator = txn
             .coordinator
-            .get_or_insert_with(|| Coordinator::new(txn::Origin { member: me, lane }, Settings::default()));
+            .get_or_insert_with(|| Coordinator::new(txn::Origin { life: me, lane }, Settings::default()));
         let mut events = Vec::new();
         let map = peers.map.clone();
         // Those that were taken out of the cluster never come back. One that cannot be found (`Node::lost`) may.
         for node in map.gone().map(|number| NodeId(number.into())).filter(|node| txn.gone.insert(*node)) {
-            coordinator.lost(now, node, &mut events);
-            peers.shared.parts.with(|parts| parts.lost(now, node, &mut actions));
+            coordinator.lost(now, ParticipantId::of(node), &mut events);
+            peers.shared.parts.with(|parts| {
+                parts.lost(now, ParticipantId::of(node));
+                parts.gone(now, node, &mut actions);
+            });
         }
         // What an earlier life of this node has coordinated has nobody else to settle it.
         peers.shared.parts.with(|parts| parts.peer(now, me, &mut actions));
-        for node in map.nodes().iter().filter(|node| member(node).node != me.node) {
-            let other = member(node);
-            coordinator.peer(now, other, &mut events);
-            peers.shared.parts.with(|parts| parts.peer(now, other, &mut actions));
+        for node in map.nodes().iter().filter(|node| life(node).node != me.node) {
+            coordinator.peer(now, member(node), &mut events);
+            peers.shared.parts.with(|parts| parts.peer(now, life(node), &mut actions));
         }
         self.act(actions);
         self.carry_out(events);
@@ -84,10 +86,10 @@ impl<P: Port> Transacting<'_, P> {
         let now = self.now();
         let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
         let of = |node: &&::membership::map::Node| Some(node.id) == peers.links[link].node;
-        let Some(node) = peers.map.nodes().iter().find(of).map(|node| member(node).node) else { return };
+        let Some(there) = peers.map.nodes().iter().find(of).map(|node| member(node).id) else { return };
         let Some(coordinator) = &mut txn.coordinator else { return };
         let mut events = Vec::new();
-        coordinator.linked(now, node, &mut events);
+        coordinator.linked(now, there, &mut events);
         self.carry_out(events);
     }
 
@@ -105,7 +107,7 @@ impl<P: Port> Transacting<'_, P> {
         let of = |node: &&::membership::map::Node| Some(node.id) == peers.links[link].node;
         let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
         let last_open = peers.links[link].last_open;
-        let unheard = txn.told.values().filter(|told| told.is_unheard_of(from.node, last_open));
+        let unheard = txn.told.values().filter(|told| told.is_unheard_of(from.id, last_open));
         let mut unheard: Vec<TxnId> = unheard.map(|told| told.tx).collect();
         let out = &peers.links[link];
         let is_cut_off = timeout > 0 && out.is_out_of_reach_for(timeout);
@@ -114,10 +116,10 @@ impl<P: Port> Transacting<'_, P> {
         // Others it may have heard of. That may take as long as it is away, or out of this node's reach: its answer to
         // those that bind nobody yet can be done without, and who waits for others hears that nobody knows what comes
         // of them.
-        let waiting = coordinator.waits_for(from.node).filter(|_| is_away);
+        let waiting = coordinator.waits_for(from.id).filter(|_| is_away);
         let (bound, unbound): (Vec<_>, Vec<_>) = waiting.partition(|(tx, binds)| *binds && !unheard.contains(tx));
         unheard.extend(unbound.into_iter().map(|(tx, _)| tx).filter(|tx| !unheard.contains(tx)).collect::<Vec<_>>());
-        let between: Vec<u64> = coordinator.between_attempts(from.node).filter(|_| is_away).collect();
+        let between: Vec<u64> = coordinator.between_attempts(from.id).filter(|_| is_away).collect();
         let mut events = Vec::new();
         for sequence in between {
             coordinator.fail(now, sequence, txn::Refusal::Failed(NOT_SERVED.into()), &mut events);
@@ -177,14 +179,14 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// Says something to a node, which may be this one. It may get lost.
-    pub(super) fn send(&mut self, to: NodeId, message: Message) {
+    /// Says something to a node's coordinators or to a participant, which may be this node's. It may get lost.
+    pub(super) fn send(&mut self, to: Recipient, message: Message) {
         let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
-        if let Message::Prepare(prepare) | Message::Fetch(prepare) = &message {
+        if let (Message::Prepare(prepare) | Message::Fetch(prepare), Recipient::Participant(to)) = (&message, to) {
             txn.note_told(prepare, to);
         }
         let Some(me) = peers.shared.parts.me() else { return };
-        if to == me.node {
+        if is_at(to, me.node) {
             let of = |tx: TxnId| txn.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
             let watched = match &message {
                 Message::Prepare(prepare) | Message::Fetch(prepare) if wire::watch(&prepare.commands).is_some() => {
@@ -196,7 +198,7 @@ impl<P: Port> Transacting<'_, P> {
             let caller = message.tx().filter(|_| asks(&message)).map_or_else(Caller::default, caller);
             return txn.heard.push_back((me, message, Client { watched, caller }));
         }
-        let Some(place) = peers.map.nodes().iter().position(|node| member(node).node == to) else { return };
+        let Some(place) = peers.map.nodes().iter().position(|node| is_at(to, life(node).node)) else { return };
         let link = peers.link_to(place as u16);
         if peers.links[link].is_full() {
             // It is said again later.
@@ -249,7 +251,7 @@ impl<P: Port> Transacting<'_, P> {
         self.step_interactive();
     }
 
-    fn message(&mut self, from: Member, message: Message, client: Client) {
+    fn message(&mut self, from: Life, message: Message, client: Client) {
         // What has been done in this step may have taken a while, and one message may follow from another.
         let now = self.now();
         let index = self.index();
@@ -262,7 +264,7 @@ impl<P: Port> Transacting<'_, P> {
                 }
                 let Some(coordinator) = &mut txn.coordinator else { return };
                 let mut events = Vec::new();
-                coordinator.message(now, from, message, &mut events);
+                coordinator.message(now, Member::of(from), message, &mut events);
                 self.carry_out(events);
             }
             Some(lane) if usize::from(lane) < node.workers() => {
@@ -272,7 +274,7 @@ impl<P: Port> Transacting<'_, P> {
             None => {
                 let (mut actions, tx) = (Vec::new(), message.tx());
                 if let Message::Status { tx, .. } = message {
-                    node.doubts.answered(tx, from.node);
+                    node.doubts.answered(tx, Member::of(from).id);
                 }
                 if let Message::Slow { tx, function } = message
                     && node.slow_scripts.hear((tx, function), &peers.shared.parts)

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use command::Event;
 use resp::Protocol;
-use txn::{Malformed, Member, Message, NodeId};
+use txn::{Life, Malformed, Message, NodeId};
 
 const VERSION: u8 = 1;
 /// In place of the protocol of commands.
@@ -29,7 +29,7 @@ const NAMES_FIELDS: u32 = 1 << 31;
 const CUT: Malformed = Malformed("cut short");
 
 /// Writes a body to the place that `put` gives.
-pub(super) fn put(from: Member, message: &Message, put: impl FnOnce(&dyn Fn(&mut Vec<u8>))) {
+pub(super) fn put(from: Life, message: &Message, put: impl FnOnce(&dyn Fn(&mut Vec<u8>))) {
     put(&|out| {
         out.extend_from_slice(&from.node.0.to_le_bytes());
         out.extend_from_slice(&from.incarnation.to_le_bytes());
@@ -38,10 +38,10 @@ pub(super) fn put(from: Member, message: &Message, put: impl FnOnce(&dyn Fn(&mut
 }
 
 /// Reads a body.
-pub(super) fn read(body: &[u8]) -> Result<(Member, Message), Malformed> {
+pub(super) fn read(body: &[u8]) -> Result<(Life, Message), Malformed> {
     let (node, rest) = body.split_first_chunk().ok_or(CUT)?;
     let (incarnation, rest) = rest.split_first_chunk().ok_or(CUT)?;
-    let from = Member { node: NodeId(u64::from_le_bytes(*node)), incarnation: u64::from_le_bytes(*incarnation) };
+    let from = Life { node: NodeId(u64::from_le_bytes(*node)), incarnation: u64::from_le_bytes(*incarnation) };
     Ok((from, Message::decode(rest)?))
 }
 
@@ -325,8 +325,8 @@ mod tests {
         let named = Changes { events: events.clone(), ..Changes::default() }.encode();
         assert!(changes(&named).unwrap().events == events);
 
-        let from = Member { node: NodeId(3), incarnation: 2 };
-        let message = Message::Finished { origin: txn::Origin { member: from, lane: 1 }, below: 7 };
+        let from = Life { node: NodeId(3), incarnation: 2 };
+        let message = Message::Finished { origin: txn::Origin { life: from, lane: 1 }, below: 7 };
         let mut body = Vec::new();
         put(from, &message, |write| write(&mut body));
         assert_eq!(body, b"\x03\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\x09\x03\0\0\0\0\0\0\0\x02\x01\x07");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use command::effects;
 use engine::Workspace;
 use resp::{Args, Batch};
-use txn::{Lock, NodeId};
+use txn::{Lock, ParticipantId};
 
 use super::block::Block;
 use super::fetching::{Fetching, Run, Told};
@@ -34,7 +34,7 @@ const IDLE: usize = 4;
 /// Before the reply of a block of one command.
 const OF_ONE: &[u8] = b"*1\r\n";
 /// What is to be done to the keys of nodes.
-type MadeOf = Vec<(NodeId, Arc<[u8]>)>;
+type MadeOf = Vec<(ParticipantId, Arc<[u8]>)>;
 
 /// How a stretch of running ended.
 enum Ran {
@@ -57,7 +57,7 @@ enum Ran {
 
 impl<P: Port> Transacting<'_, P> {
     /// What a block needs has been fetched: it runs.
-    pub(super) fn run_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(NodeId, Arc<[u8]>)]) {
+    pub(super) fn run_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(ParticipantId, Arc<[u8]>)]) {
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
         if block.fetching.as_deref().is_some_and(|fetching| fetching.interactive && fetching.run.is_some()) {
             return self.go_on_interactive((sequence, attempt), (block, conn), found);
@@ -381,16 +381,16 @@ impl Caller for InWorkspace {
     }
 }
 
-/// What a block has done, by the nodes that own the keys. The error is for the client.
+/// What a block has done, by the participants that own the keys. The error is for the client.
 fn split(fetching: &Fetching, made: engine::Made, needs_memory: bool) -> Result<MadeOf, Vec<u8>> {
     const NOT_LOCKED: &[u8] = b"ERR a change of a key that was not fetched";
-    let mut effects_of: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
+    let mut effects_of: BTreeMap<ParticipantId, Vec<u8>> = BTreeMap::new();
     for effect in effects::split(&made.effects) {
         let (effect, bytes) = effect.map_err(|_| NOT_LOCKED)?;
         let owner = fetching.owner_of((effect.db, effect.key)).ok_or(NOT_LOCKED)?;
         effects_of.entry(owner).or_default().extend_from_slice(bytes);
     }
-    let mut events_of: BTreeMap<NodeId, Vec<command::Event>> = BTreeMap::new();
+    let mut events_of: BTreeMap<ParticipantId, Vec<command::Event>> = BTreeMap::new();
     for event in made.events {
         if let Some(owner) = fetching.owner_of((event.db, &event.key)) {
             events_of.entry(owner).or_default().push(event);
@@ -398,9 +398,9 @@ fn split(fetching: &Fetching, made: engine::Made, needs_memory: bool) -> Result<
     }
     let mut all = Vec::new();
     for part in &fetching.parts {
-        let node = part.member.node;
-        let events = events_of.remove(&node).unwrap_or_default();
-        let effects = effects_of.get(&node).map_or(&[][..], Vec::as_slice);
+        let owner = part.member.id;
+        let events = events_of.remove(&owner).unwrap_or_default();
+        let effects = effects_of.get(&owner).map_or(&[][..], Vec::as_slice);
         if events.is_empty() && effects.is_empty() {
             continue;
         }
@@ -408,7 +408,7 @@ fn split(fetching: &Fetching, made: engine::Made, needs_memory: bool) -> Result<
         if changes.len() > PART_MAX {
             return Err(if effects.len() > PART_MAX { TOO_LARGE } else { TOO_LONG }.into());
         }
-        all.push((node, changes.into()));
+        all.push((owner, changes.into()));
     }
     Ok(all)
 }

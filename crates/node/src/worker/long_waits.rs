@@ -89,7 +89,7 @@ impl Worker {
 
     /// An attempt, and where it is, for people to read.
     fn transaction(&self, tx: TxnId) -> String {
-        let (node, life, lane) = (tx.origin.member.node.0, tx.origin.member.incarnation, tx.origin.lane);
+        let (node, life, lane) = (tx.origin.life.node.0, tx.origin.life.incarnation, tx.origin.lane);
         let stage = self
             .node
             .cluster()

@@ -74,7 +74,7 @@ pub enum Message {
         seen: Horizon,
     },
     /// A message of a transaction over nodes, for the worker's coordinator, and who says it.
-    Transaction(Box<(txn::Member, txn::Message)>),
+    Transaction(Box<(txn::Life, txn::Message)>),
     /// Something a client that caches must know.
     Notice(Box<Notice>),
     /// Count from zero again (CONFIG RESETSTAT).

@@ -2,7 +2,7 @@
 
 use membership::frame::Kind;
 use txn::locks::Mode;
-use txn::{Lock, Member, Message, NodeId, Origin, Prepare, Stamp, TxnId};
+use txn::{Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepare, Stamp, TxnId};
 
 use crate::net::{Net, key_of, random, shown};
 
@@ -369,13 +369,13 @@ fn what_has_expired_is_gone_in_a_block() {
 
 /// An attempt of the first node.
 pub fn tx_of(sequence: u64) -> TxnId {
-    let member = Member { node: NodeId(1), incarnation: 1 };
-    TxnId { origin: Origin { member, lane: 0 }, sequence, attempt: 1 }
+    let life = Life { node: NodeId(1), incarnation: 1 };
+    TxnId { origin: Origin { life, lane: 0 }, sequence, attempt: 1 }
 }
 
 /// The first node says something to the second that it would not.
 pub fn slip_in(net: &mut Net, message: &Message) {
-    let me = tx_of(1).origin.member;
+    let me = tx_of(1).origin.life;
     let mut body = [me.node.0.to_le_bytes(), me.incarnation.to_le_bytes()].concat();
     message.encode(&mut body);
     net.slip_in_frame(0, 1, Kind::Transactions, &body);
@@ -394,7 +394,7 @@ pub fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: 
     let prepare = Prepare {
         tx,
         stamp: Stamp { time: sequence, ..Stamp::default() },
-        members: [tx.origin.member, Member { node: NodeId(2), incarnation: 1 }].into(),
+        members: [Member::of(tx.origin.life), Member { id: ParticipantId(2), incarnation: 1 }].into(),
         locks: Lock::normalized(locks),
         commands: commands.into(),
         logged: true,

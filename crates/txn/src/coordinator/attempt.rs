@@ -1,7 +1,7 @@
 //! Attempts: sent, sent again, given up, followed by the next.
 
 use super::{Coordinator, Event, Look, Open, Phase, send};
-use crate::{Message, NodeId, Settings, TxnId};
+use crate::{Message, ParticipantId, Settings, TxnId};
 
 /// Attempts of a transaction whose aborts a participant has not acknowledged: more than are made within a second, which it may take to have them on
 /// the disk.
@@ -15,7 +15,7 @@ impl Coordinator {
     pub(super) fn attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         for part in &mut open.parts {
-            let known = self.peers.get(&part.member.node).copied().unwrap_or(0);
+            let known = self.peers.get(&part.member.id).copied().unwrap_or(0);
             part.member.incarnation = part.member.incarnation.max(known);
         }
         open.attempt += 1;
@@ -29,9 +29,9 @@ impl Coordinator {
         };
         // An attempt that only reads is void after D (rule T3).
         let patience = if open.logged() { self.settings.resend_ms } else { self.settings.read_ms };
-        open.alone = open.parts.iter().any(|part| Some(part.member.node) == open.first);
+        open.alone = open.parts.iter().any(|part| Some(part.member.id) == open.first);
         self.arm(sequence, Some(now.saturating_add(patience)));
-        self.send_prepares(sequence, |open, node| !open.is_unasked(node), out);
+        self.send_prepares(sequence, |open, participant| !open.is_unasked(participant), out);
     }
 
     /// A participant has all its locks: if it is the one that is asked first, the others are asked now.
@@ -41,7 +41,7 @@ impl Coordinator {
             if open.logged() {
                 self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
             }
-            self.send_prepares(sequence, |open, node| open.first != Some(node), out);
+            self.send_prepares(sequence, |open, participant| open.first != Some(participant), out);
             if self.open.get(&sequence).is_some_and(|open| open.abandoned) {
                 self.call_off(sequence, out);
             }
@@ -55,14 +55,14 @@ impl Coordinator {
         let Phase::Preparing { answers } = &open.phase else { return };
         let tx = TxnId { origin: self.origin, sequence, attempt: open.attempt };
         let silent = open.parts.iter().zip(answers).filter(|(_, answer)| answer.is_none());
-        let nodes = silent.map(|(part, _)| part.member.node).filter(|node| !open.is_unasked(*node));
-        out.extend(nodes.map(|node| send(node, Message::CallOff { tx })));
+        let participants = silent.map(|(part, _)| part.member.id).filter(|participant| !open.is_unasked(*participant));
+        out.extend(participants.map(|participant| send(participant, Message::CallOff { tx })));
     }
 
-    fn send_prepares(&mut self, sequence: u64, whom: impl Fn(&Open, NodeId) -> bool, out: &mut Vec<Event>) {
+    fn send_prepares(&mut self, sequence: u64, whom: impl Fn(&Open, ParticipantId) -> bool, out: &mut Vec<Event>) {
         let parts = self.open.get(&sequence).map_or(0, |open| open.parts.len());
         for to in 0..parts {
-            if self.open.get(&sequence).is_some_and(|open| whom(open, open.parts[to].member.node)) {
+            if self.open.get(&sequence).is_some_and(|open| whom(open, open.parts[to].member.id)) {
                 self.send_prepare(sequence, to, out);
             }
         }
@@ -90,19 +90,19 @@ impl Coordinator {
 
     /// The present attempt is aborted, since `refused` takes no part in it; or void, as it only read. Those who may have prepared must
     /// acknowledge that, so that they remember it.
-    pub(super) fn drop_attempt(&mut self, sequence: u64, refused: Option<NodeId>, out: &mut Vec<Event>) {
+    pub(super) fn drop_attempt(&mut self, sequence: u64, refused: Option<ParticipantId>, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let (attempt, logged) = (open.attempt, open.logged());
         open.phase = Phase::Over;
-        let asked = open.parts.iter().map(|part| part.member.node).filter(|node| !open.is_unasked(*node));
-        let nodes: Vec<NodeId> = asked.filter(|node| Some(*node) != refused).collect();
+        let asked = open.parts.iter().map(|part| part.member.id).filter(|participant| !open.is_unasked(*participant));
+        let participants: Vec<ParticipantId> = asked.filter(|participant| Some(*participant) != refused).collect();
         open.alone = false;
         if logged {
-            open.aborting.extend(nodes.iter().map(|node| (attempt, *node)));
+            open.aborting.extend(participants.iter().map(|participant| (attempt, *participant)));
         }
         self.arm(sequence, None);
-        for node in nodes {
-            self.send_outcome(sequence, attempt, node, false, out);
+        for participant in participants {
+            self.send_outcome(sequence, attempt, participant, false, out);
         }
     }
 
@@ -131,39 +131,42 @@ impl Coordinator {
     }
 
     /// Sends what has not been answered again, to one or to all.
-    pub(super) fn resend(&mut self, sequence: u64, only: Option<NodeId>, out: &mut Vec<Event>) {
+    pub(super) fn resend(&mut self, sequence: u64, only: Option<ParticipantId>, out: &mut Vec<Event>) {
         let Some(open) = self.open.get(&sequence) else { return };
-        let meant = |node: NodeId| only.is_none_or(|only| only == node);
+        let meant = |participant: ParticipantId| only.is_none_or(|only| only == participant);
         // Of attempts before this one, who is not asked in it yet may hold something, too.
-        let aborting: Vec<(u32, NodeId)> = open.aborting.iter().filter(|(_, node)| meant(*node)).copied().collect();
-        let wanted = |node: NodeId| meant(node) && !open.is_unasked(node);
+        let aborting: Vec<(u32, ParticipantId)> =
+            open.aborting.iter().filter(|(_, participant)| meant(*participant)).copied().collect();
+        let wanted = |participant: ParticipantId| meant(participant) && !open.is_unasked(participant);
         let (mut preparing, mut committing) = (Vec::new(), Vec::new());
         let (mut holding, mut leaving) = (Vec::new(), Vec::new());
         match &open.phase {
             Phase::Preparing { answers } => {
                 let parts = open.parts.iter().zip(answers).enumerate();
-                let silent = parts.filter(|(_, (part, answer))| answer.is_none() && wanted(part.member.node));
+                let silent = parts.filter(|(_, (part, answer))| answer.is_none() && wanted(part.member.id));
                 preparing.extend(silent.map(|(at, _)| at));
             }
             Phase::Fetching { looks } => {
                 let parts = open.parts.iter().zip(looks).enumerate();
-                let wanted = parts.filter(|(_, (part, _))| wanted(part.member.node));
+                let wanted = parts.filter(|(_, (part, _))| wanted(part.member.id));
                 for (at, (part, look)) in wanted {
-                    if look.is_awaited() { preparing.push(at) } else { holding.push(part.member.node) }
+                    if look.is_awaited() { preparing.push(at) } else { holding.push(part.member.id) }
                 }
             }
             Phase::Running => {
-                holding.extend(open.parts.iter().map(|part| part.member.node).filter(|node| wanted(*node)))
+                holding.extend(open.parts.iter().map(|part| part.member.id).filter(|participant| wanted(*participant)))
             }
-            Phase::Committing { owing } => committing.extend(owing.iter().copied().filter(|node| wanted(*node))),
-            Phase::Left { owing } => leaving.extend(owing.iter().copied().filter(|node| wanted(*node))),
+            Phase::Committing { owing } => {
+                committing.extend(owing.iter().copied().filter(|participant| wanted(*participant)))
+            }
+            Phase::Left { owing } => leaving.extend(owing.iter().copied().filter(|participant| wanted(*participant))),
             Phase::Waiting | Phase::Rerouting | Phase::Over => {}
         }
         let (attempt, is_called_off) = (open.attempt, open.abandoned && !preparing.is_empty());
         let tx = TxnId { origin: self.origin, sequence, attempt };
         out.extend(leaving.into_iter().map(|to| send(to, Message::Leave { tx })));
-        for (attempt, node) in aborting {
-            self.send_outcome(sequence, attempt, node, false, out);
+        for (attempt, participant) in aborting {
+            self.send_outcome(sequence, attempt, participant, false, out);
         }
         for at in preparing {
             self.send_prepare(sequence, at, out);
@@ -171,20 +174,20 @@ impl Coordinator {
         if is_called_off {
             self.call_off(sequence, out);
         }
-        for node in committing {
-            self.send_outcome(sequence, attempt, node, true, out);
+        for participant in committing {
+            self.send_outcome(sequence, attempt, participant, true, out);
         }
         let tx = TxnId { origin: self.origin, sequence, attempt };
-        out.extend(holding.into_iter().map(|node| send(node, Message::Hold { tx })));
+        out.extend(holding.into_iter().map(|participant| send(participant, Message::Hold { tx })));
     }
 
-    /// Attempts that wait for what a node answers, and whether it may have bound itself: then they may be committed as soon as it says so.
-    pub fn waits_for(&self, node: NodeId) -> impl Iterator<Item = (TxnId, bool)> {
+    /// Attempts that wait for what a participant answers, and whether it may have bound itself: then they may be committed as soon as it says so.
+    pub fn waits_for(&self, participant: ParticipantId) -> impl Iterator<Item = (TxnId, bool)> {
         let origin = self.origin;
         self.open.iter().filter_map(move |(sequence, open)| {
-            let at = open.parts.iter().position(|part| part.member.node == node)?;
+            let at = open.parts.iter().position(|part| part.member.id == participant)?;
             let (waits, binds) = match &open.phase {
-                Phase::Preparing { answers } => (answers[at].is_none(), open.logged() && !open.is_unasked(node)),
+                Phase::Preparing { answers } => (answers[at].is_none(), open.logged() && !open.is_unasked(participant)),
                 Phase::Fetching { looks } => (looks[at].is_awaited(), false),
                 _ => (false, false),
             };
@@ -192,10 +195,10 @@ impl Coordinator {
         })
     }
 
-    /// Transactions with a part at a node of which no attempt is under way: the next one is to come.
-    pub fn between_attempts(&self, node: NodeId) -> impl Iterator<Item = u64> {
+    /// Transactions with a part at a participant of which no attempt is under way: the next one is to come.
+    pub fn between_attempts(&self, participant: ParticipantId) -> impl Iterator<Item = u64> {
         let waits = move |open: &super::Open| {
-            open.phase == Phase::Waiting && open.parts.iter().any(|part| part.member.node == node)
+            open.phase == Phase::Waiting && open.parts.iter().any(|part| part.member.id == participant)
         };
         self.open.iter().filter(move |(_, open)| waits(open)).map(|(sequence, _)| *sequence)
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Coordinator, Event, Look, Open, Phase};
-use crate::{Lock, NodeId, Part, TxnId};
+use crate::{Lock, Part, ParticipantId, TxnId};
 
 impl Look {
     pub(super) fn is_awaited(&self) -> bool {
@@ -71,7 +71,7 @@ impl Coordinator {
     pub(super) fn fetched(
         &mut self,
         now: u64,
-        from: NodeId,
+        from: ParticipantId,
         (tx, round): (TxnId, u32),
         what: Arc<[u8]>,
         out: &mut Vec<Event>,
@@ -79,7 +79,7 @@ impl Coordinator {
         let sequence = tx.sequence;
         let Some(open) = self.open.get_mut(&sequence).filter(|open| open.attempt == tx.attempt) else { return };
         let Phase::Fetching { looks } = &mut open.phase else { return };
-        let Some(at) = open.parts.iter().position(|part| part.member.node == from) else { return };
+        let Some(at) = open.parts.iter().position(|part| part.member.id == from) else { return };
         match &looks[at] {
             // What was said in an earlier round may come late, or twice.
             Look::Asked(more) if round == more.as_ref().map_or(0, |_| open.round) => looks[at] = Look::Found(what),
@@ -91,9 +91,9 @@ impl Coordinator {
         if looks.iter().any(Look::is_awaited) {
             return;
         }
-        let nodes = open.parts.iter().map(|part| part.member.node);
-        let found = nodes.zip(looks).filter_map(|(node, look)| match look {
-            Look::Found(found) => Some((node, Arc::clone(found))),
+        let participants = open.parts.iter().map(|part| part.member.id);
+        let found = participants.zip(looks).filter_map(|(participant, look)| match look {
+            Look::Found(found) => Some((participant, Arc::clone(found))),
             Look::Before | Look::Asked(_) => None,
         });
         let (round, found) = (open.round, found.collect());
@@ -114,25 +114,25 @@ impl Coordinator {
         }
         let Some(open) = self.open.get_mut(&sequence) else { return false };
         open.round += 1;
-        let mut asked: BTreeMap<NodeId, Look> = BTreeMap::new();
+        let mut asked: BTreeMap<ParticipantId, Look> = BTreeMap::new();
         for mut part in more {
-            let node = part.member.node;
-            match open.parts.iter_mut().find(|known| known.member.node == node) {
+            let participant = part.member.id;
+            match open.parts.iter_mut().find(|known| known.member.id == participant) {
                 Some(known) => {
                     known.writes |= part.writes;
-                    open.wider.push((node, Arc::clone(&part.locks)));
-                    asked.insert(node, Look::Asked(Some(part.locks)));
+                    open.wider.push((participant, Arc::clone(&part.locks)));
+                    asked.insert(participant, Look::Asked(Some(part.locks)));
                 }
                 None => {
-                    let known = self.peers.get(&node).copied().unwrap_or(0);
+                    let known = self.peers.get(&participant).copied().unwrap_or(0);
                     part.member.incarnation = part.member.incarnation.max(known);
                     open.parts.push(part);
-                    asked.insert(node, Look::Asked(None));
+                    asked.insert(participant, Look::Asked(None));
                 }
             }
         }
         open.parts.sort_by_key(|part| part.member);
-        let looks = open.parts.iter().map(|part| asked.remove(&part.member.node).unwrap_or(Look::Before));
+        let looks = open.parts.iter().map(|part| asked.remove(&part.member.id).unwrap_or(Look::Before));
         open.phase = Phase::Fetching { looks: looks.collect() };
         // Who is not asked must hear of it often enough, however many rounds there are.
         self.arm_by(sequence, now.saturating_add(self.settings.resend_ms));
@@ -154,15 +154,16 @@ impl Coordinator {
         &mut self,
         now: u64,
         (sequence, attempt): (u64, u32),
-        made: &[(NodeId, Arc<[u8]>)],
+        made: &[(ParticipantId, Arc<[u8]>)],
         out: &mut Vec<Event>,
     ) -> bool {
         if !self.is_running(sequence, attempt) {
             return false;
         }
         let Some(open) = self.open.get_mut(&sequence) else { return false };
-        let of =
-            |part: &Part| made.iter().find(|(node, _)| *node == part.member.node).map(|(_, made)| Arc::clone(made));
+        let of = |part: &Part| {
+            made.iter().find(|(participant, _)| *participant == part.member.id).map(|(_, made)| Arc::clone(made))
+        };
         open.made = open.parts.iter().map(|part| of(part).unwrap_or_default()).collect();
         open.phase = Phase::Preparing { answers: vec![None; open.parts.len()] };
         open.sent = now;

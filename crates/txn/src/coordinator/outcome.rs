@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Coordinator, Event, Phase, send};
-use crate::{Message, NodeId, Refusal, TxnId};
+use crate::{Message, ParticipantId, Refusal, TxnId};
 
 impl Coordinator {
     pub(super) fn prepared(
         &mut self,
         now: u64,
-        from: NodeId,
+        from: ParticipantId,
         tx: TxnId,
         replies: Option<Arc<[u8]>>,
         out: &mut Vec<Event>,
     ) {
         let Some(open) = self.open.get_mut(&tx.sequence).filter(|open| open.attempt == tx.attempt) else { return };
         let Phase::Preparing { answers } = &mut open.phase else { return };
-        let Some(at) = open.parts.iter().position(|part| part.member.node == from) else { return };
+        let Some(at) = open.parts.iter().position(|part| part.member.id == from) else { return };
         answers[at].get_or_insert(replies);
         self.ask_others(now, tx.sequence, out);
         let Some(open) = self.open.get(&tx.sequence) else { return };
@@ -39,7 +39,7 @@ impl Coordinator {
         let Phase::Preparing { answers } = &open.phase else { return };
         let replies = open.parts.iter().zip(answers).map(|(part, answer)| {
             let reply = answer.as_ref()?.clone().or_else(|| open.known.then(Arc::default))?;
-            Some((part.member.node, reply))
+            Some((part.member.id, reply))
         });
         let replies: Option<Vec<_>> = replies.collect();
         if std::mem::replace(&mut open.untold, false) {
@@ -52,19 +52,19 @@ impl Coordinator {
             self.drop_attempt(sequence, None, out);
             return self.close(sequence, now);
         }
-        let nodes: Vec<NodeId> = open.parts.iter().map(|part| part.member.node).collect();
+        let participants: Vec<ParticipantId> = open.parts.iter().map(|part| part.member.id).collect();
         let attempt = open.attempt;
-        open.phase = Phase::Committing { owing: nodes.iter().copied().collect() };
+        open.phase = Phase::Committing { owing: participants.iter().copied().collect() };
         self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
-        for node in nodes {
-            self.send_outcome(sequence, attempt, node, true, out);
+        for participant in participants {
+            self.send_outcome(sequence, attempt, participant, true, out);
         }
     }
 
-    pub(super) fn refused(&mut self, now: u64, from: NodeId, tx: TxnId, why: Refusal, out: &mut Vec<Event>) {
+    pub(super) fn refused(&mut self, now: u64, from: ParticipantId, tx: TxnId, why: Refusal, out: &mut Vec<Event>) {
         let sequence = tx.sequence;
         let Some(open) = self.open.get_mut(&sequence) else { return };
-        let part = open.parts.iter().any(|part| part.member.node == from);
+        let part = open.parts.iter().any(|part| part.member.id == from);
         let preparing = matches!(open.phase, Phase::Fetching { .. } | Phase::Running | Phase::Preparing { .. });
         if open.attempt != tx.attempt || !preparing || !part {
             // Who refuses has nothing to abort.
@@ -92,7 +92,7 @@ impl Coordinator {
         self.close(sequence, now);
     }
 
-    pub(super) fn acknowledged(&mut self, now: u64, from: NodeId, tx: TxnId) {
+    pub(super) fn acknowledged(&mut self, now: u64, from: ParticipantId, tx: TxnId) {
         let Some(open) = self.open.get_mut(&tx.sequence) else { return };
         match &mut open.phase {
             Phase::Committing { owing } | Phase::Left { owing } if open.attempt == tx.attempt => {
@@ -115,10 +115,10 @@ impl Coordinator {
     }
 
     /// A participant is lost before all are known to be prepared (rule T5).
-    pub(super) fn leave(&mut self, now: u64, sequence: u64, lost: NodeId, out: &mut Vec<Event>) {
+    pub(super) fn leave(&mut self, now: u64, sequence: u64, lost: ParticipantId, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
-        let nodes = open.parts.iter().map(|part| part.member.node);
-        let owing: BTreeSet<NodeId> = nodes.filter(|node| *node != lost).collect();
+        let participants = open.parts.iter().map(|part| part.member.id);
+        let owing: BTreeSet<ParticipantId> = participants.filter(|participant| *participant != lost).collect();
         let tx = TxnId { origin: self.origin, sequence, attempt: open.attempt };
         out.extend(owing.iter().map(|to| send(*to, Message::Leave { tx })));
         open.phase = Phase::Left { owing };

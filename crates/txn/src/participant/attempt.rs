@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Action;
 use crate::inquiry::Inquiry;
-use crate::{Lock, Member, Message, NodeId, Prepare, Prepared, Status, TxnId};
+use crate::{Lock, Member, Message, ParticipantId, Prepare, Prepared, Recipient, Status, TxnId};
 
 /// What somebody waits to hear.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,7 +39,7 @@ pub(super) enum Phase {
     /// The outcome is in the log and not committed.
     Deciding { commit: bool, members: Arc<[Member]> },
     /// `owing`: the coordinator is gone, and these have not acknowledged yet.
-    Committed { members: Arc<[Member]>, owing: Option<BTreeSet<NodeId>> },
+    Committed { members: Arc<[Member]>, owing: Option<BTreeSet<ParticipantId>> },
     /// The Abort is committed.
     Aborted,
     /// It takes no part in the attempt.
@@ -71,7 +71,7 @@ pub(super) struct Attempt {
     pub(super) phase: Phase,
     pub(super) wider: Wider,
     /// Who is answered when the record in flight is committed.
-    pub(super) waiting: BTreeSet<(NodeId, Want)>,
+    pub(super) waiting: BTreeSet<(Recipient, Want)>,
     pub(super) due: Option<u64>,
     /// The coordinator leaves it to those of the participants that are left.
     pub(super) left: bool,

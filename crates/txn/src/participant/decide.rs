@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::attempt::{Attempt, Logged, Phase, Want};
 use super::{Action, Participant, send};
 use crate::inquiry::Verdict;
-use crate::{Member, Message, NodeId, Origin, Record, Status, TxnId};
+use crate::{Life, Message, Origin, Recipient, Record, Status, TxnId};
 
 impl Participant {
     /// Somebody knows that all are prepared.
-    pub(super) fn commit(&mut self, from: NodeId, tx: TxnId, out: &mut Vec<Action>) {
+    pub(super) fn commit(&mut self, from: Recipient, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else {
             // It was committed here, and is forgotten: all have acknowledged.
             return out.push(send(from, Message::Acknowledged { tx }));
@@ -36,7 +36,7 @@ impl Participant {
     }
 
     /// The coordinator knows that somebody refused, or it is done with an attempt that only read.
-    pub(super) fn abort(&mut self, from: NodeId, tx: TxnId, out: &mut Vec<Action>) {
+    pub(super) fn abort(&mut self, from: Recipient, tx: TxnId, out: &mut Vec<Action>) {
         if self.lost_of(tx).is_some() {
             // It has been on its way for long: the coordinator has ended, and is not listened to any more.
             return;
@@ -119,7 +119,7 @@ impl Participant {
     }
 
     /// Another participant asks (rule T4).
-    pub(super) fn inquire(&mut self, from: NodeId, tx: TxnId, incarnation: u64, out: &mut Vec<Action>) {
+    pub(super) fn inquire(&mut self, from: Recipient, tx: TxnId, incarnation: u64, out: &mut Vec<Action>) {
         if self.refuses.is_some() {
             // Nothing is logged yet, and who asks will ask again.
             return;
@@ -146,8 +146,8 @@ impl Participant {
     }
 
     /// Another participant answers.
-    pub(super) fn status(&mut self, from: NodeId, tx: TxnId, status: Status, out: &mut Vec<Action>) {
-        let Some(attempt) = self.known.get_mut(&tx) else { return };
+    pub(super) fn status(&mut self, from: Recipient, tx: TxnId, status: Status, out: &mut Vec<Action>) {
+        let (Some(attempt), Recipient::Participant(from)) = (self.known.get_mut(&tx), from) else { return };
         if let Phase::Prepared { inquiry, .. } = &mut attempt.phase {
             inquiry.answered(from, status);
             self.conclude(tx, out);
@@ -160,7 +160,7 @@ impl Participant {
             return;
         };
         let lost = self.bereft(tx).unwrap_or_default();
-        match inquiry.verdict(self.me.node, &prepared.members, &lost) {
+        match inquiry.verdict(self.me.id, &prepared.members, &lost) {
             Verdict::Commit => self.install(tx, out),
             Verdict::Presume => {
                 out.push(Action::Presumed { tx, lost });
@@ -172,12 +172,12 @@ impl Participant {
     }
 
     /// Nobody will ask about transactions below `below` any more (rule T5), if it is the coordinator that says so.
-    pub(super) fn finished(&mut self, from: Member, origin: Origin, below: u64, out: &mut Vec<Action>) {
-        if from != origin.member {
+    pub(super) fn finished(&mut self, from: Life, origin: Origin, below: u64, out: &mut Vec<Action>) {
+        if from != origin.life {
             return;
         }
-        let mark = self.finished.entry((origin.member.node, origin.lane)).or_default();
-        let new = (origin.member.incarnation, below);
+        let mark = self.finished.entry((origin.life.node, origin.lane)).or_default();
+        let new = (origin.life.incarnation, below);
         if new <= *mark {
             return;
         }

@@ -3,69 +3,79 @@
 use std::collections::BTreeSet;
 
 use super::attempt::{Logged, Phase, Want};
-use super::{Action, Participant, send};
-use crate::{Member, Message, NodeId, TxnId};
+use super::{Action, Participant, send, to_participant};
+use crate::{Life, Message, NodeId, ParticipantId, Recipient, TxnId};
 
 /// Of a node that will never live again.
 const NEVER: u64 = u64::MAX;
 
 impl Participant {
     /// A node is heard of, from itself or from the cluster's metadata. All its earlier lives are over.
-    pub fn peer(&mut self, now: u64, member: Member, out: &mut Vec<Action>) {
-        let before = self.peers.get(&member.node).copied();
+    pub fn peer(&mut self, now: u64, life: Life, out: &mut Vec<Action>) {
+        let before = self.peers.get(&life.node).copied();
         // Heard of for the first time: the log may speak of earlier lives.
-        if before.is_none_or(|before| before < member.incarnation) {
-            self.peers.insert(member.node, member.incarnation);
-            self.orphaned(now, member.node, out);
+        if before.is_none_or(|before| before < life.incarnation) {
+            self.peers.insert(life.node, life.incarnation);
+            self.orphaned(now, life.node, out);
         }
     }
 
-    /// A node is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements, and nothing that it says is heard any more.
-    pub fn lost(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
-        if self.peers.insert(node, NEVER) == Some(NEVER) {
+    /// A node will never live again, by the word of the cluster's metadata: what its coordinators have begun is orphaned, and nothing that they say is heard
+    /// any more.
+    pub fn gone(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
+        if self.peers.insert(node, NEVER) != Some(NEVER) {
+            self.orphaned(now, node, out);
+        }
+    }
+
+    /// A participant is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements, and nothing that it says is heard any more.
+    pub fn lost(&mut self, now: u64, participant: ParticipantId) {
+        if !self.lost.insert(participant) {
             return;
         }
-        self.orphaned(now, node, out);
         let bereft = self.known.iter().filter(|(_, attempt)| match &attempt.phase {
-            Phase::Prepared { prepared, .. } => prepared.members.iter().any(|member| member.node == node),
+            Phase::Prepared { prepared, .. } => prepared.members.iter().any(|member| member.id == participant),
             _ => false,
         });
         for tx in bereft.map(|(tx, _)| *tx).collect::<Vec<_>>() {
             self.arm(tx, Some(now));
         }
         let owed = self.known.iter_mut().filter_map(|(tx, attempt)| match &mut attempt.phase {
-            Phase::Committed { owing: Some(owing), .. } => owing.remove(&node).then_some(*tx),
+            Phase::Committed { owing: Some(owing), .. } => owing.remove(&participant).then_some(*tx),
             _ => None,
         });
         for tx in owed.collect::<Vec<_>>() {
-            self.acknowledged(node, tx);
+            self.acknowledged(Recipient::Participant(participant), tx);
         }
     }
 
-    /// Whether a node is lost for good.
-    pub(super) fn is_lost(&self, node: NodeId) -> bool {
-        self.peers.get(&node) == Some(&NEVER)
+    /// Whether nothing is heard of this one any more.
+    pub(super) fn is_deaf_to(&self, sender: Recipient) -> bool {
+        match sender {
+            Recipient::Coordinator(node) => self.peers.get(&node) == Some(&NEVER),
+            Recipient::Participant(participant) => self.lost.contains(&participant),
+        }
     }
 
     /// The participants of a prepared attempt that are lost, some, if the others are to settle it without coordinator.
-    pub(super) fn bereft(&self, tx: TxnId) -> Option<Vec<NodeId>> {
+    pub(super) fn bereft(&self, tx: TxnId) -> Option<Vec<ParticipantId>> {
         self.lost_of(tx).filter(|_| matches!(self.known[&tx].phase, Phase::Prepared { .. }))
     }
 
     /// As [`Self::bereft`], of one that may be decided by now.
-    pub(super) fn lost_of(&self, tx: TxnId) -> Option<Vec<NodeId>> {
+    pub(super) fn lost_of(&self, tx: TxnId) -> Option<Vec<ParticipantId>> {
         let attempt = self.known.get(&tx).filter(|attempt| attempt.left || self.is_gone(tx.origin))?;
         let members = match &attempt.phase {
             Phase::Prepared { prepared, .. } => &prepared.members,
             Phase::Deciding { members, .. } | Phase::Committed { members, .. } => members,
             _ => return None,
         };
-        let lost = members.iter().map(|member| member.node).filter(|node| self.is_lost(*node));
+        let lost = members.iter().map(|member| member.id).filter(|id| self.lost.contains(id));
         Some(lost.collect()).filter(|lost: &Vec<_>| !lost.is_empty())
     }
 
     /// The coordinator will not decide: another participant is lost.
-    pub(super) fn leave(&mut self, now: u64, from: NodeId, tx: TxnId, out: &mut Vec<Action>) {
+    pub(super) fn leave(&mut self, now: u64, from: Recipient, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return self.abort(from, tx, out) };
         attempt.left = true;
         match &attempt.phase {
@@ -85,7 +95,7 @@ impl Participant {
     }
 
     fn orphaned(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
-        let of = |tx: &&TxnId| tx.origin.member.node == node && self.is_gone(tx.origin);
+        let of = |tx: &&TxnId| tx.origin.life.node == node && self.is_gone(tx.origin);
         let orphans: Vec<TxnId> = self.known.keys().filter(of).copied().collect();
         for tx in orphans {
             self.settle(now, tx, out);
@@ -97,8 +107,6 @@ impl Participant {
         if !self.is_gone(tx.origin) {
             return;
         }
-        let lost: BTreeSet<NodeId> =
-            self.peers.iter().filter(|(_, life)| **life == NEVER).map(|(node, _)| *node).collect();
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
             // Whatever has not been said may be refused.
@@ -109,13 +117,13 @@ impl Participant {
             // Who asks about what is unknown hears that it was refused.
             Phase::Aborted | Phase::Refused { logged: Logged::No | Logged::Yes } => self.forget(tx),
             Phase::Committed { members, owing: owing @ None } => {
-                let others = members.iter().map(|member| member.node).filter(|node| *node != self.me.node);
-                let owed: BTreeSet<NodeId> = others.filter(|node| !lost.contains(node)).collect();
+                let others = members.iter().map(|member| member.id).filter(|id| *id != self.me.id);
+                let owed: BTreeSet<ParticipantId> = others.filter(|id| !self.lost.contains(id)).collect();
                 if owed.is_empty() {
                     return self.forget(tx);
                 }
                 for to in &owed {
-                    out.push(send(*to, Message::Commit { tx, finished: 0 }));
+                    out.push(to_participant(*to, Message::Commit { tx, finished: 0 }));
                 }
                 *owing = Some(owed);
                 self.arm(tx, Some(now.saturating_add(self.settings.outcome_ms)));
@@ -128,8 +136,8 @@ impl Participant {
     }
 
     /// Another participant has the outcome in its log.
-    pub(super) fn acknowledged(&mut self, from: NodeId, tx: TxnId) {
-        let Some(attempt) = self.known.get_mut(&tx) else { return };
+    pub(super) fn acknowledged(&mut self, from: Recipient, tx: TxnId) {
+        let (Some(attempt), Recipient::Participant(from)) = (self.known.get_mut(&tx), from) else { return };
         if let Phase::Committed { owing: Some(owing), .. } = &mut attempt.phase {
             owing.remove(&from);
             if owing.is_empty() {

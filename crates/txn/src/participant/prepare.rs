@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::attempt::{Attempt, Logged, Phase};
-use super::{Action, Execution, Participant, send};
-use crate::{Member, Message, NodeId, Prepare, Prepared, Record, Refusal, TxnId};
+use super::{Action, Execution, Participant, send, to_coordinator};
+use crate::{Member, Message, Prepare, Prepared, Recipient, Record, Refusal, TxnId};
 
 impl Participant {
     /// `fetches`: it is to say what is there, and hears then what to do about that.
     pub(super) fn prepare(
         &mut self,
         now: u64,
-        from: NodeId,
+        from: Recipient,
         prepare: Arc<Prepare>,
         fetches: bool,
         out: &mut Vec<Action>,
@@ -34,7 +34,7 @@ impl Participant {
             };
             return out.push(send(from, answer));
         }
-        let named = prepare.members.iter().find(|member| member.node == self.me.node).map(|member| member.incarnation);
+        let named = prepare.members.iter().find(|member| member.id == self.me.id).map(|member| member.incarnation);
         if self.is_finished(tx) || self.is_gone(tx.origin) || named.is_none_or(|named| named > self.me.incarnation) {
             // It was under way for long: nobody waits for an answer.
             return;
@@ -126,7 +126,7 @@ impl Participant {
             out.push(attempt.unlock(tx, &prepare));
             return self.refuse(tx, Refusal::Over, out);
         }
-        out.push(send(tx.origin.member.node, attempt.fetched(tx, &found)));
+        out.push(to_coordinator(tx, attempt.fetched(tx, &found)));
         attempt.phase = Phase::Fetched { prepare, found };
         self.hold(now, tx);
     }
@@ -151,7 +151,7 @@ impl Participant {
     pub(super) fn proceed(
         &mut self,
         now: u64,
-        from: NodeId,
+        from: Recipient,
         tx: TxnId,
         (members, logged, commands): (Arc<[Member]>, bool, Arc<[u8]>),
         out: &mut Vec<Action>,
@@ -180,7 +180,7 @@ impl Participant {
     }
 
     /// The coordinator takes it that an attempt has fetched, which is not known.
-    pub(super) fn has_not_fetched(&mut self, from: NodeId, tx: TxnId, out: &mut Vec<Action>) {
+    pub(super) fn has_not_fetched(&mut self, from: Recipient, tx: TxnId, out: &mut Vec<Action>) {
         if !self.is_finished(tx) && !self.is_gone(tx.origin) && !self.is_followed(tx) {
             // An earlier life has fetched, or it was given up and is forgotten. The Fetch may come once more: what is there has changed by then.
             self.known.insert(tx, Attempt::new(Phase::Refused { logged: Logged::No }));
@@ -213,7 +213,7 @@ impl Participant {
                 self.refuse(tx, why, out);
             }
             Execution::Done { replies, .. } if !prepare.logged => {
-                out.push(send(tx.origin.member.node, Message::Prepared { tx, replies: Some(Arc::clone(&replies)) }));
+                out.push(to_coordinator(tx, Message::Prepared { tx, replies: Some(Arc::clone(&replies)) }));
                 attempt.phase = Phase::Held { locks: Arc::clone(&prepare.locks), replies };
             }
             Execution::Done { effects, replies } => {
@@ -230,7 +230,7 @@ impl Participant {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         attempt.end();
         self.arm(tx, None);
-        out.push(send(tx.origin.member.node, Message::Refused { tx, why }));
+        out.push(to_coordinator(tx, Message::Refused { tx, why }));
         self.acknowledge(tx, out);
         if self.is_gone(tx.origin) || self.is_followed(tx) {
             self.forget(tx);

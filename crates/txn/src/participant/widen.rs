@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use super::attempt::Phase;
 use super::{Action, Participant, send};
-use crate::{Lock, Message, NodeId, Refusal, TxnId};
+use crate::{Lock, Message, Recipient, Refusal, TxnId};
 
 impl Participant {
     /// The coordinator needs to know what is there under these keys, too.
     pub(super) fn widen(
         &mut self,
         now: u64,
-        from: NodeId,
+        from: Recipient,
         tx: TxnId,
         (round, locks): (u32, Arc<[Lock]>),
         out: &mut Vec<Action>,

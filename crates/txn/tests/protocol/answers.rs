@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::glue::program;
 use txn::{
-    Action, Coordinator, Event, Execution, Member, Message, NodeId, Origin, Part, Participant, Record, RecordKind,
-    Refusal, Settings, Status, TxnId,
+    Action, Coordinator, Event, Execution, Life, Member, Message, NodeId, Origin, Part, Participant, ParticipantId,
+    Recipient, Record, RecordKind, Refusal, Settings, Status, TxnId,
 };
 
 const SETTINGS: Settings = Settings {
@@ -19,8 +19,12 @@ const SETTINGS: Settings = Settings {
     backoff_max_ms: 10,
 };
 
+fn life(node: u64, incarnation: u64) -> Life {
+    Life { node: NodeId(node), incarnation }
+}
+
 fn member(node: u64, incarnation: u64) -> Member {
-    Member { node: NodeId(node), incarnation }
+    Member { id: ParticipantId(node), incarnation }
 }
 
 fn part(node: u64, key: u16) -> Part {
@@ -29,7 +33,7 @@ fn part(node: u64, key: u16) -> Part {
 }
 
 fn coordinator() -> Coordinator {
-    Coordinator::new(Origin { member: member(9, 1), lane: 3 }, SETTINGS)
+    Coordinator::new(Origin { life: life(9, 1), lane: 3 }, SETTINGS)
 }
 
 fn parted() -> (Coordinator, Vec<Part>) {
@@ -93,7 +97,7 @@ fn the_client_is_answered_when_all_are_prepared() {
     assert_eq!(tell(&mut coordinator, 1, 2, prepared(tx)), [], "said twice is said once");
     let events = tell(&mut coordinator, 2, 1, prepared(tx));
     let reply: Arc<[u8]> = Arc::new([7]);
-    let replies = vec![(NodeId(1), Arc::clone(&reply)), (NodeId(2), reply)];
+    let replies = vec![(ParticipantId(1), Arc::clone(&reply)), (ParticipantId(2), reply)];
     assert_eq!(events[0], Event::Reply { sequence, replies });
     assert_eq!(sent(&events), [(1, "commit"), (2, "commit")]);
     assert_eq!(coordinator.finished(), sequence);
@@ -161,7 +165,7 @@ fn who_is_lost_before_it_is_asked_is_nobodys_doubt() {
     let now = coordinator.next_tick().expect("it tries again");
     assert_eq!(sent(&tick(&mut coordinator, now)), [(1, "prepare")]);
     let mut events = Vec::new();
-    coordinator.lost(now, NodeId(2), &mut events);
+    coordinator.lost(now, ParticipantId(2), &mut events);
     assert_eq!(sent(&events), [(1, "abort")]);
     assert!(events.contains(&Event::Reroute { sequence }));
 }
@@ -176,10 +180,10 @@ fn who_is_not_asked_yet_hears_that_earlier_attempts_are_over() {
     assert_eq!(sent(&tick(&mut coordinator, now)), [(1, "prepare")]);
     assert_eq!(sent(&tick(&mut coordinator, now + 100)), [(2, "abort"), (1, "prepare")], "it was not acknowledged");
     let mut events = Vec::new();
-    coordinator.linked(now + 101, NodeId(2), &mut events);
+    coordinator.linked(now + 101, ParticipantId(2), &mut events);
     assert_eq!(sent(&events), [(2, "abort")]);
-    assert_eq!(coordinator.waits_for(NodeId(2)).map(|(_, binds)| binds).collect::<Vec<_>>(), [false]);
-    assert_eq!(coordinator.waits_for(NodeId(1)).map(|(_, binds)| binds).collect::<Vec<_>>(), [true]);
+    assert_eq!(coordinator.waits_for(ParticipantId(2)).map(|(_, binds)| binds).collect::<Vec<_>>(), [false]);
+    assert_eq!(coordinator.waits_for(ParticipantId(1)).map(|(_, binds)| binds).collect::<Vec<_>>(), [true]);
 }
 
 /// There may be many in one queue whose coordinator has ended, and is not back.
@@ -188,27 +192,27 @@ fn who_waits_patiently_is_given_up_if_its_coordinator_is_silent() {
     let (locks, commands) = program(1, &[], &[1]);
     let members = Arc::new([member(1, 1), member(2, 1)]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
-    let tx = TxnId { origin: Origin { member: member(9, 1), lane: 0 }, sequence: 1, attempt: 2 };
+    let tx = TxnId { origin: Origin { life: life(9, 1), lane: 0 }, sequence: 1, attempt: 2 };
     let prepare =
         txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: true, finished: 0, moment: 0 };
     for message in [Message::Prepare, Message::Fetch] {
         let said = |patient| message(Arc::new(txn::Prepare { patient, ..prepare.clone() }));
         let mut actions = Vec::new();
         let mut participant = Participant::new(member(1, 1), SETTINGS);
-        participant.message(0, member(9, 1), said(true), &mut actions);
-        participant.message(90, member(9, 1), said(true), &mut actions);
-        participant.message(150, member(9, 1), Message::Hold { tx }, &mut actions);
+        participant.message(0, life(9, 1), said(true), &mut actions);
+        participant.message(90, life(9, 1), said(true), &mut actions);
+        participant.message(150, life(9, 1), Message::Hold { tx }, &mut actions);
         actions.clear();
         participant.tick(249, &mut actions);
         assert_eq!(actions, []);
         participant.tick(250, &mut actions);
         assert!(matches!(&actions[..], [Action::Unlock { .. }]), "{actions:?}");
-        participant.message(260, member(9, 1), said(true), &mut actions);
+        participant.message(260, life(9, 1), said(true), &mut actions);
         assert!(matches!(&actions[1..], [Action::Send { message: Message::Refused { .. }, .. }]), "{actions:?}");
         // Who has its locks is not, and who is not patient may be waited for elsewhere.
         for granted in [true, false] {
             let mut participant = Participant::new(member(1, 1), SETTINGS);
-            participant.message(0, member(9, 1), said(granted), &mut actions);
+            participant.message(0, life(9, 1), said(granted), &mut actions);
             if granted {
                 participant.locked(tx, true, &mut actions);
             }
@@ -223,7 +227,7 @@ fn who_waits_patiently_is_given_up_if_its_coordinator_is_silent() {
 #[test]
 fn who_only_looks_keeps_its_place_as_long_as_its_coordinator_is_heard_of() {
     let settings = Settings { hold_ms: 3000, ..SETTINGS };
-    let mut coordinator = Coordinator::new(Origin { member: member(9, 1), lane: 3 }, settings);
+    let mut coordinator = Coordinator::new(Origin { life: life(9, 1), lane: 3 }, settings);
     let mut participant = Participant::new(member(1, 1), settings);
     let mut events = Vec::new();
     let sequence = coordinator.begin_fetching(0, 70, vec![Part { writes: false, ..part(1, 1) }], &mut events);
@@ -233,7 +237,7 @@ fn who_only_looks_keeps_its_place_as_long_as_its_coordinator_is_heard_of() {
         coordinator.tick(now * 100, &mut events);
         for event in events.drain(..) {
             let Event::Send { message, .. } = event else { panic!("{event:?}") };
-            participant.message(now * 100, member(9, 1), message, &mut actions);
+            participant.message(now * 100, life(9, 1), message, &mut actions);
         }
         participant.tick(now * 100, &mut actions);
     }
@@ -255,7 +259,7 @@ fn who_takes_part_in_nothing_refuses_and_remembers_it() {
     let (locks, commands) = program(1, &[], &[1]);
     let members = Arc::new([member(1, 1), member(2, 1)]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
-    let tx = |sequence| TxnId { origin: Origin { member: member(9, 1), lane: 0 }, sequence, attempt: 1 };
+    let tx = |sequence| TxnId { origin: Origin { life: life(9, 1), lane: 0 }, sequence, attempt: 1 };
     let prepare = |sequence, finished| {
         let (members, locks, commands) = (members.clone(), locks.clone(), commands.clone());
         Arc::new(txn::Prepare {
@@ -273,10 +277,12 @@ fn who_takes_part_in_nothing_refuses_and_remembers_it() {
     let mut participant = Participant::refusing(member(1, 1), SETTINGS, b"not yet");
     let say = |participant: &mut Participant, from, message| {
         let mut actions = Vec::new();
-        participant.message(0, member(from, 1), message, &mut actions);
+        participant.message(0, life(from, 1), message, &mut actions);
         actions
     };
-    let refused = |sequence, why| [Action::Send { to: NodeId(9), message: Message::Refused { tx: tx(sequence), why } }];
+    let refused = |sequence, why| {
+        [Action::Send { to: Recipient::Coordinator(NodeId(9)), message: Message::Refused { tx: tx(sequence), why } }]
+    };
     let why = || Refusal::Failed(Box::new(*b"not yet"));
     assert_eq!(say(&mut participant, 9, Message::Prepare(prepare(1, 0))), refused(1, why()));
     assert_eq!(say(&mut participant, 9, Message::Fetch(prepare(2, 0))), refused(2, why()));
@@ -391,21 +397,24 @@ fn what_is_called_off_is_refused_where_it_waits() {
     let sequence = coordinator.begin(0, 70, vec![part(1, 1), part(2, 2)], &mut events);
     let tx = coordinator.current(sequence).expect("open");
     let prepare = events.into_iter().find_map(|event| match event {
-        Event::Send { to: NodeId(1), message } => Some(message),
+        Event::Send { to: ParticipantId(1), message } => Some(message),
         _ => None,
     });
     let called_off = |participant: &mut Participant| {
         let mut actions = Vec::new();
-        participant.message(2, member(9, 1), Message::CallOff { tx }, &mut actions);
+        participant.message(2, life(9, 1), Message::CallOff { tx }, &mut actions);
         actions
     };
     let mut participant = Participant::new(member(1, 1), SETTINGS);
     assert_eq!(called_off(&mut participant), [], "it has not heard of it");
-    participant.message(1, member(9, 1), prepare.expect("node 1 is asked"), &mut Vec::new());
+    participant.message(1, life(9, 1), prepare.expect("node 1 is asked"), &mut Vec::new());
     let mut waiting = participant.clone();
     let actions = called_off(&mut waiting);
     assert!(matches!(actions[0], Action::Unlock { .. }), "{actions:?}");
-    assert_eq!(actions[1..], [Action::Send { to: NodeId(9), message: refused(tx, Refusal::Over) }]);
+    assert_eq!(
+        actions[1..],
+        [Action::Send { to: Recipient::Coordinator(NodeId(9)), message: refused(tx, Refusal::Over) }]
+    );
     assert!(!waiting.is_queued(tx));
     participant.locked(tx, true, &mut Vec::new());
     assert_eq!(called_off(&mut participant), [], "it executes");
@@ -418,7 +427,7 @@ fn what_is_called_off_is_refused_where_it_waits() {
 #[test]
 fn who_has_said_what_is_there_hears_often_that_it_is_still_wanted() {
     let settings = Settings { outcome_ms: 2000, hold_ms: 3000, ..SETTINGS };
-    let mut coordinator = Coordinator::new(Origin { member: member(9, 1), lane: 3 }, settings);
+    let mut coordinator = Coordinator::new(Origin { life: life(9, 1), lane: 3 }, settings);
     let sequence = coordinator.begin_fetching(0, 70, vec![part(1, 1), part(2, 2)], &mut Vec::new());
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 0, 1, Message::Fetched { tx, round: 0, found: Arc::new([1]) });
@@ -464,8 +473,8 @@ fn a_node_that_is_lost_for_good_holds_nobody_up() {
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 1, 1, prepared(tx));
     let mut events = Vec::new();
-    coordinator.lost(2, NodeId(2), &mut events);
-    let leave = Event::Send { to: NodeId(1), message: Message::Leave { tx } };
+    coordinator.lost(2, ParticipantId(2), &mut events);
+    let leave = Event::Send { to: ParticipantId(1), message: Message::Leave { tx } };
     assert_eq!(events, [leave.clone(), Event::Close { sequence }], "who is left may know what it has answered");
     tell(&mut coordinator, 3, 2, prepared(tx));
     assert_eq!(tick(&mut coordinator, 102), [leave], "until it is settled");
@@ -477,14 +486,14 @@ fn a_node_that_is_lost_for_good_holds_nobody_up() {
     tell(&mut coordinator, 1, 2, prepared(tx));
     tell(&mut coordinator, 1, 1, prepared(tx));
     tell(&mut coordinator, 3, 1, Message::Acknowledged { tx });
-    coordinator.lost(3, NodeId(2), &mut Vec::new());
+    coordinator.lost(3, ParticipantId(2), &mut Vec::new());
     assert!(coordinator.is_empty());
     // It is to be asked again: its keys are others' now.
     let (mut coordinator, sequence) = begun();
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 1, 1, refused(tx, Refusal::Conflict));
     let mut events = Vec::new();
-    coordinator.lost(2, NodeId(2), &mut events);
+    coordinator.lost(2, ParticipantId(2), &mut events);
     assert_eq!(events, [Event::Reroute { sequence }]);
     coordinator.routed(2, sequence, vec![part(1, 1)]);
     assert_eq!(sent(&tick(&mut coordinator, 12)), [(1, "prepare")]);
@@ -492,7 +501,7 @@ fn a_node_that_is_lost_for_good_holds_nobody_up() {
 
 /// A participant that is prepared for `tx`, whose other members are 2 and 3.
 fn in_doubt() -> (Participant, TxnId) {
-    let origin = Origin { member: member(9, 1), lane: 0 };
+    let origin = Origin { life: life(9, 1), lane: 0 };
     let tx = TxnId { origin, sequence: 1, attempt: 1 };
     let (locks, commands) = program(1, &[], &[1]);
     let members = Arc::new([member(1, 1), member(2, 1), member(3, 1)]);
@@ -501,7 +510,7 @@ fn in_doubt() -> (Participant, TxnId) {
         txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: false, finished: 0, moment: 0 };
     let mut participant = Participant::new(member(1, 1), SETTINGS);
     let mut actions = Vec::new();
-    participant.message(0, member(9, 1), Message::Prepare(Arc::new(prepare)), &mut actions);
+    participant.message(0, life(9, 1), Message::Prepare(Arc::new(prepare)), &mut actions);
     participant.locked(tx, true, &mut actions);
     let done = Execution::Done { effects: Arc::new([1]), replies: Arc::new([2]) };
     participant.executed(tx, done, &mut actions);
@@ -522,12 +531,15 @@ fn a_participant_in_doubt_asks_and_waits_for_all() {
     participant.tick(499, &mut actions);
     assert_eq!(actions, []);
     participant.tick(500, &mut actions);
-    let inquire = |node| Action::Send { to: NodeId(node), message: Message::Inquire { tx, incarnation: 1 } };
+    let inquire = |node| Action::Send {
+        to: Recipient::Participant(ParticipantId(node)),
+        message: Message::Inquire { tx, incarnation: 1 },
+    };
     assert_eq!(actions, [inquire(2), inquire(3)]);
     actions.clear();
     let say = |participant: &mut Participant, node, status| {
         let mut actions = Vec::new();
-        participant.message(501, member(node, 1), Message::Status { tx, status }, &mut actions);
+        participant.message(501, life(node, 1), Message::Status { tx, status }, &mut actions);
         actions
     };
     assert_eq!(say(&mut participant, 2, Status::Prepared), []);
@@ -543,7 +555,7 @@ fn a_participant_in_doubt_asks_and_waits_for_all() {
 /// Its node need not wait for locks: what has not been answered may be refused, and that is for good (rule T4).
 #[test]
 fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
-    let origin = Origin { member: member(9, 1), lane: 0 };
+    let origin = Origin { life: life(9, 1), lane: 0 };
     let tx = TxnId { origin, sequence: 1, attempt: 1 };
     let (locks, commands) = program(1, &[], &[1]);
     let stamp = txn::Stamp { time: 1, node: NodeId(9), lane: 0 };
@@ -554,20 +566,20 @@ fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
     let mut participant = Participant::new(member(1, 1), SETTINGS);
     let why = || Refusal::Failed(Box::new(*b"no"));
     let mut actions = Vec::new();
-    participant.message(0, member(9, 1), Message::Prepare(prepare.clone()), &mut actions);
+    participant.message(0, life(9, 1), Message::Prepare(prepare.clone()), &mut actions);
     actions.clear();
     assert!(participant.is_queued(tx) && participant.refuse_queued(tx, why(), &mut actions));
-    let refused = Action::Send { to: NodeId(9), message: Message::Refused { tx, why: why() } };
+    let refused = Action::Send { to: Recipient::Coordinator(NodeId(9)), message: Message::Refused { tx, why: why() } };
     assert_eq!(actions, [Action::Unlock { tx, locks: prepare.locks.clone() }, refused]);
     actions.clear();
     participant.locked(tx, true, &mut actions);
     assert!(!participant.is_queued(tx) && !participant.refuse_queued(tx, why(), &mut actions), "it is over");
     assert_eq!(actions, [], "it comes too late");
-    participant.message(0, member(9, 1), Message::Prepare(prepare), &mut actions);
+    participant.message(0, life(9, 1), Message::Prepare(prepare), &mut actions);
     assert!(matches!(&actions[..], [Action::Send { message: Message::Refused { .. }, .. }]), "{actions:?}");
     let (mut participant, tx) = in_doubt();
     let waiting: Vec<_> = participant.waiting().map(|(prepared, others)| (prepared.tx, others)).collect();
-    assert_eq!(waiting, [(tx, vec![NodeId(2), NodeId(3)])]);
+    assert_eq!(waiting, [(tx, vec![ParticipantId(2), ParticipantId(3)])]);
     actions.clear();
     assert!(!participant.refuse_queued(tx, why(), &mut actions));
     assert_eq!((actions.len(), participant.in_doubt().count()), (0, 1));
@@ -576,7 +588,7 @@ fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
 /// What a participant does that is told the status of another one.
 fn status(participant: &mut Participant, tx: TxnId, of: u64, status: Status) -> Vec<Action> {
     let mut actions = Vec::new();
-    participant.message(3, member(of, 1), Message::Status { tx, status }, &mut actions);
+    participant.message(3, life(of, 1), Message::Status { tx, status }, &mut actions);
     actions
 }
 
@@ -585,20 +597,26 @@ fn when_coordinator_and_a_participant_are_lost_the_others_settle_it() {
     let bereft = Status::Bereft { lost: 1 };
     let (mut participant, tx) = in_doubt();
     let mut actions = Vec::new();
-    participant.lost(1, NodeId(3), &mut actions);
+    participant.lost(1, ParticipantId(3));
     assert_eq!(status(&mut participant, tx, 2, bereft), [], "the coordinator may know");
-    participant.lost(1, NodeId(9), &mut actions);
+    participant.gone(1, NodeId(9), &mut actions);
     // Nobody who is lost is heard.
     assert_eq!(status(&mut participant, tx, 3, Status::Refused), []);
-    participant.message(1, member(9, 1), Message::Abort { tx, finished: 1 }, &mut actions);
+    participant.message(1, life(9, 1), Message::Abort { tx, finished: 1 }, &mut actions);
     assert_eq!(actions, []);
-    participant.message(1, member(2, 1), Message::Inquire { tx, incarnation: 1 }, &mut actions);
-    assert_eq!(actions, [Action::Send { to: NodeId(2), message: Message::Status { tx, status: bereft } }]);
+    participant.message(1, life(2, 1), Message::Inquire { tx, incarnation: 1 }, &mut actions);
+    assert_eq!(
+        actions,
+        [Action::Send {
+            to: Recipient::Participant(ParticipantId(2)),
+            message: Message::Status { tx, status: bereft }
+        }]
+    );
     let mut settles = [participant.clone(), participant.clone(), participant];
     // One of them may have heard what the lost one has answered, or still may.
     assert_eq!(status(&mut settles[0], tx, 2, Status::Prepared), []);
     actions = status(&mut settles[0], tx, 2, bereft);
-    assert_eq!(actions[0], Action::Presumed { tx, lost: vec![NodeId(3)] });
+    assert_eq!(actions[0], Action::Presumed { tx, lost: vec![ParticipantId(3)] });
     assert!(installs(&actions));
     assert!(installs(&status(&mut settles[1], tx, 2, Status::Committed)));
     let actions = status(&mut settles[2], tx, 2, Status::Aborted);
@@ -606,9 +624,10 @@ fn when_coordinator_and_a_participant_are_lost_the_others_settle_it() {
     // The other is told, until it has it.
     let mut actions = Vec::new();
     settles[0].committed(3, tx, RecordKind::Commit, &mut actions);
-    let told = Action::Send { to: NodeId(2), message: Message::Commit { tx, finished: 0 } };
+    let told =
+        Action::Send { to: Recipient::Participant(ParticipantId(2)), message: Message::Commit { tx, finished: 0 } };
     assert_eq!(actions.last(), Some(&told));
-    settles[0].message(4, member(2, 1), Message::Acknowledged { tx }, &mut actions);
+    settles[0].message(4, life(2, 1), Message::Acknowledged { tx }, &mut actions);
     assert!(settles[0].is_empty());
 }
 
@@ -616,19 +635,25 @@ fn when_coordinator_and_a_participant_are_lost_the_others_settle_it() {
 fn what_a_coordinator_leaves_to_the_participants_they_acknowledge_when_it_is_settled() {
     let (mut participant, tx) = in_doubt();
     let mut actions = Vec::new();
-    participant.message(1, member(9, 1), Message::Leave { tx }, &mut actions);
-    participant.lost(1, NodeId(3), &mut actions);
+    participant.message(1, life(9, 1), Message::Leave { tx }, &mut actions);
+    participant.lost(1, ParticipantId(3));
     assert_eq!(actions, []);
     assert!(installs(&status(&mut participant, tx, 2, Status::Bereft { lost: 1 })));
     participant.committed(3, tx, RecordKind::Commit, &mut actions);
-    assert_eq!(actions, [Action::Send { to: NodeId(9), message: Message::Acknowledged { tx } }]);
+    assert_eq!(
+        actions,
+        [Action::Send { to: Recipient::Coordinator(NodeId(9)), message: Message::Acknowledged { tx } }]
+    );
     assert_eq!(participant.len(), 1, "the coordinator says when it may be forgotten");
     // Who has not answered yet takes no part.
     let later = TxnId { sequence: 2, ..tx };
     actions.clear();
-    participant.message(4, member(9, 1), Message::Leave { tx: later }, &mut actions);
-    assert_eq!(actions, [Action::Send { to: NodeId(9), message: Message::Acknowledged { tx: later } }]);
-    participant.message(4, member(2, 1), Message::Inquire { tx: later, incarnation: 1 }, &mut actions);
+    participant.message(4, life(9, 1), Message::Leave { tx: later }, &mut actions);
+    assert_eq!(
+        actions,
+        [Action::Send { to: Recipient::Coordinator(NodeId(9)), message: Message::Acknowledged { tx: later } }]
+    );
+    participant.message(4, life(2, 1), Message::Inquire { tx: later, incarnation: 1 }, &mut actions);
     assert_eq!(actions[1], Action::Append { record: Record::Refuse { tx: later } });
 }
 
@@ -636,12 +661,12 @@ fn what_a_coordinator_leaves_to_the_participants_they_acknowledge_when_it_is_set
 fn what_is_finished_is_forgotten_and_not_done_again() {
     let (mut participant, tx) = in_doubt();
     let mut actions = Vec::new();
-    let coordinator = member(9, 1);
+    let coordinator = life(9, 1);
     participant.message(1, coordinator, Message::Commit { tx, finished: 1 }, &mut actions);
     assert!(installs(&actions));
     actions.clear();
     participant.committed(2, tx, RecordKind::Commit, &mut actions);
-    let acknowledged = Action::Send { to: NodeId(9), message: Message::Acknowledged { tx } };
+    let acknowledged = Action::Send { to: Recipient::Coordinator(NodeId(9)), message: Message::Acknowledged { tx } };
     assert_eq!(actions.first(), Some(&acknowledged), "when it is in the log (rule T5)");
     participant.message(3, coordinator, Message::Finished { origin: tx.origin, below: 2 }, &mut actions);
     assert!(participant.is_empty());
@@ -652,7 +677,7 @@ fn what_is_finished_is_forgotten_and_not_done_again() {
     let prepare =
         txn::Prepare { tx, stamp, members, locks, commands, logged: true, patient: false, finished: 0, moment: 0 };
     participant.message(4, coordinator, Message::Prepare(Arc::new(prepare)), &mut actions);
-    participant.message(4, member(2, 1), Message::Inquire { tx, incarnation: 1 }, &mut actions);
+    participant.message(4, life(2, 1), Message::Inquire { tx, incarnation: 1 }, &mut actions);
     assert_eq!(actions, [], "it has been on its way for long");
     participant.message(4, coordinator, Message::Commit { tx, finished: 1 }, &mut actions);
     assert_eq!(actions, [acknowledged]);

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use txn::locks::Mode;
-use txn::{Lock, Member, Message, NodeId, Origin, Prepare, Prepared, Record, Refusal, Stamp, Status, TxnId};
+use txn::{
+    Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepare, Prepared, Record, Refusal, Stamp, Status,
+    TxnId,
+};
 
 fn bytes(message: &Message) -> Vec<u8> {
     let mut out = Vec::new();
@@ -21,8 +24,12 @@ fn record_bytes(record: &Record) -> Vec<u8> {
     out
 }
 
+fn life(node: u64, incarnation: u64) -> Life {
+    Life { node: NodeId(node), incarnation }
+}
+
 fn member(node: u64, incarnation: u64) -> Member {
-    Member { node: NodeId(node), incarnation }
+    Member { id: ParticipantId(node), incarnation }
 }
 
 const TX: &[u8] = &[
@@ -34,7 +41,7 @@ const TX: &[u8] = &[
 ];
 
 fn tx() -> TxnId {
-    let origin = Origin { member: member(0x1122_3344_5566_7788, 3), lane: 1 };
+    let origin = Origin { life: life(0x1122_3344_5566_7788, 3), lane: 1 };
     TxnId { origin, sequence: 300, attempt: 2 }
 }
 

@@ -6,17 +6,21 @@ use std::sync::Arc;
 use crate::glue::dice::Dice;
 use crate::glue::program;
 use txn::{
-    Action, Coordinator, Event, Execution, Member, Message, NodeId, Origin, Part, Participant, Prepare, RecordKind,
-    Refusal, Settings, Stamp, Status, TxnId,
+    Action, Coordinator, Event, Execution, Life, Member, Message, NodeId, Origin, Part, Participant, ParticipantId,
+    Prepare, RecordKind, Refusal, Settings, Stamp, Status, TxnId,
 };
 
+fn life(dice: &mut Dice) -> Life {
+    Life { node: NodeId(dice.next() % 3), incarnation: 1 + dice.next() % 2 }
+}
+
 fn member(dice: &mut Dice) -> Member {
-    Member { node: NodeId(dice.next() % 3), incarnation: 1 + dice.next() % 2 }
+    Member { id: ParticipantId(dice.next() % 3), incarnation: 1 + dice.next() % 2 }
 }
 
 fn tx(dice: &mut Dice) -> TxnId {
     let attempt = [0, 1, 2, u32::MAX][dice.below(4)];
-    TxnId { origin: Origin { member: member(dice), lane: 0 }, sequence: [0, 1, 2, u64::MAX][dice.below(4)], attempt }
+    TxnId { origin: Origin { life: life(dice), lane: 0 }, sequence: [0, 1, 2, u64::MAX][dice.below(4)], attempt }
 }
 
 fn refusal(dice: &mut Dice) -> Refusal {
@@ -38,7 +42,7 @@ fn message(dice: &mut Dice, tx: TxnId) -> Message {
         kind @ (0 | 1 | 9) => {
             let mut members: Vec<Member> = (0..dice.below(4)).map(|_| member(dice)).collect();
             members.sort();
-            members.dedup_by_key(|member| member.node);
+            members.dedup_by_key(|member| member.id);
             let (locks, commands) = program(1, &[1], &[2]);
             let stamp = Stamp { time: number, ..Stamp::default() };
             let members = members.into();
@@ -91,7 +95,7 @@ fn participants_stand_everything() {
     let settings = Settings::default();
     for seed in 0..400 {
         let mut dice = Dice(seed);
-        let mut participant = Participant::new(Member { node: NodeId(0), incarnation: 1 }, settings);
+        let mut participant = Participant::new(Member { id: ParticipantId(0), incarnation: 1 }, settings);
         let mut held: BTreeMap<TxnId, i32> = BTreeMap::new();
         for _ in 0..400 {
             let (tx, now, mut out) = (tx(&mut dice), dice.next() % 5000, Vec::new());
@@ -108,10 +112,14 @@ fn participants_stand_everything() {
                     participant.committed(now, tx, kinds[dice.below(4)], &mut out);
                 }
                 3 => participant.tick([now, u64::MAX][dice.below(2)], &mut out),
-                4 if dice.percent(10) => participant.lost(now, NodeId(1 + dice.next() % 2), &mut out),
+                4 if dice.percent(10) => {
+                    let node = NodeId(1 + dice.next() % 2);
+                    participant.lost(now, ParticipantId::of(node));
+                    participant.gone(now, node, &mut out);
+                }
                 _ => {
                     let message = message(&mut dice, tx);
-                    participant.message(now, member(&mut dice), message, &mut out);
+                    participant.message(now, life(&mut dice), message, &mut out);
                 }
             }
             for action in out {
@@ -134,7 +142,7 @@ fn participants_stand_everything() {
 fn coordinators_stand_everything() {
     for seed in 0..400 {
         let mut dice = Dice(seed);
-        let origin = Origin { member: Member { node: NodeId(0), incarnation: 1 }, lane: 0 };
+        let origin = Origin { life: Life { node: NodeId(0), incarnation: 1 }, lane: 0 };
         let mut coordinator = Coordinator::new(origin, Settings::default());
         let mut answers: BTreeMap<u64, u32> = BTreeMap::new();
         for _ in 0..400 {
@@ -144,7 +152,7 @@ fn coordinators_stand_everything() {
             let tx = coordinator.current(sequence).filter(|_| dice.percent(80)).unwrap_or(any);
             let part = |node: u64| {
                 let (locks, commands) = program(1, &[], &[node as u16]);
-                Part { member: Member { node: NodeId(node), incarnation: 1 }, locks, commands, writes: node != 2 }
+                Part { member: Member { id: ParticipantId(node), incarnation: 1 }, locks, commands, writes: node != 2 }
             };
             match dice.below(15) {
                 14 => _ = coordinator.widen(now, (sequence, tx.attempt), vec![part(dice.next() % 3)], &mut out),
@@ -158,11 +166,11 @@ fn coordinators_stand_everything() {
                     coordinator.begin(now, now, (1 + dice.next() % 2..3).map(part).collect(), &mut out);
                 }
                 1 => coordinator.tick([now, u64::MAX][dice.below(2)], &mut out),
-                2 => coordinator.linked(now, NodeId(dice.next() % 3), &mut out),
+                2 => coordinator.linked(now, ParticipantId(dice.next() % 3), &mut out),
                 3 if dice.percent(20) => _ = coordinator.abandon(now, sequence, &mut out),
                 5 if dice.percent(50) => coordinator.routed(now, sequence, vec![part(2)]),
                 5 => coordinator.fail(now, sequence, Refusal::Moved, &mut out),
-                6 if dice.percent(10) => coordinator.lost(now, NodeId(dice.next() % 3), &mut out),
+                6 if dice.percent(10) => coordinator.lost(now, ParticipantId(dice.next() % 3), &mut out),
                 _ => {
                     let message = message(&mut dice, tx);
                     coordinator.message(now, member(&mut dice), message, &mut out);

@@ -4,21 +4,25 @@ use std::sync::Arc;
 
 use txn::locks::Mode;
 use txn::{
-    Action, Coordinator, Event, Lock, Member, Message, NodeId, Origin, Part, Participant, Prepare, Refusal, Settings,
-    TxnId,
+    Action, Coordinator, Event, Life, Lock, Member, Message, NodeId, Origin, Part, Participant, ParticipantId, Prepare,
+    Refusal, Settings, TxnId,
 };
 
 /// What the time is when the coordinator's clock is at 0.
 const EPOCH: u64 = 1_700_000_000_000;
 const AHEAD: u64 = Settings::DEFAULT.moment_ms;
 
+fn life(node: u64) -> Life {
+    Life { node: NodeId(node), incarnation: 1 }
+}
+
 fn member(node: u64) -> Member {
-    Member { node: NodeId(node), incarnation: 1 }
+    Member { id: ParticipantId(node), incarnation: 1 }
 }
 
 /// A transaction that writes at two nodes, and the Prepares that were sent.
 fn begun(now: u64) -> (Coordinator, Vec<Arc<Prepare>>) {
-    let mut coordinator = Coordinator::new(Origin { member: member(9), lane: 0 }, Settings::DEFAULT);
+    let mut coordinator = Coordinator::new(Origin { life: life(9), lane: 0 }, Settings::DEFAULT);
     coordinator.set_clock(0, EPOCH);
     let locks = Lock::normalized(vec![Lock { db: 0, key: (*b"k").into(), mode: Mode::Exclusive }]);
     let part = |node| Part { member: member(node), locks: locks.clone(), commands: Arc::default(), writes: true };
@@ -60,7 +64,7 @@ fn it_is_a_little_ahead_and_the_same_for_all() {
     let (mut coordinator, sent) = begun(50);
     assert_eq!(moments(&sent), [EPOCH + 50 + AHEAD; 2]);
     let mut again = Vec::new();
-    coordinator.linked(400, NodeId(1), &mut again);
+    coordinator.linked(400, ParticipantId(1), &mut again);
     assert_eq!(moments(&prepares(again)), [EPOCH + 50 + AHEAD], "also when it is sent again");
 }
 
@@ -123,7 +127,7 @@ fn who_is_alone_is_of_any_moment() {
         let mut participant = Participant::new(member(1), Settings::DEFAULT);
         let prepare = Prepare { members: sent[0].members[..members].into(), ..(*sent[0]).clone() };
         let mut actions = Vec::new();
-        participant.message(0, member(9), Message::Prepare(prepare.into()), &mut actions);
+        participant.message(0, life(9), Message::Prepare(prepare.into()), &mut actions);
         actions.clear();
         participant.locked(sent[0].tx, true, &mut actions);
         let of = |action: &Action| if let Action::Execute { moment, .. } = action { Some(*moment) } else { None };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Said, Server, decode_reads, program};
-use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings};
+use txn::{Coordinator, Event, Life, Member, Message, NodeId, Origin, Part, ParticipantId, Settings};
 
 const D: u64 = 100;
 const SETTINGS: Settings = Settings {
@@ -18,23 +18,27 @@ const SETTINGS: Settings = Settings {
     backoff_max_ms: 1,
 };
 
+fn life(node: u64) -> Life {
+    Life { node: NodeId(node), incarnation: 1 }
+}
+
 fn member(node: u64) -> Member {
-    Member { node: NodeId(node), incarnation: 1 }
+    Member { id: ParticipantId(node), incarnation: 1 }
 }
 
 fn coordinator(node: u64) -> Coordinator {
-    Coordinator::new(Origin { member: member(node), lane: 0 }, SETTINGS)
+    Coordinator::new(Origin { life: life(node), lane: 0 }, SETTINGS)
 }
 
 fn server(node: u64) -> Server {
-    Server::new(member(node), SETTINGS, Mistake::None)
+    Server::new(life(node), SETTINGS, Mistake::None)
 }
 
 /// Key 1 is at the first server, key 2 at the second.
-fn begin(coordinator: &mut Coordinator, now: u64, id: u32, servers: [Member; 2], writes: bool) -> Vec<Message> {
-    let part = |(key, member): (u16, Member)| {
+fn begin(coordinator: &mut Coordinator, now: u64, id: u32, servers: [Life; 2], writes: bool) -> Vec<Message> {
+    let part = |(key, server): (u16, Life)| {
         let (locks, commands) = if writes { program(id, &[], &[key]) } else { program(id, &[key], &[]) };
-        Part { member, locks, commands, writes }
+        Part { member: Member::of(server), locks, commands, writes }
     };
     let parts = [1, 2].into_iter().zip(servers).map(part).collect();
     let mut events = Vec::new();
@@ -48,7 +52,7 @@ fn messages(events: Vec<Event>) -> Vec<Message> {
 }
 
 /// Gives a server a message and commits what it appends; the messages it sends.
-fn tell(server: &mut Server, now: u64, from: Member, message: Message) -> Vec<Message> {
+fn tell(server: &mut Server, now: u64, from: Life, message: Message) -> Vec<Message> {
     let mut said = Vec::new();
     server.message(now, from, message, &mut said);
     server.flush(now, &mut said);
@@ -62,23 +66,23 @@ fn history(serves_after: u64) -> (Option<Observed>, BTreeMap<u16, Vec<u32>>, Vec
     let (mut reader, mut writer) = (coordinator(8), coordinator(9));
     let (mut one, mut two) = (server(1), server(2));
     let prepares = begin(&mut reader, 0, 1, [one.me, two.me], false);
-    let first = tell(&mut one, 1, member(8), prepares[0].clone());
+    let first = tell(&mut one, 1, life(8), prepares[0].clone());
     one.crash(2, 0, &mut Vec::new());
     let start = 3 + serves_after;
     let asked = begin(&mut writer, start, 2, [one.me, two.me], true);
     let mut done = Vec::new();
     for (server, message) in [&mut one, &mut two].into_iter().zip(asked) {
-        for answer in tell(server, start, member(9), message) {
+        for answer in tell(server, start, life(9), message) {
             let mut events = Vec::new();
-            writer.message(start, server.me, answer, &mut events);
+            writer.message(start, Member::of(server.me), answer, &mut events);
             done.extend(messages(events));
         }
     }
     for (server, message) in [&mut one, &mut two].into_iter().zip(done) {
-        tell(server, start, member(9), message);
+        tell(server, start, life(9), message);
     }
     let late = start.max(50);
-    let second = tell(&mut two, late, member(8), prepares[1].clone());
+    let second = tell(&mut two, late, life(8), prepares[1].clone());
     let mut events = Vec::new();
     for (from, answer) in [(member(1), first), (member(2), second)] {
         answer.into_iter().for_each(|answer| reader.message(late, from, answer, &mut events));
@@ -108,8 +112,8 @@ fn a_node_serves_nothing_for_d_after_a_start() {
 #[test]
 fn locks_of_what_only_read_are_held_for_d_and_no_longer() {
     let (mut reader, mut one) = (coordinator(8), server(1));
-    let prepares = begin(&mut reader, 0, 1, [one.me, member(2)], false);
-    assert!(matches!(tell(&mut one, 10, member(8), prepares[0].clone())[..], [Message::Prepared { .. }]));
+    let prepares = begin(&mut reader, 0, 1, [one.me, life(2)], false);
+    assert!(matches!(tell(&mut one, 10, life(8), prepares[0].clone())[..], [Message::Prepared { .. }]));
     one.tick(10 + D - 1, &mut Vec::new());
     assert!(!one.locks.is_empty());
     one.tick(10 + D, &mut Vec::new());
@@ -145,8 +149,8 @@ fn answers_count_for_three_quarters_of_d() {
         assert_eq!(prepares(&asked), [(1, false); 2]);
         let mut events = Vec::new();
         for (server, message) in servers.iter_mut().zip(asked) {
-            for answer in tell(server, 1, member(8), message) {
-                reader.message(at, server.me, answer, &mut events);
+            for answer in tell(server, 1, life(8), message) {
+                reader.message(at, Member::of(server.me), answer, &mut events);
             }
         }
         assert_eq!(events.iter().any(|event| matches!(event, Event::Reply { .. })), counts, "{at}");

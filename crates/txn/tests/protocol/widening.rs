@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use crate::glue::program;
 use txn::{
-    Action, Coordinator, Event, Lock, Member, Message, NodeId, Origin, Part, Participant, Prepare, Refusal, Settings,
-    Stamp, TxnId,
+    Action, Coordinator, Event, Life, Lock, Member, Message, NodeId, Origin, Part, Participant, ParticipantId, Prepare,
+    Recipient, Refusal, Settings, Stamp, TxnId,
 };
 
 const SETTINGS: Settings = Settings { resend_ms: 100, hold_ms: 300, ..Settings::DEFAULT };
 
+fn life(node: u64) -> Life {
+    Life { node: NodeId(node), incarnation: 1 }
+}
+
 fn member(node: u64) -> Member {
-    Member { node: NodeId(node), incarnation: 1 }
+    Member { id: ParticipantId(node), incarnation: 1 }
 }
 
 fn part(node: u64, key: u16) -> Part {
@@ -21,7 +25,7 @@ fn part(node: u64, key: u16) -> Part {
 
 /// One that has fetched a key of node 1 and one of node 2.
 fn fetched() -> (Coordinator, TxnId) {
-    let mut coordinator = Coordinator::new(Origin { member: member(9), lane: 3 }, SETTINGS);
+    let mut coordinator = Coordinator::new(Origin { life: life(9), lane: 3 }, SETTINGS);
     let sequence = coordinator.begin_fetching(0, 70, vec![part(1, 1), part(2, 2)], &mut Vec::new());
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 0, 1, found(tx, 0));
@@ -110,14 +114,14 @@ fn the_next_attempt_asks_for_all_that_is_known() {
 
 /// A part at node 1 that has said what is there.
 fn part_that_has_fetched() -> (Participant, TxnId) {
-    let origin = Origin { member: member(9), lane: 0 };
+    let origin = Origin { life: life(9), lane: 0 };
     let tx = TxnId { origin, sequence: 1, attempt: 1 };
     let (locks, commands) = program(1, &[], &[2]);
     let (members, stamp) = (Arc::new([member(1)]), Stamp { time: 1, node: NodeId(9), lane: 0 });
     let fetch = Prepare { tx, stamp, members, locks, commands, logged: true, patient: true, finished: 0, moment: 0 };
     let mut participant = Participant::new(member(1), SETTINGS);
     let mut actions = Vec::new();
-    participant.message(0, member(9), Message::Fetch(Arc::new(fetch)), &mut actions);
+    participant.message(0, life(9), Message::Fetch(Arc::new(fetch)), &mut actions);
     participant.locked(tx, true, &mut actions);
     participant.fetched(0, tx, Arc::new([1]), &mut actions);
     (participant, tx)
@@ -125,7 +129,7 @@ fn part_that_has_fetched() -> (Participant, TxnId) {
 
 fn widen(participant: &mut Participant, (tx, round, key): (TxnId, u32, u16)) -> Vec<Action> {
     let mut actions = Vec::new();
-    participant.message(1, member(9), Message::Widen { tx, round, locks: part(1, key).locks }, &mut actions);
+    participant.message(1, life(9), Message::Widen { tx, round, locks: part(1, key).locks }, &mut actions);
     actions
 }
 
@@ -145,16 +149,16 @@ fn whatever_ends_a_part_gives_all_back() {
     let ends: [fn(&mut Participant, TxnId, &mut Vec<Action>); 6] = [
         // Somebody older has the key.
         |participant, tx, out| participant.locked(tx, false, out),
-        |participant, tx, out| participant.message(2, member(9), Message::Abort { tx, finished: 0 }, out),
+        |participant, tx, out| participant.message(2, life(9), Message::Abort { tx, finished: 0 }, out),
         // It is in doubt who has it.
         |participant, tx, out| assert!(participant.refuse_queued(tx, Refusal::Moved, out)),
         // Its coordinator says nothing, or has ended.
         |participant, _, out| participant.tick(1000, out),
-        |participant, _, out| participant.peer(2, Member { incarnation: 2, ..member(9) }, out),
+        |participant, _, out| participant.peer(2, Life { incarnation: 2, ..life(9) }, out),
         // It was granted, and given up while it was looked at.
         |participant, tx, out| {
             participant.locked(tx, true, out);
-            participant.message(2, member(9), Message::Abort { tx, finished: 0 }, out);
+            participant.message(2, life(9), Message::Abort { tx, finished: 0 }, out);
             participant.fetched(3, tx, Arc::new([1]), out);
         },
     ];
@@ -186,12 +190,15 @@ fn a_round_that_comes_again_is_answered_again_and_an_earlier_one_is_not() {
     assert_eq!(widen(&mut participant, (tx, 2, 5)), [], "it is looked at");
     participant.fetched(1, tx, Arc::new([2]), &mut actions);
     let answer = Message::Fetched { tx, round: 2, found: Arc::new([2]) };
-    assert_eq!(widen(&mut participant, (tx, 2, 5)), [Action::Send { to: NodeId(9), message: answer }]);
+    assert_eq!(
+        widen(&mut participant, (tx, 2, 5)),
+        [Action::Send { to: Recipient::Coordinator(NodeId(9)), message: answer }]
+    );
     assert_eq!(widen(&mut participant, (tx, 1, 7)), []);
     // What it is bound to has everything, and names everybody.
     let (members, commands) = (Arc::from([member(1), member(2)]), Arc::from([1]));
     let mut actions = Vec::new();
-    participant.message(2, member(9), Message::Proceed { tx, members, logged: true, commands }, &mut actions);
+    participant.message(2, life(9), Message::Proceed { tx, members, logged: true, commands }, &mut actions);
     assert!(matches!(&actions[..], [Action::Proceed { locks, .. }] if keys(locks) == [2, 5]), "{actions:?}");
     actions.clear();
     let done = txn::Execution::Done { effects: Arc::new([1]), replies: Arc::default() };
@@ -204,9 +211,9 @@ fn a_round_that_comes_again_is_answered_again_and_an_earlier_one_is_not() {
 /// A part of which nothing is known any more takes no part in the attempt: it may have held its locks, and does not now.
 #[test]
 fn a_part_that_is_not_known_is_not_widened() {
-    let tx = TxnId { origin: Origin { member: member(9), lane: 0 }, sequence: 1, attempt: 1 };
+    let tx = TxnId { origin: Origin { life: life(9), lane: 0 }, sequence: 1, attempt: 1 };
     let mut participant = Participant::new(member(1), SETTINGS);
-    let refused = |why| [Action::Send { to: NodeId(9), message: Message::Refused { tx, why } }];
+    let refused = |why| [Action::Send { to: Recipient::Coordinator(NodeId(9)), message: Message::Refused { tx, why } }];
     assert_eq!(widen(&mut participant, (tx, 1, 5)), refused(Refusal::Stale));
     assert_eq!(widen(&mut participant, (tx, 1, 5)), refused(Refusal::Over));
 }

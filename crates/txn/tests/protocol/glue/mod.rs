@@ -10,7 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use txn::locks::{LockTable, Mode, Requested, release, request, request_plain, restore};
-use txn::{Action, Execution, Lock, Member, Message, NodeId, Participant, Record, Refusal, Settings, Stamp, TxnId};
+use txn::{
+    Action, Execution, Life, Lock, Member, Message, NodeId, Participant, ParticipantId, Recipient, Record, Refusal,
+    Settings, Stamp, TxnId,
+};
 
 /// A mistake that is made on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -89,7 +92,7 @@ type Asks = ((Stamp, bool), Arc<[Lock]>);
 /// A participant's node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Server {
-    pub me: Member,
+    pub me: Life,
     pub mistake: Mistake,
     /// Commands run as soon as their locks are granted.
     pub instant: bool,
@@ -115,7 +118,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(me: Member, settings: Settings, mistake: Mistake) -> Self {
+    pub fn new(me: Life, settings: Settings, mistake: Mistake) -> Self {
         Self {
             me,
             mistake,
@@ -124,7 +127,7 @@ impl Server {
             held_back: BTreeMap::new(),
             widened: BTreeMap::new(),
             members: BTreeMap::new(),
-            participant: Participant::new(me, settings),
+            participant: Participant::new(Member::of(me), settings),
             locks: LockTable::default(),
             missing: BTreeMap::new(),
             plain: BTreeMap::new(),
@@ -143,7 +146,7 @@ impl Server {
     pub fn crash(&mut self, now: u64, kept: usize, said: &mut Vec<Said>) {
         let mut durable = std::mem::take(&mut self.durable);
         durable.extend(self.pending.drain(..).take(kept));
-        let me = Member { incarnation: self.me.incarnation + 1, ..self.me };
+        let me = Life { incarnation: self.me.incarnation + 1, ..self.me };
         let mut server = Self::new(me, self.settings, self.mistake);
         (server.instant, server.holds_back) = (self.instant, self.holds_back);
         for entry in &durable {
@@ -160,7 +163,7 @@ impl Server {
             Record::decode(&bytes).expect("own bytes")
         });
         let mut actions = Vec::new();
-        server.participant = Participant::restore(me, self.settings, now, records, &mut actions);
+        server.participant = Participant::restore(Member::of(me), self.settings, now, records, &mut actions);
         for action in actions {
             let Action::Lock { tx, stamp, locks, .. } = action else { panic!("only locks are restored") };
             let keys: Vec<(Place, Mode)> = places(&locks);
@@ -173,12 +176,13 @@ impl Server {
         lost.into_iter().for_each(|node| self.lost(now, node, said));
     }
 
-    pub fn message(&mut self, now: u64, from: Member, message: Message, said: &mut Vec<Said>) {
+    pub fn message(&mut self, now: u64, from: Life, message: Message, said: &mut Vec<Said>) {
         let mut message = message;
         if let Message::Prepare(prepare) | Message::Fetch(prepare) = &mut message
             && self.mistake == Mistake::StaleIncarnation
         {
-            let members = prepare.members.iter().map(|m| if m.node == self.me.node { self.me } else { *m });
+            let members =
+                prepare.members.iter().map(|m| if m.id == Member::of(self.me).id { Member::of(self.me) } else { *m });
             let members: Arc<[Member]> = members.collect();
             Arc::make_mut(prepare).members = members;
         }
@@ -219,9 +223,9 @@ impl Server {
     }
 
     /// A node is known to live now.
-    pub fn peer(&mut self, now: u64, member: Member, said: &mut Vec<Said>) {
+    pub fn peer(&mut self, now: u64, life: Life, said: &mut Vec<Said>) {
         let mut actions = Vec::new();
-        self.participant.peer(now, member, &mut actions);
+        self.participant.peer(now, life, &mut actions);
         self.act(now, actions, said);
     }
 
@@ -229,7 +233,8 @@ impl Server {
     pub fn lost(&mut self, now: u64, node: NodeId, said: &mut Vec<Said>) {
         self.lost.insert(node);
         let mut actions = Vec::new();
-        self.participant.lost(now, node, &mut actions);
+        self.participant.lost(now, ParticipantId::of(node));
+        self.participant.gone(now, node, &mut actions);
         self.act(now, actions, said);
     }
 
@@ -271,7 +276,10 @@ impl Server {
     fn act(&mut self, now: u64, actions: Vec<Action>, said: &mut Vec<Said>) {
         for action in actions {
             match action {
-                Action::Send { to, message } => said.push(Said::Send(to, message)),
+                Action::Send { to: Recipient::Coordinator(node), message } => said.push(Said::Send(node, message)),
+                Action::Send { to: Recipient::Participant(id), message } => {
+                    said.push(Said::Send(NodeId(id.0), message))
+                }
                 Action::Lock { tx, stamp, locks, patient, widens } => {
                     if widens && self.mistake == Mistake::HalfUnlock {
                         self.widened.insert(tx, Arc::clone(&locks));
@@ -535,11 +543,11 @@ pub fn program(id: u32, reads: &[u16], writes: &[u16]) -> Program {
     (Lock::normalized(locks), commands.into())
 }
 
-/// What is done to the keys of each node, all of which are named there, though perhaps more than once.
-pub fn by_node(made: impl IntoIterator<Item = (NodeId, Arc<[u8]>)>) -> Vec<(NodeId, Arc<[u8]>)> {
-    let mut all: BTreeMap<NodeId, Vec<u8>> = BTreeMap::new();
-    made.into_iter().for_each(|(node, made)| all.entry(node).or_default().extend_from_slice(&made));
-    all.into_iter().map(|(node, made)| (node, made.into())).collect()
+/// What is done to the keys of each participant, all of which are named there, though perhaps more than once.
+pub fn by_participant(made: impl IntoIterator<Item = (ParticipantId, Arc<[u8]>)>) -> Vec<(ParticipantId, Arc<[u8]>)> {
+    let mut all: BTreeMap<ParticipantId, Vec<u8>> = BTreeMap::new();
+    made.into_iter().for_each(|(id, made)| all.entry(id).or_default().extend_from_slice(&made));
+    all.into_iter().map(|(id, made)| (id, made.into())).collect()
 }
 
 /// What is done to keys by who appends `id` to `writes`, once it has fetched.

@@ -5,10 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use stateright::{Model, Property};
-use txn::{Coordinator, Event, Member, Message, NodeId, Origin, Part, Settings, TxnId};
+use txn::{Coordinator, Event, Life, Member, Message, NodeId, Origin, Part, ParticipantId, Settings, TxnId};
 
 use crate::glue::history::{Observed, check};
-use crate::glue::{Mistake, Reads, Said, Server, by_node, decode_reads, made, program};
+use crate::glue::{Mistake, Reads, Said, Server, by_participant, decode_reads, made, program};
 
 /// Time stands still: whatever is due is due at once, and ticks decide when it happens. Who holds what was fetched lets go at [`LATER`] only, or
 /// nothing would ever come to an end.
@@ -54,12 +54,12 @@ impl Transaction {
 /// A server's part.
 fn part_of(id: u32, (at, reads, writes): &Place) -> Part {
     let (locks, commands) = program(id, reads, writes);
-    Part { member: server(*at), locks, commands, writes: !writes.is_empty() }
+    Part { member: Member::of(server(*at)), locks, commands, writes: !writes.is_empty() }
 }
 
 /// A server in its first life.
-fn server(at: usize) -> Member {
-    Member { node: NodeId(at as u64 + 1), incarnation: 1 }
+fn server(at: usize) -> Life {
+    Life { node: NodeId(at as u64 + 1), incarnation: 1 }
 }
 
 /// What there is and how often what may happen.
@@ -122,11 +122,11 @@ pub enum Answer {
 }
 
 /// What is done to the keys of servers.
-type Made = Vec<(NodeId, Arc<[u8]>)>;
+type Made = Vec<(ParticipantId, Arc<[u8]>)>;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Host {
-    me: Member,
+    me: Life,
     machine: Coordinator,
     /// Whether it has ended: the one that came after it has nothing to do.
     ended: bool,
@@ -144,7 +144,7 @@ struct Host {
 pub struct World {
     servers: Vec<Server>,
     hosts: Vec<Host>,
-    network: BTreeSet<(Member, NodeId, Message)>,
+    network: BTreeSet<(Life, NodeId, Message)>,
     answers: BTreeMap<u32, Answer>,
     plain_done: BTreeMap<u32, Reads>,
     plain_left: BTreeSet<usize>,
@@ -189,7 +189,7 @@ impl std::fmt::Debug for Step {
             let kind = text.split([' ', '(']).next().unwrap_or("");
             let status =
                 if let Message::Status { status, .. } = message { format!(" {status:?}") } else { String::new() };
-            let tx = message.tx().map(|tx| format!("{}:{}:{}", tx.origin.member.node.0, tx.sequence, tx.attempt));
+            let tx = message.tx().map(|tx| format!("{}:{}:{}", tx.origin.life.node.0, tx.sequence, tx.attempt));
             write!(f, "{what} {kind}{status} {} to {}", tx.unwrap_or_default(), to.0)
         };
         match self {
@@ -223,7 +223,7 @@ const FORGET: usize = 5;
 const DOUBT: usize = 6;
 
 impl World {
-    fn said(&mut self, from: Member, said: Vec<Said>) {
+    fn said(&mut self, from: Life, said: Vec<Said>) {
         for said in said {
             match said {
                 Said::Send(to, message) => {
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, from: Member, to: NodeId, message: Message) {
+    fn send(&mut self, from: Life, to: NodeId, message: Message) {
         let ended = |host: &Host| host.me.node == to && host.ended;
         if !self.hosts.iter().any(ended) {
             self.network.insert((from, to, message));
@@ -260,7 +260,7 @@ impl World {
         for event in events {
             let (sequence, answer) = match event {
                 Event::Send { to, message } => {
-                    self.send(from, to, message);
+                    self.send(from, NodeId(to.0), message);
                     continue;
                 }
                 Event::Reply { sequence, replies } => {
@@ -318,12 +318,12 @@ impl World {
         self.said(me, said);
     }
 
-    fn deliver(&mut self, from: Member, to: NodeId, message: Message) {
+    fn deliver(&mut self, from: Life, to: NodeId, message: Message) {
         if let Some(at) = self.servers.iter().position(|server| server.me.node == to) {
             self.on_server(at, |server, said| server.message(0, from, message, said));
         } else if let Some(host) = self.hosts.iter().position(|host| host.me.node == to && !host.ended) {
             let mut events = Vec::new();
-            self.hosts[host].machine.message(0, from, message, &mut events);
+            self.hosts[host].machine.message(0, Member::of(from), message, &mut events);
             self.events(host, events);
         }
     }
@@ -336,7 +336,7 @@ impl World {
 
     fn host_hears(&mut self, host: usize, lost: usize) {
         let mut events = Vec::new();
-        self.hosts[host].machine.lost(0, NodeId(lost as u64 + 1), &mut events);
+        self.hosts[host].machine.lost(0, ParticipantId(lost as u64 + 1), &mut events);
         self.events(host, events);
     }
 
@@ -367,7 +367,7 @@ impl World {
                 world.deliver(from, to, message);
             }
             for at in world.there() {
-                let ended: Vec<Member> = world.hosts.iter().filter(|host| host.ended).map(|host| host.me).collect();
+                let ended: Vec<Life> = world.hosts.iter().filter(|host| host.ended).map(|host| host.me).collect();
                 world.on_server(at, |server, said| {
                     server.held_back().collect::<Vec<_>>().into_iter().for_each(|tx| server.ask(0, tx, said));
                     server.flush(0, said);
@@ -384,10 +384,10 @@ impl World {
                     continue;
                 }
                 for at in world.there() {
-                    let (mut events, node) = (Vec::new(), world.servers[at].me);
-                    world.hosts[host].machine.peer(0, node, &mut events);
+                    let (mut events, member) = (Vec::new(), Member::of(world.servers[at].me));
+                    world.hosts[host].machine.peer(0, member, &mut events);
                     if quiet {
-                        world.hosts[host].machine.linked(0, node.node, &mut events);
+                        world.hosts[host].machine.linked(0, member.id, &mut events);
                     }
                     world.events(host, events);
                 }
@@ -491,8 +491,8 @@ impl Model for Cluster {
     fn init_states(&self) -> Vec<World> {
         let hosts = self.transactions.iter().map(|transaction| transaction.coordinator + 1).max().unwrap_or(0);
         let host = |at: usize| {
-            let me = Member { node: NodeId(COORDINATORS + at as u64), incarnation: 1 };
-            let machine = Coordinator::new(Origin { member: me, lane: 0 }, NO_TIME);
+            let me = Life { node: NodeId(COORDINATORS + at as u64), incarnation: 1 };
+            let machine = Coordinator::new(Origin { life: me, lane: 0 }, NO_TIME);
             let (ids, found, made, further) = Default::default();
             Host { me, machine, ended: false, ids, found, made, further }
         };
@@ -531,8 +531,8 @@ impl Model for Cluster {
                 true => host.machine.begin_fetching(0, time, parts, &mut events),
                 false => host.machine.begin(0, time, parts, &mut events),
             };
-            let of = |(at, _, writes): &Place| (server(*at).node, made(transaction.id, writes));
-            host.made.insert(sequence, by_node(transaction.places().map(of)));
+            let of = |(at, _, writes): &Place| (ParticipantId::of(server(*at).node), made(transaction.id, writes));
+            host.made.insert(sequence, by_participant(transaction.places().map(of)));
             let further = |place: &Place| ([&place.1[..], &place.2].concat(), part_of(transaction.id, place));
             host.further.insert(sequence, transaction.further.iter().map(further).collect());
             host.ids.insert(sequence, transaction.id);

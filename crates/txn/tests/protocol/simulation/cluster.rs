@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use txn::{Coordinator, Event, Lock, Member, Message, NodeId, Origin, Part, Settings, TxnId};
+use txn::{Coordinator, Event, Life, Lock, Member, Message, NodeId, Origin, Part, ParticipantId, Settings, TxnId};
 
 use crate::glue::dice::Dice;
 use crate::glue::history::{Observed, check};
@@ -111,7 +111,7 @@ impl std::ops::AddAssign for Told {
 }
 
 enum Happening {
-    Deliver(Member, usize, Vec<u8>),
+    Deliver(Life, usize, Vec<u8>),
     Execute(usize, u64, (TxnId, Option<u64>), Vec<u8>, bool),
     Fetch(usize, u64, TxnId, Arc<[Lock]>),
     Ask(usize, u64, TxnId),
@@ -124,13 +124,13 @@ enum Happening {
     Plain(u32),
     Crash(usize),
     Restart(usize),
-    Hear(usize, Member),
+    Hear(usize, Life),
     Part(usize, usize),
     Heal,
 }
 
 /// What is done to the keys of nodes.
-type Made = Vec<(NodeId, Arc<[u8]>)>;
+type Made = Vec<(ParticipantId, Arc<[u8]>)>;
 
 struct Node {
     server: Server,
@@ -196,12 +196,12 @@ impl Cluster {
     fn new(plan: Plan) -> Self {
         let mut dice = Dice(plan.seed);
         let node = |at: usize| {
-            let me = Member { node: NodeId(at as u64), incarnation: 1 };
+            let me = Life { node: NodeId(at as u64), incarnation: 1 };
             let mut server = Server::new(me, SETTINGS, plan.mistake);
             (server.instant, server.holds_back) = (false, true);
             Node {
                 server,
-                coordinator: Coordinator::new(Origin { member: me, lane: 0 }, SETTINGS),
+                coordinator: Coordinator::new(Origin { life: me, lane: 0 }, SETTINGS),
                 up: true,
                 serves: 0,
                 ahead: dice.next() % 1_000_000,
@@ -330,10 +330,10 @@ impl Cluster {
             Happening::Plain(id) => self.plain(id)?,
             Happening::Crash(node) => self.crash(node),
             Happening::Restart(node) => self.restart(node)?,
-            Happening::Hear(node, member) => {
+            Happening::Hear(node, life) => {
                 if self.nodes[node].up {
-                    self.on(node, |server, now, said| server.peer(now, member, said))?;
-                    self.coordinate(node, |coordinator, now, events| coordinator.peer(now, member, events))?;
+                    self.on(node, |server, now, said| server.peer(now, life, said))?;
+                    self.coordinate(node, |coordinator, now, events| coordinator.peer(now, Member::of(life), events))?;
                 }
             }
             Happening::Part(a, b) => {
@@ -368,7 +368,7 @@ impl Cluster {
         let Some((a, b)) = self.parted.take() else { return Ok(()) };
         for (node, other) in [(a, b), (b, a)] {
             if self.nodes[node].up {
-                let other = NodeId(other as u64);
+                let other = ParticipantId(other as u64);
                 self.coordinate(node, |coordinator, now, events| coordinator.linked(now, other, events))?;
             }
         }
@@ -435,7 +435,7 @@ impl Cluster {
                     if let Message::Prepare(prepare) | Message::Fetch(prepare) = &message {
                         self.told.retried += usize::from(prepare.tx.attempt > 1);
                     }
-                    self.send(me, to, &message);
+                    self.send(me, NodeId(to.0), &message);
                 }
                 Event::Reply { sequence, replies } => {
                     let id = self.nodes[node].ids[&sequence];
@@ -480,7 +480,7 @@ impl Cluster {
         }
     }
 
-    fn send(&mut self, from: Member, to: NodeId, message: &Message) {
+    fn send(&mut self, from: Life, to: NodeId, message: &Message) {
         let (a, b) = (from.node.0 as usize, to.0 as usize);
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
@@ -497,14 +497,16 @@ impl Cluster {
         }
     }
 
-    fn deliver(&mut self, from: Member, to: usize, message: Message) -> Result<(), String> {
+    fn deliver(&mut self, from: Life, to: usize, message: Message) -> Result<(), String> {
         let node = &self.nodes[to];
         let early = self.now < node.serves && matches!(message, Message::Prepare(_) | Message::Fetch(_));
         if !node.up || early {
             return Ok(());
         }
         if message.coordinator(node.server.me).is_some() {
-            return self.coordinate(to, |coordinator, now, events| coordinator.message(now, from, message, events));
+            return self.coordinate(to, |coordinator, now, events| {
+                coordinator.message(now, Member::of(from), message, events)
+            });
         }
         self.on(to, |server, now, said| server.message(now, from, message, said))
     }
@@ -534,8 +536,8 @@ impl Cluster {
         for at in at {
             let (reads, writes) = self.keys(at, read_only);
             // What is known of the other: maybe it has started again since.
-            let member = self.nodes[at].server.me;
-            made_of.push((member.node, made(id, &writes)));
+            let member = Member::of(self.nodes[at].server.me);
+            made_of.push((member.id, made(id, &writes)));
             all.extend(writes.clone());
             let part = |reads: &[u16], writes: &[u16]| {
                 let (locks, commands) = program(id, reads, writes);
@@ -597,10 +599,10 @@ impl Cluster {
         let kept = self.dice.below(self.nodes[node].server.pending.len() + 1);
         self.nodes[node].up = true;
         self.on(node, |server, now, said| server.crash(now, kept, said))?;
-        let member = self.nodes[node].server.me;
+        let life = self.nodes[node].server.me;
         let now = self.now;
         let fresh = &mut self.nodes[node];
-        fresh.coordinator = Coordinator::new(Origin { member, lane: 0 }, SETTINGS);
+        fresh.coordinator = Coordinator::new(Origin { life, lane: 0 }, SETTINGS);
         fresh.ids.clear();
         fresh.found.clear();
         fresh.made.clear();
@@ -608,7 +610,7 @@ impl Cluster {
         fresh.serves = now + SETTINGS.read_ms + 1;
         for other in 0..self.plan.nodes {
             let ms = self.dice.next() % 300;
-            self.after(ms, Happening::Hear(other, member));
+            self.after(ms, Happening::Hear(other, life));
             let other = self.nodes[other].server.me;
             self.after(ms, Happening::Hear(node, other));
         }
