@@ -28,40 +28,41 @@ pub(crate) enum Wait {
     Room,
     /// The log, which has much to write: its present command is still in the query buffer and will be run again.
     Log,
-    /// The end of DEBUG SLEEP, with its arguments; then it is answered.
+    /// The end of DEBUG SLEEP, with its arguments. Then it is answered.
     Sleep(OwnedArgs),
-    /// The streams to be on the disk up to here, or this unix time in milliseconds (WAITAOF).
+    /// The moment when all streams are on the disk up to here, or this unix time in milliseconds (WAITAOF).
     Sync(Horizon, Option<u64>),
-    /// The end of a checkpoint, with its arguments (SAVE); then it is answered.
+    /// The end of a checkpoint, with its arguments (SAVE). Then it is answered.
     Save(OwnedArgs, Arc<Checkpoints>, Ticket),
-    /// The end of a job, with its arguments (CONFIG SET appendonly); then it is answered.
+    /// The end of a job, with its arguments (CONFIG SET appendonly). Then it is answered.
     Job(OwnedArgs, Arc<Job>),
-    /// What another node decides (CLIENT UNBLOCK).
+    /// The verdict of another node (CLIENT UNBLOCK).
     Verdict(Arc<Verdict>),
     /// A walk over the keyspace that goes on in steps.
     Walk(Box<Walking>),
-    /// Replies of other nodes: until so many are to come at most. Its present command is still in the query buffer and will be run, or has been forwarded.
+    /// Replies of other nodes, until at most so many are outstanding. Its present command is still in the query buffer
+    /// and will be run, or has been forwarded.
     Replies(usize),
     /// Room in a link to another node: its present command is still in the query buffer and will be run again.
     Link,
-    /// What the node at the other end of this link answers.
+    /// The answer of the node at the other end of this link.
     Remote(usize),
-    /// A map by which its present command, still in the query buffer, is where it belongs.
+    /// A map by which this node owns the keys of its present command, which is still in the query buffer.
     Map,
     /// A script that goes on in slices. Its command is still in the query buffer.
     Script(Box<Suspended>),
 }
 
 pub(crate) struct Conn {
-    /// The worker's name for it: generation and index.
+    /// The worker's name for the connection: generation and index.
     pub(crate) token: u64,
     pub(crate) session: Session,
-    /// What it is.
+    /// A client of this node, of another node, or a link.
     pub(crate) role: Role,
-    /// What it has at other nodes.
+    /// Its state at other nodes.
     pub(crate) remote: Option<Box<Remote>>,
     pub(crate) decoder: Decoder,
-    /// Received and not yet executed, from `start` on.
+    /// Bytes received and not yet executed, from `start` on.
     pub(crate) query: Vec<u8>,
     pub(crate) start: usize,
     /// Replies still to be sent.
@@ -77,41 +78,41 @@ pub(crate) struct Conn {
     pub(crate) cut: bool,
     /// The peer sends nothing more: close once everything is executed.
     pub(crate) ended: bool,
-    /// How far it had come when that was looked at last.
+    /// The progress that [`crate::worker::leavers`] saw when it last looked.
     pub(crate) left_at: Option<(usize, usize)>,
-    /// Bytes to make room for when there is none: how much the argument that is arriving still lacks, or some of it.
+    /// Bytes to make room for when the buffer is full: all that the arriving argument lacks, or a part of it.
     pub(crate) missing: usize,
-    /// Bytes that the argument that is arriving still lacks; 0 if that is not known.
+    /// Bytes that the arriving argument still lacks; 0 if that is not known.
     pub(crate) lacking: usize,
-    /// Unread bytes there will be when a large argument has arrived that is arriving; 0 for none.
+    /// Unread bytes when the large argument that is arriving will be whole; 0 for none.
     pub(crate) large_until: usize,
-    /// It had enough to do: the driver has stopped reading.
+    /// It has enough to do: the driver has stopped reading.
     pub(crate) held: bool,
     /// Some of its output waits for the log: it is in the worker's list of those.
     pub(crate) gated: bool,
-    /// What its present command has seen that may not be committed, while it is under way.
+    /// The uncommitted versions that its present command has seen so far.
     pub(crate) seen: Horizon,
-    /// What it is told beside its replies waits for this, too.
+    /// Messages beside its replies wait for these versions, too.
     pub(crate) pushes_seen: Horizon,
     /// Bytes of output that the driver has taken and not sent yet.
     pub(crate) in_flight: usize,
-    /// Nanoseconds that the command that waits took until it began to wait.
+    /// Nanoseconds that its waiting command took until it began to wait.
     pub(crate) spent: u64,
-    /// Its walk waits until the client has read some of what it was sent.
+    /// Its walk waits until the client has read some of the reply.
     pub(crate) stalled: bool,
-    /// Bytes of the command that is suspended, at the beginning of what is unread.
+    /// Bytes of its suspended command, at the beginning of the unread ones.
     pub(crate) suspended: usize,
     /// Failures in a row to get a latch.
     pub(crate) busy: u32,
     /// How often its present command has waited for keys that the store has.
     pub(crate) fetches: u32,
-    /// What it waits for of maps.
+    /// The maps that it waits for.
     pub(crate) map: Awaited,
     /// Since when the output is above the soft limit, unix milliseconds.
     pub(crate) over_soft_since: Option<u64>,
-    /// What it is told beside its replies, and has to wait for the end of one.
+    /// Messages beside its replies that wait for the end of a reply.
     pub(crate) pushes: Vec<u8>,
-    /// Its command is a transaction over nodes: what it is told beside its replies comes behind the reply to that, too.
+    /// Its command is a transaction over nodes: messages beside its replies come behind the reply to it, too.
     pub(crate) holds_news: bool,
     /// Its part of the worker's [`crate::WorkerStats::client_memory`].
     pub(crate) weight: u64,
@@ -161,15 +162,16 @@ impl Conn {
         self.query.len() - self.start
     }
 
-    /// Notes that the argument that is arriving lacks `missing` bytes; 0 if that is not known. It is large if more of it was lacking
-    /// than half of what was there, and stays so.
+    /// Notes that the arriving argument lacks `missing` bytes; 0 if that is not known. It is large if it lacked more
+    /// than half of the bytes that were there, and stays so.
     pub(crate) fn expect(&mut self, missing: usize) {
         let end = self.unread() + missing;
         let large = missing > 0 && (missing > self.unread() / 2 || end == self.large_until);
         self.large_until = if large { end } else { 0 };
     }
 
-    /// Shows others what the connection holds. `lacking`: bytes that the argument that is arriving lacks; 0 if that is not known.
+    /// Shows other workers the size of the buffers. `lacking`: bytes that the arriving argument lacks; 0 if that is not
+    /// known.
     pub(crate) fn show_buffers(&self, lacking: usize) {
         let client = &self.session.client;
         let before = self.decoder.read_before().min(self.unread());
@@ -180,7 +182,7 @@ impl Conn {
         self.show_output();
     }
 
-    /// Shows others what is to be sent, and what is kept between BEGIN and COMMIT.
+    /// Shows other workers the size of the output, and of the state between BEGIN and COMMIT.
     pub(crate) fn show_output(&self) {
         let client = &self.session.client;
         client.output_len.store(self.owed() as u64, Relaxed);
@@ -194,7 +196,7 @@ impl Conn {
         self.out.unsent()
     }
 
-    /// Bytes still to be sent, what the driver has taken included.
+    /// Bytes still to be sent, those that the driver has taken included.
     pub(crate) fn owed(&self) -> usize {
         self.unsent() + self.in_flight
     }
@@ -216,7 +218,7 @@ impl Conn {
         self.session.client.output_len.store(self.owed() as u64, Relaxed);
     }
 
-    /// Whether its last command has been answered rather than waits for something.
+    /// Whether its last command has been answered, and waits for nothing.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.wait, Wait::No)
     }

@@ -1,4 +1,4 @@
-//! From a parsed command to its handler: what is checked before, what is counted after.
+//! From a parsed command to its handler: admission before it, statistics after it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,9 +20,9 @@ use crate::worker::http;
 use crate::worker::turn::Item;
 use crate::worker::{Worker, write_error};
 
-/// Failures in a row to get a latch before newcomers are kept out (rule K1).
+/// Failures in a row to get a latch, after which newcomers are kept out (rule K1).
 const STARVING: u32 = 16;
-/// A command waits so often for keys that the store has: then it asks the store itself.
+/// After a command has waited so often for keys of the store, it reads the store itself.
 pub(crate) const INSISTS: u32 = 4;
 
 /// What becomes of the connection after a command.
@@ -30,7 +30,7 @@ pub(crate) const INSISTS: u32 = 4;
 pub(crate) enum Next {
     /// The next command.
     Continue,
-    /// No further command now: it waits or closes.
+    /// No further command now: the connection waits or closes.
     Stop,
     /// The same command again, later.
     Retry,
@@ -56,7 +56,7 @@ impl Worker {
         }
         let failures = conn.busy;
         let next = self.try_execute(conn, node, settings, args, item, raw);
-        // What it waits for now may last, and has nothing to do with locks: others go on meanwhile.
+        // This wait may last and has nothing to do with locks: other commands go on meanwhile.
         let waits_elsewhere = matches!(
             conn.wait,
             Wait::Pause | Wait::Room | Wait::Log | Wait::Link | Wait::Map | Wait::Replies(_) | Wait::Remote(_)
@@ -75,7 +75,7 @@ impl Worker {
             }
         }
         if failures > 0 && conn.busy <= failures {
-            // However it ended, it does not wait for latches any more: nobody must wait for it.
+            // However it ended, it no longer waits for latches: no other command must wait for it.
             conn.busy = 0;
             conn.session.again = None;
             self.engine.cancel_reservation(conn.token);
@@ -125,7 +125,7 @@ impl Worker {
         let exact = self.meter.is_exact(&command, args);
         let from = if exact { self.begin_exact() } else { 0 };
         if self.engine.has_seen() {
-            // What was looked at before, or for others, is not what this command sees.
+            // Versions that were seen before, or for other connections, are not what this command sees.
             self.engine.take_seen();
         }
         (self.engine.insists, self.engine.waited) = (conn.fetches >= INSISTS, conn.fetches > 0);
@@ -138,7 +138,7 @@ impl Worker {
             self.dispatch(conn, node, settings, command, args, item)
         };
         (self.engine.insists, self.engine.waited) = (false, false);
-        // What others have done for it is its time, too.
+        // Work that other threads have done for the command is its time, too.
         let from = from.saturating_sub(self.engine.take_worked());
         if !self.engine.parts.is_empty() {
             conn.out.adopt(&mut self.engine.parts);
@@ -166,10 +166,10 @@ impl Worker {
         } else if !exact {
             self.meter.ran(command.counted_as);
         } else if conn.has_ended() || matches!(conn.wait, Wait::Walk(_)) {
-            // The steps that follow belong to nobody: they are not time that others wait for.
+            // The later steps belong to no command: no other client waits for them.
             self.meter.finish(&command, args, &conn.session.client, self.engine.now(), from);
         } else {
-            // It is counted when it has ended.
+            // The command is counted when it has ended.
             conn.spent = self.meter.settle().saturating_sub(from);
         }
         self.ran(conn, node, &command, args, db, before);
@@ -179,7 +179,7 @@ impl Worker {
         next
     }
 
-    /// Notes that a command has run in database `db` and answered what is in the output from `before` on.
+    /// Notes that a command has run in database `db`, and that its reply begins at `before` in the output.
     pub(crate) fn ran(
         &mut self,
         conn: &mut Conn,
@@ -211,7 +211,7 @@ impl Worker {
                 self.stats.count_error(&conn.out.bytes[before + 1..]);
             }
         }
-        // Who wants no replies wants messages all the same, and to know of what.
+        // A client that wants no replies still wants messages, and confirmations of its subscriptions.
         let confirms = command.spec.has(flags::PUBSUB | flags::NOSCRIPT);
         if conn.session.replies != Replies::On && !confirms {
             if conn.has_ended() {
@@ -222,13 +222,13 @@ impl Worker {
         }
     }
 
-    /// Reads the clock before a command that is timed by itself; it may look at the counters, too.
+    /// Reads the clock before a command that is timed by itself. Such a command may read the counters, too.
     fn begin_exact(&mut self) -> u64 {
         self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
         self.meter.settle()
     }
 
-    /// What a session command of the connection sees.
+    /// The context of a session command of the connection.
     pub(crate) fn session_ctx<'a>(
         &'a mut self,
         conn: &'a mut Conn,
@@ -237,7 +237,7 @@ impl Worker {
         command: Admitted<'a>,
         args: Args<'a>,
     ) -> SessionCtx<'a> {
-        // The clients of other nodes are shown there.
+        // Clients of other nodes are shown at their own nodes.
         let (monitored, forwarded) = (self.monitored && conn.is_client(), conn.is_virtual());
         SessionCtx {
             node,
@@ -339,7 +339,7 @@ impl Worker {
         }
     }
 
-    /// What a client is told of this node's disk. `forwarded`: by another node.
+    /// The error about this node's disk, as a client hears it. `forwarded`: the command came from another node.
     pub(crate) fn signed(&self, text: String, forwarded: bool) -> String {
         match self.peers.as_deref() {
             Some(peers) if forwarded => peers.signed(text),
@@ -382,7 +382,7 @@ impl Worker {
             return Next::Continue;
         }
         conn.busy += 1;
-        // Whoever needs everything cannot hope for a moment in which all of it is free.
+        // A command that needs every latch cannot hope for a moment in which all are free.
         if conn.busy >= STARVING || busy.need == Need::All {
             self.engine.reserve(&busy.need, conn.token);
         }
@@ -396,14 +396,14 @@ impl Worker {
         Next::Retry
     }
 
-    /// However a command has ended, it waits for no locks.
+    /// A command of the connection has ended, in whatever way: it waits for no locks.
     pub(crate) fn waits_no_more(&mut self, conn: &mut Conn) {
         if std::mem::take(&mut conn.fetches) > 0 {
             self.forget_claims(conn.token);
         }
     }
 
-    /// A command that has done nothing, and waits, is refused.
+    /// Refuses a command that has done nothing and waits.
     fn refuse_undone(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
         conn.session.again = None;
         conn.fetches = 0;
@@ -417,7 +417,7 @@ impl Worker {
         Next::Continue
     }
 
-    /// Answers an error to a command that did not run; a block it belonged to is broken. EXEC ends its block.
+    /// Answers an error to a command that did not run. A block that it belonged to is broken. EXEC ends its block.
     pub(crate) fn refuse(&mut self, conn: &mut Conn, command: Option<&Command>, text: &[u8]) {
         let before = conn.out.bytes.len();
         if let Some(command) = command {
@@ -427,7 +427,7 @@ impl Worker {
         let mut text = text;
         if command.is_some_and(|command| command.name == "exec") {
             self.drop_block(conn);
-            // The general code says nothing; others (OOM) are part of the reason.
+            // The general code says nothing. Others (OOM) are part of the reason.
             let reason = text.strip_prefix(b"ERR ").unwrap_or(text);
             aborted = [b"EXECABORT Transaction discarded because of: ", reason].concat();
             text = &aborted;

@@ -1,4 +1,4 @@
-//! A client as a caller of commands: what it is answered, or waits for, where a command does not pass a check.
+//! A client as a caller of commands: its error, or its wait, where a command does not pass a check.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use crate::worker::execute::Next;
 use crate::worker::pause::Pause;
 use crate::worker::turn::Item;
 
-/// A client of this node, or of another one that forwards for it.
+/// A client of this node, or of another node that forwards for it.
 pub(crate) struct Front<'a> {
     pub(crate) worker: &'a mut Worker,
     pub(crate) conn: &'a mut Conn,
-    /// The worker's own.
+    /// Borrowed from the worker.
     pub(crate) node: &'a Arc<Node>,
-    /// The worker's own.
+    /// Borrowed from the worker.
     pub(crate) settings: &'a Arc<Settings>,
-    /// What was found out about the command when it was parsed.
+    /// The findings of the parser about the command.
     pub(crate) item: Item,
-    /// The command as it came.
+    /// The bytes of the command.
     pub(crate) raw: &'a [u8],
-    /// Where its reply begins in the output.
+    /// The place of its reply in the output.
     pub(crate) before: usize,
 }
 
@@ -70,7 +70,7 @@ impl Caller for Front<'_> {
         let view = state::View {
             clustered: self.worker.peers.is_some(),
             in_block: conn.session.multi.is_some(),
-            // Nodes ask each other something as well (`transactions/waiting.rs`).
+            // Nodes send each other DEBUG AWAIT (`transactions/waiting.rs`).
             debug_open: || command.spec.name == "await" && conn.is_virtual() || debug_is_open(settings, conn),
             monitors: conn.session.monitors,
             subscribed: conn.session.is_subscribed(),
@@ -101,7 +101,7 @@ impl Caller for Front<'_> {
         }
     }
 
-    /// Before memory: if data cannot leave it because of the log, the log is what is to be told of.
+    /// Before memory: if data cannot leave memory because of the log, the error has to name the log.
     #[inline(always)]
     fn write(&mut self, command: &Command, _: Args<'_>) -> Result<(), Next> {
         match refusal_of_log(self.worker, self.conn, command) {
@@ -116,12 +116,12 @@ impl Caller for Front<'_> {
         if !self.node.is_bounded(self.settings) {
             return Ok(());
         }
-        // Replies and what clients send count, too: reading may need room as well, but is never refused.
+        // Replies and requests count, too: a command that reads may need room as well, but is never refused.
         let more = if headroom::is_limited() { memory::bytes_of(args) } else { 0 };
         let (worker, settings) = (&mut *self.worker, &**self.settings);
         let room = worker.make_room(settings, more);
         if worker.engine.has_invalidated() {
-            // What was evicted for the command is not what it does.
+            // Evictions for the command are no part of what it does.
             worker.tell_trackers(Some(self.conn));
             self.before = self.conn.out.bytes.len();
         }
@@ -157,7 +157,7 @@ impl Front<'_> {
         Err(self.worker.decline(self.conn, command, error))
     }
 
-    /// There is no room for a command that needs some.
+    /// Refuses a command that needs room, or has it wait: there is none.
     fn lacks_room(&mut self, command: &Command, args: Args<'_>, more: u64, verdict: Verdict) -> Result<(), Next> {
         let (worker, conn, settings) = (&mut *self.worker, &mut *self.conn, &**self.settings);
         match verdict {
@@ -177,8 +177,8 @@ impl Front<'_> {
     }
 }
 
-/// The command that a client calls: of a container, its subcommand. An error says what the client hears, and whose
-/// statistics count that, if any.
+/// Finds the command that a client calls: of a container, its subcommand. The error has the text for the client, and
+/// the command whose statistics count the failure.
 #[inline(always)]
 pub(crate) fn find<'t>(
     worker: &Worker,
@@ -199,7 +199,7 @@ pub(crate) fn find<'t>(
     }
 }
 
-/// A container was called with a subcommand that it does not have. A closed container does not say which it has.
+/// The error for a subcommand that a container does not have. A closed container does not list those that it has.
 #[cold]
 fn no_subcommand<'t>(
     worker: &Worker,
@@ -217,7 +217,7 @@ fn no_subcommand<'t>(
     (None, unknown_subcommand(container, name))
 }
 
-/// The error for a command that does not exist; ours for one that Redis has.
+/// The error for a command that does not exist: the server's own text for a command that Redis has.
 #[cold]
 fn unknown_command(table: &Table, args: Args<'_>) -> Vec<u8> {
     match compatibility::not_there(&args[0], |name| table.find_own(name).is_some()) {
@@ -239,7 +239,7 @@ fn debug_is_open(settings: &Settings, conn: &Conn) -> bool {
     session::debug_is_open(settings, &conn.session.client.peer)
 }
 
-/// Whether the command, or one of the block that it executes, has one of these flags.
+/// Whether the command, or a command of the block that it executes, has one of these flags.
 fn does(node: &Node, conn: &Conn, command: &Command, any: u32) -> bool {
     if command.spec.flags & any != 0 {
         return true;
@@ -248,12 +248,12 @@ fn does(node: &Node, conn: &Conn, command: &Command, any: u32) -> bool {
     block.is_some_and(|multi| multi.queue.iter().any(|q| node.table.get(q.command).spec.flags & any != 0))
 }
 
-/// Why nothing may be written now, if the command or the block that it executes would: there is no room for it in the log
-/// (rule L8), or the log has failed (rule L9).
+/// The reason why nothing may be written now, if the command or the block that it executes writes: the log has no room
+/// (rule L8), or it has failed (rule L9).
 #[inline]
 fn refusal_of_log(worker: &Worker, conn: &Conn, command: &Command) -> Option<String> {
     let error = worker.promise()?.refusal()?;
-    // A client that has queued a block at another node hears of EXEC alone.
+    // A client that has queued a block at another node gets errors of EXEC alone.
     let forwarded = conn.is_virtual();
     let unheard = forwarded && conn.session.queues(command);
     (!unheard && does(&worker.node, conn, command, flags::WRITE)).then(|| worker.signed(error, forwarded))
@@ -268,7 +268,7 @@ fn is_held_back(worker: &Worker, conn: &Conn, command: &Command, args: Args<'_>)
     }
 }
 
-/// Whether the command, or one of the block that it executes, may write or tell replicas something.
+/// Whether the command, or a command of the block that it executes, may write or tell replicas something.
 pub(crate) fn may_write(node: &Node, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
     let may = |command: &Command, args: Args<'_>| {
         write::may(command.spec) && !session::is_read_only_script(node, command, args)

@@ -1,6 +1,8 @@
-//! Replies that are still to come from other nodes: their places in the output of the connection, which is in the order of its commands.
+//! Replies that are still to come from other nodes: their places in the output of the connection, which is in the order
+//! of its commands.
 //!
-//! Nothing behind the first open hole is sent. A reply for it is written where it belongs; one for a later hole is kept until it has become the first.
+//! Nothing behind the first open hole is sent. A reply for the first hole is written into its place. A reply for a
+//! later hole is kept until that hole is the first.
 
 use std::collections::VecDeque;
 
@@ -10,24 +12,25 @@ pub(crate) struct Holes {
     queue: VecDeque<Hole>,
     /// Number of the first in the queue.
     first: u64,
-    /// What [`Hole::at`] lacks: where something was written before them, or dropped, all of them move. Wraps.
+    /// To be added to every [`Hole::at`]: bytes that were written before all holes, or dropped there, move all of them.
+    /// Wraps.
     shift: usize,
     /// Replies for holes that are not the first.
     kept: Vec<u8>,
-    /// Bytes of such that have come in parts.
+    /// Bytes of such replies that have come in parts.
     begun: usize,
 }
 
 struct Hole {
-    /// Where among the own bytes of the output, but for the shift.
+    /// Its place among the output's own bytes, without the shift.
     at: usize,
     state: State,
-    /// What stands right behind its reply and is none: what its client must forget of what that said.
+    /// Bytes right behind its reply that are no reply: the keys that the client must forget again.
     after: Vec<u8>,
 }
 
 impl Hole {
-    /// Bytes that are to be written for it once everything before it is.
+    /// Bytes that are to be written for it when everything before it is written.
     fn ready(&self) -> Option<usize> {
         match &self.state {
             State::Kept(from, to) => Some(to - from + self.after.len()),
@@ -39,18 +42,18 @@ impl Hole {
 }
 
 enum State {
-    /// Nothing has come that was not written.
+    /// All bytes that have come are written.
     Open,
-    /// All of it is in `kept`, from here to there.
+    /// The whole reply is in `kept`, from here to there.
     Kept(usize, usize),
-    /// The beginning of a long one has come, or all of it in parts.
+    /// The beginning of a long reply has come, or all of it in parts.
     Begun(Vec<u8>, bool),
 }
 
-/// Something was written at a place where a hole is: there, and how many bytes.
+/// Bytes were written at the place of a hole: the place, and how many bytes.
 pub(crate) type Inserted = (usize, usize);
 
-/// What [`Holes`] keeps allocated.
+/// Bytes that [`Holes`] keeps allocated.
 const KEPT: usize = 16 * 1024;
 
 impl Holes {
@@ -60,7 +63,7 @@ impl Holes {
         self.first + self.queue.len() as u64 - 1
     }
 
-    /// How many there are that are not settled.
+    /// How many holes are not settled.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
@@ -82,22 +85,24 @@ impl Holes {
         Some(self.queue.front()?.at.wrapping_add(self.shift))
     }
 
-    /// All places move by `n` bytes to the front: so much was dropped there.
+    /// Moves all places by `n` bytes to the front: so many were dropped there.
     pub(crate) fn move_up(&mut self, n: usize) {
         self.shift = self.shift.wrapping_sub(n);
     }
 
-    /// Whether a reply has begun to come for the first hole and has not ended, so that nothing else may be written before it.
+    /// Whether a reply has begun to come for the first hole and has not ended. Then nothing else may be written before
+    /// it.
     pub(crate) fn is_begun(&self) -> bool {
         self.queue.front().is_some_and(|hole| matches!(hole.state, State::Begun(..)))
     }
 
-    /// `n` bytes were written before the first hole, which is at the end.
+    /// Notes that `n` bytes were written before the first hole, which is at the end.
     pub(crate) fn move_down(&mut self, n: usize) {
         self.shift = self.shift.wrapping_add(n);
     }
 
-    /// The reply for a hole, or the next of it. `whole`: it ends with that. It is written at once where nothing stands behind it, else by [`Self::settle`].
+    /// Takes the reply for a hole, or its next part. `whole`: it is the last part. It is written at once if nothing
+    /// stands behind it, else by [`Self::settle`].
     pub(crate) fn put(&mut self, number: u64, reply: &[u8], whole: bool, out: &mut Vec<u8>) {
         let Some(index) = number.checked_sub(self.first).and_then(|i| usize::try_from(i).ok()) else { return };
         let start = self.kept.len();
@@ -139,8 +144,9 @@ impl Holes {
         }
     }
 
-    /// Something that is no reply stands right behind the reply for the hole `last`, which has come, or where that was
-    /// written before. True: behind the reply for a hole. False: before all holes, where the caller writes it.
+    /// Puts bytes that are no reply right behind the reply for the hole `last`, which has come, or behind such bytes
+    /// there. True: they are behind the reply of a hole. False: they belong before all holes, where the caller writes
+    /// them.
     pub(crate) fn put_behind(&mut self, last: Option<u64>, bytes: &[u8]) -> bool {
         let queued = last.and_then(|last| last.checked_sub(self.first)).and_then(|i| usize::try_from(i).ok());
         let begun = || self.is_begun().then_some(0);
@@ -158,7 +164,8 @@ impl Holes {
         }
     }
 
-    /// Writes what has come for the first holes: all of it at once, so that what stands behind them is moved once. `inserted` hears where that was.
+    /// Writes the replies that have come for the first holes, all at once, so that the bytes behind them move once.
+    /// `inserted` gets their places.
     pub(crate) fn settle(&mut self, out: &mut Vec<u8>, mut inserted: impl FnMut(Inserted)) {
         let (mut count, mut more) = (0, 0);
         for hole in &self.queue {
@@ -171,7 +178,7 @@ impl Holes {
         }
         let (mut end, mut shift) = (out.len(), more);
         out.resize(end + more, 0);
-        // From the last on: nothing is written where something still has to be moved from.
+        // From the last one on: no byte is overwritten that still has to be moved.
         for hole in self.queue.range(..count).rev() {
             let at = hole.at.wrapping_add(self.shift);
             let (reply, after) = match &hole.state {
@@ -187,7 +194,7 @@ impl Holes {
             inserted((at, reply.len() + after.len()));
             end = at;
         }
-        // Those that are left stand behind all that was written.
+        // The remaining holes stand behind everything that was written.
         self.shift = self.shift.wrapping_add(more);
         for _ in 0..count {
             match self.queue.front_mut().map(|hole| &mut hole.state) {

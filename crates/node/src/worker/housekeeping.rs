@@ -1,4 +1,5 @@
-//! What a worker does besides commands: frees what was flushed, sweeps expired keys, makes room, ends idle connections.
+//! The background work of a worker: it frees flushed entries, sweeps expired keys, makes room, and ends idle
+//! connections.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,24 +13,24 @@ use crate::limits::tidying::Scene;
 use crate::worker::Worker;
 use crate::worker::conn::Wait;
 
-/// Between two rounds when the last sweep ran out of time, at `active-expire-effort` 1 and 10.
+/// Milliseconds between two rounds when the last sweep ran out of time, at `active-expire-effort` 1 and 10.
 const CATCH_UP_MS: [u64; 2] = [4, 1];
 /// Time of a sweep in nanoseconds, at `active-expire-effort` 1 and 10: a fifth and two thirds of the CPU.
 const SWEEP_NS: [u64; 2] = [1_000_000, 2_000_000];
-/// Allocations of what was deleted or flushed that are freed in a turn: about half a millisecond.
+/// Allocations of deleted or flushed values that are freed in a turn: about half a millisecond.
 const GARBAGE_STEP: usize = 2048;
 
-/// Empty pages of the heap given back to the system in a turn: about a third of a millisecond.
+/// Empty pages of the heap that are given back to the system in a turn: about a third of a millisecond.
 const TRIM_PAGES: usize = 64;
 
-/// Between what is for effort 1 and what is for effort 10.
+/// A value between that for effort 1 and that for effort 10.
 fn by_effort([least, most]: [u64; 2], effort: u32) -> u64 {
     let step = u64::from(effort.clamp(1, 10) - 1);
     if most > least { least + (most - least) * step / 9 } else { least - (least - most) * step / 9 }
 }
 
 impl Worker {
-    /// Does what is due.
+    /// Does the work that is due.
     pub(crate) fn housekeeping(&mut self, now: u64, settings: &Settings) {
         if self.memory.reclaiming || self.engine.has_garbage() || now >= self.next_round {
             let more = self.engine.has_garbage() && self.engine.step_garbage(GARBAGE_STEP);
@@ -45,9 +46,9 @@ impl Worker {
             self.node.worker_has_begun();
         }
         let begun = self.node.clock.monotonic_ns();
-        // Between two rounds when there is nothing to catch up with.
+        // Between two rounds without a backlog.
         let mut wait = 1000 / u64::from(settings.hz.max(1));
-        // What a pause is for must not be undone by time: expired keys stay until it ends.
+        // Time must not undo what a pause is for: expired keys stay until it ends.
         let may_log = self.may_log() && !self.promises.backlog.is_slowed();
         if self.node.active_expire.load(Relaxed) && self.paused.is_none() && may_log {
             let clock = self.node.clock.clone();
@@ -84,8 +85,8 @@ impl Worker {
         add(&self.stats.turn_nanos, nanos);
     }
 
-    /// Closes connections that have been silent for longer than `idle_ms`; blocked ones are not silent but patient, and
-    /// those who have subscribed or monitor listen.
+    /// Closes connections that have been silent for longer than `idle_ms`. A blocked client is not silent but patient;
+    /// a subscriber or a monitoring client listens.
     fn end_idle(&mut self, now: u64, idle_ms: u64) {
         let idle = |c: &crate::worker::conn::Conn| {
             c.is_client()

@@ -1,5 +1,5 @@
-//! What commands ask of the process and wait for: it takes long, and no worker may stand still for it. A thread of the binary's does one
-//! after the other, but for what is asked of the cluster.
+//! Jobs: commands whose work takes long, so that no worker may stand still for it. A thread of the binary does one job
+//! after the other. Jobs about the cluster are done by its control thread.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use resp::Reply;
 
 use crate::config::{Rights, Shared};
 
-/// What is to be done.
+/// The work of a job.
 #[derive(Debug)]
 pub enum Task {
     /// `CONFIG SET` with these arguments, which switch the log on or off.
@@ -20,14 +20,14 @@ pub enum Task {
         pairs: Vec<Vec<u8>>,
         /// What the client may change.
         rights: Rights,
-        /// What of the cluster's settings is changed then.
+        /// The settings of the cluster that change with it.
         of_cluster: Vec<Shared>,
     },
     /// `HOLDFAST BACKUP` into this directory, relative to the working one.
     Backup(PathBuf),
 }
 
-/// The reply to who has asked.
+/// The reply to the client that has asked.
 #[derive(Debug)]
 pub enum Done {
     /// OK.
@@ -52,26 +52,26 @@ impl Done {
 /// How a job has ended: the error is the reply, code word included.
 pub type Outcome = Result<Done, Vec<u8>>;
 
-/// Something that was asked for.
+/// A job that was asked for.
 #[derive(Debug)]
 pub struct Job {
-    /// What; nothing of what the thread of [`Jobs`] does, if somebody else does it.
+    /// Its work; `None` if a thread other than that of [`Jobs`] does it.
     pub task: Option<Task>,
     outcome: OnceLock<Outcome>,
 }
 
 impl Job {
-    /// One that the cluster's control thread does.
+    /// A job that the cluster's control thread does.
     pub(crate) fn of_cluster() -> Arc<Job> {
         Arc::new(Job { task: None, outcome: OnceLock::new() })
     }
 
-    /// It is done.
+    /// Ends the job.
     pub fn end(&self, outcome: Outcome) {
         let _ = self.outcome.set(outcome);
     }
 
-    /// How it has ended; `None`: not yet.
+    /// Its outcome; `None`: not yet.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.get()
     }
@@ -88,17 +88,17 @@ pub struct Jobs {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Arc<Job>>,
-    /// The one that is being done, or was last.
+    /// The job that is being done, or the last one.
     present: Option<Arc<Job>>,
 }
 
 impl Jobs {
-    /// There will be a thread that does them ([`Self::serve`]).
+    /// Opens the queue: a thread will do the jobs ([`Self::serve`]).
     pub fn open(&self) {
         self.is_open.store(true, Relaxed);
     }
 
-    /// The calling thread does them: it is unparked when there is one.
+    /// Makes the calling thread the one that does the jobs: it is unparked when there is one.
     pub fn serve(&self) {
         let _ = self.thread.set(thread::current());
     }
@@ -107,7 +107,7 @@ impl Jobs {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for something. `None`: there is nobody to do it.
+    /// Asks for a job. `None`: no thread does jobs.
     pub(crate) fn ask(&self, task: Task) -> Option<Arc<Job>> {
         if !self.is_open.load(Relaxed) {
             return None;
@@ -125,7 +125,7 @@ impl Jobs {
         jobs.any(|job| matches!(job.task, Some(Task::Backup(_))) && job.outcome().is_none())
     }
 
-    /// The next one.
+    /// The next job.
     pub fn take(&self) -> Option<Arc<Job>> {
         let mut queue = self.queue();
         queue.present = queue.waiting.pop_front();

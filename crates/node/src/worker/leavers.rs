@@ -1,14 +1,15 @@
-//! Clients that send nothing more while a command of theirs waits, because they have closed their connections.
+//! Clients that close their connections, or send nothing more, while a command of theirs waits.
 //!
-//! The end of a stream does not say whether the client still reads: some send commands, end the stream, and read the replies. So a wait that is short ends as
-//! ever. A command whose wait lasts for longer than a moment is given up with its connection, as its client has most likely gone. Waits that last as long as a
-//! client says (CLIENT PAUSE, WAITAOF) are given up at once, as Redis does it.
+//! The end of a stream does not say whether the client still reads: some clients send commands, end the stream, and
+//! read the replies. So a short wait ends as usual. A command that waits for longer than a moment is given up with its
+//! connection, because its client has most likely gone. Waits whose length the client has chosen (CLIENT PAUSE,
+//! WAITAOF) are given up at once, as in Redis.
 
 use crate::worker::Worker;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::waiting::Progress;
 
-/// How long a wait goes on when its client sends nothing more, in milliseconds.
+/// Milliseconds for which a wait goes on when its client sends nothing more.
 const MOMENT_MS: u64 = 300;
 
 fn progress(conn: &Conn) -> Progress {
@@ -16,7 +17,7 @@ fn progress(conn: &Conn) -> Progress {
 }
 
 impl Worker {
-    /// The client of this connection sends nothing more, and it does not end now.
+    /// Notes that the client of this connection sends nothing more, while its command waits.
     pub(crate) fn watch_leaver(&mut self, conn: &mut Conn) {
         if let Wait::Pause | Wait::Sync(..) = conn.wait {
             self.end_wait(conn);
@@ -31,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Gives up what has waited for longer than a moment for clients that send nothing more.
+    /// Gives up commands that have waited for longer than a moment for clients that send nothing more.
     pub(crate) fn look_at_leavers(&mut self, now: u64) {
         while let Some((at, token, before)) = self.leavers.0.front().copied() {
             if at > now {
@@ -46,9 +47,9 @@ impl Worker {
             }
             self.node.dismiss(conn.session.client.id);
             let gives_up = match conn.wait {
-                // As in Redis, they run to their end. Replies go out as far as the client reads: if it does not, its system says so.
+                // As in Redis, they run to their end. Their replies are sent as long as the client's system takes them.
                 Wait::Script(_) | Wait::Walk(_) => false,
-                // Nothing is left to be executed: what was answered waits for the log, or for the client, or for other nodes.
+                // No command is left to be executed: replies wait for the log, for the client, or for other nodes.
                 Wait::No => conn.out.has_holes(),
                 _ => true,
             };

@@ -1,8 +1,9 @@
-//! A server that shuts down executes nothing more, but answers first what it has executed: replies may wait for the log and for other nodes, and what is
-//! said over links for more. So its workers go on until nobody is owed anything, but not for longer than three seconds: who does not read, or is owed what does
-//! not come, is closed.
+//! A server that shuts down executes nothing more, but first answers what it has executed. Replies may wait for the log
+//! and for other nodes, and replies over links for more. So its workers go on until they owe no client a reply, but for
+//! three seconds at most. Then the remaining clients are closed.
 //!
-//! Another node hears over a link when all is answered that was executed there for its clients. So it knows of the rest that it was not.
+//! Another node learns over a link when all commands that were executed for its clients are answered. So it knows that
+//! the others were not executed.
 
 use engine::Ending;
 
@@ -10,11 +11,12 @@ use crate::cluster::Role;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::{Token, Worker};
 
-/// How long a worker goes on, in milliseconds.
+/// Milliseconds for which a worker goes on.
 const LEAVING_MS: u64 = 3_000;
 
 impl Worker {
-    /// Whether the node shuts down and the worker has done its part: its driver then closes all connections and ends. To be asked between two turns.
+    /// Whether the node shuts down and the worker has done its part: its driver then closes all connections and ends.
+    /// To be called between two turns.
     pub fn has_left(&mut self) -> bool {
         self.node.is_stopping() && self.leave()
     }
@@ -37,7 +39,7 @@ impl Worker {
         !under_way && !self.conns.iter().flatten().any(|conn| conn.is_owed())
     }
 
-    /// Tells the origins of links for whose clients nothing is to be done any more.
+    /// Tells the origins of links that nothing more will be done for their clients.
     fn leave_origins(&mut self) {
         let executes = |conn: &&Conn| matches!(&conn.role, Role::Owner(inbound) if inbound.may_leave());
         let links: Vec<Token> =
@@ -54,7 +56,7 @@ impl Worker {
         }
     }
 
-    /// Whether all is said that was executed for a client of another node. Then nothing more will be.
+    /// Whether all commands that were executed for a client of another node are answered. Then no more will be.
     fn is_answered(&mut self, token: Token) -> bool {
         let Some(conn) = self.conn(token) else { return true };
         let ended = match &conn.wait {
@@ -68,14 +70,14 @@ impl Worker {
 }
 
 impl Conn {
-    /// Whether somebody is to be sent something, or is about to be.
+    /// Whether some connection is owed bytes, or is about to be.
     fn is_owed(&self) -> bool {
         let waits_elsewhere = || self.session.client.waits_elsewhere.load(std::sync::atomic::Ordering::Relaxed);
         match &self.role {
             Role::Client => self.owed() > 0 || self.out.has_holes() && !waits_elsewhere(),
             Role::Virtual(_) => self.unsent() > 0,
             Role::Origin(_) => self.owed() > 0,
-            // The other end closes it when it has heard that this one leaves.
+            // The other end closes it when it hears that this one leaves.
             Role::Owner(inbound) => self.owed() > 0 || inbound.partner.is_none(),
         }
     }

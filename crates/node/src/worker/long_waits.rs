@@ -1,7 +1,8 @@
-//! What waits for longer than a minute for a lock, for a key that the store is asked for, or for a claim: it is logged with what it waits for, and counted.
+//! Waits of more than a minute for a lock, for a key of the store, or for a claim: they are logged with what they wait
+//! for, and counted.
 //!
-//! Each such wait is ended by something else: an outcome, a reply, a thread that reads the store. One that nothing will end shows here first. So do the
-//! claims of attempts that are over: nobody would give them back.
+//! Each such wait is ended by another event: an outcome, a reply, a thread that reads the store. A wait that nothing
+//! will end shows here first. So do claims of attempts that are over, which nothing would give back.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,19 +21,19 @@ impl Worker {
         self.node.clock.boot_ns().ms()
     }
 
-    /// A connection or a task waits for a lock, or for a key that the store is asked for; perhaps it has for long.
+    /// Notes that a connection or a task waits for a lock, or for a key of the store; perhaps it has for long.
     pub(crate) fn notes_wait(&mut self, token: Token) {
         let since = Since { at: self.boot_ms(), is_told: false };
         self.long_waits.waiting.entry(token).or_insert(since);
     }
 
-    /// The command of a connection has ended, however: it claims nothing.
+    /// Notes that the command of a connection has ended, in whatever way: it claims nothing.
     pub(crate) fn forget_claims(&mut self, token: Token) {
         self.engine.forget_claims(token);
         self.long_waits.end(token);
     }
 
-    /// Looks who has waited for too long, now and then.
+    /// Looks now and then for waits that last too long.
     pub(crate) fn look_at_long_waits(&mut self) {
         let now = self.boot_ms();
         if now < self.long_waits.due {
@@ -87,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// An attempt, and where it is, for people to read.
+    /// An attempt and its place, as people read it.
     fn transaction(&self, tx: TxnId) -> String {
         let (node, life, lane) = (tx.origin.life.node.0, tx.origin.life.incarnation, tx.origin.lane);
         let stage = self
@@ -98,7 +99,8 @@ impl Worker {
         format!("transaction {}.{} of node {node}, life {life}, worker {lane}, which {stage}", tx.sequence, tx.attempt)
     }
 
-    /// Looks for claims of attempts that are over: such a claim may wait for a latch that a script has, but not for long.
+    /// Looks for claims of attempts that are over. Such a claim may wait for a latch that a script has, but not for
+    /// long.
     fn look_for_ownerless(&mut self, now: u64) {
         let open = self.node.engine.transactions.open_attempts();
         let is_over = |tx: &TxnId| self.node.cluster().is_some_and(|cluster| cluster.parts.is_over(*tx));

@@ -1,4 +1,4 @@
-//! What workers tell each other, and the mailbox it goes through.
+//! Messages between workers, and the mailbox that they go through.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::mpsc::Sender;
@@ -20,9 +20,9 @@ pub enum Message {
     Served {
         /// The connection.
         token: u64,
-        /// The encoded reply; `None` if there was nothing after all, and the wait had been left.
+        /// The encoded reply. `None`: the command found nothing, and its client no longer waited.
         reply: Option<Vec<u8>>,
-        /// What it waits for.
+        /// The versions that the reply waits for.
         seen: Horizon,
     },
     /// Ends a connection (CLIENT KILL).
@@ -30,7 +30,7 @@ pub enum Message {
         /// The connection.
         token: u64,
     },
-    /// Ends a connection because of `maxmemory-clients`: what it has not been sent is dropped.
+    /// Ends a connection because of `maxmemory-clients`, and drops its unsent output.
     Evict {
         /// The connection.
         token: u64,
@@ -50,7 +50,7 @@ pub enum Message {
         token: u64,
         /// With an error instead of the nil of a timeout.
         with_error: bool,
-        /// Who asks wants to know whether it was still waiting.
+        /// Where to note whether it was still waiting.
         question: Question,
     },
     /// A command for a client in MONITOR mode to see.
@@ -62,24 +62,24 @@ pub enum Message {
     },
     /// A message for subscribers.
     Publish(Box<Delivery>),
-    /// A message that other nodes are to hear of, for the worker's links.
+    /// A message for subscribers at other nodes, for the worker's links.
     Spread {
-        /// What it is published to.
+        /// Whether it goes to a channel, a pattern or a shard channel.
         kind: Kind,
-        /// See above.
+        /// The channel.
         channel: Vec<u8>,
         /// The message.
         payload: Vec<u8>,
-        /// What it waits for.
+        /// The versions that the message waits for.
         seen: Horizon,
     },
-    /// A message of a transaction over nodes, for the worker's coordinator, and who says it.
+    /// A message of a transaction over nodes for the worker's coordinator, with its sender.
     Transaction(Box<(txn::Life, txn::Message)>),
-    /// Something a client that caches must know.
+    /// An invalidation for a client that caches.
     Notice(Box<Notice>),
     /// Count from zero again (CONFIG RESETSTAT).
     ResetStats,
-    /// Stand still, and say whether you do: see `switching`.
+    /// Stand still, and answer whether you do: see `switching`.
     Halt(Sender<bool>),
     /// Go on.
     Resume,
@@ -92,7 +92,7 @@ pub enum Message {
 /// A worker's mailbox. Senders put messages in and wake the worker's driver.
 pub struct Mailbox {
     messages: Mutex<Vec<Message>>,
-    /// Its own worker has put something in, and looks before it waits.
+    /// Its own worker has put a message in, and looks before it waits.
     own: AtomicBool,
     /// The worker waits for the log.
     awaits_log: AtomicBool,
@@ -111,24 +111,24 @@ impl Mailbox {
         let first = messages.is_empty();
         messages.push(message);
         drop(messages);
-        // Whoever found mail that was not taken yet has a wake-up on its way.
+        // A sender that finds mail which was not taken yet need not wake: the wake-up is on its way.
         if first {
             (self.wake)();
         }
     }
 
-    /// Takes a message from its own worker, which [looks](Self::has_own) at the end of its turn: nobody need wake it.
+    /// Takes a message from its own worker, which [looks](Self::has_own) at the end of its turn and need not be woken.
     pub(crate) fn send_own(&self, message: Message) {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
         self.own.store(true, Relaxed);
     }
 
-    /// Whether its own worker has put something in since the last look.
+    /// Whether its own worker has put a message in since the last look.
     pub(crate) fn has_own(&self) -> bool {
         self.own.load(Relaxed) && self.own.swap(false, Relaxed)
     }
 
-    /// Says whether the worker is to be woken when the log has moved, which it must look at after this.
+    /// Says whether the worker is to be woken when the log has moved. The worker must look at the log after this.
     pub(crate) fn await_log(&self, awaits: bool) {
         self.awaits_log.store(awaits, Relaxed);
         fence(SeqCst);

@@ -66,38 +66,38 @@ pub struct Worker {
     free: Vec<u32>,
     /// Connections with something to execute.
     pub(crate) ready: VecDeque<Token>,
-    /// Connections with something to send, or to close, in the order in which they got it: who published is answered before
-    /// its many subscribers, and can send the next while they are sent to.
+    /// Connections with something to send, or to close, in the order in which they got it. So a publisher is answered
+    /// before its many subscribers, and can send the next message while they are sent to.
     pub(crate) dirty: VecDeque<Token>,
     /// When blocked connections give up: unix milliseconds and connection.
     pub(crate) deadlines: BTreeSet<(u64, Token)>,
     /// The limits of memory.
     pub(crate) memory: Memory,
-    /// Waits that ended and whose queues were latched: to be taken out.
+    /// Waits that ended while their queues were latched: to be taken out.
     pub(crate) leftovers: Vec<Arc<engine::Blocked>>,
     /// When housekeeping is due next, unix milliseconds.
     pub(crate) next_round: u64,
     /// CPU nanoseconds of this thread when the last turn began, while turns are measured.
     pub(crate) turn_began: Option<u64>,
-    /// When the turn executes no further commands, monotonic nanoseconds; 0 before its first.
+    /// The moment after which the turn begins no further commands, monotonic nanoseconds; 0 before its first.
     pub(crate) turn_until: u64,
-    /// Somebody monitors, as this turn sees it.
+    /// Whether a client monitors, as this turn sees it.
     pub(crate) monitored: bool,
     /// The stopwatch.
     pub(crate) meter: Meter,
     /// When DEBUG SLEEP began, monotonic nanoseconds.
     pub(crate) slept_from: u64,
-    /// CLIENT PAUSE as this turn sees it: what is held back, and until when in unix milliseconds.
+    /// CLIENT PAUSE as this turn sees it: which commands are held back, and until when in unix milliseconds.
     pub(crate) paused: Option<(Pause, u64)>,
     /// Connections that wait for its end.
     pub(crate) held_back: Vec<Token>,
-    /// The strongest pause that one of them was held back by.
+    /// The strongest pause that holds one of them back.
     pub(crate) held_by: Option<Pause>,
     /// Connections in a walk over the keyspace.
     pub(crate) walks: VecDeque<Token>,
     /// Connections with a script under way.
     pub(crate) scripts: VecDeque<Token>,
-    /// Those among them whose clients have gone: their scripts run to their ends.
+    /// Connections among them whose clients have gone: their scripts run to their ends.
     pub(crate) orphans: VecDeque<Box<Conn>>,
     /// Machines for scripts.
     pub(crate) machines: Machines,
@@ -106,21 +106,22 @@ pub struct Worker {
     pub(crate) batch: Batch,
     /// Connections that had enough to do and can be read from again.
     pub(crate) thirsty: Vec<Token>,
-    /// What clients are to be told that they have not asked for.
+    /// Messages for clients beside their replies.
     pub(crate) news: Untold,
     /// The log, and what waits for it.
     pub(crate) promises: Promises,
-    /// Nothing is executed: see `switching`.
+    /// Whether nothing is executed: see `switching`.
     pub(crate) halted: bool,
-    /// Nothing is executed any more, and when its connections are closed at the latest, unix milliseconds: see `leaving`.
+    /// Nothing is executed any more, and connections are closed at this moment at the latest, unix milliseconds: see
+    /// `leaving`.
     pub(crate) leaves_at: Option<u64>,
     /// Connections whose clients send nothing more.
     pub(crate) leavers: Leavers,
-    /// Counts turns.
+    /// The number of the present turn.
     pub(crate) turn: u64,
-    /// What is to be settled of another node's life.
+    /// Transactions of another node's life that are to be settled.
     pub(crate) inherited: Option<Box<Inherited>>,
-    /// Who waits for locks, and since when.
+    /// Connections and tasks that wait for locks, and since when.
     pub(crate) long_waits: LongWaits,
     /// The cluster, if this is a node of one.
     pub(crate) peers: Option<Box<Peers>>,
@@ -131,7 +132,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Worker `index` of `node`; `seed` feeds its chance.
+    /// Worker `index` of `node`. `seed` is the seed of its randomness.
     pub fn new(node: Arc<Node>, index: usize, seed: u64) -> Self {
         let engine = Engine::new(node.engine.clone(), index as u16, seed);
         let machines = Machines::default();
@@ -210,14 +211,14 @@ impl Worker {
 
     // ---- connections
 
-    /// Takes a new connection. `Err`: it is refused; send these bytes and close.
+    /// Takes a new connection. `Err`: it is refused. Send these bytes and close it.
     pub fn accept(&mut self, peer: Peer, now: u64) -> Result<Token, &'static [u8]> {
-        // Those of now: the last turn may have been a while ago.
+        // The present settings: the last turn may have been a while ago.
         let settings = self.node.config.settings();
         if settings.protected_mode && settings.requirepass.is_none() && !peer.unix && !peer.loopback {
             return Err(PROTECTED);
         }
-        // Who comes to make room gets in, if it is no crowd that takes it.
+        // A client that connects to make room gets in, unless there are many of them.
         if headroom::is_tight() && self.connections() >= FEW {
             add(&self.stats.rejected, 1);
             return Err(NO_ROOM);
@@ -235,18 +236,18 @@ impl Worker {
         Ok(token)
     }
 
-    /// Hands out a connection for another worker, with what it has received. `None`: it waits for something, has output to
-    /// send, or is in the middle of a command; it stays.
+    /// Hands a connection out for another worker, with the bytes that it has received. `None`: it stays, because it
+    /// waits, has output to send, or is in the middle of a command.
     pub fn detach(&mut self, token: Token) -> Option<Box<Detached>> {
         let conn = self.conn(token)?;
-        // What is on its way to a client in MONITOR mode or to a subscriber names its worker.
+        // Messages on their way to a client in MONITOR mode or to a subscriber name its worker.
         if conn.session.monitors || conn.session.is_subscribed() || conn.session.transaction.is_some() {
             return None;
         }
         if !conn.is_free() || !conn.out.is_done() || conn.unread() > 0 || conn.queued || conn.dirty {
             return None;
         }
-        // What it has at other nodes is opened anew; but not what it watches there.
+        // Its virtual connections are opened anew, but not the keys that it watches there.
         let stays = |remote: &Remote| remote.is_owed() || remote.lost_watch || remote.watching().next().is_some();
         if !conn.is_client() || conn.remote.as_deref().is_some_and(stays) {
             return None;
@@ -268,8 +269,8 @@ impl Worker {
         client.token.store(token, Relaxed);
         let id = detached.session.client.id;
         self.install(token, detached.session, Role::Client);
-        // Killed on the way: who killed it may have told the worker it was leaving. It looks up the worker after it has
-        // taken the client off the list, so either it finds this one or we find the client gone.
+        // It may have been killed on the way, by a worker that told its former worker. That worker takes the client off
+        // the list first and looks up its worker then. So it either finds this worker, or the client is gone here.
         if !self.node.clients().contains_key(&id) {
             self.cut(token);
         }
@@ -313,7 +314,7 @@ impl Worker {
         self.conns[index] = Some(conn);
     }
 
-    /// The peer has closed the connection, or the driver must: what it has sent and was not executed is dropped.
+    /// The peer has closed the connection, or the driver must: bytes that were not executed are dropped.
     pub fn closed(&mut self, token: Token) {
         if let Some(conn) = self.take_conn(token) {
             self.dispose(conn);
@@ -347,7 +348,7 @@ impl Worker {
         self.recycle(std::mem::take(&mut conn.out));
     }
 
-    /// Ends whatever the connection waits for, from its own side.
+    /// Ends whatever the connection waits for, from the connection's side.
     pub(crate) fn end_wait(&mut self, conn: &mut Conn) {
         if let Wait::Script(_) = conn.wait {
             return;
@@ -372,8 +373,8 @@ impl Worker {
         }
         if let Wait::Keys(blocked) = wait {
             self.count_out(conn, &blocked);
-            // If it is being served right now, the reply will find nobody: as if the client had left a moment later. Who
-            // serves it takes it out of its queues.
+            // If it is being served right now, the reply finds no connection, as if the client had left a moment later.
+            // The serving worker takes the wait out of its queues.
             if blocked.leave() != Ending::Coming {
                 self.leftovers.push(blocked);
             }
@@ -421,7 +422,8 @@ impl Worker {
         }
     }
 
-    /// Sends a client in MONITOR mode a command that somebody has run. One that does not read is closed as a slow subscriber is.
+    /// Sends a client in MONITOR mode a command that some client has run. A client that does not read is closed, as a
+    /// slow subscriber is.
     fn show(&mut self, token: Token, line: &[u8]) {
         let limit = self.follower.settings().output_limit_pubsub;
         let now = self.engine.now();
@@ -434,7 +436,7 @@ impl Worker {
         self.mark_dirty(token);
     }
 
-    /// Something that it did not ask for was written to a connection.
+    /// Notes that a message beside its replies was written to a connection.
     pub(crate) fn fed(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
         conn.show_output();
         self.check_output_limit(conn, limit, now);
@@ -443,7 +445,7 @@ impl Worker {
         }
     }
 
-    /// Sends a message to those who have subscribed, and still are.
+    /// Sends a message to the connections that have subscribed, and still are.
     fn hand_over(&mut self, delivery: &Delivery) {
         let limit = self.follower.settings().output_limit_pubsub;
         let now = self.engine.now();
@@ -466,7 +468,7 @@ impl Worker {
         }
     }
 
-    /// Lets a connection go on with what is in its query buffer.
+    /// Lets a connection go on with the bytes in its query buffer.
     pub(crate) fn resume(&mut self, token: Token) {
         if self.unpark_task(token) {
             return;
@@ -492,7 +494,7 @@ impl Worker {
             return Some(frozen);
         }
         if self.promises.awaits_sync() {
-            // The sync of every second wakes nobody.
+            // The sync of every second wakes no worker.
             return Some(self.engine.now() + 10);
         }
         let waits = self.deadlines.first().map(|(at, _)| *at);
@@ -512,11 +514,11 @@ impl Worker {
             .min()
     }
 
-    /// Whether another turn should follow at once.
+    /// Whether another turn has to follow at once.
     pub fn has_work(&self) -> bool {
         let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
         let linked = self.peers.as_ref().is_some_and(|peers| peers.has_work() || self.txn.has_work());
-        // What the end of a turn has left to be sent on.
+        // Work that the end of a turn has left to be sent on.
         let left = !self.again.is_empty() || !self.engine.wakes.is_empty() || !self.engine.served.is_empty();
         let work = left
             || !self.ready.is_empty()
@@ -534,9 +536,9 @@ pub(crate) fn write_error(out: &mut Vec<u8>, protocol: Protocol, text: &[u8]) {
     Reply::new(out, protocol).error(text);
 }
 
-/// So many connections a worker takes even while memory is tight.
+/// A worker takes so many connections even while memory is tight.
 const FEW: usize = 32;
-/// To who connects while it is, beyond that.
+/// The reply to later ones while it is.
 const NO_ROOM: &[u8] = b"-OOM the system's limit of this process's memory leaves no room for this\r\n";
 const PROTECTED: &[u8] = b"-DENIED Redis is running in protected mode because protected mode is enabled and no password is set \
 for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect from \

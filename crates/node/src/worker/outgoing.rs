@@ -1,5 +1,5 @@
-//! What is to be sent to one connection: bytes of its own, long strings that are sent from where they are, and how much of it may
-//! be sent already.
+//! The output of one connection: bytes of its own, long strings that are sent from where they are, and how much of it
+//! may be sent already.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -16,7 +16,8 @@ pub(crate) const BUFFER: usize = 16 * 1024;
 /// Pieces sent in one system call.
 pub const SLICES: usize = 16;
 
-/// Bytes before a reply that is to come from another node soon, below which they wait for it: one send instead of one before and one behind each.
+/// Bytes before a hole that is filled soon, up to which they wait for its reply: then one send is enough instead of
+/// two.
 const HELD: usize = 16 * 1024;
 
 /// The output of a connection, and how much of it has been sent.
@@ -24,27 +25,27 @@ const HELD: usize = 16 * 1024;
 pub struct Outgoing {
     /// Its own bytes.
     pub(crate) bytes: Vec<u8>,
-    /// How many of them have been sent.
+    /// How many of them are sent.
     sent: usize,
-    /// Long strings and their places among the bytes; those that were sent are gone.
+    /// Long strings that are not sent yet, and their places among the bytes.
     parts: VecDeque<Part>,
-    /// Bytes of the first that have been sent.
+    /// Bytes of the first one that are sent.
     part_sent: usize,
     /// Bytes of all parts still to be sent.
     parts_unsent: usize,
-    /// What lies from a place on waits for a version to be committed (rule L7). In the order of the places.
+    /// Places from which on the output waits for a version to be committed (rule L7), in order.
     gates: VecDeque<Gate>,
     /// Replies that are to come from other nodes.
     holes: Option<Box<Holes>>,
-    /// They come soon: see [`Self::hold`].
+    /// Whether these replies come soon: see [`Self::hold`].
     holds: bool,
 }
 
 struct Gate {
-    /// Where among the own bytes.
+    /// The place among the own bytes.
     at: usize,
     version: u64,
-    /// When it was put there: in which turn of the worker.
+    /// The turn of the worker in which it was put there.
     turn: u64,
 }
 
@@ -66,18 +67,19 @@ impl Outgoing {
             return self.unsent();
         }
         let parts = self.parts.iter().take_while(|part| part.at < end).map(|part| part.bytes.len());
-        // A part that has been begun lies before every gate.
+        // A part whose sending has begun lies before every gate.
         end - self.sent + parts.sum::<usize>() - self.part_sent
     }
 
-    /// Whether it is time to send something: there is something, and it is not worth waiting for the replies that are to come soon from other nodes.
+    /// Whether it is time to send: there are bytes, and it does not pay to wait for replies that come soon from other
+    /// nodes.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let ready = self.sendable();
         ready > 0 && (ready >= HELD || !self.holds || !self.has_holes())
     }
 
-    /// The hole that was just opened is filled soon: what stands before it may wait for it.
+    /// The hole that was just opened is filled soon: the bytes before it may wait for it.
     pub(crate) fn hold(&mut self) {
         self.holds = true;
     }
@@ -88,18 +90,18 @@ impl Outgoing {
         self.holes() > 0
     }
 
-    /// How many.
+    /// How many such replies there are.
     #[inline]
     pub(crate) fn holes(&self) -> usize {
         self.holes.as_ref().map_or(0, |holes| holes.len())
     }
 
-    /// The first of them.
+    /// The number of the first hole.
     pub(crate) fn next_hole(&self) -> Option<u64> {
         self.holes.as_ref()?.next()
     }
 
-    /// Bytes of replies that have come before those that belong before them.
+    /// Bytes of replies for holes that are not the first.
     pub(crate) fn kept(&self) -> usize {
         self.holes.as_ref().map_or(0, |holes| holes.kept())
     }
@@ -110,26 +112,27 @@ impl Outgoing {
         at.map_or(0, |at| self.bytes.len() - at)
     }
 
-    /// A place for a reply that will come from another node, behind everything that was written. Its number.
+    /// Opens a place for a reply that will come from another node, behind all bytes. Returns its number.
     pub(crate) fn open_hole(&mut self) -> u64 {
         self.holds &= self.has_holes();
         self.holes.get_or_insert_default().open(self.bytes.len())
     }
 
-    /// What has come for such a place; `whole`: there is no more to come.
+    /// Takes the reply for such a place, or a part of it. `whole`: it is the last part.
     pub(crate) fn fill(&mut self, hole: u64, reply: &[u8], whole: bool) {
         self.put(hole, reply, whole);
         self.settle();
     }
 
-    /// As [`Self::fill`], but it may be there only after [`Self::settle`]: for who has several.
+    /// As [`Self::fill`], but the bytes may be in place only after [`Self::settle`]: for callers that have several
+    /// replies.
     pub(crate) fn put(&mut self, hole: u64, reply: &[u8], whole: bool) {
         if let Some(holes) = &mut self.holes {
             holes.put(hole, reply, whole, &mut self.bytes);
         }
     }
 
-    /// Everything that was put is where it belongs.
+    /// Moves everything that was put to its place.
     pub(crate) fn settle(&mut self) {
         let Some(holes) = &mut self.holes else { return };
         let mut inserted: SmallVec<[Inserted; 32]> = SmallVec::new();
@@ -139,9 +142,10 @@ impl Outgoing {
         }
     }
 
-    /// Parts and gates move with the bytes that they belong to.
+    /// Moves parts and gates with the bytes that they belong to.
     fn make_way(&mut self, inserted: &[Inserted]) {
-        // What belongs to a reply written before a hole lies before its last byte, which is one of the own bytes.
+        // A part or gate of a reply written before a hole lies before the last byte of that reply, which is one of the
+        // own bytes.
         let more = |before: &dyn Fn(usize) -> bool| -> usize {
             inserted.iter().filter(|(at, _)| before(*at)).map(|(_, n)| n).sum()
         };
@@ -153,8 +157,8 @@ impl Outgoing {
         }
     }
 
-    /// Writes what is no reply right behind the reply for the hole `last`, if that is still to be sent, or else as
-    /// early as may be.
+    /// Writes bytes that are no reply right behind the reply for the hole `last`, if that is still to be sent, or else
+    /// as early as possible.
     pub(crate) fn insert_behind(&mut self, last: Option<u64>, bytes: &[u8]) {
         let holes = self.holes.as_mut().filter(|holes| holes.len() > 0);
         let Some((holes, at)) = holes.and_then(|holes| holes.at().map(|at| (holes, at))) else {
@@ -168,26 +172,26 @@ impl Outgoing {
         self.make_way(&[(at, bytes.len())]);
     }
 
-    /// Where to write what is no reply while replies from other nodes are to come, and nothing stands behind them: before them, by the caller, who
-    /// then says how much it was with [`Self::wrote_before_holes`]. False: it has to wait for them.
+    /// Whether bytes that are no reply may be written before the holes, which have nothing behind them. The caller
+    /// writes them there, and calls [`Self::wrote_before_holes`]. False: they have to wait for the holes.
     pub(crate) fn may_write_before_holes(&self) -> bool {
         self.holes.as_ref().is_some_and(|holes| holes.at() == Some(self.bytes.len()) && !holes.is_begun())
     }
 
-    /// `n` bytes were written before the holes.
+    /// Notes that `n` bytes were written before the holes.
     pub(crate) fn wrote_before_holes(&mut self, n: usize) {
         if let Some(holes) = &mut self.holes {
             holes.move_down(n);
         }
     }
 
-    /// Whether there is nothing to send, now or later.
+    /// Whether no bytes are left to send, now or later.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.unsent() == 0 && !self.has_holes()
     }
 
-    /// Takes everything; the memory for holes stays.
+    /// Takes everything. The memory for holes stays.
     pub(crate) fn take(&mut self) -> Outgoing {
         let holes = self.holes.take();
         let taken = std::mem::take(self);
@@ -201,7 +205,7 @@ impl Outgoing {
         !self.gates.is_empty()
     }
 
-    /// What is written from `at` on, among the own bytes, waits for `version` to be committed; and all that follows it.
+    /// Makes the own bytes from `at` on, and everything behind them, wait until `version` is committed.
     pub(crate) fn gate(&mut self, at: usize, version: u64, turn: u64) {
         let stream = |version| keyspace::stream_of(version);
         for gate in self.gates.iter_mut().rev() {
@@ -211,7 +215,7 @@ impl Outgoing {
             if gate.version >= version {
                 return;
             }
-            // What one turn has answered is committed together, mostly: one gate is enough.
+            // Replies of one turn are mostly committed together: one gate is enough.
             if gate.turn == turn {
                 return gate.version = version;
             }
@@ -220,7 +224,7 @@ impl Outgoing {
         self.gates.push_back(Gate { at, version, turn });
     }
 
-    /// Lets out what no longer has to wait. Whether some of it still has to.
+    /// Opens the gates whose versions are committed. Returns whether gates are left.
     #[inline]
     pub(crate) fn release(&mut self, is_committed: impl Fn(u64) -> bool) -> bool {
         while self.gates.front().is_some_and(|gate| is_committed(gate.version)) {
@@ -229,7 +233,7 @@ impl Outgoing {
         self.is_gated()
     }
 
-    /// Where the own bytes end that may be sent.
+    /// The end of the own bytes that may be sent.
     #[inline]
     fn end(&self) -> usize {
         let end = self.gates.front().map_or(self.bytes.len(), |gate| gate.at);
@@ -239,7 +243,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes what may be sent now.
+    /// Takes the bytes that may be sent now.
     pub(crate) fn split_sendable(&mut self) -> Outgoing {
         let end = self.end();
         if self.gates.is_empty() && !self.has_holes() {
@@ -280,7 +284,7 @@ impl Outgoing {
         }
     }
 
-    /// What goes next, at most `most` bytes and as many pieces as `slices` takes; how many pieces.
+    /// The next pieces to send: at most `most` bytes, and as many pieces as `slices` takes. Returns how many pieces.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES], most: usize) -> usize {
         let (mut count, mut left, mut at) = (0, most, self.sent);
         let mut put = |piece: &'a [u8]| {
@@ -309,14 +313,14 @@ impl Outgoing {
         count
     }
 
-    /// A copy of what goes next, at most `most` bytes.
+    /// A copy of the next bytes to send, at most `most`.
     pub(crate) fn next_piece(&self, most: usize) -> Vec<u8> {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let count = self.slices(&mut slices, most);
         slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 
-    /// Counts `n` bytes as sent; parts that were sent go to `gone`.
+    /// Counts `n` bytes as sent. Parts that are sent go to `gone`.
     pub(crate) fn advance(&mut self, mut n: usize, mut gone: impl FnMut(Arc<Vec<u8>>)) {
         while let Some(part) = self.parts.front() {
             let own = n.min(part.at - self.sent);
@@ -340,13 +344,13 @@ impl Outgoing {
         self.sent = (self.sent + n).min(self.bytes.len());
     }
 
-    /// Takes what was just written with these places in [`Self::bytes`].
+    /// Takes the long strings whose places were just written into [`Self::bytes`].
     pub(crate) fn adopt(&mut self, parts: &mut Parts) {
         self.parts_unsent += parts.len();
         self.parts.extend(parts.drain());
     }
 
-    /// Takes back what was written behind `end`.
+    /// Takes back everything behind `end`.
     pub(crate) fn truncate(&mut self, end: usize) {
         self.bytes.truncate(end);
         self.gates.iter_mut().rev().take_while(|gate| gate.at > end).for_each(|gate| gate.at = end);
@@ -356,8 +360,8 @@ impl Outgoing {
         }
     }
 
-    /// Drops the sent bytes at the front if they are most of all, and more than `least`: less is moved than was sent, so moving
-    /// costs no more than sending did.
+    /// Drops the sent bytes at the front if they are most of all, and more than `least`. Fewer bytes are moved than
+    /// were sent, so moving costs no more than sending did.
     pub(crate) fn compact(&mut self, least: usize) {
         if self.sent > self.bytes.len() / 2 && self.sent > least {
             self.bytes.drain(..self.sent);
@@ -442,7 +446,7 @@ mod tests {
             prop_assert_eq!(sent, expected);
         }
 
-        /// Rule L7: what waits for a version, and all behind it, stays until that is committed.
+        /// Rule L7: bytes that wait for a version, and all behind them, stay until it is committed.
         #[test]
         fn nothing_leaves_before_its_version_is_committed(
             replies in prop::collection::vec((any::<bool>(), 1usize..60, 0u64..20, 0usize..4), 1..60),
@@ -472,7 +476,7 @@ mod tests {
                 out.release(|version| version <= committed);
                 prop_assert!(out.sendable() + sent.len() <= may_go(committed));
                 if split {
-                    // The driver takes what goes, and sends all of it.
+                    // The driver takes the bytes that may go, and sends all of them.
                     let mut taken = out.split_sendable();
                     let next = gather(&taken, usize::MAX);
                     sent.extend_from_slice(&next);

@@ -1,13 +1,13 @@
-//! When commands are held back: CLIENT PAUSE, the end of the log, and DEBUG SLEEP, which stands for a server that is busy.
+//! Pauses: CLIENT PAUSE, the end of the log, and DEBUG SLEEP, which stands for a server that is busy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Which commands CLIENT PAUSE holds back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pause {
-    /// Those that may write.
+    /// Commands that may write.
     Write,
-    /// All.
+    /// All commands.
     All,
 }
 
@@ -16,7 +16,7 @@ pub enum Pause {
 pub struct Pauses {
     /// Twice the unix milliseconds at which CLIENT PAUSE ends, plus 1 if all commands wait.
     paused: AtomicU64,
-    /// Unix milliseconds until which the node itself has what may write wait.
+    /// Unix milliseconds until which the node itself holds back commands that may write.
     held: AtomicU64,
     /// Unix milliseconds until which nothing is executed at all.
     frozen: AtomicU64,
@@ -34,17 +34,17 @@ impl Pauses {
         self.paused.store(0, Relaxed);
     }
 
-    /// Holds back what may write until `until` (unix milliseconds), or [`Self::let_go`].
+    /// Holds back commands that may write until `until` (unix milliseconds), or [`Self::let_go`].
     pub fn hold(&self, until: u64) {
         self.held.store(until, Relaxed);
     }
 
-    /// Nothing is held back any more, but by clients.
+    /// Ends what [`Self::hold`] began. A CLIENT PAUSE stays.
     pub fn let_go(&self) {
         self.held.store(0, Relaxed);
     }
 
-    /// What is held back at `now`, and until when.
+    /// The pause at `now`, and its end.
     pub fn current(&self, now: u64) -> Option<(Pause, u64)> {
         let held = Some(self.held.load(Relaxed)).filter(|until| *until > now).map(|until| (Pause::Write, until));
         match (self.paused(now), held) {
@@ -59,7 +59,7 @@ impl Pauses {
             return None;
         }
         if paused >> 1 <= now {
-            // Whoever has paused anew meanwhile is not lost.
+            // A pause that another client began meanwhile is not lost.
             let _ = self.paused.compare_exchange(paused, 0, Relaxed, Relaxed);
             return None;
         }
@@ -71,7 +71,7 @@ impl Pauses {
         self.frozen.fetch_max(until, Relaxed);
     }
 
-    /// Until when nothing is executed; 0 or a past time if nothing stands in the way.
+    /// The time until which nothing is executed; 0 or a past time if there is none.
     pub fn frozen_until(&self) -> u64 {
         self.frozen.load(Relaxed)
     }

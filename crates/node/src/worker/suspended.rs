@@ -1,4 +1,4 @@
-//! Commands under way that let others run now and then: scripts.
+//! Commands under way that let others run between their slices: scripts.
 
 use std::sync::Arc;
 
@@ -12,11 +12,12 @@ use crate::worker::Worker;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::{INSISTS, Next};
 
-/// Time for scripts in a turn, in nanoseconds. Each that gets any runs for as long as it likes to, which is about as long.
+/// Time for scripts in a turn, in nanoseconds. A script that gets its slice runs until the slice is over, which takes
+/// about as long.
 const SCRIPTS_NS: u64 = 1_000_000;
 
 impl Worker {
-    /// Lets scripts go on, as many as there is time for; the others are first next time.
+    /// Lets scripts go on, as many as there is time for. The others are first next time.
     pub(crate) fn step_scripts(&mut self, node: &Arc<Node>, settings: &Arc<Settings>) {
         if self.scripts.is_empty() && self.orphans.is_empty() {
             return;
@@ -25,7 +26,7 @@ impl Worker {
         for _ in 0..self.orphans.len() {
             let Some(mut conn) = self.orphans.pop_front() else { break };
             self.go_on(&mut conn, node, settings);
-            // One that was undone has never run: its client is gone.
+            // A script that was undone has never run: its client is gone.
             if let Wait::Script(_) = conn.wait {
                 self.orphans.push_back(conn);
             } else {
@@ -53,13 +54,13 @@ impl Worker {
         }
     }
 
-    /// Lets a connection's command go on, and sees to what follows if it has ended.
+    /// Lets a connection's command go on, and does what follows if it has ended.
     fn go_on(&mut self, conn: &mut Conn, node: &Arc<Node>, settings: &Arc<Settings>) {
         let Wait::Script(mut suspended) = std::mem::replace(&mut conn.wait, Wait::No) else { return };
         let query = std::mem::take(&mut conn.query);
         let unread = &query[conn.start..];
         let mut batch = Batch::new();
-        // It has been let through already, whatever the limits are now.
+        // The command was admitted already, whatever the limits are now.
         let limits = Limits { proto_max_bulk_len: usize::MAX, authenticated: true };
         let _ = Decoder::new().decode(unread, &limits, 1, &mut batch);
         let found = if batch.is_empty() { None } else { node.table.find_command(&batch.args(0, unread)[0]) };

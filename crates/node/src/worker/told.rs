@@ -1,16 +1,16 @@
-//! When the log was told last of requests of HTTP.
+//! The last log line about requests of HTTP.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Between two lines of the log about it, in milliseconds: whoever does it may do it often.
+/// Milliseconds between two such lines: a client may send such requests often.
 const TOLD_MS: u64 = 60_000;
 
-/// When it was said last, in Unix milliseconds; 0: never.
+/// The time of the last line, in Unix milliseconds; 0: never.
 #[derive(Default)]
 pub(crate) struct Told(AtomicU64);
 
 impl Told {
-    /// Whether it is to be said now; it is said then.
+    /// Whether a line is due. If so, the caller writes it now.
     pub(super) fn is_due(&self, now: u64) -> bool {
         let last = self.0.load(Relaxed);
         let is_due = last == 0 || now.abs_diff(last) > TOLD_MS;

@@ -21,19 +21,19 @@ use crate::worker::execute::Next;
 use crate::worker::token::Token;
 
 impl Worker {
-    /// The transactions over nodes of this worker, to go on with.
+    /// The transactions over nodes of this worker, through the port.
     #[inline]
     pub(crate) fn transactions(&mut self) -> Transacting<'_, Self> {
         Transacting::new(self)
     }
 
-    /// Connections whose transactions are looked after, between BEGIN and COMMIT; such as have ended up to a second ago
-    /// may be among them.
+    /// Connections whose transactions between BEGIN and COMMIT are watched over. Transactions that ended up to a second
+    /// ago may be among them.
     pub fn open_transactions(&self) -> usize {
         self.txn.interactive()
     }
 
-    /// When something is due of transactions over nodes, unix milliseconds.
+    /// When transactions over nodes have something to do next, unix milliseconds.
     pub(crate) fn transactions_deadline(&self) -> Option<u64> {
         let parts = &self.peers.as_deref()?.shared.parts;
         let doubts = self.node.engine.transactions.any().then(|| self.node.doubts.due());
@@ -41,7 +41,7 @@ impl Worker {
         Some(self.engine.now() + due.saturating_sub(self.node.clock.boot_ns().ms()))
     }
 
-    /// Does what it can of transactions of another node's life.
+    /// Settles what it can of transactions of another node's life.
     pub(crate) fn settle_inherited(&mut self, now: u64) {
         let Some(mut inherited) = self.inherited.take_if(|inherited| inherited.deadline() <= now) else { return };
         if inherited.settle(&mut self.engine, &self.node, self.promises.durable.as_deref(), now) {
@@ -49,7 +49,7 @@ impl Worker {
         }
     }
 
-    /// What was waited for has come to a task. False: it is none.
+    /// Resumes a task that has waited. False: the token is no task's.
     #[inline]
     pub(crate) fn unpark_task(&mut self, token: Token) -> bool {
         self.txn.unpark(token)

@@ -1,5 +1,5 @@
-//! What goes into connections and comes out of them: query buffers and outputs, how much of each there may be, and how a
-//! stream ends.
+//! The bytes that go into connections and come out of them: query buffers and outputs, their bounds, and the end of a
+//! stream.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,20 +14,20 @@ use crate::worker::outgoing::BUFFER;
 use crate::worker::outgoing::Outgoing;
 use crate::worker::{Token, Worker, write_error};
 
-/// Spare buffers kept.
+/// Spare buffers that a worker keeps.
 const SPARES: usize = 256;
-/// Up to this much of a command that has not arrived as a whole is kept in a buffer of its size: there may be many who
-/// send slowly.
+/// Up to so many bytes of an incomplete command are kept in a buffer of just that size, because many clients may send
+/// slowly.
 const SNUG: usize = 1024;
-/// Unread bytes of a connection that has commands to execute above which a driver that has a choice reads no further.
+/// Unread bytes of a connection with commands to execute, above which a driver that can stop reads no further.
 const READ_AHEAD: usize = BUFFER;
-/// As [`READ_AHEAD`], for a driver to which stopping is an effort.
+/// As [`READ_AHEAD`], for a driver to which stopping is costly.
 const INPUT_AHEAD: usize = 64 * 1024;
-/// What the driver does with a connection that has output.
+/// The driver's task for a connection that has output.
 pub enum Output<'a> {
     /// Send some of this, then call [`Worker::sent`].
     Send(&'a Outgoing),
-    /// Send what goes at once of these bytes, then call [`Worker::closed`] and close the socket.
+    /// Send as many of these bytes as the system takes at once, then call [`Worker::closed`] and close the socket.
     Last(&'a [u8]),
     /// Everything has been sent: close the socket. The worker has forgotten the connection.
     Close,
@@ -36,13 +36,13 @@ pub enum Output<'a> {
 }
 
 impl Conn {
-    /// Whether it has `most` bytes to read and something to do with them: what has arrived comes first. What a connection
-    /// sends that waits for keys, is bounded by `client-query-buffer-limit` only: that somebody has left shows in reading.
+    /// Whether it has `most` unread bytes and commands to execute, so that they come first. For a connection that waits
+    /// for keys, only `client-query-buffer-limit` bounds them, because only reading shows that its client has left.
     fn has_enough(&self, most: usize) -> bool {
         self.has_to_do() && self.unread() >= most
     }
 
-    /// Whether commands have arrived that will be executed without anything more.
+    /// Whether commands have arrived that can be executed as they are.
     fn has_to_do(&self) -> bool {
         self.queued
             || self.busy > 0
@@ -53,13 +53,14 @@ impl Conn {
     }
 }
 
-/// How much larger a full query buffer of `len` bytes becomes, if an argument is known to lack `missing` bytes: one that is `large`
-/// gets what it needs and no more. Else in proportion, so that no byte is moved often.
+/// How much larger a full query buffer of `len` bytes becomes, if an argument is known to lack `missing` bytes. For a
+/// `large` argument it becomes just as large as needed. Otherwise it grows in proportion, so that no byte is moved
+/// often.
 fn more_room(len: usize, missing: usize, large: bool) -> usize {
     if missing > 0 && large { missing } else { len.min((len / 4).max(1 << 20)).max(BUFFER) }
 }
 
-/// What the output of a connection may come to: those that others send to are allowed less.
+/// The bound of a connection's output. Connections that others send to may have less.
 pub(crate) fn output_limit(conn: &Conn, settings: &Settings) -> OutputLimit {
     let fed = conn.session.is_subscribed() || conn.session.monitors;
     if fed { settings.output_limit_pubsub } else { settings.output_limit_normal }
@@ -87,7 +88,7 @@ impl Worker {
         }
     }
 
-    /// Gives the buffer of a connection back that waits for the rest of a command and has little of it.
+    /// Gives back the buffer of a connection that waits for the rest of a command and has few bytes of it.
     pub(crate) fn snuggle(&mut self, conn: &mut Conn) {
         let unread = conn.unread();
         if conn.query.capacity() == BUFFER && unread <= SNUG {
@@ -102,7 +103,8 @@ impl Worker {
 
     /// Where the driver reads to: at least 4 KB of spare room behind the bytes in the vector, which must stay.
     ///
-    /// `None`: the connection is gone or takes no more, or has enough to do for now; then [`Worker::next_thirsty`] names it.
+    /// `None`: the connection is gone or takes no more, or has enough to do for now. In the last case
+    /// [`Worker::next_thirsty`] names it later.
     pub fn space(&mut self, token: Token) -> Option<&mut Vec<u8>> {
         let conn = self.conn(token)?;
         if conn.has_enough(READ_AHEAD) {
@@ -120,7 +122,7 @@ impl Worker {
             return true;
         }
         let len = len + more_room(len, conn.missing, conn.large_until > 0).max(least);
-        // Who has to make room must be heard: there are at most `maxclients`, and the largest are closed.
+        // A client that has to make room must be heard: there are at most `maxclients`, and the largest are closed.
         len <= 2 * BUFFER || headroom::has_room_to_talk(2 * len, len)
     }
 
@@ -152,8 +154,8 @@ impl Worker {
         Some(&mut conn.query)
     }
 
-    /// Bytes that the large argument still lacks that is arriving; 0 for none. Whoever reads them into [`Worker::space`] rather
-    /// than hands them to [`Worker::input`] saves a copy.
+    /// Bytes that an arriving large argument still lacks; 0 for none. A driver that reads them into [`Worker::space`],
+    /// and does not hand them to [`Worker::input`], saves a copy.
     pub fn lacks(&mut self, token: Token) -> usize {
         self.conn(token).map_or(0, |conn| conn.large_until.saturating_sub(conn.unread()))
     }
@@ -172,7 +174,8 @@ impl Worker {
         if conn.role.is_link() {
             return self.note_heard(token);
         }
-        // Commands queued by MULTI have not been executed yet either; those that will be at once do not count.
+        // Commands queued by MULTI have not been executed yet either. Commands that will be executed at once do not
+        // count.
         let pending = (conn.unread() + conn.session.multi.as_ref().map_or(0, |multi| multi.bytes)) as u64;
         let too_much = rights::sent_too_much(conn.session.authenticated, pending, limit);
         if too_much && !conn.has_to_do() {
@@ -184,7 +187,7 @@ impl Worker {
         }
     }
 
-    /// Closes a connection for whose input the system has no memory. It is told, behind what it was answered before.
+    /// Closes a connection for whose input the system has no memory. An error follows its earlier replies.
     fn refuse_input(&mut self, token: Token) {
         let Some(mut conn) = self.take_conn(token) else { return };
         tracing::warn!(client = conn.session.client.id, "closing client: no memory for what it sends");
@@ -204,8 +207,8 @@ impl Worker {
         self.cut_off(token);
     }
 
-    /// Bytes have arrived: for drivers that own the buffers they receive into. False: enough for now; what arrives is
-    /// still taken, but [`Worker::next_thirsty`] names the connection when it can do with more.
+    /// Takes bytes, for drivers that own the buffers they receive into. False: it is enough for now. Further bytes are
+    /// still taken, but [`Worker::next_thirsty`] names the connection when it can take more.
     pub fn input(&mut self, token: Token, bytes: &[u8]) -> bool {
         if let Some(query) = self.room(token, bytes.len()) {
             query.extend_from_slice(bytes);
@@ -217,12 +220,12 @@ impl Worker {
         !enough
     }
 
-    /// The next connection that had enough to do and can be read from again, after a turn.
+    /// The next connection that had enough to do and can be read again, after a turn.
     pub fn next_thirsty(&mut self) -> Option<Token> {
         self.thirsty.pop()
     }
 
-    /// Sees whether a connection that had enough to do can be read from again.
+    /// Notes if a connection that had enough to do can be read again.
     pub(crate) fn look_at_thirst(&mut self, conn: &mut Conn) {
         if conn.held && !conn.has_enough(READ_AHEAD) {
             conn.held = false;
@@ -232,8 +235,9 @@ impl Worker {
 
     // ---- ends
 
-    /// The peer will send nothing more, but may still read: what it has sent is executed and answered, then the
-    /// connection is closed. A client that waits for keys is given up at once, as in Redis; for other waits see [`crate::leavers`].
+    /// The peer will send nothing more, but may still read. Its commands are executed and answered, then the connection
+    /// is closed. A client that waits for keys is given up at once, as in Redis; for other waits see
+    /// [`crate::leavers`].
     pub fn ended(&mut self, token: Token) {
         let Some(mut conn) = self.take_conn(token) else { return };
         conn.ended = true;
@@ -259,8 +263,8 @@ impl Worker {
         }
     }
 
-    /// Nothing more is executed for the connection: it is closed when its output is sent. Of a wait that is being served
-    /// the reply comes first.
+    /// Executes nothing more for the connection, and closes it when its output is sent. If its wait is being served,
+    /// that reply comes first.
     pub(crate) fn end_session(&mut self, conn: &mut Conn) {
         conn.closing = true;
         if let Wait::Keys(blocked) = &conn.wait
@@ -270,7 +274,7 @@ impl Worker {
         }
     }
 
-    /// Closes a connection (CLIENT KILL): what it has not read by now, it never will.
+    /// Closes a connection (CLIENT KILL). Output that the client has not read by now is lost.
     pub(crate) fn cut(&mut self, token: Token) {
         let Some(mut conn) = self.take_conn(token) else { return };
         conn.cut = true;
@@ -279,7 +283,7 @@ impl Worker {
         self.mark_dirty(token);
     }
 
-    /// Closes a connection that has too much of something.
+    /// Closes a connection that exceeds a limit.
     pub(crate) fn cut_off(&mut self, token: Token) {
         if let Some(conn) = self.conn(token) {
             conn.forget_output();
@@ -326,7 +330,7 @@ impl Worker {
         let index = token as u32 as usize;
         let last = match self.conn(token) {
             None => return Output::Idle,
-            // The reply of what is being served comes first.
+            // The reply of a wait that is being served comes first.
             Some(conn) if conn.cut && matches!(conn.wait, Wait::Keys(_)) => return Output::Idle,
             Some(conn) if conn.cut => true,
             Some(conn) if conn.out.is_due() => false,
@@ -371,8 +375,8 @@ impl Worker {
         self.look_at_stall(token);
     }
 
-    /// Takes a connection's output away, for drivers whose sends own their buffer. What was sent of it is told to
-    /// [`Worker::count_sent`], it comes back through [`Worker::recycle`].
+    /// Takes a connection's output away, for drivers whose sends own their buffer. The driver reports sent bytes to
+    /// [`Worker::count_sent`], and gives the output back by [`Worker::recycle`].
     pub fn take_output(&mut self, token: Token) -> Option<Outgoing> {
         let conn = self.conn(token)?;
         let out = conn.out.split_sendable();
@@ -393,7 +397,7 @@ impl Worker {
         self.look_at_stall(token);
     }
 
-    /// Takes output back that was sent, or that nobody waits for.
+    /// Takes output back that was sent, or that no client waits for.
     pub fn recycle(&mut self, out: Outgoing) {
         let (buffer, parts) = out.take_apart();
         self.spare(buffer);
@@ -403,7 +407,7 @@ impl Worker {
     /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.
     pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
         let limit = rights::output_limit(conn.session.authenticated, limit);
-        // As in Redis, what fits the first buffer is always allowed.
+        // As in Redis, output that fits the first buffer is always allowed.
         let elsewhere = conn.remote.as_deref().map_or(0, |remote| remote.gathered());
         let len = Some(conn.owed() + conn.pushes.len() + elsewhere).filter(|&len| len > BUFFER).unwrap_or(0) as u64;
         let soft = limit.soft > 0 && len > limit.soft;
@@ -421,12 +425,12 @@ impl Worker {
         }
     }
 
-    /// Closes a connection that does not read what it is sent.
+    /// Closes a connection whose client does not read its output.
     fn close_unread(&mut self, conn: &mut Conn) {
         add(&self.stats.output_overruns, 1);
         conn.forget_output();
         conn.cut = true;
-        // Gone for everybody at once, even while the driver waits for what it has begun to send.
+        // Gone for every other client at once, even while the driver still sends.
         self.node.dismiss(conn.session.client.id);
         self.end_session(conn);
     }
@@ -445,7 +449,7 @@ impl Worker {
         false
     }
 
-    /// Looks again at those whose output is above the soft limit: they may ask for nothing more and read nothing.
+    /// Checks connections again whose output is above the soft limit: their clients may neither ask nor read.
     pub(crate) fn check_soft_limits(&mut self, settings: &Settings, now: u64) {
         let over = |conn: &Conn| conn.over_soft_since.is_some() && !conn.closing;
         let tokens: Vec<Token> = self.conns.iter().flatten().filter(|c| over(c)).map(|c| c.token).collect();

@@ -1,4 +1,4 @@
-//! One turn of a worker: what has arrived is parsed, prefetched, executed, in that order and in batches.
+//! One turn of a worker: the bytes that have arrived are parsed, prefetched and executed, in that order and in batches.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,13 +21,13 @@ use crate::worker::{Token, Worker};
 
 /// Commands parsed and prefetched before they are executed.
 const WINDOW: usize = 64;
-/// Commands of one connection executed before others get their turn.
+/// Commands of one connection that are executed before others get their turn.
 const PER_CONNECTION: usize = 1024;
-/// No command is begun after a turn has executed commands for this long, in nanoseconds: sockets and housekeeping are next.
-/// Looked at where the clock is read anyway: after windows, and around commands that are not always short.
+/// No command begins after a turn has executed commands for so many nanoseconds: sockets and housekeeping are next.
+/// Checked where the clock is read anyway: after windows, and around commands that are not always short.
 const TURN_NS: u64 = 2_000_000;
 
-/// Bytes of replies to one connection after which others get their turn, and the driver sends.
+/// Bytes of replies to one connection, after which others get their turn and the driver sends.
 const OUTPUT_PER_TURN: usize = 256 * 1024;
 
 /// Commands of one connection in a window.
@@ -39,19 +39,20 @@ struct Group {
     progress: Progress,
 }
 
-/// What was found out about a command when it was parsed.
+/// The findings of the parser about a command.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Item {
     /// Id + 1 in the table, 0 if there is no such command.
     pub(crate) command: u32,
     /// Slot and hash of argument 1 if it is the command's only key.
     pub(crate) key: Option<(u16, u64)>,
-    /// Slot and hash of the key that is worth bringing here: that one, or the first that a script declares, which is likely to use it.
+    /// Slot and hash of the key to prefetch: the only key, or the first key that a script declares, which it is likely
+    /// to use.
     ahead: Option<(u16, u64)>,
 }
 
 impl Worker {
-    /// Executes what has arrived. `now`: unix milliseconds.
+    /// Executes the commands that have arrived. `now`: unix milliseconds.
     pub fn turn(&mut self, now: u64) {
         if self.node.measuring.load(Relaxed) {
             self.measure_turn();
@@ -61,7 +62,7 @@ impl Worker {
         self.take_turn(now);
     }
 
-    /// Notes how much CPU time has passed since the last turn began: that turn, and what the driver did after it.
+    /// Notes the CPU time since the last turn began: that turn, and the driver's work after it.
     #[cold]
     fn measure_turn(&mut self) {
         let now = self.node.clock.thread_cpu_ns();
@@ -112,7 +113,7 @@ impl Worker {
         if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
             self.look_at_pause(now);
         }
-        // Connections that become ready meanwhile wait for the next turn: the driver gets to see its sockets in between.
+        // Connections that become ready meanwhile wait for the next turn: the driver checks its sockets in between.
         let mut budget = self.ready.len();
         (self.turn_until, self.memory.evict_until) = (0, 0);
         let mut batch = std::mem::take(&mut self.batch);
@@ -171,7 +172,7 @@ impl Worker {
         self.meter.last_reading() > self.turn_until
     }
 
-    /// Parses what a connection has sent, and starts to bring the slots of its keys here.
+    /// Parses the bytes of a connection, and starts to prefetch the slots of its keys.
     fn parse(&mut self, token: Token, settings: &Settings, batch: &mut Batch, items: &mut Vec<Item>) -> Option<Group> {
         self.conn(token)?.queued = false;
         let mut conn = self.take_conn(token)?;
@@ -187,7 +188,8 @@ impl Worker {
         let progress = conn.decoder.decode(&conn.query[conn.start..], &limits, most, batch);
         let group = Group { from, to: batch.len(), progress, conn };
         self.identify(&group, batch, items);
-        // What has arrived while commands were to be executed was let through, but not a single command of any length.
+        // Bytes that arrived while commands were to be executed were let through, but not a single command of any
+        // length.
         let limit = settings.client_query_buffer_limit as usize;
         if group.conn.unread() > limit {
             let start = |i: usize| if i == group.from { 0 } else { batch.end(i - 1) };
@@ -202,7 +204,7 @@ impl Worker {
 
     fn identify(&self, group: &Group, batch: &Batch, items: &mut Vec<Item>) {
         let unread = &group.conn.query[group.conn.start..];
-        // A pipeline mostly says the same command again.
+        // A pipeline mostly repeats one command.
         let (mut name, mut found): (&[u8], Option<&Command>) = (&[], None);
         for i in group.from..group.to {
             let args = batch.args(i, unread);
@@ -211,7 +213,7 @@ impl Worker {
             if called != name {
                 (name, found) = (called, self.node.table.find_command(called));
                 if found.is_none() && group.conn.is_virtual() {
-                    // What nodes say by themselves goes by no other name.
+                    // Commands that only nodes send cannot be renamed.
                     found = self.node.table.find_own(called);
                 }
             }
@@ -235,7 +237,7 @@ impl Worker {
         }
     }
 
-    /// Starts to bring a key's slot here, unless another node has the key.
+    /// Starts to prefetch a key's slot, unless another node has the key.
     #[inline]
     fn bring_slot(&self, slot: u16, hash: u64) -> Option<(u16, u64)> {
         if self.peers.as_deref().is_some_and(|peers| !peers.has(slot)) {
@@ -245,7 +247,7 @@ impl Worker {
         Some((slot, hash))
     }
 
-    /// Brings buckets, then entries here. One command alone has nothing to overlap with.
+    /// Prefetches buckets, then entries. A single command has nothing to overlap with.
     fn prefetch(&self, items: &[Item]) {
         if items.len() < 2 {
             return;
@@ -273,9 +275,9 @@ impl Worker {
             self.tell_in_hand(&mut conn);
         }
         conn.show_buffers(if from == to { progress.missing } else { 0 });
-        // The arguments point into the query buffer: it is kept apart while the connection changes.
+        // The arguments point into the query buffer, which is kept apart while the connection changes.
         let query = std::mem::take(&mut conn.query);
-        // What has arrived may be the last that was too much: then it is not executed.
+        // The last bytes may have been too many: then they are not executed.
         if let Some(limit) = crowd::limit(settings).filter(|_| conn.weigh(&self.stats)) {
             self.close_largest(limit);
         }
@@ -321,7 +323,7 @@ impl Worker {
             conn.decoder.forget();
         }
         conn.start += consumed;
-        // Of a command that others stand before nothing is known yet.
+        // Nothing is known yet of a command behind others.
         conn.expect(if i == to { progress.missing } else { 0 });
         conn.lacking = if i == to { progress.missing } else { 0 };
         conn.missing = if i == to { progress.reserve_hint(conn.unread()) } else { 0 };
@@ -338,7 +340,7 @@ impl Worker {
         }
     }
 
-    /// Puts a connection back after its commands, and sees to what follows. `eager`: it may have more commands to execute.
+    /// Puts a connection back after its commands, and does what follows. `eager`: it may have more commands to execute.
     pub(crate) fn finish(&mut self, mut conn: Box<Conn>, eager: bool, settings: &Settings) {
         let now = self.engine.now();
         conn.show_buffers(conn.lacking);
@@ -350,7 +352,7 @@ impl Worker {
             self.recycle(out);
         }
         let limit = crowd::limit(settings).filter(|_| conn.weigh(&self.stats));
-        // More may be there than one turn's share, or than was parsed before AUTH.
+        // More commands may be there than one turn's share, or than were parsed before AUTH.
         let again = eager && conn.is_free() && conn.unread() > 0 && !conn.queued && !conn.decoder.is_incomplete();
         if again {
             conn.queued = true;
@@ -362,7 +364,7 @@ impl Worker {
         if conn.ended && !again && !conn.queued {
             match conn.wait {
                 Wait::No | Wait::Keys(_) if conn.busy == 0 => self.end_session(&mut conn),
-                // Its end may have come before it was known to wait.
+                // Its end may have come before the connection was known to wait.
                 Wait::Remote(link) if conn.session.client.waits_elsewhere.load(Relaxed) => {
                     self.leave_wait_elsewhere(&mut conn, link);
                 }

@@ -21,15 +21,15 @@ use crate::worker::message::Message;
 use crate::worker::pause::Pause;
 use crate::worker::{Token, Worker, write_error};
 
-/// Between two looks at whether a checkpoint or a job has ended that somebody waits for, in milliseconds.
+/// Milliseconds between two looks at whether a checkpoint or a job has ended that a client waits for.
 const SAVE_LOOK_MS: u64 = 2;
 /// Time for walks in a turn, in nanoseconds.
 const WALKS_NS: u64 = 1_000_000;
-/// Bytes that a client has not read yet above which its walk waits: a long reply need not be in memory as a whole.
+/// Unread bytes of a client, above which its walk waits: so a long reply is not in memory as a whole.
 const WALK_AHEAD: usize = 1 << 20;
 
 impl Worker {
-    /// The command of this connection has become a wait for keys.
+    /// Makes the connection wait for keys.
     pub(crate) fn wait_for_keys(&mut self, conn: &mut Conn, blocked: Arc<Blocked>) {
         add(&self.stats.blocked, 1);
         conn.session.client.blocked.store(true, Relaxed);
@@ -42,7 +42,7 @@ impl Worker {
         conn.wait = Wait::Keys(blocked);
     }
 
-    /// Sends on what the engine has for connections: wake-ups and served replies.
+    /// Sends the engine's messages for connections: wake-ups and served replies.
     pub(crate) fn send_on(&mut self) {
         self.engine.give_way();
         for waiter in std::mem::take(&mut self.engine.wakes) {
@@ -71,7 +71,7 @@ impl Worker {
         }
     }
 
-    /// Publishes what has happened to keys.
+    /// Publishes events of keys.
     fn notify(&mut self, events: Vec<Event>) {
         let classes = self.follower.settings().notify_keyspace_events;
         let seen = self.engine.everything_seen();
@@ -87,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// Wakes connections of other workers at once: what else there is to do in this turn may take long.
+    /// Wakes connections of other workers at once: the rest of this turn may take long.
     pub(crate) fn wake_others(&mut self) {
         let (node, me) = (&self.node, self.index);
         self.engine.wakes.retain(|waiter| {
@@ -117,13 +117,13 @@ impl Worker {
                 conn.wait = Wait::No;
                 self.resume(token);
             }
-            // What it has asked of the store has come.
+            // The store's answer to the walk has come.
             Wait::Walk(_) if !conn.stalled => self.walks.push_back(token),
             _ => {}
         }
     }
 
-    /// What waits for latches or locks tries again, whether or not it could go on.
+    /// Commands that wait for latches or locks try again, whether or not they can go on.
     pub(crate) fn resume_from_latches(&mut self) {
         let waits = |conn: &&Conn| matches!(conn.wait, Wait::Latch);
         let tokens: Vec<Token> =
@@ -131,7 +131,7 @@ impl Worker {
         tokens.into_iter().for_each(|token| self.unpark(token));
     }
 
-    /// A blocked command has been served by whoever changed its key, or found nothing after its time was up.
+    /// Takes the outcome of a blocked command: a worker that changed its key has served it, or its time was up.
     pub(crate) fn served(&mut self, token: Token, reply: Option<&[u8]>, seen: &Horizon) {
         let Some(mut conn) = self.take_conn(token) else { return };
         let before = conn.out.bytes.len();
@@ -193,11 +193,11 @@ impl Worker {
         }
     }
 
-    /// Answers what a wait that was cancelled answers.
+    /// Answers a cancelled wait.
     fn give_up(&mut self, token: Token, blocked: &Arc<Blocked>, with_error: bool) {
         let Some(mut conn) = self.take_conn(token) else { return };
         self.end_wait(&mut conn);
-        // That there is nothing may be because of what is not committed.
+        // That the keys are empty may follow from uncommitted changes.
         self.engine.note_everything();
         let before = conn.out.bytes.len();
         self.gate_seen(&mut conn, before);
@@ -206,7 +206,7 @@ impl Worker {
                 let text = b"UNBLOCKED client unblocked via CLIENT UNBLOCK";
                 write_error(out, blocked.protocol, text);
             } else {
-                // Redis answers so whatever the command would have answered inside MULTI.
+                // Redis answers this whatever the command would have answered inside MULTI.
                 Reply::new(out, blocked.protocol).null_array();
             }
         });
@@ -225,7 +225,7 @@ impl Worker {
         Next::Retry
     }
 
-    /// A task waits for the end of CLIENT PAUSE as connections do. False: it need not.
+    /// Makes a task wait for the end of CLIENT PAUSE, as connections do. False: it need not.
     pub(crate) fn task_waits_for_pause(&mut self, token: Token, writes: bool) -> bool {
         let Some((kind, _)) = self.paused.filter(|(kind, _)| writes || *kind == Pause::All) else { return false };
         self.held_back.push(token);
@@ -233,7 +233,7 @@ impl Worker {
         true
     }
 
-    /// Looks whether a pause is on, and lets those go on that waited for the end of one.
+    /// Checks whether a pause is on, and resumes commands that waited for the end of one.
     pub(crate) fn look_at_pause(&mut self, now: u64) {
         self.paused = self.node.pauses.current(now);
         self.engine.keep_expired(self.paused.is_some());
@@ -257,9 +257,9 @@ impl Worker {
         }
     }
 
-    /// DEBUG SLEEP: nothing is executed for a while, by any worker.
+    /// DEBUG SLEEP: no worker executes anything for a while.
     pub(crate) fn sleep(&mut self, conn: &mut Conn, args: Args<'_>, ms: u64) {
-        // From the clock, not from the turn's time: it must not be shorter than asked for.
+        // From the clock, not from the turn's time, so that it is not too short.
         let until = self.node.clock.unix_us().div_ceil(1000) + ms;
         self.node.pauses.freeze(until);
         conn.wait = Wait::Sleep(OwnedArgs::new(args));
@@ -267,7 +267,7 @@ impl Worker {
         self.deadlines.insert((until, conn.token));
     }
 
-    /// SAVE: the connection waits, and nobody else.
+    /// SAVE: only this connection waits.
     pub(crate) fn await_save(
         &mut self,
         conn: &mut Conn,
@@ -279,13 +279,13 @@ impl Worker {
         self.deadlines.insert((self.engine.now() + SAVE_LOOK_MS, conn.token));
     }
 
-    /// What takes long: the connection waits, and nobody else.
+    /// A job: only this connection waits.
     pub(crate) fn await_job(&mut self, conn: &mut Conn, args: Args<'_>, job: Arc<Job>) {
         conn.wait = Wait::Job(OwnedArgs::new(args), job);
         self.deadlines.insert((self.engine.now() + SAVE_LOOK_MS, conn.token));
     }
 
-    /// CLIENT UNBLOCK of somebody who waits for another node.
+    /// CLIENT UNBLOCK of a client that waits for another node.
     pub(crate) fn await_verdict(&mut self, conn: &mut Conn, verdict: Arc<Verdict>) {
         conn.wait = Wait::Verdict(verdict);
         self.deadlines.insert((self.engine.now() + SAVE_LOOK_MS, conn.token));
@@ -328,7 +328,7 @@ impl Worker {
         self.resume(token);
     }
 
-    /// Answers if there is something to say, or looks again soon.
+    /// Answers if there is an outcome, or looks again soon.
     fn wake_up_if(&mut self, token: Token, outcome: Option<&Outcome>, now: u64) {
         match outcome {
             Some(outcome) => self.wake_up(token, outcome),
@@ -351,7 +351,7 @@ impl Worker {
                     continue;
                 }
                 Wait::Save(_, checkpoints, ticket) => {
-                    // As Redis answers, which says why in its log.
+                    // As Redis answers, which gives the reason in its log.
                     let outcome =
                         checkpoints.outcome(*ticket).map(|good| if good { Ok(Done::Ok) } else { Err(b"ERR".into()) });
                     self.wake_up_if(token, outcome.as_ref(), now);
@@ -383,17 +383,17 @@ impl Worker {
                 self.run_wait_again(token, &blocked, now);
                 continue;
             }
-            // Who serves it at this moment, or has cancelled it, tells how it ended.
+            // A worker that serves it at this moment, or has cancelled it, tells how it ended.
             if blocked.leave() == Ending::Ended {
                 self.give_up(token, &blocked, false);
             }
         }
     }
 
-    /// Runs a command that waits for keys once more if its time for that has come, and notes when to look at it next.
+    /// Runs a command that waits for keys once more if that is due, and notes when to look at it next.
     fn run_wait_again(&mut self, token: Token, blocked: &Blocked, now: u64) {
         let Some(at) = blocked.again() else { return };
-        // Whoever changed one of its keys may have run it meanwhile.
+        // A worker that changed one of its keys may have run it meanwhile.
         if at <= now && self.paused.is_none() {
             self.engine.run_again(blocked);
         }
@@ -412,7 +412,7 @@ impl Worker {
         self.engine.unwatch_leftovers();
     }
 
-    /// A client has read something: its walk may have waited for that.
+    /// Notes that a client has read something: its walk may have waited for that.
     #[inline]
     pub(crate) fn look_at_stall(&mut self, token: Token) {
         if let Some(conn) = self.conn(token)
@@ -427,7 +427,8 @@ impl Worker {
         }
     }
 
-    /// Lets walks over the keyspace, and long replies, go on by a step each, as many as there is time for; the others are first next time.
+    /// Lets walks over the keyspace, and long replies, go on by a step each, as many as there is time for. The others
+    /// are first next time.
     pub(crate) fn step_walks(&mut self) {
         if self.walks.is_empty() {
             return;
@@ -450,15 +451,15 @@ impl Worker {
                         self.apply_reply_mode(&mut conn, before);
                         self.again.push(token);
                     }
-                    // Comes back when it is woken.
+                    // The walk comes back when it is woken.
                     Step::Awaited => {
                         self.notes_wait(token);
                         conn.wait = Wait::Walk(walking);
                     }
-                    // A busy latch is looked at again next turn: walks are patient.
+                    // A busy latch is tried again next turn: walks are patient.
                     Step::More | Step::Busy(_) => {
                         conn.wait = Wait::Walk(walking);
-                        // Nobody wants the parts that came before the last either.
+                        // The client does not want the earlier parts either.
                         if matches!(conn.session.replies, Replies::Off | Replies::Skip) {
                             conn.out.truncate(before);
                         }

@@ -1,4 +1,4 @@
-//! What a worker knows of connections whose clients leave, and of long waits.
+//! The worker's notes about connections whose clients leave, and about long waits.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,28 +6,28 @@ use txn::TxnId;
 
 use super::token::Token;
 
-/// What waits for longer, in milliseconds of the clock that does not stand still.
+/// Waits of more milliseconds are long, by the clock that does not stand still.
 pub(crate) const LONG_MS: u64 = 60_000;
 
-/// How far a connection has come: bytes that it has not executed, and replies that are to come from other nodes.
+/// The progress of a connection: bytes that it has not executed, and replies that are to come from other nodes.
 pub(super) type Progress = (usize, usize);
 
-/// Connections to be looked at: when, and how far they had come.
+/// Connections to be checked: when, and their progress then.
 #[derive(Default)]
 pub(crate) struct Leavers(pub(super) VecDeque<(u64, Token, Progress)>);
 
 impl Leavers {
-    /// When the next is looked at, unix milliseconds.
+    /// When the next one is checked, unix milliseconds.
     pub(crate) fn deadline(&self) -> Option<u64> {
         self.0.front().map(|(at, ..)| *at)
     }
 }
 
-/// What a worker knows of those that wait.
+/// The worker's notes about long waits.
 #[derive(Default)]
 pub(crate) struct LongWaits {
     pub(super) waiting: BTreeMap<Token, Since>,
-    /// Attempts whose claims nobody would give back, as the first worker sees them.
+    /// Attempts whose claims nothing would give back, as the first worker sees them.
     pub(super) ownerless: BTreeMap<TxnId, Since>,
     /// When to look next.
     pub(super) due: u64,
@@ -40,14 +40,14 @@ pub(super) struct Since {
 }
 
 impl Since {
-    /// Whether that is new and has lasted for too long.
+    /// Whether the wait has lasted for too long, and was not reported yet.
     pub(super) fn is_long(&mut self, now: u64) -> bool {
         now.saturating_sub(self.at) >= LONG_MS && !std::mem::replace(&mut self.is_told, true)
     }
 }
 
 impl LongWaits {
-    /// A connection or a task does not wait any more.
+    /// Notes that a connection or a task does not wait any more.
     pub(crate) fn end(&mut self, token: Token) {
         if !self.waiting.is_empty() {
             self.waiting.remove(&token);
