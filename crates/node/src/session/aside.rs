@@ -1,4 +1,4 @@
-//! A block that runs in a workspace, on copies of keys: what it has to tell waits until it is known that it is committed.
+//! A block that runs in a workspace, on copies of keys: its messages and effects wait until it is committed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,24 +16,25 @@ use crate::table::Command;
 pub struct Aside {
     /// Keys that the workspace has, with their databases, and whether they may be changed.
     pub keys: BTreeMap<(u16, Box<[u8]>), Mode>,
-    /// What a script turned out to need beside them: it is suspended.
+    /// The keys that a script needs beside them: it is suspended.
     pub missing: Vec<Lock>,
     /// It has called a command that is refused when memory is full.
     pub needs_memory: bool,
     /// Messages that the block has published.
     pub messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
-    /// Its commands, as those see them who monitor.
+    /// Its commands, as clients in MONITOR mode see them.
     pub lines: Vec<Arc<[u8]>>,
-    /// Its script takes longer than `busy-reply-threshold`: whether that is a function.
+    /// Set if its script takes longer than `busy-reply-threshold`: whether that is a function.
     pub slow: Option<bool>,
-    /// A script was killed that had changed something: nothing of the block is done, and its client hears this.
+    /// Set if a script was killed that had changed something: nothing of the block is done, and its client gets this
+    /// error.
     pub killed: Option<Vec<u8>>,
     /// The block, when it has run.
     pub multi: Option<Box<Multi>>,
 }
 
 impl Aside {
-    /// Whether the workspace has all keys of a command that works in database `db`. Those that it lacks are noted.
+    /// Whether the workspace has all keys of a command that works in database `db`. Missing keys are noted.
     pub(crate) fn has_keys(&mut self, command: &Command, args: Args<'_>, db: u16, databases: u16) -> bool {
         for lock in locks_of(command, args, db, databases) {
             let place = (lock.db, lock.key);

@@ -1,4 +1,4 @@
-//! HOLDFAST: what only this server can do.
+//! HOLDFAST: commands that only this server has.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -79,7 +79,7 @@ fn receivers(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Below the working directory anybody may write who may make backups; elsewhere, who may change `dir`.
+/// A client that may make backups may write below the working directory; elsewhere only a client that may change `dir`.
 fn backup(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let path = Path::new(OsStr::from_bytes(ctx.arg(2)));
     let peer = &ctx.session.client.peer;

@@ -1,4 +1,4 @@
-//! What a session knows of a block beyond its latches: what it has to tell others when it ends.
+//! A block of a session beyond its latches: the messages and commands that others hear of when it ends.
 
 use std::sync::Arc;
 
@@ -21,9 +21,10 @@ pub struct Block {
     pub(crate) map: u64,
     /// Messages that it has published.
     messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
-    /// Its commands, as those see them who monitor.
+    /// Its commands, as clients in MONITOR mode see them.
     lines: Vec<Arc<[u8]>>,
-    /// Milliseconds of DEBUG SLEEP in it: it is one moment, and its sleep follows it, but comes before who waits for its keys.
+    /// Milliseconds of DEBUG SLEEP in it. A block is one moment, so the sleep follows it, but before commands that wait
+    /// for its keys.
     asleep: u64,
 }
 
@@ -35,7 +36,7 @@ impl Block {
         Self { run, micros, map, messages: Vec::new(), lines: Vec::new(), asleep: 0 }
     }
 
-    /// Ends it: what it changed and said is told.
+    /// Ends it: its changes and messages are sent.
     pub(super) fn end(self, ctx: &mut SessionCtx<'_>) {
         ctx.engine.end_block(self.run, self.asleep);
         if let Some(aside) = &mut ctx.aside {
@@ -55,20 +56,20 @@ impl Block {
         }
     }
 
-    /// Notes a message to be published when the block ends; the number of those it would reach now.
+    /// Notes a message to be published when the block ends. Returns how many clients it would reach now.
     pub(super) fn publish(&mut self, node: &Node, kind: Kind, channel: &[u8], payload: &[u8]) -> usize {
         let receivers = node.receivers(kind, channel);
         self.messages.push((kind, channel.into(), payload.into()));
         receivers
     }
 
-    /// A DEBUG SLEEP in it.
+    /// Notes a DEBUG SLEEP in it.
     pub(super) fn sleep(&mut self, ctx: &mut SessionCtx<'_>, ms: u64) {
         self.asleep += ms;
         ctx.node.pauses.freeze(ctx.engine.now() + self.asleep);
     }
 
-    /// Notes a command to be shown to those who monitor when the block ends. `who`: an address, or "lua".
+    /// Notes a command to be shown to clients in MONITOR mode when the block ends. `who`: an address, or "lua".
     pub(super) fn show(&mut self, node: &Node, db: u16, who: &str, args: Args<'_>) {
         self.lines.push(node.monitor_line(db, who, args));
     }

@@ -1,4 +1,4 @@
-//! How a session tracks (CLIENT TRACKING, CLIENT CACHING).
+//! How a session tracks keys (CLIENT TRACKING, CLIENT CACHING).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,7 @@ use super::Session;
 use crate::node::Node;
 use crate::push::tracker::{BROADCAST, NO_LOOP, ON};
 
-/// How a session tracks: what only its own commands must know. The rest is in [`crate::push::tracker::Tracker`].
+/// The tracking state that only the session's own commands need. The rest is in [`crate::push::tracker::Tracker`].
 #[derive(Default)]
 pub struct Tracking {
     pub(super) choice: Choice,
@@ -17,18 +17,19 @@ pub struct Tracking {
     pub caching: bool,
     /// In BCAST mode.
     pub(super) prefixes: BTreeSet<Box<[u8]>>,
-    /// Keys that the transaction between BEGIN and COMMIT has shown it, as they were for that alone.
+    /// Keys that the transaction between BEGIN and COMMIT has shown to the client, with values of that transaction
+    /// alone.
     pub transacted: BTreeSet<Box<[u8]>>,
 }
 
-/// How a client tracks, as the nodes that its commands go to must know it.
+/// How a client tracks, as other nodes that run its commands must know it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Mode {
     on: bool,
     choice: Choice,
     broadcast: bool,
     no_loop: bool,
-    /// How many prefixes it has: there are only ever more.
+    /// How many prefixes it has. Prefixes are only added.
     prefixes: usize,
 }
 
@@ -38,7 +39,7 @@ impl Mode {
         self.on
     }
 
-    /// Whether it hears of what it has not read.
+    /// Whether it hears of keys that it has not read.
     pub fn broadcasts(self) -> bool {
         self.broadcast
     }
@@ -63,7 +64,7 @@ impl Mode {
     }
 }
 
-/// Whose keys are remembered without CLIENT CACHING.
+/// Which keys are remembered without CLIENT CACHING.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Choice {
     #[default]
@@ -73,13 +74,13 @@ pub(super) enum Choice {
 }
 
 impl Session {
-    /// For whom its commands run.
+    /// The caller that its commands run for.
     #[inline]
     pub fn caller(&self) -> Caller {
         Caller { client: self.client.id, caches: self.tracking.is_some() && self.caches() }
     }
 
-    /// Whether what it reads is remembered.
+    /// Whether its reads are remembered.
     fn caches(&self) -> bool {
         let chosen = self.tracking.as_ref().is_some_and(|tracking| match tracking.choice {
             Choice::All => true,
@@ -97,8 +98,8 @@ impl Session {
         Mode { on: true, choice: tracking.choice, broadcast: is(BROADCAST), no_loop: is(NO_LOOP), prefixes }
     }
 
-    /// What CLIENT CACHING said of the command that is about to be executed elsewhere, for the session there to say the
-    /// same.
+    /// What CLIENT CACHING said about the command that is about to be executed at another node. The session there is
+    /// told the same.
     pub fn caching_word(&self) -> Option<&'static str> {
         let tracking = self.tracking.as_deref().filter(|tracking| tracking.caching)?;
         match tracking.choice {
@@ -108,23 +109,23 @@ impl Session {
         }
     }
 
-    /// The command for which CLIENT CACHING was called has been executed.
+    /// Notes that the command for which CLIENT CACHING was called has been executed.
     pub fn end_caching(&mut self) {
         if let Some(tracking) = &mut self.tracking {
             tracking.caching = false;
         }
     }
 
-    /// The next command runs for the second time. Its reads are remembered, whatever CLIENT CACHING said before the
-    /// first time.
+    /// Notes that the next command runs for the second time. Its reads are remembered, whatever CLIENT CACHING said
+    /// before the first time.
     pub fn cache_next(&mut self) {
         if let Some(tracking) = &mut self.tracking {
             tracking.caching = tracking.choice == Choice::OptIn;
         }
     }
 
-    /// Begins to track in default mode, if it does not track yet, for another node's client about which no command has
-    /// said so yet.
+    /// Begins to track in default mode, if it does not track yet: for another node's client, before one of its commands
+    /// has said so.
     pub fn track_ahead(&mut self, node: &Node) {
         if self.tracking.is_none() {
             self.tracking = Some(Box::default());
@@ -133,7 +134,7 @@ impl Session {
         }
     }
 
-    /// Tracks no more (CLIENT TRACKING OFF, RESET, disconnect). The keys it has read are forgotten when they change.
+    /// Ends tracking (CLIENT TRACKING OFF, RESET, disconnect). The keys it has read are forgotten when they change.
     pub fn stop_tracking(&mut self, node: &Node) {
         let Some(tracking) = self.tracking.take() else { return };
         self.tracks_anew = true;

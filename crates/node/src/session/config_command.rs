@@ -118,7 +118,7 @@ fn get(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn set(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let pairs: Vec<&[u8]> = ctx.args.iter().skip(2).collect();
     let peer = &ctx.session.client.peer;
-    // The present ones: an earlier command of the same turn may have changed them.
+    // The present settings: an earlier command of the same turn may have changed them.
     let settings = ctx.node.config.settings();
     let protected = settings.enable_protected_configs.admits(peer.unix || peer.loopback);
     let rights = Rights { protected, loading: false };
@@ -136,7 +136,7 @@ fn set(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Settings of which some are the cluster's. All are good; those of this node are set first.
+/// Settings some of which are the cluster's. All are checked; those of this node are set first.
 fn set_of_cluster(ctx: &mut SessionCtx<'_>, pairs: &[&[u8]], rights: Rights, wanted: Wanted) -> Result<Flow, Error> {
     if ctx.block.is_some() {
         return Err(Error::new("ERR CONFIG SET of settings of the cluster is not allowed in a transaction or script"));
@@ -157,7 +157,7 @@ fn set_of_cluster(ctx: &mut SessionCtx<'_>, pairs: &[&[u8]], rights: Rights, wan
     Ok(Flow::Job(job))
 }
 
-/// Has a thread switch the log on or off, if there is one, and change settings of the cluster then.
+/// Makes a thread switch the log on or off, if there is one, and change settings of the cluster after that.
 fn switch_log(
     ctx: &SessionCtx<'_>,
     pairs: &[&[u8]],
@@ -173,7 +173,7 @@ fn switch_log(
 
 fn set_own(ctx: &mut SessionCtx<'_>, pairs: &[&[u8]], rights: Rights) -> Result<(), Error> {
     ctx.node.config.set(pairs, rights).map_err(|error| Error::text(error.text()))?;
-    // Other workers see it in their next turn; commands behind this one see it now.
+    // Other workers see it in their next turn, later commands of this turn see it now.
     let settings = ctx.node.config.settings();
     ctx.engine.configure(Arc::new(settings.tunables.clone()), settings.notify_keyspace_events);
     Ok(())

@@ -62,7 +62,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
 ];
 
 fn ping(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    // Where messages are arrays, this is one, too.
+    // In a protocol where messages are arrays, this reply is one, too.
     if ctx.session.is_subscribed() && ctx.session.protocol == Protocol::Resp2 && ctx.args.len() <= 2 {
         let message = ctx.args.get(1).unwrap_or_default();
         let mut reply = ctx.reply();
@@ -88,7 +88,7 @@ fn echo(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// The database index in `text`, if there is one.
+/// The database index in `text`, if it is one.
 pub(crate) fn database(text: &[u8], databases: u16) -> Result<u16, Error> {
     let index = keyspace::canonical_int(text).ok_or(Error::NOT_INTEGER)?;
     command::check_i32(index)?;

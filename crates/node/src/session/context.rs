@@ -1,4 +1,4 @@
-//! What a session command sees, and how it ends.
+//! The context of a session command, and the ways in which it ends.
 
 use std::sync::Arc;
 
@@ -32,18 +32,18 @@ pub enum Flow {
     Done,
     /// Close the connection after the reply.
     Close,
-    /// Nothing is executed, by anybody, for this many milliseconds; then the reply is OK.
+    /// No worker executes anything for this many milliseconds. Then the reply is OK.
     Sleep(u64),
     /// The reply comes when the streams are on the disk up to here, or at this unix time in milliseconds.
     AwaitSync {
-        /// Up to where.
+        /// The end of each stream to wait for.
         ends: Horizon,
-        /// Until when, if not for ever.
+        /// The time limit, if there is one.
         until: Option<u64>,
     },
     /// The reply comes when this checkpoint has ended.
     Save(Arc<Checkpoints>, Ticket),
-    /// The reply comes when this is done.
+    /// The reply comes when this job has ended.
     Job(Arc<Job>),
     /// The reply comes when another node has decided.
     Verdict(Arc<Verdict>),
@@ -53,7 +53,7 @@ pub enum Flow {
     Suspend(Box<Suspended>),
 }
 
-/// What a session command sees.
+/// The context of a session command.
 pub struct SessionCtx<'a> {
     /// The node.
     pub node: &'a Arc<Node>,
@@ -71,11 +71,11 @@ pub struct SessionCtx<'a> {
     pub machines: &'a mut Machines,
     /// The log, if replies wait for one.
     pub log: Option<&'a Durable>,
-    /// Whether commands are shown to somebody (MONITOR).
+    /// Whether commands are shown to a client (MONITOR).
     pub monitored: bool,
     /// The cluster, if this is a node of one.
     pub(crate) peers: Option<&'a Peers>,
-    /// The client is another node's.
+    /// The client is connected to another node.
     pub(crate) forwarded: bool,
     /// The command that runs. Without one that was admitted there is no context, and no handler runs.
     pub command: Admitted<'a>,
@@ -87,19 +87,20 @@ pub struct SessionCtx<'a> {
     pub token: u64,
     /// Inside EXEC: the block that runs, with its latches.
     pub block: Option<&'a mut Block>,
-    /// In a workspace: what waits until the block is committed. The engine is the workspace's.
+    /// In a workspace: the messages and effects that wait until the block is committed. The engine is the workspace's.
     pub aside: Option<&'a mut Aside>,
 }
 
 impl<'a> SessionCtx<'a> {
-    /// Notes, in a workspace, that a command runs that may be refused when memory is full: the owners of its keys decide.
+    /// Notes, in a workspace, that a command runs that may be refused when memory is full. The owners of its keys
+    /// decide.
     pub(crate) fn note_memory(&mut self, command: &Command) {
         if let Some(aside) = &mut self.aside {
             aside.needs_memory |= command.spec.has(flags::DENYOOM);
         }
     }
 
-    /// What the client is told of this node's disk.
+    /// The error about this node's disk, as the client hears it.
     pub(crate) fn signed(&self, text: String) -> String {
         match self.peers {
             Some(peers) if self.forwarded => peers.signed(text),
@@ -107,7 +108,7 @@ impl<'a> SessionCtx<'a> {
         }
     }
 
-    /// What a command sees that runs inside a block, its reply being written behind what has been written.
+    /// The context of a command inside a block. Its reply is written behind the bytes so far.
     pub(crate) fn inside<'b>(
         &'b mut self,
         block: &'b mut Block,
@@ -135,18 +136,19 @@ impl<'a> SessionCtx<'a> {
         }
     }
 
-    /// What a database has, with what the block that runs has added and taken away. What one does in a workspace is done nowhere yet.
+    /// The counts of a database, with the keys that the running block has added and removed. Changes in a workspace do
+    /// not count yet.
     pub(crate) fn counts(&self, db: u16) -> Counts {
         let block = self.block.as_deref().filter(|_| self.aside.is_none());
         self.node.engine.keyspace.counts(db, block.map(|block| block.run.counts()))
     }
 
-    /// Whether a script may turn out to need keys of other nodes: its block is undone then, and runs over nodes.
+    /// Whether a script may turn out to need keys of other nodes. Then its block is undone, and runs over nodes.
     pub(crate) fn may_go_over(&self) -> bool {
         self.aside.is_none() && self.peers.is_some_and(|peers| !peers.is_alone())
     }
 
-    /// For whom commands run. What was read in a workspace is noted nowhere.
+    /// The caller that commands run for. Reads in a workspace are noted nowhere.
     pub fn caller(&self) -> Caller {
         if self.aside.is_some() { Caller::default() } else { self.session.caller() }
     }
@@ -181,7 +183,7 @@ impl<'a> SessionCtx<'a> {
     }
 }
 
-/// The error of a subcommand, as the client wrote it, that was given arguments it does not take.
+/// The error of a subcommand, in the client's spelling, that got arguments it does not take.
 pub(crate) fn wrong_arguments(container: &str, subcommand: &[u8]) -> Error {
     let hint = format!("'. Try {container} HELP.");
     let name = &subcommand[..subcommand.len().min(128)];
@@ -194,12 +196,12 @@ pub(crate) const fn tipped(tips: &'static [&'static str], mut row: Row<SessionRu
     row
 }
 
-/// What runs a container called without a subcommand: its arity has refused that already.
+/// The handler of a container without a subcommand. It is never reached, because the arity refuses such a call.
 pub(crate) fn container(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Err(Error::arity(&ctx.command.name))
 }
 
-/// HELP of a container: its subcommands as their rows describe them.
+/// HELP of a container: its subcommands, from their rows.
 pub(crate) fn help(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let node = ctx.node.clone();
     let name = ctx.command.name.split('|').next().unwrap_or_default();

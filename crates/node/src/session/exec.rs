@@ -1,7 +1,7 @@
 //! EXEC: a block of commands under one set of latches, at one time.
 //!
-//! It goes from command to command, and stops between two of them only where a script of the block is suspended. If a script
-//! needs a key that somebody else has, everything is undone and the block runs again later (rule K3).
+//! It goes from command to command, and stops between two of them only where a script of the block is suspended. If a
+//! script needs a key that another command holds, everything is undone and the block runs again later (rule K3).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,15 +18,15 @@ use crate::cluster::Asks;
 use crate::figures::stats::add;
 use crate::table::{Command, Handler};
 
-/// A block as a caller of its commands. They passed the client's checks when they were queued, and EXEC passed those that
-/// look at the whole block.
+/// A block as a caller of its commands. They passed the client's checks when they were queued. EXEC passed the checks
+/// that concern the whole block.
 struct InBlock<'c, 'a> {
     ctx: &'c mut SessionCtx<'a>,
 }
 
-/// What becomes of a command of a block that does not run.
+/// What happens to a command of a block that does not run.
 enum Instead {
-    /// It is answered this error.
+    /// Its reply is this error.
     Refused(Vec<u8>),
     /// The block runs again.
     Waits(Busy),
@@ -51,14 +51,14 @@ impl Caller for InBlock<'_, '_> {
             .map_or(Ok(()), |error| Err(Instead::Refused(error)))
     }
 
-    /// Checked when it was queued: it is the client's state that counts.
+    /// Checked when it was queued, because the client's state counts.
     #[inline]
     fn state(&mut self, _: &Command, _: Args<'_>) -> Result<(), Instead> {
         Ok(())
     }
 
-    /// EXEC found out where the block runs. Whom its messages reach at other nodes is known to the block of a client before
-    /// it begins; one in a workspace asks.
+    /// EXEC found out where the block runs. A client's block knows the receivers of its messages at other nodes before
+    /// it begins; a block in a workspace asks.
     #[inline]
     fn cluster(&mut self, command: &Command, args: Args<'_>) -> Result<(), Instead> {
         if self.ctx.aside.is_some() && command.spec.has(flags::PUBSUB) {
@@ -90,10 +90,10 @@ impl Caller for InBlock<'_, '_> {
     }
 }
 
-/// What a block needs from the start.
+/// The latches that a block needs from the start.
 struct Needs<'a> {
     calls: Vec<Call<'a>>,
-    /// Of what is no key.
+    /// Slots that belong to no key.
     slots: Vec<u16>,
     /// Keys that scripts declare, with their databases.
     declared: Vec<(u16, &'a [u8])>,
@@ -114,7 +114,7 @@ pub(crate) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         calls: &needs.calls,
         slots: &needs.slots,
         declared: &needs.declared,
-        // In a workspace it is the owners of the keys who look, before.
+        // In a workspace the owners of the keys check them before.
         watched: if ctx.aside.is_some() { &[] } else { &ctx.session.watched },
         may_widen: needs.has_scripts,
         stays_undoable: ctx.may_go_over(),
@@ -165,7 +165,7 @@ fn needs<'a>(ctx: &SessionCtx<'_>, multi: &'a Multi) -> Needs<'a> {
         declared: Vec::new(),
         has_scripts: false,
     };
-    // SELECT inside the block decides where later commands look, and so what the latches are taken for.
+    // SELECT inside the block decides on the database of later commands, and so on their latches.
     let mut db = ctx.session.db;
     for (queued, args) in multi.commands() {
         let command = ctx.node.table.get(queued.command);
@@ -220,7 +220,7 @@ impl Exec {
         self.script.as_ref().is_some_and(|script| script.is_killed())
     }
 
-    /// Goes on where it stopped, with `ctx.out` as it was then.
+    /// Goes on where it stopped, with the same `ctx.out`.
     pub fn go_on(mut self, ctx: &mut SessionCtx<'_>) -> Flow {
         while self.at < self.multi.queue.len() {
             let queued = self.multi.queue[self.at];
@@ -247,7 +247,7 @@ impl Exec {
         flow
     }
 
-    /// Runs one command of the block, or goes on with it, and counts it.
+    /// Runs one command of the block, or resumes it, and counts it.
     fn command(&mut self, ctx: &mut SessionCtx<'_>, queued: Queued, args: Args<'_>) -> Flow {
         let node = ctx.node.clone();
         let command = node.table.get(queued.command);
@@ -336,13 +336,13 @@ impl Exec {
         }
     }
 
-    /// Stops in the middle of a script. What has been answered is not sent before the block has ended.
+    /// Stops in the middle of a script. No reply is sent before the block has ended.
     fn suspend(mut self, ctx: &mut SessionCtx<'_>, suspended: Suspended) -> Flow {
         let What::Script(script) = suspended.what else { unreachable!("EXEC is not in a block") };
         self.script = Some(script);
         ctx.engine.parts.copy_into(ctx.out);
         let out = match std::mem::take(&mut self.start) {
-            // It may stop often, and what it has answered may be long.
+            // It may stop often, and its replies may be long.
             0 => std::mem::take(ctx.out),
             start => ctx.out.split_off(start),
         };
@@ -350,7 +350,7 @@ impl Exec {
         Flow::Suspend(Box::new(Suspended { what: What::Exec(Box::new(self)), out }))
     }
 
-    /// Stops, and undoes everything, in a workspace.
+    /// Stops in a workspace, and undoes everything.
     pub(super) fn give_up(mut self, ctx: &mut SessionCtx<'_>) -> Box<Multi> {
         if let Some(script) = self.script.take() {
             script.stop(ctx);

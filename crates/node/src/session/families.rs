@@ -1,4 +1,4 @@
-//! The rows of all session commands, and the table that has them beside those of the data plane.
+//! The rows of all session commands, and the table of these and the rows of the data plane.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ const FAMILIES: &[&[Row<SessionRun>]] = &[
     waitaof::ROWS,
 ];
 
-/// Runs the handler of a session command; an error takes the place of whatever reply it had begun.
+/// Runs the handler of a session command. An error replaces the reply that the handler had begun.
 pub(crate) fn run(ctx: &mut SessionCtx<'_>) -> Flow {
     let start = ctx.out.len();
     let ran = match ctx.command.handler {

@@ -1,4 +1,4 @@
-//! How commands run that were suspended.
+//! Resuming suspended commands.
 
 use super::suspended::{Suspended, What};
 use super::{Flow, Multi, SessionCtx};
@@ -12,7 +12,7 @@ impl Suspended {
         }
     }
 
-    /// Gives it up, in a workspace: it runs again from the start, or not at all. What it is made of comes back.
+    /// Gives it up, in a workspace: it runs again from the start, or not at all. Returns the block for that.
     pub fn give_up(self, ctx: &mut SessionCtx<'_>) -> Option<Box<Multi>> {
         match self.what {
             What::Script(_) => None,
@@ -20,7 +20,7 @@ impl Suspended {
         }
     }
 
-    /// Whether its script is to end, as somebody has killed it.
+    /// Whether its script is to end because a client has killed it.
     pub fn is_killed(&self) -> bool {
         match &self.what {
             What::Script(script) => script.is_killed(),

@@ -1,7 +1,7 @@
 //! BEGIN, COMMIT, ROLLBACK: transactions whose commands come one by one.
 //!
-//! Nothing is locked meanwhile: what commands read is remembered with its version, what they write is kept here, and COMMIT locks, looks whether what
-//! was read is still so, and installs (`transactions/interactive.rs`).
+//! Nothing is locked meanwhile. Keys that commands read are noted with their versions, and writes are kept here. COMMIT
+//! locks the keys, checks that the versions are the same, and installs the writes (`transactions/interactive.rs`).
 
 use command::{Error, Row, Spec, flags::*};
 
@@ -57,7 +57,7 @@ fn begin(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// With a transaction it does not come here.
+/// A client with a transaction does not get here.
 fn commit(_: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Err(Error::new("ERR COMMIT without BEGIN"))
 }

@@ -1,4 +1,4 @@
-//! MEMORY: where the node's memory is. MEMORY USAGE looks at a key and is a row of the data plane.
+//! MEMORY: how the node uses memory. MEMORY USAGE is about a key and is a row of the data plane.
 
 use command::{Error, Row, Spec, flags::*};
 use keyspace::Counts;
@@ -48,7 +48,7 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
     ],
 }];
 
-/// What INFO memory and these commands are about, in bytes.
+/// The figures of INFO memory and of these commands, in bytes.
 struct Memory {
     used: u64,
     peak: u64,
@@ -56,7 +56,7 @@ struct Memory {
     resident: u64,
     /// Entries and values.
     dataset: u64,
-    /// Pages that the heap of entries holds, and what of them is in use.
+    /// Pages that the heap of entries holds, and the bytes of them in use.
     held: u64,
     live: u64,
 }
@@ -81,7 +81,7 @@ fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 1.0 } else { a as f64 / b as f64 }
 }
 
-/// Below this there is nothing worth a report.
+/// With less than this a report is not worth it.
 const EMPTY: u64 = 5 << 20;
 
 fn doctor(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -138,7 +138,7 @@ fn malloc_stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// By itself the allocator gives pages back as others are asked of it: not what is free when nobody asks any more.
+/// The allocator gives pages back by itself only when others ask it for pages.
 fn purge(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if let Some(give_back) = ctx.node.facts.give_back {
         give_back();
@@ -156,7 +156,7 @@ enum Figure {
 
 fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     use Figure::{Count, Difference, Share};
-    /// What the tables take per key, and an expiry in its entry.
+    /// Bytes per key of the tables, and of an expiry in its entry.
     const TABLE_BYTES: u64 = 11;
     const EXPIRY_BYTES: u64 = 8;
 

@@ -102,13 +102,13 @@ fn discard(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Drops the block, the transaction and the watched keys, if any (RESET).
+/// Drops the block, the transaction and the watched keys (RESET).
 pub(super) fn forget_block(ctx: &mut SessionCtx<'_>) {
     ctx.session.transaction = None;
     end(ctx);
 }
 
-/// What DISCARD and EXEC leave behind: no block, nothing watched.
+/// The state after DISCARD and EXEC: no block, no watched keys.
 pub(super) fn end(ctx: &mut SessionCtx<'_>) {
     let watched = ctx.session.leave_multi();
     ctx.engine.unwatch_later(watched);

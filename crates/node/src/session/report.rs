@@ -1,4 +1,4 @@
-//! What a crash report has of the node.
+//! The node's part of a crash report.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! Small commands on the server as a whole: TIME, ROLE, LASTSAVE, SHUTDOWN, REPLICAOF.
+//! Small commands about the server as a whole: TIME, ROLE, LASTSAVE, SHUTDOWN, REPLICAOF.
 
 use command::{Error, Row, Spec, flags::*};
 
@@ -140,7 +140,7 @@ fn whoami(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// What are modules in Redis will be built in.
+/// There are no modules: what they do in Redis will be built in.
 fn modules(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.reply().array(0);
     Ok(Flow::Done)
@@ -170,7 +170,7 @@ fn role(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Without checkpoints nothing has been saved since the start, so that is the time of the last save, as in Redis.
+/// Without checkpoints nothing was saved since the start, so the start is the time of the last save, as in Redis.
 fn lastsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let ms = ctx.node.checkpoints().map_or(ctx.node.facts.started_ms, |checkpoints| checkpoints.state().saved_at);
     ctx.reply().count(ms / 1000);
@@ -180,7 +180,7 @@ fn lastsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 const NO_STORE: &str = "ERR nothing is saved without a log: this server has 'appendonly no'";
 const RUNNING: &str = "ERR Background save already in progress";
 
-/// A checkpoint: what a snapshot is to Redis.
+/// Makes a checkpoint, which is this server's snapshot.
 fn bgsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let schedule = match ctx.args.len() {
         1 => false,
@@ -206,7 +206,7 @@ fn save(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Save(checkpoints, ticket))
 }
 
-/// The log becomes shorter by a checkpoint, too.
+/// A checkpoint also makes the log shorter.
 fn bgrewriteaof(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let checkpoints = ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?;
     checkpoints.ask(false);
@@ -237,7 +237,7 @@ fn shutdown(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         return Err(Error::SYNTAX);
     }
     if abort {
-        // Shutting down takes no time in which it could be taken back.
+        // A shutdown leaves no time in which it could be cancelled.
         return Err(Error::new("ERR No shutdown in progress."));
     }
     if save {

@@ -1,4 +1,4 @@
-//! SLOWLOG: what took long.
+//! SLOWLOG: slow commands.
 
 use command::{Error, Row, Spec, flags::*};
 

@@ -1,4 +1,4 @@
-//! What a connection remembers between commands.
+//! The state of a connection between commands.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,9 +19,9 @@ use crate::cluster::Answers;
 use crate::config::Redirect;
 use crate::table::Command;
 
-/// What a connection remembers between commands.
+/// The state of a connection between commands.
 pub struct Session {
-    /// What others may see of it.
+    /// The part of it that other clients and workers may see.
     pub client: Arc<Client>,
     /// Selected logical database.
     pub db: u16,
@@ -29,49 +29,50 @@ pub struct Session {
     pub protocol: Protocol,
     /// Whether it may run commands.
     pub authenticated: bool,
-    /// For whom its commands run: of a virtual connection, as its origin has said.
+    /// The user that its commands run for; for a virtual connection, the one that its origin named.
     pub principal: Principal,
     /// Commands queued since MULTI.
     pub multi: Option<Box<Multi>>,
-    /// What was done since BEGIN.
+    /// The transaction since BEGIN.
     pub transaction: Option<Box<Interactive>>,
-    /// The memory of the last block, for the next.
+    /// The memory of the last block, for reuse.
     pub spare_multi: Option<Box<Multi>>,
     /// Watched keys.
     pub watched: Vec<WatchedKey>,
     /// The present command is a block that was undone, and runs again with this (rule K3).
     pub again: Option<Box<Retry>>,
-    /// The present command is a script that was undone, as it uses keys of other nodes, these among them: it runs again on copies.
+    /// The present command is a script that was undone because it uses keys of other nodes, these among them. It runs
+    /// again on copies.
     pub goes_over: Option<Vec<Lock>>,
-    /// The present command is a script or a block that was undone, as this node may not go on with it.
+    /// The present command is a script or a block that was undone, because this node may not go on with it.
     pub undone: Option<Undone>,
     /// In MONITOR mode.
     pub monitors: bool,
-    /// What it has subscribed to, if anything.
+    /// Its subscriptions, if it has any.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Its part of CLIENT TRACKING, while it tracks.
     pub tracking: Option<Box<Tracking>>,
-    /// It tracks, or does not, since its last command.
+    /// Whether tracking was switched on or off by its last command.
     pub tracks_anew: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
     /// Memory was used up when the present command began.
     pub short_of_memory: bool,
-    /// The error that the present command answers has been counted already: it is that of a script's command.
+    /// The error that the present command answers was counted already, as that of a script's command.
     pub error_is_counted: bool,
-    /// What other nodes have answered to the script or block that is the present command.
+    /// The answers of other nodes to the script or block that is the present command.
     pub answers: Option<Box<Answers>>,
     /// CLIENT REPLY.
     pub replies: Replies,
-    /// What CLUSTER REDIRECT has chosen for a key of another node, if anything.
+    /// The choice of CLUSTER REDIRECT for keys of other nodes, if it was made.
     pub redirect: Option<Redirect>,
 }
 
-/// What becomes of a script or a block that was undone, as its node may not go on with it.
+/// What happens to a script or a block that was undone because its node may not go on with it.
 pub enum Undone {
-    /// It is answered this error, which says so.
+    /// The client gets this error.
     Refused(Vec<u8>),
-    /// It runs where its keys are by now.
+    /// It runs at the node that has its keys by now.
     RunsElsewhere,
 }
 
@@ -84,11 +85,11 @@ pub struct Multi {
     pub batch: Batch,
     /// A command could not be queued: EXEC will refuse.
     pub aborted: bool,
-    /// One of them has keys of this node, so that the block is not one for another node.
+    /// Whether one of them has keys of this node, so that the block does not belong to another node.
     pub here: bool,
     /// Bytes of arguments.
     pub bytes: usize,
-    /// The word with which the client had it executed, where that is not at this node alone: MONITOR shows it.
+    /// EXEC in the client's spelling, if the block ran at other nodes as well: MONITOR shows it.
     pub exec: ExecWord,
 }
 
@@ -129,7 +130,7 @@ impl Multi {
         self.queue.iter().enumerate().map(|(i, queued)| (*queued, self.batch.args(i, &[])))
     }
 
-    /// Forgets everything and keeps the memory for the next block.
+    /// Forgets everything, and keeps the memory for the next block.
     pub fn clear(&mut self) {
         self.queue.clear();
         self.batch.clear();
@@ -200,8 +201,8 @@ impl Session {
         self.client.db.store(db, Relaxed);
     }
 
-    /// Whether the client is told where a key of another node is, instead of getting the reply: smart clients are, and
-    /// others where `cluster-redirect`, which is `default`, says so. CLUSTER REDIRECT comes before both.
+    /// Whether the client hears which node has a key of another node, and does not get the reply. Smart clients do, and
+    /// others if `cluster-redirect`, which is `default`, says so. CLUSTER REDIRECT comes before both.
     pub fn moves(&self, default: Redirect) -> bool {
         let smart = self.client.peer.smart.then_some(Redirect::Moved);
         self.redirect.or(smart).unwrap_or(default) == Redirect::Moved
@@ -212,7 +213,8 @@ impl Session {
         self.multi.is_some() && command.spec.flags & flags::IN_MULTI == 0
     }
 
-    /// The present command has ended, or (`goes_on`) it may go on elsewhere: the next one knows no answers of it.
+    /// The present command has ended, or (`goes_on`) may go on at another node: the next command does not see its
+    /// answers.
     pub(crate) fn end_answers(&mut self, goes_on: bool) {
         match self.answers.as_mut().filter(|_| goes_on) {
             Some(answers) => answers.is_over = true,
@@ -220,21 +222,22 @@ impl Session {
         }
     }
 
-    /// Ends the block, if there is one; what was watched comes back, to be unwatched.
+    /// Ends the block, if there is one. Returns the watched keys, to be unwatched.
     #[must_use]
     pub fn leave_multi(&mut self) -> Vec<WatchedKey> {
         self.leave_block();
         self.take_watched()
     }
 
-    /// Ends the block alone: one in a workspace (see [`super::Aside`]) guards nothing with what the client watches, and ends no such guard.
+    /// Ends the block alone. A block in a workspace (see [`super::Aside`]) does not depend on the client's watched
+    /// keys, and does not unwatch them.
     pub fn leave_block(&mut self) {
         self.multi = None;
         self.client.queued.store(-1, Relaxed);
         self.client.queued_bytes.store(0, Relaxed);
     }
 
-    /// Watches nothing any more; what was watched comes back, to be unwatched.
+    /// Ends all watches. Returns the watched keys, to be unwatched.
     #[must_use]
     pub fn take_watched(&mut self) -> Vec<WatchedKey> {
         self.client.watching.store(0, Relaxed);
@@ -250,9 +253,9 @@ impl Session {
     }
 }
 
-/// What a block that was undone runs again with (rule K3).
+/// The state with which an undone block runs again (rule K3).
 pub struct Retry {
-    /// What the engine needs for it.
+    /// The engine's part of it.
     pub(super) again: Again,
     /// Its time: see [`super::Block::micros`].
     pub(super) micros: u64,

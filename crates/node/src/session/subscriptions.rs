@@ -1,4 +1,4 @@
-//! What a session is subscribed to.
+//! The subscriptions of a session.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::Session;
 use crate::node::Node;
 use crate::push::pubsub::Kind;
 
-/// What a session is subscribed to.
+/// The subscriptions of a session.
 #[derive(Default)]
 pub struct Subscriptions {
     channels: BTreeSet<Arc<[u8]>>,
@@ -40,14 +40,14 @@ impl Subscriptions {
         self.of_mut(kind).insert(topic);
     }
 
-    /// Whether it was there.
+    /// Removes a subscription. Returns whether it was there.
     pub(super) fn remove(&mut self, kind: Kind, topic: &[u8]) -> bool {
         let was = self.of_mut(kind).remove(topic);
         self.bytes -= if was { topic.len() as u64 } else { 0 };
         was
     }
 
-    /// What replies to SUBSCRIBE count: shard channels apart from the others.
+    /// The number that replies to SUBSCRIBE show: shard channels apart from the others.
     pub(super) fn counted_with(&self, kind: Kind) -> usize {
         match kind {
             Kind::Shard => self.shards.len(),
@@ -59,14 +59,14 @@ impl Subscriptions {
         self.counted_with(Kind::Channel) + self.counted_with(Kind::Shard) == 0
     }
 
-    /// Whether a message that came by this one is still wanted.
+    /// Whether the session still wants messages of this subscription.
     pub fn has(&self, kind: Kind, topic: &[u8]) -> bool {
         self.of(kind).contains(topic)
     }
 }
 
 impl Session {
-    /// Shows others how many subscriptions it has, and counts it among those who have any.
+    /// Shows other workers how many subscriptions it has, and counts it among the subscribers.
     pub(super) fn show_subscriptions(&mut self, node: &Node) {
         let had = self.client.subscriptions() > 0;
         let subscriptions = self.subscriptions.take().filter(|subscriptions| !subscriptions.is_empty());

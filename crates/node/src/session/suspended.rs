@@ -14,7 +14,7 @@ use crate::scripts;
 /// A command that was suspended. It holds its latches.
 pub struct Suspended {
     pub(super) what: What,
-    /// What it has answered so far: the client sees nothing of it before the end.
+    /// Its reply so far: the client sees nothing of it before the end.
     pub out: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ pub struct Exec {
     pub(super) session: (u16, Protocol),
     /// Where the reply begins in the output.
     pub(super) start: usize,
-    /// Where the output became longer than it may be: the client will not see the rest, or anything.
+    /// The place where the output became too long: the client will not see the rest, or anything.
     pub(super) overflow: Option<usize>,
     pub(super) flow: Flow,
 }
@@ -51,7 +51,7 @@ pub struct ScriptRun {
     pub(super) rules: Rules,
     /// Database that its commands work on.
     pub(super) db: u16,
-    /// What it has asked and was not told yet.
+    /// Its last request, which has no answer yet.
     pub(super) asked: Asked,
     /// The reply of its last command.
     pub(super) reply: Vec<u8>,
@@ -75,7 +75,7 @@ pub struct ScriptRun {
 
 impl Underway for ScriptRun {}
 
-/// What a script may do.
+/// The restrictions of a script.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// No command that writes.
@@ -84,11 +84,11 @@ pub struct Rules {
     pub no_memory: bool,
 }
 
-/// What a script waits for.
+/// The request that a script waits on.
 pub(super) enum Asked {
     /// To begin.
     Beginning,
-    /// That its command runs: what it needs was not there. The protocol of the reply.
+    /// A command that could not run, because a key was not available. The protocol of the reply.
     Call(Protocol),
     /// The reply of its command, which is there.
     Command,

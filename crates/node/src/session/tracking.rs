@@ -9,7 +9,7 @@ pub(crate) use super::caching::Mode;
 use super::{Flow, Session, SessionCtx};
 use crate::push::tracker::{BROADCAST, BROKEN, NO_LOOP, ON};
 
-/// What a prefix costs beside its bytes, roughly.
+/// Bytes that a prefix costs beside its own, roughly.
 const PREFIX: u64 = 128;
 
 /// The options of CLIENT TRACKING.
@@ -54,7 +54,7 @@ fn options<'a>(ctx: &SessionCtx<'a>) -> Result<Options<'a>, Error> {
     Ok(options)
 }
 
-/// Whether the options go together, and with how the session tracks now.
+/// Whether the options fit together, and fit the present tracking of the session.
 fn check(ctx: &SessionCtx<'_>, options: &Options<'_>) -> Result<(), Error> {
     if !options.broadcast && !options.prefixes.is_empty() {
         return Err(Error::new("ERR PREFIX option requires BCAST mode to be enabled"));
@@ -128,7 +128,7 @@ pub(super) fn tracking(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let options = options(ctx)?;
     if ctx.is(2, "ON") {
         if !ctx.forwarded {
-            // Of what another node's client wants that node has seen to it.
+            // The node of a forwarded client has checked its options.
             check(ctx, &options)?;
         }
         turn_on(ctx, &options);
@@ -161,7 +161,7 @@ pub(super) fn caching(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// The id of the client that hears in place of this one; 0: itself, -1: it does not track.
+/// The id of the client that hears invalidations in place of this one; 0: itself, -1: it does not track.
 fn redirect(session: &Session) -> i64 {
     if session.tracking.is_some() { session.client.tracker.redirect.load(Relaxed) as i64 } else { -1 }
 }

@@ -1,4 +1,4 @@
-//! A transaction between BEGIN and COMMIT, as its session keeps it.
+//! A transaction between BEGIN and COMMIT, in its session.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use crate::push::pubsub::Kind;
 
 /// A transaction between BEGIN and COMMIT.
 pub struct Interactive {
-    /// What it may see of others.
+    /// What it may see of other transactions.
     pub isolation: Isolation,
     /// When its last command came or was answered, unix milliseconds.
     pub active: u64,
-    /// The time of its last command, as all nodes have it that were asked, unix milliseconds.
+    /// The time of its last command, on which all nodes that were asked agree, unix milliseconds.
     pub now: u64,
-    /// By so many milliseconds that time was ahead of this node's clock.
+    /// Milliseconds by which that time was ahead of this node's clock.
     pub lead: i64,
-    /// Why it cannot go on, if so: all it did is forgotten.
+    /// The reason why it cannot go on, if there is one. Its changes are forgotten.
     pub over: Option<&'static str>,
-    /// Keys that it has looked at, with their databases.
+    /// Keys that it has read, with their databases.
     pub keys: BTreeMap<(u16, Box<[u8]>), Seen>,
-    /// What it will do to keys.
+    /// Its effects on keys.
     pub effects: Vec<u8>,
-    /// And what will be told of them.
+    /// The events of these effects.
     pub events: Vec<Event>,
-    /// What it will publish.
+    /// The messages that it will publish.
     pub messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
     /// It has called a command that is refused when memory is full.
     pub needs_memory: bool,
@@ -36,13 +36,13 @@ pub struct Interactive {
 /// A key as a transaction sees it.
 #[derive(Default)]
 pub struct Seen {
-    /// Its version where it is; 0: it is not there.
+    /// Its version at its owner; 0: it is absent.
     pub version: u64,
-    /// When it was fetched by the clock of its owner, until it is looked at.
+    /// When it was fetched, by the clock of its owner, until it is read.
     pub fetched: Option<u64>,
-    /// When its time comes, and that of the first of its fields, as it was fetched; unix milliseconds.
+    /// When it and the first of its fields expire, as it was fetched; unix milliseconds.
     pub ends: [Option<u64>; 2],
-    /// What makes it what it is for the transaction; nothing: it is not there.
+    /// Its image in the transaction; empty: it is absent.
     pub image: Box<[u8]>,
     /// The transaction has changed it.
     pub written: bool,
@@ -52,19 +52,21 @@ impl Seen {
     /// A version that no key has.
     const NEVER: u64 = u64::MAX;
 
-    /// It was seen there, and is gone for the transaction, while its owner may still have it: it was so at no one moment.
+    /// Notes that the key was seen, and is gone for the transaction, while its owner may still have it: no moment
+    /// agrees with both.
     pub fn doubt(&mut self) {
         self.version = Self::NEVER;
     }
 
-    /// The version at which its owner must have it when a transaction commits whose last time was `now`. For its owner it may be unchanged though a field has ended.
+    /// The version that its owner must have when a transaction commits whose last time was `now`. The owner may not
+    /// have noticed yet that a field has expired.
     pub fn version_at(&self, now: u64) -> u64 {
         if self.ends[1].is_some_and(|ends| ends < now) { Self::NEVER } else { self.version }
     }
 }
 
 impl Interactive {
-    /// Forgets everything: it cannot go on.
+    /// Forgets everything: the transaction cannot go on.
     pub fn end(&mut self, why: &'static str) {
         let (isolation, active) = (self.isolation, self.active);
         *self = Self { over: Some(why), ..Self::new(isolation, active) };

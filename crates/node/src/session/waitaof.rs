@@ -1,4 +1,4 @@
-//! WAITAOF: until everything written so far is on the disk, whatever `appendfsync` promises.
+//! WAITAOF: waits until everything written so far is on the disk, whatever `appendfsync` promises.
 
 use command::{Error, Row, Spec, flags::*};
 use resp::{Protocol, Reply};
@@ -24,7 +24,7 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
     subcommands: &[],
 }];
 
-/// How many have it on their disks: this server, if `synced`, and no replica.
+/// The reply: how many servers have it on their disks, this one if `synced`, and no replica.
 pub(crate) fn answer(out: &mut Vec<u8>, protocol: Protocol, synced: bool) {
     let mut reply = Reply::new(out, protocol);
     reply.array(2);
@@ -53,7 +53,7 @@ fn waitaof(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     };
     let ends = ctx.engine.ends();
     let synced = durable.is_synced(&ends);
-    // There are no replicas: nobody waits for them. A block waits for nothing.
+    // There are no replicas to wait for. A block waits for nothing.
     if synced || local == 0 || ctx.block.is_some() {
         answer(ctx.out, ctx.session.protocol, synced);
         return Ok(Flow::Done);

@@ -50,7 +50,7 @@ pub fn kill(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             close_me = true;
             continue;
         }
-        // Gone for everybody at once; its worker closes it as soon as it hears of it.
+        // Gone for every other client at once; its worker closes it when it hears of it.
         ctx.node.dismiss(client.id);
         client.seat.close();
         ctx.node.send(usize::from(client.worker.load(Relaxed)), Message::Kill { token: client.token.load(Relaxed) });

@@ -15,7 +15,7 @@ pub fn own_line(ctx: &SessionCtx<'_>) -> Vec<u8> {
     text
 }
 
-/// The lines of those clients that `wanted` says, by id.
+/// The lines of the clients for which `wanted` is true, by id.
 pub fn lines_of(ctx: &SessionCtx<'_>, wanted: impl Fn(&Client) -> bool, out: &mut Vec<u8>) {
     let clients: Vec<_> = ctx.node.clients().values().cloned().collect();
     for client in clients.into_iter().filter(|client| wanted(client)) {

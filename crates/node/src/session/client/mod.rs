@@ -1,4 +1,4 @@
-//! CLIENT: what connections are called, what they are, how they are ended.
+//! CLIENT: names, kinds and ends of connections.
 
 mod kill;
 mod line;
@@ -17,7 +17,7 @@ use crate::worker::message::Message;
 pub(crate) use line::lines_of_all;
 pub use rows::ROWS;
 
-/// A client's name as it will be stored, if it may be one.
+/// A client's name in the form in which it is stored, if it is a valid one.
 pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Error> {
     if is_printable(name) {
         return Ok(name);
@@ -25,7 +25,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<&[u8], Error> {
     Err(Error::new("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 
-/// CLIENT LIST separates its fields by blanks: nothing shown there may hold one.
+/// CLIENT LIST separates its fields by blanks: no field may hold one.
 fn is_printable(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
@@ -71,7 +71,7 @@ fn setinfo(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// What kind of connection a word means (TYPE of LIST and KILL).
+/// The kind of connection that a word means (TYPE of LIST and KILL).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Normal,
@@ -159,7 +159,7 @@ fn no_evict(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// A client says that it follows redirections to a primary: there are none, so there is nothing to remember.
+/// A client says that it follows redirections to a primary. There are none, so nothing is remembered.
 fn capa(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.reply().ok();
     Ok(Flow::Done)
@@ -173,7 +173,7 @@ fn no_touch(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Redis looks at the number of these arguments itself, and words it so.
+/// Redis checks the number of these arguments itself, with this text.
 fn too_many(subcommand: &str) -> Error {
     Error::text(format!("ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try CLIENT HELP."))
 }

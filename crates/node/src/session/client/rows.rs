@@ -39,7 +39,7 @@ const fn sub(
     }
 }
 
-/// A row with what [`sub`] leaves out.
+/// A row with the fields that [`sub`] leaves out.
 const fn with(mut row: Row<SessionRun>, complexity: &'static str, tips: &'static [&'static str]) -> Row<SessionRun> {
     if !complexity.is_empty() {
         row.spec.complexity = complexity;

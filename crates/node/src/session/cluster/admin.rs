@@ -1,4 +1,4 @@
-//! What administrators ask of a cluster: CLUSTER STATUS, FINALIZE, FORGET, LEAVE.
+//! Commands of administrators about a cluster: CLUSTER STATUS, FINALIZE, FORGET, LEAVE.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -19,7 +19,7 @@ fn administration<'a>(ctx: &SessionCtx<'a>) -> Result<&'a dyn Administration, Er
     cluster.and_then(|cluster| cluster.administration()).ok_or(Error::new("ERR nobody keeps the cluster's metadata"))
 }
 
-/// Nodes that hold no lease, as this one has been told.
+/// Nodes that hold no lease, as this node was told.
 pub(super) fn silent(ctx: &SessionCtx<'_>) -> Arc<BTreeSet<NodeId>> {
     administration(ctx).map(|admin| admin.silent()).unwrap_or_default()
 }
@@ -34,12 +34,12 @@ fn change(ctx: &SessionCtx<'_>, command: Command) -> Result<Flow, Error> {
     Ok(Flow::Job(job))
 }
 
-/// Why a node may not go that owns slots.
+/// The error for a node that owns slots and therefore may not leave.
 fn owns(who: &str, slots: usize, what: &str) -> Error {
     Error::text(format!("ERR {who} owns {slots} slots, and nobody else has what is stored there: {what}"))
 }
 
-/// A node that owns slots has data that nobody else has: it is forgotten only if that is said.
+/// A node that owns slots has data that no other node has: it is forgotten only on an explicit word.
 pub(super) fn forget(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let loses = match ctx.args.len() {
         3 => false,
@@ -63,7 +63,7 @@ pub(super) fn forget(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     change(ctx, if slots > 0 { Command::Forget { id } } else { Command::Leave { id } })
 }
 
-/// The node that is asked goes, if it owns nothing.
+/// This node leaves the cluster, if it owns no slots.
 pub(super) fn leave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (map, me) = map(ctx)?;
     let me = me.ok_or(Error::new("ERR this node belongs to no cluster"))?;
@@ -73,7 +73,7 @@ pub(super) fn leave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     }
 }
 
-/// The cluster's level rises to what all nodes speak (rule U1).
+/// Raises the cluster's level to what all nodes speak (rule U1).
 pub(super) fn finalize(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     change(ctx, Command::Raise { level: 0, heard: Vec::new() })
 }
@@ -96,7 +96,7 @@ fn ranges(map: &Map, index: u16) -> String {
     if ranges.is_empty() { "-".to_owned() } else { ranges.join(",") }
 }
 
-/// The status as people read it. `doubts`: what waits at the node that says it for others.
+/// The status as people read it. `doubts`: transactions of other nodes that wait for a node.
 fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     let map = &status.map;
     let place = |id: NodeId| map.index_of(id).map(|index| format!("{}:{}", map.node(index).host, map.node(index).port));
@@ -168,7 +168,7 @@ fn level(status: &Status) -> String {
     text
 }
 
-/// What is wrong, in words.
+/// The problems, in words.
 fn problems(status: &Status) -> Vec<String> {
     let map = &status.map;
     let mut problems = Vec::new();
@@ -203,7 +203,7 @@ fn problems(status: &Status) -> Vec<String> {
     let up = voters.iter().filter(|&&index| is_me(index) || is_up(index) == Some(true)).count();
     let unknown = voters.iter().any(|&index| is_up(index).is_none());
     let needed = voters.len() / 2 + 1;
-    // While that is being changed, those vote, too, who have been taken out, and are not in the map.
+    // During a change of the voters, removed nodes vote, too, and they are not in the map.
     if !unknown && !status.changing && up < voters.len() {
         let then = match up.checked_sub(needed) {
             None => format!("nothing is decided, and no lease renewed, until {needed} are"),

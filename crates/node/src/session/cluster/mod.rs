@@ -1,4 +1,4 @@
-//! CLUSTER: what a client may know of the nodes and their slots; READONLY, READWRITE, ASKING.
+//! CLUSTER: the nodes and their slots, for clients; READONLY, READWRITE, ASKING.
 
 mod admin;
 mod nodes;
@@ -27,7 +27,7 @@ const fn sub(
     Row { spec, run, subcommands: &[] }
 }
 
-/// A subcommand that asks for something of the cluster as a whole, and waits for the answer.
+/// A subcommand about the cluster as a whole, which waits for an answer.
 const fn of_all(
     name: &'static str,
     arity: i32,

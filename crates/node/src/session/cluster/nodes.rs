@@ -1,4 +1,4 @@
-//! Nodes and how they are doing: CLUSTER INFO, NODES, LINKS.
+//! The state of the nodes: CLUSTER INFO, NODES, LINKS.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use command::Error;
 use super::admin::silent;
 use super::{Flow, SessionCtx, map};
 
-/// Whether clients are told that a node has failed: it holds no lease, so nobody serves its slots.
+/// Whether clients see a node as failed: it holds no lease, so no node serves its slots.
 pub(super) fn failed(node: &Node, silent: &BTreeSet<NodeId>) -> bool {
     node.lost || silent.contains(&node.id)
 }

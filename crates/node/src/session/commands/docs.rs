@@ -1,4 +1,4 @@
-//! COMMAND DOCS: what people read about a command.
+//! COMMAND DOCS: the documentation of a command.
 
 use command::Error;
 use resp::Reply;
@@ -50,7 +50,7 @@ fn write(reply: &mut Reply<'_>, table: &Table, command: &Command) {
     }
 }
 
-/// Arguments as a list of maps. `keys` counts the key specifications that arguments are matched to, in order.
+/// Writes arguments as a list of maps. `keys` counts the key specifications that arguments are matched to, in order.
 fn arguments(reply: &mut Reply<'_>, list: &[Argument], keys: &mut std::ops::Range<usize>) {
     reply.array(list.len());
     for argument in list {

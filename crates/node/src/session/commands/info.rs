@@ -13,8 +13,8 @@ pub struct LegacyRange {
     pub step: i64,
 }
 
-/// The range that covers what the specifications say as far as one range can, and whether it leaves keys out
-/// (the flag `movablekeys`).
+/// The range that covers the specifications as far as one range can, and whether it leaves keys out (the flag
+/// `movablekeys`).
 pub fn legacy_range(keys: &[KeySpec]) -> (LegacyRange, bool) {
     let ranges = keys.iter().map(|spec| match (spec.begin, spec.find) {
         (Begin::Index(first), Find::Range { last, step, .. }) => Some((first as i64, last as i64, step as i64)),
@@ -47,7 +47,7 @@ pub fn legacy_range(keys: &[KeySpec]) -> (LegacyRange, bool) {
 
 pub fn write(reply: &mut Reply<'_>, table: &Table, command: &Command) {
     let (range, movable) = legacy_range(command.spec.keys);
-    // Redis keeps this one to itself.
+    // Redis does not show this flag.
     let mut bits = command.spec.flags & !flags::MAY_REPLICATE;
     if movable {
         bits |= flags::MOVABLE_KEYS;
@@ -146,7 +146,7 @@ impl Command {
             // WAIT and SORT are of this group, but of other categories.
             "generic" if spec.categories.is_empty() => "keyspace",
             "generic" => "",
-            // HELP of PUBSUB is no command of messages: the flag says which are.
+            // HELP of PUBSUB is no command about messages: the flag says which are.
             "server" | "cluster" | "sentinel" | "module" | "pubsub" => "",
             group => group,
         };
@@ -178,7 +178,7 @@ mod tests {
     use key_flags::RO;
     use resp::Protocol;
 
-    /// What COMMAND INFO shows of a command: arity, flags, categories and tips, sorted.
+    /// The output of COMMAND INFO for a command: arity, flags, categories and tips, sorted.
     fn shown(name: &str) -> String {
         let table = Table::new();
         let command = table.all().iter().find(|command| &*command.name == name).unwrap();
@@ -188,14 +188,14 @@ mod tests {
         let is_length = |line: &&str| line.starts_with(['*', '$']) || line.is_empty();
         let mut lines = text.split("\r\n").filter(|line| !is_length(line)).skip(1);
         let arity = lines.next().unwrap().to_owned();
-        // Behind the flags stand three numbers, and behind the tips the words of key specifications.
+        // Three numbers follow the flags, and the words of key specifications follow the tips.
         let mut words: Vec<&str> =
             lines.take_while(|line| *line != "flags").filter(|line| !line.starts_with(':')).collect();
         words.sort_unstable();
         format!("{arity} {}", words.join(" "))
     }
 
-    /// By hand, from Redis 8.8: what a comparison of every command with it has found to be different.
+    /// By hand, from Redis 8.8: differences that a comparison of every command with it has found.
     #[test]
     fn commands_are_described_as_in_redis_8_8() {
         for (name, expected) in [

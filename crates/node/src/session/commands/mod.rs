@@ -1,4 +1,4 @@
-//! COMMAND: what the rows say, for clients and tools.
+//! COMMAND: the rows, for clients and tools.
 
 mod docs;
 mod info;

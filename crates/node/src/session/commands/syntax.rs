@@ -13,9 +13,9 @@
 pub struct Argument {
     /// Name: the word itself, or the first word of a choice or block.
     pub name: String,
-    /// Word that stands before it, or is all there is of it.
+    /// The word before it, or the only word that it consists of.
     pub token: Option<String>,
-    /// What it consists of.
+    /// Its parts.
     pub shape: Shape,
     /// It may be left out.
     pub optional: bool,
@@ -25,7 +25,7 @@ pub struct Argument {
     pub multiple_token: bool,
 }
 
-/// What an argument consists of.
+/// The parts of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One value, by Redis's name of its type.
@@ -62,7 +62,7 @@ impl Argument {
         flags.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect()
     }
 
-    /// Equal but for optionality: whether `other` is this once more.
+    /// Whether `other` is this argument again, with or without optionality.
     fn repeats(&self, other: &Argument) -> bool {
         self.name == other.name && self.token == other.token
     }
@@ -112,7 +112,7 @@ fn type_of(word: &str) -> &'static str {
     }
 }
 
-/// The arguments a syntax describes. What does not parse is left out: a test reads every row.
+/// The arguments that a syntax describes. Text that does not parse is left out: a test reads every row.
 pub fn parse(syntax: &str) -> Vec<Argument> {
     let words = words(syntax);
     let mut parser = Parser { words: &words, at: 0 };
@@ -225,7 +225,7 @@ fn one(mut sequence: Vec<Argument>) -> Argument {
     Argument::new(&name, Shape::Block(sequence))
 }
 
-/// Adds what stands in brackets to the list; a repetition of what stands before it only marks that.
+/// Adds a bracket to the list. If it repeats the argument before it, that is only marked as repeatable.
 fn add_group(list: &mut Vec<Argument>, mut choices: Vec<Vec<Argument>>, optional: bool, repeated: bool) {
     if choices.len() > 1 {
         let children: Vec<Argument> = choices.into_iter().map(one).collect();
@@ -244,7 +244,7 @@ fn add_group(list: &mut Vec<Argument>, mut choices: Vec<Vec<Argument>>, optional
         list.push(Argument { multiple: true, multiple_token, ..one(first) });
         return;
     }
-    // [GET pattern [GET pattern ...]]: what the repetition has marked is itself optional.
+    // [GET pattern [GET pattern ...]]: the argument that the repetition has marked is itself optional.
     let argument = one(sequence);
     list.push(Argument { optional, multiple: argument.multiple || repeated, ..argument });
 }

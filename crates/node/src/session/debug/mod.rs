@@ -1,5 +1,5 @@
-//! DEBUG: what tests of servers and clients rely on. Guarded by `enable-debug-command`. Subcommands that look at keys are
-//! rows of the data plane (crate `command`).
+//! DEBUG: subcommands that tests of servers and clients rely on. `enable-debug-command` guards them. Subcommands about
+//! keys are rows of the data plane (crate `command`).
 
 mod rows;
 
@@ -20,7 +20,7 @@ pub(crate) fn is_open(settings: &Settings, peer: &Peer) -> bool {
     settings.enable_debug_command.admits(peer.unix || peer.loopback)
 }
 
-/// The number at argument `i` as C's `atoi` reads it: 0 for what is none.
+/// The number at argument `i` as C's `atoi` reads it: 0 for a text that is none.
 fn flag(ctx: &SessionCtx<'_>, i: usize) -> bool {
     keyspace::canonical_int(ctx.arg(i)).unwrap_or(0) != 0
 }
@@ -30,7 +30,7 @@ const SLEEP_MAX_MS: f64 = 86_400_000.0;
 
 fn sleep(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let seconds = std::str::from_utf8(ctx.arg(2)).ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-    // Times below a millisecond round up: whoever asks for a sleep gets at least that.
+    // Times below a millisecond round up, so that a sleep is never too short.
     let ms = (seconds * 1000.0).ceil().clamp(0.0, SLEEP_MAX_MS);
     Ok(Flow::Sleep(ms as u64))
 }
@@ -91,7 +91,7 @@ fn assertion(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Err(NO_CRASH)
 }
 
-/// For knobs of parts that Holdfast does not have: tests turn them before they look at something else.
+/// For knobs of parts that Holdfast does not have: tests turn them before they test another thing.
 fn nothing(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.reply().ok();
     Ok(Flow::Done)
@@ -178,7 +178,7 @@ fn protocol(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Keys and expiring keys of a database. What Redis says of its two hash tables we say of ours.
+/// Keys and expiring keys of a database. Redis describes its two hash tables here, and this server its own.
 fn htstats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let db = ctx.int(2)?;
     let db = u16::try_from(db).ok().filter(|&db| db < ctx.settings.databases);

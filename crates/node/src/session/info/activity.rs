@@ -112,7 +112,7 @@ pub fn replication(r: &Report<'_>, t: &mut Text) {
     t.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
 }
 
-/// Workers, which do here what threads for input and output do in Redis.
+/// Workers, which do the work of Redis's threads for input and output.
 pub fn threads(r: &Report<'_>, t: &mut Text) {
     t.title("Threads");
     for (worker, s) in r.node.stats.iter().enumerate() {
@@ -154,7 +154,7 @@ pub fn keyspace(r: &Report<'_>, t: &mut Text) {
     }
 }
 
-/// How many strings have how many bytes, and collections how many elements: in powers of two, each named by its lowest.
+/// Numbers of strings by their bytes, and of collections by their elements: in powers of two, each named by its lowest.
 pub fn keysizes(r: &Report<'_>, t: &mut Text) {
     const NAMES: [&str; SIZED_TYPES.len()] =
         ["strings_sizes", "lists_items", "sets_items", "zsets_items", "hashes_items"];
@@ -180,7 +180,7 @@ fn lowest(bucket: usize) -> String {
     }
 }
 
-/// What each worker does: ours.
+/// The activity of each worker. Redis has no such section.
 pub fn workers(r: &Report<'_>, t: &mut Text) {
     t.title("Workers");
     for (i, s) in r.node.stats.iter().enumerate() {

@@ -33,7 +33,7 @@ pub fn commandstats(r: &Report<'_>, t: &mut Text) {
     }
 }
 
-/// The fields of a command that the slow log has had since the last reset.
+/// The fields of a command's entries in the slow log since the last reset.
 fn slow_fields(slow: &Slow) -> String {
     let (total, longest) = (slow.total as f64 / 1000.0, slow.longest as f64 / 1000.0);
     format!(",slowlog_count={},slowlog_time_ms_sum={total:.2},slowlog_time_ms_max={longest:.2}", slow.count)
@@ -52,7 +52,7 @@ pub fn errorstats(r: &Report<'_>, t: &mut Text) {
     }
 }
 
-/// A code without what would break the lines of INFO.
+/// A code without the characters that would break the lines of INFO.
 fn safe(code: &[u8]) -> String {
     let text = String::from_utf8_lossy(code);
     text.chars().map(|c| if matches!(c, ':' | '=' | '#' | '\n' | '\r') { '_' } else { c }).collect()
@@ -78,7 +78,7 @@ pub fn latencystats(r: &Report<'_>, t: &mut Text) {
     }
 }
 
-/// How long a command took each time, in all workers.
+/// How long a command took each time, over all workers.
 pub fn latencies(node: &Node, id: usize) -> Distribution {
     let mut sum = Distribution::default();
     node.stats.iter().for_each(|stats| stats.commands[id].add_latencies(&mut sum));

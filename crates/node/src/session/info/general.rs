@@ -61,7 +61,7 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
     }
 }
 
-/// A client that has sent something within so many milliseconds is active, as in Redis.
+/// A client that has sent bytes within so many milliseconds is active, as in Redis.
 const ACTIVE_MS: u64 = 512;
 
 pub fn clients(r: &Report<'_>, t: &mut Text) {
@@ -92,7 +92,7 @@ pub fn clients(r: &Report<'_>, t: &mut Text) {
     t.line("total_blocking_keys_on_nokey", r.node.engine.waited_keys_minding_absence.load(Relaxed));
 }
 
-/// Clients that track, but for those of other nodes that have read here.
+/// Clients that track, without those of other nodes that have read here.
 fn tracking_clients(node: &Node) -> usize {
     let ids = node.trackers.ids();
     let clients = node.clients();
@@ -160,7 +160,7 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("lazyfreed_objects", r.keys_sum(|c| &c.reclaimed));
 }
 
-/// Why there may be no room though `used_memory` is below `maxmemory`.
+/// The reasons why there may be no room though `used_memory` is below `maxmemory`.
 fn room(r: &Report<'_>, used: u64, resident: u64, t: &mut Text) {
     // As with `maxmemory`, 0 is no limit.
     let shown = |bytes: u64| if bytes == u64::MAX { 0 } else { bytes };
@@ -203,7 +203,7 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.zeros(&["loading", "async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age"]);
     t.line("current_fork_perc", "0.00");
     t.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
-    // A checkpoint is here what a snapshot is to Redis.
+    // A checkpoint is this server's snapshot.
     let checkpoints = r.node.checkpoints();
     let state = checkpoints.as_ref().map(|checkpoints| checkpoints.state()).unwrap_or_default();
     let saved_at = if checkpoints.is_some() { state.saved_at } else { r.node.facts.started_ms };
@@ -248,7 +248,7 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     }
 }
 
-/// The last checkpoint, and where it went.
+/// The last checkpoint, and its place.
 fn store(figures: &store::Figures, last: &Figures, t: &mut Text) {
     t.line("checkpoint_last_changes", last.changes);
     t.line("checkpoint_last_slots", last.slots);
@@ -271,7 +271,7 @@ fn log(log: &redolog::Log, t: &mut Text) {
     t.line("log_streams", log.streams());
     t.line("log_backlog", log.backlog());
     t.line("aof_current_size", (0..log.streams()).map(|stream| log.facts(stream).size).sum::<u64>());
-    // Each checkpoint begins the log anew, so nothing of it is a base or waits to be rewritten.
+    // Each checkpoint begins the log anew, so no part of it is a base or waits to be rewritten.
     t.zeros(&["aof_base_size", "aof_pending_rewrite"]);
     t.line("aof_buffer_length", log.backlog());
     for stream in 0..log.streams() {
@@ -293,7 +293,7 @@ fn log(log: &redolog::Log, t: &mut Text) {
     }
 }
 
-/// What scripts take. A machine runs both scripts and functions here, so what machines take is told once.
+/// Memory of scripts. A machine runs both scripts and functions here, so the memory of machines is shown once.
 fn scripts(r: &Report<'_>, t: &mut Text) {
     let machines = script::memory() as u64;
     let (cached, texts) = r.node.scripts.size();

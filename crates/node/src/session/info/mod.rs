@@ -1,4 +1,4 @@
-//! INFO: what a node says of itself, in sections.
+//! INFO: the state of a node, in sections.
 
 mod activity;
 mod commands;
@@ -69,13 +69,13 @@ const SECTIONS: &[(&str, Shown, Section)] = &[
     ("debug", Shown::Named, activity::debug),
 ];
 
-/// What sections are made from.
+/// The inputs of sections.
 struct Report<'a> {
     node: &'a Node,
     settings: &'a Settings,
     /// Unix milliseconds.
     now: u64,
-    /// What each database has.
+    /// The counts of each database.
     databases: Vec<Counts>,
 }
 
@@ -137,7 +137,7 @@ fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             _ => ctx.args.iter().skip(1).any(asked_for),
         }
     };
-    // CONFIG SET of the same turn counts already.
+    // A CONFIG SET of the same turn counts already.
     let settings = ctx.node.config.settings();
     let databases = (0..settings.databases).map(|db| ctx.counts(db)).collect();
     let report = Report { node: ctx.node, settings: &settings, now: ctx.node.clock.unix_ms(), databases };
@@ -161,7 +161,7 @@ fn human(bytes: u64) -> String {
     format!("{:.2}{}", bytes as f64 / (1u64 << (unit * 10)) as f64, UNITS[unit as usize])
 }
 
-/// `a / b`, or 0 where that means nothing.
+/// `a / b`, or 0 where the quotient means nothing.
 fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }

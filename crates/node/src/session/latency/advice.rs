@@ -1,4 +1,4 @@
-//! LATENCY DOCTOR: what has been slow, in words, and what may help.
+//! LATENCY DOCTOR: slow events, in words, and possible remedies.
 
 use command::Error;
 

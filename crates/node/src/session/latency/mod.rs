@@ -1,4 +1,4 @@
-//! LATENCY: how long commands took, and what took too long.
+//! LATENCY: how long commands took, and events that took too long.
 
 mod advice;
 
@@ -125,7 +125,7 @@ fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Of all commands, or of those that are named; a container stands for its subcommands, too.
+/// Histograms of all commands, or of the named ones. A container stands for its subcommands, too.
 fn histogram(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let node = ctx.node.clone();
     let table = &node.table;

@@ -1,4 +1,4 @@
-//! PUBSUB: which channels there are, and how many listen.
+//! PUBSUB: the channels, and their numbers of subscribers.
 
 use command::{Error, Row, Spec, flags::*};
 

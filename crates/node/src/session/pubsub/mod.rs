@@ -122,7 +122,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
 fn publish(ctx: &mut SessionCtx<'_>, kind: Kind) -> Result<Flow, Error> {
     let (channel, payload) = (ctx.arg(1), ctx.arg(2));
     let receivers = match &mut ctx.block {
-        // Nobody hears of a block before it ends.
+        // No subscriber hears of a block before it ends.
         Some(block) => block.publish(ctx.node, kind, channel, payload),
         None => {
             let seen = ctx.engine.everything_seen();

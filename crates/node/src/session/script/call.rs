@@ -1,4 +1,4 @@
-//! A command that a script calls: what it may not do, and how it runs in the script's block.
+//! A command that a script calls: its checks, and how it runs in the script's block.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
@@ -67,7 +67,7 @@ impl ScriptRun {
                 let call =
                     engine::Call { row, args, first, db: self.db, protocol, token: ctx.token, seat: None, caller };
                 ctx.engine.widen_block(&mut block.run, &call)?;
-                // Long strings that are there are EXEC's; the script gets a copy of its own.
+                // Long strings so far are EXEC's. The script gets a copy of its own.
                 let outer = std::mem::take(&mut ctx.engine.parts);
                 ctx.engine.in_script = true;
                 command.execute_in_block(ctx.engine, &mut block.run, &call, reply);
@@ -76,7 +76,7 @@ impl ScriptRun {
                 ctx.engine.parts = outer;
             }
             Handler::Session(_) => {
-                // The session's database and protocol are the script's while its command runs.
+                // While its command runs, the session's database and protocol are the script's.
                 let (db, before) = (ctx.session.db, ctx.session.protocol);
                 (ctx.session.db, ctx.session.protocol) = (self.db, protocol);
                 let mut inner = ctx.inside(block, command, args);
@@ -135,18 +135,18 @@ struct FromScript<'s, 'a> {
     script: &'s ScriptRun,
     ctx: &'s mut SessionCtx<'a>,
     block: &'s mut Block,
-    /// Of the reply.
+    /// The protocol of the reply.
     protocol: Protocol,
     reply: &'s mut Vec<u8>,
 }
 
-/// What becomes of a command of a script that does not run.
+/// What happens to a command of a script that does not run.
 enum Instead {
-    /// It is answered this error.
+    /// Its reply is this error.
     Refused(Cow<'static, [u8]>),
     /// Other nodes have answered it.
     Answered,
-    /// The script ends, as somebody has killed it.
+    /// The script ends, because a client has killed it.
     Ends,
     /// The script waits, or is undone.
     Waits(Busy),
@@ -158,7 +158,7 @@ fn refused(error: impl Into<Cow<'static, [u8]>>) -> Passes {
     Err(Instead::Refused(error.into()))
 }
 
-/// What a script waits for that is undone, or goes on when other keys are there.
+/// The wait of a script that is undone, or that goes on when other keys are there.
 fn awaited() -> Instead {
     Instead::Waits(Busy { need: Need::Slots(Default::default()), slot: 0, awaited: true })
 }
@@ -235,20 +235,21 @@ impl Caller for FromScript<'_, '_> {
 }
 
 impl FromScript<'_, '_> {
-    /// In a workspace: whether it has copies of the command's keys. Those that it lacks are fetched.
+    /// In a workspace: whether the script has copies of the command's keys. Missing keys are fetched.
     fn has_copies(&mut self, command: &Command, args: Args<'_>) -> Passes {
         let Some(aside) = &mut self.ctx.aside else { return Ok(()) };
         if aside.has_keys(command, args, self.script.db, self.ctx.settings.databases) {
             return Ok(());
         }
         if !self.script.rules.read_only {
-            // What it reads it may write later: no other transaction shares that with it then.
+            // The script may later write the keys that it reads now, so no other transaction shares them.
             aside.missing.iter_mut().for_each(|lock| lock.mode = Mode::Exclusive);
         }
         Err(awaited())
     }
 
-    /// Whether the command's keys are this node's. A script that can be undone may run again on copies, or elsewhere.
+    /// Whether the command's keys are this node's. A script that can be undone may run again on copies, or at another
+    /// node.
     fn is_at_home(&mut self, peers: &Peers, command: &Command, args: Args<'_>) -> Passes {
         let ctx = &mut *self.ctx;
         if ctx.aside.is_some() {

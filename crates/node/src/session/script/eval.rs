@@ -1,4 +1,4 @@
-//! EVAL and EVALSHA, and SCRIPT, which knows the scripts that EVALSHA can run.
+//! EVAL and EVALSHA, and SCRIPT, which manages the scripts that EVALSHA can run.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn run(ctx: &mut SessionCtx<'_>, known: &Known, numkeys: usize) -> Result<Flow, 
     })
 }
 
-/// Remembers a script that is Lua.
+/// Compiles a script and remembers it.
 fn compile(ctx: &mut SessionCtx<'_>, body: &[u8], loaded: bool) -> Result<Arc<Known>, Error> {
     let source = Source::parse(body).map_err(text)?;
     let mut machine = ctx.machines.take(ctx.settings.lua_enable_deprecated_api).map_err(text)?;
@@ -106,7 +106,7 @@ fn compile(ctx: &mut SessionCtx<'_>, body: &[u8], loaded: bool) -> Result<Arc<Kn
     Ok(ctx.node.scripts.remember(source, loaded))
 }
 
-/// The digest, in any case.
+/// The digest in `text`, in upper or lower case.
 pub(super) fn digest(text: &[u8]) -> Option<Digest> {
     let mut digest: Digest = text.try_into().ok()?;
     digest.make_ascii_lowercase();

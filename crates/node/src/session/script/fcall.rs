@@ -10,7 +10,7 @@ pub(super) fn fcall(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let libraries = ctx.node.scripts.libraries();
     let name = std::str::from_utf8(ctx.arg(1)).unwrap_or_default();
     let (library, function) = libraries.function(name).ok_or_else(|| match ctx.peers {
-        // It may not have all there are.
+        // The node may not have all functions.
         Some(peers) if !peers.serves => Error::text(peers.no_lease()),
         _ => Error::new("ERR Function not found"),
     })?;

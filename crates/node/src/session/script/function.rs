@@ -1,4 +1,4 @@
-//! FUNCTION: the libraries that FCALL finds functions in.
+//! FUNCTION: the libraries whose functions FCALL runs.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[
     ),
 ];
 
-/// A library from its code, tried out on one of the worker's machines.
+/// A library from its code, tried on one of the worker's machines.
 fn learn(ctx: &mut SessionCtx<'_>, code: &[u8]) -> Result<Library, Error> {
     let mut machine = ctx.machines.take(ctx.settings.lua_enable_deprecated_api).map_err(text)?;
     let library = load_library(&mut machine, code);
@@ -85,7 +85,8 @@ fn not_added(why: NotAdded, name: &str) -> Error {
     }
 }
 
-/// Changes the libraries and answers `reply`: those of the cluster, or, for all workers and for the log, this server's own.
+/// Changes the libraries and answers `reply`. In a cluster they are the cluster's. On one server they are its own, for
+/// all workers and for the log.
 fn change(
     ctx: &mut SessionCtx<'_>,
     change: impl Fn(&mut Libraries) -> Result<(), Error> + Send + 'static,
@@ -121,12 +122,12 @@ fn change(
     }
 }
 
-/// Whether the client asks every node, as smart clients do: what one of them has done the others need not.
+/// Whether the client sends the command to every node, as smart clients do: then the other nodes need not repeat it.
 fn asks_every_node(ctx: &SessionCtx<'_>) -> bool {
     ctx.peers.is_some() && ctx.session.moves(ctx.settings.cluster_redirect)
 }
 
-/// Whether this very library is there.
+/// Whether exactly this library is there.
 fn is_there(libraries: &Libraries, library: &Library) -> bool {
     libraries.get(library.name()).is_some_and(|there| there.code() == library.code())
 }
@@ -167,7 +168,7 @@ fn delete(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     change(ctx, remove, Done::Ok)
 }
 
-/// The error for more arguments than the subcommand takes, where its arity does not say it.
+/// The error for more arguments than the subcommand takes, where its arity does not tell.
 fn too_many(ctx: &SessionCtx<'_>) -> Error {
     super::super::wrong_arguments("FUNCTION", &ctx.args[1])
 }

@@ -5,7 +5,7 @@ use command::Error;
 use super::super::{Flow, SessionCtx};
 use crate::scripts::NotKilled;
 
-/// What a killed script ends with.
+/// The error of a killed script.
 pub(super) const KILLED: &str = "Script killed by user with SCRIPT KILL.";
 
 pub(super) fn script(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -19,7 +19,7 @@ pub(super) fn function(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn kill(ctx: &mut SessionCtx<'_>, functions: bool) -> Result<Flow, Error> {
     match ctx.node.scripts.kill(functions) {
         Ok(()) => {
-            // Some may wait for keys of other nodes.
+            // Some scripts may wait for keys of other nodes.
             ctx.node.look_all();
             ctx.reply().ok();
             Ok(Flow::Done)

@@ -1,4 +1,4 @@
-//! A worker's machines for scripts, and the scripts it has met.
+//! A worker's machines for scripts, and the scripts that it has run.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -9,12 +9,12 @@ use script::{Error, Limits, Machine, Source};
 
 use crate::scripts::{Digest, Known, Scripts};
 
-/// Machines kept for later: usually one is enough, and each suspended script has one of its own.
+/// Idle machines that are kept: usually one is enough, and each suspended script has one of its own.
 const IDLE: usize = 4;
-/// Scripts a worker remembers having met.
+/// Scripts that a worker remembers.
 const MET: usize = 1024;
 
-/// Places for scripts lately run with EVAL.
+/// Places for scripts that EVAL ran lately.
 const RECENT: usize = 256;
 
 /// See the module's text.
@@ -22,18 +22,18 @@ const RECENT: usize = 256;
 pub struct Machines {
     idle: Vec<Machine>,
     met: BTreeMap<Digest, Arc<Known>>,
-    /// Scripts lately run with EVAL, each in a place that follows from its text: that EVAL sends the same text again is so
-    /// common that it need not be digested each time.
+    /// Scripts that EVAL ran lately, each in a place that follows from its text. EVAL often gets the same text again,
+    /// and then it need not be digested.
     recent: Vec<Option<Arc<Known>>>,
-    /// Whether scripts may use what Redis has taken away.
+    /// Whether scripts may use functions that Redis has removed.
     deprecated: bool,
     /// [`Scripts::flushes`] as this worker knows it.
     flushes: u64,
 }
 
 impl Machines {
-    /// A machine for one script. `deprecated`: with what Redis has taken away (`lua-enable-deprecated-api`), which may be
-    /// another than before when the node hears of the settings of its cluster.
+    /// A machine for one script. `deprecated`: with the functions that Redis has removed (`lua-enable-deprecated-api`).
+    /// The setting may change when the node learns the settings of its cluster.
     pub(super) fn take(&mut self, deprecated: bool) -> Result<Machine, Error> {
         if self.deprecated != deprecated {
             self.deprecated = deprecated;

@@ -1,7 +1,7 @@
 //! EVAL, EVALSHA, FCALL and their read-only forms; SCRIPT and FUNCTION.
 //!
-//! A script runs in a block of its own, or in EXEC's (see [`run`]): under the latches of the keys it declares, and of those it
-//! turns out to use.
+//! A script runs in a block of its own, or in EXEC's (see [`run`]): under the latches of the keys that it declares, and
+//! of other keys that it uses.
 
 mod call;
 mod eval;
@@ -113,7 +113,7 @@ fn log(level: LogLevel, text: &[u8]) {
     }
 }
 
-/// Number of keys, which is argument 2. `not_a_number` is what it is called if it is none.
+/// The number of keys, which is argument 2. `not_a_number` is the error if it is no number.
 fn numkeys(ctx: &SessionCtx<'_>, not_a_number: Error) -> Result<usize, Error> {
     let count = keyspace::canonical_int(ctx.arg(2)).ok_or(not_a_number)?;
     if count > ctx.args.len() as i64 - 3 {
@@ -122,7 +122,7 @@ fn numkeys(ctx: &SessionCtx<'_>, not_a_number: Error) -> Result<usize, Error> {
     usize::try_from(count).map_err(|_| Error::new("ERR Number of keys can't be negative"))
 }
 
-/// What the script may do, by what it declares (`None`: nothing, as scripts without a shebang) and by the command that runs it.
+/// What the script may do, by its declared flags (`None`: a script without a shebang) and by the command that runs it.
 fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
     let read_only = ctx.command.spec.has(READONLY);
     let short = ctx.session.short_of_memory;
@@ -137,7 +137,7 @@ fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
     Ok(Rules { read_only: read_only || flags.no_writes, no_memory: short && !flags.allow_oom })
 }
 
-/// Whether a command runs a script that has promised not to write.
+/// Whether a command runs a script that is declared not to write.
 pub(crate) fn is_read_only(node: &Node, command: &Command, args: Args<'_>) -> bool {
     let arg = args.get(1).unwrap_or_default();
     let declared = match command.spec.name {
@@ -151,7 +151,7 @@ pub(crate) fn is_read_only(node: &Node, command: &Command, args: Args<'_>) -> bo
     declared.is_some_and(|flags| flags.no_writes)
 }
 
-/// Runs a script in a block of its own or in the one there is. `begin` makes it from a machine, keys and arguments.
+/// Runs a script in a block of its own or in the present one. `begin` makes it from a machine, keys and arguments.
 fn start(
     ctx: &mut SessionCtx<'_>,
     numkeys: usize,

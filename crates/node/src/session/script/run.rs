@@ -1,4 +1,4 @@
-//! A script under way: its commands are executed one by one in its block, and now and then it lets others run.
+//! A script under way: its commands are executed one by one in its block, and between slices it lets others run.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::super::suspended::{Asked, Rules, ScriptRun, Suspended, What};
 use super::super::{Block, Flow, SessionCtx};
 use crate::scripts::Job;
 
-/// How long a script runs before other connections get their turn, in nanoseconds.
+/// Nanoseconds that a script runs before other connections get their turn.
 const SLICE_NS: u64 = 1_000_000;
 /// Commands of a script between two looks at the clock.
 const CALLS: u32 = 64;
@@ -21,7 +21,7 @@ enum Stretch {
     Done,
     /// Its slice is over.
     Slice,
-    /// Somebody has what it needs.
+    /// Another command holds a key that it needs.
     Busy(Busy),
 }
 
@@ -74,7 +74,7 @@ impl ScriptRun {
         }
     }
 
-    /// Answers what the script has last asked.
+    /// Answers the script's last request.
     fn step(&mut self) -> Step {
         self.killed = self.is_killed();
         match std::mem::replace(&mut self.asked, Asked::Nothing) {
@@ -110,7 +110,7 @@ impl ScriptRun {
                     match called {
                         Ok(()) => {}
                         Err(_) if ctx.aside.is_some() => {
-                            // It holds nothing that others wait for: it goes on here when that is there.
+                            // It holds nothing that others wait for, and goes on here when the keys are there.
                             self.asked = Asked::Call(protocol);
                             self.job(ctx, block);
                             return Stretch::Slice;
@@ -131,7 +131,7 @@ impl ScriptRun {
         }
     }
 
-    /// Whether it may change something: not if it was asked to end.
+    /// Whether it may change something: a script that was asked to end may not.
     pub(super) fn may_change(&self) -> bool {
         self.job.as_ref().is_none_or(|job| job.may_change())
     }
@@ -145,7 +145,7 @@ impl ScriptRun {
         matches!(self.asked, Asked::Beginning)
     }
 
-    /// Whether its slice is over; then it is shown to others, and may be too slow for them.
+    /// Whether its slice is over. If so, other clients see it, and it may be too slow for them.
     fn is_over(&mut self, ctx: &mut SessionCtx<'_>, block: &Block, from: u64) -> bool {
         let now = ctx.node.clock.monotonic_ns();
         if now.saturating_sub(from) < SLICE_NS {
@@ -157,7 +157,7 @@ impl ScriptRun {
         if elapsed > ctx.settings.busy_reply_threshold {
             let held = block.run.held();
             let slots = match &mut ctx.aside {
-                // What it has are locks of keys, wherever they are.
+                // It has locks of keys, at whatever nodes.
                 Some(aside) => {
                     aside.slow = Some(self.function.is_some());
                     Some(&[][..])
@@ -175,12 +175,12 @@ impl ScriptRun {
         true
     }
 
-    /// It is shown to others, who may kill it.
+    /// Shows the script to other clients, which may kill it.
     fn job(&mut self, ctx: &SessionCtx<'_>, block: &Block) -> Arc<Job> {
         let has_changed = self.has_changed(block);
         let job = self.job.get_or_insert_with(|| {
             let job = Job::new(self.function.clone(), OwnedArgs::new(ctx.args), block.run.now());
-            // What is done to copies nobody has seen: it can be given up.
+            // No other client has seen changes of copies: the script can be given up.
             if has_changed && ctx.aside.is_none() {
                 job.may_change();
             }
@@ -189,12 +189,12 @@ impl ScriptRun {
         job.clone()
     }
 
-    /// Whether it is to end, as somebody has killed it.
+    /// Whether it is to end because a client has killed it.
     pub fn is_killed(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.is_killed())
     }
 
-    /// It has ended: what it answers, and what it changed is seen.
+    /// The script has ended: its reply is written, and its changes are visible.
     fn end(self: Box<Self>, ctx: &mut SessionCtx<'_>) -> Flow {
         let ScriptRun { running, block, job, spoils, .. } = *self;
         let before = ctx.out.len();
@@ -228,7 +228,8 @@ impl ScriptRun {
         block
     }
 
-    /// It needs what somebody else has: it is stopped, and what it did is undone; EXEC does so for its block.
+    /// It needs a key that another command holds. It is stopped and its changes are undone; in EXEC, the block undoes
+    /// them.
     fn give_up(self: Box<Self>, ctx: &mut SessionCtx<'_>, busy: Busy) -> Flow {
         let block = self.stop(ctx);
         crate::figures::stats::add(&ctx.stats.script_reruns, 1);
