@@ -1,24 +1,27 @@
 //! How much of a limit of the address space (`headroom`) data may use, and whether memory is tight.
 //!
-//! What is mapped when all workers have begun, and not in use, is no room for data. The rest is, but for a margin: for what
-//! allocators have mapped and not handed out, threads that come and go, and what comes between two looks. If the system refuses memory all the same
-//! (`headroom` gives a part of its reserve then), all that is mapped and not in use is doubted to be of use; for as long as the reserve is whole that is
+//! Memory that is mapped and unused when all workers have begun is no room for data. The rest is, without a margin: for
+//! mapped memory that allocators have not handed out, for threads that come and go, and for growth between two looks.
+//!
+//! If the system still refuses memory (`headroom` then gives a part of its reserve), all mapped and unused memory is
+//! doubted to be of use. While the reserve is whole, that doubt fades, because a refusal depends on the size that was
+//! asked for.
 //! forgotten little by little, because it depends on what was asked for.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Milliseconds after which [`FORGOTTEN`] is.
+/// Milliseconds after which [`FORGOTTEN`] is forgotten.
 const FORGET_MS: u64 = 1000;
-/// So much of what a refusal has shown is forgotten: 1/16.
+/// The part of the doubt of a refusal that is forgotten: 1/16.
 const FORGOTTEN: u64 = 16;
 
-/// What was seen at the last look.
+/// The findings of the last look.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     /// Bytes mapped and not in use when the last worker had begun, or the least since.
     base: u64,
-    /// Bytes mapped since and not in use, of which a refusal has made believe that data cannot use them.
+    /// Bytes mapped since and unused, of which a refusal has shown that data may not be able to use them.
     doubted: u64,
     /// How often memory has been refused.
     refusals: u64,
@@ -48,20 +51,20 @@ pub(crate) struct AddressSpace {
     pub(super) seen: Mutex<Seen>,
     /// Workers that have begun.
     pub(super) workers: AtomicUsize,
-    /// Up to which use there is room.
+    /// The use up to which there is room.
     pub(super) usable: AtomicU64,
     /// Bytes mapped, without the reserve.
     pub(super) mapped: AtomicU64,
-    /// Unix milliseconds.
+    /// Time of the last look, Unix milliseconds.
     pub(super) looked_at: AtomicU64,
-    /// The same.
+    /// Time when doubt last faded, Unix milliseconds.
     pub(super) forgot_at: AtomicU64,
-    /// What was said of it last.
+    /// The state that was logged last.
     pub(super) is_tight: AtomicBool,
 }
 
 impl AddressSpace {
-    /// Whether some of what a refusal has shown is to be forgotten now, in unix milliseconds; it is forgotten then.
+    /// Whether a part of the doubt is to be forgotten now, in unix milliseconds. If so, the caller does it.
     pub(super) fn is_time_to_forget(&self, now: u64) -> bool {
         let is_time = now.abs_diff(self.forgot_at.load(Relaxed)) >= FORGET_MS;
         if is_time {

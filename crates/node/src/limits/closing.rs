@@ -1,4 +1,4 @@
-//! Which connections are closed when all of them take too much.
+//! Connections that are closed when all of them take too much.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::worker::Worker;
 use crate::worker::message::Message;
 
 impl Worker {
-    /// Counts what all connections take now, or nothing if there is no limit, and sees whether it is too much: for a limit that has
-    /// changed, and now and then because what is sent makes connections lighter.
+    /// Counts the bytes that all connections take now, or nothing without a limit, and checks the limit. It is for a
+    /// limit that has changed, and for connections that become lighter as they send.
     pub(crate) fn weigh_all(&mut self, settings: &Settings) {
         let limit = limit(settings);
         for conn in self.conns.iter_mut().flatten() {
@@ -34,9 +34,9 @@ impl Worker {
         }
     }
 
-    /// The same; it is not known whether they take as much.
+    /// Closes the largest connections if all of them take as much as `limit`, which is not known yet.
     pub(crate) fn close_heaviest(&mut self, limit: u64) {
-        // The sums of the workers may lag behind; and those that are closed already are not in the list.
+        // The sums of the workers may lag behind, and closed clients are no longer in the list.
         let clients: Vec<Arc<Client>> = self.node.clients().values().cloned().collect();
         let mut weighed: Vec<(u64, Arc<Client>)> =
             clients.into_iter().map(|client| (client.memory(), client)).collect();
@@ -58,7 +58,7 @@ impl Worker {
         tracing::warn!("over maxmemory-clients after evicting all clients that may be");
     }
 
-    /// Closes a connection of any worker: gone for everybody at once, its worker does the rest.
+    /// Closes a connection of any worker: gone for every other client at once, its worker does the rest.
     fn close_for_all(&mut self, client: &Client) {
         self.node.dismiss(client.id);
         client.seat.close();
@@ -66,7 +66,7 @@ impl Worker {
         if worker == self.index && self.conn(token).is_some() {
             self.cut_off(token);
         } else {
-            // Perhaps this worker itself, which has the connection in hands just now.
+            // This may be the worker itself, which is just executing for the connection.
             self.node.send(worker, Message::Evict { token });
         }
     }

@@ -1,8 +1,9 @@
-//! `maxmemory-clients`: what all connections take together, and which of them are closed when it is too much.
+//! `maxmemory-clients`: the memory that all connections take together, and the connections that are closed when it is
+//! too much.
 //!
-//! Each worker keeps the sum of its own connections up to date as they are used. Only when these sums together reach the limit is
-//! every client looked at, and the largest go until the others are below it. As in Redis, clients with CLIENT NO-EVICT count, but
-//! stay.
+//! Each worker keeps the sum of its own connections up to date as they are used. Only when these sums together reach
+//! the limit is every client checked, and the largest are closed until the others are below it. As in Redis, clients
+//! with CLIENT NO-EVICT count, but stay.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +12,7 @@ use crate::figures::stats::{WorkerStats, add, sub};
 use crate::node::Node;
 use crate::worker::conn::Conn;
 
-/// No limit is lower: with less nobody could connect to put it right (as in Redis).
+/// No limit is lower: with less no client could connect to raise it (as in Redis).
 const LIMIT_MIN: u64 = 128 << 10;
 
 /// The limit in bytes, if there is one.
@@ -33,7 +34,7 @@ impl Node {
 }
 
 impl Conn {
-    /// Counts what the connection takes now. True: it is more than before.
+    /// Counts the connection's present bytes. True: they are more than before.
     pub(crate) fn weigh(&mut self, stats: &WorkerStats) -> bool {
         if !self.is_client() {
             return false;
@@ -44,7 +45,7 @@ impl Conn {
         now > before
     }
 
-    /// The worker's sum is to do without it.
+    /// Takes the connection out of the worker's sum.
     pub(crate) fn unweigh(&mut self, stats: &WorkerStats) {
         sub(&stats.client_memory, std::mem::take(&mut self.weight));
     }

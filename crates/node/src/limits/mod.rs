@@ -1,4 +1,4 @@
-//! How much memory data, connections and the process may take, and what is given back when it is too much.
+//! The memory that data, connections and the process may take, and how it is given back when it is too much.
 
 pub(crate) mod address_space;
 mod closing;

@@ -1,50 +1,55 @@
-//! What the process may have in use, so that it stays within `maxmemory` as the system counts it.
+//! How much the process may use, so that it stays within `maxmemory` as the system counts it.
 //!
-//! The system counts resident pages: also those that allocators keep for later, stacks, and code. With a store, `maxmemory` is the limit
-//! of all that, and of what the system has swapped out: data belongs into the store, not there. What is resident is looked at every few milliseconds
-//! while there is not much room left, and what may be in use follows it: as much more as there is room for, and when there is none, no more. What
-//! leaves memory is resident for some time yet, as free blocks among others, or with an allocator: so what is too much is asked for once, and asked
-//! for again only if that has not helped after a while. Whoever asked for it at each look would have all data leave. The allocator is told to keep
-//! nothing for long, and asked for what is free before data has to leave: for the second that it keeps that by itself, half of what is resident
-//! beside data was free.
+//! The system counts resident pages: also those that allocators keep for later, stacks, and code. With a store,
+//! `maxmemory` limits all of that, and the pages that the system has swapped out, because data belongs into the store
+//! and not there.
+//!
+//! The node reads what is resident every few milliseconds while little room is left, and adapts how much may be in use:
+//! more as there is room, and no more when there is none. Memory of data that has left stays resident for some time, as
+//! free blocks among others, or with an allocator. So an excess is asked for once, and again only if that has not
+//! helped after a while. Asking at each look would drive all data out.
+//!
+//! The allocator is told to keep nothing for long. It is asked for free memory before data has to leave: within the
+//! second for which it keeps that by itself, half of the resident memory beside data was free.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Part of the limit that is left free for what comes between two looks, and for a checkpoint when nothing can leave memory before it ends: 1/16.
+/// Part of the limit that is left free for growth between two looks, and for a checkpoint when nothing can leave memory
+/// before it ends: 1/16.
 const MARGIN: u64 = 16;
-/// Part of the limit that is left free at least: when there is less, data has to leave memory. 1/32.
+/// Part of the limit that is left free at least: with less, data has to leave memory. 1/32.
 const LEAST_MARGIN: u64 = 32;
-/// Between two times that the allocator is asked for what is free, in milliseconds: at least, and at most where little comes of it. To ask costs up to
-/// some milliseconds, and faults where that is used again.
+/// Milliseconds between two requests to the allocator for free memory: at least so many, and more where little comes of
+/// it. A request costs up to some milliseconds, and page faults when the memory is used again.
 const GIVE_BACK_MS: u64 = 20;
 const GIVE_BACK_MS_MAX: u64 = 160;
 /// Less than this part of the limit is little: 1/128.
 const LITTLE: u64 = 128;
-/// For so long it is waited whether what has left memory is resident no more, in milliseconds.
+/// Milliseconds for which the node waits until memory of data that has left is no longer resident.
 const SETTLE_MS: u64 = 200;
-/// What a server needs to work at all, in bytes: so much may be in use in any case, and a quarter of the limit.
+/// Bytes that a server needs to work at all: so much may be in use in any case, and a quarter of the limit.
 const NEEDED: u64 = 36 << 20;
 
-/// What may be in use beside what is not data, in any case: this part of the limit.
+/// Data may use this part of the limit in any case, beside everything else.
 pub(super) const LEAST_DATA: u64 = 8;
-/// For so long what was found out about that is believed, in milliseconds.
+/// Milliseconds for which the finding about that is believed.
 const FLOOR_MS: u64 = 1000;
 
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Resident {
-    /// So much may be in use in any case, until this time.
+    /// This much may be in use in any case, until this time.
     pub(super) floor: AtomicU64,
     pub(super) floor_until: AtomicU64,
-    /// What may be in use within which limit, as of the last look.
+    /// The limit, and how much may be in use within it, as of the last look.
     pub(super) usable: AtomicU64,
     pub(super) limit: AtomicU64,
-    /// Unix milliseconds.
+    /// Time of the last look, Unix milliseconds.
     pub(super) looked_at: AtomicU64,
     /// Resident bytes that `used_memory` does not count.
     pub(super) beyond: AtomicU64,
-    /// Bytes that are swapped out, and when that was looked at.
+    /// Bytes that are swapped out, and the time when they were read.
     pub(super) swapped: AtomicU64,
     pub(super) swapped_at: AtomicU64,
     pub(super) control: Mutex<Control>,
@@ -52,7 +57,7 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// See [`Node::make_do`]; so much is in use.
+    /// See [`Node::make_do`]; `used` bytes are in use.
     pub(super) fn make_do(&self, limit: u64, used: u64, data: u64, now: u64) -> bool {
         let floor = (used.saturating_sub(data) + limit / LEAST_DATA).min(limit);
         self.floor.store(floor, Relaxed);
@@ -60,22 +65,24 @@ impl Resident {
         floor > used
     }
 
-    /// So much may be in use within this limit in any case, which may be another than it was found out for: a control group's beside `maxmemory`.
+    /// Bytes that may be in use within this limit in any case. It may be another limit than the one that the finding is
+    /// about: a control group's beside `maxmemory`.
     pub(super) fn floor(&self, limit: u64, now: u64) -> u64 {
         if now < self.floor_until.load(Relaxed) { self.floor.load(Relaxed).min(limit) } else { 0 }
     }
 }
 
-/// What is known of one limit. All in bytes, times in milliseconds.
+/// The state about one limit. All in bytes, times in milliseconds.
 #[derive(Default)]
 pub(super) struct Control {
     limit: u64,
     usable: u64,
-    /// While more is resident than is meant to be: since when nothing was asked for, and the most that was resident since then.
+    /// While more is resident than intended: the time since which nothing was asked for, and the most that was resident
+    /// since then.
     above: Option<(u64, u64)>,
 }
 
-/// When the allocator is asked for what is free.
+/// When the allocator is asked for free memory.
 #[derive(Default)]
 pub(super) struct GiveBack {
     at: u64,
@@ -83,7 +90,7 @@ pub(super) struct GiveBack {
 }
 
 impl GiveBack {
-    /// Whether it is to be asked now; whoever is told so asks.
+    /// Whether it is to be asked now. If so, the caller asks.
     pub(super) fn is_due(&mut self, now: u64) -> bool {
         let is_due = now.abs_diff(self.at) >= self.pause.max(GIVE_BACK_MS);
         if is_due {
@@ -92,20 +99,21 @@ impl GiveBack {
         is_due
     }
 
-    /// So much has come of it.
+    /// Notes how many bytes the request has freed.
     pub(super) fn note(&mut self, bytes: u64, limit: u64) {
         let is_little = bytes < limit / LITTLE;
         self.pause = if is_little { (2 * self.pause).clamp(GIVE_BACK_MS, GIVE_BACK_MS_MAX) } else { GIVE_BACK_MS };
     }
 }
 
-/// So much is meant to be resident at most if the store may take so much more.
+/// The intended maximum of resident bytes, if the store may take `store` more.
 pub(super) fn meant(limit: u64, store: u64) -> u64 {
     (limit - limit / MARGIN).saturating_sub(store)
 }
 
 impl Control {
-    /// So much is in use and resident now, and the store may take so much more. What may be in use; not less than a server needs.
+    /// Takes the bytes in use and resident now, and the bytes that the store may still take. Returns the bytes that may
+    /// be in use; not less than a server needs.
     pub(super) fn look(&mut self, now: u64, limit: u64, used: u64, resident: u64, store: u64) -> u64 {
         if self.limit != limit {
             *self = Self { limit, usable: used, above: None };
@@ -118,7 +126,7 @@ impl Control {
                 self.usable = used + (meant - resident);
             }
             (Some(_), Some((since, highest))) if now.abs_diff(*since) < SETTLE_MS => {
-                // But for what is above that already.
+                // The excess so far does not count again.
                 let more = resident.saturating_sub(*highest).saturating_sub(used.saturating_sub(self.usable));
                 self.usable = self.usable.saturating_sub(more);
                 *highest = resident.max(*highest);
@@ -153,7 +161,7 @@ mod tests {
         assert_eq!(first(20 * MB, 10 * MB, 30 * MB), 20 * MB);
     }
 
-    /// What a server has in buffers may be any number of times what it may have: data got room beside that, again and again.
+    /// Buffers of a server may take many times its limit: data got room beside them, again and again.
     #[test]
     fn what_the_server_needs_is_not_more_than_the_limit() {
         let resident = Resident::default();
@@ -178,7 +186,7 @@ mod tests {
         assert_eq!(control.look(10, limit, 865 * MB, 975 * MB, 0), 860 * MB, "what is above that has to leave anyway");
         assert_eq!(control.look(15, limit, 855 * MB, 980 * MB, 0), 855 * MB, "what has come is too much");
         assert_eq!(control.look(15, limit, 850 * MB, 1000 * MB, 0), 835 * MB);
-        // It has left memory, and is resident all the same.
+        // Data has left memory, and is still resident.
         for now in 20..200 {
             assert_eq!(control.look(now, limit, 830 * MB, 1000 * MB, 0), 835 * MB);
         }

@@ -1,12 +1,16 @@
 //! Making room when memory is full (`maxmemory`).
 //!
-//! With a policy, keys are deleted as Redis deletes them. Without one (`noeviction`) and with a store, keys that the store has as they
-//! are leave memory for it and come back when somebody asks for them; if it has none of those that there are as they are, who needs room
-//! waits for a checkpoint. If samples find nothing that can leave after that either, every key is looked at: all leave that can. What is still there
-//! has been changed since, and leaves after another checkpoint; or it was just fetched for somebody, and leaves when he has had it. That is waited for,
-//! but not by a command that would not fit if it had all the room that data can have. If nothing of that kind is there, it is looked at how much data is
-//! in memory: if that is little, it is what the server needs to work that takes the rest, and data gets some room beside it. Only without a store, or if
-//! much is data that must stay, the answer is -OOM. If data stays because a disk takes nothing, the answer is -MISCONF and what the disk says.
+//! With a policy, keys are deleted as Redis deletes them. Without one (`noeviction`) and with a store, keys that the
+//! store has as they are leave memory, and come back when a command needs them. If there are no such keys, a command
+//! that needs room waits for a checkpoint.
+//!
+//! If samples still find nothing, every key is visited, and all that can leave do. The others have changed since, and
+//! leave after another checkpoint. Or they were just fetched for a command, and leave when it has run. The command that
+//! needs room waits for that, unless it would not fit if it had all the room that data can have.
+//!
+//! If there is nothing to wait for, the node counts how much data is in memory. If that is little, the server itself
+//! takes the rest, and data gets some room beside it. Only without a store, or if much data must stay, the answer is
+//! -OOM. If data stays because a disk takes nothing, the answer is -MISCONF and the disk's error.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,24 +38,24 @@ const EVICTION_NS: u64 = 50_000;
 const EVICTION_NS_MAX: u64 = 2_000_000;
 /// Writes wait for eviction when memory is above the limit by more than this part of it: 0.8%.
 const EXCESS: u64 = 128;
-/// Between two looks at whether there is room for those who wait, in milliseconds.
+/// Milliseconds between two checks whether there is room for waiting connections.
 pub(crate) const ROOM_LOOK_MS: u64 = 2;
-/// So often it is waited, one time after the other, for checkpoints and for what was fetched.
+/// Rounds of waiting, one after the other, for checkpoints and for fetched keys.
 const ROUNDS_MAX: u32 = 32;
-/// Between two looks at whether those have had what was fetched for them, in milliseconds.
+/// Milliseconds between two checks whether commands have used the keys that were fetched for them.
 const FETCHED_LOOK_MS: u64 = 10;
 
 impl Worker {
-    /// Evicts keys if memory is above the limit, or would be with `more` bytes, as long as this turn's time for it goes.
+    /// Evicts keys if memory is above the limit, or would be with `more` bytes, within this turn's time for it.
     pub(crate) fn make_room(&mut self, settings: &Settings, more: u64) -> Room {
         match self.try_to_make_room(settings, more) {
-            // It is what the process needs besides data that is too much: nobody is refused for that.
+            // The process needs too much besides data: no command is refused for that.
             Room::None if more == 0 && self.only_overhead_is_too_much(settings) => Room::Enough,
             room => room,
         }
     }
 
-    /// Whether it is what the process needs besides data that is too much, but not for the system: that would end the process.
+    /// Whether the process needs too much besides data, but not for the system: that would end the process.
     fn only_overhead_is_too_much(&self, settings: &Settings) -> bool {
         let bound = self.node.memory_bound(settings).unwrap_or(u64::MAX);
         self.moves_to_store(settings) && !self.node.uses_more_than((bound / 2).min(self.node.system_limit()))
@@ -91,7 +95,7 @@ impl Worker {
         if to_store { self.note_shortage(room, settings) } else { room }
     }
 
-    /// What has been found out before, if that still holds.
+    /// The last finding, if it still holds.
     fn known_shortage(&mut self, settings: &Settings) -> Option<Room> {
         if self.engine.now() < self.memory.shortage.barren_until {
             return Some(Room::None);
@@ -119,14 +123,14 @@ impl Worker {
         }
     }
 
-    /// Whether keys could be evicted if less were waiting for the log, which takes writes.
+    /// Whether keys could be evicted if less were waiting for the log, and the log takes writes.
     pub(crate) fn awaits_log_to_evict(&self, settings: &Settings) -> bool {
         settings.maxmemory_policy != EvictionPolicy::NoEviction
             && self.promises.backlog.is_over()
             && self.promise().is_none_or(|durable| durable.takes_writes())
     }
 
-    /// There are no checkpoints to wait for any more.
+    /// Forgets the waits for checkpoints: there are none any more.
     pub(crate) fn forget_shortage(&mut self) {
         (self.memory.shortage.ticket, self.memory.shortage.fetched, self.memory.shortage.rounds) = (None, None, 0);
         self.memory.shortage.barren_until = 0;
@@ -145,7 +149,7 @@ impl Worker {
             Room::Dirty => {}
         }
         let stayed = match ticket {
-            // One has just been made, and samples find nothing all the same.
+            // A checkpoint was just made, and samples still find nothing.
             Some(ticket) => match self.look_at_all(ticket, settings) {
                 (Room::None, stayed) => stayed,
                 (room, _) => {
@@ -163,7 +167,7 @@ impl Worker {
             let node = self.node.clone();
             self.memory.shortage.ticket = node.checkpoints().map(|checkpoints| checkpoints.ask(true));
         } else {
-            // Locks end with their transactions: that is not known, but looked at.
+            // Locks end with their transactions. The worker does not hear of that, but looks.
             let before = if stayed.fetched { self.node.engine.keyspace.next_load() } else { 0 };
             self.memory.shortage.fetched = Some((before, self.engine.now() + FETCHED_LOOK_MS));
             self.memory.shortage.ticket = ticket;
@@ -171,15 +175,15 @@ impl Worker {
         Room::Dirty
     }
 
-    /// Goes on with a round over all keys, in which all leave that can, after this checkpoint.
+    /// Goes on with a round over all keys, in which all that can leave do, after this checkpoint.
     fn look_at_all(&mut self, ticket: Ticket, settings: &Settings) -> (Room, Stayed) {
         let node = self.node.clone();
         let (limit, until) = (self.limit(settings), self.memory.evict_until);
         self.engine.evict_all(ticket, || node.uses_more_than(limit), || node.clock.monotonic_ns() < until)
     }
 
-    /// Whether there is room for what a command may need beside its keys, which have been fetched for it, when all other data has left memory. If not, it
-    /// would wait for ever: its keys would leave before it runs, and come back.
+    /// Whether a command fits beside its fetched keys when all other data has left memory. Otherwise it would wait for
+    /// ever: its keys would leave before it runs, and come back.
     pub(crate) fn may_fit(&mut self, conn: &Conn, settings: &Settings, command: &Command, args: Args<'_>) -> bool {
         let node = self.node.clone();
         let (engine, db, mut keys) = (&mut self.engine, conn.session.db, Vec::new());
@@ -198,12 +202,12 @@ impl Worker {
         if own <= Node::least_data(node.memory_bound(settings).unwrap_or(u64::MAX)) {
             return true;
         }
-        // So much of the data has to leave; it is not counted further.
+        // So much data would have to leave. It is not counted further.
         let most = (node.used_memory() + own).saturating_sub(self.limit(settings));
         most == 0 || self.engine.data_in_memory(most) >= most
     }
 
-    /// Nothing can leave memory, not even after a checkpoint: there is no room, unless little of it is data.
+    /// Nothing can leave memory, not even after a checkpoint: there is no room, unless little of the memory is data.
     fn barren(&mut self, settings: &Settings) -> Room {
         self.memory.shortage.rounds = 0;
         let data = self.engine.data_in_memory(Node::least_data(settings.maxmemory));
@@ -215,15 +219,16 @@ impl Worker {
         Room::None
     }
 
-    /// Whether a command that may need memory must wait until more keys have been evicted. Redis would let it run; so would we
-    /// exceed the limit by whatever clients send faster than keys are evicted.
+    /// Whether a command that may need memory must wait until more keys are evicted. Redis would let it run. This
+    /// server would then exceed the limit by whatever clients send faster than keys are evicted.
     pub(crate) fn must_wait_for_room(&self, settings: &Settings) -> bool {
         let excess =
             if settings.maxmemory_policy == EvictionPolicy::NoEviction { 0 } else { settings.maxmemory / EXCESS };
         self.node.uses_more_than(self.limit(settings).saturating_add(excess))
     }
 
-    /// What may be in use. With a store it is the process that stays within `maxmemory`; without, as with Redis, what it has asked for.
+    /// Bytes that may be in use. With a store, the process stays within `maxmemory`; without one, as in Redis, the
+    /// memory that it has asked for.
     fn limit(&self, settings: &Settings) -> u64 {
         self.node.usable_now(settings, self.engine.now())
     }
@@ -232,10 +237,11 @@ impl Worker {
         moves_to_store(&self.node, settings)
     }
 
-    /// What a command is told that there is no room for, with `more` bytes of its own. `forwarded`: by another node.
+    /// The error for a command that lacks room, with `more` bytes of its own. `forwarded`: the command came from
+    /// another node.
     pub(crate) fn out_of_memory(&mut self, settings: &Settings, more: u64, forwarded: bool) -> Cow<'static, str> {
         if let Some(fault) = fault_of_disk(&self.node, self.promise(), settings) {
-            // One for which there would be no room without any data is not refused for the disk.
+            // A command for which there would be no room even without data is not refused for the disk.
             let excess = (self.node.used_memory() + more).saturating_sub(self.limit(settings));
             let (now, engine) = (self.engine.now(), &mut self.engine);
             if more == 0 || self.memory.shortage.counted.is_at_least(excess, now, |most| engine.data_in_memory(most)) {
@@ -252,7 +258,7 @@ impl Worker {
         .into()
     }
 
-    /// Whether the log takes no writes: who writes is refused, and need not wait for room.
+    /// Whether the log takes no writes: a command that writes is refused, and need not wait for room.
     fn is_refused_by_log(&self) -> bool {
         self.promise().is_some_and(|durable| durable.refusal().is_some())
     }
@@ -265,7 +271,7 @@ impl Worker {
         Next::Retry
     }
 
-    /// A task that writes waits for a checkpoint as connections do that need room. False: it need not.
+    /// Makes a task that writes wait for a checkpoint, as connections do that need room. False: it need not.
     pub(crate) fn task_waits_for_room(&mut self, token: Token) -> bool {
         let settings = self.follower.settings().clone();
         if !self.node.is_bounded(&settings) || self.is_refused_by_log() {
@@ -292,7 +298,7 @@ impl Worker {
         self.stats.awaits_room.store(self.memory.shortage.waiting.len() as u64, Relaxed);
     }
 
-    /// Lets those go on who wait for room, when there is some or there will be none.
+    /// Resumes commands that wait for room, when there is some or there will be none.
     pub(crate) fn look_at_shortage(&mut self, now: u64, settings: &Settings) {
         if self.memory.shortage.waiting.is_empty() || now < self.memory.shortage.look_at {
             return;

@@ -1,4 +1,4 @@
-//! The limits of memory as the node looks at them: what of them data may take.
+//! The limits of memory, as the node reads them, and the part of them that data may take.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,13 +10,13 @@ use crate::node::Node;
 
 /// Between two looks, in milliseconds. A look costs some microseconds.
 const LOOK_MS: u64 = 5;
-/// Between two looks at what is swapped out, which cost more.
+/// Between two looks at swapped memory, which cost more.
 const LOOK_SWAP_MS: u64 = 50;
 
 /// Part of the limit that a checkpoint takes while it writes: 1/32.
 const TABLES: u64 = 32;
 
-/// Log and store have this part of the limit to work with, beside it, where a policy deletes keys: 1/14.
+/// Where a policy deletes keys, log and store may use this part of the limit beside it: 1/14.
 const DURABLE_SHARE: u64 = 14;
 
 /// Whether data goes to the store when memory is full.
@@ -24,7 +24,7 @@ pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
     settings.maxmemory_policy == EvictionPolicy::NoEviction && node.engine.source.is_there()
 }
 
-/// What a disk says that keeps data in memory, if one does: not memory is what is to be mended then.
+/// The error of a disk that keeps data in memory, if there is one: then memory is not what has to be mended.
 pub(crate) fn fault_of_disk(node: &Node, log: Option<&Durable>, settings: &Settings) -> Option<String> {
     log.and_then(Durable::refusal).or_else(|| {
         let why = node.checkpoints().filter(|_| moves_to_store(node, settings))?.failure()?;
@@ -35,7 +35,7 @@ pub(crate) fn fault_of_disk(node: &Node, log: Option<&Durable>, settings: &Setti
 impl Node {
     // ---- the address space
 
-    /// Looks at what the system's limits leave, if there are any.
+    /// Reads how much the system's limits leave, if there are any.
     pub(crate) fn look_at_limits(&self) {
         if !headroom::is_limited() {
             return;
@@ -59,9 +59,9 @@ impl Node {
 
     fn look_at_address_space(&self) {
         let Some(mapped) = self.facts.mapped else { return };
-        // Somebody else is at it.
+        // Another thread is doing it.
         let Ok(mut seen) = self.address_space.seen.try_lock() else { return };
-        // In this order: what is given up meanwhile counts as mapped.
+        // In this order: memory that is given up meanwhile counts as mapped.
         let reserve = headroom::mapped();
         let mapped = mapped().saturating_sub(reserve);
         let scripts = script::memory() as u64;
@@ -76,9 +76,9 @@ impl Node {
         headroom::restock(mapped);
     }
 
-    /// A worker has begun: what it needs besides data is mapped.
+    /// Notes that a worker has begun: the memory that it needs besides data is mapped.
     pub(crate) fn worker_has_begun(&self) {
-        // Before it counts: of the last one, too, what it takes is not data's.
+        // Before it counts: the memory of the last worker is not data's either.
         self.look_at_limits();
         self.address_space.workers.fetch_add(1, Relaxed);
     }
@@ -87,13 +87,13 @@ impl Node {
         self.address_space.is_time_to_forget(self.clock.unix_ms())
     }
 
-    /// Up to which use of memory, as [`Self::uses_more_than`] counts it, the process stays within the system's limit of its address space;
-    /// `u64::MAX` without one.
+    /// The use of memory, as [`Self::uses_more_than`] counts it, up to which the process stays within the system's
+    /// limit of its address space; `u64::MAX` without one.
     pub fn address_limit(&self) -> u64 {
         if self.facts.mapped.is_some() { self.address_space.usable.load(Relaxed) } else { u64::MAX }
     }
 
-    /// Looks at the limits unless that was done in the last few milliseconds.
+    /// Reads the limits unless that was done in the last few milliseconds.
     pub(crate) fn look_at_limits_now(&self, now: u64) {
         if headroom::is_limited() && now.abs_diff(self.address_space.looked_at.load(Relaxed)) >= LOOK_MS {
             self.address_space.looked_at.store(now, Relaxed);
@@ -101,12 +101,12 @@ impl Node {
         }
     }
 
-    /// Up to which use of memory the process stays within all limits of the system's; `u64::MAX` without any.
+    /// The use of memory up to which the process stays within all limits of the system; `u64::MAX` without any.
     pub fn system_limit(&self) -> u64 {
         let resident = match self.facts.resident_max {
             0 => u64::MAX,
             most => {
-                // `maxmemory` may be less: beyond that, the system gives more.
+                // `maxmemory` may be less: above it, the system gives more.
                 let bound = self.resident_bound(&self.config.settings());
                 self.resident_limit(bound).saturating_add(most - bound.min(most))
             }
@@ -120,12 +120,12 @@ impl Node {
         let left = signed(self.system_limit()).saturating_sub_unsigned(used);
         match self.facts.resident_max {
             0 => left,
-            // It need not be data that takes it.
+            // It may not be data that takes it.
             most => left.min(signed(most).saturating_sub_unsigned(used + self.resident_beyond())),
         }
     }
 
-    /// Bytes that the system's limits leave for data at this moment, less than none where something takes of the margin.
+    /// Bytes that the system's limits leave for data at this moment; negative where the margin is in use.
     pub fn left(&self) -> i64 {
         self.look_at_limits();
         self.left_for_data()
@@ -137,7 +137,7 @@ impl Node {
         self.resident.give_back.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at what is resident within this limit.
+    /// Reads how much is resident within this limit.
     pub(crate) fn look_at_resident(&self, limit: u64, now: u64) {
         self.resident.looked_at.store(now, Relaxed);
         if self.resident.limit.load(Relaxed) != limit
@@ -153,11 +153,11 @@ impl Node {
         let resident = || self.facts.resident.map_or(0, |resident| resident() + swapped);
         let mut now_resident = resident();
         let store = self.checkpoints().map_or(0, |checkpoints| {
-            // What a checkpoint takes beside that, to write its tables.
+            // The memory in which a checkpoint writes its tables.
             let tables = if checkpoints.state().began.is_some() { limit / TABLES } else { 0 };
             checkpoints.store().map_or(0, |store| store.may_take()) + tables
         });
-        // It is not data that has to leave, as long as something is free.
+        // Data need not leave as long as other memory is free.
         if now_resident > meant(limit, store)
             && let Some(give_back) = self.facts.give_back
             && self.give_back().is_due(now)
@@ -173,7 +173,8 @@ impl Node {
         self.resident.beyond.store(resident.saturating_sub(used), Relaxed);
     }
 
-    /// Up to which use of memory, as [`Self::uses_more_than`] counts it, the process stays within `limit` bytes as the system counts them.
+    /// The use of memory, as [`Self::uses_more_than`] counts it, up to which the process stays within `limit` bytes as
+    /// the system counts them.
     pub fn resident_limit(&self, limit: u64) -> u64 {
         if limit > 0 && self.resident.limit.load(Relaxed) != limit {
             self.look_at_resident(limit, self.clock.unix_ms());
@@ -181,8 +182,8 @@ impl Node {
         if limit == 0 { 0 } else { self.resident.usable.load(Relaxed) }
     }
 
-    /// Memory is above the limit, though no more than `data` bytes of it are of keys: it is what the server needs to work, and some data may
-    /// be beside that, as far as the limit goes. Whether that is more than there is now.
+    /// Memory is above the limit, though at most `data` bytes of it are keys: the server needs the rest to work. Some
+    /// data may be beside that, as far as the limit goes. Returns whether that is more than there is now.
     pub(crate) fn make_do(&self, limit: u64, data: u64, now: u64) -> bool {
         self.resident.make_do(limit, self.used_memory(), data, now)
     }
@@ -192,7 +193,7 @@ impl Node {
         limit / LEAST_DATA
     }
 
-    /// [`Self::resident_limit`]; what it knows is a few milliseconds old at most, where that matters.
+    /// [`Self::resident_limit`], from a look that is a few milliseconds old at most, where that matters.
     pub(crate) fn resident_limit_now(&self, limit: u64, now: u64) -> u64 {
         if now.abs_diff(self.resident.looked_at.load(Relaxed)) >= LOOK_MS && self.uses_more_than(limit / 2) {
             self.look_at_resident(limit, now);
@@ -200,7 +201,8 @@ impl Node {
         self.resident_limit(limit).max(self.resident.floor(limit, now))
     }
 
-    /// The memory that the process may take, in bytes: the least of `maxmemory` and of what the system's limits leave; `None` without any.
+    /// The memory that the process may take, in bytes: the least of `maxmemory` and the system's limits; `None` without
+    /// any.
     pub fn memory_bound(&self, settings: &Settings) -> Option<u64> {
         let address_space = headroom::limit().saturating_sub(headroom::margin(headroom::limit()));
         let bounds = [
@@ -217,12 +219,12 @@ impl Node {
         settings.maxmemory > 0 || headroom::is_limited()
     }
 
-    /// Up to which use of memory, as [`Self::uses_more_than`] counts it, there is room; `u64::MAX` if nothing bounds it.
+    /// The use of memory, as [`Self::uses_more_than`] counts it, up to which there is room; `u64::MAX` without a bound.
     pub fn usable(&self, settings: &Settings) -> u64 {
         self.usable_of(settings, |limit| self.resident_limit(limit))
     }
 
-    /// The same; what it knows is a few milliseconds old at most, where that matters.
+    /// [`Self::usable`], from a look that is a few milliseconds old at most, where that matters.
     pub fn usable_now(&self, settings: &Settings, now: u64) -> u64 {
         self.look_at_limits_now(now);
         self.usable_of(settings, |limit| self.resident_limit_now(limit, now))
@@ -241,8 +243,9 @@ impl Node {
         own.min(resident).min(self.address_limit())
     }
 
-    /// Bytes that may be in use beyond `maxmemory`: where a policy deletes keys, log and store work beside them. Redis does not count its log's buffer
-    /// either. A fixed part, not what they have just now: that goes up and down with every checkpoint, and at each height keys would go.
+    /// Bytes that may be in use beyond `maxmemory`: where a policy deletes keys, log and store work beside them. Redis
+    /// does not count its log's buffer either. It is a fixed part: their present use goes up and down with every
+    /// checkpoint, and at each peak keys would go.
     pub fn not_counted(&self, settings: &Settings) -> u64 {
         match self.engine.source.is_there() && !moves_to_store(self, settings) {
             true => settings.maxmemory / DURABLE_SHARE,
@@ -256,7 +259,7 @@ impl Node {
         [own, self.facts.resident_max].into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(0)
     }
 
-    /// Resident bytes that [`Self::used_memory`] does not count, when they were looked at last.
+    /// Resident bytes that [`Self::used_memory`] does not count, as of the last look.
     pub fn resident_beyond(&self) -> u64 {
         self.resident.beyond.load(Relaxed)
     }

@@ -1,7 +1,7 @@
 //! When the engine tidies, and how much: see `engine`'s `Engine::tidy`.
 //!
-//! Tables are always kept tidy: they are what a load of many keys leaves sparse, and cost little to move. Entries are moved as the
-//! `active-defrag-*` settings say.
+//! Tables are always kept tidy: a load of many keys leaves them sparse, and moving them costs little. Entries are moved
+//! as the `active-defrag-*` settings say.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,24 +13,24 @@ use crate::figures::meter::Meter;
 use crate::figures::stats::{WorkerStats, add};
 use crate::node::Node;
 
-/// Between two looks at the heap, while there is nothing to do.
+/// Milliseconds between two looks at the heap, while there is nothing to do.
 const LOOK_MS: u64 = 100;
-/// Longest time between two looks, after passes that found nothing to move.
+/// Most milliseconds between two looks, after passes that found nothing to move.
 const LOOK_MS_MAX: u64 = 10_000;
 /// A pass is worth it if it moves one block of so many.
 const WORTH: u64 = 64;
-/// Time of a step in nanoseconds. What share of a processor is used follows from how often there is one.
+/// Nanoseconds of a step. The share of a processor follows from how often there is one.
 const STEP_NS: u64 = 1_000_000;
 /// Effort for tables, percent of a processor.
 const TABLES_PERCENT: u64 = 5;
-/// Free bytes between tables below which nothing is done.
+/// With fewer free bytes between tables nothing is done.
 const TABLES_IGNORE: usize = 1 << 20;
 /// Tables move when the bytes free between them are more than this part of those in use.
 const TABLES_SHARE: usize = 64;
-/// While keys change, sparse tables are shrunk this often even if nothing else is to be done.
+/// Milliseconds between two shrinkings of sparse tables while keys change, even if nothing else is to be done.
 const TABLES_MS: u64 = 60_000;
 
-/// What a worker knows about its tidying.
+/// A worker's state of tidying.
 #[derive(Default)]
 pub(crate) struct Tidying {
     /// When to look or to go on, unix milliseconds.
@@ -75,7 +75,7 @@ impl Rule {
     }
 }
 
-/// Percent of a processor for moving entries of which `live` bytes are in use and `free` lie between them; 0 for nothing.
+/// Percent of a processor for moving entries, with `live` bytes in use and `free` bytes between them; 0 for nothing.
 fn effort(rule: &Rule, live: u64, free: u64) -> u64 {
     let [lower, upper] = rule.threshold;
     let [least, most] = rule.cycle;
@@ -87,7 +87,7 @@ fn effort(rule: &Rule, live: u64, free: u64) -> u64 {
     (least + most.saturating_sub(least) * (waste - lower).min(span) / span).max(1)
 }
 
-/// What tidying needs of its worker.
+/// The inputs of tidying from its worker.
 pub(crate) struct Scene<'a> {
     pub(crate) node: &'a Node,
     pub(crate) engine: &'a mut Engine,
@@ -96,7 +96,7 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Tidying {
-    /// Tidies a little if there is need, and time. Whether pages may have become empty, to be given back.
+    /// Tidies a little if there is need, and time. Returns whether pages may have become empty, to be given back.
     pub(crate) fn tidy(&mut self, now: u64, settings: &Settings, of: Scene<'_>) -> bool {
         if now < self.next {
             return false;

@@ -1,10 +1,10 @@
-//! What channels are published by, and the messages on their way.
+//! The kinds of subscriptions, and the messages on their way.
 
 use std::sync::Arc;
 
 use keyspace::Horizon;
 
-/// What a subscription is to.
+/// The kind of a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
     /// SUBSCRIBE.
@@ -26,7 +26,7 @@ impl Kind {
     }
 }
 
-/// Where a subscriber is: its worker, and what that calls it.
+/// The place of a subscriber: its worker, and the worker's name for the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Index of the worker.
@@ -37,7 +37,7 @@ pub struct Place {
 
 /// A message on its way to the subscribers at one worker.
 pub struct Delivery {
-    /// What it came by.
+    /// The kind of subscription that it goes to.
     pub kind: Kind,
     /// The channel or pattern subscribed to.
     pub topic: Arc<[u8]>,
@@ -45,6 +45,6 @@ pub struct Delivery {
     pub push: Arc<[u8]>,
     /// The connections.
     pub tokens: Vec<u64>,
-    /// What it waits for: who hears of it has seen what the publisher has.
+    /// The versions that it waits for: its receivers see what the publisher has seen.
     pub seen: Horizon,
 }

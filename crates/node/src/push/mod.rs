@@ -1,4 +1,4 @@
-//! What clients are told without having asked: messages of channels, invalidations, MONITOR.
+//! Messages that clients get without having asked: messages of channels, invalidations, MONITOR.
 
 pub(crate) mod delivery;
 pub(crate) mod monitor;

@@ -1,4 +1,4 @@
-//! What clients that cache are told: which keys are no longer what they were.
+//! Invalidations for clients that cache: the keys that have changed.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use resp::{Protocol, Reply, skip_reply};
 /// The channel on which RESP2 clients hear of invalidations that are redirected to them.
 const CHANNEL: &str = "__redis__:invalidate";
 
-/// Something a client is told beside its replies.
+/// A message for a client beside its replies.
 pub enum News {
-    /// These keys, as an array, are no longer what they were.
+    /// These keys, as an array, have changed.
     Keys(Arc<[u8]>),
-    /// No key is.
+    /// Every key may have changed.
     All,
     /// The client with this id, to which invalidations were redirected, is gone.
     Broken(u64),
@@ -20,14 +20,14 @@ pub enum News {
 
 /// News on its way to a client.
 pub struct Notice {
-    /// Whom it is for.
+    /// The client that it is for.
     pub(super) client: u64,
     /// The worker's name for its connection.
     pub(super) token: u64,
-    /// Who redirects it here; 0: nobody.
+    /// The client that redirects it here; 0: none.
     pub(super) of: u64,
     pub(super) news: News,
-    /// What it waits for.
+    /// The versions that it waits for.
     pub(super) seen: Horizon,
 }
 
@@ -39,11 +39,11 @@ pub(super) fn encode(keys: &[&[u8]]) -> Arc<[u8]> {
     bytes.into()
 }
 
-/// How news begins that a virtual connection is told for its client, among the replies to that.
+/// The beginning of news for the client of a virtual connection, among the replies to that.
 const HEAD: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
 
 impl News {
-    /// What another node says to one of this node's clients, if it is news and nothing else.
+    /// The news of another node for one of this node's clients, if the bytes are news and nothing else.
     pub(crate) fn heard(mut bytes: &[u8]) -> Option<Vec<News>> {
         let mut all = Vec::new();
         while !bytes.is_empty() {
@@ -58,12 +58,12 @@ impl News {
         Some(all)
     }
 
-    /// Of these keys.
+    /// The news of these keys.
     pub(crate) fn of<'a>(keys: impl Iterator<Item = &'a [u8]>) -> News {
         News::Keys(encode(&keys.collect::<Vec<_>>()))
     }
 
-    /// What is written to a client of this protocol. In RESP2 only to a subscriber to which it is redirected.
+    /// Writes it for a client of this protocol. In RESP2 only for a subscriber to which it is redirected.
     pub(super) fn write(&self, out: &mut Vec<u8>, protocol: Protocol, listens: bool) {
         if protocol == Protocol::Resp2 && !listens {
             return;

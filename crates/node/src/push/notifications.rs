@@ -21,7 +21,7 @@ pub(crate) fn each_message(event: &Event, classes: u32, mut publish: impl FnMut(
     tell(class::SUBKEYSPACE, "subkeyspace", &[key], &[name, b"|", fields]);
     let len = key.len().to_string();
     tell(class::SUBKEYEVENT, "subkeyevent", &[name], &[len.as_bytes(), b":", key, b"|", fields]);
-    // Behind a key with a line's end nobody could tell where the field begins.
+    // If the key has a line break, no reader could tell where the field begins.
     if !key.contains(&b'\n') {
         event.each_field().for_each(|field| {
             tell(class::SUBKEYSPACEITEM, "subkeyspaceitem", &[key, b"\n", field], &[name]);

@@ -1,4 +1,4 @@
-//! How a message gets to those who are subscribed.
+//! How a message gets to the subscribers.
 
 use std::sync::{Arc, PoisonError};
 
@@ -25,8 +25,8 @@ pub(super) fn encode(kind: Kind, topic: &[u8], channel: &[u8], payload: &[u8]) -
 }
 
 impl Node {
-    /// Sends a message to whoever is subscribed to a channel, on behalf of worker `from`. The number of receivers; one that has
-    /// subscribed by several ways counts as often. It leaves when `seen` is committed.
+    /// Sends a message to the subscribers of a channel, on behalf of worker `from`. It leaves when `seen` is committed.
+    /// Returns the number of receivers; a client that has subscribed in several ways counts as often.
     pub fn publish(&self, from: usize, kind: Kind, channel: &[u8], payload: &[u8], seen: &Horizon) -> usize {
         let pubsub = &self.pubsub;
         let parts = if kind == Kind::Shard { &pubsub.shards } else { &pubsub.channels };
@@ -51,7 +51,7 @@ impl Node {
         receivers
     }
 
-    /// How many a message would reach.
+    /// How many receivers a message would reach.
     pub fn receivers(&self, kind: Kind, channel: &[u8]) -> usize {
         let pubsub = &self.pubsub;
         let mut receivers = pubsub.subscribers(kind, channel);

@@ -1,8 +1,8 @@
-//! Who is subscribed to which channels and patterns, and how a message gets to them.
+//! The subscribers of channels and patterns, and how a message gets to them.
 //!
-//! A message goes to the mailbox of every worker that has a subscriber, the publisher's own included, while the channel is
-//! locked: so all subscribers of a channel see its messages in one order. It is encoded once; RESP2 and RESP3 differ in its
-//! first byte.
+//! A message goes to the mailbox of every worker that has a subscriber, the publisher's own included, while the channel
+//! is locked. So all subscribers of a channel see its messages in one order. It is encoded once; RESP2 and RESP3 differ
+//! in its first byte.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,7 +13,7 @@ pub use super::delivery::{Kind, Place};
 /// Parts of the tables of channels: publishers of different channels seldom meet.
 const PARTS: usize = 64;
 
-/// Subscribers by client id, so that one finds its own.
+/// Subscribers by client id, so that a client finds its own entry.
 pub(super) type Subscribers = BTreeMap<u64, Place>;
 type Topics = BTreeMap<Arc<[u8]>, Subscribers>;
 
@@ -22,7 +22,7 @@ pub struct PubSub {
     pub(super) channels: Box<[Mutex<Topics>]>,
     pub(super) shards: Box<[Mutex<Topics>]>,
     pub(super) patterns: RwLock<Topics>,
-    /// Topics of each kind: what is not there costs nothing.
+    /// Topics of each kind, so that a kind without any costs nothing.
     counts: [AtomicUsize; 3],
     /// Clients with subscriptions.
     pub clients: AtomicUsize,
@@ -45,24 +45,24 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Which part a channel is in.
+/// The part that a channel is in.
 pub(super) fn part(channel: &[u8]) -> usize {
     usize::from(keyspace::slot_of(channel)) % PARTS
 }
 
 impl PubSub {
-    /// Number of channels, patterns or shard channels that somebody is subscribed to.
+    /// Number of channels, patterns or shard channels with subscribers.
     pub fn count(&self, kind: Kind) -> usize {
         self.counts[kind as usize].load(Relaxed)
     }
 
-    /// Whether a message to a channel could reach anybody.
+    /// Whether a message to a channel could reach a client.
     #[inline]
     pub fn any(&self) -> bool {
         self.count(Kind::Channel) + self.count(Kind::Pattern) > 0
     }
 
-    /// Calls `f` with the topics that this one is or would be among.
+    /// Calls `f` with the topics of the part that this topic is in.
     fn with<R>(&self, kind: Kind, topic: &[u8], f: impl FnOnce(&mut Topics) -> R) -> R {
         match kind {
             Kind::Channel => f(&mut lock(&self.channels[part(topic)])),
@@ -71,7 +71,7 @@ impl PubSub {
         }
     }
 
-    /// Subscribes a client. The topic, shared with other subscribers.
+    /// Subscribes a client. Returns the topic, shared with other subscribers.
     pub fn subscribe(&self, kind: Kind, topic: &[u8], client: u64, place: Place) -> Arc<[u8]> {
         self.with(kind, topic, |topics| {
             let (topic, is_new) = match topics.get_key_value(topic) {
@@ -103,7 +103,7 @@ impl PubSub {
         self.with(kind, topic, |topics| topics.get(topic).map_or(0, BTreeMap::len))
     }
 
-    /// All channels of a kind that somebody is subscribed to.
+    /// All channels of a kind with subscribers.
     pub fn topics(&self, kind: Kind) -> Vec<Arc<[u8]>> {
         match kind {
             Kind::Pattern => self.patterns.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect(),

@@ -1,4 +1,4 @@
-//! How commands get to those who monitor.
+//! How commands get to clients in MONITOR mode.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::secret::is_secret;
 use crate::worker::message::Message;
 
 impl Node {
-    /// Shows a command that `client` has run in `db` to those who monitor.
+    /// Shows a command that `client` has run in `db` to clients in MONITOR mode.
     pub(crate) fn show_to_monitors(&self, client: &Client, db: u16, args: Args<'_>) {
         self.show_line(self.monitor_line(db, &client.peer.address, args));
     }
 
-    /// What those who monitor see of a command. `who`: an address, or "lua".
+    /// A command as clients in MONITOR mode see it. `who`: an address, or "lua".
     pub(crate) fn monitor_line(&self, db: u16, who: &str, args: Args<'_>) -> Arc<[u8]> {
         line(self.clock.unix_us(), db, who, args).into()
     }
@@ -44,7 +44,7 @@ fn line(micros: u64, db: u16, address: &str, args: Args<'_>) -> Vec<u8> {
     line
 }
 
-/// Text in quotes, with whatever does not print escaped.
+/// Text in quotes, with unprintable characters escaped.
 fn quote(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for &byte in text {

@@ -1,8 +1,8 @@
-//! How a client tracks, for everybody to see.
+//! How a client tracks, for all workers to see.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// How a client tracks, for everybody to see. Its worker writes it.
+/// How a client tracks, for all workers to see. Its own worker writes it.
 #[derive(Default)]
 pub struct Tracker {
     flags: AtomicU8,
@@ -21,16 +21,16 @@ pub const BROADCAST: u8 = 2;
 /// It does not hear of its own changes.
 pub const NO_LOOP: u8 = 4;
 
-/// The client it redirects to was gone when there was something to tell.
+/// The client that it redirects to was gone when there was an invalidation.
 pub const BROKEN: u8 = 8;
 
 impl Tracker {
-    /// Whether all of these hold.
+    /// Whether all of these flags are set.
     pub fn is(&self, flags: u8) -> bool {
         self.flags.load(Relaxed) & flags == flags
     }
 
-    /// Begins anew with these flags, and where to redirect to.
+    /// Begins anew with these flags, and with the client to redirect to.
     pub fn set(&self, flags: u8, redirect: u64) {
         self.redirect.store(redirect, Relaxed);
         self.flags.store(flags, Relaxed);

@@ -1,4 +1,4 @@
-//! The clients of a node that cache, and which prefixes they want to hear of.
+//! The clients of a node that cache, and the prefixes that they want to hear of.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,7 +13,7 @@ pub(super) type Prefixes = BTreeMap<Box<[u8]>, Clients>;
 #[derive(Default)]
 pub struct Trackers {
     clients: RwLock<Clients>,
-    /// Of those in BCAST mode, by prefix.
+    /// Clients in BCAST mode, by prefix.
     prefixes: RwLock<Prefixes>,
 }
 
@@ -36,12 +36,12 @@ impl Trackers {
         write(&self.clients).remove(&client.id);
     }
 
-    /// A client wants to hear of keys with a prefix.
+    /// Adds a prefix that a client wants to hear of.
     pub fn add_prefix(&self, prefix: &[u8], client: &Arc<Client>) {
         write(&self.prefixes).entry(prefix.into()).or_default().insert(client.id, client.clone());
     }
 
-    /// A client wants to hear no more of keys with a prefix.
+    /// Removes a prefix of a client.
     pub fn remove_prefix(&self, prefix: &[u8], client: &Client) {
         let mut prefixes = write(&self.prefixes);
         if let Some(clients) = prefixes.get_mut(prefix) {
@@ -62,7 +62,7 @@ impl Trackers {
         read(&self.clients).values().cloned().collect()
     }
 
-    /// The prefixes that somebody wants to hear of, with those who do.
+    /// The prefixes, with the clients that want to hear of them.
     pub(super) fn by_prefix(&self) -> RwLockReadGuard<'_, Prefixes> {
         read(&self.prefixes)
     }
@@ -76,7 +76,7 @@ impl Trackers {
         read(&self.clients).len()
     }
 
-    /// Number of prefixes that somebody wants to hear of.
+    /// Number of prefixes that clients want to hear of.
     pub fn prefixes(&self) -> usize {
         read(&self.prefixes).len()
     }

@@ -1,8 +1,9 @@
-//! Client-side caching (CLIENT TRACKING): which clients track, and how an invalidation gets to them.
+//! Client-side caching (CLIENT TRACKING): the clients that track, and how an invalidation gets to them.
 //!
-//! The engine says which keys have changed, and who has read them. From there a message goes to the worker of the client, or of the
-//! one it redirects to, which writes it behind whatever it has answered so far: a client that has been given an old value hears
-//! of the change after that. A message that finds its connection moved to another worker follows it.
+//! The engine reports which keys have changed, and which clients have read them. A message then goes to the worker of
+//! the client, or of the client it redirects to. That worker writes it behind all replies so far: a client that has
+//! been given an old value hears of the change after that. A message that finds its connection moved to another worker
+//! follows it.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -26,7 +27,8 @@ use crate::worker::transfer::output_limit;
 const FORGOTTEN_PER_TURN: usize = 1000;
 
 impl Node {
-    /// Where news of `client` goes: to itself, to whom it redirects to, or to itself that this one is gone.
+    /// The notice with news for `client`: to the client itself, to the client it redirects to, or to itself if that one
+    /// is gone.
     pub(crate) fn notice(&self, client: &Client, news: News, seen: Horizon) -> Notice {
         let (token, own) = (client.token.load(Relaxed), client.id);
         let redirect = client.tracker.redirect.load(Relaxed);
@@ -44,7 +46,8 @@ impl Node {
 }
 
 impl Worker {
-    /// Tells clients what they must forget by now. `current`: the connection whose command has just ended, or is about to begin.
+    /// Sends clients the invalidations that are due. `current`: the connection whose command has just ended, or is
+    /// about to begin.
     pub(crate) fn tell_trackers(&mut self, mut current: Option<&mut Conn>) {
         let node = self.node.clone();
         let seen = self.engine.everything_seen();
@@ -114,13 +117,13 @@ impl Worker {
         }
         let held = |client: &Arc<Client>| usize::from(client.worker.load(Relaxed)) == self.index;
         match self.node.trackers.get(notice.client).is_some_and(|client| held(&client)) {
-            // Commands of it that have been read are about to be executed: what they answer comes behind this.
+            // Its commands that have been read are about to be executed: their replies come behind this.
             true => self.news.in_hand.push(notice),
             false => self.forward(notice),
         }
     }
 
-    /// Tells a connection, which this worker has in hands, what it was to be told before its next command.
+    /// Sends a connection, which this worker has in hands, the notices that are due before its next command.
     pub(crate) fn tell_in_hand(&mut self, conn: &mut Conn) {
         let id = conn.session.client.id;
         let own = self.news.take_of(id);
@@ -130,15 +133,16 @@ impl Worker {
         }
     }
 
-    /// Tells those whom this worker had in hands.
+    /// Sends notices to the connections that this worker had in hands.
     pub(crate) fn tell_the_rest(&mut self) {
         std::mem::take(&mut self.news.in_hand).into_iter().for_each(|notice| self.deliver_notice(notice));
     }
 
-    /// Sends a notice to the worker that has its client; to this one if it has it in hands just now, or will be told it has gone.
+    /// Sends a notice to the worker that has its client. It is this worker if it has the client in hands, or will hear
+    /// that the client has gone.
     fn forward(&mut self, mut notice: Notice) {
         let target = self.node.clients().get(&notice.client).cloned();
-        // The clients of other nodes are known by what they do here alone.
+        // Clients of other nodes are known here only by what they have read.
         match target.or_else(|| self.node.trackers.get(notice.client)) {
             Some(target) => {
                 notice.token = target.token.load(Relaxed);
@@ -149,7 +153,7 @@ impl Worker {
         }
     }
 
-    /// A client that notices were redirected to has gone: who redirects to it is told so.
+    /// A client that notices were redirected to has gone: the client that redirects to it is told so.
     fn has_gone(&mut self, notice: &Notice) {
         let origin = self.node.trackers.get(notice.of);
         if let Some(origin) = origin.filter(|o| o.tracker.redirect.load(Relaxed) == notice.client) {
@@ -160,7 +164,7 @@ impl Worker {
         }
     }
 
-    /// Tells a connection of this worker something, or sends it after one that has moved.
+    /// Sends a connection of this worker a notice, or sends the notice after a connection that has moved.
     pub(crate) fn deliver_notice(&mut self, notice: Notice) {
         let Some(mut conn) = self.take_conn(notice.token) else { return self.forward(notice) };
         let token = conn.token;
@@ -186,7 +190,7 @@ impl Worker {
         let mut bytes = Vec::new();
         notice.news.write(&mut bytes, protocol, listens);
         if conn.holds_news && conn.out.may_write_before_holes() {
-            // It may be about a value that the client has, or about one in the reply to come. So it is told twice.
+            // It may be about a value that the client has, or about one in the reply to come. So it is sent twice.
             let at = conn.out.bytes.len();
             conn.out.insert_behind(None, &bytes);
             self.gate(conn, at, &notice.seen);
@@ -194,11 +198,11 @@ impl Worker {
         self.push(conn, &bytes, &notice.seen);
     }
 
-    /// Tells a client what another node has said: right behind the reply of that which it has said before, which went
-    /// to the hole `last`.
+    /// Sends a client the news of another node: right behind the last reply of that node so far, which went to the hole
+    /// `last`.
     pub(crate) fn tell_behind(&mut self, conn: &mut Conn, news: News, last: Option<u64>) {
         if conn.session.tracking.is_none() || conn.closing {
-            // It has said meanwhile that it does not want to know any more.
+            // The client has ended tracking meanwhile.
             return;
         }
         let notice = self.node.notice(&conn.session.client, news, Horizon::default());
@@ -217,8 +221,8 @@ impl Worker {
         self.fed(conn, limit, self.engine.now());
     }
 
-    /// Tells a client to forget everything, before and behind the replies that are owed to it: those may be older than
-    /// the present.
+    /// Makes a client forget everything, before and behind the replies that are owed to it: they may be older than the
+    /// present.
     pub(crate) fn flush_client(&mut self, conn: &mut Conn) {
         self.tell_behind(conn, News::All, None);
         if !conn.out.has_holes() || conn.session.tracking.is_none() {
@@ -232,7 +236,7 @@ impl Worker {
         }
     }
 
-    /// Writes something to a client that is not a reply: behind the reply that is being written, if one is.
+    /// Writes a message to a client beside its replies: behind the reply that is being written, if there is one.
     pub(crate) fn push(&mut self, conn: &mut Conn, bytes: &[u8], seen: &Horizon) {
         if bytes.is_empty() {
             return;
@@ -245,10 +249,10 @@ impl Worker {
         self.fed(conn, limit, self.engine.now());
     }
 
-    /// Where to write what is no reply; it leaves when `seen` is committed.
+    /// Where to write a message beside replies. It leaves when `seen` is committed.
     pub(crate) fn beside_replies<'c>(&mut self, conn: &'c mut Conn, seen: &Horizon) -> &'c mut Vec<u8> {
         if !conn.is_replying() && !conn.is_virtual() && (!conn.out.has_holes() || !conn.out.may_write_before_holes()) {
-            // Behind replies to come it stands where it belongs, too: behind those that were written here.
+            // Behind replies to come it is in its place, too: behind those that were written here.
             self.flush_pushes(conn);
             self.ensure_out(conn);
             let at = conn.out.bytes.len();
@@ -262,7 +266,7 @@ impl Worker {
         &mut conn.pushes
     }
 
-    /// Writes what had to wait for the end of a reply.
+    /// Writes messages that had to wait for the end of a reply.
     pub(crate) fn flush_pushes(&mut self, conn: &mut Conn) {
         if !conn.pushes.is_empty() && !conn.is_replying() {
             self.ensure_out(conn);
@@ -278,7 +282,7 @@ impl Worker {
         }
     }
 
-    /// Looks after those whose replies had to come first.
+    /// Checks connections whose replies had to come first.
     pub(crate) fn look_at_pushes(&mut self) {
         for token in std::mem::take(&mut self.news.pushing) {
             let Some(mut conn) = self.take_conn(token) else { continue };
@@ -291,7 +295,8 @@ impl Worker {
         }
     }
 
-    /// Forgets keys that were read for clients beyond `max`; all of them once nobody tracks any more. A part of them each turn.
+    /// Forgets keys beyond `max` that were read for clients; all of them once no client tracks. A part of them each
+    /// turn.
     pub(crate) fn limit_tracked(&mut self, max: u64) {
         let tracking = &self.node.engine.tracking;
         self.news.above_tracked = false;
@@ -311,7 +316,7 @@ impl Worker {
 }
 
 impl Conn {
-    /// Whether a reply is being written, or is on its way from another worker: what is told the client comes behind it.
+    /// Whether a reply is being written, or is on its way from another worker: messages for the client come behind it.
     fn is_replying(&self) -> bool {
         match &self.wait {
             Wait::Walk(_) => true,

@@ -1,4 +1,4 @@
-//! What a worker has to tell clients that they have not asked for, and has not told them yet.
+//! Messages for clients, beside their replies, that a worker has not sent yet.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::worker::token::Token;
 pub(crate) struct Untold {
     /// Keys that have changed, and the client that changed each: for clients in BCAST mode.
     pub(crate) changed_keys: BTreeMap<Box<[u8]>, u64>,
-    /// Connections that are told something when their replies have ended.
+    /// Connections that get messages when their replies have ended.
     pub(super) pushing: Vec<Token>,
     /// There are more keys than `tracking-table-max-keys`.
     pub(super) above_tracked: bool,
-    /// For connections that this worker has in hands just now, to execute what they have sent.
+    /// Notices for connections whose commands this worker is just executing.
     pub(super) in_hand: Vec<Notice>,
 }
 
@@ -24,13 +24,13 @@ impl Untold {
         !self.pushing.is_empty() || self.above_tracked
     }
 
-    /// Whether something is to be told to connections that this worker has in hands.
+    /// Whether there are notices for connections that this worker has in hands.
     #[inline]
     pub(crate) fn has_in_hand(&self) -> bool {
         !self.in_hand.is_empty()
     }
 
-    /// Takes what the client with this id is to be told.
+    /// Takes the notices for the client with this id.
     pub(super) fn take_of(&mut self, client: u64) -> Vec<Notice> {
         self.in_hand.extract_if(.., |notice| notice.client == client).collect()
     }
