@@ -1,4 +1,4 @@
-//! What everybody may know of a client (CLIENT LIST): written by its worker, read by all.
+//! A client as all workers may see it (CLIENT LIST): its own worker writes it, all read it.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use engine::Seat;
 
 use crate::push::tracker::Tracker;
 
-/// What a connection costs beside its buffers, in bytes, roughly.
+/// Bytes that a connection costs beside its buffers, roughly.
 const CONNECTION: u64 = 1024;
-/// What a watched key costs beside its bytes, roughly.
+/// Bytes that a watched key costs beside its own, roughly.
 const WATCHED: u64 = 96;
-/// What a subscription costs beside the bytes of its channel, roughly.
+/// Bytes that a subscription costs beside its channel's, roughly.
 const SUBSCRIBED: u64 = 128;
 
 /// Where a connection comes from.
@@ -42,7 +42,7 @@ pub struct Client {
     pub since: u64,
     /// The worker that owns it.
     pub worker: AtomicU16,
-    /// What that worker calls it.
+    /// The worker's name for it.
     pub token: AtomicU64,
     /// Selected database.
     pub db: AtomicU16,
@@ -60,11 +60,11 @@ pub struct Client {
     pub blocked: AtomicBool,
     /// 2 or 3.
     pub protocol: AtomicU16,
-    /// Bytes waiting in the query buffer, but for [`Self::arguments`].
+    /// Bytes waiting in the query buffer, without [`Self::arguments`].
     pub query_len: AtomicU64,
     /// Room behind them; for the rest of an argument whose length is known, the room that it needs.
     pub query_free: AtomicU64,
-    /// Bytes of a command that is arriving before the argument that is arriving.
+    /// Bytes of an arriving command before the argument that is arriving.
     pub arguments: AtomicU64,
     /// Bytes of output waiting to be sent.
     pub output_len: AtomicU64,
@@ -80,11 +80,11 @@ pub struct Client {
     pub bytes_out: AtomicU64,
     /// Reads of its socket.
     pub reads: AtomicU64,
-    /// Times that commands of it were executed: each may have been several.
+    /// Times that commands of it were executed: each time may have been several.
     pub pipelines: AtomicU64,
     /// Commands in total.
     pub commands: AtomicU64,
-    /// What Redis counts besides: one more for each call of a script, one less while a command waits for keys.
+    /// The difference to Redis's count: one more for each call of a script, one less while a command waits for keys.
     pub uneven: AtomicI64,
     /// Channels it has subscribed to.
     pub channels: AtomicU32,
@@ -104,12 +104,12 @@ pub struct Client {
     pub no_touch: AtomicBool,
     /// How it tracks.
     pub tracker: Tracker,
-    /// Where its wait is found by those who want to end it.
+    /// The place where its wait is found by commands that end it.
     pub seat: Seat,
     texts: Mutex<Texts>,
 }
 
-/// What a client says of itself.
+/// The names that a client has given itself.
 #[derive(Clone, Debug, Default)]
 pub struct Texts {
     /// CLIENT SETNAME.
@@ -170,9 +170,9 @@ impl Client {
         self.channels.load(Relaxed) + self.patterns.load(Relaxed) + self.shard_channels.load(Relaxed)
     }
 
-    /// Bytes it costs: its buffers, its queue, what its transaction keeps, the keys it watches, its subscriptions, itself, but for
-    /// the arguments of a command that runs. An argument that has been announced counts as if it were there, so that clients that send the same weigh the
-    /// same, however it arrives.
+    /// Bytes that it costs: its buffers, its queue, its transaction, the keys it watches, its subscriptions and itself,
+    /// without the arguments of a running command. An announced argument counts as if it were there. So clients that
+    /// send the same weigh the same, however it arrives.
     pub fn memory(&self) -> u64 {
         let sum = |counters: &[&AtomicU64]| counters.iter().map(|counter| counter.load(Relaxed)).sum::<u64>();
         let query = sum(&[&self.arguments, &self.query_len, &self.query_free]);
@@ -189,17 +189,17 @@ impl Client {
             + self.tracker.prefix_bytes.load(Relaxed)
     }
 
-    /// Adds to what [`Client::commands`] leaves out. Only the client's worker does.
+    /// Adds to the commands that [`Client::commands`] leaves out. Only the client's worker does.
     pub(crate) fn count_besides(&self, more: i64) {
         self.uneven.store(self.uneven.load(Relaxed) + more, Relaxed);
     }
 
-    /// Commands that have ended, those that its scripts called among them.
+    /// Commands that have ended, those of its scripts included.
     pub fn ended(&self) -> u64 {
         self.commands.load(Relaxed).saturating_add_signed(self.uneven.load(Relaxed))
     }
 
-    /// What the client says of itself.
+    /// The names that the client has given itself.
     pub fn texts(&self) -> MutexGuard<'_, Texts> {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! Whether there is such a command, and whether it takes so many arguments.
+//! Whether a command exists, and whether it takes so many arguments.
 
 use command::Spec;
 use resp::Args;
@@ -6,27 +6,27 @@ use resp::Args;
 /// Most bytes of a client's words that an error repeats, as in Redis.
 const ECHO_MAX: usize = 128;
 
-/// What a script hears whose command takes another number of arguments.
+/// The error for a script whose command takes another number of arguments.
 pub(crate) const FROM_SCRIPT: &[u8] = b"ERR Wrong number of args calling Redis command from script";
-/// What a part of a transaction hears, as its coordinator has checked that.
+/// The error for a part of a transaction: its coordinator has checked the arity.
 pub(crate) const IN_PART: &str = "ERR a node of the cluster has other settings";
-/// What a part hears of a command that this node does not have.
+/// The error for a part with a command that this node does not have.
 pub(crate) const UNKNOWN_IN_PART: &str = "ERR a node of the cluster lacks a command";
 const UNKNOWN_FROM_SCRIPT: &[u8] = b"ERR Unknown Redis command called from script";
 
-/// Whether a command takes other numbers of arguments. `words`: how many there are, its name among them.
+/// Whether a command takes other numbers of arguments. `words`: how many there are, the name included.
 #[inline]
 pub(crate) fn is_wrong(spec: &Spec, words: usize) -> bool {
     !spec.accepts(words)
 }
 
-/// What a client hears whose command takes another number of arguments.
+/// The error for a client whose command takes another number of arguments.
 #[cold]
 pub(crate) fn wrong(name: &str) -> Vec<u8> {
     format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-/// What a client hears of a command that does not exist: its name, and the beginning of its arguments.
+/// The error for a command that does not exist: its name, and the beginning of its arguments.
 #[cold]
 pub(crate) fn unknown(args: Args<'_>) -> Vec<u8> {
     let mut text = b"ERR unknown command '".to_vec();
@@ -45,8 +45,7 @@ pub(crate) fn unknown(args: Args<'_>) -> Vec<u8> {
     text
 }
 
-/// What a client hears of a subcommand that does not exist. `guarded`: the container is DEBUG, which takes its subcommands
-/// apart itself, and words this differently.
+/// The error for a subcommand that does not exist. `guarded`: the container is DEBUG, which has its own text.
 #[cold]
 pub(crate) fn unknown_subcommand(container: &str, guarded: bool, name: &[u8]) -> Vec<u8> {
     let name = &name[..name.len().min(ECHO_MAX)];
@@ -55,7 +54,8 @@ pub(crate) fn unknown_subcommand(container: &str, guarded: bool, name: &[u8]) ->
     [b"ERR unknown subcommand", what.as_bytes(), b" '", name, hint.as_bytes()].concat()
 }
 
-/// What a script hears of a command that does not exist. `why`: what Redis has under that name, and why it is not here.
+/// The error for a script whose command does not exist. `why`: what Redis has under that name, and why it is missing
+/// here.
 #[cold]
 pub(crate) fn unknown_from_script(why: Option<String>) -> Vec<u8> {
     match why {

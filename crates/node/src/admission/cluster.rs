@@ -1,15 +1,15 @@
-//! Whether a command runs at this node, and what a caller hears if it does not.
+//! Whether a command runs at this node, and the error if it does not.
 //!
-//! The cluster's room finds out to whom keys belong, and carries out what is decided; the verdicts are here.
+//! The room `cluster` finds the owners of keys, and acts on the verdicts. The verdicts are here.
 
-/// To whom keys belong.
+/// The owner of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// There are none.
+    /// There are no keys.
     Anywhere,
     /// To the node at this place of the map; the first key's slot.
     At(u16, u16),
-    /// The slot of one of them belongs to nobody.
+    /// The slot of one of them has no owner.
     Nobody,
     /// To several nodes.
     Several,
@@ -19,29 +19,29 @@ pub(crate) const SEVERAL: &[u8] =
     b"ERR the keys belong to several nodes, and this block or script cannot run over nodes";
 pub(crate) const EVERYTHING: &[u8] =
     b"ERR a block or script in a cluster of several nodes cannot contain a command that works on more than its keys";
-/// SORT, whose patterns lead to keys anywhere, or elsewhere than where it stores.
+/// The error for SORT with patterns that lead to keys anywhere, or with a destination elsewhere.
 const PATTERNS: &[u8] =
     b"ERR BY and GET options of SORT are denied in a cluster of several nodes when keys formed by the pattern, or what it stores, may be in different slots";
 pub(crate) const NO_OWNER: &[u8] = b"CLUSTERDOWN Hash slot not served";
-/// The same to a script that cannot be undone.
+/// The error for a script that cannot be undone.
 const NO_OWNER_IN_SCRIPT: &[u8] = b"ERR Hash slot not served";
 pub(crate) const TRY_AGAIN: &[u8] = b"TRYAGAIN The slot belongs to another node by now: the command was not executed";
 
-/// What is answered while this node has no lease, for this reason, which may be empty.
+/// The error while this node has no lease, for this reason, which may be empty.
 #[cold]
 pub(crate) fn no_lease(reason: &str) -> Vec<u8> {
     let reason = if reason.is_empty() { "this node has no lease, or has just started" } else { reason };
     format!("CLUSTERDOWN {reason}").into()
 }
 
-/// What a client hears that is told where a slot is, instead of getting the reply.
+/// The error for a client that hears where a slot is.
 #[cold]
 pub(crate) fn moved(slot: u16, host: &str, port: u16) -> Vec<u8> {
     format!("MOVED {slot} {host}:{port}").into()
 }
 
 impl Place {
-    /// Both.
+    /// The place of both sets of keys.
     pub(crate) fn and(self, other: Place) -> Place {
         match (self, other) {
             (Place::Anywhere, place) | (place, Place::Anywhere) => place,
@@ -63,7 +63,7 @@ pub(crate) enum Runs {
     OverNodes,
     /// At the node at this place of the map.
     At(u16),
-    /// Nowhere: the client is told that the slot is at the node at this place of the map.
+    /// Nowhere: the client hears that the slot is at the node at this place of the map.
     Moved(u16, u16),
     /// Nowhere: this node has no lease.
     NoLease,
@@ -71,19 +71,20 @@ pub(crate) enum Runs {
     Refused(&'static [u8]),
 }
 
-/// What decides, beside the place of its keys, where a client's command runs. The rest is asked only where it matters.
+/// Beside the place of the keys, the inputs that decide where a client's command runs. Closures are called only where
+/// they matter.
 pub(crate) struct OfClient<F, B, K, L> {
     /// This node's place in the map.
     pub(crate) me: u16,
     /// This node has a lease.
     pub(crate) serves: bool,
-    /// The client is told where keys of other nodes are: it is a smart one, and asks each node by itself.
+    /// The client hears where keys of other nodes are: it is a smart one, and asks each node by itself.
     pub(crate) moves: bool,
     /// It joins a block.
     pub(crate) queues: bool,
-    /// Whether it calls a function of a library: a node without a lease may not have those that there are.
+    /// Whether it calls a function of a library: a node without a lease may lack some.
     pub(crate) calls_function: F,
-    /// Whether the client's block has something to do with this node.
+    /// Whether the client's block concerns this node.
     pub(crate) belongs_here: B,
     /// Whether it works on its keys alone.
     pub(crate) on_keys_alone: K,
@@ -92,7 +93,7 @@ pub(crate) struct OfClient<F, B, K, L> {
 }
 
 impl<F: Fn() -> bool, B: Fn() -> bool, K: Fn() -> bool, L: Fn(u16) -> bool> OfClient<F, B, K, L> {
-    /// Where it runs.
+    /// The place where it runs.
     #[inline]
     pub(crate) fn runs(self, place: Place) -> Runs {
         match place {
@@ -101,12 +102,12 @@ impl<F: Fn() -> bool, B: Fn() -> bool, K: Fn() -> bool, L: Fn(u16) -> bool> OfCl
             Place::At(owner, _) if owner == self.me && !self.serves => Runs::NoLease,
             Place::At(owner, _) if owner == self.me => Runs::Here,
             Place::Nobody => Runs::Refused(NO_OWNER),
-            // They are not at one place, of which the client could be told: EXEC brings them together.
+            // They are not at one place that the client could be told: EXEC brings them together.
             Place::Several if self.queues => Runs::WithItsBlock,
             Place::Several if !(self.on_keys_alone)() => Runs::Refused(PATTERNS),
             Place::Several => Runs::OverNodes,
             Place::At(..) if self.queues && (self.belongs_here)() => Runs::WithItsBlock,
-            // Its place may be another's by now, which would send the client there again.
+            // The lost node's place may be another node's by now, which would send the client there again.
             Place::At(owner, _) if self.moves && (self.is_lost)(owner) => Runs::Refused(NO_OWNER),
             Place::At(owner, slot) if self.moves => Runs::Moved(slot, owner),
             Place::At(owner, _) => Runs::At(owner),
@@ -114,22 +115,22 @@ impl<F: Fn() -> bool, B: Fn() -> bool, K: Fn() -> bool, L: Fn(u16) -> bool> OfCl
     }
 }
 
-/// What becomes of a command that another node has forwarded: it runs here or nowhere.
+/// The verdict on a command that another node has forwarded: it runs here or nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Forwarded {
     /// It runs.
     Runs,
-    /// It was sent by a map that this node has not heard of: it waits for that.
+    /// It was sent by a map that this node does not know yet: it waits for that map.
     AwaitsMap,
     /// Its keys are not here: it goes back, or is tried again.
     GoesBack,
     /// This node has no lease.
     NoLease,
-    /// It is answered this error.
+    /// Its reply is this error.
     Refused(&'static [u8]),
 }
 
-/// What becomes of a command that another node has forwarded. `me`: this node's place in the map. `is_behind`: the other
+/// The verdict on a command that another node has forwarded. `me`: this node's place in the map. `is_behind`: the other
 /// node has a newer map.
 #[inline]
 pub(crate) fn of_forwarded(place: Place, me: u16, serves: bool, is_behind: impl FnOnce() -> bool) -> Forwarded {
@@ -143,49 +144,50 @@ pub(crate) fn of_forwarded(place: Place, me: u16, serves: bool, is_behind: impl 
     }
 }
 
-/// What becomes of a script that calls a command, or of its block.
+/// The verdict on a script that calls a command, or on its block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Called {
     /// The command runs.
     Runs,
-    /// The command is answered this error.
+    /// The reply to the command is this error.
     Fails(&'static [u8]),
-    /// The script is undone, as a whole, as this node has no lease. Clients may take the answer for "try again".
+    /// The script is undone as a whole, because this node has no lease. Clients may take the error for "try again".
     UndoesForLease,
-    /// The script is undone, as a whole, and answers this error, which clients may take for "try again".
+    /// The script is undone as a whole, and answers this error, which clients may take for "try again".
     Undoes(&'static [u8]),
-    /// The script is undone, as a whole, and runs where its keys are by now.
+    /// The script is undone as a whole, and runs at the node that has its keys by now.
     Elsewhere,
 }
 
-/// What decides whether a script that runs at this node may call a command.
+/// The inputs that decide whether a script that runs at this node may call a command.
 #[derive(Clone, Copy)]
 pub(crate) struct OfScript {
     /// This node's place in the map.
     pub(crate) me: u16,
     /// This node has a lease.
     pub(crate) serves: bool,
-    /// The script can be undone. One that cannot has every latch, and so has had everything since this node was asked.
+    /// The script can be undone. One that cannot has every latch, and has held everything since it was routed here.
     pub(crate) can_be_undone: bool,
     /// The map has changed since the script began.
     pub(crate) is_old: bool,
 }
 
 impl OfScript {
-    /// Of a command that works on more than its keys, in a cluster of several nodes.
+    /// The verdict on a command that works on more than its keys, in a cluster of several nodes.
     pub(crate) fn calls_for_everything(self) -> Called {
         self.not_here(EVERYTHING)
     }
 
-    /// Of one that works on keys, those that its arguments name among them. `is_held`: the script has the latches of these.
+    /// The verdict on a command that works on keys, those of its arguments among them. `is_held`: the script has their
+    /// latches.
     pub(crate) fn calls_with_keys(self, place: Place, is_held: bool, on_keys_alone: impl Fn() -> bool) -> Called {
         match place {
             Place::Anywhere => Called::Runs,
-            // What it has held since this node had its lease, nobody has changed since, here or elsewhere.
+            // No client has changed, here or elsewhere, what the script has held since this node had its lease.
             Place::At(owner, _) if owner == self.me && (self.serves || is_held) => Called::Runs,
             Place::At(owner, _) if owner == self.me && self.can_be_undone => Called::UndoesForLease,
             Place::At(owner, _) if owner == self.me => Called::Runs,
-            // On copies, too, it would lack what it finds by itself.
+            // On copies it would also lack the keys that it finds by itself.
             Place::At(..) | Place::Several if !on_keys_alone() => self.not_here(EVERYTHING),
             Place::At(..) | Place::Several => self.not_here(SEVERAL),
             Place::Nobody if !self.is_old && self.can_be_undone => Called::Undoes(NO_OWNER),
@@ -202,18 +204,18 @@ impl OfScript {
     }
 }
 
-/// What a command is to a block, or a script, that runs in a workspace on copies of its keys.
+/// The kind of a command for a block or script that runs in a workspace on copies of its keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OnCopies {
     /// It works on the keys that it names, or is about none.
     Keys,
     /// Other nodes are asked about it.
     IsAsked,
-    /// It works on more than that.
+    /// It works on more than its keys.
     Everything,
 }
 
-/// Why a workspace may not run a command, if so.
+/// The reason why a workspace may not run a command, if there is one.
 pub(crate) fn of_workspace(what: OnCopies) -> Option<&'static [u8]> {
     (what == OnCopies::Everything).then_some(EVERYTHING)
 }

@@ -4,11 +4,11 @@ use command::{Spec, flags};
 use engine::Room;
 use resp::Args;
 
-/// As Redis says it.
+/// Redis's text.
 pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-/// The same where all that is resident counts.
+/// The same where all resident memory counts.
 pub(crate) const OOM_RESIDENT: &str = "OOM command not allowed when used memory > 'maxmemory'. What data may take of it is maxmemory_usable in INFO memory.";
-/// What the caller of a script hears that does not say that it can do without memory.
+/// The error for the caller of a script that does not declare that it can do without memory.
 pub(crate) const NO_ALLOW_OOM: &str =
     "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
 
@@ -18,14 +18,14 @@ pub(crate) fn needs(spec: &Spec) -> bool {
     spec.has(flags::DENYOOM)
 }
 
-/// The memory that a command with large arguments needs, where the system limits it: the value, and what the log copies on
-/// its way. More than the engine asks for.
+/// The memory that a command with large arguments needs, where the system limits it: the value, and its copies on the
+/// way to the log. It is more than the engine asks for.
 pub(crate) fn bytes_of(args: Args<'_>) -> u64 {
     let bytes: usize = args.iter().map(<[u8]>::len).sum();
     if bytes < headroom::LARGE { 0 } else { 6 * bytes as u64 }
 }
 
-/// What becomes of a client's command for the room that there is.
+/// The verdict on a client's command about room in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// It goes on.
@@ -40,7 +40,7 @@ pub(crate) enum Verdict {
     Refused,
 }
 
-/// What is known of a command that memory may be short for.
+/// The state around a command that may lack memory.
 pub(crate) struct Shortage<N, W, L> {
     /// It, or a command of the block that it executes, is refused when memory is full; or it joins a block.
     pub(crate) needs: N,
@@ -52,7 +52,7 @@ pub(crate) struct Shortage<N, W, L> {
     pub(crate) log_delays: L,
 }
 
-/// What becomes of a client's command. `AwaitsRoom`: whether its keys leave it room is still to be asked.
+/// The verdict on a client's command. After `AwaitsRoom` the caller still has to check that its keys leave it room.
 #[inline]
 pub(crate) fn verdict(
     room: Room,
@@ -69,7 +69,8 @@ pub(crate) fn verdict(
     }
 }
 
-/// Whether a script's command is refused. One that has begun to write goes on: the command counts, not what it found to do.
+/// Whether a script's command is refused. A script that has begun to write goes on. The command counts, not what it
+/// would do.
 pub(crate) fn refuses_script(spec: &Spec, no_memory: bool, wrote: bool) -> bool {
     no_memory && needs(spec) && !wrote
 }

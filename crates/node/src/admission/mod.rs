@@ -1,12 +1,13 @@
 //! Admission: the one way from a command to its handler.
 //!
-//! Five callers have commands run: a client, a block (EXEC), a script, a part of a transaction over nodes, and a workspace.
-//! Each of them asks [`admit`], which takes the command through every [`Step`]. Only [`admit`] makes an [`Admitted`], and
-//! without one no handler runs: [`Admitted`] holds the calls of the engine, and the context of a session command has one.
+//! Five callers run commands: a client, a block (EXEC), a script, a part of a transaction over nodes, and a workspace.
+//! Each of them calls [`admit`], which takes the command through every [`Step`]. Only [`admit`] makes an [`Admitted`],
+//! and no handler runs without one: [`Admitted`] holds the calls of the engine, and the context of a session command
+//! has one.
 //!
 //! The checks themselves are functions over plain inputs, one file for each kind: [`arity`], [`rights`], [`state`],
-//! [`write`], [`memory`], [`cluster`]. They own the error texts. A caller has one method for each step, which gathers the
-//! inputs and does what follows from the verdict: a client is answered an error, or waits; a script gets an error.
+//! [`write`], [`memory`], [`cluster`]. They own the error texts. A caller has one method for each step. The method
+//! gathers the inputs and acts on the verdict: a client gets an error, or waits; a script gets an error.
 //!
 //! # How callers differ
 //! | Step | Client | Block, workspace | Script | Part |
@@ -22,9 +23,10 @@
 //! The order is Redis's, and not the same for a script: see [`Caller::ORDER`].
 //!
 //! # Keys that are known later
-//! [`Step::Rights`] sees the arguments of a command. A script's commands pass it one by one, so it sees keys that a script
-//! has not declared. SORT's patterns lead to keys that no argument names: its handler has to ask [`rights`] again, with the
-//! number and the revision of the user, and so has a node that runs a forwarded command.
+//!
+//! [`Step::Rights`] sees the arguments of a command. A script's commands pass it one by one, so it sees keys that a
+//! script has not declared. SORT's patterns lead to keys that no argument names. So its handler has to call [`rights`]
+//! again, with the number and the revision of the user. A node that runs a forwarded command has to do the same.
 
 pub(crate) mod arity;
 pub(crate) mod cluster;
@@ -65,14 +67,14 @@ impl Step {
     pub(crate) const COUNT: usize = 7;
 }
 
-/// The order in which Redis looks at what a client sends.
+/// Redis's order for the commands of clients.
 pub(crate) const AS_OF_CLIENTS: [Step; Step::COUNT] =
     [Step::Arity, Step::Rights, Step::State, Step::Cluster, Step::Write, Step::Memory, Step::Now];
-/// The order in which Redis looks at what a script calls: memory comes before the keys.
+/// Redis's order for the commands of scripts: memory comes before the keys.
 pub(crate) const AS_OF_SCRIPTS: [Step; Step::COUNT] =
     [Step::Arity, Step::State, Step::Rights, Step::Write, Step::Memory, Step::Cluster, Step::Now];
 
-/// Somebody who has commands run.
+/// A caller of commands.
 ///
 /// A step is `Ok` if the command passes it. A step that another check has covered says so, and returns `Ok`.
 pub(crate) trait Caller {
@@ -97,7 +99,8 @@ pub(crate) trait Caller {
     fn now(&mut self, command: &Command, args: Args<'_>) -> Result<(), Self::Instead>;
 }
 
-/// Takes a command through every step in the caller's order. The first that it does not pass says what happens instead.
+/// Takes a command through every step in the caller's order. The first step that it does not pass decides what the
+/// caller does instead.
 #[inline(always)]
 pub(crate) fn admit<'t, C: Caller>(
     command: &'t Command,
@@ -129,7 +132,7 @@ fn step<C: Caller, const AT: usize>(command: &Command, args: Args<'_>, caller: &
     }
 }
 
-/// Whether an order has each step once.
+/// Whether each step stands in an order once.
 const fn is_whole(order: &[Step; Step::COUNT]) -> bool {
     let (mut seen, mut at) = (0u32, 0);
     while at < Step::COUNT {
@@ -139,7 +142,7 @@ const fn is_whole(order: &[Step; Step::COUNT]) -> bool {
     seen == (1 << Step::COUNT) - 1
 }
 
-/// What is left of a command that has begun, and that stopped in the middle: it was admitted then.
+/// The rest of a command that has begun and stopped in the middle: it was admitted then.
 pub(crate) trait Underway {}
 
 /// A command that has been admitted. Nothing but [`admit`] makes one, and no handler runs without one.

@@ -1,19 +1,19 @@
-//! Whether a command may be called in the state that the session, or the script, is in.
+//! Whether a command may be called in the state of the session, or of the script.
 
 use command::{Dialect, Reach, Row, Run, Spec, flags};
 use resp::{Args, Protocol};
 
 pub(crate) const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 pub(crate) const NOT_FROM_SCRIPT: &str = "ERR This Redis command is not allowed from script";
-/// What the coordinator of a transaction hears of a command that is none for a part.
+/// The error for the coordinator of a transaction whose part has such a command.
 pub(crate) const NOT_IN_PART: &str = "ERR a command that runs in no transaction over nodes";
-/// What a client hears to whom DEBUG is not open.
+/// The error for a client that may not use DEBUG.
 pub(crate) const DEBUG_FORBIDDEN: &[u8] = b"ERR DEBUG command not allowed. If the enable-debug-command option is set to \
 \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then \
 restart the server.";
 const MONITORS: &[u8] = b"ERR Replica can't interact with the keyspace";
 
-/// What a client with subscriptions may call in RESP2, where replies and messages look alike.
+/// The commands of a client with subscriptions in RESP2, where replies and messages look alike.
 const WHEN_SUBSCRIBED: [&str; 9] =
     ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "ping", "quit", "reset"];
 
@@ -23,7 +23,7 @@ pub(crate) struct View<D> {
     pub(crate) clustered: bool,
     /// Between MULTI and EXEC.
     pub(crate) in_block: bool,
-    /// Whether DEBUG is open to the client.
+    /// Whether the client may use DEBUG.
     pub(crate) debug_open: D,
     /// In MONITOR mode.
     pub(crate) monitors: bool,
@@ -31,11 +31,11 @@ pub(crate) struct View<D> {
     pub(crate) subscribed: bool,
     /// Of its replies.
     pub(crate) protocol: Protocol,
-    /// Which server's texts it gets.
+    /// The server whose texts it gets.
     pub(crate) dialect: Dialect,
 }
 
-/// Why a client may not call a command now, if so.
+/// The reason why a client may not call a command now, if there is one.
 #[inline]
 pub(crate) fn refusal(name: &str, spec: &Spec, view: View<impl FnOnce() -> bool>) -> Option<Vec<u8>> {
     if spec.has(flags::NEEDS_CLUSTER) && !view.clustered {
@@ -69,16 +69,16 @@ fn subscribed(name: &str) -> Vec<u8> {
     .into()
 }
 
-/// Whether a command has no place in a script. `open`: scripts may call what they should not (DEBUG
-/// SET-DISABLE-DENY-SCRIPTS), and whether DEBUG is open to the client; tests of protocols use DEBUG, for example.
+/// Whether a command may not be called by scripts. `open`: scripts may call forbidden commands (DEBUG
+/// SET-DISABLE-DENY-SCRIPTS), and whether the client may use DEBUG, as tests of protocols do.
 pub(crate) fn is_barred_from_scripts(spec: &Spec, open: Option<bool>) -> bool {
-    // Those that run blocks and scripts, wait, or subscribe have no place in a script all the same.
+    // Commands that run blocks and scripts, wait, or subscribe are never allowed in a script.
     const NEVER: u32 = flags::RUNS_SCRIPT | flags::NO_MULTI | flags::IN_MULTI | flags::PUBSUB | flags::BLOCKING;
     let is_open = open.is_some_and(|debug_open| spec.flags & NEVER == 0 && (!spec.has(flags::PROTECTED) || debug_open));
     spec.has(flags::NOSCRIPT) && !is_open
 }
 
-/// Whether a command works on the keys among its arguments and on nothing else: nothing else is locked for a part.
+/// Whether a command works only on the keys among its arguments: nothing else is locked for a part.
 pub(crate) fn works_on_keys_alone(row: &Row<Run>, args: Args<'_>) -> bool {
     !matches!(row.run, Run::Container) && row.run.reach(args) == Reach::Keys
 }

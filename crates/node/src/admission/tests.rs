@@ -9,7 +9,7 @@ use super::memory::{Shortage, Verdict};
 use super::*;
 use crate::table::Table;
 
-/// A caller that notes which steps it was asked, and does not pass one of them.
+/// A caller that notes the steps that it was asked for, and does not pass one of them.
 struct Noting<const SCRIPT: bool> {
     asked: Vec<Step>,
     fails: Option<Step>,
@@ -156,7 +156,7 @@ fn only_what_needs_memory_waits_for_room_or_is_refused() {
     assert_eq!(verdict(Room::None, true, 0, false, false), Verdict::Refused);
 }
 
-/// Places: this node's, another one's, one that is lost.
+/// Places: of this node, of another one, of one that is lost.
 const ME: u16 = 0;
 const OTHER: u16 = 1;
 const LOST: u16 = 2;

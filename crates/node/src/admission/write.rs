@@ -1,4 +1,4 @@
-//! Whether a command that writes may: the script does not only read, and the log takes writes.
+//! Whether a command may write: the script does not only read, and the log takes writes.
 
 use command::{Spec, flags};
 
@@ -10,7 +10,7 @@ pub(crate) fn may(spec: &Spec) -> bool {
     spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0
 }
 
-/// Why a script that has promised not to write may not call a command, if so.
+/// The reason why a script that is declared not to write may not call a command, if there is one.
 #[inline]
 pub(crate) fn refusal_of_script(spec: &Spec, read_only: bool) -> Option<&'static [u8]> {
     (read_only && may(spec)).then_some(READ_ONLY)

@@ -1,7 +1,7 @@
-//! A lint: what the rows say about having an effect is true.
+//! A lint: the rows say truly which settings have an effect.
 //!
-//! A setting that acts is a field of [`Settings`] or [`object::Limits`] that some code outside this folder reads; a
-//! setting whose field nobody reads must say that it has no effect.
+//! A setting that acts is a field of [`Settings`] or [`object::Limits`] that code outside this folder reads. A setting
+//! whose field no code reads must say that it has no effect.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::Path;
 use super::row::Acts;
 use super::table;
 
-/// Settings that are read, but what they lead to does not reach anybody yet.
+/// Settings that are read, but have no visible effect yet.
 const UNFINISHED: [&str; 1] = ["notify-keyspace-events"];
 
 /// All code of the workspace that may read settings: not this folder, not tests.
@@ -30,7 +30,7 @@ fn code() -> String {
     }
     let mut all = String::new();
     add(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut all);
-    // What decides in `Limits` itself counts as read where it is called.
+    // A field that `Limits` itself uses counts as read where that is called.
     if all.contains(".list_exceeds(") {
         all.push_str(".list_max_listpack_size ");
     }

@@ -1,8 +1,8 @@
 //! The command line of the server: `[FILE] [--NAME VALUE ...] [-]`, with Redis's rules.
 //!
 //! Options become lines of configuration, read after the file: `--port 6380` is `port "6380"`. The odd rules are
-//! Redis's own, and scripts rely on them: a value may begin with `--` where it is the first after a name, `--save`
-//! needs none, and a name and its value may share one argument (`"--maxmemory 1gb"`).
+//! Redis's own, and scripts rely on them. A value may begin with `--` if it is the first after a name, `--save` needs
+//! none, and a name and its value may share one argument (`"--maxmemory 1gb"`).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use resp::split_args;
 
 use super::line::quote;
 
-/// What the command line asks for.
+/// The requests of the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     /// The configuration file.

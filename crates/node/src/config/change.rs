@@ -8,20 +8,20 @@ use super::settings::Settings;
 use super::table::{self, Id};
 use super::values::{Values, words_of};
 
-/// Why `CONFIG SET` changed nothing.
+/// The reason why `CONFIG SET` changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetError {
     /// No value behind the last name.
     Syntax,
     /// No setting of this name.
     Unknown(Vec<u8>),
-    /// Not while data is loading.
+    /// Data is loading.
     Loading,
     /// A value is refused, or could not be put into effect.
     Failed {
         /// The setting.
         name: Vec<u8>,
-        /// Why, in Redis's words where Redis has some.
+        /// The reason, in Redis's words where Redis has some.
         why: String,
     },
 }
@@ -43,36 +43,39 @@ impl SetError {
     }
 }
 
-/// What decides whether a client may change a setting.
+/// The rights of a client that changes a setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Rights {
-    /// Whether protected settings may be changed (`enable-protected-configs` and where the client is).
+    /// Whether protected settings may be changed (`enable-protected-configs`, and whether the client is on this
+    /// machine).
     pub protected: bool,
     /// Whether data is loading.
     pub loading: bool,
 }
 
-/// What lies outside the values and must agree with them: sockets, the working directory, limits of the process.
+/// The parts of the process that must agree with the values: sockets, the working directory, limits of the process.
 pub trait Host: fmt::Debug {
     /// Makes a directory the working one, and returns its absolute path.
     ///
     /// # Errors
-    /// What the system says.
+    ///
+    /// The system's error.
     fn enter_dir(&mut self, path: &[u8]) -> Result<Vec<u8>, String>;
 
-    /// Puts a changed setting into effect; called with the old settings again to take it back.
+    /// Puts a changed setting into effect. It is called with the old settings again to take the change back.
     ///
     /// # Errors
-    /// Why it cannot be, in Redis's words where Redis has some: the whole `CONFIG SET` is then undone.
+    ///
+    /// The reason, in Redis's words where Redis has some. The whole `CONFIG SET` is then undone.
     fn apply(&mut self, row: &'static Row, settings: &Settings) -> Result<(), String>;
 }
 
-/// A change that was found good, not yet put into effect.
+/// A change that was checked, and is not in effect yet.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// All values after it.
     pub values: Values,
-    /// What differs from before, in the order of the command.
+    /// The differences to the values before, in the order of the command.
     pub changed: Vec<(Id, &'static Row)>,
 }
 
@@ -88,7 +91,8 @@ pub(super) fn plan(values: &Values, args: &[&[u8]], rights: Rights) -> Result<Pl
         let Some((id, row)) = table::find(name) else {
             return Err(SetError::Unknown(name.to_vec()));
         };
-        // Scripts that set all that CONFIG GET shows know which of Redis's settings to leave out, but not ours.
+        // Scripts that set everything that CONFIG GET shows know which of Redis's settings to leave out, but not those
+        // of this server.
         let same = row.own && values.show(id, row) == text;
         if row.immutable && !same {
             return failed("can't set immutable config");
@@ -136,7 +140,7 @@ pub(super) fn carry_out(old: &Values, plan: &mut Plan, host: &mut dyn Host) -> R
     outcome
 }
 
-/// Enters the new working directory, if it is among what changes.
+/// Enters the new working directory, if it changes.
 fn enter(plan: &mut Plan, host: &mut dyn Host) -> Result<(), SetError> {
     let Some((id, _)) = plan.changed.iter().find(|(_, row)| row.name == "dir") else {
         return Ok(());

@@ -47,7 +47,7 @@ pub(super) fn log_pace(text: &[u8]) -> Result<(), Refusal> {
     ensure(text.is_empty() || parsed.is_ok(), "microseconds of a sync and megabytes a second, such as \"333us 125mb\"")
 }
 
-/// `checkpoint-log-max`: what is written between two looks at it must be little beside it.
+/// `checkpoint-log-max`: the bytes that are written between two looks at it must be few beside it.
 pub(super) fn log_max(text: &[u8]) -> Result<(), Refusal> {
     let bytes = String::from_utf8_lossy(text).parse::<u64>().unwrap_or(u64::MAX);
     ensure(bytes == 0 || bytes >= 2 << 20, "argument must be 0, or at least 2mb")

@@ -1,4 +1,4 @@
-//! What settings choose between: one type for each setting that names its values.
+//! The choices of settings: one type for each setting that names its values.
 
 use keyspace::access::Tracks;
 
@@ -28,13 +28,13 @@ pub enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
-    /// Whether it chooses by when or how often keys were used, or when they were modified.
+    /// Whether it depends on when or how often keys were used, or when they were modified.
     pub fn looks_at_accesses(self) -> bool {
         use EvictionPolicy::*;
         matches!(self, VolatileLru | VolatileLfu | VolatileLrm | AllKeysLru | AllKeysLfu | AllKeysLrm)
     }
 
-    /// What is to be known of the use of keys.
+    /// The access times or counts that it needs.
     pub fn tracks(self) -> Tracks {
         match self {
             Self::VolatileLfu | Self::AllKeysLfu => Tracks::Frequency,
@@ -44,7 +44,7 @@ impl EvictionPolicy {
     }
 }
 
-/// When replies that wait to be sent end a connection (`client-output-buffer-limit`); 0 is no limit.
+/// The output bounds that end a connection (`client-output-buffer-limit`); 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputLimit {
     /// Bytes that end it at once.
@@ -55,7 +55,7 @@ pub struct OutputLimit {
     pub seconds: u64,
 }
 
-/// Who may do something risky (`enable-debug-command`, `enable-protected-configs`).
+/// The clients that may do something risky (`enable-debug-command`, `enable-protected-configs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
     /// Nobody.
@@ -84,7 +84,7 @@ pub enum AppendFsync {
     Always,
     /// Every second.
     Everysec,
-    /// When the system wants.
+    /// When the system decides to.
     No,
 }
 
@@ -103,7 +103,7 @@ pub enum LogLevel {
     Nothing,
 }
 
-/// What becomes of the kernel's score for this process (`oom-score-adj`).
+/// The change of the kernel's score for this process (`oom-score-adj`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OomScore {
     /// Nothing.
@@ -114,47 +114,48 @@ pub enum OomScore {
     Absolute,
 }
 
-/// Whom to tell that the server is ready or stops (`supervised`).
+/// The supervisor that hears that the server is ready or stops (`supervised`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supervised {
-    /// Nobody.
+    /// None.
     No,
-    /// Systemd.
+    /// systemd.
     Systemd,
-    /// Systemd, if it asks.
+    /// systemd, if it asks.
     Auto,
 }
 
-/// Who gets -BUSY while a script takes too long.
+/// The clients that get -BUSY while a script takes too long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BusyScope {
-    /// Who needs what it has.
+    /// Clients that need a key of the script.
     Waiting,
-    /// Everybody.
+    /// All clients.
     All,
 }
 
-/// What a transaction between BEGIN and COMMIT may see of others (`transaction-isolation`).
+/// The changes of other transactions that one between BEGIN and COMMIT may see (`transaction-isolation`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// As if all transactions had run one after the other, in the order in which clients saw them end.
     StrictSerializable,
-    /// What it has read stays so for it; nobody else has changed what it writes.
+    /// Keys that it has read stay the same for it; no other client has changed the keys that it writes.
     RepeatableRead,
-    /// What it reads is committed; nobody else has changed what it writes.
+    /// It reads committed values; no other client has changed the keys that it writes.
     ReadCommitted,
 }
 
-/// What a client gets for a key of another node (`cluster-redirect`).
+/// The answer to a client for a key of another node (`cluster-redirect`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redirect {
     /// The reply.
     Forward,
-    /// -MOVED, and where to.
+    /// -MOVED, and the address.
     Moved,
 }
 
-/// What `cluster-seeds` says: hosts, and their ports for nodes: those named, or those for clients and 10000. `None`: it says nothing sound.
+/// The addresses in `cluster-seeds`: hosts, with their ports for nodes: the named ones, or the client port plus 10000.
+/// `None`: the text is wrong.
 pub fn seeds(text: &[u8]) -> Option<Vec<(String, u16)>> {
     let text = std::str::from_utf8(text).ok()?;
     let words = text.split([',', ' ']).filter(|word| !word.is_empty());

@@ -1,4 +1,4 @@
-//! Settings explained to people: `--help`, the docs page, hints of errors. All from the rows.
+//! Settings in words: `--help`, the docs page, hints of errors. All of it comes from the rows.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::row::{Acts, Row};
 use super::rows::SECTIONS;
 use super::special::Special;
 
-/// What a setting takes, in words that fit behind "takes".
+/// The values of a setting, in words that fit behind "takes".
 pub fn describe(kind: Kind) -> String {
     let memory = |bytes: i128| show_memory(bytes);
     match kind {
@@ -37,12 +37,12 @@ pub fn describe(kind: Kind) -> String {
     }
 }
 
-/// A default as one would write it.
+/// A default in the form in which a user would write it.
 fn shown_default(row: &Row) -> &str {
     if row.default.is_empty() { "\"\"" } else { row.default }
 }
 
-/// What `holdfast server --help` prints.
+/// The text of `holdfast server --help`.
 pub fn help() -> String {
     let mut text = String::from(
         "Usage: holdfast server [FILE] [--NAME VALUE ...] [-]\n\n\
@@ -141,7 +141,7 @@ pub fn markdown() -> String {
 mod tests {
     use super::*;
 
-    /// The committed page is the generated one. `HOLDFAST_BLESS=1` writes it instead.
+    /// The committed page must be the generated one. `HOLDFAST_BLESS=1` writes it.
     #[test]
     fn docs_are_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");

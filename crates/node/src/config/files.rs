@@ -1,4 +1,4 @@
-//! The file system, for those who own the process: reading files, expanding patterns, replacing the file.
+//! The file system, for the process that owns it: reading files, expanding patterns, replacing the file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -33,12 +33,12 @@ impl Files for Disk {
     }
 }
 
-/// The entries of the directories whose names match; those that begin with a dot only where the pattern does, too.
+/// The entries of the directories whose names match. Those that begin with a dot match only a pattern with a dot.
 fn expand(directories: &[PathBuf], pattern: &OsStr) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for directory in directories {
         let listed = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-        // As glob(3), skip what cannot be listed.
+        // As glob(3), skip directories that cannot be listed.
         let Ok(entries) = fs::read_dir(listed) else {
             continue;
         };
@@ -59,12 +59,13 @@ fn expand(directories: &[PathBuf], pattern: &OsStr) -> io::Result<Vec<PathBuf>> 
     Ok(found)
 }
 
-/// Replaces a file as a whole: whoever reads it, even after a crash, sees the old content or the new.
+/// Replaces a file as a whole: a reader sees the old content or the new, also after a crash.
 ///
-/// A link is followed, and the mode of an existing file is kept: it may hold passwords.
+/// A link is followed, and the mode of an existing file is kept, because it may hold passwords.
 ///
 /// # Errors
-/// What the system says; the old file is then as it was.
+///
+/// The system's error; the old file is then unchanged.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mut name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
@@ -83,7 +84,7 @@ pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 fn write_new(path: &Path, content: &[u8], like: Option<fs::Metadata>) -> io::Result<()> {
-    // One that a crash left behind would stand in the way of `create_new`, which follows no link that others planted.
+    // A file that a crash left behind would block `create_new`, which follows no link that others planted.
     let _ = fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
     if let Some(like) = like {

@@ -1,12 +1,13 @@
-//! What a setting can hold: its [`Kind`], the [`Value`]s of that kind, and how text becomes a value and back.
+//! The values that a setting can hold: its [`Kind`], the [`Value`]s of that kind, and the way from text to value and
+//! back.
 //!
-//! The texts of the refusals are Redis's: they reach clients in `CONFIG SET` and users at start.
+//! The texts of the refusals are Redis's: clients get them from `CONFIG SET`, and users at a start.
 
 use std::borrow::Cow;
 
 use super::special::Special;
 
-/// Why a value is refused, in Redis's words.
+/// The reason why a value is refused, in Redis's words.
 pub type Refusal = Cow<'static, str>;
 
 /// The sort of value that a setting takes.
@@ -50,7 +51,7 @@ pub enum Kind {
     Special(Special),
 }
 
-/// What a setting holds.
+/// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Of [`Kind::Bool`].
@@ -79,10 +80,11 @@ impl Kind {
         }
     }
 
-    /// Reads a value. `old` is what the setting held, for kinds where new words add to it.
+    /// Reads a value. `old` is the present value, for kinds where new words add to it.
     ///
     /// # Errors
-    /// What is wrong, in Redis's words.
+    ///
+    /// The reason, in Redis's words.
     pub fn parse(self, old: Option<&Value>, words: &[&[u8]]) -> Result<Value, Refusal> {
         if let Kind::Special(special) = self {
             return special.parse(old, words);
@@ -199,7 +201,8 @@ fn within(number: i128, min: i128, max: i128) -> Result<Value, Refusal> {
     within_from(number, min, min, max)
 }
 
-/// As [`within`], naming another lower bound: Redis stores percentages below zero and says so.
+/// As [`within`], with another lower bound in the error: Redis stores percentages as negative numbers, and names that
+/// bound.
 fn within_from(number: i128, named_min: i128, min: i128, max: i128) -> Result<Value, Refusal> {
     if (min..=max).contains(&number) {
         Ok(Value::Number(number))

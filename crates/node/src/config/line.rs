@@ -20,7 +20,7 @@ pub fn quote(text: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// `text` as it is where it is one plain word, else quoted.
+/// `text` unchanged if it is one plain word, else quoted.
 pub fn quote_where_needed(text: &[u8]) -> Vec<u8> {
     let plain = !text.is_empty() && text.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\''));
     if plain { text.to_vec() } else { quote(text) }

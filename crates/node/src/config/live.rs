@@ -1,6 +1,6 @@
-//! The configuration of a running node: one place that changes it, snapshots for those who read it.
+//! The configuration of a running node: one place that changes it, and snapshots for its readers.
 //!
-//! Workers read a [`Follower`]: between two changes that costs one load of a counter nobody writes.
+//! Workers read a [`Follower`]. Between two changes that costs one load of a counter which is not written.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,7 +25,8 @@ pub struct Live {
     /// Held while a change is put into effect, so that changes come one after the other.
     state: Mutex<State>,
     settings: RwLock<Arc<Settings>>,
-    /// Counts the changes. Written after `settings`: who sees a new number finds settings at least as new.
+    /// Counts the changes. It is written after `settings`: a reader of a new number finds settings that are at least as
+    /// new.
     generation: AtomicU64,
     file: Option<PathBuf>,
     renames: Renames,
@@ -34,13 +35,13 @@ pub struct Live {
 #[derive(Debug)]
 struct State {
     values: Values,
-    /// SHA-256 of the password, where nothing else is known of it.
+    /// SHA-256 of the password, if only that is known.
     hash: Option<[u8; 32]>,
     /// Settings that the file or the command line names, until they were compared with those of a cluster.
     named: BTreeSet<Id>,
     /// The cluster's settings are in force.
     of_cluster: bool,
-    /// Who puts changes into effect outside; none until the process is set up, and in tests.
+    /// The process, which puts changes into effect; none until it is set up, and in tests.
     host: Option<Box<dyn Host + Send>>,
 }
 
@@ -52,23 +53,23 @@ impl State {
     }
 }
 
-/// What a `CONFIG SET` would do.
+/// The effect of a `CONFIG SET`.
 #[derive(Debug)]
 pub struct Wanted {
-    /// Names of what differs from before.
+    /// Names of the settings that would change.
     pub changed: Vec<&'static str>,
-    /// The settings there would be.
+    /// The settings after it.
     pub settings: Settings,
-    /// What it names of the settings that are the cluster's.
+    /// The cluster's settings that it names.
     pub of_cluster: Vec<Shared>,
 }
 
-/// Why `CONFIG REWRITE` did not write.
+/// The reason why `CONFIG REWRITE` did not write.
 #[derive(Debug)]
 pub enum RewriteError {
     /// No file was named at start.
     NoFile,
-    /// What the system says.
+    /// The system's error.
     Io(io::Error),
 }
 
@@ -98,7 +99,7 @@ impl Live {
         Live { state, settings, generation: AtomicU64::new(0), file, renames }
     }
 
-    /// The same, with a password of which the configuration has the hash alone.
+    /// The same, with a password that is known by its hash only.
     pub fn with_hash(self, hash: Option<[u8; 32]>) -> Live {
         let mut state = self.state();
         state.hash = hash;
@@ -108,13 +109,13 @@ impl Live {
         self
     }
 
-    /// The same, which knows what the file and the command line name.
+    /// The same, with the names of the settings of file and command line.
     pub fn with_named(self, named: BTreeSet<Id>) -> Live {
         self.state().named = named;
         self
     }
 
-    /// Names who puts changes into effect outside from now on.
+    /// Sets the process that puts changes into effect from now on.
     pub fn set_host(&self, host: Box<dyn Host + Send>) {
         self.state().host = Some(host);
     }
@@ -139,7 +140,7 @@ impl Live {
         &self.renames
     }
 
-    /// `CONFIG GET`: names and values of what the patterns name, sorted.
+    /// `CONFIG GET`: names and values of the settings that the patterns match, sorted.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         self.state().values.matching(patterns)
     }
@@ -147,12 +148,13 @@ impl Live {
     /// `CONFIG SET` with the arguments behind it: all of them, or none.
     ///
     /// # Errors
+    ///
     /// The reply for the client; nothing is changed then.
     pub fn set(&self, args: &[&[u8]], rights: Rights) -> Result<(), SetError> {
         let mut state = self.state();
         let State { values, hash, host, .. } = &mut *state;
         let mut plan = change::plan(values, args, rights)?;
-        // Whatever password is set replaces the one that only its hash is known of, even if it is none.
+        // A new password, even an empty one, replaces the one that is known by its hash only.
         let names_password = args.iter().step_by(2).any(|name| name.eq_ignore_ascii_case(b"requirepass"));
         let forgets = names_password && hash.is_some();
         if plan.changed.is_empty() && !forgets {
@@ -175,15 +177,17 @@ impl Live {
         Ok(())
     }
 
-    /// Calls `f` with the settings as they are, while nobody changes them: what has just become theirs to affect follows them from then on.
+    /// Calls `f` with the present settings, while no thread changes them. So an object that follows the settings from
+    /// now on misses no change.
     pub fn follow(&self, f: impl FnOnce(&Settings)) {
         let _unchanged = self.state();
         f(&self.settings());
     }
 
-    /// What [`Live::set`] would do.
+    /// The effect that [`Live::set`] would have.
     ///
     /// # Errors
+    ///
     /// As of [`Live::set`].
     pub fn would_set(&self, args: &[&[u8]], rights: Rights) -> Result<Wanted, SetError> {
         let state = self.state();
@@ -194,15 +198,15 @@ impl Live {
         Ok(Wanted { changed, settings, of_cluster: shared::named(&plan.values, args) })
     }
 
-    /// What a cluster begins with whose first node this is: what it is set to of the settings that are the cluster's,
-    /// but for defaults.
+    /// The settings with which a cluster begins whose first node this is: this node's values of the cluster's settings,
+    /// without defaults.
     pub fn first_of_cluster(&self) -> Vec<Shared> {
         let state = self.state();
         shared::first(&state.values, state.hash.as_ref())
     }
 
-    /// Takes the cluster's settings: these, and the default of each that is not among them. The first time, a warning
-    /// says what the file or the command line has otherwise.
+    /// Takes the cluster's settings: these, and the default of every other one. The first time, a warning names the
+    /// settings whose values in file or command line differ.
     pub fn take<'a>(&self, settings: impl IntoIterator<Item = (&'a str, &'a [u8])>) {
         let mut state = self.state();
         let taken = shared::read(&state.values, settings);
@@ -228,13 +232,15 @@ impl Live {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// `CONFIG REWRITE`: brings the configuration file up to date. Reads and writes files: not for the data path.
+    /// `CONFIG REWRITE`: brings the configuration file up to date. It reads and writes files, so it is not for the data
+    /// path.
     ///
-    /// `all` to write defaults, too (`DEBUG CONFIG-REWRITE-FORCE-ALL`). A `user` line stays only where it is all that is
-    /// known of the password: beside `requirepass` it would hold at the next start, whatever was set since.
+    /// `all` writes defaults, too (`DEBUG CONFIG-REWRITE-FORCE-ALL`). A `user` line stays only where the password is
+    /// known by nothing else: beside `requirepass` it would hold at the next start, whatever was set since.
     ///
     /// # Errors
-    /// The file is then as it was.
+    ///
+    /// The file is then unchanged.
     pub fn rewrite(&self, all: bool) -> Result<(), RewriteError> {
         let file = self.file.as_ref().ok_or(RewriteError::NoFile)?;
         let state = self.state();
@@ -269,7 +275,7 @@ impl Follower {
         Follower { live, seen, settings }
     }
 
-    /// Takes over what changed since; whether anything did.
+    /// Takes over the changes since; returns whether there were any.
     pub fn refresh(&mut self) -> bool {
         let generation = self.live.generation();
         if generation == self.seen {

@@ -1,6 +1,6 @@
-//! Reading configuration: files with `include`, standard input, and what the command line adds.
+//! Reading configuration: files with `include`, standard input, and the options of the command line.
 //!
-//! The syntax and the texts of errors are Redis's; an error also names the file and what the setting takes.
+//! The syntax and the texts of errors are Redis's; an error also names the file and the values that the setting takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -23,12 +23,12 @@ use super::table::{self, Id};
 use super::values::Values;
 use super::{Kind, arguments::Arguments};
 
-/// Files inside files inside files: a file that includes itself ends here.
+/// Depth of files inside files: a file that includes itself ends here.
 const INCLUDE_DEPTH_MAX: usize = 16;
 /// Most files read in all, against a file that includes itself twice.
 const FILES_MAX: usize = 1000;
 
-/// Names that Redis no longer knows but still takes with one value, and ignores.
+/// Names that Redis no longer knows but still accepts with one value, and ignores.
 const DEPRECATED: [&str; 3] = ["list-max-ziplist-entries", "list-max-ziplist-value", "lua-replicate-commands"];
 
 /// Access to files, handed in.
@@ -36,13 +36,15 @@ pub trait Files {
     /// The content of a file.
     ///
     /// # Errors
-    /// What the system says.
+    ///
+    /// The system's error.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// The files that a glob pattern names, sorted.
+    /// The files that a glob pattern matches, sorted.
     ///
     /// # Errors
-    /// What the system says; a pattern that names nothing is no error.
+    ///
+    /// The system's error. A pattern without a match is no error.
     fn matching(&self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
 }
 
@@ -55,13 +57,13 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// `rename-command`: old and new name; an empty new name removes the command.
     pub(super) renames: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Where each of them stands.
+    /// The line of each of them.
     rename_places: Vec<Place>,
-    /// SHA-256 of the password, where a `user` line says no more of it.
+    /// SHA-256 of the password, if a `user` line has no more of it.
     pub hash: Option<[u8; 32]>,
     /// Settings that the file or the command line names.
     pub named: BTreeSet<Id>,
-    /// What the user should know before the server runs.
+    /// Warnings for the user before the server runs.
     pub warnings: Vec<String>,
 }
 
@@ -69,7 +71,8 @@ impl Loaded {
     /// The commands under their new names; `exists` and `is_known` as for [`Renames::new`].
     ///
     /// # Errors
-    /// The first line that renames what does not exist, or to what exists.
+    ///
+    /// The first line that renames a command that does not exist, or to a name that exists.
     pub fn renames(
         &self,
         exists: impl Fn(&[u8]) -> bool,
@@ -82,7 +85,7 @@ impl Loaded {
     }
 }
 
-/// Where a line came from.
+/// The source of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     File(PathBuf),
@@ -98,7 +101,7 @@ struct Place {
     text: Vec<u8>,
 }
 
-/// A configuration that cannot be used. Shown, it is the whole message to the user.
+/// A configuration that cannot be used. Its text is the whole message to the user.
 #[derive(Debug)]
 pub struct LoadError {
     place: Option<Place>,
@@ -126,11 +129,12 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Reads everything the arguments name: the file, standard input where asked for, then the options; what comes last
+/// Reads everything that the arguments name: the file, standard input if asked for, then the options. The last value
 /// holds.
 ///
 /// # Errors
-/// The first line that cannot be used, or a setting that promises what this version does not do.
+///
+/// The first line that cannot be used, or a setting that would promise what this version does not do.
 pub fn load(
     arguments: &Arguments,
     files: &dyn Files,
@@ -169,7 +173,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// A file, or all that a pattern names.
+    /// Reads a file, or all files that a pattern matches.
     fn named(&mut self, path: &Path, depth: usize) -> Result<(), LoadError> {
         let text = path.as_os_str().as_encoded_bytes();
         if !text.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[')) {
@@ -270,8 +274,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// A file for Redis that says `appendonly no` relies on snapshots to keep the data. There are none yet, so a server that
-    /// started with it would forget them. On the command line alone that is what is asked for.
+    /// A file for Redis that says `appendonly no` relies on snapshots to keep the data. There are none yet, so a server
+    /// with that file would lose the data. On the command line alone `appendonly no` is taken at its word.
     fn check_durability(&mut self) -> Result<(), LoadError> {
         let value = |name: &str| table::find(name.as_bytes()).map(|(id, _)| (id, self.loaded.values.get(id)));
         let (Some((log, Value::Bool(false))), Some((save, Value::Words(points)))) =
@@ -300,7 +304,7 @@ impl Loader<'_> {
         let (text, hash) = match login {
             None => (Vec::new(), None),
             Some(Password::Plain(text)) => (text, None),
-            // Redis writes both: the password, and the hash of the same.
+            // Redis writes both: the password, and its hash.
             Some(password) if !known.is_empty() && password.is(&known) => (known, None),
             Some(Password::Hash(hash)) => (Vec::new(), Some(hash)),
         };
@@ -308,7 +312,7 @@ impl Loader<'_> {
         self.loaded.hash = hash;
     }
 
-    /// Checks that need everything to be read.
+    /// Checks that need the whole configuration.
     fn finish(mut self) -> Result<Loaded, LoadError> {
         for (id, row) in table::rows() {
             if let Some(reason) = Values::refusal(row, self.loaded.values.get(id)) {

@@ -1,10 +1,10 @@
 //! The password of the user `default`, and `user` lines of a configuration that say no more than `requirepass` does.
 //!
-//! Redis writes such a line whenever it rewrites its file, so a file of its own has one even if nobody ever used ACLs.
+//! Redis writes such a line whenever it rewrites its file, so its files have one even without any use of ACLs.
 
 use sha2::{Digest, Sha256};
 
-/// What a client has to know.
+/// The password as a client has to know it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Password {
     /// The password itself.
@@ -20,7 +20,7 @@ impl std::fmt::Debug for Password {
 }
 
 impl Password {
-    /// Whether a client has given this one. The time it takes does not tell where the first difference is.
+    /// Whether a client has given this password. The time does not depend on where the first difference is.
     pub fn is(&self, given: &[u8]) -> bool {
         let same =
             |a: &[u8], b: &[u8]| a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0;
@@ -30,7 +30,7 @@ impl Password {
         }
     }
 
-    /// Whether both let in the same client.
+    /// Whether both let in the same clients.
     fn matches(&self, other: &Password) -> bool {
         match other {
             Password::Plain(given) => self.is(given),
@@ -44,12 +44,12 @@ pub(super) fn digits_of(hash: &[u8; 32]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The line by which Redis and Holdfast find this hash again.
+/// The line by which Redis and Holdfast read this hash again.
 pub(super) fn line_of(hash: &[u8; 32]) -> Vec<u8> {
     format!("default on sanitize-payload #{} ~* &* +@all", digits_of(hash)).into_bytes()
 }
 
-/// What a `user` line has said so far.
+/// The content of a `user` line so far.
 #[derive(Default)]
 struct User {
     on: bool,
@@ -61,10 +61,11 @@ struct User {
     commands: bool,
 }
 
-/// Reads the words behind `user`: the password of `default`, or `None` where it needs none.
+/// Reads the words behind `user`: the password of `default`, or `None` if it needs none.
 ///
 /// # Errors
-/// What the line says that `requirepass` cannot.
+///
+/// The part of the line that `requirepass` cannot express.
 pub(super) fn read(words: &[Vec<u8>]) -> Result<Option<Password>, String> {
     let [name, rules @ ..] = words else {
         return Err("a user needs a name".into());
@@ -96,7 +97,7 @@ impl User {
             (b"nopass", _) => (self.open, self.passwords) = (true, Vec::new()),
             (b"resetpass", _) => (self.open, self.passwords) = (false, Vec::new()),
             (b"reset", _) => *self = User::default(),
-            // Payloads are checked whatever the user is.
+            // Payloads are always checked, whatever the user is.
             (b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors" | b"alldbs", _) => {}
             (b"allkeys" | b"~*" | b"%rw~*" | b"%wr~*", _) => self.keys = true,
             (b"resetkeys", _) => self.keys = false,

@@ -1,10 +1,9 @@
-//! Configuration as data: rows say what settings there are, everything else follows them.
-//!
-//! - [`Row`] and [`SECTIONS`]: a setting is one row; [`Values`] holds what all of them are set to.
+//! Configuration as data: rows describe the settings, and everything else follows from them.
+//! - [`Row`] and [`SECTIONS`]: a setting is one row; [`Values`] holds the values of all.
 //! - [`Settings`]: the same as plain typed fields, for the data plane.
 //! - [`Arguments`], [`load`]: the command line and files of the start.
-//! - [`Live`], [`Follower`]: what a running node is set to; `CONFIG GET`, `SET`, `REWRITE`.
-//! - [`help`], [`markdown`]: the rows explained.
+//! - [`Live`], [`Follower`]: the configuration of a running node; `CONFIG GET`, `SET`, `REWRITE`.
+//! - [`help`], [`markdown`]: the rows in words.
 
 #[cfg(test)]
 mod acts_test;

@@ -1,19 +1,21 @@
-//! `rename-command`: which command a client means by a name.
+//! `rename-command`: the command that a client means by a name.
 
 use std::collections::BTreeMap;
 
 /// Commands under other names, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renames {
-    /// Names in lower case that do not mean what they say: the command meant, or `None` where there is none any more.
+    /// Names in lower case with another meaning: the command, or `None` if the name has none any more.
     meaning: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 impl Renames {
-    /// Takes the pairs of old and new name in order; `exists` says whether there is a command of a name, `is_known` whether
-    /// Redis or Valkey have one. A command that only they have has nothing to hide.
+    /// Takes the pairs of old and new name in order. `exists` says whether there is a command of a name, `is_known`
+    /// whether Redis or Valkey have one. A command that only they have need not be hidden.
     ///
     /// # Errors
+    ///
+    /// The pair that is wrong, and the reason in Redis's words.
     /// The pair that is wrong, and why in Redis's words.
     pub fn new(
         pairs: &[(Vec<u8>, Vec<u8>)],
@@ -43,12 +45,12 @@ impl Renames {
         Ok(renames)
     }
 
-    /// Whether every name means what it says: then nothing need be looked up.
+    /// Whether no name is changed: then nothing need be looked up.
     pub fn is_empty(&self) -> bool {
         self.meaning.is_empty()
     }
 
-    /// The command that a name (in lower case) stands for; `None` where it was taken away.
+    /// The command that a name (in lower case) stands for; `None` if it was removed.
     pub fn meant<'a>(&'a self, name: &'a [u8]) -> Option<&'a [u8]> {
         match self.meaning.get(name) {
             None => Some(name),

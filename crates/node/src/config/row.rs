@@ -1,4 +1,4 @@
-//! A setting as data: one [`Row`] says all there is to know of it; parsing, `CONFIG`, `--help` and the docs follow it.
+//! A setting as data: one [`Row`] holds all facts about it; parsing, `CONFIG`, `--help` and the docs follow from it.
 
 use super::kind::{Kind, Refusal};
 
@@ -11,24 +11,24 @@ pub struct Section {
     pub rows: &'static [Row],
 }
 
-/// Whether a setting does anything yet.
+/// Whether a setting has an effect yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acts {
-    /// It does what it says.
+    /// It does what its text says.
     Yes,
-    /// It is taken and checked, so that files written for Redis work, but changes nothing; why. A value other than
-    /// the default is warned about in the log.
+    /// It is taken and checked, so that files written for Redis work, but changes nothing; the reason. The log warns of
+    /// a value other than the default.
     No(&'static str),
-    /// Only the default is taken, since acting as if more was promised would endanger data or secrets; why.
+    /// Only the default is taken, because another value would promise what endangers data or secrets; the reason.
     Refused(&'static str),
 }
 
-/// Whose a setting is where servers are nodes of a cluster.
+/// The owner of a setting where servers are nodes of a cluster.
 ///
-/// It is the cluster's if a command's outcome, or anything that a client is told, depends on it: a client does not see
-/// which node serves a key, so all nodes must agree. All else is the node's: places, addresses and ports; memory,
-/// threads and disks of its machine; what it watches and logs; what must be known before a node finds its cluster; and
-/// what has no effect. `appendonly`, `appendfsync` and `databases` stay a node's for now.
+/// It is the cluster's if a command's outcome, or anything that a client sees, depends on it: a client does not see
+/// which node serves a key, so all nodes must agree. All other settings are the node's: places, addresses and ports;
+/// memory, threads and disks of its machine; what it watches and logs; what must be known before a node finds its
+/// cluster; and settings without an effect. `appendonly`, `appendfsync` and `databases` stay a node's for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Every node has its own value.
@@ -47,17 +47,17 @@ pub struct Row {
     pub name: &'static str,
     /// Another, older name.
     pub alias: Option<&'static str>,
-    /// What it takes.
+    /// The values that it takes.
     pub kind: Kind,
-    /// Its default, as it would be written in a file.
+    /// Its default, as a file would have it.
     pub default: &'static str,
-    /// What it does, one line.
+    /// Its effect, in one line.
     pub help: &'static str,
-    /// Whether it does that yet.
+    /// Whether it has that effect yet.
     pub acts: Acts,
     /// Holdfast's own: Redis has no such setting.
     pub own: bool,
-    /// Whose it is in a cluster.
+    /// Its owner in a cluster.
     pub owner: Owner,
     /// Fixed at start: `CONFIG SET` refuses it.
     pub immutable: bool,
@@ -69,7 +69,7 @@ pub struct Row {
     pub protected: bool,
     /// `CONFIG SET` is refused while data is loading.
     pub deny_loading: bool,
-    /// A value that does no more than the default, though it differs: no warning for it.
+    /// A value that does no more than the default, though it differs: it causes no warning.
     pub harmless: Option<&'static str>,
     /// Numbers outside are moved to the nearer bound rather than refused.
     pub clamp: Option<(i128, i128)>,
@@ -77,7 +77,7 @@ pub struct Row {
     pub check: Option<Check>,
 }
 
-/// A row with nothing special about it; the methods below add what is.
+/// A row without special fields; the methods below set them.
 pub(super) const fn row(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Row {
     Row {
         name,

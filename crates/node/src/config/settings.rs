@@ -13,7 +13,7 @@ use super::special::parse_events;
 use super::table;
 use super::values::Values;
 
-/// A snapshot of all settings that something reads. Names are Redis's with underscores; the rows say what each means.
+/// A snapshot of all settings that code reads. Names are Redis's with underscores; the rows describe them.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "every field is the setting of its name; its row explains it")]
 pub struct Settings {
@@ -24,27 +24,27 @@ pub struct Settings {
     pub io_driver: IoDriver,
     /// The server is a node of a cluster.
     pub cluster_enabled: bool,
-    /// Where others are found; see [`seeds`].
+    /// The addresses of other nodes; see [`seeds`].
     pub cluster_seeds: Vec<u8>,
     /// Nodes speak TLS with each other.
     pub tls_cluster: bool,
-    /// The certificate that they show each other.
+    /// The certificate that they show to each other.
     pub tls_cert_file: Option<Vec<u8>>,
     /// Its private key.
     pub tls_key_file: Option<Vec<u8>>,
     /// The authorities that have signed those of the others.
     pub tls_ca_cert_file: Option<Vec<u8>>,
-    /// What proves that a node belongs to the cluster.
+    /// The proof that a node belongs to the cluster.
     pub cluster_secret: Option<Vec<u8>>,
     /// Port for other nodes; 0: that for clients and 10000.
     pub cluster_port: u16,
     /// Port for smart clients; 0: none, negative: see [`Settings::port_for_smart_clients`].
     pub cluster_client_port: i32,
-    /// The one that they are told, if it is another; 0: the same.
+    /// The port that they are told, if it differs; 0: the same.
     pub cluster_announce_client_port: u16,
-    /// Where others are told to find this node.
+    /// The address that others are told for this node.
     pub cluster_announce_ip: Option<Vec<u8>>,
-    /// What a client gets for a key of another node.
+    /// The answer to a client for a key of another node.
     pub cluster_redirect: Redirect,
     pub tcp_backlog: i32,
     /// Seconds; 0 for never.
@@ -80,11 +80,11 @@ pub struct Settings {
     /// Milliseconds; 0: no limit.
     pub cluster_lock_timeout: u64,
     pub lua_enable_deprecated_api: bool,
-    /// Whose answers hold where Redis and Valkey differ.
+    /// The server whose answers hold where Redis and Valkey differ.
     pub compatibility: Dialect,
-    /// Who gets it then.
+    /// The clients that get it then.
     pub busy_reply_scope: BusyScope,
-    /// Of transactions that do not say it.
+    /// The isolation of transactions that do not name one.
     pub transaction_isolation: Isolation,
     /// Seconds; 0 for never.
     pub transaction_idle_timeout: u64,
@@ -125,7 +125,7 @@ pub struct Settings {
     /// Percent.
     pub active_defrag_cycle_max: u64,
 
-    /// What handlers depend on.
+    /// Settings that handlers depend on.
     pub tunables: Tunables,
 
     pub appendonly: bool,
@@ -175,7 +175,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Where no password is set, one may be known by its hash.
+    /// The login. Without a password there may be the hash of one.
     pub(super) fn know(&mut self, hash: Option<[u8; 32]>) {
         self.requirepass = self.requirepass.take().or(hash.map(Password::Hash));
     }
@@ -323,8 +323,8 @@ impl Settings {
     }
 }
 
-/// Reads values by name. A name or kind that does not fit the table is a mistake here, which any test that builds
-/// [`Settings`] finds.
+/// Reads values by name. A name or kind that does not fit the table is a mistake here, which any test finds that builds
+/// [`Settings`].
 struct Read<'a>(&'a Values);
 
 impl Read<'_> {

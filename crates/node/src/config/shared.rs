@@ -1,5 +1,5 @@
-//! Settings that are the cluster's ([`super::Owner`]) as its metadata have them: names, and values as `CONFIG GET` shows
-//! them. What is not named has its default.
+//! Settings that are the cluster's ([`super::Owner`]) as its metadata have them: names, and values as `CONFIG GET`
+//! shows them. A setting that is not named has its default.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::row::Row;
 use super::table::{self, Id};
 use super::values::{Values, default_of, words_of};
 
-/// The name of a password's SHA-256, in hexadecimal digits; empty where the password itself is known, or there is none.
+/// The name of a password's SHA-256, in hexadecimal digits; empty if the password itself is known, or there is none.
 pub const HASH: &str = "requirepass-sha256";
 
 /// The setting that it belongs to.
@@ -22,32 +22,33 @@ fn rows() -> impl Iterator<Item = (Id, &'static Row)> {
     table::rows().filter(|(_, row)| row.is_of_cluster())
 }
 
-/// What the arguments of `CONFIG SET` name of them, as it is in `values`, which are those after it.
+/// The cluster's settings among the arguments of `CONFIG SET`, with their values from `values`, which are those after
+/// it.
 pub(super) fn named(values: &Values, args: &[&[u8]]) -> Vec<Shared> {
     let names = args.iter().step_by(2).filter_map(|name| table::find(name));
     let of_cluster = names.filter(|(_, row)| row.is_of_cluster());
     let mut named: Vec<Shared> = of_cluster.map(|(id, row)| (row.name, values.show(id, row))).collect();
     if named.iter().any(|(name, _)| *name == PASSWORD) {
-        // Whatever password is set replaces the one of which the hash is known.
+        // A new password, whatever it is, replaces the one that is known by its hash.
         named.push((HASH, Vec::new()));
     }
     named
 }
 
-/// Those of a node that are not at their defaults.
+/// The cluster's settings of a node that are not at their defaults.
 pub(super) fn first(values: &Values, hash: Option<&[u8; 32]>) -> Vec<Shared> {
     let own = rows().filter(|(id, row)| *values.get(*id) != default_of(row));
     let own = own.map(|(id, row)| (row.name, values.show(id, row)));
     own.chain(hash.map(|hash| (HASH, login::digits_of(hash).into_bytes()))).collect()
 }
 
-/// What the metadata have, as this node understands it.
+/// The settings in the metadata, as this node understands them.
 pub(super) struct Taken {
     pub values: Values,
     pub hash: Option<[u8; 32]>,
 }
 
-/// The values of a node, with those of the cluster's settings in their places.
+/// The values of a node, with the cluster's settings put in.
 pub(super) fn read<'a>(values: &Values, settings: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Taken {
     let mut settings: BTreeMap<&str, &[u8]> = settings.into_iter().collect();
     let mut taken = Taken { values: values.clone(), hash: None };
@@ -72,7 +73,7 @@ pub(super) fn read<'a>(values: &Values, settings: impl IntoIterator<Item = (&'a 
     taken
 }
 
-/// Which of the cluster's settings differ.
+/// The cluster's settings that differ.
 pub(super) fn changed(before: &Values, after: &Values) -> Vec<(Id, &'static Row)> {
     rows().filter(|(id, _)| before.get(*id) != after.get(*id)).collect()
 }
@@ -82,8 +83,8 @@ fn shown(values: &Values, id: Id, row: &Row) -> String {
     if row.sensitive { "(redacted)".to_owned() } else { String::from_utf8_lossy(&values.show(id, row)).into_owned() }
 }
 
-/// Says in the log what becomes of a node's settings: where its file or its command line, which name `named`, have
-/// another value than the cluster, or, if it `knows` the cluster's settings, what the cluster has changed.
+/// Logs the effect on a node's settings: where its file or its command line, which name `named`, have another value
+/// than the cluster, or, if it `knows` the cluster's settings, what the cluster has changed.
 pub(super) fn say(
     before: &Values,
     after: &Values,
@@ -129,7 +130,7 @@ mod tests {
         live.take(settings.iter().map(|(name, value)| (*name, value.as_slice())));
     }
 
-    /// What one node offers another one takes, whatever it is.
+    /// A setting that one node offers is taken by another one, whatever it is.
     #[test]
     fn values_go_from_node_to_node() {
         let limits = "normal 1mb 0 0 pubsub 64mb 16mb 90 replica 1gb 1 2";
@@ -153,13 +154,13 @@ mod tests {
         }
         assert_eq!((get(&to, "timeout"), get(&to, "maxmemory")), ("0".into(), "1073741824".into()));
         assert_eq!(to.first_of_cluster(), first);
-        // Every setting of a cluster comes back from what CONFIG GET shows.
+        // Every setting of a cluster comes back from the value that CONFIG GET shows.
         let defaults: Vec<Shared> = rows().map(|(id, row)| (row.name, Values::default().show(id, row))).collect();
         take(&to, &defaults);
         assert!(to.first_of_cluster().is_empty(), "{:?}", to.first_of_cluster());
     }
 
-    /// What has no value of its own has the default, and what is not understood, too.
+    /// A setting without a value, or with one that is not understood, has its default.
     #[test]
     fn what_the_cluster_does_not_say_has_its_default() {
         let live = live(&[("timeout", "7"), ("hash-max-listpack-entries", "9")]);
@@ -177,14 +178,14 @@ mod tests {
         assert_eq!(to.first_of_cluster(), [(HASH, "ab".repeat(32).into_bytes())]);
         assert_eq!(get(&to, "requirepass"), "");
         assert!(to.settings().requirepass.is_some());
-        // Whatever is set replaces it, even none.
+        // A new password replaces it, even an empty one.
         let wanted = to.would_set(&[b"requirepass", b""], FREE).unwrap();
         assert_eq!(wanted.of_cluster, [("requirepass", Vec::new()), (HASH, Vec::new())]);
         take(&to, &wanted.of_cluster);
         assert!(to.settings().requirepass.is_none());
     }
 
-    /// What one class says adds to what the others have.
+    /// The text of one class adds to the limits of the others.
     #[test]
     fn what_is_offered_is_whole() {
         let live = live(&[]);

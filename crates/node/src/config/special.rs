@@ -10,7 +10,7 @@ const BIND_MAX: usize = 16;
 /// Most log directories: one stream each.
 const LOG_DIRS_MAX: usize = keyspace::STREAMS;
 
-/// Which syntax.
+/// The syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     /// `save SECONDS CHANGES [SECONDS CHANGES ...]`, or an empty text for none.
@@ -36,7 +36,7 @@ pub enum Special {
 /// A line that `CONFIG REWRITE` writes for a setting.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What follows the setting's name and a blank.
+    /// The text behind the setting's name and a blank.
     pub arguments: Vec<u8>,
     /// Whether it is written even if the file did not mention the setting.
     pub force: bool,
@@ -51,7 +51,8 @@ impl Special {
     /// Reads a value; `old` matters to the settings that new words add to.
     ///
     /// # Errors
-    /// What is wrong, in Redis's words.
+    ///
+    /// The reason, in Redis's words.
     pub fn parse(self, old: Option<&Value>, words: &[&[u8]]) -> Result<Value, Refusal> {
         // One empty word stands for none.
         let listed = if let [b""] = words { &[] } else { words };
@@ -78,7 +79,7 @@ impl Special {
         let changed = value != default;
         let joined = |words: &[Vec<u8>]| if words.is_empty() { b"\"\"".to_vec() } else { words.join(&b' ') };
         match (self, value) {
-            // The file overrides the default as a whole, so it must always say what it wants.
+            // The file overrides the default as a whole, so it must always hold the value.
             (Special::Save, Value::Words(words)) if !words.is_empty() => {
                 words.chunks(2).map(|pair| Line { arguments: pair.join(&b' '), force: true }).collect()
             }
@@ -165,7 +166,7 @@ fn output_limit_lines(words: &[Vec<u8>], default: &Value) -> Vec<Line> {
     };
     let defaults = default.chunks(4).map(Some).chain(std::iter::repeat(None));
     let mut lines: Vec<_> = words.chunks(4).zip(defaults).filter_map(line).collect();
-    // Those that must be there take the places that the file has, so that writing it again changes nothing.
+    // Lines that must be there take the places of the file's lines, so that writing it again changes nothing.
     lines.sort_by_key(|line| !line.force);
     lines
 }
@@ -209,7 +210,7 @@ fn parse_percentiles(words: &[&[u8]]) -> Result<Value, Refusal> {
     Ok(Value::Words(shown))
 }
 
-/// At most six decimals, none that say nothing.
+/// At most six decimals, without trailing zeros.
 fn show_percentile(percentile: f64) -> String {
     let text = format!("{percentile:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -240,7 +241,7 @@ const EVENTS: [(u8, u32); 21] = [
     (b'V', class::SUBKEYSPACEEVENT),
 ];
 
-/// What `A` stands for: `g$lshzxetda`. There are no arrays, and no events of theirs; the letter is Redis's all the same.
+/// The classes of `A`: `g$lshzxetda`. There are no arrays and no events of theirs; the letter is Redis's all the same.
 const ALL_EVENTS: u32 = class::GENERIC
     | class::STRING
     | class::LIST

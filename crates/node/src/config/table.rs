@@ -67,7 +67,8 @@ mod tests {
         assert!(find(b"no-such-setting").is_none() && find(b"\xff").is_none());
     }
 
-    /// What acts nowhere need not be the same everywhere; and places, ports and secrets of nodes must be known first.
+    /// A setting without an effect need not be the same everywhere; places, ports and secrets of nodes must be known
+    /// first.
     #[test]
     fn settings_of_a_cluster_act_and_say_nothing_of_a_machine() {
         let of_cluster: Vec<_> = rows().map(|(_, row)| row).filter(|row| row.is_of_cluster()).collect();

@@ -17,23 +17,24 @@ impl Default for Values {
 }
 
 impl Values {
-    /// What the setting holds.
+    /// The value of the setting.
     pub fn get(&self, id: Id) -> &Value {
         // An `Id` comes from the table only, and there is a value for every row of it.
         &self.by_id[id.0]
     }
 
-    /// Puts a value that was read for this setting.
+    /// Sets a value that was read for this setting.
     pub fn put(&mut self, id: Id, value: Value) {
         if let Some(slot) = self.by_id.get_mut(id.0) {
             *slot = value;
         }
     }
 
-    /// Reads the words of a setting, given what it holds now.
+    /// Reads the words of a setting, given its present value.
     ///
     /// # Errors
-    /// What is wrong with the words, in Redis's words.
+    ///
+    /// The reason, in Redis's words.
     pub fn read(&self, id: Id, row: &Row, words: &[&[u8]]) -> Result<Value, Refusal> {
         let value = row.kind.parse(Some(self.get(id)), words)?;
         if let Some(check) = row.check {
@@ -45,10 +46,11 @@ impl Values {
         }
     }
 
-    /// Sets a setting to what the process found out by itself, such as the absolute path of `dir`.
+    /// Sets a setting to a value that the process has found, such as the absolute path of `dir`.
     ///
     /// # Errors
-    /// What is wrong, in Redis's words.
+    ///
+    /// The reason, in Redis's words.
     pub fn set(&mut self, name: &str, text: &[u8]) -> Result<(), Refusal> {
         let (id, row) = table::find(name.as_bytes()).ok_or("no such setting")?;
         let value = self.read(id, row, &words_of(row.kind, text))?;
@@ -61,9 +63,9 @@ impl Values {
         row.kind.show(self.get(id))
     }
 
-    /// Name (as asked for) and value of every setting that one of the patterns names (`CONFIG GET`), sorted by name.
+    /// Name (as asked for) and value of every setting that one of the patterns matches (`CONFIG GET`), sorted by name.
     ///
-    /// A pattern without `*`, `?`, `[` is a name in any case of letters, and finds hidden settings too.
+    /// A pattern without `*`, `?`, `[` is a name in any case of letters, and matches hidden settings too.
     pub fn matching(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         let mut add = |name: &[u8], id: Id, row: &Row| {
@@ -90,7 +92,7 @@ impl Values {
         found
     }
 
-    /// Why this version does not take the value, where it would promise what is not built.
+    /// The reason why this version does not take the value, if it would promise what is not built.
     pub fn refusal(row: &Row, value: &Value) -> Option<&'static str> {
         match row.acts {
             Acts::Refused(reason) if *value != default_of(row) => Some(reason),
@@ -98,12 +100,12 @@ impl Values {
         }
     }
 
-    /// One sentence for every setting that was changed from its default but does nothing yet.
+    /// One sentence for every setting that was changed from its default but has no effect yet.
     pub fn without_effect(&self) -> Vec<String> {
         table::rows().filter_map(|(id, row)| self.no_effect(id, row)).collect()
     }
 
-    /// That sentence for one setting; `None` if it has its effect, or nothing is lost without.
+    /// The sentence for one setting; `None` if it has its effect, or its lack costs nothing.
     pub(super) fn no_effect(&self, id: Id, row: &Row) -> Option<String> {
         let Acts::No(reason) = row.acts else {
             return None;

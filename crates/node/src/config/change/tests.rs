@@ -5,7 +5,7 @@ use crate::config::live::{Follower, Live};
 
 const FREE: Rights = Rights { protected: true, loading: false };
 
-/// What a [`Fake`] was told.
+/// The calls that a [`Fake`] has got.
 #[derive(Debug, Default)]
 struct Told {
     applied: Vec<(&'static str, u16, u64)>,
@@ -135,7 +135,7 @@ fn what_fails_outside_is_taken_back() {
     assert_eq!(get(&live, "dir"), "/abs/d");
 }
 
-/// Redis's "CONFIG sanity": what GET shows, SET takes, and nothing changes by it.
+/// Redis's "CONFIG sanity": SET takes the values that GET shows, and nothing changes by it.
 #[test]
 fn what_get_shows_set_takes() {
     let live = Live::default();
@@ -161,7 +161,7 @@ proptest::proptest! {
         let name = names[index % names.len()].as_bytes();
         for text in [text.as_slice(), text2.as_bytes()] {
             if live.set(&[name, text], FREE).is_ok() {
-                // What was taken is shown in a form that is taken again, and means the same.
+                // A value that was taken is shown in a form that is taken again, and means the same.
                 let shown = live.get(&[name]).remove(0).1;
                 if name != b"dir" {
                     live.set(&[name, &shown], FREE).unwrap();

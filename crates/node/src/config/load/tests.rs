@@ -38,7 +38,7 @@ fn error(args: &[&str]) -> String {
     start(&[], args).expect_err("an error").to_string()
 }
 
-/// The configuration of Redis's test suite, spelled out here because nothing of it is ours.
+/// The configuration of Redis's test suite, spelled out here because no file of Redis is in this tree.
 const SUITE: &str = "always-show-logo yes\nnotify-keyspace-events KEA\ndaemonize no\npidfile /var/run/redis.pid\n\
     port 6379\ntimeout 0\nbind 127.0.0.1\nloglevel verbose\nlogfile ''\ndatabases 16\nlatency-monitor-threshold 1\n\
     repl-diskless-sync-delay 0\n# a comment\nsave ''\n\nrdbcompression yes\ndbfilename dump.rdb\ndir ./\n\n\
@@ -168,7 +168,7 @@ fn other_lines() {
     }
 }
 
-/// Names that exist, names that only Redis has, and others.
+/// Names of commands: ones that exist, ones that only Redis has, and others.
 fn renames(text: &str) -> Result<Renames, LoadError> {
     start(&[("m", text)], &["m"])?
         .renames(|name| name == b"get", |name| [b"sync".as_slice(), b"migrate"].contains(&name))
@@ -215,7 +215,7 @@ fn a_line_for_the_default_user_is_its_password() {
     }
 }
 
-/// Who runs a file of Redis expects its snapshots to keep the data.
+/// A user of a Redis file expects its snapshots to keep the data.
 #[test]
 fn without_a_log_a_file_has_to_say_that_nothing_is_saved() {
     let args = |more: &[&'static str]| [&["m"], more].concat();
