@@ -1,6 +1,6 @@
 //! How DEBUG makes a server crash.
 
-/// How a server is made to crash, for tests of what it says then.
+/// The way in which a server crashes, for tests of its crash report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// It writes to memory that it may only read (DEBUG SEGFAULT).

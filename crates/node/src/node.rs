@@ -1,4 +1,4 @@
-//! What the workers of one node share.
+//! The state that the workers of one node share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
@@ -34,7 +34,7 @@ use crate::worker::told::Told;
 /// The version of Valkey whose answers `compatibility valkey` gives.
 pub const VALKEY_VERSION: &str = "9.0.0";
 
-/// What a worker's reports of its memory may lag behind, in bytes, other threads' share included.
+/// Bytes by which the memory that a worker reports may lag behind, other threads' share included.
 const ABOUT: u64 = 32 << 10;
 
 /// Threads that read the store for keys that are not in memory: as many reads are under way at once.
@@ -58,7 +58,8 @@ pub struct Node {
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next_client: AtomicU64,
     connected: AtomicU64,
-    /// How many workers are active, the first ones: the others have no connections, and leave the expiry sweep to these.
+    /// How many workers are active, the first ones. The others have no connections, and leave the expiry sweep to
+    /// these.
     pub active_workers: AtomicUsize,
     /// The expiry sweep runs (DEBUG SET-ACTIVE-EXPIRE).
     pub active_expire: AtomicBool,
@@ -66,7 +67,7 @@ pub struct Node {
     pub measuring: AtomicBool,
     /// Connections change workers all the time (DEBUG SHUFFLE-CLIENTS).
     pub shuffling: AtomicBool,
-    /// Requests of HTTP.
+    /// The last log line about HTTP.
     pub(crate) http: Told,
     /// SLOWLOG.
     pub slow_log: Arc<SlowLog>,
@@ -80,9 +81,9 @@ pub struct Node {
     peak_memory_ms: AtomicU64,
     /// `used_memory` before the first key.
     startup_memory: AtomicU64,
-    /// What is resident beyond that.
+    /// Resident memory beyond that.
     pub(crate) resident: Resident,
-    /// What of the address space is left.
+    /// The state of the address space.
     pub(crate) address_space: AddressSpace,
     /// MONITOR.
     pub monitors: Monitors,
@@ -94,25 +95,25 @@ pub struct Node {
     pub trackers: Trackers,
     /// Scripts and libraries of functions.
     pub scripts: Scripts,
-    /// What takes long.
+    /// Jobs, which take long.
     pub jobs: Jobs,
     /// The log and its checkpoints, if there is one.
     durable: RwLock<Option<(Arc<Durable>, Arc<Checkpoints>)>>,
-    /// What is in doubt of transactions over nodes, and for how long that may be.
+    /// Transactions over nodes that are in doubt, and for how long that may be.
     pub(crate) doubts: Doubts,
-    /// Which scripts run on copies of its keys for too long.
+    /// Scripts that run on copies of its keys for too long.
     pub(crate) slow_scripts: SlowScripts,
     /// The cluster that it is a node of, if any.
     cluster: OnceLock<Arc<Cluster>>,
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
-    /// Called when it stops, before anybody is told.
+    /// Called when it stops, before any worker knows.
     on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Makes the process crash.
     crash: OnceLock<fn(Crash)>,
 }
 
-/// Facts of this process for INFO: what the core cannot know by itself.
+/// Facts of this process for INFO, which the core cannot find by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Random hexadecimal identity of this start (40 characters).
@@ -135,9 +136,10 @@ pub struct Facts {
     pub resident: Option<fn() -> u64>,
     /// Bytes that the system has swapped out, at the cost of some tens of microseconds.
     pub swapped: Option<fn() -> u64>,
-    /// From now on the allocator is to give back within milliseconds what is free, at the price of faults when it is used again.
+    /// Makes the allocator give free memory back within milliseconds from now on, at the price of page faults when it
+    /// is used again.
     pub give_back_soon: Option<fn()>,
-    /// Has the allocator give back at once what is free; up to some milliseconds.
+    /// Makes the allocator give free memory back at once; takes up to some milliseconds.
     pub give_back: Option<fn()>,
     /// Bytes that count by the limit of the address space that `headroom` knows.
     pub mapped: Option<fn() -> u64>,
@@ -200,15 +202,15 @@ impl Node {
         })
     }
 
-    /// Bytes in use for data and everything else (`used_memory`): heap of entries and global allocator, but not what scripts
-    /// make Lua hold, which has a limit of its own: no key is evicted for it.
+    /// Bytes in use for data and everything else (`used_memory`): heap of entries and global allocator. Memory of Lua
+    /// does not count: it has a limit of its own, and no key is evicted for it.
     pub fn used_memory(&self) -> u64 {
         // Lua allocates from the global allocator, so it is part of that count only.
         let all = self.facts.memory.map_or(0, |f| f().saturating_sub(script::memory() as u64));
         all + self.engine.keyspace.heap().in_pages() as u64
     }
 
-    /// Whether more memory is in use than `limit` bytes: exactly where it matters, else to a thousandth of the limit, at hardly
+    /// Whether more memory is in use than `limit` bytes: exact near the limit, else to a thousandth of it, at hardly
     /// any cost.
     #[inline]
     pub fn uses_more_than(&self, limit: u64) -> bool {
@@ -240,12 +242,13 @@ impl Node {
         self.startup_memory.load(Relaxed)
     }
 
-    /// There is no data yet: what is in use now is what a server needs without any. Later calls change nothing.
+    /// Notes that there is no data yet: the present use is what a server needs without any. Later calls change nothing.
     pub fn note_startup_memory(&self) {
         let _ = self.startup_memory.compare_exchange(0, self.used_memory(), Relaxed, Relaxed);
     }
 
-    /// What of `used_memory` is not data: what a server needs without any, its clients, and what the store keeps in memory for itself.
+    /// The part of `used_memory` that is not data: the needs of a server without any, its clients, and the store's own
+    /// memory.
     pub fn memory_overhead(&self) -> u64 {
         let clients: u64 = self.clients().values().map(|client| client.memory()).sum();
         let store = self.checkpoints().and_then(|checkpoints| checkpoints.store()).map_or(0, |store| {
@@ -255,7 +258,7 @@ impl Node {
         self.startup_memory() + clients + store
     }
 
-    /// Notes what INFO shows as rates and peaks. Called now and then by one worker.
+    /// Notes the rates and peaks of INFO. One worker calls it now and then.
     pub(crate) fn sample(&self, now: u64) {
         let sum = |counter: fn(&WorkerStats) -> &AtomicU64| -> u64 {
             self.stats.iter().map(|stats| counter(stats).load(Relaxed)).fold(0, u64::wrapping_add)
@@ -272,7 +275,7 @@ impl Node {
         self.look_at_limits();
         let limit = self.resident_bound(&self.config.settings());
         if limit > 0 {
-            // Asks the system: for who needs it.
+            // It asks the system, so only where it is needed.
             self.look_at_resident(limit, now);
         }
         self.note_startup_memory();
@@ -293,7 +296,8 @@ impl Node {
         assert!(self.mailboxes[index].set(mailbox).is_ok(), "one mailbox per worker");
     }
 
-    /// Sends a message to a worker. Lost if the worker has no mailbox yet: nobody can know of its connections then.
+    /// Sends a message to a worker. It is lost if the worker has no mailbox yet: then no other thread can know of its
+    /// connections.
     pub fn send(&self, worker: usize, message: Message) {
         if let Some(mailbox) = self.mailboxes.get(worker).and_then(OnceLock::get) {
             mailbox.send(message);
@@ -335,14 +339,15 @@ impl Node {
         self.clients().insert(client.id, client);
     }
 
-    /// Forgets a client; once, whoever comes first of its worker and of who kills it.
+    /// Forgets a client. Its worker and the client that kills it may both call this; the first call counts.
     pub(crate) fn dismiss(&self, id: u64) {
         if self.clients().remove(&id).is_some() {
             self.connected.fetch_sub(1, Relaxed);
         }
     }
 
-    /// Says that the node has a log and makes checkpoints, or does so no more. Workers that have begun are told by messages: see `switching`.
+    /// Notes that the node has a log and makes checkpoints, or no longer does. Workers that have begun hear it by
+    /// messages: see `switching`.
     pub fn set_log(&self, log: Option<(Arc<Durable>, Arc<Checkpoints>)>) {
         *self.durable.write().unwrap_or_else(PoisonError::into_inner) = log;
     }
@@ -361,7 +366,7 @@ impl Node {
         Some(self.kept()?.0)
     }
 
-    /// What does not work, in words, though it serves. Empty: nothing.
+    /// The troubles of a node that serves, in words; empty: none.
     pub fn trouble(&self) -> String {
         let refusal = self.durable().and_then(|durable| durable.refusal());
         refusal.map_or_else(String::new, |why| format!("refuses writes: {}", why.trim_start_matches("MISCONF ")))
@@ -387,21 +392,21 @@ impl Node {
         self.stopping.load(Relaxed)
     }
 
-    /// Sends a connection on whose latch is free now.
+    /// Wakes a connection whose latch is free now.
     pub fn wake(&self, waiter: Waiter) {
         self.send(usize::from(waiter.worker), Message::Unpark(waiter.token));
     }
 
-    /// Makes those workers look that wait for the log: a watermark has moved, or the log has failed.
+    /// Makes the workers look that wait for the log: a watermark has moved, or the log has failed.
     pub fn log_moved(&self) {
-        // A worker sees the watermark, or we see that it waits (rule K2).
+        // A worker sees the watermark, or this thread sees that it waits (rule K2).
         fence(SeqCst);
         for mailbox in self.mailboxes.iter().filter_map(OnceLock::get) {
             mailbox.nudge();
         }
     }
 
-    /// Asks all workers to stop. Whoever sees a connection closed by that finds nobody to connect to.
+    /// Asks all workers to stop. A client that sees its connection closed by that finds no open port.
     pub fn stop(&self) {
         if let Some(close) = self.on_stop.get() {
             close();
@@ -415,7 +420,7 @@ impl Node {
         let _ = self.on_stop.set(close);
     }
 
-    /// Makes all workers look at what has changed for all.
+    /// Makes all workers check the state that they share.
     pub fn look_all(&self) {
         for worker in 0..self.workers() {
             self.send(worker, Message::Look);
@@ -427,7 +432,7 @@ impl Node {
         let _ = self.crash.set(crash);
     }
 
-    /// Makes the process crash. It returns where nobody has said how.
+    /// Makes the process crash. It returns if there is no way set.
     pub(crate) fn crash(&self, kind: Crash) {
         if let Some(crash) = self.crash.get() {
             crash(kind);

@@ -1,4 +1,4 @@
-//! Which arguments are nobody's business: the slow log and MONITOR leave them out.
+//! Arguments that are secrets: the slow log and MONITOR leave them out.
 
 use resp::Args;
 

@@ -5,7 +5,7 @@ use resp::Args;
 
 use crate::config::Renames;
 
-/// What runs a command.
+/// The handler of a command.
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// The engine.
@@ -25,7 +25,7 @@ pub struct SessionRow {
     pub sub: Option<u8>,
 }
 
-/// What is declared of a session command and of its subcommands, and where their rows are.
+/// The declaration of a session command and of its subcommands, and the places of their rows.
 pub(crate) struct Specified {
     pub(crate) spec: &'static Spec,
     pub(crate) row: SessionRow,
@@ -36,15 +36,15 @@ pub(crate) struct Specified {
 pub struct Command {
     /// Its place in the table.
     pub id: usize,
-    /// Whose statistics it is counted in: its own place, or that of DEBUG.
+    /// The command whose statistics count it: itself, or DEBUG.
     pub counted_as: usize,
     /// Lower-case name; a subcommand's is "container|name". Subcommands of DEBUG are all "debug": Redis shows none.
     pub name: String,
     /// Reached through its container only: a client cannot call it by this name.
     pub is_subcommand: bool,
-    /// What is declared about it.
+    /// Its declaration.
     pub spec: &'static Spec,
-    /// What runs it.
+    /// Its handler.
     pub handler: Handler,
     /// Its only key is argument 1, and it works on no others.
     pub has_one_key: bool,

@@ -1,4 +1,4 @@
-//! What commands ask of whoever keeps the cluster's metadata.
+//! The requests of commands to the keeper of the cluster's metadata.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,16 +7,17 @@ use ::membership::NodeId;
 use ::membership::control::{NotConfigured, Status};
 use ::membership::meta::{Command, Setting};
 
-/// Hears whether the metadata were changed: if not, why, in words.
+/// Called with the outcome of a change of the metadata; the error is in words.
 pub type Changed = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// Hears whether the libraries of functions were changed: false if others have changed them, and this node has what those have made; or why not, in words.
+/// Called with the outcome of a change of the libraries of functions. False: other nodes have changed them, and this
+/// node has their version. The error is in words.
 pub type LibrariesChanged = Box<dyn FnOnce(Result<bool, String>) + Send>;
 
-/// Hears whether settings of the cluster were changed.
+/// Called with the outcome of a change of settings of the cluster.
 pub type SettingsChanged = Box<dyn FnOnce(Result<(), NotConfigured>) + Send>;
 
-/// What keeps the cluster's metadata. Nobody waits in it: answers come from a thread of its own.
+/// The keeper of the cluster's metadata. No caller waits in it: answers come from a thread of its own.
 pub trait Administration: Send + Sync {
     /// Nodes that hold no lease, as the metadata's leader has said last.
     fn silent(&self) -> Arc<BTreeSet<NodeId>>;
@@ -26,23 +27,23 @@ pub trait Administration: Send + Sync {
         self.silent()
     }
 
-    /// Has the metadata changed. After an error they may or may not have been.
+    /// Changes the metadata. After an error they may or may not be changed.
     fn change(&self, command: Command, then: Changed);
 
-    /// Has the libraries of functions of version `known` replaced by others, as FUNCTION DUMP gives them; heard of when all nodes that serve have them. After an
-    /// error they may or may not have been.
+    /// Replaces the libraries of functions of version `known` by others, as FUNCTION DUMP gives them. It is answered
+    /// when all nodes that serve have them. After an error they may or may not be changed.
     fn change_libraries(&self, known: u64, payload: Arc<[u8]>, then: LibrariesChanged);
 
-    /// Has settings of the cluster changed; heard of when more than half of the voting nodes have them on their disks, and
-    /// this node has taken them.
+    /// Changes settings of the cluster. It is answered when more than half of the voting nodes have them on their
+    /// disks, and this node has taken them.
     fn configure(&self, settings: Vec<Setting>, then: SettingsChanged);
 
-    /// The node's data say nothing any more of another node's transactions, and would not after a crash: it is kept that what they say is its own.
+    /// Notes that the node's data hold no transactions of another node any more, also not after a crash.
     fn settled(&self, then: Changed);
 
-    /// The node has data of this name on its disks from now on: that is kept, as it does not start without them.
+    /// Notes that the node has data of this name on its disks from now on: it does not start without them.
     fn has_data(&self, data: [u8; 16], then: Changed);
 
-    /// How the cluster is.
+    /// The state of the cluster.
     fn status(&self, then: Box<dyn FnOnce(Status) + Send>);
 }

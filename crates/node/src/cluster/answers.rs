@@ -1,4 +1,4 @@
-//! What a block or script has asked of other nodes, and what they have answered.
+//! The questions of a block or script to other nodes, and their answers.
 
 use engine::Busy;
 use resp::{Args, append_request};
@@ -17,7 +17,8 @@ impl Question {
         Self { db, words: args.iter().map(Into::into).collect(), home }
     }
 
-    /// As nodes are asked: a message leaves only when its block is committed, so that they are asked whom it would reach.
+    /// The question in the form in which nodes get it. A message leaves only when its block is committed, so nodes are
+    /// asked how many clients it would reach.
     pub(super) fn request(&self) -> Vec<u8> {
         let word = |i: usize| self.words.get(i).map_or(&b""[..], |word| word);
         let mut bytes = Vec::new();
@@ -31,22 +32,22 @@ impl Question {
         bytes
     }
 
-    /// The same question, whatever a message says.
+    /// The question without the text of a message.
     pub(super) fn key(&self) -> (u16, &[Box<[u8]>], bool) {
         let is_message = self.words.first().is_some_and(|word| word.to_ascii_lowercase().ends_with(b"publish"));
         (self.db, if is_message { self.words.get(..2).unwrap_or(&[]) } else { &self.words }, self.home)
     }
 }
 
-/// What becomes of a command of a block or script.
+/// What happens to a command of a block or script.
 pub(crate) enum Asks {
     /// It runs.
     Nothing,
-    /// It does not run: what nodes have answered is its reply.
+    /// It does not run: the answers of nodes are its reply.
     Answered,
-    /// It is undone, and runs again when others have answered.
+    /// It is undone, and runs again when other nodes have answered.
     Waits(Busy),
-    /// It answers this error.
+    /// Its reply is this error.
     Fails(&'static [u8]),
 }
 
@@ -64,7 +65,7 @@ impl Answers {
         self.known.iter().find(|(known, _)| known.key() == question.key()).map(|(_, parts)| parts)
     }
 
-    /// What others are to be asked, if anything: whether it is about keys, and waits for those that are locked.
+    /// Whether nodes are to be asked; if so, whether it is about keys, and waits for locked ones.
     pub(crate) fn wants(&self) -> Option<bool> {
         self.wanted.as_ref().map(|question| question.home)
     }

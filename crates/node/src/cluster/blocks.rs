@@ -23,7 +23,7 @@ const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
 impl Worker {
-    /// What the block of a connection needs.
+    /// The nodes that the block of a connection needs.
     pub(crate) fn needs_of_block(&self, conn: &Conn) -> Needs {
         let (Some(multi), Some(peers)) = (&conn.session.multi, &self.peers) else { return Needs::NONE };
         peers.needs_of((&self.node.table, self.follower.settings().databases), multi)
@@ -65,7 +65,7 @@ impl Worker {
         }
     }
 
-    /// Another node has answered to a script, or begun to.
+    /// Takes the reply of another node to a script, or a part of it.
     pub(crate) fn answer_script(&mut self, conn: &mut Conn, hole: (u64, bool), reply: &[u8], whole: bool) {
         let Some(remote) = conn.remote.as_deref_mut() else { return };
         let Some(mut script) = remote.script.take() else {
@@ -125,7 +125,7 @@ impl Worker {
         (command, args): (&Command, Args<'_>),
         db: Option<u16>,
     ) -> Next {
-        // What it selects is known when it has run, and whether scripts in it need keys of other nodes.
+        // The selected database, and whether scripts need keys of other nodes, are known when the block has run.
         let has_scripts = self.has_scripts(conn);
         if let Some(next) = self.may_forward(conn, link, db.is_some() || has_scripts) {
             return next;
@@ -151,11 +151,11 @@ impl Worker {
         // It counts where it runs.
         self.note_forwarded(conn, command, None);
         if has_scripts {
-            // It is shown when it is known where it runs.
+            // It is shown when it is known where it ran.
             let block = Box::new(Forwarded { multi, link, watched });
             conn.remote.get_or_insert_default().block = Some(block);
         } else {
-            // One that was lost with its link is no more of use.
+            // A block that was lost with its link is of no more use.
             conn.remote.iter_mut().for_each(|remote| remote.block = None);
             self.show_block(conn, &multi);
             multi.clear();
@@ -177,7 +177,8 @@ impl Worker {
         conn.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(|queued| is_script(queued.command)))
     }
 
-    /// Another node has answered to a block with scripts: whether the block was undone there, and runs over nodes.
+    /// Takes the reply of another node to a block with scripts. Returns whether the block was undone there, and runs
+    /// over nodes.
     pub(crate) fn block_goes_over(&mut self, conn: &mut Conn, hole: (u64, bool), reply: &[u8]) -> bool {
         let Some(block) = conn.remote.as_deref_mut().and_then(|remote| remote.block.take()) else { return false };
         let Forwarded { multi, link, watched } = *block;
@@ -190,7 +191,7 @@ impl Worker {
             line.watched = watched;
         }
         if self.node.table.find_command(b"EXEC").is_none_or(|exec| exec.name != "exec") {
-            // Nothing runs it again: it has another name.
+            // No code runs it again by the client's name: it has another one.
             self.forget_watched_elsewhere(conn, None);
             self.stats.count_error(SEVERAL);
             let mut error = Vec::new();
@@ -200,7 +201,7 @@ impl Worker {
         }
         conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
         conn.session.client.queued_bytes.store(multi.bytes as u64, Relaxed);
-        // As the client has typed it.
+        // In the client's spelling.
         let mut exec = Vec::new();
         append_request(&mut exec, &[&*multi.exec]);
         conn.session.multi = Some(multi);
@@ -223,7 +224,7 @@ impl Worker {
         self.apply_reply_mode(conn, before);
     }
 
-    /// Ends what was watched at other nodes, but for one.
+    /// Ends the watches at other nodes, except over one link.
     pub(crate) fn forget_watched_elsewhere(&mut self, conn: &mut Conn, but: Option<usize>) {
         let Some(remote) = conn.remote.as_deref_mut() else { return };
         remote.lost_watch = false;
@@ -263,7 +264,7 @@ impl Worker {
                 self.ask(conn, link, Some(args), raw, [Expect::Watch(hole, wanted, link, before)]);
                 watch_over(conn, link, args.iter().skip(1));
                 self.count_forwarded(conn, command, Some(args));
-                // What it watches is known when it has been answered.
+                // The watched keys are known when it has been answered.
                 conn.wait = Wait::Replies(0);
                 Some(Next::Stop)
             }
@@ -276,7 +277,7 @@ impl Worker {
         }
     }
 
-    /// WATCH of keys of several nodes: each watches its own.
+    /// WATCH of keys of several nodes: each node watches its own.
     fn watch_over_nodes(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
         if let Some(next) = self.in_turn(conn, false) {
             return next;
@@ -315,7 +316,7 @@ impl Worker {
     }
 }
 
-/// Notes how a client has typed its EXEC.
+/// Notes the client's spelling of EXEC.
 fn note_word(conn: &mut Conn, args: Args<'_>) {
     if let Some(multi) = conn.session.multi.as_deref_mut() {
         multi.exec = args.get(0).unwrap_or_default().into();
@@ -328,7 +329,7 @@ fn watched_over(conn: &mut Conn, link: usize) -> usize {
     line.map_or(0, |line| line.watched.len())
 }
 
-/// Notes that a connection is about to watch keys over a link, on which something was said for it.
+/// Notes that a connection is about to watch keys over a link on which commands were sent for it.
 fn watch_over<'a>(conn: &mut Conn, link: usize, keys: impl Iterator<Item = &'a [u8]>) {
     let db = conn.session.db;
     let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };

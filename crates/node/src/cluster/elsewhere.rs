@@ -1,9 +1,12 @@
-//! Commands that came to where their keys are not, or not yet.
+//! Commands at a node that does not have their keys, or not yet.
 //!
-//! Nodes hear of a map one after the other. Who is behind waits for it, with the connection's commands unread (`Wait::Map`): the owner, if it is sent what by
-//! its map is not its own yet, and the origin, if the owner says that by a newer map it does not own it any more. The owner then answers with the command
-//! itself, which it has not executed, and the origin runs it again as the next one of its connection, if nothing behind it has been executed; else it is
-//! answered TRYAGAIN. So do commands that wait for keys whose slots get another owner, at the owner and, through it, at the origin.
+//! Nodes learn of a map one after the other. A node that is behind waits for the map, with the connection's commands
+//! unread (`Wait::Map`). The owner waits if it gets a command whose keys are not its own yet by its map. The origin
+//! waits if the owner says that it no longer owns the keys by a newer map.
+//!
+//! The owner then answers with the command itself, which it has not executed. The origin runs it again as the next one
+//! of its connection, if no later command has been executed; else the answer is TRYAGAIN. Commands that wait for keys
+//! whose slots get another owner do the same, at the owner and, through it, at the origin.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,12 +27,14 @@ use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::Next;
 use crate::worker::{Token, Worker, write_error};
 
-/// How long a connection waits for a map, in milliseconds: as long as a lease. Who hears nothing for so long serves nothing.
+/// Milliseconds that a connection waits for a map: as long as a lease. A node that hears nothing for so long serves
+/// nothing.
 const MAP_MS: u64 = 2_000;
-/// Who waits for keys of a node that has had no lease for so long, in milliseconds, hears of it: nobody can push anything to them.
+/// After a node has had no lease for so many milliseconds, clients that wait for its keys get an error: no client can
+/// push anything to them.
 const LAPSED_MS: u64 = 3_000;
-/// The name of what an owner answers with a command that it has not executed: a push, as no command answers one over a link. The version of its map and the
-/// command follow.
+/// The name of an owner's answer with a command that it has not executed. It is a push, because no command answers one
+/// over a link. The version of its map and the command follow.
 const ELSEWHERE: &str = "elsewhere";
 
 impl Worker {
@@ -52,7 +57,8 @@ impl Worker {
         Some(Next::Retry)
     }
 
-    /// As [`Self::wait_for_map`], of a client whose command was sent back by a map that is newer than the one here. `None`: there is no such.
+    /// As [`Self::wait_for_map`], for a client whose command was sent back by a map that is newer than the one here.
+    /// `None`: there is no newer one.
     pub(crate) fn wait_for_newer_map(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
         if conn.map.version <= self.peers.as_deref()?.map.version() {
             return None;
@@ -81,8 +87,8 @@ impl Worker {
         }
     }
 
-    /// The map has changed (`changed`), or this node may have been without a lease for long: whoever waits for what is not to be had here runs again, and
-    /// hears of it, or goes where it is.
+    /// The map has changed (`changed`), or this node may have been without a lease for long. Commands that wait for
+    /// keys that are not available here run again, and get an error or go to the right node.
     pub(crate) fn look_at_blocked(&mut self, changed: bool) {
         let now = self.engine.now();
         let Some(peers) = self.peers.as_deref_mut() else { return };
@@ -91,7 +97,7 @@ impl Worker {
             return;
         }
         if lapsed {
-            // Others may have what was this node's, and be told of changes alone.
+            // Other nodes may have this node's former slots. They alone report changes.
             self.flush_trackers();
         }
         if changed {
@@ -131,8 +137,8 @@ impl Worker {
         self.resume(token);
     }
 
-    /// Answers a command of another node's client with the command itself, which has not been executed, nor will be: EXEC with all of its block. `None`: of that
-    /// keys are watched, which it alone does not say.
+    /// Answers a command of another node's client with the command itself, which was not executed and will not be. For
+    /// EXEC the answer has its whole block. `None`: the block watches keys, which the command alone does not say.
     pub(crate) fn send_back(&mut self, conn: &mut Conn, kind: Kind, args: Args<'_>) -> Option<Next> {
         let version = self.peers.as_deref().map_or(0, |peers| peers.map.version());
         let mut command = Vec::new();
@@ -152,7 +158,7 @@ impl Worker {
         Some(Next::Continue)
     }
 
-    /// An owner has sent a command back, if that is what it says.
+    /// Takes an owner's answer that sends a command back, if it is one.
     pub(crate) fn take_back(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8]) {
         let Some((version, command)) = sent_back(reply) else { return self.answer(conn, expect, reply, true) };
         let (hole, wanted) = match expect {
@@ -163,7 +169,7 @@ impl Worker {
                 keep_watched(conn, link, before);
                 (hole, wanted)
             }
-            // Others have done their parts.
+            // Other nodes have done their parts.
             Expect::WatchPart(..) | Expect::Part(_) | Expect::Nothing | Expect::Heard(..) => {
                 let mut error = Vec::new();
                 write_error(&mut error, conn.session.protocol, TRY_AGAIN);
@@ -175,7 +181,7 @@ impl Worker {
             remote.script = None;
             remote.block = None;
         }
-        // By each map once: if the maps contradict each other, that must end.
+        // Once by each map: if the maps contradict each other, that must end.
         if version > conn.map.version
             && wanted
             && conn.has_executed_nothing_since()
@@ -188,7 +194,8 @@ impl Worker {
             self.again.push(conn.token);
             return conn.run_next(command);
         }
-        // What came there behind it is refused as well: who tries this one again would have it done after those.
+        // Later commands of the connection were refused as well: a client that repeats this one would have it done
+        // after them.
         conn.map.version = conn.map.version.max(version);
         self.stats.count_error(TRY_AGAIN);
         let mut error = Vec::new();
@@ -196,14 +203,14 @@ impl Worker {
         conn.out.fill(hole, if wanted { &error } else { &[] }, true);
     }
 
-    /// The commands of a block that was sent back are queued, as they were before it was sent. False: they cannot be.
+    /// Queues the commands of a block that was sent back, as they were before. False: they cannot be queued.
     fn queue_again(&mut self, conn: &mut Conn, mut commands: &[u8]) -> bool {
         let table = &self.node.table;
         if conn.session.multi.is_some() || table.find_command(b"EXEC").is_none_or(|exec| exec.name != "exec") {
             return false;
         }
         let mut multi = Box::<Multi>::default();
-        // They have been let through already, whatever the limits are now.
+        // They were admitted already, whatever the limits are now.
         let limits = Limits { proto_max_bulk_len: usize::MAX, authenticated: true };
         while !commands.is_empty() {
             let mut batch = Batch::new();
@@ -238,7 +245,7 @@ impl Conn {
         (self.missing, self.lacking, self.large_until) = (0, 0, 0);
     }
 
-    /// Whether the command whose reply is to come is the last that was executed, or is about to be.
+    /// Whether the command whose reply is outstanding is the last that was executed, or is about to be.
     fn has_executed_nothing_since(&self) -> bool {
         let waits = matches!(self.wait, Wait::No | Wait::Replies(_) | Wait::Remote(_));
         let tries = self.busy > 0 || self.fetches > 0 || self.session.again.is_some() || self.map.until > 0;
@@ -249,7 +256,7 @@ impl Conn {
 
 /// The command that an owner has sent back, and the version of its map.
 fn sent_back(reply: &[u8]) -> Option<(u64, Vec<u8>)> {
-    // It is as long as it was when it was let through, and more than one value may be.
+    // It is as long as it was when it was admitted, and may be more than one value.
     let limits = ReplyLimits { bulk_bytes_max: usize::MAX, ..ReplyLimits::default() };
     let Ok(Some((Value::Push(parts), _))) = ReplyDecoder::new(limits).next(reply) else { return None };
     let [Value::Simple(name), Value::Integer(version), Value::Bulk(command)] = &parts[..] else { return None };
@@ -257,7 +264,7 @@ fn sent_back(reply: &[u8]) -> Option<(u64, Vec<u8>)> {
 }
 
 impl Peers {
-    /// Whether this node has had no lease for long; once.
+    /// Whether this node has had no lease for long. True only once.
     fn has_lapsed(&mut self, now: u64) -> bool {
         if self.serves {
             self.lapses_at = None;
@@ -271,7 +278,7 @@ impl Peers {
         at < u64::MAX
     }
 
-    /// When that is looked at, unix milliseconds.
+    /// When that is to be checked, unix milliseconds.
     pub(crate) fn lapse_due(&self) -> Option<u64> {
         self.lapses_at.filter(|at| *at < u64::MAX)
     }

@@ -1,31 +1,32 @@
-//! What one end of a link is about to say: the items of one turn, or of a few, become one frame.
+//! The output of one end of a link: the items of one turn, or of a few, become one frame.
 
 use ::membership::frame::{self, HEADER, Kind};
 use ::membership::items::{Item, extend_commands, put_commands, put_replies};
 
-/// Bytes of items in a frame above which another is begun: the other end has something to do meanwhile, and need not keep more.
+/// Bytes of items in a frame above which another frame begins: the other end has work meanwhile, and need not keep
+/// more.
 const FRAME: usize = 256 * 1024;
 
 /// Bytes that may wait for more.
 const WAITING: usize = 32 * 1024;
 
-/// Bytes that are copied rather than leave their memory behind.
+/// Bytes that are copied, and do not leave with their memory.
 const COPIED: usize = 64 * 1024;
 
 /// Frames that are being made.
 #[derive(Default)]
 pub(crate) struct Stage {
     bytes: Vec<u8>,
-    /// Where the last begins, if it has not ended.
+    /// Where the last one begins, if it has not ended.
     open: Option<usize>,
     /// The last item, if it holds commands: of which virtual connection, and where it begins.
     commands: Option<(u32, usize)>,
-    /// There is a message of a transaction, for which locks are held.
+    /// It holds a message of a transaction, for which locks are held.
     hurries: bool,
 }
 
 impl Stage {
-    /// Where an item goes.
+    /// The buffer for the next item.
     fn room(&mut self) -> &mut Vec<u8> {
         self.commands = None;
         if self.open.is_some_and(|at| self.bytes.len() - at > FRAME) {
@@ -37,13 +38,13 @@ impl Stage {
         &mut self.bytes
     }
 
-    /// Whether nothing is to be said.
+    /// Whether there is nothing to send.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Bytes to be said.
+    /// Bytes to send.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
@@ -61,7 +62,7 @@ impl Stage {
         let at = frame::begin(&mut self.bytes);
         write(&mut self.bytes);
         if self.bytes.len() - at - HEADER > frame::BODY_MAX {
-            // Nobody makes such ones; it is as if it had been lost.
+            // No caller makes such a message. It counts as lost.
             tracing::error!("a message of a transaction is too long");
             return self.bytes.truncate(at);
         }
@@ -101,12 +102,12 @@ impl Stage {
         }
     }
 
-    /// Whether it may be said later, together with more.
+    /// Whether it may be sent later, together with more.
     pub(crate) fn may_wait(&self) -> bool {
         !self.hurries && self.bytes.len() < WAITING
     }
 
-    /// Ends the last frame and moves all there is to the end of `out`: much of it by exchanging memory if there is nothing.
+    /// Ends the last frame and moves everything to the end of `out`: mostly by exchanging memory, if `out` is empty.
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>) {
         self.close();
         self.hurries = false;

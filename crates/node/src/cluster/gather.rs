@@ -27,7 +27,7 @@ fn slot_of_pattern(pattern: &[u8]) -> Option<u16> {
 }
 
 impl Worker {
-    /// Sends a command to all nodes, this one included. The connection, which is owed nothing else, waits.
+    /// Sends a command to all nodes, this one included. The connection, which is owed no other reply, waits.
     pub(crate) fn gather_from_all(
         &mut self,
         conn: &mut Conn,
@@ -44,7 +44,7 @@ impl Worker {
         let asked = (0..map.nodes().len() as u16).filter(|node| all || *node == me || !map.node(*node).lost);
         let mut links: Vec<usize> = asked.map(|node| peers.link_to(node)).collect();
         if command.name == "waitaof" {
-            // It is about what this connection has changed.
+            // WAITAOF is about the changes of this connection.
             let changed = conn.remote.as_deref().map_or(&[][..], |remote| &remote.changed);
             links.retain(|link| *link == HOME || changed.contains(link));
         }
@@ -80,8 +80,8 @@ impl Worker {
         Next::Stop
     }
 
-    /// Whether a command that must not be done by some nodes alone may be sent to all: `None`. It waits for links that have not been needed yet, and is refused
-    /// if a node is out of reach. What comes to pass after that, nothing guards against.
+    /// Whether a command that must run at all nodes may be sent to them: `None`. It waits for links that were not
+    /// needed yet, and is refused if a node is out of reach. Nothing guards against later failures.
     fn reaches_all(&mut self, conn: &mut Conn, command: &Command, links: &[usize]) -> Option<Next> {
         let (peers, now) = (self.peers.as_deref()?, self.engine.now());
         if !peers.serves {
@@ -105,7 +105,7 @@ impl Worker {
         Some(Next::Retry)
     }
 
-    /// So many replies are to become one. The connection, which is owed nothing else, waits.
+    /// Begins to collect so many replies into one. The connection, which is owed no other reply, waits.
     pub(crate) fn begin_gathering(&mut self, conn: &mut Conn, merge: Merge, parts: usize) {
         let hole = self.place_of_reply(conn);
         let protocol = conn.session.protocol;
@@ -118,7 +118,7 @@ impl Worker {
         conn.wait = Wait::Replies(0);
     }
 
-    /// So many replies are what a block or script has asked: see [`Then::Answer`].
+    /// Begins to collect so many answers to a question of a block or script: see [`Then::Answer`].
     pub(crate) fn begin_inquiry(
         &mut self,
         conn: &mut Conn,
@@ -135,8 +135,8 @@ impl Worker {
         conn.remote.get_or_insert_default().gather = Some(Box::new(gather));
     }
 
-    /// A reply is there, and is written when nodes have answered this, too: behind what they have said before. The
-    /// connection waits.
+    /// Holds a reply back until nodes have answered this command, too: the reply then stands behind their earlier news.
+    /// The connection waits.
     pub(crate) fn answer_behind(
         &mut self,
         conn: &mut Conn,
@@ -156,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// One of several replies has come, or some of it.
+    /// Takes one of several replies, or a part of it.
     pub(crate) fn gather(&mut self, conn: &mut Conn, part: usize, reply: &[u8], whole: bool) {
         let Some(gather) = conn.remote.as_deref_mut().and_then(|remote| remote.gather.as_deref_mut()) else { return };
         let Some(gathered) = gather.parts.get_mut(part) else { return };

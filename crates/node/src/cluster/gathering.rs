@@ -10,9 +10,9 @@ use super::unknown::is_unknown;
 pub(crate) struct Gather {
     pub(super) merge: Merge,
     pub(super) parts: Vec<Vec<u8>>,
-    /// Over which links they come; nothing where that does not matter.
+    /// The links over which they come; empty where that does not matter.
     pub(super) links: Vec<usize>,
-    /// Those who do not answer are left out.
+    /// Nodes that do not answer are left out.
     pub(super) leaves_out: bool,
     /// Replies that have not come.
     pub(super) missing: usize,
@@ -20,11 +20,11 @@ pub(crate) struct Gather {
     pub(super) protocol: Protocol,
 }
 
-/// What becomes of replies.
+/// The use of the replies.
 pub(super) enum Then {
-    /// They become one, which goes here; whether the client wants it.
+    /// They become one reply, which goes here; whether the client wants it.
     Reply((u64, bool)),
-    /// They are what a block or script has asked, which goes on: its connection, which waits for this, or this attempt of it.
+    /// They answer a question of a block or script, which goes on: its connection, which waits, or this attempt of it.
     Answer(Box<Question>, Option<u64>, Option<(u64, u32)>),
 }
 
@@ -34,8 +34,8 @@ impl Gather {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    /// Whether its client need not be closed where nobody knows what a node has done (rule T9): a message may be lost, a script may be killed twice, and of a
-    /// change the reply says how many have made it.
+    /// Whether its client can stay connected when it is unknown what a node has done (rule T9). A message may be lost,
+    /// a script may be killed twice, and the reply to a change says how many nodes have made it.
     pub(crate) fn says_what_is_unknown(&self) -> bool {
         matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill | Merge::Done | Merge::First)
             || self.leaves_out
@@ -43,7 +43,7 @@ impl Gather {
             || matches!(self.then, Then::Answer(..))
     }
 
-    /// What has asked is this attempt of a block by now.
+    /// The question belongs to this attempt of a block by now.
     pub(crate) fn goes_on_with(&mut self, which: (u64, u32)) {
         if let Then::Answer(_, _, goes_on) = &mut self.then {
             *goes_on = Some(which);
@@ -55,7 +55,7 @@ impl Gather {
         self.merge.only_looks()
     }
 
-    /// The reply, and the links of those who were left out.
+    /// The reply, and the links of the nodes that were left out.
     pub(super) fn conclude(mut self, chance: u64) -> (Vec<u8>, Vec<usize>) {
         let failed = |part: &Vec<u8>| part.starts_with(b"-CLUSTERDOWN") || is_unknown(part);
         let mut silent = Vec::new();
@@ -67,7 +67,7 @@ impl Gather {
         (self.merge.merge(&self.parts, self.protocol, chance), silent)
     }
 
-    /// The rest of one of the replies will not come.
+    /// Notes that the rest of one of the replies will not come.
     pub(crate) fn forget(&mut self, part: usize) {
         self.parts.get_mut(part).into_iter().for_each(Vec::clear);
     }

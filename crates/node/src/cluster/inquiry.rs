@@ -1,10 +1,10 @@
-//! What a block or script asks of other nodes: how many a message would reach there, and what is said of the keys of all
-//! nodes, as by DBSIZE.
+//! Questions of a block or script to other nodes: how many clients a message would reach there, and the replies of
+//! commands about the keys of all nodes, such as DBSIZE.
 //!
-//! It is asked while the block holds nothing: no node waits for another that waits for it. A block's questions are known
-//! before it runs. A script that comes to one is undone, and runs again with what was answered. So the answers are of about
-//! the time of the block, and not isolated from others. Whom a message reaches is known without keys: a script that runs
-//! on copies is suspended for that.
+//! Nodes are asked while the block holds nothing: so no two nodes wait for each other. A block's questions are known
+//! before it runs. A script that comes to a question is undone, and runs again with the answer. So the answers are of
+//! about the time of the block, and not isolated from other clients. A question about a message needs no keys: a script
+//! that runs on copies is suspended for it.
 
 use engine::Busy;
 use keyspace::Need;
@@ -22,15 +22,15 @@ use crate::worker::Worker;
 use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::Next;
 
-/// Questions of a block or script at most. A message beyond them counts the subscribers of its node alone; what is asked of
-/// keys is refused.
+/// Most questions of a block or script. A message beyond them counts the subscribers of its node alone; a question
+/// about keys is refused.
 const QUESTIONS_MAX: usize = 256;
 
 const TOO_CURIOUS: &[u8] = b"ERR a script asked other nodes too often, or cannot run again with what they answer";
 
 impl Peers {
-    /// How the answers of nodes to a command become one, if blocks and scripts may contain it. `smart`: the client asks each
-    /// node, and means what that one has.
+    /// How the answers of nodes to a command become one, if blocks and scripts may contain it. `smart`: the client asks
+    /// each node, and means the keys of that node.
     fn merges(&self, command: &Command, smart: bool) -> Option<Merge> {
         match self.kinds[command.id] {
             _ if self.is_alone() => None,
@@ -54,7 +54,7 @@ impl Peers {
         }
     }
 
-    /// Who is asked: the links.
+    /// The links of the nodes to ask.
     fn asked(&mut self, merge: Merge, question: &Question, command: &Command) -> Vec<usize> {
         let (me, home) = (self.me, question.home);
         let is_asked = |peers: &Peers, node: u16| {
@@ -75,15 +75,16 @@ impl Peers {
 }
 
 impl SessionCtx<'_> {
-    /// Whether a command of a script waits for what nodes answer: then it is noted what to ask. `may`: it can. If that is about
-    /// keys, this node is asked, too: a script that needs all of its keys could not be undone any more.
+    /// Whether a command of a script waits for answers of nodes. If so, the question is noted. `may`: it can wait. For
+    /// a question about keys, this node is asked, too: a script that needs all of its keys could not be undone any
+    /// more.
     pub(crate) fn asks(&mut self, command: &Command, args: Args<'_>, db: u16, may: bool) -> Asks {
         let smart = self.session.moves(self.settings.cluster_redirect);
         let Some(merge) = self.peers.and_then(|peers| peers.merges(command, smart)) else { return Asks::Nothing };
         let home = merge != Merge::Receivers;
         let question = Question::of(db, args, home);
         let answers = self.session.answers.get_or_insert_default();
-        // The next command of the connection knows none of them.
+        // The next command of the connection must not see any of them.
         answers.is_over |= self.aside.is_some();
         if answers.find(&question).is_some() {
             return if home { Asks::Answered } else { Asks::Nothing };
@@ -98,7 +99,7 @@ impl SessionCtx<'_> {
         }
     }
 
-    /// Notes where a SCAN of a block or script ends that runs here: as one by itself does.
+    /// Notes where a SCAN of a block or script that runs here ends: at the same place as a SCAN by itself.
     #[inline]
     pub(crate) fn note_scan(&mut self, command: &Command, args: Args<'_>) {
         if self.peers.is_some() {
@@ -113,7 +114,7 @@ impl SessionCtx<'_> {
         self.engine.scan_end = if all { keyspace::SLOTS as u16 } else { peers.end_of_scan(args) };
     }
 
-    /// Puts what other nodes have answered to a command together with what is in `reply` from `from` on, which is of this node.
+    /// Merges the answers of other nodes to a command with this node's reply, which is in `reply` from `from` on.
     pub(crate) fn add_answers(
         &mut self,
         block: &Block,
@@ -130,8 +131,8 @@ impl SessionCtx<'_> {
         if reply.get(from) == Some(&b'-') {
             return;
         }
-        // What a workspace has of keys does not count: for DBSIZE, how many its block has added. What this node has does
-        // not count for SCAN where another node was asked.
+        // Keys of a workspace do not count: for DBSIZE, only the number that its block has added. For SCAN this node's
+        // keys do not count if another node was asked.
         let counts = !home && (merge != Merge::Same || known.is_empty());
         let own = match command.name == "dbsize" && home {
             true => Some(self.added_by(block, db)),
@@ -156,7 +157,7 @@ impl SessionCtx<'_> {
         let Some(known) = answers.find(&Question::of(db, args, true)) else { return };
         let mut parts = known.clone();
         if merge == Merge::Sum && command.name == "dbsize" {
-            // What the script itself has added and taken away.
+            // The keys that the script itself has added and removed.
             parts.push(self.added_by(block, db));
         }
         self.merge_answers(merge, &parts, protocol, reply);
@@ -178,8 +179,8 @@ impl SessionCtx<'_> {
 }
 
 impl Worker {
-    /// Asks what the block of a connection needs to know. `over_nodes`: it runs in a workspace, where no keys are but its own.
-    /// `None`: all is known.
+    /// Asks the questions of the block of a connection. `over_nodes`: it runs in a workspace, which has only the
+    /// block's keys. `None`: there is no open question.
     pub(crate) fn ask_for_block(&mut self, conn: &mut Conn, over_nodes: bool) -> Option<Next> {
         let multi = conn.session.multi.take()?;
         let question = self.question_of(conn, &multi, over_nodes);
@@ -191,7 +192,7 @@ impl Worker {
         self.ask_wanted(conn)
     }
 
-    /// The first question of a block that is not answered.
+    /// The first open question of a block.
     fn question_of(&self, conn: &Conn, multi: &Multi, over_nodes: bool) -> Option<Question> {
         let peers = self.peers.as_deref().filter(|peers| !peers.is_alone())?;
         let settings = self.follower.settings();
@@ -214,8 +215,8 @@ impl Worker {
         None
     }
 
-    /// Asks what the present command of a connection, which was undone for that, needs to know. The connection waits, with its
-    /// command unread. `None`: it needs nothing.
+    /// Asks the questions of the present command of a connection, which was undone for that. The connection waits, with
+    /// its command unread. `None`: there is no question.
     pub(crate) fn ask_wanted(&mut self, conn: &mut Conn) -> Option<Next> {
         let question = conn.session.answers.as_deref_mut()?.wanted.take()?;
         conn.session.again = None;
@@ -223,13 +224,14 @@ impl Worker {
         self.ask_question(conn, question, Some(hole), None);
         match conn.out.has_holes() {
             true => conn.wait = Wait::Replies(0),
-            // There is nobody to ask.
+            // There is no other node.
             false => self.again.push(conn.token),
         }
         Some(Next::Retry)
     }
 
-    /// As before, of a script that runs in a workspace, in this attempt of its block, and goes on there when that is answered.
+    /// As before, for a script that runs in a workspace, in this attempt of its block. It goes on there with the
+    /// answer.
     pub(crate) fn ask_for_workspace(&mut self, conn: &mut Conn, which: (u64, u32)) -> bool {
         let wanted = conn.session.answers.as_deref_mut().and_then(|answers| answers.wanted.take());
         let Some(question) = wanted else { return false };
@@ -240,7 +242,7 @@ impl Worker {
         self.ask_question(conn, question, None, Some(which))
     }
 
-    /// Whether anybody was asked.
+    /// Whether any node was asked.
     fn ask_question(
         &mut self,
         conn: &mut Conn,

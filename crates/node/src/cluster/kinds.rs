@@ -1,4 +1,4 @@
-//! What a command is to a cluster: which nodes it concerns, and whether it may run before replies that are still to come.
+//! The kind of a command in a cluster: the nodes that it concerns, and whether it may run before outstanding replies.
 
 use command::flags;
 
@@ -10,7 +10,7 @@ use crate::table::{Command, Handler, Table};
 pub(crate) enum Kind {
     /// It works on its keys, and is answered at once.
     Keyed,
-    /// It works on its keys, and may wait for something.
+    /// It works on its keys, and may wait.
     Patient,
     /// EVAL and its like: keys that it declares, and perhaps others.
     Script,
@@ -28,14 +28,14 @@ pub(crate) enum Kind {
     Scan,
     /// A slot by its number: its owner.
     Slot,
-    /// It writes a reply, and nothing it does is seen by others.
+    /// It writes a reply, and no other client sees its effect.
     Quick,
     /// It concerns this node alone.
     Own,
 }
 
 impl Kind {
-    /// Of all commands, by their ids.
+    /// The kinds of all commands, by their ids.
     pub(crate) fn of_all(table: &Table) -> Box<[Kind]> {
         table.all().iter().map(Kind::of).collect()
     }
@@ -58,7 +58,7 @@ impl Kind {
         let has_keys = !spec.keys.is_empty() || spec.find_keys.is_some() || spec.find_all_keys.is_some();
         match command.handler {
             Handler::Session(_) if spec.has(flags::RUNS_SCRIPT) => Kind::Script,
-            // What a session looks up of a key (DEBUG, MEMORY USAGE) is rare enough to wait for.
+            // A session command with keys (DEBUG, MEMORY USAGE) is so rare that it may wait.
             Handler::Session(_) if has_keys && !spec.has(flags::PUBSUB) => Kind::Patient,
             Handler::Data(_) if has_keys && spec.has(flags::BLOCKING) => Kind::Patient,
             Handler::Data(_) if has_keys => Kind::Keyed,

@@ -1,6 +1,6 @@
-//! Changes of the libraries of functions, which belong to the cluster: its metadata have them, with a version, and every node that serves has them from there.
-//! A node makes the new ones from those that it has, and offers them in the place of that version. If somebody was faster, it does so again with what that one
-//! has made.
+//! Changes of the libraries of functions, which belong to the cluster. Its metadata have them, with a version, and
+//! every node that serves takes them from there. To change them, a node makes new ones from those that it has, and
+//! proposes them for that version. If another node was faster, it makes them again from the newer ones.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::node::Node;
 use crate::scripts::libraries::Libraries;
 use crate::worker::jobs::{Done, Job};
 
-/// For how long a change that others are faster than is tried again, in nanoseconds.
+/// Nanoseconds for which a change is repeated while other nodes are faster.
 const AGAIN_NS: u64 = 10_000_000_000;
 
-/// What is to become of the libraries; an error changes nothing.
+/// The change of the libraries; an error changes nothing.
 pub(crate) type Change = Box<dyn Fn(&mut Libraries) -> Result<(), Error> + Send>;
 
 /// A change under way.
@@ -26,10 +26,11 @@ struct Attempt {
     until: u64,
 }
 
-/// Has the libraries of the cluster changed, of which this node, which has a lease, has all that was ever answered. Who waits for the job hears `reply` when
-/// all nodes that serve have the change.
+/// Changes the libraries of the cluster. This node has a lease, so it has every library that a client was told of. The
+/// job's client gets `reply` when all nodes that serve have the change.
 ///
 /// # Errors
+///
 /// Those of `change`: nothing was done.
 pub(crate) fn change_libraries(node: &Arc<Node>, change: Change, reply: Done) -> Result<Arc<Job>, Error> {
     let job = Job::of_cluster();
@@ -55,7 +56,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// Others have changed them.
+    /// Other nodes have changed them.
     fn again(self) {
         let job = Arc::clone(&self.job);
         let begun = if self.node.clock.monotonic_ns() < self.until {

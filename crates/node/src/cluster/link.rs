@@ -1,8 +1,9 @@
-//! The end of a link that forwards: it is dialed when there is something to say, and again after a while when that fails.
+//! The end of a link that forwards. It is dialed when there are items to send, and again after a pause when that fails.
 //!
-//! What it says waits here until the other end has answered the handshake: if that fails, nothing of it has left, and those who wait are told so. From then
-//! on it is dialed again and again, and whoever has something to say is told so at once. If a link ends later, what was forwarded may have been executed, and
-//! those who wait for a reply are closed (rule T9), unless the other end has said that it leaves: then nothing was executed that it has not answered.
+//! Items wait here until the other end has answered the handshake. If that fails, no item has left, and the clients
+//! that wait get an error. From then on the link is dialed again and again, and further commands get the error at once.
+//! If a link ends later, forwarded commands may have been executed, so the clients that wait for replies are closed
+//! (rule T9). If the other end has said that it leaves, it has executed nothing that it has not answered.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +25,8 @@ use crate::worker::conn::{Conn, Wait};
 use crate::worker::{Token, Worker, write_error};
 
 impl Worker {
-    /// The next link that is to be connected. Then [`Self::link_opened`] is called and it is one more connection of the driver's; or [`Self::closed`].
+    /// The next link to connect. The driver then calls [`Self::link_opened`], and the link is one more connection of
+    /// the driver's; or it calls [`Self::closed`].
     pub fn next_dial(&mut self) -> Option<Dial> {
         let peers = self.peers.as_deref_mut()?;
         let (token, link) = peers.dials.pop()?;
@@ -32,7 +34,7 @@ impl Worker {
         Some(Dial { token, node: link.node?, host: link.host.clone(), port: link.port })
     }
 
-    /// A link that was dialed is connected, and its handshake done: what is to be said goes out. False: nobody wants it any more.
+    /// A link that was dialed is connected, and its handshake is done: its items leave. False: it is no longer needed.
     #[must_use]
     pub fn link_opened(&mut self, token: Token) -> bool {
         let Some(Conn { role: Role::Origin(link), .. }) = self.conn(token) else { return false };
@@ -48,7 +50,7 @@ impl Worker {
         true
     }
 
-    /// A script was loaded, and the nodes at these links have not heard of it: they do when they are reached.
+    /// Notes a loaded script for the nodes at these links, which have not got it. They get it when they are reached.
     pub(crate) fn owe_script(&mut self, loaded: &[u8], links: &[usize]) {
         let Some(peers) = self.peers.as_deref_mut().filter(|_| !links.is_empty()) else { return };
         let digest = loaded.split(|byte| *byte == b'\n').nth(1).and_then(|line| line.trim_ascii_end().try_into().ok());
@@ -65,7 +67,7 @@ impl Worker {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let out = &mut peers.links[link];
         for digest in std::mem::take(&mut out.owed_scripts) {
-            // What was flushed since nobody needs.
+            // A script that was flushed meanwhile is not needed.
             let Some(known) = self.node.scripts.find(&digest) else { continue };
             let mut command = Vec::new();
             append_request(&mut command, &[&b"SCRIPT"[..], b"LOAD", known.source.body()]);
@@ -73,7 +75,8 @@ impl Worker {
         }
     }
 
-    /// Takes an end of a link that another node, of this name, has dialed. What came with it is handed over as for any connection.
+    /// Takes an end of a link that another node, of this name, has dialed. Bytes that came with it are handed over as
+    /// for any connection.
     pub fn accept_link(&mut self, from: &str, now: u64) -> Token {
         self.add_link_end(now, Role::Owner(Box::new(Inbound::new(from, None))))
     }
@@ -85,7 +88,7 @@ impl Worker {
         token
     }
 
-    /// Sees to it that a link is open some time.
+    /// Makes sure that a link will be open.
     pub(crate) fn want_link(&mut self, link: usize) {
         let now = self.engine.now();
         let Some(peers) = &self.peers else { return };
@@ -106,14 +109,14 @@ impl Worker {
         }
     }
 
-    /// Looks at how the links are doing.
+    /// Checks the links.
     pub(crate) fn look_at_links(&mut self, now: u64) {
         for link in 0..self.peers.as_ref().map_or(0, |peers| peers.links.len()) {
             let Some(peers) = &mut self.peers else { return };
             let out = &mut peers.links[link];
             match out.state {
                 State::Down(until) if until <= now && out.deadline().is_some() => {
-                    // Nobody dials a node that has left.
+                    // A node that has left is not dialed.
                     out.in_vain &= out.node.is_some_and(|node| peers.map.index_of(node).is_some());
                     if out.deadline().is_some() {
                         self.want_link(link);
@@ -135,13 +138,13 @@ impl Worker {
         }
     }
 
-    /// Unix milliseconds at which a link has to be looked at.
+    /// When a link has to be checked, unix milliseconds.
     pub(crate) fn link_deadline(&self) -> Option<u64> {
         let peers = self.peers.as_deref()?;
         peers.links.iter().filter_map(Outbound::deadline).chain(peers.probes_due()).chain(peers.lapse_due()).min()
     }
 
-    /// The connection waits, with its command unread, until there is less to say over a link.
+    /// Makes the connection wait, with its command unread, until fewer bytes wait for a link.
     pub(crate) fn wait_for_link(&mut self, conn: &mut Conn, link: usize) {
         if let Some(peers) = &mut self.peers {
             conn.wait = Wait::Link;
@@ -160,7 +163,7 @@ impl Worker {
         }
     }
 
-    /// Hands what is to be said to the driver, unless it may wait for more.
+    /// Hands frames to the driver, unless they may wait for more.
     pub(crate) fn flush_links(&mut self) {
         let (clock, reads) = (self.engine.last_version(), self.stats.reads.load(Relaxed));
         let Some(peers) = &mut self.peers else { return };
@@ -183,7 +186,7 @@ impl Worker {
             let (partner, mut stage) = (out.partner, std::mem::take(&mut out.stage));
             self.say(token, partner, &mut stage);
             let Some(peers) = &mut self.peers else { return };
-            // Its memory is used again.
+            // Its memory is reused.
             peers.links[link].stage = stage;
         }
         let Some(peers) = &mut self.peers else { return };
@@ -241,12 +244,12 @@ impl Worker {
         out.in_vain |= is_given_up;
         self.tell_of_end(link, was_open);
         if is_given_up {
-            // Transactions need not wait for a dial that fails either.
+            // Transactions need not wait for a dial that fails.
             self.tell_of_end(link, false);
         }
     }
 
-    /// Nobody hears what is said over links that were dialed in vain: who says something is told so, and does not wait for them to be dialed again.
+    /// Answers items for links that were dialed in vain, without waiting for the next dial.
     pub(crate) fn look_at_vain_words(&mut self) {
         for link in 0..self.peers.as_ref().map_or(0, |peers| peers.links.len()) {
             let in_vain = |out: &Outbound| out.is_out_of_reach() && !out.stage.is_empty();
@@ -256,7 +259,8 @@ impl Worker {
         }
     }
 
-    /// What was to be said, or answered, over a link will not be. `was_open`: some of it may have been said.
+    /// Tells the waiting clients that items for a link, or replies over it, will not arrive. `was_open`: some items may
+    /// have left.
     fn tell_of_end(&mut self, link: usize, was_open: bool) {
         let Some(peers) = &mut self.peers else { return };
         let out = &mut peers.links[link];
@@ -273,7 +277,8 @@ impl Worker {
         self.go_on_saying(waiting);
     }
 
-    /// A connection has lost what it had at another node. `may_be_done`: what it is owed may have been executed there.
+    /// A connection has lost its state at another node. `may_be_done`: its outstanding commands may have been executed
+    /// there.
     pub(crate) fn lose_line(&mut self, token: Token, link: usize, was_open: bool, may_be_done: bool) {
         let Some(mut conn) = self.take_conn(token) else { return };
         let lost = conn.remote.as_deref_mut().and_then(|remote| remote.lines.get_mut(link)?.take());
@@ -323,12 +328,12 @@ impl Worker {
         self.mark_dirty(token);
     }
 
-    /// What is answered to a command that has not left this node, or was not executed at the other one.
+    /// The error for a command that has not left this node, or was not executed at the other one.
     fn unreached(&self, link: usize) -> String {
         format!("CLUSTERDOWN The node{} cannot be reached: the command was not executed there", self.place(link))
     }
 
-    /// Where the node at the other end of a link is: ` at HOST:PORT`, or nothing if nobody knows.
+    /// The address of the node at the other end of this link: ` at HOST:PORT`, or nothing if it is unknown.
     fn place(&self, link: usize) -> String {
         let place = self.peers.as_deref().and_then(|peers| {
             let node = peers.map.node(peers.map.index_of(peers.links[link].node?)?);

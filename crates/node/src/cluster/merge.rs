@@ -9,32 +9,32 @@ use super::unknown::is_unknown;
 pub(crate) enum Merge {
     /// Numbers are added.
     Sum,
-    /// Numbers of receivers are added; who is not reached does not receive.
+    /// Numbers of receivers are added; a client that is not reached is no receiver.
     Receivers,
     /// Lists follow one another.
     Concat,
-    /// Lists follow one another, without what was in one before.
+    /// Lists follow one another, without repeated elements.
     Unique,
     /// Names and numbers in turn: the numbers are added.
     Pairs,
-    /// Numbers of which the least counts.
+    /// Numbers; the least counts.
     Least,
-    /// All say the same.
+    /// All nodes answer the same.
     Same,
-    /// As before, of what is changed at each node: that only some have done it is an error of its own.
+    /// As before, for a change at each node: if only some nodes have made it, that is an error of its own.
     Change,
-    /// One of those that are not nil, whichever.
+    /// One of those that are not nil, any of them.
     Any,
-    /// Done, if any node has; otherwise why not.
+    /// Done, if any node has; otherwise the reason why not.
     Kill,
-    /// Done here, whatever they say.
+    /// Done here, whatever the other nodes answer.
     Done,
-    /// The first is there already, and counts; of the others it matters that they have come.
+    /// The first is there already, and counts. The others only have to come.
     First,
 }
 
 impl Merge {
-    /// Of the command of this name, if every node has a part in it.
+    /// The merge of the command of this name, if every node has a part in it.
     pub(crate) fn of(name: &str) -> Option<Merge> {
         Some(match name {
             "dbsize" | "pubsub|numpat" => Merge::Sum,
@@ -51,39 +51,42 @@ impl Merge {
         })
     }
 
-    /// Whether a node that is lost is not asked: it cannot be, and has nothing of it that anybody would miss, as the slots' owners have of keys.
+    /// Whether a lost node is not asked: it cannot answer, and nothing of it is missed, unlike keys of the slots'
+    /// owners.
     pub(crate) fn is_without_lost(self, name: &str) -> bool {
         matches!(self, Merge::Receivers | Merge::Kill)
             || ["pubsub|", "script|"].iter().any(|family| name.starts_with(family))
     }
 
-    /// Whether nodes that do not answer are left out: none of what they would say is missed. What they are to know they are told when they are back.
+    /// Whether nodes that do not answer are left out: their answers are not missed. They get what they have to know
+    /// when they are back.
     pub(super) fn leaves_out(name: &str) -> bool {
         name.starts_with("pubsub|") || matches!(name, "script|load" | "script|exists")
     }
 
-    /// Whether it only looks: whether a node has come to it matters to nobody.
+    /// Whether it only reads, so that it does not matter whether a node has executed it.
     pub(crate) fn only_looks(self) -> bool {
         match self {
             Merge::Sum | Merge::Concat | Merge::Unique | Merge::Pairs | Merge::Any => true,
-            // What WAITAOF waits for may be lost (rule L9).
+            // The records that WAITAOF waits for may be lost (rule L9).
             Merge::Least | Merge::Receivers | Merge::Same | Merge::Change | Merge::Kill => false,
             // The parts do not count.
             Merge::Done | Merge::First => false,
         }
     }
 
-    /// Whether a node has its part only as long as it has a lease: it is about keys.
+    /// Whether a node answers its part only with a lease, because it is about keys.
     pub(crate) fn needs_lease(self, name: &str) -> bool {
         self != Merge::Least && !self.is_without_lost(name)
     }
 
-    /// Whether every node has its part also where clients find nodes by themselves: of what else they want of all, they ask each.
+    /// Whether every node has a part also where clients find nodes by themselves: such clients send all other commands
+    /// to each node.
     pub(crate) fn is_for_all(self) -> bool {
         matches!(self, Merge::Receivers | Merge::Least)
     }
 
-    /// One reply of several. `chance` chooses where any would do.
+    /// Makes one reply of several. `chance` chooses where any would do.
     pub(crate) fn merge(self, parts: &[Vec<u8>], protocol: Protocol, chance: u64) -> Vec<u8> {
         if self == Merge::Kill {
             return parts.iter().min_by_key(|part| rank_of_kill(part)).cloned().unwrap_or_default();
@@ -94,11 +97,11 @@ impl Merge {
             _ => {}
         }
         let error = parts.iter().find(|part| part.first() == Some(&b'-') && self != Merge::Receivers);
-        // One key will do, whoever has it.
+        // One key will do, of any node.
         let is_found = self == Merge::Any && parts.iter().any(|part| is_some(part));
         if let Some(error) = error.filter(|_| !is_found) {
             let failed = parts.iter().filter(|part| part.first() == Some(&b'-')).count();
-            // Nobody may have executed it, but nobody knows: not with a code that clients repeat, either.
+            // Perhaps no node has executed it, but that is unknown: so no code after which clients repeat it.
             let unknown = parts.iter().find(|part| is_unknown(part));
             return match self {
                 Merge::Change if failed < parts.len() || unknown.is_some() => {
@@ -154,7 +157,7 @@ fn is_some(reply: &[u8]) -> bool {
     !(reply.starts_with(b"$-1") || reply.starts_with(b"_") || reply.starts_with(b"-"))
 }
 
-/// Which of the replies to SCRIPT KILL counts: the least. What a node has not said may be that a script runs there.
+/// The rank of a reply to SCRIPT KILL: the least counts. A node that has not answered may have a running script.
 fn rank_of_kill(reply: &[u8]) -> usize {
     match reply {
         [b'+', ..] => 0,
@@ -165,8 +168,8 @@ fn rank_of_kill(reply: &[u8]) -> usize {
     }
 }
 
-/// What is answered if only some nodes have executed a command. The codes of errors after which clients repeat a command by themselves are left out of it:
-/// some nodes would execute it twice (rule T9).
+/// The error if only some nodes have executed a command. It avoids the codes after which clients repeat a command by
+/// themselves: some nodes would execute it twice (rule T9).
 fn partly(done: usize, all: usize, error: &[u8], protocol: Protocol) -> Vec<u8> {
     let error = error.strip_prefix(b"-").unwrap_or(error).trim_ascii_end();
     let code = error.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
@@ -184,7 +187,7 @@ fn number(reply: &[u8]) -> i64 {
     }
 }
 
-/// How many elements a list has, and what they are.
+/// How many elements a list has, and their bytes.
 fn list(reply: &[u8]) -> (usize, &[u8]) {
     let Some(end) = reply.windows(2).position(|two| two == b"\r\n") else { return (0, &[]) };
     let count = reply.get(1..end).and_then(keyspace::canonical_int).unwrap_or(0);

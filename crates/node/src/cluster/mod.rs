@@ -1,11 +1,12 @@
 //! A node among others: every node serves every key.
 //!
-//! A command for a slot that another node owns is *forwarded*: over the *link* that this worker has to that node it goes to a *virtual connection*
-//! there, which runs it as any connection would and says its reply into the link. Here, it leaves a hole in the output of its connection
-//! (`holes.rs`), which the reply fills. So commands of a pipeline are under way to several nodes at a time, and replies come in order.
+//! A command for a slot that another node owns is *forwarded*. It goes over the *link* that this worker has to that
+//! node, to a *virtual connection* there. That runs it as any connection would, and its reply comes back over the link.
+//! Here the command leaves a hole in the output of its connection (`holes.rs`), which the reply fills. So commands of a
+//! pipeline are under way to several nodes at a time, and replies come in order.
 //!
-//! A link has an *origin*, which forwards, and an *owner*, which executes. All of it is bytes in and bytes out: the drivers see a link as one more
-//! connection.
+//! A link has an *origin*, which forwards, and an *owner*, which executes. All of it is bytes in and bytes out: the
+//! drivers see a link as one more connection.
 
 pub(crate) mod admin;
 pub(crate) mod answers;
@@ -54,16 +55,16 @@ pub use settings::change_settings;
 pub(crate) use settings::check as check_settings;
 pub use verdict::{Question, Verdict};
 
-/// What says whether this node may serve its slots.
+/// The right of this node to serve its slots.
 pub trait Lease: Send + Sync {
-    /// Until when (rule O1).
+    /// The moment until which it holds (rule O1).
     fn until(&self) -> BootNs;
 
-    /// Why no longer, in words for people.
+    /// The reason why it no longer holds, in words for people.
     fn reason(&self) -> String;
 }
 
-/// What the workers of a node share of the cluster.
+/// The state of the cluster that the workers of a node share.
 pub struct Cluster {
     me: NodeId,
     map: RwLock<Arc<Map>>,
@@ -73,16 +74,16 @@ pub struct Cluster {
     admin: OnceLock<Box<dyn Administration>>,
     /// How often this node has started.
     pub(crate) incarnation: u64,
-    /// Until when it serves nothing after its start.
+    /// The moment until which it serves nothing after its start.
     rests_until: BootNs,
-    /// What its log says of transactions is of another node's life.
+    /// The transactions in its log are of another node's life.
     inherited: AtomicBool,
     pub(crate) parts: crate::transactions::parts::Parts,
 }
 
 impl Cluster {
-    /// The node `me`, which knows this map, in its life `incarnation`. Each is higher than the one before, which had
-    /// ended at `started`.
+    /// The node `me`, with this map, in its life `incarnation`. A life's number is higher than that of the life before,
+    /// which had ended at `started`.
     pub fn new(me: NodeId, incarnation: u64, started: BootNs, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
         let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), crate::transactions::parts::Parts::default());
         let (admin, inherited) = (OnceLock::new(), AtomicBool::new(false));
@@ -95,20 +96,21 @@ impl Cluster {
         self.me
     }
 
-    /// What this node's log says of transactions is of another node's life, as is kept with the metadata since its first start. Before its workers begin.
+    /// Notes that the transactions in this node's log are of another node's life. The metadata's file says so since the
+    /// node's first start. To be called before its workers begin.
     pub fn inherits(&self) {
         self.inherited.store(true, Release);
     }
 
-    /// Whether it does still: until then it takes no part in transactions over nodes.
+    /// Whether that is still so: until then it takes no part in transactions over nodes.
     pub(crate) fn has_inherited(&self) -> bool {
         self.inherited.load(Acquire)
     }
 
-    /// It does not any more, and it is kept that it does not.
+    /// Notes that it is no longer so, and that the metadata's file says so.
     pub(crate) fn has_settled(&self) {
         self.inherited.store(false, Release);
-        // Workers look at everything anew.
+        // Workers check everything again.
         self.changes.fetch_add(1, Release);
     }
 
@@ -117,7 +119,8 @@ impl Cluster {
         self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the map: workers see it from their next turn on. One that is older than the present one, as maps may come out of order, is not taken.
+    /// Replaces the map: workers see it from their next turn on. A map that is older than the present one is not taken,
+    /// because maps may come out of order.
     pub fn set_map(&self, map: Arc<Map>) {
         let mut present = self.map.write().unwrap_or_else(PoisonError::into_inner);
         if map.version() < present.version() {
@@ -127,23 +130,24 @@ impl Cluster {
         self.changes.fetch_add(1, Release);
     }
 
-    /// What says whether this node may serve its slots.
+    /// The right of this node to serve its slots.
     pub fn lease(&self) -> &dyn Lease {
         &*self.lease
     }
 
-    /// Whether this node may serve its slots: it has a lease, and has not just started. What an earlier life of it had locked for who only reads, and has not
-    /// logged, counts for a while (rule T3). Whoever gets slots of a node that is lost gets them empty, and later than that.
+    /// Whether this node may serve its slots: it has a lease, and has not just started. Locks of an earlier life for
+    /// transactions that only read were not logged, and hold for a while (rule T3). A node that gets slots of a lost
+    /// node gets them empty, and later than that.
     pub(crate) fn may_serve(&self, now: BootNs) -> bool {
         self.rests_until <= now && now < self.lease.until()
     }
 
-    /// What keeps the metadata is this. Once.
+    /// Sets the keeper of the metadata. Once.
     pub fn set_administration(&self, admin: Box<dyn Administration>) {
         assert!(self.admin.set(admin).is_ok(), "the metadata are kept once");
     }
 
-    /// What keeps the metadata; nothing does in tests of a node by itself.
+    /// The keeper of the metadata; none in tests of a node by itself.
     pub fn administration(&self) -> Option<&dyn Administration> {
         self.admin.get().map(|admin| &**admin)
     }

@@ -1,4 +1,4 @@
-//! What comes over links: frames, and what owners say to the node that has forwarded commands.
+//! The input of links: frames, and the answers of owners to the node that has forwarded commands.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,14 +14,14 @@ use crate::worker::conn::{Conn, Wait};
 use crate::worker::transfer::output_limit;
 use crate::worker::{Token, Worker};
 
-/// Bytes of replies that the owner is told have been taken at a time.
+/// Bytes of replies that are acknowledged to the owner at a time.
 const ACKNOWLEDGED: usize = 64 * 1024;
-/// Bytes that a client has not read, or that are kept for it, above which owners are not told that more has been taken for it.
+/// Bytes that a client has not read, or that are kept for it, above which owners get no further acknowledgement for it.
 const AHEAD: usize = 1 << 20;
-/// What is kept of the buffer of a link.
+/// Bytes of the buffer of a link that are kept.
 const QUERY_KEPT: usize = 1 << 20;
 
-/// Why a link cannot go on.
+/// The reason why a link cannot go on.
 #[derive(Debug)]
 pub(crate) struct Broken(pub(crate) String);
 
@@ -36,7 +36,7 @@ const UNKNOWN: &str = "a virtual connection that there is not";
 const UNASKED: &str = "a reply that nobody waits for";
 
 impl Worker {
-    /// The commands of a client of this node are for this user from now on. False: there is no such client, or it is
+    /// Sets the user of the commands of a client of this node from now on. False: there is no such client, or it is
     /// owed replies.
     pub fn set_principal(&mut self, client: Token, principal: Principal) -> bool {
         let Some(conn) = self.conn(client).filter(|conn| conn.is_client()) else { return false };
@@ -47,7 +47,7 @@ impl Worker {
         true
     }
 
-    /// A link has received something.
+    /// Notes that a link has received bytes.
     pub(crate) fn note_heard(&mut self, token: Token) {
         let Some(conn) = self.conn(token) else { return };
         if !std::mem::replace(&mut conn.queued, true)
@@ -57,7 +57,7 @@ impl Worker {
         }
     }
 
-    /// Takes what links have received.
+    /// Takes the bytes that links have received.
     pub(crate) fn hear(&mut self) {
         let Some(peers) = &mut self.peers else { return };
         for token in std::mem::take(&mut peers.heard) {
@@ -79,7 +79,7 @@ impl Worker {
         }
     }
 
-    /// Whether this end of a link forwards, and the other one executes nothing any more.
+    /// Whether this end of a link forwards, and the other end executes nothing any more.
     fn owner_has_left(&self, role: &Role) -> bool {
         matches!((role, self.peers.as_deref()), (Role::Origin(link), Some(peers)) if peers.links[*link].leaves)
     }
@@ -133,7 +133,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What an owner says.
+    /// Takes an item of an owner.
     fn hear_owner(&mut self, link: usize, item: &Item<'_>) -> Result<(), Broken> {
         let Some(peers) = &mut self.peers else { return Ok(()) };
         let out = &mut peers.links[link];
@@ -146,7 +146,7 @@ impl Worker {
         match *item {
             Item::Replies { vc, lengths, bytes } => match out.client(vc) {
                 Ok(Some(token)) => self.hear_replies(token, link, lengths, bytes),
-                // Its client has gone, or it has none: nobody wants them.
+                // Its client has gone, or it has none: the replies are dropped.
                 Ok(None) => {
                     out.take_own(vc, bytes.len());
                     Ok(())
@@ -211,7 +211,7 @@ impl Worker {
                 conn.out.put(hole, if wanted { reply } else { &[] }, true);
                 continue;
             }
-            // The others look at what has been answered before them.
+            // The other checks depend on earlier answers.
             conn.out.settle();
             match back {
                 Some(reply) => self.take_back(conn, expect, &reply),
@@ -221,7 +221,7 @@ impl Worker {
         let line = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)).ok_or(UNASKED)?;
         line.unacknowledged += bytes.len();
         if !rest.is_empty() {
-            // The beginning of a long one.
+            // The beginning of a long reply.
             let is_sent_back = line.takes_back(rest);
             line.has_begun = true;
             if !is_sent_back {
@@ -232,7 +232,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A reply has come for a connection, or, if it is not `whole`, some of it.
+    /// Takes a reply for a connection, or, if it is not `whole`, a part of it.
     pub(crate) fn answer(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8], whole: bool) {
         match expect {
             Expect::Hole(hole, wanted) => conn.out.fill(hole, if wanted { reply } else { &[] }, whole),
@@ -263,7 +263,7 @@ impl Worker {
         }
     }
 
-    /// Replies have come for a connection over a link: sees what may go on now.
+    /// Replies have come for a connection over a link: resumes what can go on.
     pub(crate) fn look_at_answers(&mut self, conn: &mut Conn, link: usize) {
         conn.show_output();
         let (limit, now) = (output_limit(conn, self.follower.settings()), self.engine.now());
@@ -298,7 +298,7 @@ impl Worker {
         }
     }
 
-    /// A connection no longer waits for another node, if it did.
+    /// Notes that a connection no longer waits for another node, if it did.
     pub(crate) fn count_unblocked(&self, conn: &Conn) {
         conn.session.client.waits_elsewhere.store(false, Relaxed);
         if conn.session.client.blocked.swap(false, Relaxed) {
@@ -306,8 +306,7 @@ impl Worker {
         }
     }
 
-    /// Tells owners how much of what they have said was taken: that of the reply which is next as far as the client reads, of others as far as they
-    /// are to be kept.
+    /// Acknowledges replies to owners: of the next reply as far as the client reads, of others as far as they are kept.
     pub(crate) fn acknowledge(&mut self, conn: &mut Conn) {
         let ready = conn.out.sendable() + conn.in_flight;
         let (next, kept) = (conn.out.next_hole(), conn.out.kept());
@@ -329,7 +328,7 @@ impl Worker {
         }
     }
 
-    /// A client that has something at other nodes has read something.
+    /// Notes that a client with commands at other nodes has read something.
     pub(crate) fn look_at_debts(&mut self, token: Token) {
         let has_debts = |remote: &Remote| remote.lines.iter().flatten().any(|line| line.unacknowledged >= ACKNOWLEDGED);
         if self.conn(token).and_then(|conn| conn.remote.as_deref()).is_some_and(has_debts)
@@ -340,7 +339,8 @@ impl Worker {
         }
     }
 
-    /// A client that waits for keys of another node sends nothing more: it is given up, as one that waits here, and nothing is taken for it any more.
+    /// A client that waits for keys of another node sends nothing more. It is given up, as a client that waits here,
+    /// and no element is taken for it any more.
     pub(crate) fn leave_wait_elsewhere(&mut self, conn: &mut Conn, link: usize) {
         let Some((remote, peers)) = conn.remote.as_deref_mut().zip(self.peers.as_deref_mut()) else { return };
         let Some(line) = remote.lines.get_mut(link).and_then(Option::take) else { return };
@@ -355,7 +355,7 @@ impl Worker {
         self.end_session(conn);
     }
 
-    /// A client has gone: so does what it has at other nodes.
+    /// A client has gone: its virtual connections are closed.
     pub(crate) fn leave_nodes(&mut self, conn: &mut Conn) {
         let Some((remote, peers)) = conn.remote.take().zip(self.peers.as_deref_mut()) else { return };
         for (link, line) in remote.lines.into_iter().enumerate() {
@@ -365,7 +365,7 @@ impl Worker {
         }
     }
 
-    /// Asks the owner to let a client go that waits there.
+    /// Asks the owner to end the wait of a client there.
     pub(crate) fn unblock_elsewhere(&mut self, token: Token, with_error: bool, question: Question) {
         let Some(conn) = self.conn(token) else { return };
         if let Wait::Replies(_) = conn.wait {
@@ -381,14 +381,14 @@ impl Worker {
     }
 }
 
-/// A WATCH over a link was answered, which watched so many keys before.
+/// A WATCH over a link was answered; `before` keys were watched there before it.
 fn note_watch(conn: &mut Conn, link: usize, before: usize, reply: &[u8]) {
-    // What was refused watches nothing, and must not break the next block.
+    // A refused WATCH watches nothing, and must not break the next block.
     let kept = if reply.first() == Some(&b'-') { before } else { usize::MAX };
     keep_watched(conn, link, kept);
 }
 
-/// Of the keys that a connection watches over a link it watches the first ones alone.
+/// Drops watched keys of a connection over a link, except the first ones.
 pub(crate) fn keep_watched(conn: &mut Conn, link: usize, kept: usize) {
     if let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) {
         line.watched.truncate(kept);

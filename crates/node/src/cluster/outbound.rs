@@ -10,31 +10,31 @@ use super::probe::Probe;
 use crate::scripts::Digest;
 use crate::worker::token::Token;
 
-/// Bytes to be said above which nobody may say more.
+/// Bytes to send, above which no more commands are taken.
 pub(super) const LINK_MAX: usize = 4 << 20;
 
-/// After so many milliseconds a link that is not open yet has failed.
+/// A link that is not open after so many milliseconds has failed.
 pub(super) const DIAL_MS: u64 = 2_000;
 /// Milliseconds before a link that has failed is dialed again: first, and at most.
 const BACKOFF_MS: (u64, u64) = (10, 500);
 
-/// Scripts that a node is told of when it is back, at most: of others clients hear -NOSCRIPT there, and load them again.
+/// Most scripts that are kept for a node until it is back. For others clients get -NOSCRIPT there, and load them again.
 pub(super) const OWED_MAX: usize = 1000;
 
 /// A link to be connected.
 #[derive(Debug)]
 pub struct Dial {
-    /// What the worker calls the connection, as one that it has accepted.
+    /// The worker's name for the connection, as for one that it has accepted.
     pub token: Token,
     /// The other node.
     pub node: NodeId,
-    /// Where it is.
+    /// Its address.
     pub host: String,
     /// See [`Self::host`].
     pub port: u16,
 }
 
-/// How long nobody dials after as many failures as this, in milliseconds.
+/// The pause after so many failures, in milliseconds.
 fn backoff(failures: u32) -> u64 {
     (BACKOFF_MS.0 << failures.min(16)).min(BACKOFF_MS.1)
 }
@@ -45,20 +45,20 @@ pub(super) enum State {
     Down(u64),
     /// Being connected, until this time.
     Dialing(Token, u64),
-    /// The other end hears what is said.
+    /// The other end takes items.
     Open(Token),
 }
 
-/// Whose a virtual connection is.
+/// The user of a virtual connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     Nobody,
     Client(Token),
-    /// For what the owner says to a client that waits.
+    /// For the owner's messages to a client that waits.
     Notice(Token),
     /// This node's own.
     Node,
-    /// Its client has gone, the other end does not know yet.
+    /// Its client has gone, and the other end does not know yet.
     Gone,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct OpenLink {
 
 /// See the module's text.
 pub(crate) struct Outbound {
-    /// The other node; none of the link that leads back.
+    /// The other node; none for the link that leads back.
     pub(crate) node: Option<NodeId>,
     /// The epoch of what it owns.
     pub(crate) epoch: u64,
@@ -82,35 +82,36 @@ pub(crate) struct Outbound {
     pub(super) port: u16,
     pub(super) state: State,
     pub(crate) stage: Stage,
-    /// Bytes that were handed to the driver and that it has not sent.
+    /// Bytes that were handed to the driver and are not sent.
     pub(super) unsent: usize,
-    /// The other end has said that it executes nothing more than what it has answered.
+    /// The other end has said that it executes nothing more than it has answered.
     pub(crate) leaves: bool,
     /// By number.
     pub(super) owners: Vec<Owner>,
     pub(super) free: Vec<u32>,
-    /// Connections that wait for there to be less to say.
+    /// Connections that wait until fewer bytes wait here.
     pub(super) waiting: Vec<Token>,
     pub(super) failures: u32,
-    /// How long it has been dialed in vain: what those dials took that were not answered, and the pauses after each, in milliseconds.
+    /// For how long it has been dialed in vain: the time of unanswered dials, and the pause after each, in
+    /// milliseconds.
     pub(super) vain_ms: u64,
-    /// It was dialed last in vain: it is dialed again, whether or not there is something to say.
+    /// It was last dialed in vain: it is dialed again, whether or not there are items.
     pub(super) in_vain: bool,
-    /// It is being ended as nothing comes over it: nobody hears what is said to its node until that answers.
+    /// It is being ended because nothing comes over it. Commands for its node fail until the node answers.
     pub(crate) given_up: bool,
-    /// When it was open last, as links and blocks are counted.
+    /// When it was last open, as links and blocks are counted.
     pub(crate) last_open: u64,
     /// When it was opened, unix milliseconds.
     pub(super) since: u64,
-    /// The virtual connection for what no client has sent.
+    /// The virtual connection for commands that no client has sent.
     pub(super) own: Option<u32>,
-    /// Bytes that were answered there and not acknowledged.
+    /// Bytes of answers there that are not acknowledged.
     pub(crate) own_bytes: usize,
-    /// Scripts that clients have loaded and the other node has not heard of.
+    /// Scripts that clients have loaded and the other node has not got.
     pub(super) owed_scripts: BTreeSet<Digest>,
-    /// Whether its other end is at work.
+    /// The check whether its other end is at work.
     pub(crate) probe: Probe,
-    /// Of a link that leads back: its other end.
+    /// For a link that leads back: its other end.
     pub(super) partner: Option<Token>,
 }
 
@@ -151,19 +152,19 @@ impl Outbound {
         Self::new(None)
     }
 
-    /// What the map says of the node.
+    /// Takes the node's entry of the map.
     pub(crate) fn look_up(&mut self, member: &map::Node) {
         (self.host, self.port) = (member.host.clone(), member.bus_port);
         self.epoch = member.epoch;
     }
 
-    /// Whether nothing more may be said for now.
+    /// Whether no more may be sent for now.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.stage.len() + self.unsent > LINK_MAX
     }
 
-    /// Whether something is to be said, and can be.
+    /// Whether there are bytes to send, and they can be sent.
     pub(crate) fn has_something_to_say(&self) -> bool {
         matches!(self.state, State::Open(_)) && !self.stage.is_empty()
     }
@@ -173,12 +174,12 @@ impl Outbound {
         self.number(Owner::Client(client))
     }
 
-    /// A number for a virtual connection over which the owner says something to this client, which waits.
+    /// A number for a virtual connection over which the owner sends messages to this client, which waits.
     pub(crate) fn open_notice(&mut self, client: Token) -> u32 {
         self.number(Owner::Notice(client))
     }
 
-    /// The client that waits for what is said over a virtual connection, if it is for that.
+    /// The client that waits for messages over a virtual connection, if that is what it is for.
     pub(crate) fn waits_for(&self, vc: u32) -> Option<Token> {
         match self.owners.get(vc as usize) {
             Some(Owner::Notice(token)) => Some(*token),
@@ -186,7 +187,7 @@ impl Outbound {
         }
     }
 
-    /// The virtual connection for what no client has sent.
+    /// The virtual connection for commands that no client has sent.
     pub(crate) fn own_line(&mut self) -> u32 {
         if let Some(vc) = self.own {
             return vc;
@@ -205,7 +206,7 @@ impl Outbound {
         vc
     }
 
-    /// The client's end of a virtual connection has gone.
+    /// Notes that the client's end of a virtual connection has gone.
     pub(crate) fn close(&mut self, vc: u32) {
         if let Some(owner) = self.owners.get_mut(vc as usize) {
             *owner = Owner::Gone;
@@ -222,7 +223,7 @@ impl Outbound {
         }
     }
 
-    /// The other end has closed a virtual connection. Its client, if it has one.
+    /// Notes that the other end has closed a virtual connection. Returns its client, if it has one.
     pub(crate) fn closed(&mut self, vc: u32) -> Result<Option<Token>, ()> {
         let client = self.client(vc)?;
         self.own = self.own.filter(|own| *own != vc);
@@ -231,7 +232,7 @@ impl Outbound {
         Ok(client)
     }
 
-    /// What CLUSTER LINKS shows.
+    /// The entry of CLUSTER LINKS.
     pub(crate) fn shown(&self) -> Option<OpenLink> {
         let State::Open(_) = self.state else { return None };
         Some(OpenLink { node: self.node?, since: self.since, unsaid: self.stage.len() + self.unsent })
@@ -255,12 +256,12 @@ impl Outbound {
         self.owners.iter().any(|owner| matches!(owner, Owner::Client(_) | Owner::Notice(_)))
     }
 
-    /// Whether nobody is told anything over it for now, and it is not being opened.
+    /// Whether commands for its node fail for now, and it is not being opened.
     pub(crate) fn fails(&self, now: u64) -> bool {
         self.is_out_of_reach() || matches!(self.state, State::Down(until) if until > now)
     }
 
-    /// When something is to be done, unix milliseconds.
+    /// When the next action is due, unix milliseconds.
     pub(super) fn deadline(&self) -> Option<u64> {
         match self.state {
             State::Down(until) if self.in_vain || !self.stage.is_empty() || !self.owed_scripts.is_empty() => {
@@ -271,18 +272,18 @@ impl Outbound {
         }
     }
 
-    /// Whether it could not be opened when that was tried last.
+    /// Whether its last dial has failed.
     pub(crate) fn is_out_of_reach(&self) -> bool {
         self.in_vain && self.open_end().is_none()
     }
 
-    /// Whether it has been dialed in vain for at least so long, in milliseconds. That is counted in failures, not in time: a machine that has stood still as a whole
-    /// has not dialed.
+    /// Whether it has been dialed in vain for at least so many milliseconds. That is counted in failures, not in time:
+    /// a machine that has stood still as a whole has not dialed.
     pub(crate) fn is_out_of_reach_for(&self, ms: u64) -> bool {
         self.is_out_of_reach() && self.vain_ms > ms
     }
 
-    /// Forgets what was to be said: the clients that had virtual connections, and those that waited for something to be said.
+    /// Drops the items. Returns the clients that had virtual connections, and those that waited to send.
     pub(super) fn forget(&mut self) -> (Vec<Token>, Vec<Token>) {
         self.stage.clear();
         (self.own, self.own_bytes) = (None, 0);
@@ -298,7 +299,7 @@ impl Outbound {
         (clients, waiting)
     }
 
-    /// It has ended, or could not be opened.
+    /// Notes that it has ended, or could not be opened.
     pub(super) fn fail(&mut self, now: u64) {
         self.in_vain = self.open_end().is_none();
         let pause = backoff(self.failures);

@@ -24,13 +24,13 @@ use crate::worker::{Token, Worker};
 const LINES_MAX: u32 = 1 << 20;
 /// Bytes of a virtual connection's output that are under way at most.
 const WINDOW: usize = 1 << 20;
-/// Bytes of what a client must forget that wait for it to read, at most: one that reads too slowly forgets everything.
+/// Most bytes of invalidations that wait for a client to read: a client that reads too slowly forgets everything.
 const NEWS_MAX: usize = 1 << 20;
-/// Bytes to be said over a link above which what virtual connections say waits.
+/// Bytes to send over a link above which the output of virtual connections waits.
 const LINK_MAX: usize = 4 << 20;
 
 impl Conn {
-    /// Notes that a command was executed, if it is a virtual connection: whether it is.
+    /// Notes that a command was executed, if it is a virtual connection. Returns whether it is.
     #[inline]
     pub(crate) fn note_command(&mut self) -> bool {
         let Role::Virtual(line) = &mut self.role else { return false };
@@ -39,7 +39,7 @@ impl Conn {
         true
     }
 
-    /// Notes that the last command of a virtual connection will be executed anew: its reply does not end here, with nothing.
+    /// Notes that the last command of a virtual connection will be executed again: its empty reply does not count.
     pub(crate) fn note_unread(&mut self) {
         if let Role::Virtual(line) = &mut self.role {
             line.is_replying = false;
@@ -59,15 +59,14 @@ impl Conn {
         }
     }
 
-    /// Notes that what was written last, so many bytes, answers no command of a virtual connection. They count as a
-    /// reply of their own.
+    /// Notes that the last `bytes` bytes answer no command of a virtual connection. They count as a reply of their own.
     pub(crate) fn note_news(&mut self, bytes: usize) {
         let unsent = self.out.unsent() as u64;
         let Role::Virtual(line) = &mut self.role else { return };
         line.ends.push_back(line.said + unsent);
         line.news += bytes;
         if line.news > NEWS_MAX {
-            // Its node hears that it has gone, and has the client forget everything.
+            // Its node learns that it has gone, and has the client forget everything.
             (self.cut, self.closing) = (true, true);
         }
     }
@@ -86,10 +85,10 @@ impl Conn {
 }
 
 impl Worker {
-    /// What the origin of a link says.
+    /// Takes an item of the origin of a link.
     pub(crate) fn hear_origin(&mut self, link: Token, inbound: &mut Inbound, item: &Item<'_>) -> Result<(), Broken> {
         if inbound.has_left {
-            // It was said before the other end heard of that.
+            // It was sent before the other end knew that.
             return Ok(());
         }
         match *item {
@@ -136,7 +135,7 @@ impl Worker {
         }
     }
 
-    /// The further commands of a virtual connection are for this user.
+    /// Sets the user of the further commands of a virtual connection.
     fn take_principal(&mut self, line: Option<Token>, principal: Principal) -> Result<(), Broken> {
         let Some(conn) = line.and_then(|token| self.conn(token)).filter(|conn| !conn.closing) else { return Ok(()) };
         // A client that becomes another user is owed nothing: so no command is judged by the rights of another user.
@@ -148,7 +147,7 @@ impl Worker {
         Ok(())
     }
 
-    /// For whom commands of clients of other nodes run here: what those call the clients, and the principals.
+    /// The users of commands of other nodes' clients here: the clients' numbers at their nodes, and the principals.
     pub fn principals(&self) -> impl Iterator<Item = (u64, Principal)> + '_ {
         self.conns.iter().flatten().filter_map(|conn| match &conn.role {
             Role::Virtual(line) if !line.is_home => Some((line.client, conn.session.principal)),
@@ -156,7 +155,7 @@ impl Worker {
         })
     }
 
-    /// The origin hears that nothing more is executed for its clients than what was answered.
+    /// Tells the origin that nothing more is executed for its clients than was answered.
     pub(crate) fn say_leaving(&mut self, link: Token, inbound: &mut Inbound) {
         inbound.has_left = true;
         inbound.stage.put(&Item::Leaving);
@@ -211,8 +210,9 @@ impl Worker {
         sound
     }
 
-    /// Whether a command of a virtual connection counts at this node. A client's command counts once: where it runs, or at
-    /// the client's node if all nodes run it. What that node says for itself, as what follows a session, does not count.
+    /// Whether a command of a virtual connection counts at this node. A client's command counts once: where it runs, or
+    /// at the client's node if all nodes run it. Commands of the node itself, such as those that follow a session, do
+    /// not count.
     pub(crate) fn counts_here(&self, conn: &Conn, command: &Command) -> bool {
         let Role::Virtual(line) = &conn.role else { return true };
         match self.peers.as_deref().map(|peers| peers.kinds[command.id]) {
@@ -222,15 +222,15 @@ impl Worker {
         }
     }
 
-    /// Whether the slow log may take a command of a virtual connection: all that counts, and what all nodes run, as some may
-    /// take longer than others. Messages alone are told to nodes also where no client has sent them.
+    /// Whether the slow log may take a command of a virtual connection: all commands that count, and those that all
+    /// nodes run, because some nodes may take longer. Only messages come to nodes also without a client's command.
     pub(crate) fn is_logged_here(&self, conn: &Conn, command: &Command) -> bool {
         let kind = self.peers.as_deref().map(|peers| peers.kinds[command.id]);
         let is_part = matches!(kind, Some(Kind::Gather(merge)) if merge != Merge::Receivers);
         is_part || self.counts_here(conn, command)
     }
 
-    /// Commands have come for a virtual connection.
+    /// Takes commands for a virtual connection.
     fn feed(&mut self, token: Token, epoch: u64, bytes: &[u8]) {
         let limit = self.follower.settings().client_query_buffer_limit;
         let now = self.engine.now();
@@ -251,7 +251,7 @@ impl Worker {
         }
     }
 
-    /// Puts what virtual connections have to say into frames.
+    /// Puts the output of virtual connections into frames.
     pub(crate) fn speak(&mut self) {
         let Some(peers) = &mut self.peers else { return };
         for token in std::mem::take(&mut peers.speaking) {
@@ -266,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// Says what a virtual connection has to say. True: it was closed.
+    /// Puts the output of a virtual connection into frames. True: it was closed.
     fn speak_for(&mut self, conn: &mut Conn) -> bool {
         conn.note_end();
         let sendable = conn.out.sendable().min(WINDOW.saturating_sub(conn.in_flight));
@@ -279,7 +279,7 @@ impl Worker {
         let Some(Conn { role: Role::Owner(inbound), out, in_flight, .. }) = end else { return true };
         let unsaid = inbound.stage.len() + out.unsent() + *in_flight;
         if unsaid > LINK_MAX && inbound.partner.is_none() && !was_over {
-            // Looked at again in the next turn, which comes when some of it was sent.
+            // Checked again in the next turn, which comes when a part was sent.
             conn.dirty = true;
             if let Some(peers) = &mut self.peers {
                 peers.speaking.push(conn.token);
@@ -314,7 +314,7 @@ impl Worker {
             conn.in_flight += n;
             left -= n;
         }
-        // Nothing calls again when the last of it was said.
+        // No other call comes when the last of it was sent.
         let done = is_over(&conn.out);
         if done {
             inbound.stage.put(&Item::Closed { vc: line.vc });
@@ -334,7 +334,7 @@ impl Worker {
         done
     }
 
-    /// A link has ended: so have those who have spoken over it.
+    /// A link has ended: its virtual connections end, too.
     pub(crate) fn owner_ended(&mut self, inbound: &Inbound) {
         for token in inbound.lines() {
             self.closed(token);

@@ -1,22 +1,24 @@
-//! How long what is to be said over links waits for more.
+//! How long items for links wait for more.
 //!
-//! A frame costs the system calls of both ends, whatever it holds, and the waking of the other one. So a worker that finds more to do in every turn
-//! says what has come together when nothing has come, or after a few turns. One that has nothing else to do says it a turn later, which is at once.
+//! A frame costs the system calls of both ends, whatever it holds, and the waking of the other end. So a worker that
+//! finds more to do in every turn sends its items when nothing more has come, or after a few turns. A worker without
+//! other work sends them a turn later, which is at once.
 
-/// Turns that something waits for at most.
+/// Most turns that an item waits.
 const TURNS: u32 = 4;
 
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Patience {
-    /// What has been received until the last turn, counted as [`crate::WorkerStats::reads`] is.
+    /// The bytes received until the last turn, counted as [`crate::WorkerStats::reads`] is.
     reads: u64,
-    /// Turns since something was said.
+    /// Turns since the last frame.
     turns: u32,
 }
 
 impl Patience {
-    /// A turn ends in which something may be said; `reads`: what has been received until now. Whether to wait for another turn.
+    /// Ends a turn in which a frame may leave; `reads`: the bytes received until now. Returns whether to wait for
+    /// another turn.
     pub(crate) fn lasts(&mut self, reads: u64) -> bool {
         let received = std::mem::replace(&mut self.reads, reads) != reads;
         self.turns = if received && self.turns < TURNS { self.turns + 1 } else { 0 };

@@ -1,4 +1,4 @@
-//! What a worker knows of the cluster: the map as its turn sees it, and its links.
+//! A worker's state of the cluster: the map as its turn sees it, and its links.
 
 use std::sync::Arc;
 
@@ -18,35 +18,36 @@ pub(crate) struct Peers {
     pub(crate) shared: Arc<Cluster>,
     pub(crate) map: Arc<Map>,
     changes: u64,
-    /// This node's place in the map; nobody's if it is not there.
+    /// This node's place in the map; no node's if it is not there.
     pub(crate) me: u16,
     /// The epoch of what it owns.
     pub(crate) epoch: u64,
-    /// By id of the command.
+    /// The kinds of commands, by id.
     pub(crate) kinds: Box<[Kind]>,
     /// This node has a lease, as this turn sees it.
     pub(crate) serves: bool,
-    /// Links of which this is the origin. The first leads back here: for commands in which every node has a part.
+    /// Links of which this is the origin. The first one leads back here, for commands in which every node has a part.
     pub(crate) links: Vec<Outbound>,
     /// Link of each node of the map.
     routes: Vec<Option<usize>>,
-    /// Virtual connections that have something to say.
+    /// Virtual connections that have output.
     pub(crate) speaking: Vec<Token>,
-    /// Ends of links that have received something.
+    /// Ends of links that have received bytes.
     pub(crate) heard: Vec<Token>,
-    /// Ends of links here that others are the origins of, and that have something to say.
+    /// Ends of links here whose origins are other nodes, and that have items to send.
     pub(crate) staged: Vec<Token>,
-    /// What is to be said waits for more.
+    /// Whether items wait for more.
     pub(crate) patience: Patience,
     /// Links to be dialed, by the driver.
     pub(crate) dials: Vec<(Token, usize)>,
-    /// Of links.
+    /// The checks of links.
     pub(crate) probes: Probes,
-    /// What other nodes' subscribers are to hear.
+    /// Messages for other nodes' subscribers.
     pub(crate) spread: Spread,
-    /// The highest timestamp that was told over links.
+    /// The highest timestamp that was sent over links.
     pub(crate) told: u64,
-    /// When this node, which has no lease, will have had none for long, unix milliseconds; `u64::MAX`: it has, and that was looked at.
+    /// The moment when this node, which has no lease, will have had none for long, unix milliseconds; `u64::MAX`: it
+    /// has, and that was handled.
     pub(crate) lapses_at: Option<u64>,
 }
 
@@ -90,7 +91,7 @@ impl Peers {
         self.routes = vec![None; self.map.nodes().len()];
     }
 
-    /// Looks at what has changed; whether that is the map. `now` was read after the bytes of this turn have arrived
+    /// Checks what has changed; returns whether the map has. `now` was read after the bytes of this turn have arrived
     /// (rule O1).
     pub(crate) fn begin_turn(&mut self, now: BootNs) -> bool {
         self.serves = self.shared.may_serve(now);
@@ -128,7 +129,7 @@ impl Peers {
         (self.me != NOT_THERE).then_some(self.me)
     }
 
-    /// What is said of this node to somebody who spoke to another one, and may not know which one it is.
+    /// An error text about this node, for a client of another node that may not know which node it is about.
     pub(crate) fn signed(&self, text: String) -> String {
         match self.my_place().map(|me| self.map.node(me)) {
             Some(me) => format!("{text} (node {}:{})", me.host, me.port),
@@ -136,7 +137,7 @@ impl Peers {
         }
     }
 
-    /// Whether the cluster goes on without this node: it was taken out, or is not in yet.
+    /// Whether this node does not belong to the cluster: it was removed, or is not in yet.
     #[inline]
     pub(crate) fn is_out(&self) -> bool {
         self.me == NOT_THERE && !self.map.nodes().is_empty()
@@ -153,33 +154,33 @@ impl Peers {
         self.links.iter().filter_map(Outbound::shown).collect()
     }
 
-    /// Whether links have received something, or are about to say something.
+    /// Whether links have received bytes, or are about to send some.
     pub(crate) fn has_work(&self) -> bool {
         !self.heard.is_empty() || self.has_staged()
     }
 
-    /// Whether something is to be said to other nodes, or was heard from them, that is not to be lost when this one shuts down.
+    /// Whether there are items for other nodes, or from them, that must not be lost when this one shuts down.
     pub(crate) fn owes(&self) -> bool {
         self.has_work() || !self.speaking.is_empty() || !self.spread.is_empty()
     }
 
-    /// Whether links are about to say something.
+    /// Whether links are about to send items.
     pub(crate) fn has_staged(&self) -> bool {
         !self.staged.is_empty() || self.links.iter().any(Outbound::has_something_to_say)
     }
 
-    /// Whether all nodes hear for which user commands are forwarded (rule U1).
+    /// Whether all nodes understand for which user commands are forwarded (rule U1).
     #[inline]
     pub(crate) fn says_principals(&self) -> bool {
         self.map.level() >= level::PRINCIPALS
     }
 
-    /// Whether a node holds no lease, as the metadata's leader has said last.
+    /// Whether a node holds no lease, as the metadata's leader said last.
     pub(crate) fn holds_no_lease(&self, node: NodeId) -> bool {
         self.shared.administration().is_some_and(|administration| administration.silent().contains(&node))
     }
 
-    /// Whether a node may be down: it holds no lease, or it led and others have elected another node.
+    /// Whether a node may be down: it holds no lease, or it led and others have elected another leader.
     pub(crate) fn may_be_down(&self, node: NodeId) -> bool {
         self.shared.administration().is_some_and(|administration| administration.suspects().contains(&node))
     }

@@ -1,11 +1,13 @@
 //! Links to nodes that may not be at work any more.
 //!
-//! While a node serves, its end of a link is trusted, however long a reply takes: a command may wait. But a node that holds no lease any more, by the word of
-//! the metadata's leader, or that led and does not any more, may have stopped. When this node holds no lease itself, nobody may reach it. What such a node owes
-//! may never come: its kernel may acknowledge bytes for as long as the process stands still. So every link over which nothing comes is asked, and one that does
-//! not answer is ended as soon as its node is suspected. Clients that are owed a reply over it are closed (rule T9), others hear that the node cannot be reached.
+//! While a node serves, its end of a link is trusted, however long a reply takes: a command may wait. But a node may
+//! have stopped if it holds no lease any more, by the word of the metadata's leader, or if it led and no longer does.
+//! When this node holds no lease itself, any node may be out of reach. Replies of such a node may never come: its
+//! kernel may acknowledge bytes for as long as the process stands still. So every quiet link is probed. A link that
+//! does not answer is ended as soon as its node is suspected. Clients that are owed a reply over it are closed (rule
+//! T9); others hear that the node cannot be reached.
 //!
-//! Links are asked before there is a suspicion. So a client does not wait for the silence to last once the lease is over.
+//! Links are probed before there is a suspicion. So no client waits for the silence to last once the lease is over.
 //!
 //! Silence is counted in looks, not in time: a machine that stands still as a whole has not looked.
 
@@ -18,39 +20,39 @@ use ::membership::NodeId;
 const LOOKS: u8 = 4;
 /// Looks after which a dial that a suspected node does not answer is given up.
 const DIAL_LOOKS: u8 = 2;
-/// Looks that count after which a link to a node is ended that was taken out of the cluster.
+/// Looks that count after which a link to a node is ended that was removed from the cluster.
 const GONE_LOOKS: u8 = 6;
 
-/// Of one link.
+/// The state of one link.
 #[derive(Default)]
 pub(crate) struct Probe {
-    /// Something was said over it since the last look.
+    /// Bytes came over it since the last look.
     heard: bool,
-    /// Looks since it was asked and has not answered, or since it is being dialed.
+    /// Looks since it was probed and has not answered, or since it is being dialed.
     looks: u8,
-    /// Looks since its node was taken out.
+    /// Looks since its node was removed.
     gone: u8,
-    /// It has been asked.
+    /// It has been probed.
     asked: bool,
 }
 
-/// Of all of a worker's links.
+/// The state of all links of a worker.
 #[derive(Default)]
 pub(crate) struct Probes {
     /// When links are looked at next, unix milliseconds.
     pub(super) due: u64,
-    /// When the next look counts for nodes that were taken out.
+    /// When the next look counts for nodes that were removed.
     pub(super) gone_due: u64,
-    /// Nodes that may be down, as was known then.
+    /// Nodes that might be down at the last look.
     pub(super) suspects: Arc<BTreeSet<NodeId>>,
 }
 
-/// What there is to know of a link when it is looked at.
+/// The inputs of a look at a link.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     /// The node may be down.
     pub(super) suspected: bool,
-    /// It was taken out of the cluster.
+    /// It was removed from the cluster.
     pub(super) gone: bool,
     /// This look counts for that.
     pub(super) counts: bool,
@@ -63,9 +65,9 @@ impl Probe {
         self.heard = true;
     }
 
-    /// Looks at an open link. Whether to ask; `Err`: it is to be ended.
+    /// Looks at an open link. Returns whether to probe it; `Err`: it is to be ended.
     pub(super) fn look(&mut self, seen: Seen) -> Result<bool, ()> {
-        // A node that was taken out may not have heard of that, and keep who waits for it.
+        // A removed node may not know that, and keep clients that wait for it.
         self.gone = if seen.gone { self.gone + u8::from(seen.counts) } else { 0 };
         if self.gone >= GONE_LOOKS {
             return Err(());
@@ -84,7 +86,7 @@ impl Probe {
         Ok(asks && !std::mem::replace(&mut self.asked, true))
     }
 
-    /// Looks at a link that is being dialed. Whether that is given up.
+    /// Looks at a link that is being dialed. Returns whether the dial is given up.
     pub(super) fn look_at_dial(&mut self, suspected: bool) -> bool {
         self.looks = if suspected { self.looks.saturating_add(1) } else { 0 };
         self.looks >= DIAL_LOOKS

@@ -1,4 +1,4 @@
-//! What a client's connection has at other nodes: a virtual connection each, and the replies that it is owed.
+//! The state of a client's connection at other nodes: a virtual connection each, and the replies that it is owed.
 
 use std::collections::VecDeque;
 
@@ -15,20 +15,20 @@ use crate::session::{Multi, Session};
 pub(crate) enum Expect {
     /// It goes into this hole of the output; whether the client wants it.
     Hole(u64, bool),
-    /// As before, and it is that of a script, which is kept: it may have to run over nodes.
+    /// As before, for a script, which is kept: it may have to run over nodes.
     Script(u64, bool),
-    /// As before, and it is that of a block: the database that it selects, if it runs.
+    /// As before, for a block: the database that it selects, if it runs.
     Block(u64, bool, Option<u16>),
-    /// As before, and it is that of a WATCH over this link; how many keys were watched there before it.
+    /// As before, for a WATCH over this link, and how many keys were watched there before it.
     Watch(u64, bool, usize, usize),
-    /// It is one of those of a WATCH that become one; the rest as before.
+    /// It is one of the replies to a WATCH that become one; the rest as before.
     WatchPart(usize, usize, usize),
     /// It belongs nowhere.
     Nothing,
-    /// It is one of those that become one.
+    /// It is one of the replies that become one.
     Part(usize),
-    /// It says that everything which the client is to hear of is known at the other end of this link (BCAST), and
-    /// whether it has missed something before.
+    /// It says that the other end of this link knows every key that the client is to hear of (BCAST), and whether the
+    /// client has missed something before.
     Heard(usize, bool),
 }
 
@@ -48,17 +48,18 @@ impl Expect {
 pub(crate) struct Line {
     /// Its number on the link.
     pub(crate) vc: u32,
-    /// The session as the owner knows it. The database: not known after a block that selects one, which may not have run.
+    /// The session as the owner knows it. The database is unknown after a block that selects one, which may not have
+    /// run.
     pub(crate) db: Option<u16>,
     pub(crate) protocol: u8,
     pub(crate) no_touch: bool,
-    /// For whom commands were said to be.
+    /// The user that was named for its commands.
     pub(crate) principal: Principal,
-    /// Replies to come, in their order.
+    /// Outstanding replies, in their order.
     pub(crate) expected: VecDeque<Expect>,
     /// The next of them has begun to come.
     pub(crate) has_begun: bool,
-    /// What has come of a command that is sent back.
+    /// The part of a command that is being sent back.
     pub(crate) sent_back: Vec<u8>,
     /// Whether it was unblocked is being asked.
     pub(crate) questions: VecDeque<Question>,
@@ -66,18 +67,18 @@ pub(crate) struct Line {
     pub(crate) watches: bool,
     /// How the session there tracks.
     pub(crate) tracking: Mode,
-    /// Everything that the client is to hear of is known there (BCAST).
+    /// The owner there knows every key that the client is to hear of (BCAST).
     pub(crate) is_heard: bool,
     /// The hole that the last whole reply went to, if it went to one.
     pub(crate) last: Option<u64>,
-    /// Which, with their databases; nothing if it watches none.
+    /// The watched keys, with their databases; empty if it watches none.
     pub(crate) watched: Vec<(u16, Box<[u8]>)>,
-    /// Bytes that have come and that the owner has not been told of: it says so many at a time and no more.
+    /// Bytes that have come and are not acknowledged: the owner sends only so many ahead.
     pub(crate) unacknowledged: usize,
 }
 
 impl Line {
-    /// Has the session there follow this one, in its turn among the commands. `say` says a command.
+    /// Makes the session there follow this one, in its turn among the commands. `say` sends a command.
     pub(crate) fn follow(&mut self, session: &Session, tracking: Mode, mut say: impl FnMut(&[u8])) {
         let mut request = |words: &[&[u8]]| {
             let mut bytes = Vec::new();
@@ -103,7 +104,7 @@ impl Line {
         self.tracking = tracking;
     }
 
-    /// Whether the session there is as this one.
+    /// Whether the session there is the same as this one.
     #[inline]
     pub(crate) fn follows(&self, session: &Session, tracking: Mode) -> bool {
         let is_same = (self.db, self.protocol, self.no_touch)
@@ -113,8 +114,8 @@ impl Line {
 }
 
 impl Line {
-    /// Whether what has come belongs to a command that is sent back, which is kept until it is there as a whole: nothing else that comes over a link begins
-    /// as a push.
+    /// Whether these bytes belong to a command that is sent back, which is kept until it is whole: no other answer over
+    /// a link begins as a push.
     #[inline]
     pub(crate) fn takes_back(&mut self, some: &[u8]) -> bool {
         let is_sent_back = if self.has_begun { !self.sent_back.is_empty() } else { some.first() == Some(&b'>') };
@@ -137,7 +138,7 @@ pub(crate) struct Script {
 pub(crate) struct Forwarded {
     pub(crate) multi: Box<Multi>,
     pub(crate) link: usize,
-    /// What the client watches there.
+    /// The keys that the client watches there.
     pub(crate) watched: Vec<(u16, Box<[u8]>)>,
 }
 
@@ -150,20 +151,22 @@ pub(crate) struct Remote {
     pub(crate) gather: Option<Box<Gather>>,
     /// A script under way at another node, until it is known whether it is done there. There is one at most.
     pub(crate) script: Option<Box<Script>>,
-    /// A block with scripts under way at another node, as before, and what it watches there.
+    /// A block with scripts under way at another node, as before, and its watched keys there.
     pub(crate) block: Option<Box<Forwarded>>,
     /// Keys that were watched elsewhere are not any more: the next block does not run.
     pub(crate) lost_watch: bool,
-    /// How the reply of a block that selects a database begins. There is one at most: nothing is forwarded with it or behind it.
+    /// The beginning of the reply of a block that selects a database. There is one at most: nothing is forwarded with
+    /// it or behind it.
     pub(crate) beginning: Vec<u8>,
-    /// Bytes of commands forwarded since the last time that nothing was owed.
+    /// Bytes of commands forwarded since the last time that no reply was outstanding.
     pub(crate) forwarded: usize,
     /// The links over which commands were forwarded that may change something.
     pub(crate) changed: Vec<usize>,
 }
 
 impl Remote {
-    /// Some of the reply of a block that selects a database has come. Whether it has run, once it is whole: one that has not says so with nil or an error.
+    /// Takes a part of the reply of a block that selects a database. Returns whether the block has run, once the reply
+    /// is whole: a block that has not run answers nil or an error.
     pub(crate) fn has_run(&mut self, reply: &[u8], whole: bool) -> Option<bool> {
         const NIL: &[u8] = b"*-1";
         let lacking = NIL.len() - self.beginning.len();
@@ -175,7 +178,7 @@ impl Remote {
         Some(!(beginning.starts_with(b"-") || beginning.starts_with(b"_") || beginning == NIL))
     }
 
-    /// A command that may change something is forwarded over a link.
+    /// Notes that a command that may change something is forwarded over a link.
     #[inline]
     pub(crate) fn note_change(&mut self, link: usize) {
         if !self.changed.contains(&link) {
@@ -188,7 +191,7 @@ impl Remote {
         self.lines.get_mut(link)?.as_mut()
     }
 
-    /// The place of one that is to be opened.
+    /// The place of a virtual connection that is to be opened.
     pub(crate) fn place(&mut self, link: usize) -> &mut Option<Line> {
         if self.lines.len() <= link {
             self.lines.resize_with(link + 1, || None);
@@ -201,7 +204,7 @@ impl Remote {
         self.gather.as_ref().map_or(0, |gather| gather.len())
     }
 
-    /// Whether any reply is to come.
+    /// Whether a reply is outstanding.
     pub(crate) fn is_owed(&self) -> bool {
         self.lines.iter().flatten().any(|line| !line.expected.is_empty())
     }
@@ -214,7 +217,7 @@ impl Remote {
 }
 
 impl Line {
-    /// The owner has decided.
+    /// Takes the owner's verdict.
     pub(crate) fn unblocked(&mut self, yes: bool) {
         if let Some(question) = self.questions.pop_front() {
             question.answer(yes);

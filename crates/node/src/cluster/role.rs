@@ -1,15 +1,15 @@
-//! What a connection of a worker is: a client, or one end of a link, or a client of another node.
+//! The roles of a worker's connections: a client, one end of a link, or a client of another node.
 
 use std::collections::VecDeque;
 
 use super::frames::Stage;
 use crate::worker::token::Token;
 
-/// What a connection of a worker's table is.
+/// The role of a connection in a worker's table.
 pub(crate) enum Role {
     /// A client's.
     Client,
-    /// A client's of another node, which has forwarded commands: it has no socket.
+    /// A client of another node, which has forwarded commands: it has no socket.
     Virtual(Box<Virtual>),
     /// This end of a link forwards: the number of the link.
     Origin(usize),
@@ -25,21 +25,21 @@ impl Role {
     }
 }
 
-/// What the end of a link knows that executes.
+/// The state of the end of a link that executes.
 pub(crate) struct Inbound {
-    /// Who forwards.
+    /// The node that forwards.
     pub(super) peer: String,
     /// Virtual connections by number.
     pub(super) lines: Vec<Option<Token>>,
     pub(crate) stage: Stage,
-    /// It is in the list of those with something to say.
+    /// It is in the list of links with items to send.
     pub(crate) is_staged: bool,
-    /// Of a link that leads back: its other end.
+    /// For a link that leads back: its other end.
     pub(crate) partner: Option<Token>,
-    /// Nothing more is executed for it, and the other end hears so.
+    /// Nothing more is executed for it, and the other end knows.
     pub(super) has_left: bool,
-    /// For which virtual connection the next message of a transaction is, what its node calls its client, and whether
-    /// that caches.
+    /// The virtual connection that the next message of a transaction is for, the client's number at its node, and
+    /// whether the client caches.
     pub(crate) next_for: Option<(u32, u64, bool)>,
 }
 
@@ -57,35 +57,35 @@ impl Inbound {
         self.lines.iter().flatten().copied()
     }
 
-    /// Whether the other end is another node's, which has not been told that this one leaves.
+    /// Whether the other end belongs to another node, which does not know yet that this one leaves.
     pub(crate) fn may_leave(&self) -> bool {
         self.partner.is_none() && !self.has_left
     }
 
-    /// Its virtual connections, of which it then has none.
+    /// Takes its virtual connections out.
     pub(crate) fn take_lines(&mut self) -> impl Iterator<Item = Token> + use<> {
         std::mem::take(&mut self.lines).into_iter().flatten()
     }
 }
 
-/// What is special about a virtual connection.
+/// The state of a virtual connection.
 pub(crate) struct Virtual {
     pub(super) link: Token,
     pub(super) vc: u32,
-    /// What its node calls the client.
+    /// The client's number at its node.
     pub(crate) client: u64,
-    /// That is this node.
+    /// That node is this one.
     pub(super) is_home: bool,
     /// The epoch of this node by which its last commands were sent here.
     pub(crate) epoch: u64,
-    /// Bytes of output that were said.
+    /// Bytes of output that were sent.
     pub(super) said: u64,
-    /// Where replies end that were not said as a whole, counted as `said` is.
+    /// The ends of replies that were not sent as a whole, counted as `said` is.
     pub(super) ends: VecDeque<u64>,
     /// A command was executed whose reply may not have ended.
     pub(super) is_replying: bool,
-    /// Lengths of replies, to be said: memory.
+    /// Lengths of replies that are to be sent: memory for reuse.
     pub(super) lengths: Vec<u32>,
-    /// Bytes of what its client must forget that were written since everything was last said.
+    /// Bytes of invalidations that were written since everything was last sent.
     pub(super) news: usize,
 }

@@ -1,4 +1,4 @@
-//! Where a command runs: here, at the node that owns its keys, at all nodes, or nowhere for now.
+//! The route of a command: here, the node that owns its keys, all nodes, or nowhere for now.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,24 +24,25 @@ use crate::worker::conn::{Conn, Wait};
 use crate::worker::execute::Next;
 use crate::worker::turn::Item as Parsed;
 
-/// Replies that a connection is owed at most.
+/// Most outstanding replies of a connection.
 const HOLES_MAX: usize = 1024;
-/// Bytes of commands that were forwarded for a connection and not all answered, at most; but always one command.
+/// Most bytes of forwarded commands of a connection that are not all answered; but always one command.
 const FORWARDED_MAX: usize = 1 << 20;
-/// Bytes that stand behind a reply that is to come, at most; but always one reply.
+/// Most bytes behind an outstanding reply; but always one reply.
 const BEHIND_MAX: usize = 64 * 1024;
 
-/// What an owner answers to a script that uses keys of other nodes, too, and was undone: a push, which no script answers.
+/// An owner's answer to a script that was undone because it also uses keys of other nodes: a push, which no script
+/// answers.
 pub(crate) const GOES_OVER: &[u8] = b">1\r\n+goes-over\r\n";
 impl Peers {
-    /// To whom a slot belongs.
+    /// The owner of a slot.
     #[inline]
     pub(crate) fn place(&self, slot: u16) -> Place {
         self.map.owner_of(slot).map_or(Place::Nobody, |owner| Place::At(owner, slot))
     }
 
-    /// To whom the keys of a command belong: if it works on keys of any slots, to all nodes. `key`: the slot of its only key, if that
-    /// is known.
+    /// The owner of the keys of a command; for a command on keys of any slots, all nodes. `key`: the slot of its only
+    /// key, if that is known.
     pub(crate) fn place_of(&self, command: &Command, args: Args<'_>, key: Option<u16>) -> Place {
         if let Some(slot) = key {
             return self.place(slot);
@@ -57,7 +58,7 @@ impl Peers {
 }
 
 impl Peers {
-    /// What is answered while this node has no lease.
+    /// The error while this node has no lease.
     pub(crate) fn no_lease(&self) -> Vec<u8> {
         admission::no_lease(&self.shared.lease().reason())
     }
@@ -103,8 +104,8 @@ impl Peers {
         script.calls_with_keys(place, is_held, || command.reach(args) == Reach::Keys)
     }
 
-    /// What a command is to a block, or a script in it, that runs in a workspace. Its keys are there. `smart`: the client
-    /// means this node alone.
+    /// The kind of a command for a block, or a script in it, that runs in a workspace. Its keys are there. `smart`: the
+    /// client means this node alone.
     pub(crate) fn on_copies(&self, command: &Command, args: Args<'_>, smart: bool) -> OnCopies {
         match self.kinds[command.id] {
             Kind::Gather(Merge::Receivers) => OnCopies::IsAsked,
@@ -115,24 +116,24 @@ impl Peers {
         }
     }
 
-    /// To whom the slot belongs that the cursor of SCAN names. One that names none runs anywhere, and is told so.
+    /// The owner of the slot that the cursor of SCAN names. A wrong cursor runs anywhere, and gets an error.
     fn place_of_scan(&self, args: Args<'_>) -> Place {
         args.get(1).and_then(command::slot_of_cursor).map_or(Place::Anywhere, |slot| self.place(slot))
     }
 
-    /// To whom the slot belongs that a subcommand of CLUSTER names.
+    /// The owner of the slot that a subcommand of CLUSTER names.
     fn place_of_slot(&self, args: Args<'_>) -> Place {
         args.get(2).and_then(command::slot_of_argument).map_or(Place::Anywhere, |slot| self.place(slot))
     }
 
-    /// Where a SCAN that runs here ends: behind the range of this node that the slot in its cursor is in.
+    /// The end of a SCAN that runs here: behind the range of this node that the slot in its cursor is in.
     pub(crate) fn end_of_scan(&self, args: Args<'_>) -> u16 {
         let slot = args.get(1).and_then(command::slot_of_cursor);
         let of_slot = |slot| self.map.ranges_of(self.me).find(|range| (range.start..=range.end).contains(&slot));
         slot.and_then(of_slot).map_or(keyspace::SLOTS as u16, |range| range.end + 1)
     }
 
-    /// Whether what has come for a virtual connection was sent here by a map that this node has not heard of.
+    /// Whether a command of a virtual connection was sent here by a map that this node does not know yet.
     #[inline]
     fn is_behind(&self, conn: &Conn) -> bool {
         matches!(&conn.role, Role::Virtual(line) if self.epoch < line.epoch) && !self.is_out()
@@ -140,7 +141,7 @@ impl Peers {
 }
 
 impl Worker {
-    /// Sees to it that a command runs where it belongs. `None`: here and now.
+    /// Makes a command run where it belongs. `None`: here and now.
     #[inline]
     pub(crate) fn route(
         &mut self,
@@ -182,15 +183,15 @@ impl Worker {
         }
     }
 
-    /// What another node has forwarded runs here or nowhere.
+    /// A command that another node has forwarded runs here or nowhere.
     fn take_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>, kind: Kind) -> Option<Next> {
         let peers = self.peers.as_deref()?;
         if conn.session.queues(command) {
-            // It is looked at when the block is to run.
+            // It is checked when the block is to run.
             return None;
         }
         if conn.session.goes_over.take().is_some() {
-            // Its node has everything that is needed for that. What a block watches here is still watched.
+            // Its node has everything that is needed for that. The block's watches here stay.
             if kind == Kind::Exec {
                 conn.session.leave_block();
             }
@@ -267,7 +268,7 @@ impl Worker {
             Kind::Keyed | Kind::Patient | Kind::Script => peers.place_of(command, args, key),
             Kind::Watch => match moves.then(|| peers.place_of(command, args, key)) {
                 Some(place) if place != Place::Several => place,
-                // If it moves, there is no one place of which the client could be told.
+                // If it moves, there is no single place that the client could be told.
                 _ => return self.route_watch(conn, command, args, raw),
             },
             Kind::Unwatch if !queues => {
@@ -279,14 +280,15 @@ impl Worker {
             Kind::Gather(merge) if !alone && !queues && (!moves || merge.is_for_all()) => {
                 return Some(self.gather_from_all(conn, command, args, merge, raw));
             }
-            // Who finds nodes by itself asks each of them, as with Redis Cluster, and means what that one has.
+            // A client that finds nodes by itself asks each of them, as with Redis Cluster, and means the keys of that
+            // node.
             Kind::Gather(_) | Kind::Scan
                 if !alone && !queues && moves && !peers.serves && kind != Kind::Gather(Merge::Kill) =>
             {
                 let text = peers.no_lease();
                 return Some(self.decline(conn, command, &text));
             }
-            // What it has was changed by others, perhaps.
+            // Other nodes may have changed its libraries.
             Kind::Libraries if !queues && !peers.serves => {
                 let text = peers.no_lease();
                 return Some(self.decline(conn, command, &text));
@@ -340,7 +342,7 @@ impl Worker {
         }
     }
 
-    /// A command runs here, but not before replies to come, unless it may stand behind them.
+    /// A command runs here, but not before outstanding replies, unless it may stand behind them.
     pub(crate) fn in_turn(&mut self, conn: &mut Conn, may_overtake: bool) -> Option<Next> {
         let owed = conn.out.holes();
         if owed == 0 {
@@ -353,7 +355,7 @@ impl Worker {
         too_much.then(|| self.wait_for_replies(conn, HOLES_MAX / 2))
     }
 
-    /// The connection waits, with its command unread, until so many replies are to come at most.
+    /// Makes the connection wait, with its command unread, until at most so many replies are outstanding.
     pub(crate) fn wait_for_replies(&mut self, conn: &mut Conn, most: usize) -> Next {
         conn.wait = Wait::Replies(if conn.out.behind_holes() > BEHIND_MAX { 0 } else { most });
         Next::Retry
@@ -373,7 +375,7 @@ impl Worker {
         kind: Kind,
         raw: &[u8],
     ) -> Next {
-        // Who may have to wait for something else than the node does so alone.
+        // A command that may wait for something other than the node does so alone.
         let alone = matches!(kind, Kind::Patient | Kind::Scan | Kind::Slot | Kind::Script);
         if let Some(next) = self.may_forward(conn, link, alone) {
             return next;
@@ -393,7 +395,7 @@ impl Worker {
         }
         self.note_forwarded(conn, command, Some(args));
         if is_script {
-            // What is behind it may not run before it: it may have to run again.
+            // Later commands may not run before it, because it may have to run again.
             let script = Script { command: command.id, args: OwnedArgs::new(args), reply: Vec::new() };
             conn.remote.get_or_insert_default().script = Some(Box::new(script));
             conn.wait = Wait::Replies(0);
@@ -411,7 +413,7 @@ impl Worker {
         Next::Stop
     }
 
-    /// Why the connection may not forward anything now, if so: it waits. `alone`: nothing else may be under way.
+    /// The wait of the connection before it may forward, if there is one. `alone`: no other command may be under way.
     pub(crate) fn may_forward(&mut self, conn: &mut Conn, link: usize, alone: bool) -> Option<Next> {
         if let Some(next) = self.in_turn(conn, !alone) {
             return Some(next);
@@ -426,7 +428,7 @@ impl Worker {
         None
     }
 
-    /// Where the reply will go, and whether the client wants it.
+    /// The place of the reply, and whether the client wants it.
     pub(crate) fn place_of_reply(&mut self, conn: &mut Conn) -> (u64, bool) {
         let wanted = conn.session.replies == Replies::On;
         if let Replies::Skip = conn.session.replies {
@@ -436,7 +438,8 @@ impl Worker {
         (conn.out.open_hole(), wanted)
     }
 
-    /// Says commands over a link, in the state of the session. `raw`: as they came; `args`: those of one that may have come inline.
+    /// Sends commands over a link, in the state of the session. `raw`: as they came; `args`: those of a command that
+    /// may have come inline.
     pub(crate) fn ask(
         &mut self,
         conn: &mut Conn,
@@ -462,7 +465,7 @@ impl Worker {
         line.expected.extend(expected);
     }
 
-    /// The virtual connection over a link, opened if need be, in the state of the session. Its number.
+    /// The virtual connection over a link, opened if need be, in the state of the session. Returns its number.
     pub(crate) fn line_over(&mut self, conn: &mut Conn, link: usize) -> Option<u32> {
         self.want_link(link);
         let peers = self.peers.as_deref_mut()?;
@@ -500,7 +503,7 @@ impl Worker {
                 })
             }
         };
-        // What this node's own connection does is no second client's.
+        // This node's own connection is no second client.
         let tracking = if link == HOME { Mode::default() } else { conn.session.tracking_mode() };
         if !line.follows(&conn.session, tracking) {
             let (vc, principal) = (line.vc, conn.session.principal);
@@ -513,7 +516,7 @@ impl Worker {
         Some(line.vc)
     }
 
-    /// Notes that a command of a client is carried out by several nodes, or for a part elsewhere: it counts here.
+    /// Notes that a client's command is carried out by several nodes, or partly elsewhere: it counts here.
     pub(crate) fn count_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>) {
         self.meter.ran(command.counted_as);
         self.note_forwarded(conn, command, args);
@@ -528,7 +531,7 @@ impl Worker {
         self.count_forwarded(conn, exec, None);
     }
 
-    /// Shows a block that runs elsewhere to those who monitor this node.
+    /// Shows a block that runs elsewhere to clients that monitor this node.
     pub(crate) fn show_block(&self, conn: &Conn, multi: &Multi) {
         if !self.monitored {
             return;
@@ -552,7 +555,7 @@ impl Worker {
         self.node.show_to_monitors(client, db, exec.args());
     }
 
-    /// Notes that a command was sent to where it runs, and counts.
+    /// Notes that a command was sent to the node that runs it and counts it.
     pub(crate) fn note_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>) {
         if self.monitored
             && command.is_shown_to_monitors()
@@ -567,20 +570,20 @@ impl Worker {
     }
 }
 
-/// Whether the block of a smart client has something to do with this node. One that has not may come from an old map, and
-/// the client is to renew it.
+/// Whether the block of a smart client concerns this node. If not, the client may have used an old map, and should
+/// renew it.
 fn belongs_here(conn: &Conn) -> bool {
     let watches =
         !conn.session.watched.is_empty() || conn.remote.as_deref().is_some_and(|r| r.watching().next().is_some());
     watches || conn.session.multi.as_deref().is_some_and(|multi| multi.here)
 }
 
-/// Whether a command calls a function of a library: a node without a lease may not have those that there are.
+/// Whether a command calls a function of a library: a node without a lease may lack some.
 pub(crate) fn calls_function(command: &Command) -> bool {
     command.name.starts_with("fcall")
 }
 
-/// Writes a command as clients send it.
+/// Writes a command in the form in which clients send it.
 pub(crate) fn append_args(out: &mut Vec<u8>, args: Args<'_>) {
     let mut request = Reply::new(out, resp::Protocol::Resp2);
     request.array(args.len());

@@ -13,7 +13,8 @@ use crate::worker::jobs::{Done, Job};
 /// Refuses values that a cluster does not keep.
 ///
 /// # Errors
-/// Which setting has such a value.
+///
+/// The setting that has such a value.
 pub(crate) fn check(settings: &[Shared]) -> Result<(), Error> {
     match settings.iter().find(|(_, value)| value.len() > VALUE_MAX) {
         None => Ok(()),
@@ -24,7 +25,7 @@ pub(crate) fn check(settings: &[Shared]) -> Result<(), Error> {
     }
 }
 
-/// Has settings of the cluster changed. `job` ends with the reply when more than half of the voting nodes have them on
+/// Changes settings of the cluster. `job` ends with the reply when more than half of the voting nodes have them on
 /// their disks, and this node has taken them.
 pub fn change_settings(node: &Node, settings: Vec<Shared>, job: Arc<Job>) {
     let first = settings.first().map_or("", |(name, _)| *name);

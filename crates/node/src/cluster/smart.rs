@@ -1,8 +1,8 @@
-//! Where smart clients go, which find the owner of a key by themselves, as clients of Redis Cluster do.
+//! The port of smart clients, which find the owner of a key by themselves, as clients of Redis Cluster do.
 
 use crate::config::Settings;
 
-/// From `port` to the port for smart clients, where `cluster-client-port` names none.
+/// The distance from `port` to the port for smart clients, if `cluster-client-port` names none.
 const ABOVE: u16 = 1000;
 
 impl Settings {
@@ -11,7 +11,7 @@ impl Settings {
         self.cluster_enabled || !self.cluster_seeds.is_empty()
     }
 
-    /// Where this node listens for smart clients; 0: nowhere.
+    /// The port where this node listens for smart clients; 0: none.
     pub fn port_for_smart_clients(&self) -> u16 {
         match u16::try_from(self.cluster_client_port) {
             _ if !self.takes_part_in_cluster() => 0,

@@ -1,16 +1,16 @@
-//! Messages for the subscribers of other nodes: what blocks and scripts publish, and what happens to keys. (PUBLISH itself is a command in which every
-//! node has a part.) They leave when what they speak of is committed (rule L7), in their order; a node that is not reached, or does not keep up,
-//! misses them.
+//! Messages for the subscribers of other nodes: messages of blocks and scripts, and events of keys. (PUBLISH itself is
+//! a command in which every node has a part.) They leave when the changes that they are about are committed (rule L7),
+//! in their order. A node that is not reached, or does not keep up, misses them.
 
 use std::collections::VecDeque;
 
 use ::membership::items::Item;
 use keyspace::Horizon;
 
-/// What a worker has to tell other nodes' subscribers.
+/// A worker's messages for other nodes' subscribers.
 #[derive(Default)]
 pub(crate) struct Spread {
-    /// Commands, and what they wait for.
+    /// Commands, and the versions that they wait for.
     pub(super) waiting: VecDeque<(Horizon, Vec<u8>)>,
     pub(super) bytes: usize,
 }
@@ -23,7 +23,7 @@ impl Spread {
 }
 
 impl super::outbound::Outbound {
-    /// Says a command that no client has sent. What is answered, nobody hears.
+    /// Sends a command that no client has sent. Its reply is dropped.
     pub(crate) fn say_by_itself(&mut self, command: &[u8]) {
         if self.is_full() {
             return;
@@ -32,7 +32,7 @@ impl super::outbound::Outbound {
         self.stage.commands(vc, epoch, command);
     }
 
-    /// Something was answered to such a command.
+    /// Takes the reply to such a command.
     pub(crate) fn take_own(&mut self, vc: u32, bytes: usize) {
         const AT_A_TIME: usize = 64 * 1024;
         self.own_bytes += bytes;

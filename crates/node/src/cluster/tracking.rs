@@ -1,13 +1,13 @@
-//! Client-side caching over nodes: the owners of keys remember who has read them, and say what has changed.
+//! Client-side caching over nodes: the owners of keys remember which clients have read them, and report changes.
 //!
-//! A client's virtual connections track as the client does. What they are told goes into their output, among the
-//! replies, in the order in which it happened: so it comes over the link behind the replies that it is about, and is
-//! written to the client right behind the last of them. What a transaction over nodes reads is remembered by its parts,
-//! whose replies come another way: its client hears of changes behind the reply of the whole.
+//! A client's virtual connections track as the client does. Their invalidations go into their output, among the
+//! replies, in the order in which things happened. So they come over the link behind the replies that they are about,
+//! and are written to the client right behind the last of them. Reads of a transaction over nodes are remembered by its
+//! parts, whose replies come another way: its client hears of changes behind the reply of the whole.
 //!
-//! Whenever changes may have been missed the client is told to forget everything: a virtual connection has ended, slots
-//! have got another owner, a node has begun another life, or this node has had no lease for long. In BCAST mode a
-//! client has a virtual connection at every node.
+//! Whenever changes may have been missed, the client forgets everything: when a virtual connection has ended, slots
+//! have another owner, a node has begun another life, or this node has had no lease for long. In BCAST mode a client
+//! has a virtual connection at every node.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::{Token, Worker};
 
-/// What is asked to know that what was said before it has been heard.
+/// The question whose answer shows that everything before it was heard.
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-/// Who owns which slots, and in which life.
+/// The owners of slots, with their lives.
 fn owners(map: &Map) -> impl Iterator<Item = (u16, u16, NodeId, u64)> + '_ {
     let of = |range: &::membership::map::Range| {
         let node = map.node(range.node);
@@ -49,7 +49,7 @@ impl Worker {
         self.conns.iter().flatten().map(|conn| &**conn).filter(tracks).map(|conn| conn.token).collect()
     }
 
-    /// Tells all clients that cache to forget everything.
+    /// Makes all clients that cache forget everything.
     pub(crate) fn flush_trackers(&mut self) {
         for token in self.trackers() {
             let Some(mut conn) = self.take_conn(token) else { continue };
@@ -59,7 +59,7 @@ impl Worker {
         }
     }
 
-    /// The map has changed. The former owner of a slot does not tell of changes any more: clients forget everything.
+    /// The map has changed. The former owner of a slot reports no more changes, so clients forget everything.
     pub(crate) fn flush_for_map(&mut self, before: &Arc<Map>) {
         if self.node.trackers.count() == 0 {
             return;
@@ -75,7 +75,7 @@ impl Worker {
         }
     }
 
-    /// The session of a connection tracks in another way than before, as its command has answered from `start` on.
+    /// The session of a connection tracks in another way than before its command, which has answered from `start` on.
     pub(crate) fn track_over_nodes(&mut self, conn: &mut Conn, command: &Command, start: usize) -> Next {
         conn.session.tracks_anew = false;
         if self.peers.is_none() || !conn.is_client() {
@@ -101,7 +101,7 @@ impl Worker {
             self.hear_all(conn, true);
             return Next::Continue;
         }
-        // It is done when all nodes have heard of it: from then on the client misses nothing.
+        // It is done when all nodes know of it: from then on the client misses nothing.
         conn.out.truncate(start);
         self.begin_gathering(conn, Merge::Done, unheard.len());
         let questions = [QUESTION, QUESTION].concat();
@@ -111,12 +111,12 @@ impl Worker {
         Next::Stop
     }
 
-    /// Links to nodes that do not broadcast to a client that wants it (BCAST). Nodes that are being asked count only if
-    /// the client asks `anew`.
+    /// Links to nodes that do not broadcast to a client in BCAST mode. Nodes that are being asked count only if the
+    /// client asks `anew`.
     fn unheard(&mut self, conn: &mut Conn, anew: bool) -> Vec<usize> {
         let moves = conn.session.moves(self.follower.settings().cluster_redirect);
         let Some(peers) = self.peers.as_deref_mut() else { return Vec::new() };
-        // A client that finds nodes by itself is told by each of its own keys.
+        // A client that finds nodes by itself hears from each node about that node's keys.
         if !conn.session.tracking_mode().broadcasts() || moves {
             return Vec::new();
         }
@@ -129,17 +129,17 @@ impl Worker {
         links.into_iter().filter(|link| *link != HOME && !is_heard(*link)).collect()
     }
 
-    /// Asks all nodes to broadcast to a client that wants it. `again`: it may have missed something.
+    /// Asks all nodes to broadcast to a client in BCAST mode. `again`: it may have missed something.
     fn hear_all(&mut self, conn: &mut Conn, again: bool) {
         for link in self.unheard(conn, false) {
-            // Of one that is out of reach the end of that is waited for: see [`Self::hear_all_over`].
+            // A node out of reach is asked when it is back: see [`Self::hear_all_over`].
             if self.peers.as_deref().is_some_and(|peers| !peers.links[link].is_out_of_reach()) {
                 self.ask(conn, link, None, QUESTION, [Expect::Heard(link, again)]);
             }
         }
     }
 
-    /// A link is open: the node at its other end is asked to broadcast to clients that want it.
+    /// A link is open: the node at its other end is asked to broadcast to clients in BCAST mode.
     pub(crate) fn hear_all_over(&mut self, link: usize) {
         if self.node.trackers.prefixes() == 0 || link == HOME {
             return;
@@ -151,8 +151,8 @@ impl Worker {
         }
     }
 
-    /// The node at the other end of a link broadcasts to a client from now on. `again`: it may have missed something
-    /// before.
+    /// The node at the other end of a link broadcasts to a client from now on. `again`: the client may have missed
+    /// something before.
     pub(crate) fn hears_everything(&mut self, conn: &mut Conn, link: usize, again: bool, reply: &[u8]) {
         let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };
         line.is_heard = reply.first() == Some(&b'+');
@@ -161,7 +161,7 @@ impl Worker {
         }
     }
 
-    /// A virtual connection that tracked has ended: nobody tells its client of changes any more.
+    /// A virtual connection that tracked has ended: no node reports changes to its client any more.
     pub(crate) fn lose_news(&mut self, conn: &mut Conn, link: usize, was_open: bool) {
         let token = conn.token;
         self.txn.forget_lines(token, link);
@@ -171,7 +171,7 @@ impl Worker {
         self.hear_all(conn, true);
     }
 
-    /// Says at the other end of a link what CLIENT CACHING has said of the command that goes there next.
+    /// Repeats CLIENT CACHING at the other end of a link for the command that goes there next.
     pub(crate) fn say_caching(&mut self, conn: &mut Conn, link: usize) {
         if let Some(word) = conn.session.caching_word() {
             let mut bytes = Vec::new();
@@ -180,8 +180,8 @@ impl Worker {
         }
     }
 
-    /// For whom a block runs whose connection is at hand, with these parts. What the client is told from now on comes
-    /// behind its reply.
+    /// Names the client of a block to its parts, while its connection is at hand. Invalidations for the client from now
+    /// on come behind its reply.
     pub(crate) fn runs_for(&mut self, conn: &mut Conn, multi: &Multi, parts: &[Part]) -> For {
         if conn.session.tracking.is_none() || !conn.is_client() {
             return For::default();
@@ -216,7 +216,7 @@ impl Worker {
         }
     }
 
-    /// Says over a link for whom the message of a transaction is that comes next.
+    /// Names the client that the next message of a transaction over a link is for.
     pub(crate) fn say_for_whom(&mut self, sequence: u64, link: usize) {
         let Some((runs, token)) = self.txn.runs_for(sequence) else { return };
         let caller = runs.caller;
@@ -253,9 +253,9 @@ impl Worker {
         Caller { client: conn.session.client.id, caches }
     }
 
-    /// The reply to a block is there. If its client caches, it is written when the owners have said what they had told
-    /// the client before: the reply came another way. `shown`: keys that a transaction between BEGIN and COMMIT was
-    /// shown. False: there is nothing to wait for.
+    /// The reply to a block is there. If its client caches, it is written when the owners have confirmed that their
+    /// earlier invalidations have arrived: the reply came another way. `shown`: keys that a transaction between BEGIN
+    /// and COMMIT was shown. False: there is nothing to wait for.
     pub(crate) fn answer_behind_news<'k>(
         &mut self,
         conn: &mut Conn,
@@ -277,7 +277,7 @@ impl Worker {
         true
     }
 
-    /// A block is answered, or waits. What its client was to be told comes now.
+    /// A block is answered, or waits. Invalidations for its client that waited come now.
     pub(crate) fn tell_held_news(&mut self, conn: &mut Conn) {
         if std::mem::take(&mut conn.holds_news) {
             self.flush_pushes(conn);
@@ -285,7 +285,7 @@ impl Worker {
         }
     }
 
-    /// If a transaction between BEGIN and COMMIT is over, its client forgets what it was shown in it.
+    /// If a transaction between BEGIN and COMMIT is over, its client forgets the keys that it was shown in it.
     pub(crate) fn forget_transacted(&mut self, conn: &mut Conn) {
         if conn.session.transaction.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! The cluster's part of a worker's turn: what is said to other nodes by itself, and links over which nothing comes.
+//! The cluster's part of a worker's turn: messages to other nodes, and links over which nothing comes.
 
 use keyspace::Horizon;
 use resp::append_request;
@@ -9,24 +9,24 @@ use crate::push::delivery::Kind;
 use crate::worker::Worker;
 use crate::worker::token::Token;
 
-/// Bytes of messages that wait for the log at most.
+/// Most bytes of messages that wait for the log.
 const WAITING_MAX: usize = 64 << 20;
-/// Between two looks at whether something has been said, in milliseconds.
+/// Milliseconds between two looks at whether bytes came over links.
 const LOOK_MS: u64 = 250;
 
-/// Between two looks that count for a node that was taken out of the cluster, in milliseconds at least.
+/// Least milliseconds between two looks that count for a node that was removed from the cluster.
 const GONE_LOOK_MS: u64 = 300;
 
-/// What is asked over a link. What is answered does not matter.
+/// The question over a link. The answer does not matter.
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 impl Peers {
-    /// When links are to be looked at, unix milliseconds.
+    /// When links are to be checked, unix milliseconds.
     pub(crate) fn probes_due(&self) -> Option<u64> {
         self.links.iter().skip(HOME + 1).any(|link| link.end().is_some()).then_some(self.probes.due)
     }
 
-    /// Looks at all links: those to be ended, and whether they are open.
+    /// Checks all links: whether to end them, and whether they are open.
     fn look_at_silence(&mut self, now: u64) -> Vec<(usize, Token, bool)> {
         let mut ended = Vec::new();
         if now < self.probes.due || self.probes_due().is_none() {
@@ -75,7 +75,7 @@ impl Worker {
         let changed = peers.begin_turn(boot);
         let begins = self.txn.is_new();
         if changed {
-            // In blocks and scripts SCAN runs where it is the only node's: no range ends it.
+            // In blocks and scripts a SCAN of a single node has no range that would end it.
             self.engine.scan_end = keyspace::SLOTS as u16;
         }
         if changed || begins {
@@ -102,7 +102,7 @@ impl Worker {
         }
     }
 
-    /// A message was published here by itself: the other nodes hear of it.
+    /// A message was published by this node itself: the other nodes get it.
     pub(crate) fn spread(&mut self, kind: Kind, channel: &[u8], payload: &[u8], seen: &Horizon) {
         let Some(peers) = self.peers.as_deref_mut().filter(|peers| !peers.is_alone()) else { return };
         let spread = &mut peers.spread;
@@ -116,7 +116,7 @@ impl Worker {
         spread.waiting.push_back((seen.clone(), command));
     }
 
-    /// Says what is committed.
+    /// Sends the messages that are committed.
     pub(crate) fn spread_committed(&mut self) {
         let is_ready = |worker: &Worker| {
             let (seen, _) = worker.peers.as_deref()?.spread.waiting.front()?;

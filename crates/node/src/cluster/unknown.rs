@@ -1,6 +1,6 @@
-//! What is said of a command that may have been executed.
+//! The reply for a command that may have been executed.
 
-/// What is answered to a part of a command that has left, and whose reply is lost.
+/// The reply to a part of a command that was sent and whose reply is lost.
 pub(crate) fn unknown(place: &str) -> String {
     format!("ERR the node{place} {UNKNOWN}")
 }

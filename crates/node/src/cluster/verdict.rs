@@ -1,5 +1,5 @@
-//! CLIENT UNBLOCK of a client that waits for a key of another node: the owner alone decides whether it was still waiting (rule K4), and who asks waits for
-//! the answer.
+//! CLIENT UNBLOCK of a client that waits for a key of another node: the owner alone decides whether it was still
+//! waiting (rule K4). The client that asks waits for the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::*};
@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicU8, Ordering::*};
 pub struct Verdict(AtomicU8);
 
 impl Verdict {
-    /// What it is, once it is known.
+    /// The verdict, once it is known.
     pub(crate) fn get(&self) -> Option<bool> {
         self.0.load(Acquire).checked_sub(1).map(|yes| yes == 1)
     }
 }
 
-/// A question for a verdict. One that goes unanswered is answered with no.
+/// A question for a verdict. Without an answer the verdict is no.
 pub struct Question(Arc<Verdict>);
 
 impl Question {
-    /// A question, and where its answer will be.
+    /// A question, and the place of its answer.
     pub(crate) fn new() -> (Question, Arc<Verdict>) {
         let verdict = Arc::new(Verdict::default());
         (Question(verdict.clone()), verdict)

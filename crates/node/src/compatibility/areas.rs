@@ -7,15 +7,15 @@ use super::oracle::{COMMANDS, Known};
 pub(super) struct Area {
     /// Title of its table.
     pub title: &'static str,
-    /// What brings those of its commands that have no row, unless `gaps` says otherwise.
+    /// The development that brings those of its commands that have no row, unless `gaps` says otherwise.
     pub comes: Comes,
-    /// Redis's group of its commands; of modules, how their names begin.
+    /// Redis's group of its commands; for modules, the beginning of their names.
     pub belongs: Belongs,
     /// Commands that Holdfast alone has.
     pub own: &'static [&'static str],
 }
 
-/// Which commands an area has.
+/// The commands of an area.
 #[derive(Clone, Copy)]
 pub(super) enum Belongs {
     Group(&'static str),

@@ -2,7 +2,7 @@
 
 use super::Comes;
 
-/// Commands without a row that come with something else than the rest of their area; a container's name means its subcommands, too.
+/// Commands without a row that do not come with the rest of their area. A container's name means its subcommands, too.
 pub(super) const COMMANDS: &[(&str, Comes)] = &[
     ("acl", Comes::Users),
     ("backup", Comes::Later),
@@ -24,8 +24,8 @@ pub(super) const COMMANDS: &[(&str, Comes)] = &[
     ("trimslots", Comes::Moves),
 ];
 
-/// What does the work of a command that is not there, or that nothing does yet. Tools show it to people: `redis-cli --cluster`
-/// calls these.
+/// The replacement for a command that is not there, or whose work nothing does yet. Tools show it to people: `redis-cli
+/// --cluster` calls these commands.
 pub(super) const INSTEAD: &[(&str, &str)] = &[
     ("cluster|addslots", "those that form a cluster share all of them"),
     ("cluster|addslotsrange", "those that form a cluster share all of them"),

@@ -1,5 +1,5 @@
-//! Which commands of Redis and Valkey are there: COMPATIBILITY.md, made from the rows, and the answer to commands that
-//! are not there yet.
+//! The commands of Redis and Valkey that are there: COMPATIBILITY.md, made from the rows, and the answer to commands
+//! that are not there yet.
 
 mod areas;
 mod gaps;
@@ -8,7 +8,7 @@ mod page;
 
 pub use page::markdown;
 
-/// What brings a command that is not there.
+/// The development that brings a command that is not there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Comes {
     /// Nothing: it does not fit Holdfast.
@@ -17,9 +17,9 @@ enum Comes {
     Later,
     /// Slots that move.
     Moves,
-    /// Standbys: nodes that have what another has.
+    /// Standbys: nodes with a copy of another node's data.
     Standbys,
-    /// Nothing: nodes do it by themselves.
+    /// Nothing: nodes do its work by themselves.
     Arranged,
     /// ACL users.
     Users,
@@ -100,7 +100,7 @@ const REMARKS: &[(&str, &str)] = &[
     ),
 ];
 
-/// How a cluster differs from one server, for those who do not mind where their keys are.
+/// Differences between a cluster and one server, for clients that do not care where their keys are.
 const OVER_NODES: &str = "\
 Every node of a cluster serves every key, and commands, blocks and scripts may use keys of several nodes: they are done as a whole, or not at all.
 What differs from a single server:
@@ -156,7 +156,7 @@ fn remark(name: &str) -> Option<&'static str> {
     REMARKS.iter().find(|(known, _)| *known == name).map(|(_, remark)| *remark)
 }
 
-/// What brings a command of Redis or Valkey that has no row. `None`: neither has it.
+/// The development that brings a command of Redis or Valkey without a row. `None`: neither has it.
 fn comes(name: &str) -> Option<Comes> {
     let known = oracle::COMMANDS.get(name)?;
     let container = name.split('|').next().unwrap_or(name);
@@ -164,15 +164,15 @@ fn comes(name: &str) -> Option<Comes> {
     found.map(|(_, comes)| *comes).or_else(|| areas::of(known).map(|area| area.comes))
 }
 
-/// Whether Redis or Valkey have a command of this name (in lower case), be it there or not.
+/// Whether Redis or Valkey have a command of this name (in lower case), whether it is here or not.
 pub fn is_known(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);
     let mut all = oracle::COMMANDS.keys();
     all.any(|known| known.split('|').next() == Some(&*name))
 }
 
-/// The error for a command of Redis or Valkey that is not there. `None` if neither has it, or if `rename-command` hides it.
-/// `has_row`: whether there is a row of a name.
+/// The error for a command of Redis or Valkey that is not there. `None` if neither has it, or if `rename-command` hides
+/// it. `has_row`: whether there is a row of a name.
 pub(crate) fn not_there(name: &[u8], has_row: impl Fn(&[u8]) -> bool) -> Option<String> {
     if has_row(name) {
         return None;
@@ -188,7 +188,7 @@ pub(crate) fn subcommand_not_there(container: &str, name: &[u8]) -> Option<Strin
     answer(&full, comes(&full)?)
 }
 
-/// Why a command is not there, and what does its work, if something does.
+/// The reason why a command is not there, and its replacement, if there is one.
 fn reason(name: &str, comes: Comes) -> String {
     match gaps::INSTEAD.iter().find(|(known, _)| *known == name) {
         Some((_, instead)) => format!("{}; {instead}", comes.text()),
@@ -199,7 +199,7 @@ fn reason(name: &str, comes: Comes) -> String {
 fn answer(name: &str, comes: Comes) -> Option<String> {
     let why = reason(name, comes);
     match comes {
-        // Who is no node of a cluster has answered that already.
+        // A server outside of a cluster has answered that already.
         Comes::Arranged => {
             let name = name.replace('|', " ");
             Some(format!("ERR '{name}' is not supported by Holdfast: {why}"))
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::table::Table;
 
-    /// The committed page is the generated one. `HOLDFAST_BLESS=1` writes it instead.
+    /// The committed page must be the generated one. `HOLDFAST_BLESS=1` writes it.
     #[test]
     fn compatibility_is_current() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../COMPATIBILITY.md");
@@ -231,7 +231,7 @@ mod tests {
         assert!(committed == text, "run HOLDFAST_BLESS=1 cargo test -p node compatibility_is_current");
     }
 
-    /// The table of what commands log in `docs/formats.md` has them all.
+    /// The table of logged effects in `docs/formats.md` has all commands.
     #[test]
     fn every_command_that_writes_says_what_it_logs() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats.md");
@@ -240,7 +240,7 @@ mod tests {
         let writing = table.all().iter().filter(|command| command.spec.has(flags::WRITE) && !command.is_container());
         for command in writing {
             let name = command.name.replace('|', " ").to_uppercase();
-            // Of a container its subcommands are listed.
+            // A container's subcommands are listed.
             let listed = [format!("| `{name}` | "), format!("| `{name} ")].iter().any(|row| text.contains(row));
             assert!(listed, "docs/formats.md does not say what {} logs", command.name);
         }
@@ -274,7 +274,7 @@ mod tests {
         words.filter(|word| !word.is_empty()).map(str::to_uppercase).collect()
     }
 
-    /// Every word of an argument that Redis or Valkey has is in the row's syntax, or in `gaps`, and never in both.
+    /// Every word of an argument of Redis or Valkey is in the row's syntax or in `gaps`, and never in both.
     #[test]
     fn every_argument_is_there_or_named_as_missing() {
         let table = Table::new();

@@ -27,7 +27,7 @@ Redis's and Valkey's own test suites measure how close the rest is: `tests/redis
 
 ";
 
-/// The words of arguments that a command does not take, with what brings them.
+/// The words of arguments that a command does not take, with the developments that bring them.
 pub(super) fn missing_words(name: &str) -> impl Iterator<Item = (&'static str, Comes)> {
     let gaps = gaps::WORDS.iter().filter(move |(known, ..)| *known == name);
     gaps.flat_map(|(_, words, comes)| words.split(' ').map(move |word| (word, *comes)))
@@ -82,7 +82,7 @@ pub fn markdown(table: &Table) -> String {
     text
 }
 
-/// All that is to be said of a command, in one cell.
+/// The remarks about a command, in one cell.
 fn remarks(name: &str, is_there: bool) -> String {
     let mut said = Vec::new();
     if oracle::COMMANDS.get(name).is_some_and(|known| !known.is_redis) {

@@ -1,8 +1,9 @@
-//! What waits for the log is bounded. While more than `log-backlog` bytes have been left for it and are not on the disk, because that
-//! is slower than the clients or hangs, commands that write wait with what follows them on their connections, which are soon not read
-//! any more. Nothing is refused or dropped; who does not write is served.
+//! The bytes that wait for the log are bounded. While more than `log-backlog` bytes are left for it and not on the
+//! disk, because the disk is slower than the clients or hangs, commands that write wait. Later commands of their
+//! connections wait with them, and soon these are not read any more. Nothing is refused or dropped; clients that only
+//! read are served.
 //!
-//! So they do while the log's tail grows faster than it may ([`crate::durability::tail`]).
+//! Commands that write also wait while the log's tail grows faster than it may ([`crate::durability::tail`]).
 
 use crate::config::Settings;
 use crate::durability::durable::Durable;
@@ -10,38 +11,38 @@ use crate::durability::tail::{Ruling, Seen};
 use crate::node::Node;
 use crate::worker::token::Token;
 
-/// Bytes of commands that are executed before the worker looks again.
+/// Bytes of executed commands before the worker checks again.
 const WATCH_BYTES: usize = 128 * 1024;
-/// The same while the tail may have to wait.
+/// The same while commands may have to wait for the tail.
 const WATCH_BYTES_NEAR: usize = 16 * 1024;
 
-/// What a connection waits for.
+/// The wait of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Until {
-    /// That less is left for the log.
+    /// Until less is left for the log.
     LessIsLeft,
-    /// That less of what it was answered waits for the log.
+    /// Until fewer of its replies wait for the log.
     Answered,
 }
 
-/// What a worker knows of it.
+/// A worker's state of the backlog.
 #[derive(Default)]
 pub(crate) struct Backlog {
     /// More waits for the log than may.
     is_over: bool,
-    /// What was seen of the tail, and what that means: [`Ruling::Go`] if nothing.
+    /// The ruling about the tail: [`Ruling::Go`] if it may grow.
     seen: Seen,
     ruling: Option<Ruling>,
     /// Connections that wait for it to be less.
     waiting: Vec<Token>,
-    /// Connections that wait until less of what they were answered waits for it.
+    /// Connections that wait until fewer of their replies wait for the log.
     unanswered: Vec<Token>,
-    /// Bytes of commands that were executed since it has looked.
+    /// Bytes of commands that were executed since the last check.
     executed: usize,
 }
 
 impl Backlog {
-    /// Whether nothing is to be looked at.
+    /// Whether there is nothing to check.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.unanswered.is_empty() && !self.is_over
     }
@@ -61,7 +62,7 @@ impl Backlog {
         self.ruling.is_some()
     }
 
-    /// A connection or a task waits.
+    /// Makes a connection or a task wait.
     pub(super) fn wait(&mut self, token: Token, until: Until) {
         match until {
             Until::LessIsLeft => self.waiting.push(token),
@@ -69,7 +70,7 @@ impl Backlog {
         }
     }
 
-    /// It waits no longer.
+    /// Ends its wait.
     pub(super) fn leave(&mut self, token: Token) {
         self.waiting.retain(|other| *other != token);
         self.unanswered.retain(|other| *other != token);
@@ -80,17 +81,17 @@ impl Backlog {
         self.waiting.len() + self.unanswered.len()
     }
 
-    /// Takes those that wait until less of what they were answered waits for the log.
+    /// Takes the connections that wait until fewer of their replies wait for the log.
     pub(super) fn take_unanswered(&mut self) -> Vec<Token> {
         std::mem::take(&mut self.unanswered)
     }
 
-    /// Takes those that wait to write, if they may.
+    /// Takes the connections that wait to write, if they may.
     pub(super) fn take_writers(&mut self) -> Vec<Token> {
         if self.holds() { Vec::new() } else { std::mem::take(&mut self.waiting) }
     }
 
-    /// A command of so many bytes was executed: looks now and then whether more waits for the log by now than may.
+    /// Notes a command of so many bytes, and checks now and then whether more waits for the log than may.
     #[inline]
     pub(super) fn watch(&mut self, executed: usize, limit: u64, log: Option<&Durable>, node: &Node) {
         self.executed += executed;
@@ -110,21 +111,21 @@ impl Backlog {
         }
     }
 
-    /// Looks how much waits for the log; whether it was more than may.
+    /// Checks how much waits for the log. Returns whether it was more than may.
     pub(super) fn look(&mut self, durable: &Durable, limit: u64) -> bool {
-        // Not after every block again.
+        // So that not every block checks again.
         let least = if self.is_over { limit / 2 } else { limit };
         // Without room for them writes are refused, not kept.
         let is_over = durable.log().backlog() > least && durable.takes_writes();
         std::mem::replace(&mut self.is_over, is_over)
     }
 
-    /// There is no log to wait for any more.
+    /// Forgets the waits: there is no log any more.
     pub(super) fn forget(&mut self) {
         (self.is_over, self.ruling) = (false, None);
     }
 
-    /// Looks whether the tail of the log grows faster than it may; `now` in monotonic nanoseconds.
+    /// Checks whether the tail of the log grows faster than it may; `now` in monotonic nanoseconds.
     pub(super) fn rule(&mut self, log: Option<&Durable>, node: &Node, now: u64) {
         let Some(durable) = log else { return };
         let (log, tail) = (durable.log(), durable.tail());
@@ -138,13 +139,13 @@ impl Backlog {
         }
         let ruling = match durable.takes_writes() {
             true => tail.rule(tail.position(log), &mut self.seen, now),
-            // Then they are refused, not kept.
+            // Then writes are refused, not kept.
             false => Ruling::Go,
         };
         self.ruling = Some(ruling).filter(|ruling| *ruling != Ruling::Go);
     }
 
-    /// Whether those that wait for the tail have waited long enough, by what it was when that was looked at last.
+    /// Whether connections that wait for the tail have waited long enough, by its last size.
     pub(super) fn is_due(&self, now: u64) -> bool {
         match self.ruling {
             None => false,
@@ -153,13 +154,13 @@ impl Backlog {
         }
     }
 
-    /// When it wants to be looked at, if it is `now`; unix milliseconds.
+    /// When the next check is due, if it is `now`; unix milliseconds.
     pub(crate) fn deadline(&self, now: u64) -> Option<u64> {
         (self.ruling.is_some() && !self.waiting.is_empty()).then_some(now + 1)
     }
 }
 
-/// Bytes that may wait for the log: less where the system limits memory, as what waits is copied on its way.
+/// Bytes that may wait for the log: fewer where the system limits memory, because they are copied on their way.
 pub(crate) fn backlog_limit(settings: &Settings) -> u64 {
     if headroom::is_limited() { settings.log_backlog.min(headroom::talk() / 4) } else { settings.log_backlog }
 }

@@ -1,6 +1,6 @@
-//! Checkpoints as commands and INFO see them: what was asked for, what is under way, how the last one ended.
+//! Checkpoints as commands and INFO see them: requests, the one under way, and how the last one ended.
 //!
-//! A thread of the binary's makes them (`engine::checkpoint`); it takes what is asked for from here and says what came of it.
+//! A thread of the binary makes them (`engine::checkpoint`). It takes the requests from here and reports the outcome.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
@@ -18,20 +18,20 @@ pub struct Checkpoints {
     thread: OnceLock<Thread>,
 }
 
-/// How things stand. Times are unix milliseconds.
+/// The state of the checkpoints. Times are unix milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// What the checkpointer has done.
+    /// The figures of the checkpointer.
     pub figures: Figures,
     /// When the one under way began.
     pub began: Option<u64>,
-    /// When the last one that ended well was made; when the server started, if there was none.
+    /// When the last one that succeeded was made; when the server started, if there was none.
     pub saved_at: u64,
     /// Changes that had been made when it began.
     pub saved_changes: u64,
     /// Milliseconds the last one took.
     pub took: Option<u64>,
-    /// Why the last one failed, if it did.
+    /// The error of the last one, if it failed.
     pub failed: Option<String>,
     /// Keys that were loaded at the start.
     pub loaded: u64,
@@ -43,15 +43,15 @@ pub struct State {
     asked: Ticket,
     /// Tickets that the one under way, or the last, is for.
     taken: Ticket,
-    /// Tickets up to here have been dealt with.
+    /// Tickets up to here have their outcome.
     ended: Ticket,
-    /// Somebody waits for it.
+    /// A command waits for it.
     urgent: bool,
-    /// The server is stopping: no more of them, but for this ticket.
+    /// The server is stopping: no more checkpoints, except for this ticket.
     stopping: bool,
-    /// Not even for that.
+    /// Not even for that one.
     cancelled: bool,
-    /// No more of them after this ticket's, for now.
+    /// No more checkpoints after this ticket's, for now.
     held: Option<Ticket>,
 }
 
@@ -64,7 +64,8 @@ impl State {
 }
 
 impl Checkpoints {
-    /// Of a server that started at this time, having loaded that many keys from a checkpoint made then, if there was one.
+    /// The state of a server that started at this time, having loaded that many keys from a checkpoint made then, if
+    /// there was one.
     pub fn new(store: Arc<dyn Store>, started: u64, loaded: Option<(u64, u64)>) -> Self {
         let (saved_at, loaded) = loaded.unwrap_or((started, 0));
         let state = Mutex::new(State { saved_at, loaded, ..State::default() });
@@ -80,36 +81,36 @@ impl Checkpoints {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So much of the store has been read into memory, from 0 to 1, and so many keys.
+    /// Notes that so much of the store was read into memory, from 0 to 1, and so many keys.
     pub fn warming_up(&self, warmth: f64, keys: u64) {
         let mut state = self.lock();
         (state.warmth, state.warmed) = (warmth, keys);
     }
 
-    /// How things stand.
+    /// The state of the checkpoints.
     pub fn state(&self) -> State {
         self.lock().clone()
     }
 
-    /// Why the last one failed, if it did.
+    /// The error of the last one, if it failed.
     pub(crate) fn failure(&self) -> Option<String> {
         self.lock().failed.clone()
     }
 
-    /// Asks for a checkpoint of what there is now. `urgent`: somebody waits for it.
+    /// Asks for a checkpoint of the present data. `urgent`: a command waits for it.
     pub fn ask(&self, urgent: bool) -> Ticket {
         let ticket = self.lock().ask(urgent);
         self.wake();
         ticket
     }
 
-    /// How what was asked for has ended: whether well; `None`: not yet.
+    /// The outcome of a request: whether it succeeded; `None`: not yet.
     pub fn outcome(&self, ticket: Ticket) -> Option<bool> {
         let state = self.lock();
         (state.ended >= ticket).then_some(state.failed.is_none())
     }
 
-    /// The server stops: no more checkpoints but those that are asked for urgently.
+    /// The server stops: no more checkpoints except urgent requests.
     pub fn stop(&self) {
         self.lock().stopping = true;
         self.wake();
@@ -119,14 +120,14 @@ impl Checkpoints {
     pub fn hold(&self) -> Ticket {
         let mut state = self.lock();
         let ticket = state.ask(true);
-        // In the same step: what is asked for from now on does not begin.
+        // In the same step, so that later requests do not begin.
         state.held = Some(ticket);
         drop(state);
         self.wake();
         ticket
     }
 
-    /// Checkpoints go on.
+    /// Lets checkpoints go on.
     pub fn release(&self) {
         self.lock().held = None;
         self.wake();
@@ -138,7 +139,7 @@ impl Checkpoints {
         state.held.is_none_or(|held| state.taken < held)
     }
 
-    /// No more checkpoints, whoever waits for one.
+    /// Ends all checkpoints, whoever waits for one.
     pub fn cancel(&self) {
         let mut state = self.lock();
         (state.stopping, state.cancelled, state.urgent) = (true, true, false);
@@ -146,7 +147,7 @@ impl Checkpoints {
         self.wake();
     }
 
-    /// There are no more checkpoints: who still waits for one is told so.
+    /// There are no more checkpoints: commands that still wait for one get an error.
     pub fn close(&self) {
         let mut state = self.lock();
         if state.ended < state.asked {
@@ -163,12 +164,12 @@ impl Checkpoints {
         }
     }
 
-    /// The calling thread is the checkpointer's: it is unparked when something is asked for.
+    /// Makes the calling thread the checkpointer's: it is unparked at a request.
     pub fn serve(&self) {
         let _ = self.thread.set(thread::current());
     }
 
-    /// Whether a checkpoint is asked for, whether that is urgent, and whether the server stops.
+    /// Whether a checkpoint is requested, whether it is urgent, and whether the server stops.
     pub fn orders(&self) -> (bool, bool, bool) {
         let state = self.lock();
         let held = state.held.is_some_and(|held| state.taken >= held);
@@ -182,12 +183,12 @@ impl Checkpoints {
         (state.taken, state.began) = (state.asked, Some(now));
     }
 
-    /// What the one under way has come to.
+    /// Notes the progress of the one under way.
     pub fn progress(&self, figures: Figures) {
         self.lock().figures = figures;
     }
 
-    /// The one under way has ended. `changes`: those that had been made when it began.
+    /// Notes that the one under way has ended. `changes`: the changes that had been made when it began.
     pub fn ended(&self, outcome: Result<Figures, String>, changes: u64, now: u64) {
         let mut state = self.lock();
         state.ended = state.taken;

@@ -12,7 +12,7 @@ use crate::durability::tail::Tail;
 /// The log of a node.
 pub struct Durable {
     log: Log,
-    /// What workers know of how far it has come.
+    /// Its progress, for workers.
     marks: Arc<Watermarks>,
     /// See [`Link::late_from`].
     late_from: usize,
@@ -24,13 +24,14 @@ pub struct Durable {
 }
 
 impl Durable {
-    /// `gates`: of each worker, one for each stream.
+    /// `gates`: for each worker, one for each stream.
     pub fn new(log: Log, gates: Vec<Vec<Gate>>) -> Self {
         let marks = log.marks().clone();
         Self::with_marks(log, gates, marks, engine::LATE_FROM)
     }
 
-    /// As [`Self::new`], with other watermarks than the log's own, and values that the log's thread writes though they are smaller. For simulations.
+    /// As [`Self::new`], with other watermarks than the log's own, and with small values that the log's thread writes.
+    /// For simulations.
     pub fn with_marks(log: Log, gates: Vec<Vec<Gate>>, marks: Arc<Watermarks>, late_from: usize) -> Self {
         Self {
             log,
@@ -52,7 +53,7 @@ impl Durable {
         &self.tail
     }
 
-    /// A worker's access to it; `None` for the second who asks. `promises`: see [`Link`].
+    /// A worker's access to it; `None` at the second call. `promises`: see [`Link`].
     pub(crate) fn link(&self, worker: usize, promises: bool) -> Option<Link> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         let gates = gates.get_mut(worker)?.take()?;
@@ -68,7 +69,7 @@ impl Durable {
         ends.versions().iter().all(is_synced)
     }
 
-    /// Has what is up to here synced, soon.
+    /// Asks for a sync of everything up to here, soon.
     pub(crate) fn sync(&self, upto: impl Iterator<Item = u64>) {
         let mut ends = vec![0; usize::from(self.log.streams())];
         for version in upto {
@@ -79,7 +80,7 @@ impl Durable {
         self.log.want_synced(&ends);
     }
 
-    /// Why nothing may be written now, if so.
+    /// The reason why nothing may be written now, if there is one.
     #[inline]
     pub(crate) fn refusal(&self) -> Option<String> {
         if self.takes_writes() && !self.tail.refuses() { None } else { self.explain() }

@@ -1,17 +1,17 @@
-//! What a worker is told of its log when that is switched on or off.
+//! The news for a worker when its log is switched on or off.
 
 use std::sync::Arc;
 
 use super::durable::Durable;
 
-/// What changes for a worker. One log follows another only when the worker has forgotten the first.
+/// A change for a worker. A new log comes only after the worker has forgotten the former one.
 #[derive(Clone)]
 pub enum Logging {
-    /// What it changes goes to this log, and nobody waits for that. It stands still.
+    /// Its changes go to this log, and no reply waits for that. It stands still.
     Begins(Arc<Durable>),
     /// Replies wait for the log from now on.
     Promises,
-    /// What it changes is not logged any more; what was is still waited for. It stands still.
+    /// Its changes are not logged any more; replies still wait for those that were. It stands still.
     Ends,
     /// There is no log any more.
     Forgotten,

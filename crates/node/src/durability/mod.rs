@@ -1,4 +1,4 @@
-//! What the workers have to do with the log and with checkpoints: replies wait, the log is bounded, a start recovers.
+//! The workers' side of the log and of checkpoints: replies wait, the log is bounded, a start recovers.
 
 pub(crate) mod backlog;
 pub(crate) mod checkpoints;

@@ -1,4 +1,4 @@
-//! What a checkpointer sees of the node.
+//! The node as a checkpointer sees it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ pub struct Outside {
     pub node: Arc<Node>,
     /// Its log.
     pub log: Log,
-    /// A gate to each stream, to see where that ends.
+    /// A gate to each stream, to read its end.
     pub gates: Vec<Gate>,
 }
 

@@ -1,4 +1,4 @@
-//! What a worker knows of its log: what waits for it, and what it has left for it.
+//! A worker's state of its log: what waits for the log, and what is left for it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::durable::Durable;
 use crate::node::Node;
 use crate::worker::token::Token;
 
-/// A worker writes the log itself as long as syncs take no longer than this, in nanoseconds.
+/// A worker writes the log itself while syncs take at most so many nanoseconds.
 const LEND_NS: u64 = 400_000;
 
 /// See the module's text.
@@ -23,15 +23,15 @@ pub(crate) struct Promises {
     pub(crate) promised: bool,
     /// Connections whose output waits for the log.
     pub(super) gated: Vec<Token>,
-    /// Connections that wait until less is left for it.
+    /// Connections that wait until less is left for the log.
     pub(crate) backlog: Backlog,
     /// Connections that wait for a sync of the log.
     pub(super) syncing: Vec<Token>,
-    /// Streams that something was left for and that have not heard of it, a bit each.
+    /// Streams that have records left and were not rung for, a bit each.
     pub(super) unrung: u32,
-    /// Since when, monotonic nanoseconds.
+    /// The time of the first of these, monotonic nanoseconds.
     pub(super) unrung_since: u64,
-    /// About how many connections have waited for the log of late at most.
+    /// About how many connections have waited for the log lately, at most.
     waited: usize,
     /// The watermarks at the last look.
     pub(super) marks: SmallVec<[u64; 2]>,
@@ -46,7 +46,7 @@ impl Promises {
         self.durable.as_deref().filter(|_| self.promised)
     }
 
-    /// Whether the log, if there is one, takes what the worker would change by itself: expiry and eviction can wait.
+    /// Whether the log, if there is one, takes changes of the worker's own: otherwise expiry and eviction wait.
     pub(crate) fn may_log(&self) -> bool {
         self.log().is_none_or(Durable::takes_writes) && !self.backlog.is_over()
     }
@@ -61,7 +61,7 @@ impl Promises {
         !self.syncing.is_empty()
     }
 
-    /// Whether something was left for the log that it has not heard of.
+    /// Whether records are left that the log was not rung for.
     pub(crate) fn is_unrung(&self) -> bool {
         self.unrung != 0
     }
@@ -74,14 +74,14 @@ impl Promises {
         })
     }
 
-    /// Looks at the watermarks; whether a version is committed by them.
+    /// Reads the watermarks. Returns whether a version is committed by them.
     pub(super) fn look_at_marks(&mut self, durable: &Durable) -> impl Fn(u64) -> bool + use<> {
         self.marks = durable.log().marks().all().collect();
         let marks = self.marks.clone();
         move |version| marks.get(stream_of(version)).is_none_or(|mark| version <= *mark)
     }
 
-    /// Notes what was left for the log; `now` in monotonic nanoseconds. Whether more is waited for before it hears of it.
+    /// Notes records that were left; `now` in monotonic nanoseconds. Returns whether to wait for more before ringing.
     pub(super) fn leave(&mut self, left: u32, now: u64, patience: u64) -> bool {
         if self.unrung == 0 {
             self.unrung_since = now;
@@ -90,7 +90,7 @@ impl Promises {
         now.saturating_sub(self.unrung_since) < patience
     }
 
-    /// Has the log hear of what was left. `may_lend`: the worker itself may write a single stream.
+    /// Rings for the records. `may_lend`: the worker itself may write a single stream.
     pub(super) fn ring(&mut self, durable: &Durable, may_lend: bool) {
         let mut unrung = std::mem::take(&mut self.unrung);
         if may_lend && unrung.is_power_of_two() && durable.log().lend(unrung.trailing_zeros() as u16) {
@@ -103,28 +103,28 @@ impl Promises {
     }
 
     /// Whether this worker, which `is_idle`, may write the log itself, and wait for the disk. It would only sleep
-    /// otherwise, since nothing has arrived, and nearly all clients that are served now wait for the log. Not where a sync
-    /// takes long: clients may send something meanwhile.
+    /// otherwise: nothing has arrived, and nearly all its clients wait for the log. Where a sync takes long it may not:
+    /// clients may send something meanwhile.
     pub(super) fn may_lend(&mut self, durable: &Durable, is_idle: bool) -> bool {
         let waiting = self.gated.len();
         self.waited = waiting.max(self.waited - self.waited.div_ceil(8));
         is_idle && waiting * 2 >= self.waited && durable.log().patience() <= LEND_NS
     }
 
-    /// A command of so many bytes was executed: see [`Backlog::watch`].
+    /// Notes a command of so many bytes: see [`Backlog::watch`].
     #[inline]
     pub(crate) fn watch_backlog(&mut self, executed: usize, limit: u64, node: &Node) {
         let log = self.durable.as_deref().filter(|_| self.promised);
         self.backlog.watch(executed, limit, log, node);
     }
 
-    /// Looks whether the tail of the log grows faster than it may; `now` in monotonic nanoseconds.
+    /// Checks whether the tail of the log grows faster than it may; `now` in monotonic nanoseconds.
     pub(super) fn rule(&mut self, node: &Node, now: u64) {
         let log = self.durable.as_deref().filter(|_| self.promised);
         self.backlog.rule(log, node, now);
     }
 
-    /// Whether commands that wait for the tail have waited long enough; then it was looked at again.
+    /// Whether commands that wait for the tail have waited long enough. If so, the tail was checked again.
     pub(super) fn is_due(&mut self, node: &Node) -> bool {
         if !self.backlog.is_slowed() {
             return false;

@@ -1,4 +1,4 @@
-//! A start: what the disks hold becomes the node's data, before its workers begin.
+//! A start: the data on the disks become the node's data, before its workers begin.
 
 use std::error::Error;
 
@@ -9,12 +9,12 @@ use store::Store;
 
 use crate::node::Node;
 
-/// What a start has found.
+/// The findings of a start.
 #[derive(Debug)]
 pub struct Recovered {
-    /// What the store said; `None`: it is empty.
+    /// The store's header; `None`: it is empty.
     pub loaded: Option<Loaded>,
-    /// What was done of the log.
+    /// The figures of the replay.
     pub replayed: Replayed,
 }
 
@@ -30,8 +30,9 @@ impl Recovered {
     }
 }
 
-/// Learns what the store has, which stays there until it is needed, and does again what the log says since (rules C1, L2). Nobody else uses
-/// the node's data meanwhile. `records` calls what it is given with every record of the log, in the order of LSNs ([`Opened::replay`]).
+/// Reads which keys the store has, which stay there until they are needed, and replays the log since (rules C1, L2). No
+/// other thread uses the node's data meanwhile. `records` calls its argument with every record of the log, in the order
+/// of LSNs ([`Opened::replay`]).
 pub fn recover(
     node: &Node,
     store: &dyn Store,
@@ -79,8 +80,9 @@ pub fn recover_by(
     Ok(Recovered { loaded, replayed })
 }
 
-/// Whether log and store belong together: nothing that the store lacks may be missing in the log (rule C3). `store`: what people call
-/// the store, whose header this is; `None`: it has no checkpoint. `begun`: streams that the log has, as the store says.
+/// Whether log and store belong together: the log must have everything that the store lacks (rule C3). `store`: the
+/// name of the store with this header, for people; `None`: it has no checkpoint. `begun`: the streams of the log, as
+/// the store knows them.
 pub fn check_disks<D: Disk>(
     log: &Opened<D>,
     header: Option<&Header>,

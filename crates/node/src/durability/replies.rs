@@ -1,8 +1,8 @@
 //! How a worker keeps what it promises: replies wait for the log, workers do not (rule L7).
 //!
-//! A command that has seen something that is not committed gets a gate in its connection's output: from there on nothing
-//! is sent until the watermarks have passed. What goes to other connections (served replies, messages, invalidations)
-//! carries what its worker has seen, and gets its gate where it is written.
+//! A command that has seen a version that is not committed gets a gate in its connection's output: from there on
+//! nothing is sent until the watermarks have passed. Messages for other connections (served replies, publications,
+//! invalidations) carry the versions that their worker has seen, and get a gate where they are written.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
@@ -23,24 +23,24 @@ use crate::worker::execute::Next;
 use crate::worker::front::may_write;
 use crate::worker::token::Token;
 
-/// Bytes of replies that wait for the log after which nothing more of their connection is executed.
+/// Bytes of replies that wait for the log, above which nothing more of their connection is executed.
 const REPLIES_MAX: usize = 1 << 20;
 
 impl Worker {
     // ---- replies
 
-    /// The log, if anybody waits for it.
+    /// The log, if replies wait for it.
     #[inline]
     pub(crate) fn promise(&self) -> Option<&Durable> {
         self.promises.log()
     }
 
-    /// Whether the log, if there is one, takes what the worker would change by itself: expiry and eviction can wait.
+    /// Whether the log, if there is one, takes changes of the worker's own: otherwise expiry and eviction wait.
     pub(crate) fn may_log(&self) -> bool {
         self.promises.may_log()
     }
 
-    /// What is written to the connection from `at` on waits for `seen`.
+    /// Makes the output of the connection from `at` on wait for `seen`.
     pub(crate) fn gate(&mut self, conn: &mut Conn, at: usize, seen: &Horizon) {
         for &version in seen.versions() {
             if !self.engine.is_committed(version) {
@@ -52,13 +52,13 @@ impl Worker {
         }
     }
 
-    /// What is written to the connection from `at` on waits for what the engine has seen.
+    /// Makes the output of the connection from `at` on wait for the versions that the engine has seen.
     pub(crate) fn gate_seen(&mut self, conn: &mut Conn, at: usize) {
         let seen = self.engine.take_seen();
         self.gate(conn, at, &seen);
     }
 
-    /// Lets out what a connection no longer has to keep.
+    /// Opens the gates of a connection whose versions are committed.
     #[inline]
     pub(crate) fn release(&mut self, token: Token) {
         let index = token as u32 as usize;
@@ -73,13 +73,13 @@ impl Worker {
         self.promises.awaits() || spreads || prepares
     }
 
-    /// Whether watermarks have moved since [`Self::answer_committed`], and somebody waits for that.
+    /// Whether watermarks have moved since [`Self::answer_committed`], and a connection waits for that.
     pub(crate) fn may_answer(&self) -> bool {
         self.awaits() && self.promises.has_moved()
     }
 
-    /// Sends what has waited for what is committed by now. With a log that has failed, nobody is answered any more who waits for it
-    /// (rule L9).
+    /// Sends output that has waited for versions that are committed by now. With a failed log, clients that still wait
+    /// for it are not answered any more (rule L9).
     pub(crate) fn answer_committed(&mut self) {
         self.turn += 1;
         if !self.awaits() {
@@ -121,7 +121,8 @@ impl Worker {
         self.promises.gated.append(&mut gated);
     }
 
-    /// There is no log any more. What it has committed goes out; who waits for what it has not is not answered (rule L9).
+    /// There is no log any more. Output that it has committed leaves; clients that wait for the rest are not answered
+    /// (rule L9).
     pub(crate) fn forget_log(&mut self) {
         self.promises.promised = false;
         let Some(durable) = self.promises.durable.take() else { return };
@@ -137,7 +138,7 @@ impl Worker {
         self.forget_backlog();
     }
 
-    /// WAITAOF waits.
+    /// Makes WAITAOF wait.
     pub(crate) fn wait_for_sync(&mut self, conn: &mut Conn, ends: Horizon, until: Option<u64>) {
         add(&self.stats.blocked, 1);
         conn.session.client.blocked.store(true, Relaxed);
@@ -145,7 +146,7 @@ impl Worker {
         self.promises.syncing.push(conn.token);
     }
 
-    /// Answers those WAITAOF whose time has come, one way or the other.
+    /// Answers the WAITAOF commands whose sync or timeout has come.
     pub(crate) fn look_at_syncs(&mut self, now: u64) {
         if self.promises.syncing.is_empty() {
             return;
@@ -154,7 +155,7 @@ impl Worker {
         self.answer_syncs(&durable, now);
     }
 
-    /// Answers WAITAOF, whatever there is to say: there is no log to wait for any more.
+    /// Answers all WAITAOF commands: there is no log to wait for any more.
     fn end_syncs(&mut self, durable: &Durable) {
         self.answer_syncs(durable, u64::MAX);
     }
@@ -174,7 +175,7 @@ impl Worker {
                     self.apply_reply_mode(&mut conn, before);
                     self.resume_soon(&mut conn);
                 } else if failed {
-                    // Rule L9: it will never be said what is on the disk.
+                    // Rule L9: it will never be known what is on the disk.
                     cut_off = true;
                 } else {
                     self.promises.syncing.push(token);
@@ -194,8 +195,9 @@ impl Worker {
         }
     }
 
-    /// At the end of a turn: the log hears of what has been left when there is nothing more to execute, or it has waited for as long as
-    /// a sync takes: what is left until then is one group. Whoever moves a watermark wakes this worker, if somebody waits for that.
+    /// At the end of a turn: rings for the records that were left, if there is nothing more to execute, or if they have
+    /// waited for as long as a sync takes. All records until then are one group. A thread that moves a watermark wakes
+    /// this worker, if a connection waits for that.
     pub(crate) fn await_log(&mut self) {
         let left = self.engine.take_left();
         if left == 0 && !self.promises.is_unrung() && !self.awaits() {
@@ -225,7 +227,7 @@ impl Worker {
 
     // ---- commands that wait
 
-    /// For what the command has to wait, if for something.
+    /// The wait of the command, if it has to wait.
     pub(crate) fn must_wait_for_log(&self, conn: &Conn, command: &Command, args: Args<'_>) -> Option<Until> {
         let writes = || !conn.session.queues(command) && may_write(&self.node, conn, command, args);
         if self.promises.backlog.holds() && writes() {
@@ -245,7 +247,7 @@ impl Worker {
         Next::Retry
     }
 
-    /// A task that writes waits as connections do that write. False: it need not.
+    /// Makes a task that writes wait, as connections do that write. False: it need not.
     pub(crate) fn task_waits_for_log(&mut self, token: Token) -> bool {
         let holds = self.promises.backlog.holds();
         if holds {
@@ -255,7 +257,7 @@ impl Worker {
         holds
     }
 
-    /// The connection no longer does.
+    /// Ends the connection's wait.
     pub(crate) fn leave_log(&mut self, token: Token) {
         self.promises.backlog.leave(token);
         self.show_waiting();
@@ -265,7 +267,7 @@ impl Worker {
         self.stats.awaits_log.store(self.promises.backlog.len() as u64, Relaxed);
     }
 
-    /// Looks how much waits for the log, and lets connections go on if it is little. `moved`: some of it has been committed.
+    /// Checks how much waits for the log, and resumes connections if it is little. `moved`: some of it was committed.
     fn look_at_backlog(&mut self, durable: &Durable, limit: u64, moved: bool) {
         let was_over = self.promises.backlog.look(durable, limit);
         if moved || was_over {
@@ -283,7 +285,7 @@ impl Worker {
         self.let_writers_go_on();
     }
 
-    /// Lets connections go on that wait for the tail, if they have waited long enough.
+    /// Resumes connections that wait for the tail, if they have waited long enough.
     pub(crate) fn look_at_tail(&mut self) {
         if self.promises.is_due(&self.node) {
             self.let_writers_go_on();
@@ -314,7 +316,7 @@ impl Worker {
 
     // ---- a disk that hangs
 
-    /// Looks whether the disk of the log hangs, and closes those who wait for it if it does.
+    /// Checks whether the disk of the log hangs. If it does, closes the clients that wait for it.
     pub(crate) fn look_at_stall_of_log(&mut self, now: u64) {
         let stalled = self.promises.stalled;
         let is_quiet = |durable: &Durable| !durable.stall.is_on() && !stalled && !durable.stall.is_due(now);
@@ -345,7 +347,7 @@ impl Worker {
             self.let_out(&durable);
         }
         if is_on && !std::mem::replace(&mut self.promises.stalled, is_on) {
-            // What becomes of them is not known here.
+            // Their outcome is unknown here.
             let blocks = self.txn.clients();
             blocks.into_iter().for_each(|token: Token| self.cut(token));
             self.transactions().tell_stuck();
@@ -355,10 +357,11 @@ impl Worker {
 
     // ---- the log is switched
 
-    /// Executes nothing until it is told to go on. A script that is under way holds latches, and its record is not whole: then it does go on.
+    /// Executes nothing until it is told to go on. If a script is under way, it does go on: the script holds latches,
+    /// and its record is not whole.
     pub(crate) fn stand_still(&mut self, heard: &Sender<bool>) {
         self.halted = self.scripts.is_empty() && self.orphans.is_empty();
-        // Who asked has gone if nobody hears.
+        // If the receiver has gone, its thread has gone.
         let _ = heard.send(self.halted);
     }
 

@@ -1,8 +1,8 @@
 //! A disk of the log that hangs: something waits for it, and nothing moves for `log-stall-timeout`. A disk without room
-//! for what was left hangs as well: nobody knows when there is room.
+//! for the records hangs as well: nobody knows when there is room.
 //!
-//! Then commands that write are refused, and clients that wait for the log are closed unanswered: nobody knows when it goes on. What was left for the log stays
-//! and is written when the disk answers, and then all is as before.
+//! Then commands that write are refused, and clients that wait for the log are closed unanswered, because nobody knows
+//! when it goes on. Records stay, and are written when the disk answers. Then all is as before.
 //!
 //! The time is counted in looks: a process that was stopped has not looked.
 
@@ -12,18 +12,18 @@ use redolog::{Log, State};
 
 /// Between two looks, in milliseconds.
 const LOOK_MS: u64 = 100;
-/// A look counts for so long at most.
+/// A look counts for at most so long.
 const COUNTS_MS: u64 = 2 * LOOK_MS;
 
-/// What is known of it. One of the workers looks.
+/// The state of the disk. One of the workers looks.
 #[derive(Default)]
 pub(crate) struct Stall {
-    /// When to look next, and when somebody has looked, in unix milliseconds.
+    /// When the next look is due, and when the last one was, in unix milliseconds.
     due: AtomicU64,
     looked: AtomicU64,
-    /// What the log had done by then.
+    /// The progress of the log at that time.
     progress: AtomicU64,
-    /// How long something has waited since then, in milliseconds.
+    /// Milliseconds for which something has waited since then.
     waited: AtomicU64,
     is_on: AtomicBool,
 }
@@ -45,14 +45,14 @@ impl Stall {
         now >= self.due.load(Relaxed)
     }
 
-    /// Looks, if it is time to; `timeout` is in milliseconds, 0 for never. Whether that has changed something.
+    /// Looks, if it is time to; `timeout` is in milliseconds, 0 for never. Returns whether the state has changed.
     pub(super) fn look(&self, log: &Log, now: u64, timeout: u64) -> bool {
         let due = self.due.load(Relaxed);
         if now < due || self.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_err() {
             return false;
         }
         let facts: Vec<_> = (0..log.streams()).map(|stream| log.facts(stream)).collect();
-        // Without room what was left stays (rule L8), and so would its clients and whatever reads what they wrote.
+        // Without room the records stay (rule L8), and so would their clients and all that read their values.
         let waits = !matches!(log.state(), State::Failed(_))
             && facts.iter().any(|facts| facts.backlog > 0 || facts.stalled > 0);
         let done = facts.iter().map(|facts| facts.written.wrapping_add(facts.syncs.iter().sum()));

@@ -1,7 +1,7 @@
-//! The log is switched on and off while clients are served (rule L13): what the workers do for it.
+//! The log is switched on and off while clients are served (rule L13): the workers' part.
 //!
-//! What is logged must be all that happens from one moment on, or up to one moment. So the workers stand still for that moment: each
-//! between two turns, when it is in the middle of nothing.
+//! The log must hold all changes from one moment on, or up to one moment. So the workers stand still for that moment:
+//! each between two turns, when it is in the middle of nothing.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::worker::message::Message;
 /// Between two looks at whether the node stops.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The workers stand still as long as this is there.
+/// The workers stand still as long as this value exists.
 pub struct Halted<'a>(&'a Node);
 
 impl Drop for Halted<'_> {
@@ -23,7 +23,7 @@ impl Drop for Halted<'_> {
 }
 
 impl Node {
-    /// Asks all workers for something, and hears from each. `None`: the node stops.
+    /// Sends all workers a request, and waits for each answer. `None`: the node stops.
     fn ask_all<T>(&self, message: impl Fn(Sender<T>) -> Message) -> Option<Vec<T>> {
         let (sender, answers) = channel();
         (0..self.workers()).for_each(|worker| self.send(worker, message(sender.clone())));
@@ -39,14 +39,15 @@ impl Node {
         Some(heard)
     }
 
-    /// Makes all workers stand still. `Ok(None)`: a script is under way, try again; the error: the node stops. Not for a worker.
+    /// Makes all workers stand still. `Ok(None)`: a script is under way, try again; the error: the node stops. Not to
+    /// be called by a worker.
     pub fn halt(&self) -> Result<Option<Halted<'_>>, Stopping> {
         let halted = Halted(self);
         let still = self.ask_all(Message::Halt).ok_or(Stopping)?;
         Ok(still.into_iter().all(|still| still).then_some(halted))
     }
 
-    /// Tells all workers what changes for them, and waits until all have heard it. Not for a worker.
+    /// Sends all workers the change, and waits until all have confirmed it. Not to be called by a worker.
     pub fn tell_logging(&self, logging: &Logging) -> Result<(), Stopping> {
         self.ask_all(|heard| Message::Logging(logging.clone(), heard)).map(drop).ok_or(Stopping)
     }

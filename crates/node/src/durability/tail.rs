@@ -1,8 +1,9 @@
 //! The log's tail, which a start would replay, is bounded (`checkpoint-log-max`).
 //!
-//! While a checkpoint is under way whose end can be foreseen, commands that write go on at the pace at which the tail reaches its bound when it ends:
-//! as fast as they like where that is slower, in small waits where it is not. At the bound they wait until a checkpoint has cut the log; if none can
-//! end, they are refused. Who makes checkpoints says how things stand, and workers look at that.
+//! While a checkpoint is under way whose end can be predicted, commands that write go on at the pace at which the tail
+//! reaches its bound when the checkpoint ends. A slower load is not delayed; a faster one goes on in small waits. At
+//! the bound commands wait until a checkpoint has cut the log. If none can end, they are refused. The checkpointer
+//! reports the state, and workers read it.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -12,61 +13,62 @@ use std::sync::{Mutex, PoisonError};
 
 use redolog::Log;
 
-/// What a record counts beside its bytes: to replay it takes as long as to read so many.
+/// A record counts so many bytes beside its own: its replay takes as long as reading them.
 const RECORD: u64 = 64;
-/// What an effect counts that does not say what it found: a start may have to read its key from the store. A key that is changed often is read once;
-/// but then little is changed, and the checkpoints cost little that are made more often.
+/// An effect whose replay must read the old value counts so many bytes: a start may have to read its key from the
+/// store. A key that is changed often is read once. But then few keys change, and the additional checkpoints cost
+/// little.
 const UNKNOWN: u64 = 384;
-/// Without any sign of life for so long a checkpoint counts as one that does not end, in nanoseconds.
+/// After so many nanoseconds without any sign of life, a checkpoint counts as one that does not end.
 const STALLED_NS: u64 = 60_000_000_000;
 /// The longest wait before the next look, in nanoseconds.
 const WAIT_MAX_NS: u64 = 20_000_000;
 /// Between two looks at the bound, in nanoseconds.
 const LOOK_NS: u64 = 2_000_000;
-/// Who was slower than he might have been may be as much faster, in nanoseconds.
+/// A load that was slower than allowed may be faster by so many nanoseconds.
 const CREDIT_NS: u64 = 10_000_000;
-/// Who was faster waits no longer than this for it, in nanoseconds: what may be is known better by then.
+/// A load that was faster waits for at most so many nanoseconds: the estimate is better by then.
 const DEBT_MAX_NS: u64 = 100_000_000;
 
-/// The size of so much of the log as a tail: of the bytes of its records, their number, and the number of those of their effects that do not say what
-/// they found.
+/// The size of a part of the log as a tail: by the bytes of its records, their number, and the number of effects whose
+/// replay must read the old value.
 pub fn size_of(bytes: u64, records: u64, unknown: u64) -> u64 {
     let records = records.saturating_mul(RECORD);
     bytes.saturating_add(records).saturating_add(unknown.saturating_mul(UNKNOWN))
 }
 
-/// How far the tail may grow. Positions are sizes of all that was written since the tail began that was replayed at the start; times are
+/// How far the tail may grow. Positions are sizes of everything written since the replayed tail began; times are
 /// [`crate::Clock::monotonic_ns`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bound {
     /// Where the tail begins.
     pub kept: u64,
-    /// No further than here.
+    /// The bound.
     pub limit: u64,
-    /// When the checkpoint under way is expected to end; 0: that is not known.
+    /// When the checkpoint under way is expected to end; 0: unknown.
     pub ends_at: u64,
     /// It takes at least so long from any moment on.
     pub least_ns: u64,
 }
 
-/// See the module's text. Made without a bound.
+/// See the module's text. It begins without a bound.
 #[derive(Debug)]
 pub struct Tail {
-    /// The size of what was replayed at the start.
+    /// The size of the tail that was replayed at the start.
     replayed: AtomicU64,
-    /// Effects since then that do not say what they found.
+    /// Effects since then whose replay must read the old value.
     unknown: AtomicU64,
     kept: AtomicU64,
     limit: AtomicU64,
     ends_at: AtomicU64,
     least_ns: AtomicU64,
-    /// Workers need not look.
+    /// Workers need not check.
     is_far: AtomicBool,
-    /// The last sign of life of who makes checkpoints.
+    /// The last sign of life of the checkpointer.
     alive_at: AtomicU64,
-    /// How far the store's flushes had come at the last look.
+    /// The progress of the store's flushes at the last look.
     steps: AtomicU64,
-    /// Why the last checkpoint failed.
+    /// The error of the last checkpoint.
     failed: Mutex<Option<String>>,
     is_failing: AtomicBool,
     /// Commands that write are refused.
@@ -75,7 +77,7 @@ pub struct Tail {
     is_slowing: AtomicBool,
 }
 
-/// What a worker has seen of it.
+/// A worker's view of the tail.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Seen {
     position: u64,
@@ -114,19 +116,19 @@ impl Default for Tail {
 }
 
 impl Tail {
-    /// What was replayed at the start counts as if it had been written now: it takes as long the next time.
+    /// The tail that was replayed at the start counts as if it had been written now: it takes as long the next time.
     pub fn replayed(&self, size: u64) {
         self.replayed.store(size, Relaxed);
     }
 
-    /// So many effects have been left for the log that do not say what they found.
+    /// Notes that so many effects were left whose replay must read the old value.
     pub(crate) fn left_unknown(&self, effects: u64) {
         if effects > 0 {
             self.unknown.fetch_add(effects, Relaxed);
         }
     }
 
-    /// Up to where the log has been written, and what has been left for it.
+    /// The end of the written log, with the records that were left for it.
     pub fn position(&self, log: &Log) -> u64 {
         let (bytes, records) = log.written();
         self.replayed.load(Relaxed) + size_of(bytes, records, self.unknown.load(Relaxed)) + log.backlog()
@@ -137,7 +139,7 @@ impl Tail {
         self.position(log).saturating_sub(self.kept.load(Relaxed))
     }
 
-    /// Says how far the tail may grow. `is_far`: it need not be looked at for some tenths of a second.
+    /// Sets how far the tail may grow. `is_far`: it need not be checked for some tenths of a second.
     pub fn set(&self, bound: Bound, is_far: bool) {
         self.kept.store(bound.kept, Relaxed);
         self.limit.store(bound.limit, Relaxed);
@@ -146,42 +148,42 @@ impl Tail {
         self.is_far.store(is_far, Relaxed);
     }
 
-    /// There is no bound, as there are no checkpoints.
+    /// Sets no bound, because there are no checkpoints.
     pub fn unbind(&self) {
         self.limit.store(u64::MAX, Relaxed);
         self.refuses.store(false, Relaxed);
         self.is_far.store(true, Relaxed);
     }
 
-    /// Who makes checkpoints gets on.
+    /// Notes a sign of life of the checkpointer.
     pub fn alive(&self, now: u64) {
         self.alive_at.store(now, Relaxed);
     }
 
-    /// Whether who makes checkpoints has not been heard of for long: he may be flushing the store.
+    /// Whether the checkpointer has not been heard of for long: it may be flushing the store.
     pub(crate) fn is_quiet(&self, now: u64) -> bool {
         now.saturating_sub(self.alive_at.load(Relaxed)) > STALLED_NS / 2
     }
 
-    /// The store's flushes have come so far: a long one is a sign of life as long as it gets on.
+    /// Notes the progress of the store's flushes: a long one is a sign of life as long as it progresses.
     pub(crate) fn flushing(&self, steps: u64, now: u64) {
         if self.steps.swap(steps, Relaxed) != steps {
             self.alive(now);
         }
     }
 
-    /// How the last checkpoint ended: why it failed.
+    /// Notes how the last checkpoint ended: its error.
     pub fn ended(&self, failed: Option<&str>) {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed.map(str::to_owned);
         self.is_failing.store(failed.is_some(), SeqCst);
     }
 
-    /// Whether writers had to wait since this was asked last.
+    /// Whether writers had to wait since the last call.
     pub fn has_slowed(&self) -> bool {
         self.is_slowing.swap(false, Relaxed)
     }
 
-    /// Whether it may have to be looked at soon.
+    /// Whether a check may be due soon.
     #[inline]
     pub(crate) fn is_near(&self) -> bool {
         !self.is_far.load(Relaxed)
@@ -193,7 +195,8 @@ impl Tail {
         self.refuses.load(Relaxed)
     }
 
-    /// Whether commands that write may be executed now that the log has been written up to `position`. Who was told that they are refused asks again, soon.
+    /// Whether commands that write may be executed, with the log written up to `position`. A worker that was told to
+    /// refuse them asks again soon.
     pub(crate) fn rule(&self, position: u64, seen: &mut Seen, now: u64) -> Ruling {
         let ruling = self.look(position, seen, now);
         if (ruling == Ruling::Refuse) != self.refuses() {
@@ -235,7 +238,7 @@ impl Tail {
         Ruling::Wait(due.min(now + WAIT_MAX_NS))
     }
 
-    /// What who is refused is told; `None`: nobody is.
+    /// The error for a refused command; `None`: none is refused.
     pub(crate) fn refusal(&self) -> Option<String> {
         if !self.refuses() {
             return None;
@@ -261,7 +264,7 @@ mod tests {
         tail
     }
 
-    /// Writes as fast as it may, in steps, until `until`; how far it came.
+    /// Writes as fast as allowed, in steps, until `until`. Returns how far it came.
     fn write(tail: &Tail, step: u64, until: u64) -> u64 {
         let (mut position, mut now, mut seen) = (0, MS, Seen::default());
         while now < until {
@@ -292,7 +295,7 @@ mod tests {
         assert!((400 << 20..600 << 20).contains(&half), "{half}");
         let all = write(&tail, 1 << 16, 1000 * MS);
         assert!(all <= (1 << 30) + (1 << 16), "{all}");
-        // It takes longer than was thought: ever slower, but hardly beyond.
+        // It takes longer than expected: ever slower, but hardly beyond.
         let late = write(&tail, 1 << 16, 5000 * MS);
         assert!(late <= (1 << 30) + (1 << 16), "{late}");
         assert!(tail.has_slowed() && !tail.has_slowed());
@@ -315,7 +318,7 @@ mod tests {
         tail.ended(Some("no room"));
         assert_eq!(tail.rule(1000, &mut seen, MS), Ruling::Refuse);
         assert!(tail.refusal().unwrap().ends_with("fail: no room"));
-        // Below it nobody hears of that.
+        // Below it no writer is delayed.
         assert_eq!(tail.rule(999, &mut seen, MS), Ruling::Go);
         tail.ended(None);
         assert_eq!(tail.rule(1000, &mut seen, MS), Ruling::Wait(MS + LOOK_NS));
@@ -323,7 +326,7 @@ mod tests {
         assert_eq!(tail.rule(1000, &mut seen, STALLED_NS + 2), Ruling::Refuse);
         tail.alive(STALLED_NS);
         assert_eq!(tail.rule(1000, &mut seen, STALLED_NS + 2), Ruling::Wait(STALLED_NS + 2 + LOOK_NS));
-        // A flush that takes long, and gets on for some time.
+        // A flush that takes long, and progresses for some time.
         let mut now = STALLED_NS;
         for steps in [5, 6, 7] {
             now += STALLED_NS - 1;

@@ -50,12 +50,12 @@ impl Histogram {
         count.store(count.load(Relaxed) + n, Relaxed);
     }
 
-    /// Forgets all.
+    /// Forgets all counts.
     pub fn clear(&self) {
         self.counts.iter().for_each(|count| count.store(0, Relaxed));
     }
 
-    /// Adds what this one has counted.
+    /// Adds its counts to a sum.
     pub fn add_to(&self, sum: &mut Distribution) {
         sum.counts.resize(BUCKETS, 0);
         self.counts.iter().zip(&mut sum.counts).for_each(|(count, sum)| *sum += count.load(Relaxed));

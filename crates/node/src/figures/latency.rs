@@ -1,5 +1,4 @@
-//! What has taken so long that somebody may want to know (LATENCY): the last samples of each kind of event, from
-//! `latency-monitor-threshold` on.
+//! Events that have taken long (LATENCY): the last samples of each kind of event, from `latency-monitor-threshold` on.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +15,7 @@ const ROWS: u64 = 4;
 pub enum Event {
     /// A command that may be slow.
     Command,
-    /// One that should never be.
+    /// A command that should never be slow.
     FastCommand,
     /// Expired keys were looked for and deleted.
     ExpireCycle,
@@ -31,7 +30,7 @@ impl Event {
     pub const ALL: [Event; 5] =
         [Event::Command, Event::FastCommand, Event::ExpireCycle, Event::EvictionCycle, Event::DefragCycle];
 
-    /// What LATENCY calls it.
+    /// The name in LATENCY.
     pub fn name(self) -> &'static str {
         match self {
             Event::Command => "command",
@@ -104,7 +103,7 @@ impl Series {
 
     /// The samples as columns, each with its age under it. `now` in unix seconds.
     pub fn graph(&self, name: &str, now: u64) -> String {
-        /// What a column ends in: a third, two thirds, all of a line.
+        /// The character at the end of a column: a third, two thirds, all of a line.
         const ENDS: [char; 3] = ['_', 'o', '#'];
         let (low, high) = self.range();
         let mut text = format!("{name} - high {high} ms, low {low} ms (all time high {} ms)\n", self.longest);
@@ -163,18 +162,18 @@ impl Latencies {
         self.series()[event as usize].get_or_insert_default().add(now, millis);
     }
 
-    /// What is known of every event that has happened.
+    /// The figures of every event that has happened.
     pub fn all(&self) -> Vec<(Event, Series)> {
         let series = self.series();
         Event::ALL.into_iter().filter_map(|event| Some((event, series[event as usize].clone()?))).collect()
     }
 
-    /// What is known of the event of this name, if it has happened.
+    /// The figures of the event of this name, if it has happened.
     pub fn find(&self, name: &[u8]) -> Option<(Event, Series)> {
         self.all().into_iter().find(|(event, _)| event.name().as_bytes() == name)
     }
 
-    /// Forgets those events that `wanted` says; how many there were.
+    /// Forgets the events for which `wanted` is true. Returns how many there were.
     pub fn reset(&self, wanted: impl Fn(&str) -> bool) -> usize {
         let mut series = self.series();
         Event::ALL.into_iter().filter(|event| wanted(event.name()) && series[*event as usize].take().is_some()).count()
@@ -220,7 +219,7 @@ mod tests {
             series.summary(200),
             "4 latency spikes (average 32ms, mean deviation 17ms, period 25.00 sec). Worst all time event 60ms."
         );
-        // No division by what there is not, no overflow.
+        // No division by zero, no overflow.
         series.add(0, u64::MAX);
         series.graph("command", 0);
         assert!(Series::default().graph("command", 1).starts_with("command - high 0 ms"));

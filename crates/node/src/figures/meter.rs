@@ -1,8 +1,8 @@
-//! How long commands take, at the cost of a clock reading per window rather than per command.
+//! How long commands take, at the cost of a clock reading per window instead of per command.
 //!
-//! Commands that are always short are only counted; when the window has been executed, or before a command that is timed by
-//! itself, the time since the last reading is divided among them. Such commands are in the slow log only if it wants
-//! commands of less than a millisecond: then each is timed by itself.
+//! Commands that are always short are only counted. After a window, or before a command that is timed by itself, the
+//! time since the last reading is divided among them. Such commands are in the slow log only if it wants commands of
+//! less than a millisecond: then each is timed by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,7 @@ use crate::table::Command;
 
 /// With more arguments than this a command is timed by itself, however short it usually is.
 const FEW_ARGUMENTS: usize = 8;
-/// With a slow log that wants commands below this, in microseconds, each is timed by itself.
+/// If the slow log wants commands below so many microseconds, each command is timed by itself.
 const FINE: i64 = 1000;
 
 /// A worker's stopwatch.
@@ -31,7 +31,7 @@ pub struct Meter {
     slow_log: Arc<SlowLog>,
     /// Nanoseconds of the last reading.
     since: u64,
-    /// Commands counted since: id and how often, in order.
+    /// Commands counted since: id and count, in order.
     pending: Vec<(u32, u32)>,
     /// Keeps histograms (`latency-tracking`).
     tracking: bool,
@@ -94,19 +94,20 @@ impl Meter {
         }
     }
 
-    /// Begins to measure; what passed until now belongs to no command.
+    /// Begins to measure: the time until now belongs to no command.
     pub fn start(&mut self) {
         self.since = self.clock.monotonic_ns();
     }
 
-    /// Reads the clock and divides the time since the last reading among the commands that were counted. The reading.
+    /// Reads the clock and divides the time since the last reading among the commands that were counted. Returns the
+    /// reading.
     pub fn settle(&mut self) -> u64 {
         let now = self.clock.monotonic_ns();
         let elapsed = now.saturating_sub(self.since);
         self.since = now;
         let total: u64 = self.pending.iter().map(|(_, n)| u64::from(*n)).sum();
         if let Some(each) = elapsed.checked_div(total) {
-            // Together they take microseconds: one of them was held up.
+            // Together they take microseconds: one of them was delayed.
             self.event(Event::FastCommand, elapsed);
             let mut pending = std::mem::take(&mut self.pending);
             for (id, n) in pending.drain(..) {
@@ -151,7 +152,7 @@ impl Meter {
         }
     }
 
-    /// Something took `nanos`: kept if that is as long as `latency-monitor-threshold`.
+    /// Notes that an event took `nanos`: it is kept from `latency-monitor-threshold` on.
     #[inline]
     pub(crate) fn event(&self, event: Event, nanos: u64) {
         if self.notable.is_some_and(|least| nanos >= least) {

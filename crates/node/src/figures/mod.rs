@@ -1,4 +1,4 @@
-//! What a node counts and measures of itself: counters, latencies, slow commands.
+//! Figures of a node: counters, latencies, slow commands.
 
 pub(crate) mod histogram;
 pub(crate) mod latency;

@@ -47,7 +47,7 @@ impl Sampler {
     /// Adds a sample.
     pub fn push(&self, sample: Sample) {
         let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        // After CONFIG RESETSTAT counters begin again, and so do we.
+        // After CONFIG RESETSTAT counters begin again, and so do the samples.
         if ring.last().is_some_and(|last| sample.commands < last.commands || sample.turns < last.turns) {
             ring.clear();
         }
@@ -73,7 +73,7 @@ impl Sampler {
             bytes_in: per_second(|s| s.bytes_in),
             bytes_out: per_second(|s| s.bytes_out),
             turns: per_second(|s| s.turns) / workers.max(1),
-            // Below a microsecond is not nothing.
+            // A value below a microsecond is not zero.
             turn_micros: if nanos == 0 { 0 } else { (nanos / 1000 / turns.max(1)).max(1) },
         }
     }

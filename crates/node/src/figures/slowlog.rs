@@ -9,7 +9,7 @@ use resp::Args;
 use crate::client::Client;
 use crate::secret::is_secret;
 
-/// What the slow log keeps.
+/// The bounds of the slow log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Commands.
@@ -31,11 +31,11 @@ pub struct SlowCommand {
     pub micros: u64,
     /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,
-    /// Who sent it: address and name.
+    /// Its client: address and name.
     pub client: (String, Vec<u8>),
 }
 
-/// What was added since the last CONFIG RESETSTAT.
+/// The entries since the last CONFIG RESETSTAT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slow {
     /// Commands.
@@ -59,7 +59,7 @@ impl Slow {
 pub struct SlowLog {
     entries: Mutex<VecDeque<SlowCommand>>,
     next: AtomicU64,
-    /// What was added, by the id of the command.
+    /// The entries by the id of the command.
     sums: Mutex<BTreeMap<usize, Slow>>,
 }
 
@@ -75,12 +75,12 @@ impl SlowLog {
         entries.truncate(usize::try_from(kept.commands).unwrap_or(usize::MAX));
     }
 
-    /// What was added of each command, by its id.
+    /// The sums for each command, by its id.
     pub fn sums(&self) -> MutexGuard<'_, BTreeMap<usize, Slow>> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was added of all commands.
+    /// The sums for all commands.
     pub fn sum(&self) -> Slow {
         self.sums().values().fold(Slow::default(), |all, one| Slow {
             count: all.count + one.count,

@@ -1,4 +1,4 @@
-//! What workers count. Each worker writes its own counters; INFO sums them.
+//! Counters of workers. Each worker writes its own; INFO sums them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::figures::histogram::{Distribution, Histogram};
 
-/// Codes of errors that are counted apart, as many as Redis does.
+/// Codes of errors that are counted separately, as many as in Redis.
 const CODES_MAX: usize = 128;
 /// Longest code in bytes.
 const CODE_MAX: usize = 64;
@@ -67,33 +67,35 @@ pub struct WorkerStats {
     pub bytes_out: AtomicU64,
     /// Error replies.
     pub errors: AtomicU64,
-    /// By the code they begin with.
+    /// Error replies by their code.
     codes: Mutex<BTreeMap<Box<[u8]>, u64>>,
     /// Logins that failed.
     pub denied: AtomicU64,
     /// Connections parked for a latch, in total.
     pub parked: AtomicU64,
-    /// Scripts that were undone to run again, because somebody had a key that they had not declared.
+    /// Scripts that were undone to run again, because another command held a key that they had not declared.
     pub script_reruns: AtomicU64,
     /// Transactions over nodes that clients began here and that are over.
     pub transactions: AtomicU64,
-    /// Attempts beyond the first that these needed, as others had their keys.
+    /// Their attempts beyond the first, because other transactions had their keys.
     pub transaction_retries: AtomicU64,
-    /// Commands and parts of transactions that were refused, as a transaction has their keys that waits for a node which does not answer.
+    /// Commands and parts of transactions that were refused, because a transaction has their keys that waits for a node
+    /// which does not answer.
     pub refused_in_doubt: AtomicU64,
     /// Commands and parts of transactions that wait for a lock, a load or a claim for longer than a minute, now.
     pub waits_long: AtomicU64,
-    /// How many have, in total.
+    /// How many have waited so long, in total.
     pub waited_long: AtomicU64,
-    /// Attempts that are over and have claims for longer than a minute, now: nobody would give them back.
+    /// Attempts that are over and have claims for longer than a minute, now: nothing would give them back.
     pub ownerless: AtomicU64,
     /// Changes (Redis `rdb_changes_since_last_save`).
     pub dirty: AtomicU64,
-    /// CPU nanoseconds of the longest turn since measuring began, with what the driver did before the next; anybody may reset it.
+    /// CPU nanoseconds of the longest turn since measuring began, with the driver's work before the next; any thread
+    /// may reset it.
     pub longest_turn: AtomicU64,
     /// Turns of the loop that did something.
     pub turns: AtomicU64,
-    /// Blocked connections that will give up some time.
+    /// Blocked connections with a timeout.
     pub waiting_with_deadline: AtomicU64,
     /// Percent of a processor that defragmenting uses now.
     pub defrag_percent: AtomicU64,
@@ -115,7 +117,7 @@ pub struct WorkerStats {
     pub output_overruns: AtomicU64,
     /// Connections closed because of `maxmemory-clients`.
     pub evicted_clients: AtomicU64,
-    /// Bytes that its connections take, while `maxmemory-clients` bounds them; about.
+    /// Bytes that its connections take, roughly, while `maxmemory-clients` bounds them.
     pub client_memory: AtomicU64,
     /// Nanoseconds in commands.
     pub command_nanos: AtomicU64,
@@ -181,7 +183,8 @@ impl WorkerStats {
 }
 
 impl WorkerStats {
-    /// Sets what CONFIG RESETSTAT resets to zero. Only its own worker may: others would undo it with what they add.
+    /// Resets the counters of CONFIG RESETSTAT to zero. Only its own worker may: others would undo it with their
+    /// additions.
     pub fn reset(&self) {
         for command in &self.commands {
             for counter in [&command.calls, &command.nanos, &command.rejected, &command.failed] {

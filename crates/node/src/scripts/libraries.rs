@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use script::{Function, Library, Limits, Machine, load_library, restore_libraries};
 
-/// All libraries, by name, and which of them each function is in.
+/// All libraries, by name, and the library of each function.
 #[derive(Clone, Default)]
 pub struct Libraries {
     by_name: BTreeMap<Box<str>, Arc<Library>>,
@@ -13,7 +13,7 @@ pub struct Libraries {
     functions: BTreeMap<Box<str>, (Arc<Library>, Box<str>)>,
 }
 
-/// Why a library was not added.
+/// The reason why a library was not added.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotAdded {
     /// There is one of this name.
@@ -69,22 +69,24 @@ impl Libraries {
         Ok(())
     }
 
-    /// All of them, as FUNCTION DUMP gives them.
+    /// All libraries, as FUNCTION DUMP gives them.
     pub fn dump(&self) -> Vec<u8> {
         script::dump_libraries(self.all().map(|library| &**library))
     }
 
-    /// What [`Self::dump`] gave. Those that are in `known` are not loaded again: workers go on with what they have compiled.
+    /// Loads the output of [`Self::dump`]. Libraries in `known` are not loaded again: workers go on with those that
+    /// they have compiled.
     ///
     /// # Errors
-    /// Why they cannot be loaded, in words.
+    ///
+    /// The reason, in words.
     pub fn restore(dumped: &[u8], known: &Self) -> Result<Self, String> {
         let mut libraries = Self::default();
         if dumped.is_empty() {
             return Ok(libraries);
         }
         let text = |error: script::Error| error.text().to_owned();
-        // What a library uses was looked at when it was loaded.
+        // The use of a library was checked when it was loaded.
         let mut machine = Machine::new(Limits { deprecated: true, ..Limits::default() }).map_err(text)?;
         for code in restore_libraries(dumped).map_err(text)? {
             let library = match known.all().find(|library| library.code()[..] == code[..]) {

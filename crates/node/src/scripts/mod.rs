@@ -1,5 +1,5 @@
-//! What all workers know of scripts: those that can be called by their digest, the libraries of functions, and those under way
-//! long enough to be seen.
+//! The state of scripts that all workers share: those that can be called by their digest, the libraries of functions,
+//! and those that have run long enough to be seen.
 
 pub(crate) mod libraries;
 
@@ -15,21 +15,21 @@ use crate::scripts::libraries::Libraries;
 /// SHA1 of a script in lower-case hexadecimal digits.
 pub type Digest = [u8; 40];
 
-/// Scripts that came with EVAL and are remembered: beyond that those are forgotten whose last use is longest ago. Those of
-/// SCRIPT LOAD stay.
+/// Scripts of EVAL that are remembered. Beyond that, those with the oldest last use are forgotten. Scripts of SCRIPT
+/// LOAD stay.
 const REMEMBERED: usize = 500;
 
 /// See the module's text.
 #[derive(Default)]
 pub struct Scripts {
     sources: Mutex<Sources>,
-    /// Scripts of EVAL remembered so far: what last uses are measured by.
+    /// Scripts of EVAL remembered so far: the measure of last uses.
     remembered: AtomicU64,
     /// How often all were forgotten (SCRIPT FLUSH).
     flushes: AtomicU64,
     /// How many were forgotten for newer ones.
     pub evicted: AtomicU64,
-    /// And which version of the cluster's they are.
+    /// The version of the cluster's libraries that they are.
     libraries: Mutex<(u64, Arc<Libraries>)>,
     jobs: Mutex<Vec<Arc<Job>>>,
     /// How often some were asked to end.
@@ -75,7 +75,7 @@ pub struct Job {
     pub command: OwnedArgs,
     /// When it began, unix milliseconds.
     pub since: u64,
-    /// See [`Fate`]: who is first decides.
+    /// See [`Fate`]: the first change decides.
     fate: AtomicU8,
     /// It takes longer than `busy-reply-threshold`.
     slow: AtomicBool,
@@ -83,7 +83,7 @@ pub struct Job {
     slots: Mutex<Option<Vec<u16>>>,
 }
 
-/// A script that has changed something goes on to its end; one that was asked to end changes nothing.
+/// A script that has changed something goes on to its end. A script that was asked to end changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum Fate {
@@ -92,14 +92,14 @@ enum Fate {
     Ends,
 }
 
-/// Why no script was killed.
+/// The reason why no script was killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotKilled {
     /// None is running.
     NotBusy,
-    /// What runs has changed something.
+    /// The running one has changed something.
     Unkillable,
-    /// What runs is a function, or a script, and the other was asked for.
+    /// A function is running and a script was to be killed, or the other way round.
     OtherKind,
 }
 
@@ -142,7 +142,7 @@ impl Scripts {
         known
     }
 
-    /// Notes that a script is used. Costs nothing while no new ones are met.
+    /// Notes that a script is used. It costs nothing while no new scripts come.
     #[inline]
     pub fn used(&self, known: &Known) {
         let now = self.remembered.load(Relaxed);
@@ -176,14 +176,14 @@ impl Scripts {
         lock(&self.libraries).1.clone()
     }
 
-    /// The libraries, and which version of the cluster's they are; 0 if they are this server's own.
+    /// The libraries, and the version of the cluster's libraries that they are; 0 if they are this server's own.
     pub fn libraries_of_cluster(&self) -> (u64, Arc<Libraries>) {
         lock(&self.libraries).clone()
     }
 
     /// Changes this server's own libraries, one changer at a time.
     pub fn change_libraries<R>(&self, change: impl FnOnce(&mut Libraries) -> R) -> R {
-        // A copy, if somebody is looking.
+        // A copy, if another thread is reading.
         change(Arc::make_mut(&mut lock(&self.libraries).1))
     }
 
@@ -192,12 +192,12 @@ impl Scripts {
         self.libraries().dump()
     }
 
-    /// Takes libraries in place of all there are, at the start: what [`Self::dump_libraries`] gave.
+    /// Replaces all libraries, at the start, by the output of [`Self::dump_libraries`].
     pub fn load_libraries(&self, dumped: &[u8]) -> Result<(), String> {
         self.take_libraries(0, dumped)
     }
 
-    /// As [`Self::load_libraries`], those of the cluster, of this version.
+    /// As [`Self::load_libraries`], for those of the cluster, of this version.
     pub fn take_libraries(&self, version: u64, dumped: &[u8]) -> Result<(), String> {
         let libraries = Libraries::restore(dumped, &self.libraries())?;
         *lock(&self.libraries) = (version, Arc::new(libraries));
@@ -206,7 +206,7 @@ impl Scripts {
 
     // ---- those under way
 
-    /// Shows a script that is taking its time.
+    /// Shows a script that takes long.
     pub fn show(&self, job: Job) -> Arc<Job> {
         let job = Arc::new(job);
         lock(&self.jobs).push(job.clone());
@@ -226,7 +226,8 @@ impl Scripts {
         lock(&self.jobs).clone()
     }
 
-    /// A job has exceeded `busy-reply-threshold` while it holds these slots (`None`: all). True: for the first time.
+    /// Notes that a job has exceeded `busy-reply-threshold` while it holds these slots (`None`: all). True: for the
+    /// first time.
     pub fn mark_slow(&self, job: &Job, slots: Option<&[u16]>) -> bool {
         *lock(&job.slots) = slots.map(<[u16]>::to_vec);
         let first = !job.slow.swap(true, Relaxed);
@@ -236,7 +237,7 @@ impl Scripts {
         first
     }
 
-    /// Whether some script takes longer than it may.
+    /// Whether a script takes longer than it may.
     #[inline]
     pub fn any_slow(&self) -> bool {
         self.slow.load(Relaxed) > 0
@@ -253,7 +254,7 @@ impl Scripts {
         lock(&self.jobs).iter().find(|job| job.is_in_the_way()).cloned()
     }
 
-    /// Asks those under way to end that have changed nothing: functions, or scripts.
+    /// Asks the running functions, or scripts, to end that have changed nothing.
     pub fn kill(&self, functions: bool) -> Result<(), NotKilled> {
         let jobs = self.jobs();
         if jobs.is_empty() {
@@ -279,7 +280,7 @@ impl Scripts {
 }
 
 impl Sources {
-    /// Forgets the script of EVAL whose last use is longest ago; of those that were not used since, the oldest.
+    /// Forgets the script of EVAL with the oldest last use; of those that were not used since, the oldest.
     fn forget_one_of_eval(&mut self) {
         let Some(at) = (0..self.of_eval.len()).min_by_key(|&i| self.of_eval[i].used.load(Relaxed)) else { return };
         let known = self.of_eval.remove(at);
@@ -307,7 +308,7 @@ impl Job {
         decided.map_or_else(|before| before == fate as u8, |_| true)
     }
 
-    /// It is about to change something. False: it was asked to end before.
+    /// Notes that it is about to change something. False: it was asked to end before.
     pub fn may_change(&self) -> bool {
         self.decide(Fate::Changes)
     }
@@ -317,18 +318,18 @@ impl Job {
         self.fate.load(Relaxed) == Fate::Ends as u8
     }
 
-    /// Whether it takes too long and goes on: one that was killed will have ended in a moment.
+    /// Whether it takes too long and goes on: a killed one will have ended in a moment.
     fn is_in_the_way(&self) -> bool {
         self.slow.load(Relaxed) && !self.is_killed()
     }
 
-    /// What others are told who need what it has.
+    /// The error for clients that need its keys.
     pub fn busy_error(&self) -> &'static str {
         busy_error(self.function.is_some())
     }
 }
 
-/// What those are told who need what a script, or a function, has for too long.
+/// The error for clients that need the keys of a script, or a function, for too long.
 pub fn busy_error(function: bool) -> &'static str {
     if function {
         "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."

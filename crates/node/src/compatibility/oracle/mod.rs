@@ -1,5 +1,5 @@
-//! The commands of Redis 8.10 and Valkey 9.1 and the words of their arguments, there or not. The lists beside this file
-//! are data: each says its source and date.
+//! The commands of Redis 8.10 and Valkey 9.1 and the words of their arguments, whether they are here or not. The lists
+//! beside this file are data: each names its source and date.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -7,13 +7,13 @@ use std::sync::LazyLock;
 const REDIS: &str = include_str!("redis.txt");
 const VALKEY: &str = include_str!("valkey.txt");
 
-/// One command or subcommand of the others.
+/// One command or subcommand of Redis or Valkey.
 pub(super) struct Known {
     /// Lower-case; a subcommand's is "container|name".
     pub name: &'static str,
-    /// Redis's group of it.
+    /// Redis's group.
     pub group: &'static str,
-    /// Whether Redis has it. Else Valkey alone does.
+    /// Whether Redis has it. Otherwise only Valkey does.
     pub is_redis: bool,
     /// The fixed words of its arguments, upper-case, of both.
     pub words: Vec<&'static str>,
@@ -30,7 +30,7 @@ pub(super) static COMMANDS: LazyLock<BTreeMap<&'static str, Known>> = LazyLock::
     found
 });
 
-/// The lines at the head of both lists that say where they are from.
+/// The lines at the head of both lists that name their source.
 pub(super) fn sources() -> impl Iterator<Item = &'static str> {
     let heads = [REDIS, VALKEY].into_iter().flat_map(|text| text.lines().take_while(|line| line.starts_with('#')));
     heads.map(|line| line.trim_start_matches(['#', ' '])).filter(|line| !line.starts_with("Columns:"))
