@@ -1,4 +1,4 @@
-//! Memory for writing past the cache.
+//! Memory for writes past the cache.
 
 use crate::disk::PAGE;
 use crate::intake::empty;
@@ -20,7 +20,7 @@ impl Aligned {
         self.bytes.resize(self.from, 0);
     }
 
-    /// Appends with this; no more than there is room for, or it is aligned no longer.
+    /// Appends these bytes. More than there is room for would move the memory, which would no longer be aligned.
     pub(crate) fn append(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
         append(&mut self.bytes);
     }

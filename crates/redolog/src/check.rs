@@ -1,4 +1,4 @@
-//! Verifies a log that nobody uses, and changes nothing (`holdfast check`).
+//! Verifies a log that no server uses, and changes nothing (`holdfast check`).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::recover::{Damage, Recovery};
 use crate::run::open::hold_all;
 use crate::scan::Scan;
 
-/// What was found in the folder of a stream.
+/// The findings about the folder of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamReport {
     /// The folder.
@@ -22,26 +22,26 @@ pub struct StreamReport {
     pub records: u64,
     /// Bytes of those.
     pub bytes: u64,
-    /// Up to where the stream is valid.
+    /// The end of the valid part of the stream.
     pub end: Lsn,
-    /// A file with a torn end, and where in it, in bytes: the server cuts it off when it starts.
+    /// A file with a torn end, and where in it, in bytes: the server cuts it off at its start.
     pub torn: Option<(String, u64)>,
-    /// Why a server does not start with it.
+    /// The reason why a server does not start with it.
     pub damage: Option<String>,
 }
 
-/// What was found in a log.
+/// The findings about a log.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// By stream.
     pub streams: Vec<StreamReport>,
     /// Records that are valid.
     pub survive: u64,
-    /// What is wrong with the streams together.
+    /// The faults of the streams together.
     pub damage: Option<String>,
 }
 
-/// So many, as a report says it: `1 record`, `2 records`.
+/// A number as a report writes it: `1 record`, `2 records`.
 pub fn counted(n: u64, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }

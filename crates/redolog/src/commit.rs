@@ -1,4 +1,4 @@
-//! Group commit: everything that has been left since the last round is written and synced at once, and then the watermark moves.
+//! Group commit: all records left since the last round are written and synced at once, and then the watermark moves.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,14 +12,14 @@ use crate::intake::{Intake, Take, empty};
 use crate::writer::Writer;
 use crate::{Lsn, Taken, stream_of};
 
-/// Up to where each stream is committed as the configuration promises (rules L5, L6).
+/// How far each stream is committed as the configuration promises (rules L5, L6).
 pub struct Watermarks {
     promised: Box<[AtomicU64]>,
     synced: Box<[AtomicU64]>,
 }
 
 impl Watermarks {
-    /// Of streams that end here, on the disk.
+    /// The watermarks of streams that end here, on the disk.
     pub fn new(ends: &[Lsn]) -> Self {
         let marks = || ends.iter().map(|end| AtomicU64::new(*end)).collect();
         Self { promised: marks(), synced: marks() }
@@ -34,9 +34,11 @@ impl Watermarks {
         self.promised[usize::from(stream)].load(Acquire)
     }
 
-    /// Up to where a stream is on the disk and survives, whatever its watermark promises (rule L6): at or below the watermark.
+    /// How far a stream is on the disk and survives, whatever its watermark promises (rule L6): at or below the
+    /// watermark.
     ///
     /// # Panics
+    ///
     /// If there is no such stream.
     #[inline]
     pub fn synced(&self, stream: u16) -> Lsn {
@@ -54,7 +56,8 @@ impl Watermarks {
         self.promised.iter().map(|mark| mark.load(Acquire))
     }
 
-    /// Takes over how far others are committed, and not what of that is on the disk. For simulations, which hand these out instead of the others.
+    /// Takes over how far others are committed, and not how far they are on the disk. For simulations, which hand these
+    /// out instead.
     pub fn copy_promised(&self, from: &Watermarks) {
         for (mark, end) in self.promised.iter().zip(from.all()) {
             mark.store(end, Release);
@@ -70,7 +73,7 @@ impl Watermarks {
     }
 }
 
-/// What a reply promises when it leaves.
+/// The promise of a reply that leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promise {
     /// It is on the disk (`appendfsync always`).
@@ -79,12 +82,12 @@ pub enum Promise {
     Written,
 }
 
-/// What of a stream moves.
+/// The marks of a stream that have moved.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Moved {
-    /// Its watermark: what is committed as is promised.
+    /// Its watermark: committed as promised.
     pub(crate) committed: bool,
-    /// What is known to be on the disk, there to stay.
+    /// The end of what is known to survive on the disk.
     pub(crate) synced: bool,
 }
 
@@ -103,11 +106,11 @@ impl Moved {
 pub enum Round {
     /// There was nothing to do.
     Idle,
-    /// A worker is in the middle of something: again, soon.
+    /// A worker is inside its gate: again, soon.
     Soon,
-    /// The watermark is where it was: another stream must come first, or nothing was new.
+    /// The watermark is where it was: another stream must come first, or no record was new.
     Waiting,
-    /// The watermark has moved: replies may go, and other streams may find what they waited for.
+    /// The watermark has moved: replies may leave, and other streams may find what they waited for.
     Moved,
 }
 
@@ -118,13 +121,13 @@ pub struct Committer<D: Disk> {
     writer: Writer<D>,
     marks: Arc<Watermarks>,
     promise: Promise,
-    /// Records that stand on others in other streams that were not known to be on the disk, there to stay (rule L6).
+    /// Records that stand on records in other streams which were not known to survive on the disk (rule L6).
     standing: BTreeMap<Lsn, Vec<Lsn>>,
-    /// Where less is promised: what those of them up to here stand on is committed.
+    /// With a weaker promise: the dependencies of the records up to here are committed.
     settled: Lsn,
-    /// What was taken and is not written.
+    /// The records that were taken and are not written.
     buffer: Vec<u8>,
-    /// Up to here there is no record that has not been written: some LSNs belong to none.
+    /// Up to here every record is written: some LSNs belong to none.
     passed: Lsn,
 }
 
@@ -144,26 +147,29 @@ impl<D: Disk> Committer<D> {
         }
     }
 
-    /// Changes what replies promise. What was queued under a stronger promise keeps it: the stream is synced first (rule L6).
+    /// Changes the promise of replies. Replies that were queued under a stronger promise keep it: the stream is synced
+    /// first (rule L6).
     ///
     /// # Errors
-    /// The disk has failed to sync what was written. The committer must not be used again (rule L9).
+    ///
+    /// The disk has failed to sync. The committer must not be used again (rule L9).
     pub fn set_promise(&mut self, promise: Promise) -> io::Result<()> {
         if self.promise != promise && self.is_unsynced() {
             self.writer.sync()?;
         }
         if self.promise != promise {
-            // What was left under the stronger one stands on what was, too.
+            // Records that were left under the stronger promise may stand on these, too.
             self.settled = 0;
         }
         self.promise = promise;
         Ok(())
     }
 
-    /// Takes what has been left, writes it, syncs it if that is promised, and moves the watermark as far as it may go. After an
-    /// error the committer must not be used again (rule L9).
+    /// Takes the records that were left, writes them, syncs them if that is promised, and moves the watermark as far as
+    /// it may go. After an error the committer must not be used again (rule L9).
     ///
     /// # Errors
+    ///
     /// The disk has failed to write or to sync.
     pub fn round(&mut self) -> io::Result<Round> {
         let mut round = Round::Idle;
@@ -181,7 +187,7 @@ impl<D: Disk> Committer<D> {
         Ok(if self.advance().any() { Round::Moved } else { round })
     }
 
-    /// Takes what has been left: the first step of a round.
+    /// Takes the records that were left: the first step of a round.
     pub(crate) fn take(&mut self) -> Take {
         let taken = self.intake.take(&mut self.buffer);
         if let Take::Taken(taken) = &taken {
@@ -190,7 +196,7 @@ impl<D: Disk> Committer<D> {
         taken
     }
 
-    /// Writes what has been taken: the second step.
+    /// Writes the records that were taken: the second step.
     pub(crate) fn write(&mut self, taken: &Taken) -> io::Result<()> {
         self.write_from(taken, &mut 0)
     }
@@ -206,9 +212,9 @@ impl<D: Disk> Committer<D> {
         Ok(())
     }
 
-    /// Instead of [`Self::write`]: a block to be written past the cache by whoever gets it, while others may be in flight; then
-    /// [`Self::land`] is to be told. `None`: those in flight have to land first, and then it is to be called again. `now`: of a clock, for
-    /// [`Writer::in_flight_since`].
+    /// Instead of [`Self::write`]: returns a block that the caller writes past the cache, while others may be in
+    /// flight. The caller then calls [`Self::land`]. `None`: the blocks in flight have to land first; call it again
+    /// then. `now`: of a clock, for [`Writer::in_flight_since`].
     pub(crate) fn depart(&mut self, taken: &Taken, now: u64) -> io::Result<Option<Flight<D::File>>> {
         let mut flight = self.writer.depart(&self.buffer, taken.cut, now)?;
         if let Some(flight) = &mut flight {
@@ -218,17 +224,17 @@ impl<D: Disk> Committer<D> {
         Ok(flight)
     }
 
-    /// Whether what was taken can [`Self::depart`]: it is written as one block.
+    /// Whether the taken records can [`Self::depart`]: they are written as one block.
     pub(crate) fn is_one_block(&self) -> bool {
         self.buffer.len() <= self.writer.block_max()
     }
 
-    /// Whether what was taken can [`Self::depart`] without anything being done to files.
+    /// Whether the taken records can [`Self::depart`] without any change of files.
     pub(crate) fn departs_at_once(&self) -> bool {
         self.is_one_block() && self.writer.departs_at_once(self.buffer.len())
     }
 
-    /// A block that departed has been written.
+    /// Notes that a block that departed has been written.
     pub(crate) fn land(&mut self, flight: Flight<D::File>) {
         self.writer.land(flight);
     }
@@ -238,7 +244,7 @@ impl<D: Disk> Committer<D> {
         &self.intake
     }
 
-    /// Whether the watermark waits for what others are to commit.
+    /// Whether the watermark waits for commits of other streams.
     pub(crate) fn is_waiting(&self) -> bool {
         match self.promise {
             Promise::Synced => !self.standing.is_empty(),
@@ -246,24 +252,24 @@ impl<D: Disk> Committer<D> {
         }
     }
 
-    /// What of others has to move before something here can: see [`Moved`].
+    /// The marks of other streams that have to move before one here can: see [`Moved`].
     pub(crate) fn waits_for(&self) -> Moved {
         let written = self.promise == Promise::Written;
         Moved { committed: written && self.is_waiting(), synced: !self.standing.is_empty() }
     }
 
-    /// On how many others records stand.
+    /// On how many other records these stand.
     #[cfg(test)]
     pub(crate) fn dependencies(&self) -> usize {
         self.standing.values().map(Vec::len).sum()
     }
 
-    /// Whether something is written, or on its way, and not synced.
+    /// Whether bytes are written, or on their way, and not synced.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.writer.synced() < self.writer.written()
     }
 
-    /// What replies promise now.
+    /// The present promise of replies.
     pub(crate) fn promise(&self) -> Promise {
         self.promise
     }
@@ -295,8 +301,8 @@ impl<D: Disk> Committer<D> {
         }
     }
 
-    /// Moves the watermark past what is written or synced, but not past a record that stands on something uncommitted (rule L5), or that is
-    /// not on the disk if that is promised (rule L6).
+    /// Moves the watermark past the written or synced records. It stops before a record that stands on an uncommitted
+    /// one (rule L5), or on one that is not on the disk if that is promised (rule L6).
     pub(crate) fn advance(&mut self) -> Moved {
         let mut end = match self.promise {
             Promise::Synced => self.writer.synced(),
@@ -329,8 +335,8 @@ impl<D: Disk> Committer<D> {
         Moved { committed, synced: self.show_synced() }
     }
 
-    /// Says up to where everything is on the disk and survives: what stands on something that is not does not, though it is there. If
-    /// nothing is unsynced, LSNs without records are passed as well. Whether that is more than before.
+    /// Moves the mark of what survives on the disk. A record that stands on one that does not survive does not survive
+    /// either. If everything is synced, LSNs without records are passed as well. Returns whether it has moved.
     pub(crate) fn show_synced(&mut self) -> bool {
         let marks = &self.marks;
         let mark = marks.of(self.stream);
@@ -340,7 +346,8 @@ impl<D: Disk> Committer<D> {
     }
 }
 
-/// The end, or what comes before the first record up to there that stands on something which is not `there`. Those before it are forgotten.
+/// The end, or the LSN before the first record up to there with a dependency that is not `there`. Earlier records are
+/// forgotten.
 fn before_first(records: &mut BTreeMap<Lsn, Vec<Lsn>>, end: Lsn, there: impl Fn(Lsn) -> bool) -> Lsn {
     while let Some(first) = records.first_entry().filter(|first| *first.key() <= end) {
         if !first.get().iter().all(|dependency| there(*dependency)) {

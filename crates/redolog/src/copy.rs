@@ -1,8 +1,8 @@
-//! A copy of what a running log holds up to a moment, for a backup.
+//! A copy of a running log up to a moment, for a backup.
 //!
-//! What is committed does not change any more; but segments whose records are not needed are used again at any time, and behind what is
-//! committed blocks are being written. So segments are copied that are needed, up to the block that has the moment in it; then the copy
-//! is cut at the moment exactly, as a start cuts (rule L5).
+//! Committed bytes do not change. But segments whose records are not needed may be used again at any time, and blocks
+//! are being written behind the committed ones. So the needed segments are copied, up to the block that has the moment
+//! in it. Then the copy is cut exactly at the moment, as a start cuts (rule L5).
 
 use std::fs;
 use std::io::{self, Write};
@@ -20,11 +20,13 @@ use crate::{Lsn, stream_of};
 /// Bytes copied at once.
 const CHUNK: usize = 1 << 20;
 
-/// Copies the streams in the folders `from` to the folders `to`, which are made. `covered`: of each stream, the LSN up to which no record is
-/// needed; nobody gives up segments behind that meanwhile. `ends`: the LSN of a committed record in each stream, behind which the
-/// stream is cut; no record below it follows any more. Bytes that were copied.
+/// Copies the streams in the folders `from` to the folders `to`, which are made. `covered`: for each stream, the LSN up
+/// to which no record is needed; no thread gives up segments behind that meanwhile. `ends`: the LSN of a committed
+/// record in each stream, behind which the stream is cut; no lower record follows any more. Returns the bytes that were
+/// copied.
 ///
 /// # Errors
+///
 /// A folder cannot be read or made, or a stream is damaged.
 pub fn copy(from: &[PathBuf], to: &[PathBuf], covered: &[Lsn], ends: &[Lsn]) -> Result<u64, Damage> {
     let mut bytes = 0;
@@ -62,12 +64,12 @@ fn copy_stream(from: &Path, to: &Path, covered: Lsn, end: Lsn) -> Result<u64, Da
     }
     segments.sort_by_key(|segment| segment.header.number);
     if let Some(first) = segments.first() {
-        // Segments expect that something says how far they go. What is settled does, and replaces this.
+        // Segments expect a file that says how far they go. The file of the settled log does, and replaces this one.
         let (node, stream) = (first.header.node, first.header.stream);
         let end = CleanEnd { node, stream, number: 0, sequence: 0 };
         fs::write(to.join(end_name(0)), end.encode())?;
     }
-    // The last of those before which nothing is needed is the first that is.
+    // The last segment before which nothing is needed is the first that is needed.
     let first = segments.iter().rposition(|segment| segment.header.reach <= covered).unwrap_or(0);
     let mut bytes = 0;
     let needed: Vec<_> = segments.into_iter().skip(first).take_while(|segment| segment.header.base < end).collect();
@@ -92,7 +94,8 @@ fn open(path: &Path, file_name: &str) -> io::Result<Option<Source>> {
     Ok(header.map(|header| Source { file, header }))
 }
 
-/// Copies a segment up to the block that has `end`, if it is in there; what follows are zeros. `is_last`: it must be, and what is behind it may be
+/// Copies a segment up to the block that has `end`, if it has that; zeros follow. `is_last`: it must have it, and bytes
+/// behind it may be under way. Returns the bytes copied.
 /// under way. The bytes copied.
 fn copy_segment(segment: &Source, path: &Path, end: Lsn, is_last: bool) -> io::Result<u64> {
     let size = segment.header.size;
@@ -114,7 +117,7 @@ fn copy_segment(segment: &Source, path: &Path, end: Lsn, is_last: bool) -> io::R
     Ok(upto)
 }
 
-/// Where the block ends that has `end`, if the segment's own incarnation has written it here.
+/// The end of the block that has `end`, if the segment's own incarnation has written it here.
 fn until(segment: &Source, end: Lsn) -> io::Result<Option<u64>> {
     let (mut at, mut sequence) = (SEGMENT_HEADER as u64, None);
     let mut bytes = Vec::new();
@@ -123,7 +126,7 @@ fn until(segment: &Source, end: Lsn) -> io::Result<Option<u64>> {
         for place in places(at) {
             let follows = |head: &Head| match sequence {
                 Some(before) => head.sequence == before + 1,
-                // One from before the segment was used again is below its base.
+                // A block from before the segment was used again is below its base.
                 None => head.cut >= segment.header.base,
             };
             if let Some((head, size)) = block(segment, place, &mut bytes, follows)? {
@@ -138,7 +141,7 @@ fn until(segment: &Source, end: Lsn) -> io::Result<Option<u64>> {
     }
 }
 
-/// The head of the block at `at` of which `follows` says so, and the block's size.
+/// The head of the block at `at` if `follows` accepts it, and the block's size.
 fn block(
     segment: &Source,
     at: u64,

@@ -1,4 +1,4 @@
-//! A disk made slow on purpose, for experiments: so many syncs and bytes a second, whatever is below.
+//! A disk made slow on purpose, for experiments: so many syncs and bytes a second, whatever the real disk can.
 
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::Clock;
 
-/// What a system's timer adds to a sleep, in nanoseconds.
+/// Nanoseconds that a system's timer adds to a sleep.
 const SLACK: u64 = 55_000;
 
 /// How slow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Nanoseconds that a sync takes at least.
+    /// Least nanoseconds of a sync.
     pub sync: u64,
     /// Bytes a second.
     pub bytes: u64,
@@ -34,11 +34,11 @@ impl FromStr for Pace {
     }
 }
 
-/// A slow device: it does one thing after the other.
+/// A slow device: it does one operation after the other.
 pub(crate) struct Device {
     pace: Pace,
     clock: Clock,
-    /// Until when it is busy, and bytes that are written and have not been paid for.
+    /// The time until which it is busy, and the written bytes that still cost time.
     state: Mutex<(u64, u64)>,
 }
 
@@ -47,12 +47,12 @@ impl Device {
         Self { pace, clock, state: Mutex::default() }
     }
 
-    /// Bytes have been written to its cache.
+    /// Notes bytes that were written to its cache.
     pub(crate) fn write(&self, bytes: usize) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).1 += bytes as u64;
     }
 
-    /// Does `sync`, and has everything written, and these bytes, on the disk when its time has passed.
+    /// Does `sync`. All written bytes, and these, are on the disk when its time has passed.
     pub(crate) fn sync<R>(&self, bytes: usize, sync: impl FnOnce() -> R) -> R {
         let until = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl Device {
         };
         let result = sync();
         loop {
-            // Whoever unparks this thread means something else.
+            // Another thread unparks this one for another reason.
             let left = until.saturating_sub((self.clock)() + SLACK);
             if left == 0 {
                 return result;
@@ -93,7 +93,7 @@ mod tests {
         let clock = now.clone();
         let device = Device::new(Pace { sync: 1000, bytes: 1_000_000_000 }, Arc::new(move || clock.load(SeqCst)));
         device.write(500);
-        // The clock stands where the device is done: nobody waits.
+        // The clock stands where the device is done: no thread waits.
         device.sync(100, || now.store(1600, SeqCst));
         assert_eq!(device.state.lock().unwrap().0, 1600);
         device.sync(0, || now.store(5000, SeqCst));

@@ -1,5 +1,5 @@
-//! What the log needs of a disk: files of a fixed size in one folder. Handed in, so that a simulated one can lose, tear and
-//! reorder what was not synced.
+//! The log's view of a disk: files of a fixed size in one folder. It is handed in, so that a simulated disk can lose,
+//! tear and reorder unsynced bytes.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::aligned::Aligned;
 use crate::device::{Device, Pace};
 use crate::run::Clock;
 
-/// What [`File::write_through`] wants places, lengths and memory to be a multiple of, in bytes.
+/// Places, lengths and memory of [`File::write_through`] are multiples of so many bytes.
 pub const PAGE: usize = 4096;
 
 /// A folder of files. After [`Disk::sync`] its names are durable.
@@ -31,10 +31,11 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// The file is not there, or cannot be opened.
     fn open(&self, name: &str) -> io::Result<Self::File>;
-    /// Makes a file of `size` bytes, all of them written and synced, so that writing to it later needs no room and changes
-    /// nothing but its contents. Nothing is left of it after an error.
+    /// Makes a file of `size` bytes, all of them written and synced, so that later writes need no room and change
+    /// nothing but its contents. After an error nothing is left of it.
     ///
     /// # Errors
+    ///
     /// There is no room, the file is there already, or the disk has failed.
     fn create(&self, name: &str, size: u64) -> io::Result<Self::File>;
     /// Gives a file another name.
@@ -50,9 +51,10 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes the names durable.
     ///
     /// # Errors
-    /// The disk has failed: nobody knows which names are durable.
+    ///
+    /// The disk has failed: it is unknown which names are durable.
     fn sync(&self) -> io::Result<()>;
-    /// What people call a file of it.
+    /// The name of a file of it, for people.
     fn describe(&self, name: &str) -> String {
         name.into()
     }
@@ -73,23 +75,26 @@ pub trait File: Send + Sync + 'static {
     /// Writes all of `bytes` at `at`.
     ///
     /// # Errors
-    /// The disk has failed: nobody knows which of the bytes are written.
+    ///
+    /// The disk has failed: it is unknown which of the bytes are written.
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Makes what was written durable.
+    /// Makes written bytes durable.
     ///
     /// # Errors
-    /// The disk has failed: nobody knows what is durable, and a later sync does not say it either (rule L9).
+    ///
+    /// The disk has failed: it is unknown what is durable, and a later sync does not tell either (rule L9).
     fn sync(&self) -> io::Result<()>;
-    /// Writes all of `bytes` at `at`, and they are durable; of what was written otherwise nothing is said. Place, length and
+    /// Writes all of `bytes` at `at`, and they are durable. Other writes may stay in the cache. Place, length and
     /// memory are multiples of [`PAGE`].
     ///
     /// # Errors
+    ///
     /// As for [`File::write`] and [`File::sync`].
     fn write_through(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.write(at, bytes)?;
         self.sync()
     }
-    /// How a thread may do what [`File::write_through`] does, if it must not wait for a disk that hangs.
+    /// The way for a thread that must not wait for a hanging disk to do the work of [`File::write_through`].
     fn direct(&self) -> Direct {
         Direct::No
     }
@@ -108,18 +113,21 @@ pub enum Direct {
 /// A folder of the file system.
 pub struct Folder {
     path: PathBuf,
-    /// The folder itself, for its names, unless it is only read: open all the time, since a name that has been given must not lack a descriptor to be
+    /// The folder itself, for its names, unless it is only read. It is always open, so that no descriptor is lacking
+    /// when a name has to be synced.
     /// synced.
     names: Option<fs::File>,
     device: Option<Arc<Device>>,
-    /// Files of it are written past the cache: so are new ones, which is less work, and nobody will want them in the cache.
+    /// Its files are written past the cache. New ones are, too: that is less work, and no reader wants them in the
+    /// cache.
     past_cache: Arc<AtomicBool>,
 }
 
-/// Makes the folder at `path`, and those above it, if they are not there, and makes their names durable: what is durable in a folder is lost
-/// with its name.
+/// Makes the folder at `path`, and those above it, if they are not there, and makes their names durable: the contents
+/// of a folder are lost with its name.
 ///
 /// # Errors
+///
 /// A folder can neither be opened nor made, or not be synced.
 pub fn make_folders(path: &Path) -> io::Result<()> {
     make_folders_with(path, |folder| fs::File::open(folder)?.sync_all())
@@ -129,11 +137,11 @@ fn make_folders_with(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>)
     let is_named = |path: &&Path| !path.as_os_str().is_empty();
     let parent = |path: &Path| path.parent().filter(is_named).map_or_else(|| PathBuf::from("."), Path::to_path_buf);
     let missing: Vec<&Path> = path.ancestors().filter(is_named).take_while(|folder| !folder.exists()).collect();
-    // Somebody who made the last one that is there may have ended before its name was durable.
+    // The process that made the last existing folder may have ended before its name was durable.
     let there = path.ancestors().filter(is_named).nth(missing.len());
     if let Some(there) = there.filter(|there| there.parent().is_some()) {
         match if_known(sync(&parent(there))) {
-            // Then it is somebody else's.
+            // Then it belongs to another user.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced?,
         }
@@ -148,7 +156,8 @@ fn make_folders_with(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>)
     fs::create_dir_all(path)
 }
 
-/// What syncing a folder says, but for that its file system knows no such thing: such a one has names on the disk when it says that they are there, or
+/// The result of syncing a folder. A file system without such a sync has names on the disk when it reports them, or not
+/// at all.
 /// not at all.
 fn if_known(synced: io::Result<()>) -> io::Result<()> {
     let is_unknown =
@@ -156,7 +165,7 @@ fn if_known(synced: io::Result<()>) -> io::Result<()> {
     synced.or_else(|error| if is_unknown(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Bytes written at once when a file is made.
+/// Bytes that are written at once when a file is made.
 const CHUNK: usize = 1 << 20;
 
 impl Folder {
@@ -169,12 +178,12 @@ impl Folder {
         Ok(Self { names: Some(fs::File::open(path)?), ..Self::to_read(path) })
     }
 
-    /// The folder at `path`, which is there and is not to be changed.
+    /// The folder at `path`, which must be there and is not to be changed.
     pub fn to_read(path: &Path) -> Self {
         Self { path: path.into(), names: None, device: None, past_cache: Arc::default() }
     }
 
-    /// As on a disk that is as slow as this: writes and syncs of files, not making them.
+    /// As on a disk that is as slow as this: it delays writes and syncs of files, not making them.
     pub fn slow(self, pace: Pace, clock: Clock) -> Self {
         Self { device: Some(Arc::new(Device::new(pace, clock))), ..self }
     }
@@ -213,7 +222,7 @@ impl Folder {
                 }
             }
             file.write_all_at(part, at)?;
-            // Little by little: others wait for the same disk.
+            // In small steps: other threads wait for the same disk.
             if (at / CHUNK as u64) % 4 == 3 {
                 file.sync_data()?;
             }
@@ -275,7 +284,7 @@ impl Disk for Folder {
 pub struct PlainFile {
     file: fs::File,
     direct: Option<fs::File>,
-    /// Some file systems take the flag and then refuse to write.
+    /// Some file systems accept the flag and then refuse to write.
     refused: AtomicBool,
     past_cache: Arc<AtomicBool>,
     device: Option<Arc<Device>>,
@@ -351,7 +360,7 @@ mod tests {
         let made = |path: &Path| {
             let mut synced = Vec::new();
             make_folders_with(path, |folder| {
-                // What is synced later is not there yet.
+                // Files that are synced later are not there yet.
                 let below = fs::read_dir(folder)?.count();
                 synced.push((folder.to_path_buf(), folder == above.as_path() && below > 0));
                 Ok(())
@@ -363,9 +372,9 @@ mod tests {
         let outside = top.parent().expect("not the root").to_path_buf();
         assert_eq!(made(&path), [(outside, false), of(&top), of(&above)]);
         assert!(path.is_dir());
-        // Whoever has made it may have been killed before it was synced.
+        // The process that made it may have been killed before it was synced.
         assert_eq!(made(&path), [of(&above)]);
-        // Some file systems know no such thing; whoever may not look into the folder above did not make this one.
+        // Some file systems have no such sync. A process that may not read the folder above did not make this one.
         let refused_by = |path: &Path, kind: io::ErrorKind| {
             make_folders_with(path, |_| Err(kind.into())).err().map(|error| error.kind())
         };

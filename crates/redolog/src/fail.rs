@@ -1,9 +1,9 @@
 //! Places where a test ends the process, as a crash would.
 //!
-//! `HOLDFAST_FAIL_POINT=NAME:N` aborts at the `N`th passing of the place of that name, counted over all threads. Only in builds
-//! with debug assertions; in others nothing is left of it.
+//! `HOLDFAST_FAIL_POINT=NAME:N` aborts when the place of that name is passed for the `N`th time, counted over all
+//! threads. It exists only in builds with debug assertions.
 
-/// A place of this name is passed.
+/// Passes the place of this name.
 #[inline(always)]
 pub fn point(name: &str) {
     #[cfg(debug_assertions)]

@@ -1,5 +1,5 @@
-//! Blocks on their way to the disk: several at once, of which the later may land first. What lies at or below a block is durable
-//! when it and all before it have landed.
+//! Blocks on their way to the disk: several at once, of which the later may land first. A block is durable when it and
+//! all earlier ones have landed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +21,7 @@ pub struct Flight<F> {
     /// Bytes and number of its records.
     pub(crate) body: usize,
     pub(crate) records: usize,
-    /// When it departed, by the clock of who asked for it.
+    /// When it departed, by the clock of the caller.
     pub(crate) since: u64,
 }
 
@@ -35,14 +35,15 @@ impl<F: File> Flight<F> {
         &self.file
     }
 
-    /// Where in the file, and what.
+    /// Its place in the file, and its bytes.
     pub(crate) fn place(&self) -> (u64, &[u8]) {
         (self.at, self.bytes.bytes())
     }
 
-    /// Writes it: durable when this returns. It is heard of by [`crate::Committer::land`].
+    /// Writes it: durable when this returns. The caller then calls [`crate::Committer::land`].
     ///
     /// # Errors
+    ///
     /// The disk has failed to write it. The stream must not be written any more (rule L9).
     pub fn write(&self) -> io::Result<()> {
         point("log-before-sync");
@@ -51,14 +52,14 @@ impl<F: File> Flight<F> {
         Ok(())
     }
 
-    /// Writes it as a disk does that has not finished: any part of it may be durable.
+    /// Writes it as an unfinished disk does: any part of it may be durable.
     #[cfg(test)]
     pub(crate) fn begin(&self) -> io::Result<()> {
         self.file.write(self.at, self.bytes.bytes())
     }
 }
 
-/// Of a block in flight.
+/// The facts about a block in flight.
 struct Departed {
     cut: Lsn,
     body: usize,
@@ -66,12 +67,12 @@ struct Departed {
     landed: bool,
 }
 
-/// The blocks in flight, and behind them those that have landed before one of them.
+/// The blocks in flight, and those that have landed before an earlier one.
 #[derive(Default)]
 pub(crate) struct Flights {
     /// In the order of the stream: the first is in flight.
     departed: VecDeque<Departed>,
-    /// Sequence of the first.
+    /// Sequence of the first one.
     first: u64,
     /// How many are in flight.
     count: usize,
@@ -95,7 +96,7 @@ impl Flights {
         self.departed.iter().filter(|block| !block.landed).map(|block| block.body as u64).sum()
     }
 
-    /// When the one departed that has been in flight for longest.
+    /// When the oldest one in flight departed.
     pub(crate) fn since(&self) -> Option<u64> {
         self.departed.front().map(|block| block.since)
     }
@@ -104,7 +105,7 @@ impl Flights {
         self.buffers.pop().unwrap_or_default()
     }
 
-    /// A block departs. Sequences follow one another while any is in flight.
+    /// Notes that a block departs. Sequences follow one another while any is in flight.
     pub(crate) fn depart(&mut self, sequence: u64, cut: Lsn, body: usize, since: u64) {
         if self.departed.is_empty() {
             self.first = sequence;
@@ -114,7 +115,7 @@ impl Flights {
         self.count += 1;
     }
 
-    /// A block has landed. Up to where everything is durable, if that is further than before.
+    /// Notes that a block has landed. Returns up to where everything is durable, if that is further than before.
     pub(crate) fn land<F>(&mut self, flight: Flight<F>) -> Option<Lsn> {
         let index = flight.sequence.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let block = index.and_then(|index| self.departed.get_mut(index)).filter(|block| !block.landed);

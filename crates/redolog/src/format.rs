@@ -13,9 +13,9 @@
 //! varint   := LEB128, maybe with bytes to spare (0x80 ... 0x00 is 0)
 //! ```
 //!
-//! Segments of a stream are numbered from 1, blocks over all segments, too. A segment is recycled: behind its last block may be
-//! blocks of its earlier life. They are told apart by their sequence and incarnation: a block follows another only if its
-//! sequence is one more and its incarnation not less. CRC is CRC32C.
+//! Segments of a stream are numbered from 1, and so are blocks over all segments. A segment is recycled: blocks of its
+//! earlier life may stand behind its last block. Sequence and incarnation tell them apart: a block follows another only
+//! if its sequence is one more and its incarnation not less. CRC is CRC32C.
 //!
 //! *Assumed of the disk*: a sector of 512 bytes is written whole or not at all, a synced sector is not changed by writing the
 //! same bytes into it again, and what was synced stays.
@@ -31,8 +31,8 @@ pub const BLOCK_HEADER: usize = 40;
 const MAGIC: &[u8; 8] = b"HOLDLOG1";
 /// Of the format.
 const VERSION: u32 = 3;
-/// The oldest that is read. Up to 1 a block began where the one before it ended; up to 2 records were whole, and nothing said how far the
-/// segments before reach.
+/// The oldest version that is read. Up to 1 a block began where the one before it ended. Up to 2 records were whole,
+/// and no file said how far the earlier segments reach.
 const OLDEST: u32 = 1;
 /// In the length of a block: it is a part of a record.
 const IS_PART: u32 = 1 << 31;
@@ -43,7 +43,7 @@ pub(crate) const PART_HEADER: usize = 24;
 /// Longest body of a block in bytes.
 pub(crate) const BODY_MAX: usize = 1 << 30;
 
-/// What is not the beginning of a segment, a block or a record.
+/// The error for bytes that are no segment, block or record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken(pub &'static str);
 
@@ -103,7 +103,7 @@ impl<'a> Numbers<'a> {
 pub struct SegmentHeader {
     /// Identity of the data the log belongs to.
     pub node: [u8; 16],
-    /// Which stream of the node.
+    /// The stream of the node.
     pub stream: u16,
     /// How many streams the node has: a missing one must be noticed (rule L11).
     pub streams: u16,
@@ -111,13 +111,13 @@ pub struct SegmentHeader {
     pub size: u64,
     /// Its number in the stream, from 1.
     pub number: u64,
-    /// Of the process that began it.
+    /// Of the process that began the segment.
     pub incarnation: u64,
     /// Every record that begins in it has a higher LSN.
     pub base: Lsn,
-    /// Every record in the segments before it that counts, or a part of one, has this LSN or a lower one.
+    /// Every record that counts in the earlier segments, or a part of one, has this LSN or a lower one.
     pub reach: Lsn,
-    /// Whether there has been a [`CleanEnd`] beside it since before it got its name: it is noticed if that is missing.
+    /// Whether there has been a [`CleanEnd`] beside it since before it got its name: if so, its absence is an error.
     pub has_end: bool,
 }
 
@@ -185,7 +185,7 @@ impl SegmentHeader {
 pub(crate) const END_SIZE: usize = 64;
 const END_MAGIC: &[u8; 8] = b"HOLDEND1";
 
-/// Says how far a stream goes at least: so much of it must be there.
+/// Says how far a stream goes at least: all of that must be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CleanEnd {
     /// Whose stream.
@@ -226,7 +226,7 @@ impl CleanEnd {
     }
 }
 
-/// What was written and synced at once.
+/// The records that were written and synced at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block<'a> {
     /// Of the process that wrote it.
@@ -282,7 +282,7 @@ impl<'a> Block<'a> {
         Self::decode_checked(bytes)
     }
 
-    /// As [`Self::decode`], of a block whose checksum has been looked at.
+    /// As [`Self::decode`], for a block whose checksum was verified.
     pub(crate) fn decode_checked(bytes: &'a [u8]) -> Result<Self, Broken> {
         let mut numbers = Numbers(bytes);
         numbers.u32()?;
@@ -303,7 +303,7 @@ impl<'a> Block<'a> {
         if self.is_part { Part::decode(self.body).map(Some) } else { Ok(None) }
     }
 
-    /// Where its records are in its body, which is no part.
+    /// The place of its records in its body, which is no part.
     pub(crate) fn raw_records(&self) -> impl Iterator<Item = Result<RawRecord, Broken>> + use<'a> {
         let mut rest = Numbers(self.body);
         let size = self.body.len();
@@ -319,10 +319,11 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Its records; it is no part.
+    /// Its records; it must be no part.
     ///
     /// # Errors
-    /// A record that is longer than the block, or that says something impossible.
+    ///
+    /// A record that is longer than the block, or impossible.
     pub fn records(&self) -> impl Iterator<Item = Result<Record<'a>, Broken>> + use<'a> {
         let mut rest = Numbers(self.body);
         std::iter::from_fn(move || {
@@ -338,14 +339,14 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Bytes of a record that is too long for a block.
+/// A part of a record that is too long for a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part<'a> {
     /// The record's.
     pub(crate) lsn: Lsn,
     /// Bytes of the whole record, encoded.
     pub(crate) length: u64,
-    /// Where in there these are.
+    /// Their place in the record.
     pub(crate) offset: u64,
     pub(crate) bytes: &'a [u8],
 }
@@ -436,14 +437,14 @@ pub(crate) fn split_record(bytes: &[u8]) -> (impl Iterator<Item = Lsn> + Clone, 
     (dependencies.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)), effects)
 }
 
-/// What one command, block or script did.
+/// The effects of one command, block or script.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
     /// Its position.
     pub lsn: Lsn,
     /// Records of other streams that must survive if this one is to (rule L4).
     pub dependencies: Vec<Lsn>,
-    /// What it did, for others to read.
+    /// The effects, for others to read.
     pub effects: &'a [u8],
 }
 
@@ -472,10 +473,11 @@ impl<'a> Record<'a> {
         out.extend_from_slice(effects);
     }
 
-    /// As [`Self::encode`], of effects that are written only now: how long they are is known when they are there, so the length before
-    /// them has bytes to spare.
+    /// As [`Self::encode`], for effects that are written only now: their length is known afterwards, so the length
+    /// before them has bytes to spare.
     ///
     /// # Panics
+    ///
     /// As [`Self::encode`].
     pub fn encode_with(lsn: Lsn, dependencies: &[Lsn], effects: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         let count = u8::try_from(dependencies.len()).expect("at most one dependency per stream");

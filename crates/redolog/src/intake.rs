@@ -1,27 +1,30 @@
-//! Where workers leave records for a stream's writer, and how it takes all of them up to a cut.
+//! The place where workers leave records for a stream's writer, and how the writer takes all of them up to a cut.
 //!
-//! A worker *enters* its gate before it chooses an LSN and *exits* when the record has been left. The writer first raises the
-//! *floor* to the cut it wants, then looks at every gate: who is inside may have chosen an LSN below the cut and is waited for; who
-//! enters later sees the floor and chooses a higher one. So everything at or below the cut is taken, and as a record has a higher LSN than
-//! all it depends on, a cut is a consistent prefix (checked by loom in `tests/cuts.rs`).
+//! A worker *enters* its gate before it chooses an LSN and *exits* when the record has been left. The writer first
+//! raises the *floor* to the cut that it wants, then looks at every gate. A worker that is inside may have chosen an
+//! LSN below the cut, so the writer waits for it. A worker that enters later sees the floor and chooses a higher LSN.
+//! So everything at or below the cut is taken. A record has a higher LSN than all it depends on, so a cut is a
+//! consistent prefix (checked by loom in `tests/cuts.rs`).
 //!
-//! A record that takes long to encode is left *late*: as a function that the writer calls. The worker and its latches need not wait for it.
+//! A record that takes long to encode is left *late*: as a function that the writer calls. The worker and its latches
+//! need not wait for it.
 
 use std::collections::VecDeque;
 
 use crate::Lsn;
 use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering::*, PoisonError, fence};
 
-/// Bytes of what is appended above which a buffer gets exactly the room that it needs: twice that could be what the system has no memory for.
+/// From so many appended bytes on, a buffer gets just the room that it needs: the system may have no memory for twice
+/// that.
 pub(crate) const LARGE_RECORD: usize = 1 << 20;
 
-/// Bytes of memory that a buffer keeps when nothing is in it: what was needed once, for something large, may not be needed again.
+/// Bytes that an empty buffer keeps: memory that a large record needed once may not be needed again.
 const KEPT: usize = 256 << 10;
 
-/// Bytes of memory at most that a buffer gets at once because that was needed last time.
+/// Most bytes that a buffer gets at once because the last time needed them.
 const AT_ONCE: usize = 4 << 20;
 
-/// Empties a buffer whose contents are not needed any more.
+/// Empties a buffer whose contents are no longer needed.
 pub(crate) fn empty<T>(buffer: &mut Vec<T>) {
     buffer.clear();
     if buffer.capacity() * size_of::<T>() > KEPT {
@@ -35,12 +38,12 @@ pub type Late = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
 /// A record that is not encoded yet.
 struct LateRecord {
     lsn: Lsn,
-    /// About how many bytes it will have.
+    /// Its length in bytes, roughly.
     about: u64,
     encode: Late,
 }
 
-/// What a worker has left and the writer has not taken.
+/// The records that a worker has left and the writer has not taken.
 #[derive(Default)]
 struct Pending {
     /// Encoded records, in the order of their LSNs.
@@ -54,7 +57,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// A buffer that grows from nothing, time after time, leaves a hole of each size that it passes.
+    /// A buffer that grows from nothing each time leaves a hole of each size that it passes.
     fn make_room(&mut self) {
         if self.bytes.capacity() == 0 && self.usual > KEPT {
             self.bytes.reserve_exact(self.usual);
@@ -70,7 +73,7 @@ struct Mixed {
 }
 
 impl Mixed {
-    /// Appends the records to `bytes`, and where each ends to `ends`. How many bytes more than they were thought to be.
+    /// Appends the records to `bytes`, and their ends to `ends`. Returns by how many bytes they exceed the estimate.
     fn encode(self, bytes: &mut Vec<u8>, ends: &mut Vec<usize>) -> u64 {
         let (mut from, mut late, mut surplus) = (0, self.late.into_iter().peekable(), 0u64);
         for (lsn, end) in self.ends {
@@ -92,14 +95,15 @@ impl Mixed {
 /// One worker's part, on lines of its own.
 #[repr(align(128))]
 struct Lane {
-    /// How often the worker has gone through its gate, in either direction: it is inside while this is odd.
+    /// How often the worker has passed its gate, in either direction: it is inside while this is odd.
     passes: AtomicU64,
     /// LSN of the last record left.
     last: AtomicU64,
-    /// Bytes of all records ever left, counted by the worker, and taken, counted by the writer. Late ones count as many as they are thought to have.
+    /// Bytes of all records ever left, counted by the worker, and taken, counted by the writer. Late ones count by
+    /// their estimates.
     left: AtomicU64,
     taken: AtomicU64,
-    /// How many more late ones had, wrapping; counted by the writer.
+    /// By how many bytes late ones exceeded their estimates, wrapping; counted by the writer.
     surplus: AtomicU64,
     pending: Mutex<Pending>,
 }
@@ -110,7 +114,7 @@ impl Lane {
     }
 }
 
-/// Those of all workers. Shared by what loom need not look into.
+/// The parts of all workers, shared, which loom need not check.
 type Lanes = std::sync::Arc<[Arc<Lane>]>;
 
 /// The writer's side.
@@ -125,18 +129,18 @@ pub struct Intake {
 /// A cut that is being taken.
 struct Round {
     cut: Lsn,
-    /// Who was inside when the floor was raised, and has not been seen to leave.
+    /// The workers that were inside when the floor was raised, and have not been seen to leave.
     inside: Vec<(usize, u64)>,
 }
 
-/// What has been left and not been taken.
+/// The records that are left and not taken.
 pub struct Waiting(Lanes);
 
 impl Waiting {
     /// How many bytes: a load or two for each worker.
     pub fn bytes(&self) -> u64 {
         let of = |lane: &Lane| {
-            // In this order what was taken is part of what was left.
+            // In this order taken bytes are part of the left ones.
             let taken = lane.taken.load(Acquire);
             lane.left.load(Acquire).saturating_sub(taken)
         };
@@ -159,12 +163,12 @@ pub struct Gate {
     floor: Arc<AtomicU64>,
 }
 
-/// What was taken.
+/// The records that were taken.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Taken {
     /// Every record of the stream up to here has been taken, now or before.
     pub cut: Lsn,
-    /// Where each record ends in the bytes taken.
+    /// The end of each record in the bytes taken.
     pub ends: Vec<usize>,
 }
 
@@ -173,9 +177,9 @@ pub struct Taken {
 pub enum Take {
     /// There is nothing.
     Nothing,
-    /// A worker is inside its gate: try again soon. Nothing has been taken.
+    /// A worker is inside its gate: try again soon. No record was taken.
     Soon,
-    /// This.
+    /// These records.
     Taken(Taken),
 }
 
@@ -197,7 +201,7 @@ impl Intake {
         (Intake { lanes, floor: shared, done: floor, round: None }, gates)
     }
 
-    /// Takes every record up to a cut, which is as high as can be, and appends them to `bytes`.
+    /// Takes every record up to a cut, which is as high as possible, and appends them to `bytes`.
     pub fn take(&mut self, bytes: &mut Vec<u8>) -> Take {
         let Some(mut round) = self.round.take().or_else(|| self.begin()) else { return Take::Nothing };
         round.inside.retain(|(lane, passes)| self.lanes[*lane].passes.load(Acquire) == *passes);
@@ -215,7 +219,7 @@ impl Intake {
             return None;
         }
         self.floor.store(cut, Relaxed);
-        // Who enters and does not see this floor is seen to be inside.
+        // A worker that enters and does not see this floor is seen to be inside.
         fence(SeqCst);
         let passes = self.lanes.iter().map(|lane| lane.passes.load(Acquire)).enumerate();
         Some(Round { cut, inside: passes.filter(|(_, passes)| passes % 2 == 1).collect() })
@@ -260,14 +264,14 @@ impl Intake {
         self.round.is_some() || self.lanes.iter().any(|lane| lane.last.load(Acquire) > self.done)
     }
 
-    /// What waits, for others to ask.
+    /// The waiting records, for other threads to ask.
     pub fn waiting(&self) -> Waiting {
         Waiting(self.lanes.clone())
     }
 }
 
 impl Pending {
-    /// Takes the first so many records, which are all up to the cut. About how many bytes they have.
+    /// Takes the first so many records, which are all up to the cut. Returns about how many bytes they have.
     fn take_mixed(&mut self, count: usize, cut: Lsn) -> (Mixed, u64) {
         let ends: Vec<_> = self.ends.drain(..count).collect();
         let end = ends.last().map_or(0, |(_, end)| *end);
@@ -284,12 +288,12 @@ impl Pending {
 }
 
 impl Gate {
-    /// The worker is about to choose an LSN, which must be above what this returns. No cut passes until [`Self::exit`].
+    /// The worker is about to choose an LSN, which must be above the returned one. No cut passes until [`Self::exit`].
     pub fn enter(&mut self) -> Lsn {
         let passes = self.lane.passes.load(Relaxed);
         debug_assert!(passes.is_multiple_of(2), "inside already");
         self.lane.passes.store(passes + 1, Relaxed);
-        // The writer sees that we are inside, or we see its floor.
+        // The writer sees that the worker is inside, or the worker sees its floor.
         fence(SeqCst);
         self.floor.load(Relaxed).max(self.lane.last.load(Relaxed))
     }
@@ -307,7 +311,8 @@ impl Gate {
         self.count(lsn, (end - before) as u64);
     }
 
-    /// As [`Self::leave`], of a record that takes long to encode: the writer does that when it takes the record. It will have `about` so many bytes.
+    /// As [`Self::leave`], for a record that takes long to encode: the writer encodes it when it takes it. `about`: its
+    /// estimated bytes.
     pub fn leave_late(&mut self, lsn: Lsn, about: u64, encode: Late) {
         debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
         let mut pending = self.lane.lock();
@@ -324,18 +329,18 @@ impl Gate {
         self.lane.last.store(lsn, Release);
     }
 
-    /// Instead of [`Self::leave`]: there is no record, but something has this LSN, and the watermark must pass it.
+    /// Instead of [`Self::leave`]: there is no record, but a version has this LSN, and the watermark must pass it.
     pub fn pass(&mut self, lsn: Lsn) {
         debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
         self.lane.last.store(lsn, Release);
     }
 
-    /// The stream's end: nothing that anybody has seen is above it. 0 before the first record.
+    /// The stream's end: no version that was seen is above it. 0 before the first record.
     pub fn end(&self) -> Lsn {
         self.lanes.iter().map(|lane| lane.last.load(Acquire)).max().unwrap_or(0)
     }
 
-    /// The worker has left what it had to.
+    /// The worker has left its records.
     pub fn exit(&mut self) {
         let passes = self.lane.passes.load(Relaxed);
         debug_assert!(!passes.is_multiple_of(2), "not inside");

@@ -1,15 +1,15 @@
-//! What a log may lack for a while, without anything being wrong with it.
+//! Resources that a log may lack for a while, without a fault of its own.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-/// What the next segment could not be had for (rule L8). It may come back by itself.
+/// The resource that the next segment lacks (rule L8). It may come back by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Lack {
     /// Space on the device.
     Space,
-    /// What the quota leaves of it.
+    /// Space within the quota.
     Quota,
     /// File descriptors: the process may have no more.
     Descriptors,
@@ -20,7 +20,7 @@ pub enum Lack {
 impl Lack {
     const ALL: [Lack; 4] = [Lack::Space, Lack::Quota, Lack::Descriptors, Lack::DescriptorsOfSystem];
 
-    /// What an error says that something lacks, if it does.
+    /// The resource that is lacking by this error, if it is about one.
     pub(crate) fn of(error: &io::Error) -> Option<Lack> {
         match (error.kind(), error.raw_os_error()) {
             (ErrorKind::StorageFull, _) => Some(Lack::Space),
@@ -31,7 +31,7 @@ impl Lack {
         }
     }
 
-    /// What has this number.
+    /// The resource with this number.
     pub(crate) fn from_number(number: u8) -> Option<Lack> {
         Self::ALL.get(usize::from(number)).copied()
     }
@@ -43,7 +43,7 @@ impl Lack {
 }
 
 impl fmt::Display for Lack {
-    /// As the system says it.
+    /// The system's text for it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Lack::Space => "No space left on device",

@@ -1,11 +1,12 @@
-//! The log: what makes an acknowledged write outlive a crash.
+//! The log, which makes an acknowledged write outlive a crash.
 //!
-//! A node writes one or several *streams*, each to a directory of its own. Workers leave [records](format) in the stream's
-//! [`Intake`]; the stream's [`Writer`] takes everything up to a *cut* at once, writes it as one block and syncs it: that is group
-//! commit. The cut is then the stream's watermark: what lies at or below it survives. A record's bytes (effects) mean nothing here.
+//! A node writes one or several *streams*, each to a directory of its own. Workers leave [records](format) in the
+//! stream's [`Intake`]. The stream's [`Writer`] takes everything up to a *cut* at once, writes it as one block and
+//! syncs it: that is group commit. The cut is then the stream's watermark: everything at or below it survives. The
+//! bytes of a record (effects) mean nothing here.
 //!
-//! After a crash [`recover`] reads every stream up to the first block that is torn, cuts the streams to a prefix in which
-//! everything that a record depends on is there, too (rule L5), and hands out the records in the order of their LSNs (rule L2).
+//! After a crash [`recover`] reads every stream up to the first torn block. It cuts the streams to a prefix that has
+//! the dependencies of all its records (rule L5), and hands out the records in the order of their LSNs (rule L2).
 
 #![warn(clippy::missing_errors_doc)]
 
@@ -54,7 +55,7 @@ pub type Lsn = u64;
 /// Low bits of an LSN that name its stream.
 pub const STREAM_BITS: u32 = 4;
 
-/// Most streams of a node. What would be the last one's LSNs are for what belongs to no record.
+/// Most streams of a node. The LSNs of one further stream are for versions that belong to no record.
 pub const STREAMS_MAX: usize = (1 << STREAM_BITS) - 1;
 
 /// The stream that an LSN belongs to.

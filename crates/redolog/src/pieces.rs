@@ -1,22 +1,22 @@
 //! How records are divided into blocks.
 
-/// What of several records one block holds.
+/// The piece of several records that one block holds.
 pub(crate) struct Piece {
     /// Where it ends.
     pub(crate) to: usize,
-    /// Where the record begins and ends of which it is a part.
+    /// The begin and the end of the record of which it is a part.
     pub(crate) part_of: Option<(usize, usize)>,
 }
 
 impl Piece {
-    /// The piece from `from` on, of records that end here, if blocks are of so many bytes. `None`: there is nothing more.
+    /// The piece from `from` on, for records that end here and blocks of so many bytes. `None`: there is nothing more.
     pub(crate) fn next(ends: &[usize], from: usize, block: usize) -> Option<Piece> {
         let index = ends.partition_point(|end| *end <= from);
         let (begin, end) = (index.checked_sub(1).map_or(0, |last| ends[last]), *ends.get(index)?);
         if end - begin > block {
             return Some(Piece { to: end.min(from + block), part_of: Some((begin, end)) });
         }
-        // As many whole records as there is room for.
+        // As many whole records as fit.
         let count = ends[index..].partition_point(|end| end - from <= block);
         Some(Piece { to: ends[index + count - 1], part_of: None })
     }

@@ -1,4 +1,4 @@
-//! Recovery: what of the streams survives a crash, and in which order it happened.
+//! Recovery: the part of the streams that survives a crash, in the order in which it happened.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use crate::tail::{Put, Tail};
 use crate::writer::{Position, Writer};
 use crate::{Lsn, stream_of};
 
-/// Why a log cannot be used. Nothing has been changed.
+/// The reason why a log cannot be used. Nothing has been changed.
 #[derive(Debug)]
 pub enum Damage {
     /// Something is not as it was written.
@@ -21,7 +21,7 @@ pub enum Damage {
         file: String,
         /// Where in it, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// The streams are not those of one node.
@@ -61,16 +61,16 @@ pub struct Recovered<'a> {
     pub stream: u16,
     /// Its position.
     pub lsn: Lsn,
-    /// What it did.
+    /// Its effects.
     pub effects: &'a [u8],
 }
 
-/// What was found.
+/// The findings.
 pub struct Recovery<D: Disk> {
     scans: Vec<Scan<D>>,
     node: Option<[u8; 16]>,
     durable: Vec<Lsn>,
-    /// Where each stream ends: known when all records have been looked at.
+    /// The end of each stream: known when all records have been read.
     ends: Option<Vec<Lsn>>,
 }
 
@@ -84,7 +84,7 @@ pub fn recover<D: Disk>(disks: Vec<D>, durable: &[Lsn]) -> Result<Recovery<D>, D
 }
 
 impl<D: Disk> Recovery<D> {
-    /// Of streams that have been read.
+    /// Of streams that were read.
     pub(crate) fn of(scans: Vec<Scan<D>>, durable: &[Lsn]) -> Result<Self, Damage> {
         let mut recovery = Recovery { scans, node: None, durable: durable.into(), ends: None };
         recovery.check()?;
@@ -98,7 +98,7 @@ impl<D: Disk> Recovery<D> {
             return Ok(());
         };
         self.node = Some(known.node);
-        // The first start may have ended before it had begun all streams.
+        // The first start may have ended before all streams began.
         let is_new = self.scans.iter().all(|scan| scan.records == 0 && scan.number() <= 1);
         let first_of = |scan: &Scan<D>| match scan.segments().first() {
             Some(segment) if segment.header.node == known.node => format!("stream {}", segment.header.stream),
@@ -129,12 +129,12 @@ impl<D: Disk> Recovery<D> {
         self.node
     }
 
-    /// Streams of which there is nothing: no start has begun them, or they are gone.
+    /// Streams without any files: no start has begun them, or they are gone.
     pub fn missing(&self) -> impl Iterator<Item = u16> {
         self.scans.iter().zip(0..).filter(|(scan, _)| scan.segments().is_empty()).map(|(_, stream)| stream)
     }
 
-    /// Above everything there ever was in the streams, what was cut included (rule L1).
+    /// An LSN above all that were ever in the streams, cut records included (rule L1).
     pub fn highest(&self) -> Lsn {
         self.scans.iter().map(|scan| scan.highest).max().unwrap_or(0)
     }
@@ -150,7 +150,7 @@ impl<D: Disk> Recovery<D> {
         segments.map(|segment| segment.header.incarnation).max().unwrap_or(0)
     }
 
-    /// Where each stream begins: what was at or below is not there any more; 0 if nothing is missing.
+    /// The begin of each stream: records at or below are not there any more; 0 if nothing is missing.
     pub fn bases(&self) -> Vec<Lsn> {
         self.scans.iter().map(|scan| scan.segments().first().map_or(0, |segment| segment.header.reach)).collect()
     }
@@ -160,16 +160,17 @@ impl<D: Disk> Recovery<D> {
         self.scans.iter().filter_map(|scan| scan.torn.as_ref())
     }
 
-    /// A planted bug: what can be read is taken for durable.
+    /// A planted bug: readable records are taken for durable.
     #[cfg(test)]
     pub(crate) fn trust_the_tail(&mut self) {
         self.scans.iter_mut().for_each(|scan| scan.synced = scan.end);
     }
 
-    /// Where each stream ends. Reads the records of several streams, unless [`Self::replay`] has.
+    /// The end of each stream. Reads the records of several streams, unless [`Self::replay`] has.
     ///
     /// # Errors
-    /// A disk has failed to read, or what had been synced is damaged.
+    ///
+    /// A disk has failed to read, or synced bytes are damaged.
     pub fn ends(&mut self) -> Result<Vec<Lsn>, Damage> {
         match (&self.ends, &self.scans[..]) {
             (Some(ends), _) => return Ok(ends.clone()),
@@ -181,11 +182,13 @@ impl<D: Disk> Recovery<D> {
 
     /// Calls `f` with every record that survived, in the order of their LSNs over all streams (rule L2).
     ///
-    /// Each stream ends before its first record whose dependencies did not survive (rule L5). A record is above all that it
-    /// depends on; so in this order it is known of each of those whether it survived, and one pass is the fixpoint.
+    /// Each stream ends before its first record whose dependencies did not survive (rule L5). A record is above all
+    /// that it depends on. So in this order it is known for each dependency whether it survived, and one pass is the
+    /// fixpoint.
     ///
     /// # Errors
-    /// A disk has failed to read, or what had been synced is damaged.
+    ///
+    /// A disk has failed to read, or synced bytes are damaged.
     pub fn replay(&mut self, mut f: impl FnMut(Recovered<'_>)) -> Result<(), Damage> {
         let mut ends: Vec<Lsn> = self.scans.iter().map(|scan| scan.end).collect();
         let mut cursors: Vec<_> = self.scans.iter().map(Scan::cursor).collect();
@@ -194,7 +197,7 @@ impl<D: Disk> Recovery<D> {
         while let Some((lsn, stream)) = heads.iter().zip(0..).filter_map(|(lsn, stream)| Some(((*lsn)?, stream))).min()
         {
             let wrong = |what| Damage::Streams(format!("stream {stream}, record {lsn}: {what}"));
-            // Those of workers that have nothing in common may be the same.
+            // Records of workers that have seen nothing of each other may have the same LSN.
             if lsn < last {
                 return Err(wrong("below the one before"));
             }
@@ -223,33 +226,38 @@ impl<D: Disk> Recovery<D> {
         Ok(())
     }
 
-    /// Whatever is at or above `lsn`, in any stream, is void, as its reader says: [`Self::open`] cuts it. After [`Self::replay`].
+    /// Makes everything at or above `lsn`, in any stream, void: [`Self::open`] cuts it. To be called after
+    /// [`Self::replay`].
     ///
     /// # Errors
-    /// A disk has failed to read, or what had been synced is damaged.
+    ///
+    /// A disk has failed to read, or synced bytes are damaged.
     pub fn void_from(&mut self, lsn: Lsn) -> Result<(), Damage> {
         let ends = self.ends()?;
         self.ends = Some(ends.into_iter().map(|end| end.min(lsn.saturating_sub(1))).collect());
         Ok(())
     }
 
-    /// Goes on with the streams: what was cut is cut for good before the first append (rule L5), and what is not known to be
-    /// durable is written again (rule L9). `incarnation` is above [`Self::incarnation`].
+    /// Goes on with the streams. Cut records are cut for good before the first append (rule L5), and bytes that may not
+    /// be durable are written again (rule L9). `incarnation` is above [`Self::incarnation`].
     ///
     /// # Errors
+    ///
     /// A disk has failed to read, write or sync.
     ///
     /// # Panics
+    ///
     /// If it is not.
     pub fn open(self, node: [u8; 16], incarnation: u64, limits: Limits) -> Result<Vec<Writer<D>>, Damage> {
         self.open_all(node, incarnation, limits, false)
     }
 
-    /// As [`Self::open`], but a stream without room for its segment begins it later: see [`Writer::waiting`]. A stream of which records were cut
-    /// may not: other streams append meanwhile, and those records could revive (rule L5).
+    /// As [`Self::open`], but a stream without room for its segment begins it later: see [`Writer::waiting`]. A stream
+    /// of which records were cut may not: other streams append meanwhile, and those records could revive (rule L5).
     ///
     /// # Panics
-    /// As that does.
+    ///
+    /// As [`Self::open`].
     pub(crate) fn open_with_lacks(
         self,
         node: [u8; 16],
@@ -301,7 +309,7 @@ impl<D: Disk> Recovery<D> {
     }
 }
 
-/// Removes the files that are of no use, and says which can be used.
+/// Removes the files that are of no use, and returns those that can be used.
 fn keep_spares<D: Disk>(scan: &Scan<D>, limits: &Limits) -> io::Result<Vec<String>> {
     let mut kept = Vec::new();
     for name in &scan.litter {
@@ -315,7 +323,7 @@ fn keep_spares<D: Disk>(scan: &Scan<D>, limits: &Limits) -> io::Result<Vec<Strin
         }
     }
     if !kept.is_empty() {
-        // The process before may have ended before it could say so: a crash must not find a new header under an old name.
+        // The process before may have ended in between: a crash must not find a new header under an old name.
         scan.disk.sync()?;
     }
     Ok(kept)

@@ -24,11 +24,11 @@ pub(crate) struct Segment {
     /// Where its valid blocks begin and end.
     begin: u64,
     end: u64,
-    /// Every record in it and those before it is at or below this.
+    /// Every record in it and in the earlier ones is at or below this.
     highest: Lsn,
 }
 
-/// A record of which not all parts have come.
+/// A record some parts of which have not come.
 struct Partial {
     lsn: Lsn,
     length: u64,
@@ -37,7 +37,7 @@ struct Partial {
 }
 
 impl Partial {
-    /// What is left to come behind a part.
+    /// The bytes that follow a part.
     fn behind(part: &Part<'_>) -> Option<Self> {
         (!part.is_last()).then(|| Self { lsn: part.lsn, length: part.length, next: part.end() })
     }
@@ -47,28 +47,28 @@ impl Partial {
     }
 }
 
-/// A place from which on a later incarnation wrote, which said that records above `limit` before it are void.
+/// A place from which on a later incarnation wrote. It declared earlier records above `limit` void.
 struct Fall {
     segment: usize,
     at: u64,
     limit: Lsn,
 }
 
-/// What is in the folder of a stream.
+/// The contents of a stream's folder.
 pub(crate) struct Scan<D> {
     pub(crate) disk: Arc<D>,
     segments: Vec<Segment>,
     falls: Vec<Fall>,
     partial: Option<Partial>,
-    /// Files of no use yet that can be used, and those that cannot.
+    /// Files without a use that can be used, and those that cannot.
     pub(crate) spares: Vec<String>,
     pub(crate) litter: Vec<String>,
     /// Sequence and incarnation of the last valid block.
     pub(crate) sequence: u64,
     pub(crate) incarnation: u64,
-    /// Up to where the stream is valid.
+    /// The end of the valid part.
     pub(crate) end: Lsn,
-    /// Up to where it is known to have been synced.
+    /// The end of the part that is known to be synced.
     pub(crate) synced: Lsn,
     /// The highest LSN or cut in any valid block, void or not.
     pub(crate) highest: Lsn,
@@ -76,7 +76,7 @@ pub(crate) struct Scan<D> {
     pub(crate) blocks: u64,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
-    /// A tail that was torn, and where: for the log.
+    /// A torn tail, and its place: for the log.
     pub(crate) torn: Option<(String, u64)>,
 }
 
@@ -93,7 +93,7 @@ impl<F: File> Window<F> {
         Self { file, size, from: 0, bytes: Vec::new() }
     }
 
-    /// `len` bytes at `at`, and more; `None` if the file ends before.
+    /// `len` bytes at `at`, and more; `None` if the file is shorter.
     fn get(&mut self, at: u64, len: usize) -> io::Result<Option<&[u8]>> {
         if at + len as u64 > self.size {
             return Ok(None);
@@ -109,7 +109,7 @@ impl<F: File> Window<F> {
         Ok(Some(&self.bytes[from..]))
     }
 
-    /// The block at `at`, if there is one of which `wanted` says so.
+    /// The block at `at`, if there is one that `wanted` accepts.
     fn block(&mut self, at: u64, wanted: impl FnOnce(&Head) -> bool) -> io::Result<Option<Block<'_>>> {
         let Some(head) = self.get(at, BLOCK_HEADER)?.and_then(Head::decode) else { return Ok(None) };
         if head.length > BODY_MAX || !wanted(&head) {
@@ -126,8 +126,8 @@ impl<F: File> Window<F> {
         Ok(bytes.and_then(|bytes| Block::decode_checked(bytes).ok()))
     }
 
-    /// The place of the block that is wanted behind one that ends at `at`: there, or where the next page begins, as blocks have no page
-    /// in common that were in flight together.
+    /// The place of the wanted block behind one that ends at `at`: there, or at the next page, because blocks that were
+    /// in flight together share no page.
     fn find(&mut self, at: u64, wanted: impl Fn(&Head) -> bool) -> io::Result<Option<u64>> {
         for place in places(at) {
             if self.block(place, &wanted)?.is_some() {
@@ -195,7 +195,7 @@ impl<D: Disk> Scan<D> {
         Ok(scan)
     }
 
-    /// So far the log has gone.
+    /// The log goes at least so far.
     fn must_reach(&self, end: &CleanEnd, name: &str) -> Result<(), Damage> {
         let damage = |name: &str, what| Damage::at(&self.disk.describe(name), 0, what);
         if self.segments.iter().any(|segment| (segment.header.node, segment.header.stream) != (end.node, end.stream)) {
@@ -235,16 +235,16 @@ impl<D: Disk> Scan<D> {
             let newest = self.segments[index].header.incarnation;
             let mut at = SEGMENT_HEADER as u64;
             loop {
-                // Only the first block there ever was, or is left, follows nothing. One from before the segment was used again is below
-                // its base.
+                // Only the first block that ever was, or is left, follows none. A block from before the segment was
+                // used again is below its base.
                 let begins = self.blocks == 0 && index == 0;
                 let base = self.segments[index].header.base;
                 let (sequence, incarnation) = (self.sequence, self.incarnation);
                 let starts = at == SEGMENT_HEADER as u64 && newest > incarnation;
                 let follows = |head: &Head| {
                     let next = !begins && head.sequence == sequence + 1 && head.incarnation >= incarnation;
-                    // The first block of an incarnation knows what before it is durable; the rest may be gone by now. Or only that may be left
-                    // which was behind a hole, and is void: its sequences may be higher.
+                    // The first block of an incarnation knows which earlier records are durable; the others may be gone
+                    // by now. Or only void records behind a hole are left: their sequences may be higher.
                     let starts = starts && head.incarnation == newest && head.length == 0;
                     (next || (begins || starts) && head.cut >= base) && head.incarnation <= newest
                 };
@@ -265,12 +265,12 @@ impl<D: Disk> Scan<D> {
             self.segments[index].end = at;
             let said = self.segments.get(index + 1).map_or(0, |next| next.header.reach);
             self.segments[index].highest = self.highest.max(said);
-            // The chain may go on in the next segment; if it does not, this is where it ended. A segment that was begun at the end
-            // of the chain says that nothing is missing before it.
+            // The chain may go on in the next segment. If it does not, it ended here. A segment that was begun at the
+            // end of the chain shows that nothing before it is missing.
             let begun_here = self.segments[index].header.base == self.end;
             broken = if begun_here { Some((index, at)) } else { broken.or(Some((index, at))) };
         }
-        // Of those before a fall everything above it is void, and above any later fall.
+        // Records before a fall are void above it, and above any later fall.
         let mut limit = Lsn::MAX;
         for fall in self.falls.iter_mut().rev() {
             limit = limit.min(fall.limit);
@@ -285,13 +285,13 @@ impl<D: Disk> Scan<D> {
     fn take(&mut self, segment: usize, at: u64, block: &Block<'_>) -> Result<(), Damage> {
         let begins_anew = block.incarnation != self.incarnation;
         if begins_anew {
-            // What had not come whole never will.
+            // A record that is not whole by then never will be.
             self.partial = None;
         }
         let damage = |broken: Broken| self.damage(segment, at, broken.0);
         match block.part().map_err(damage)? {
             Some(part) => {
-                // In the segments that are left may be the end of a record that is not needed.
+                // The remaining segments may have the end of a record that is not needed.
                 let goes_on = self.partial.as_ref().map_or(part.offset == 0, |partial| partial.goes_on_with(&part));
                 if !goes_on && self.blocks > 0 {
                     return Err(self.damage(segment, at, "a part of a record that does not follow the one before"));
@@ -311,7 +311,7 @@ impl<D: Disk> Scan<D> {
                 }
             }
         }
-        // An incarnation begins with a cut above which everything before it is void, whether that had come whole or not.
+        // An incarnation begins with a cut. Earlier records above it are void, whether they had come whole or not.
         if begins_anew && self.blocks > 0 {
             self.falls.push(Fall { segment, at, limit: block.cut });
         }
@@ -325,7 +325,7 @@ impl<D: Disk> Scan<D> {
         Ok(())
     }
 
-    /// There is a record with this LSN.
+    /// Notes that there is a record with this LSN.
     fn note(&mut self, segment: usize, at: u64, lsn: Lsn) -> Result<(), Damage> {
         if stream_of(lsn) != self.segments[segment].header.stream {
             return Err(self.damage(segment, at, "a record of another stream"));
@@ -334,7 +334,7 @@ impl<D: Disk> Scan<D> {
         Ok(())
     }
 
-    /// The chain ends at this place: nothing behind it may have been synced (rule L10).
+    /// Notes that the chain ends here: nothing behind it may have been synced (rule L10).
     fn look_behind(&mut self, (segment, at): (usize, u64)) -> Result<(), Damage> {
         let (sequence, incarnation) = (self.sequence, self.incarnation);
         let torn = (self.disk.describe(&self.segments[segment].name), at);
@@ -346,7 +346,7 @@ impl<D: Disk> Scan<D> {
             let mut window = self.window(index)?;
             let mut place = if index == segment { at } else { SEGMENT_HEADER as u64 };
             let size = self.segments[index].size;
-            // More blocks than these there cannot be, if any is known.
+            // There cannot be more blocks than these, if any is known.
             let most = match self.blocks {
                 0 => u64::MAX,
                 _ => sequence + (size / BLOCK_HEADER as u64 + 1) * (index - segment + 1) as u64,
@@ -367,7 +367,7 @@ impl<D: Disk> Scan<D> {
         Ok(())
     }
 
-    /// Whether what stands here, which is no valid block, was to be the next one: most of its header says so.
+    /// Whether the bytes here, which are no valid block, were to be the next one: most of the header is right.
     fn was_begun(&self, segment: usize, at: u64) -> io::Result<bool> {
         let mut window = self.window(segment)?;
         for place in places(at) {
@@ -382,8 +382,8 @@ impl<D: Disk> Scan<D> {
         Ok(false)
     }
 
-    /// Makes what is valid durable where it lies. The system's cache alone may have it: a sync that fails says so once, to another process
-    /// (rule L9). The bytes stay the same, so a crash meanwhile loses nothing.
+    /// Makes the valid part durable where it lies. It may be in the system's cache alone: a failed sync is reported
+    /// once, to another process (rule L9). The bytes stay the same, so a crash meanwhile loses nothing.
     pub(crate) fn write_in_place(&self) -> io::Result<()> {
         let mut chunk = Vec::new();
         for segment in self.segments.iter().skip_while(|segment| segment.highest <= self.synced) {
@@ -404,7 +404,7 @@ impl<D: Disk> Scan<D> {
         self.cursor_at(0)
     }
 
-    /// Reads the valid records above `base`, and some that are not, in any order.
+    /// Reads the valid records above `base`, and some that are not above it, in any order.
     pub(crate) fn cursor_above(&self, base: Lsn) -> Cursor<'_, D> {
         let below = self.segments.iter().take_while(|segment| segment.highest <= base);
         self.cursor_at(below.count())
@@ -455,23 +455,24 @@ struct Group {
     bytes: Vec<u8>,
     /// Of each record: where it begins in the bytes, and where it ends.
     records: Vec<(Lsn, usize, usize)>,
-    /// Of the next record.
+    /// The begin of the next record.
     next: usize,
-    /// A record of which parts have come: where it begins in the bytes, and what is left.
+    /// A record some parts of which have come: its begin in the bytes, and the bytes left.
     partial: Option<(usize, Partial)>,
 }
 
 impl Group {
-    /// The next part of a record, of which no more than `most` bytes can follow. Where the record begins, if it was the last.
+    /// Takes the next part of a record, of which at most `most` bytes can follow. Returns where the record begins, if
+    /// it was the last part.
     fn add_part(&mut self, part: &Part<'_>, most: u64) -> Option<usize> {
         let begin = match self.partial.take() {
             Some((begin, partial)) if partial.goes_on_with(part) => begin,
             _ if part.offset == 0 => {
-                // Twice the longest record may be what there is no memory for.
+                // The system may have no memory for twice the longest record.
                 self.bytes.reserve_exact(usize::try_from(part.length.min(most)).unwrap_or(0));
                 self.bytes.len()
             }
-            // It began in a segment that is not needed, and is not needed itself.
+            // It began in a segment that is not needed, so it is not needed itself.
             _ => return None,
         };
         self.bytes.extend_from_slice(part.bytes);
@@ -506,9 +507,10 @@ impl<D: Disk> Cursor<'_, D> {
         Ok(Some(self.group.records[self.group.next].0))
     }
 
-    /// The record that [`Self::peek`] spoke of: what it depends on, and its effects. The next one is behind it.
+    /// The record whose LSN [`Self::peek`] gave: its dependencies, and its effects. Moves on to the next one.
     ///
     /// # Panics
+    ///
     /// If there is none.
     pub(crate) fn next(&mut self) -> (impl Iterator<Item = Lsn> + Clone + use<'_, D>, &[u8]) {
         let (_, from, to) = self.group.records[self.group.next];
@@ -516,19 +518,21 @@ impl<D: Disk> Cursor<'_, D> {
         crate::format::split_record(&self.group.bytes[from..to])
     }
 
-    /// The record that [`Self::peek`] spoke of, as it was written, and whether another of the same LSN follows it. The next one is behind it.
+    /// The record whose LSN [`Self::peek`] gave, as it was written, and whether another of the same LSN follows. Moves
+    /// on to the next one.
     ///
     /// # Panics
+    ///
     /// If there is none.
     pub(crate) fn next_whole(&mut self) -> (&[u8], bool) {
         let (lsn, from, to) = self.group.records[self.group.next];
         self.group.next += 1;
-        // What is not in the group is above it.
+        // Records outside of the group are above it.
         let is_followed = self.group.records.get(self.group.next).is_some_and(|(next, ..)| *next == lsn);
         (&self.group.bytes[from..to], is_followed)
     }
 
-    /// What the records depend on that have the LSN of the one that [`Self::peek`] spoke of, but for that one: those of other workers.
+    /// The dependencies of other workers' records with the LSN that [`Self::peek`] gave.
     pub(crate) fn dependencies_of_others(&self) -> impl Iterator<Item = Lsn> {
         let rest = self.group.records.get(self.group.next..).unwrap_or_default();
         let lsn = rest.first().map(|(lsn, ..)| *lsn);
@@ -536,7 +540,7 @@ impl<D: Disk> Cursor<'_, D> {
         others.flat_map(|(_, from, to)| crate::format::split_record(&self.group.bytes[*from..*to]).0)
     }
 
-    /// Loads the next group: blocks of which only the last has the cut were one that was split. False at the end.
+    /// Loads the next group: blocks that were split from one, of which only the last has the cut. False at the end.
     fn load(&mut self) -> Result<bool, Damage> {
         self.group.bytes.clear();
         self.group.records.clear();

@@ -1,4 +1,4 @@
-//! The files of a stream: their names, segments that are kept to be used again, and the file that says where the stream ends.
+//! The files of a stream: their names, spare segments, and the file that says where the stream ends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,14 +10,14 @@ use crate::fail::point;
 use crate::format::{BLOCK_HEADER, CleanEnd, END_SIZE, SEGMENT_HEADER, SegmentHeader};
 use crate::lack::Lack;
 
-/// How a stream is kept.
+/// The sizes of a stream's files.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of a segment; a multiple of [`PAGE`] that is not below is taken.
     pub segment: u32,
     /// Segments kept to be used again.
     pub spares: usize,
-    /// Bytes that must be left for writes to be taken (rule L8).
+    /// With fewer bytes left writes are refused (rule L8).
     pub reserve: u64,
     /// Most bytes of records in a block. A longer record is written in parts.
     pub block: usize,
@@ -41,7 +41,7 @@ impl Default for Limits {
     }
 }
 
-/// Who a log belongs to.
+/// The owner of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// Identity of the node's data.
@@ -63,17 +63,18 @@ pub(crate) struct Full {
     pub(crate) end: Lsn,
 }
 
-/// Segments that are kept to be used again at most, unless [`Limits`] say more.
+/// Spare segments at most, unless [`Limits`] say more.
 const SPARES_MAX: usize = 8;
 
-/// Segments to be used, all of the size of [`Limits`]. Made and retired by others than the writer.
+/// Spare segments, all of the size of [`Limits`]. Other threads than the writer make and retire them.
 pub(crate) struct Spares<F> {
     kept: Mutex<Kept<F>>,
     limits: Limits,
     incarnation: u64,
 }
 
-/// By name. The next are open, so that nothing is needed to go on in them; not all are, for they may be many.
+/// By name. The next ones are open, so that the writer can go on without a descriptor; not all are, for they may be
+/// many.
 struct Kept<F> {
     ready: VecDeque<(F, String)>,
     closed: VecDeque<String>,
@@ -93,7 +94,7 @@ impl<F: File> Spares<F> {
         kept.ready.len() + kept.closed.len()
     }
 
-    /// How many can be used without anything being needed for it.
+    /// How many can be used without any resource.
     pub(crate) fn ready(&self) -> usize {
         self.lock().ready.len()
     }
@@ -131,20 +132,20 @@ impl<F: File> Spares<F> {
         Ok(self.lock().ready.pop_front())
     }
 
-    /// Gives up segments: see [`Self::retire`]. As many may be kept as are given up at once: the log will grow by as many again before
-    /// that happens next, and one that is made costs as much writing as what goes into it.
+    /// Gives up segments: see [`Self::retire`]. As many may be kept as are given up at once: the log will grow by as
+    /// many again before that happens next, and making one costs as much writing as filling it.
     pub(crate) fn retire_all<D: Disk<File = F>>(&self, disk: &D, full: &[Full]) -> io::Result<()> {
         let most = if self.limits.spares == 0 { 0 } else { self.limits.spares.max(full.len().min(SPARES_MAX)) };
         full.iter().try_for_each(|full| self.retire(disk, full, most))
     }
 
-    /// Keeps a segment to be used again, if there are not enough, or removes it.
+    /// Keeps a segment as a spare, if there are too few, or removes it.
     fn retire<D: Disk<File = F>>(&self, disk: &D, full: &Full, most: usize) -> io::Result<()> {
         point("log-before-truncate");
         if self.count() < most && full.size == self.limits.size() {
             let spare = format!("spare-{}", full.name);
             disk.rename(&full.name, &spare)?;
-            // Before it gets a new header: a crash must not find that under the old name.
+            // Before it gets a new header, which a crash must not find under the old name.
             disk.sync()?;
             self.lock().closed.push_back(spare);
         } else {
@@ -160,7 +161,7 @@ pub(crate) fn name(number: u64) -> String {
     format!("{number:016x}.log")
 }
 
-/// The name of a file until it is what it is to be. `number`: unlike that of any other of this incarnation.
+/// The name of a file that is being made. `number`: unlike that of any other of this incarnation.
 pub(crate) fn making(incarnation: u64, number: u64) -> String {
     format!("making-{incarnation:x}-{number:x}")
 }
@@ -187,13 +188,13 @@ pub(crate) fn is_made(name: &str) -> bool {
     name.starts_with("making-")
 }
 
-/// What a sync says. That there was no room for what had been taken is no word of going away: the system has dropped it, and says so once (rule L9).
-/// Where space is given late, or counted, it is what a full disk says.
+/// The result of a sync. A lack of room for taken bytes is final: the system has dropped them, and says so once (rule
+/// L9). Where space is assigned late, or counted, a full disk reports this.
 pub(crate) fn finally(synced: io::Result<()>) -> io::Result<()> {
     synced.map_err(|error| if Lack::of(&error).is_some() { io::Error::other(format!("sync: {error}")) } else { error })
 }
 
-/// Makes the file that says that the stream goes as far as this at least, so that it is noticed if a segment is missing.
+/// Makes the file that says that the stream goes at least so far, so that a missing segment is noticed.
 pub(crate) fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, sequence: u64) -> io::Result<()> {
     let Identity { node, stream, incarnation, .. } = *identity;
     let end = CleanEnd { node, stream, number, sequence };
@@ -206,7 +207,7 @@ pub(crate) fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, s
     written
 }
 
-/// Whether that file was made. It can be done without if there is nothing to make it of: an older one says less.
+/// Whether that file was made. Without the resources for it, it can be left out: an older one says less.
 pub(crate) fn was_made(prepared: io::Result<()>) -> io::Result<bool> {
     match prepared {
         Err(error) if Lack::of(&error).is_some() => Ok(false),
@@ -214,7 +215,7 @@ pub(crate) fn was_made(prepared: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// Makes such a file if there is none. Every segment that is begun from then on says that there is one.
+/// Makes such a file if there is none. Every later segment says that there is one.
 pub(crate) fn ensure_end<D: Disk>(disk: &D, identity: &Identity, number: u64) -> io::Result<()> {
     if disk.list()?.iter().any(|name| is_end(name)) {
         return Ok(());
@@ -224,7 +225,7 @@ pub(crate) fn ensure_end<D: Disk>(disk: &D, identity: &Identity, number: u64) ->
     disk.sync()
 }
 
-/// Gives that file its name, when what it says is true after any crash that leaves it there.
+/// Gives that file its name, when its statement is true after any crash that leaves it there.
 pub(crate) fn say_end<D: Disk>(disk: &D, identity: &Identity) -> io::Result<()> {
     disk.rename(&making(identity.incarnation, END), &end_name(identity.incarnation))
 }
@@ -245,17 +246,18 @@ pub(crate) struct Segment<F> {
     pub(crate) file: F,
     pub(crate) name: String,
     pub(crate) size: u64,
-    /// Why it is smaller than segments are.
+    /// The lack for which it is smaller than other segments.
     pub(crate) short: Option<Lack>,
 }
 
-/// The size of a segment whose first block has a body of so many bytes, if it is to hold nothing else.
+/// The size of a segment that holds nothing but a first block with a body of so many bytes.
 pub(crate) fn least_size(body: usize) -> u64 {
     (SEGMENT_HEADER + BLOCK_HEADER + body + 8).next_multiple_of(PAGE) as u64
 }
 
-/// A file with room for `least` bytes: a spare, if one will do. Where the disk has no room for a segment of the usual
-/// size, it has `least` bytes: what must be written is written, and a checkpoint that waits for it can free room.
+/// A file with room for `least` bytes: a spare, if possible. If the disk has no room for a segment of the usual size,
+/// it has `least` bytes. So records that must be written are written, and a checkpoint that waits for them can free
+/// room.
 pub(crate) fn take<D: Disk>(disk: &D, spares: &Spares<D::File>, least: u64) -> io::Result<Segment<D::File>> {
     let size = least.max(spares.limits.size());
     if size == spares.limits.size()
@@ -273,7 +275,7 @@ pub(crate) fn take<D: Disk>(disk: &D, spares: &Spares<D::File>, least: u64) -> i
     }
 }
 
-/// A new file. One of that name is what a step left that had no room for what comes next: nobody knows it.
+/// A new file. One of that name is the rest of a step that had no room for the next: no file refers to it.
 pub(crate) fn create_anew<D: Disk>(disk: &D, name: &str, size: u64) -> io::Result<D::File> {
     match disk.create(name, size) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

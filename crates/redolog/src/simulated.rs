@@ -1,5 +1,5 @@
-//! A disk in memory for simulations and tests. Writes go to a cache; a crash keeps an arbitrary choice of the sectors that were not
-//! synced, and of the renames, creations and removals since the last sync of the folder a prefix, as a journal would.
+//! A disk in memory for simulations and tests. Writes go to a cache. A crash keeps an arbitrary choice of the unsynced
+//! sectors. Of the renames, creations and removals since the folder's last sync it keeps a prefix, as a journal would.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,7 +9,7 @@ use crate::disk::{Direct, Disk, File, PAGE};
 
 const SECTOR: usize = 512;
 
-/// A source of chance: a seed, and what has become of it.
+/// A source of chance: a seed, and its present state.
 #[derive(Clone, Debug)]
 pub struct Chance(pub u64);
 
@@ -30,13 +30,13 @@ impl Chance {
 
 #[derive(Default)]
 struct Data {
-    /// As a reader sees it.
+    /// The contents as a reader sees them.
     now: Vec<u8>,
-    /// As it is durable.
+    /// The durable contents.
     durable: Vec<u8>,
-    /// Sectors that the next sync makes durable. What a failed one should have is in none, as in Linux.
+    /// Sectors that the next sync makes durable. The sectors of a failed sync are in none, as in Linux.
     dirty: BTreeSet<usize>,
-    /// What is written is dropped: a planted bug.
+    /// Writes are dropped: a planted bug.
     swallowed: bool,
 }
 
@@ -63,7 +63,7 @@ impl Change {
     }
 }
 
-/// Of a sync that fails, and takes its time.
+/// The state of a sync that fails, and takes its time.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Slow {
     #[default]
@@ -74,13 +74,13 @@ enum Slow {
 
 #[derive(Default)]
 struct Inside {
-    /// Names as a reader sees them, and as they are durable; what was changed since.
+    /// Names as a reader sees them, and as they are durable; the changes since.
     now: BTreeMap<String, Contents>,
     durable: BTreeMap<String, Contents>,
     changes: Vec<Change>,
     /// Whether a sync of a file does nothing: a planted bug.
     forgets_to_sync: bool,
-    /// After so many writes, syncs and changes of names the power fails.
+    /// The power fails after so many writes, syncs and changes of names.
     power: Option<u64>,
     /// It has failed.
     dead: bool,
@@ -90,22 +90,22 @@ struct Inside {
     bad_sync: Option<u64>,
     /// The next sync of a file fails, and takes its time.
     slow: Slow,
-    /// What a sync that fails says.
+    /// The error of a failed sync.
     bad_sync_says: Option<io::ErrorKind>,
-    /// A failed sync is tried again, and that seems to be well: a planted bug.
+    /// A failed sync is repeated, and seems to succeed: a planted bug.
     retries_syncs: bool,
-    /// Bytes that files can still have.
+    /// Bytes by which files can still grow.
     room: Option<u64>,
-    /// Files cannot be opened nor made, as the process has too many open.
+    /// Files cannot be opened nor made, because the process has too many open.
     out_of_descriptors: bool,
-    /// What is written without room is dropped, and seems to be there: a planted bug.
+    /// Writes without room are dropped, and seem to be there: a planted bug.
     swallows: bool,
     /// Syncs wait while this is set.
     stalled: bool,
 }
 
 impl Inside {
-    /// Something is about to be changed. True: the power fails while it is done.
+    /// A change is about to happen. True: the power fails during it.
     fn step(&mut self) -> io::Result<bool> {
         if self.dead {
             return Err(no_power());
@@ -140,7 +140,7 @@ impl Simulated {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The power fails: what was not synced is there in part.
+    /// The power fails: unsynced bytes are kept in part.
     pub fn crash(&self, chance: &mut Chance) {
         let mut inside = self.inside();
         let mut names = std::mem::take(&mut inside.durable);
@@ -173,7 +173,7 @@ impl Simulated {
         *inside = Inside { now: names.clone(), durable: names, room, steps, ..Inside::default() };
     }
 
-    /// The process ends: what was written stays written, and is no more durable than before.
+    /// The process ends: written bytes stay written, and are no more durable than before.
     pub fn kill(&self) {
         let mut inside = self.inside();
         (inside.power, inside.bad_sync, inside.out_of_descriptors, inside.dead) = (None, None, false, false);
@@ -194,47 +194,48 @@ impl Simulated {
         self.inside().forgets_to_sync = true;
     }
 
-    /// From here on whoever has a failed sync tries it again, and is told that all is well.
+    /// From now on a failed sync is repeated, and reports success.
     pub fn retry_failed_syncs(&self) {
         self.inside().retries_syncs = true;
     }
 
-    /// From here on files for which there is no room are made all the same, and what is written to them is dropped.
+    /// From now on files without room are made all the same, and writes to them are dropped.
     pub fn swallow_when_full(&self) {
         self.inside().swallows = true;
     }
 
-    /// The power fails after so many more changes, in the middle of the next.
+    /// The power fails after so many more changes, in the middle of the next one.
     pub fn fail_power_after(&self, steps: u64) {
         self.inside().power = Some(steps);
     }
 
-    /// After so many more syncs of files one fails, and what it should have made durable is not.
+    /// After so many more syncs of files one fails, and its bytes are not durable.
     pub fn fail_sync_after(&self, syncs: u64) {
         self.inside().bad_sync = Some(syncs);
     }
 
-    /// What a failed sync says from now on.
+    /// The error of a failed sync from now on.
     pub fn failed_syncs_say(&self, kind: io::ErrorKind) {
         self.inside().bad_sync_says = Some(kind);
     }
 
-    /// The next sync of a file fails when [`Self::end_slow_failure`] says so: what it should have made durable is not, and nobody else is told.
+    /// The next sync of a file fails when [`Self::end_slow_failure`] is called: its bytes are not durable, and no other
+    /// caller is told.
     pub fn fail_slowly(&self) {
         self.inside().slow = Slow::Next;
     }
 
-    /// Whether it has begun to.
+    /// Whether that sync has begun.
     pub fn is_failing(&self) -> bool {
         self.inside().slow == Slow::UnderWay
     }
 
-    /// It has failed.
+    /// Ends that sync.
     pub fn end_slow_failure(&self) {
         self.inside().slow = Slow::None;
     }
 
-    /// Bytes that files can grow by from now on; `None`: any.
+    /// Bytes by which files can grow from now on; `None`: any.
     pub fn set_room(&self, room: Option<u64>) {
         self.inside().room = room;
     }
@@ -244,7 +245,7 @@ impl Simulated {
         self.inside().out_of_descriptors = out;
     }
 
-    /// Whether it is known how much files can grow by, or no more can be opened.
+    /// Whether the room for files is limited, or no more can be opened.
     pub fn is_tight(&self) -> bool {
         let inside = self.inside();
         inside.room.is_some() || inside.out_of_descriptors
@@ -255,7 +256,7 @@ impl Simulated {
         self.inside().stalled = stalled;
     }
 
-    /// Turns a bit of a durable file over.
+    /// Flips a bit of a durable file.
     pub fn damage(&self, name: &str, at: usize) {
         let inside = self.inside();
         let mut data = lock(&inside.now[name]);
@@ -268,13 +269,13 @@ impl Simulated {
         self.inside().now.keys().cloned().collect()
     }
 
-    /// Another disk that holds what is durable here.
+    /// Another disk with the durable contents of this one.
     pub fn clone_durable(&self) -> Self {
         let inside = self.inside();
         Self::of(&inside.durable, |data| data.durable.clone())
     }
 
-    /// Another disk that holds what a reader sees here.
+    /// Another disk with the contents that a reader sees here.
     pub fn clone_now(&self) -> Self {
         let inside = self.inside();
         Self::of(&inside.now, |data| data.now.clone())
@@ -334,7 +335,7 @@ impl Disk for Simulated {
         if inside.now.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        // Of a file that was being made when the power failed there is a part.
+        // A file that was being made when the power failed is there in part.
         let size = size as usize / if fails { 2 } else { 1 };
         let data = Data { now: vec![0; size], durable: vec![0; size], dirty: BTreeSet::new(), swallowed };
         let contents = Arc::new(Mutex::new(data));
@@ -349,7 +350,7 @@ impl Disk for Simulated {
         let mut inside = self.inside();
         let fails = inside.step()?;
         let contents = inside.now.remove(from).ok_or(io::ErrorKind::NotFound)?;
-        // What says where the log ends is replaced; nothing else is.
+        // The file that says where the log ends is replaced; no other is.
         assert!(inside.now.insert(to.into(), contents).is_none() || to.starts_with("end-"), "{to} was there");
         inside.changes.push(Change::Rename(from.into(), to.into()));
         and_then(fails)

@@ -1,4 +1,4 @@
-//! What threads share by, apart so that loom's can take its place (`tests/cuts.rs`).
+//! Primitives that threads share, apart so that loom's can replace them (`tests/cuts.rs`).
 
 pub use std::sync::atomic::{AtomicBool, AtomicUsize};
 pub use std::sync::atomic::{AtomicU64, Ordering, fence};

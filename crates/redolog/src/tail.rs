@@ -1,5 +1,6 @@
-//! What a start writes again: the valid records of which nobody knows whether they are durable (rule L9). There may be three segments of them,
-//! so they are read as they are written, and never in memory as a whole: only what one group of blocks has, and one block.
+//! The records that a start writes again: the valid ones that may not be durable (rule L9). There may be three segments
+//! of them. So they are read as they are written, and never are in memory as a whole: only one group of blocks, and one
+//! block.
 
 use crate::Lsn;
 use crate::disk::Disk;
@@ -11,7 +12,7 @@ use crate::scan::Scan;
 pub(crate) struct Body<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) is_part: bool,
-    /// Every record up to here is in this block or an earlier one. `None`: that is known of no more than of the block before.
+    /// Every record up to here is in this block or an earlier one. `None`: no more is known than for the block before.
     pub(crate) cut: Option<Lsn>,
 }
 
@@ -38,8 +39,8 @@ impl<D: Disk> Tail<'_, D> {
         Ok(size)
     }
 
-    /// Its blocks, in their order: the same ones every time. Each has a cut of its own where that can be: what has none is read as one with
-    /// what follows, and would be in the memory of the next start as a whole.
+    /// Its blocks, in their order: the same ones every time. Each has a cut of its own where possible: a block without
+    /// one is read together with the next ones, and would be in the memory of the next start with them.
     pub(crate) fn blocks(&self, put: &mut Put<'_>) -> Result<(), Damage> {
         if self.base == self.end {
             return Ok(());

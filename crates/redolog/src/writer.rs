@@ -1,8 +1,8 @@
 //! Writes a stream: blocks into segments that are made ahead and used again.
 //!
-//! A block that is to be durable at once is written past the cache, in whole pages: the page in which it begins is written
-//! again with what it held. Several may be on their way at once ([`Writer::depart`]): then each begins a page of its own. Otherwise a block
-//! goes through the cache, and is synced later, by somebody else if need be.
+//! A block that is to be durable at once is written past the cache, in whole pages: the page in which it begins is
+//! written again with its earlier bytes. Several may be on their way at once ([`Writer::depart`]): then each begins a
+//! page of its own. Otherwise a block goes through the cache, and is synced later, perhaps by another thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,17 +24,17 @@ use crate::segments::{
 use crate::tail::{Body, Put};
 use crate::{Lsn, Taken};
 
-/// Most full segments that are not synced: it bounds what is written again after a crash.
+/// Most full segments that are not synced: it bounds the bytes that are written again after a crash.
 const UNSYNCED_MAX: usize = 2;
 
-/// What is written and not synced.
+/// Bytes that are written and not synced.
 pub(crate) struct Unsynced<F> {
     /// Full segments.
     older: Vec<Arc<F>>,
     present: Arc<F>,
     /// Once it is synced, everything up to here is.
     cut: Lsn,
-    /// The last block of it: there may be later ones with the same cut.
+    /// Its last block: there may be later ones with the same cut.
     sequence: u64,
 }
 
@@ -52,8 +52,8 @@ struct Present<F> {
     number: u64,
 }
 
-/// The writer of one stream. It holds nothing back: what is to be written past the cache is handed out. After an error other than
-/// that something lacks ([`Lack`]) nothing is known of what was written since the last sync: it must not be used on (rule L9).
+/// The writer of one stream. It does not wait for writes past the cache: it hands them out. After an error other than a
+/// lack ([`Lack`]) it is unknown what was written since the last sync, and it must not be used on (rule L9).
 pub struct Writer<D: Disk> {
     disk: Arc<D>,
     identity: Identity,
@@ -63,25 +63,25 @@ pub struct Writer<D: Disk> {
     at: u64,
     /// Number of the last block.
     sequence: u64,
-    /// What the start lacked for a segment of its own. Until it has one, the present segment is the last of the process before, and counts
-    /// as full.
+    /// The resource that the start lacked for a segment of its own. Until it has one, the present segment is the last
+    /// of the process before, and counts as full.
     waits: Option<Lack>,
-    /// Why the present segment is smaller than others, until that is asked for.
+    /// The lack for which the present segment is smaller than others, until it is asked for.
     short: Option<Lack>,
-    /// Up to where everything is written, and synced.
+    /// How far everything is written, and synced.
     cut: Lsn,
     synced: Lsn,
-    /// Of what is written in several blocks, the last of which has the next cut: that cut.
+    /// The next cut, while some blocks of a split one are written, of which the last has that cut.
     reach: Lsn,
     /// Full segments that are not synced.
     older: Vec<Arc<D::File>>,
     /// Whether the present one is not.
     dirty: bool,
-    /// Somebody else is at syncing what was written: see [`Self::give_unsynced`].
+    /// Another thread is syncing written bytes: see [`Self::give_unsynced`].
     given: bool,
     full: VecDeque<Full>,
     spares: Arc<Spares<D::File>>,
-    /// What the page in which the next block begins holds before it.
+    /// The bytes before the next block in its page.
     page: Vec<u8>,
     buffer: Aligned,
     flights: Flights,
@@ -96,9 +96,9 @@ pub(crate) struct Position {
     /// Of the last segment.
     pub(crate) number: u64,
     pub(crate) sequence: u64,
-    /// Up to where what is there is valid and durable.
+    /// The end of the valid and durable part.
     pub(crate) base: Lsn,
-    /// Up to where everything is valid, and how many bytes the blocks take that bring what is above `base`.
+    /// The end of the valid part, and how many bytes the blocks take that bring the records above `base`.
     pub(crate) end: Lsn,
     pub(crate) tail: u64,
     pub(crate) full: VecDeque<Full>,
@@ -106,8 +106,9 @@ pub(crate) struct Position {
 }
 
 impl<D: Disk> Writer<D> {
-    /// Begins a new segment behind what was recovered, with a block that says what of that is valid (rule L5), and with the tail
-    /// of which nobody knows whether it is durable (rule L9): `blocks` puts its blocks. The segment gets its name when all that is synced.
+    /// Begins a new segment behind the recovered part. Its first block says which part of that is valid (rule L5). The
+    /// tail that may not be durable follows (rule L9): `blocks` puts its blocks. The segment gets its name when all of
+    /// that is synced.
     pub(crate) fn begin(
         disk: Arc<D>,
         identity: Identity,
@@ -164,8 +165,8 @@ impl<D: Disk> Writer<D> {
         Ok(writer)
     }
 
-    /// A writer that begins its segment later, as something lacks now. What was recovered is durable where it lies, and none of it was cut.
-    /// `position` has a last segment, which stays until then.
+    /// A writer that begins its segment later, because it lacks a resource now. The recovered part is durable where it
+    /// lies, and none of it was cut. `position` has a last segment, which stays until then.
     pub(crate) fn waiting(
         disk: Arc<D>,
         identity: Identity,
@@ -200,18 +201,18 @@ impl<D: Disk> Writer<D> {
         })
     }
 
-    /// What the start lacked, if the writer still has no segment of its own.
+    /// The resource that the start lacked, if the writer still has no segment of its own.
     pub(crate) fn waits(&self) -> Option<Lack> {
         self.waits
     }
 
-    /// What lacks for the next segment, as far as that was found, and is told once: the present one is smaller for it.
+    /// The resource that the next segment lacks, as far as known, and told once: the present one is smaller for it.
     pub(crate) fn take_short(&mut self) -> Option<Lack> {
         self.short.take()
     }
 
-    /// What a start lacks for its next segment, where the present one has less room than `reserve`. It is known before
-    /// records are left: what is taken without room would be waited for (rule L8).
+    /// The resource that a start lacks for its next segment, if the present one has less room than `reserve`. It is
+    /// known before records are left: records that are taken without room would be waited for (rule L8).
     pub(crate) fn lack_at_start(&mut self, reserve: u64) -> io::Result<Option<Lack>> {
         let known = self.waits.or(self.short.take());
         if known.is_some() || self.room() >= reserve {
@@ -223,8 +224,8 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Begins the segment that the start could not have, with room for a body of `body` bytes. Its first block is durable before the next
-    /// block is written (rule L5). After a lack it may be called again.
+    /// Begins the segment that the start could not make, with room for a body of `body` bytes. Its first block is
+    /// durable before the next block is written (rule L5). After a lack it may be called again.
     pub(crate) fn begin_late(&mut self, body: usize) -> io::Result<()> {
         let Identity { incarnation, .. } = self.identity;
         ensure_end(&*self.disk, &self.identity, self.present.number)?;
@@ -254,12 +255,12 @@ impl<D: Disk> Writer<D> {
         self.forget_ends()
     }
 
-    /// Up to where everything is durable.
+    /// How far everything is durable.
     pub fn synced(&self) -> Lsn {
         self.synced
     }
 
-    /// Up to where everything is written.
+    /// How far everything is written.
     pub fn written(&self) -> Lsn {
         self.cut
     }
@@ -274,7 +275,7 @@ impl<D: Disk> Writer<D> {
         self.present.size + self.full.iter().map(|full| full.size).sum::<u64>()
     }
 
-    /// Bytes for which there is room already, whatever lacks.
+    /// Bytes for which there is room already, whatever is lacking.
     pub(crate) fn room(&self) -> u64 {
         self.present.size - self.at + self.spares.ready() as u64 * self.limits.size()
     }
@@ -287,16 +288,17 @@ impl<D: Disk> Writer<D> {
         &self.disk
     }
 
-    /// Writes what was taken, `through` to the disk or not. [`Self::sync`] makes it durable.
+    /// Writes the taken records, `through` to the disk or not. [`Self::sync`] makes them durable.
     ///
     /// # Errors
+    ///
     /// The disk has failed, or has no room. After a failed write the stream must not be written any more (rule L9).
     pub fn write(&mut self, bytes: &[u8], taken: &Taken, through: bool) -> io::Result<()> {
         self.write_from(bytes, taken, through, &mut 0)
     }
 
-    /// Writes what was taken from byte `*done` on. If something lacks ([`Lack`]), it is called again with what `*done` has
-    /// become, when there is; and if others have to sync first, when they have: see [`Self::sync`].
+    /// Writes the taken records from byte `*done` on. After a lack ([`Lack`]) the caller calls it again with the new
+    /// `*done`, when the resource is back; and if others have to sync first, when they have: see [`Self::sync`].
     pub(crate) fn write_from(
         &mut self,
         bytes: &[u8],
@@ -330,8 +332,8 @@ impl<D: Disk> Writer<D> {
         self.body(&body, true, cut, through)
     }
 
-    /// Writes a last, empty block that says that everything is synced, which it is: the next start has nothing to write again. And says
-    /// so beside the segments.
+    /// Writes a last, empty block that says that everything is synced: the next start has nothing to write again. And
+    /// says so beside the segments.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         if self.waits.is_some() {
             // Nothing was written.
@@ -349,7 +351,7 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Removes what earlier incarnations have said of their ends, if there is something newer.
+    /// Removes the files of earlier incarnations about their ends, if there is a newer one.
     fn forget_ends(&self) -> io::Result<()> {
         let name = end_name(self.identity.incarnation);
         let names = self.disk.list()?;
@@ -357,9 +359,9 @@ impl<D: Disk> Writer<D> {
         old.into_iter().try_for_each(|old| self.disk.remove(old))
     }
 
-    /// A block that is to be written past the cache, by whoever gets it: the caller writes it and says so by [`Self::land`]. Others may
-    /// be in flight meanwhile. `None`: those that are have to land first, and then it is to be called again; nothing has
-    /// happened. `now`: of a clock, for [`Self::in_flight_since`].
+    /// A block that the caller writes past the cache and then gives to [`Self::land`]. Others may be in flight
+    /// meanwhile. `None`: those have to land first, and then it is to be called again; nothing has happened. `now`: of
+    /// a clock, for [`Self::in_flight_since`].
     pub(crate) fn depart(&mut self, body: &[u8], cut: Lsn, now: u64) -> io::Result<Option<Flight<D::File>>> {
         self.depart_as(body, false, cut, now)
     }
@@ -401,14 +403,14 @@ impl<D: Disk> Writer<D> {
         Ok(Some(flight))
     }
 
-    /// Whether a block of so many bytes can [`Self::depart`] without anything being done to files: it has room in the present segment, and nothing is
-    /// to be synced before it.
+    /// Whether a block of so many bytes can [`Self::depart`] without any change of files: it has room in the present
+    /// segment, and nothing is to be synced before it.
     pub(crate) fn departs_at_once(&self, body: usize) -> bool {
         let end = self.at.next_multiple_of(PAGE as u64) + Block::size(body) as u64;
         end <= self.present.size && !self.is_dirty() && !matches!(self.present.file.direct(), Direct::No)
     }
 
-    /// A block that departed has been written.
+    /// Notes that a block that departed has been written.
     pub(crate) fn land(&mut self, flight: Flight<D::File>) {
         self.synced = self.flights.land(flight).unwrap_or(self.synced).max(self.synced);
     }
@@ -423,7 +425,7 @@ impl<D: Disk> Writer<D> {
         self.flights.bytes()
     }
 
-    /// When the block departed that has been in flight for longest.
+    /// When the oldest block in flight departed.
     pub(crate) fn in_flight_since(&self) -> Option<u64> {
         self.flights.since()
     }
@@ -456,7 +458,7 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// The next block, behind what its page holds. How much that is.
+    /// Appends the next block behind the bytes of its page. Returns how many bytes it takes.
     fn encode(&self, buffer: &mut Aligned, body: &[u8], is_part: bool, size: usize, cut: Lsn) -> usize {
         let (incarnation, sequence) = (self.identity.incarnation, self.sequence + 1);
         let block = Block { incarnation, sequence, cut, synced: self.synced, is_part, body };
@@ -468,7 +470,7 @@ impl<D: Disk> Writer<D> {
         self.page.len()
     }
 
-    /// What this buffer holds up to `end` has its place: the next block comes behind it.
+    /// The bytes of this buffer up to `end` have their place: the next block comes behind them.
     fn passed(&mut self, buffer: &Aligned, end: usize, size: usize, cut: Lsn) {
         self.page.clear();
         self.page.extend_from_slice(&buffer.bytes()[end / PAGE * PAGE..end]);
@@ -492,7 +494,7 @@ impl<D: Disk> Writer<D> {
         let header = encode_header(&self.identity, size, number, self.cut, reach);
         file.write(0, &header)?;
         finally(file.sync())?;
-        // It gets its name when it is what that says.
+        // It gets its name when its statement is true.
         let present = Present { file: Arc::new(file), name: name(number), size, number };
         point("log-before-rename");
         self.disk.rename(&spare, &present.name)?;
@@ -512,16 +514,17 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Whether something is written through the cache and not synced.
+    /// Whether bytes are written through the cache and not synced.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty || !self.older.is_empty()
     }
 
-    /// Makes everything written durable; no block is in flight. Up to where everything is, then.
+    /// Makes everything written durable; no block is in flight. Returns up to where everything is durable.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`]: others are at it, and have to be heard first ([`Self::note_synced`]). Of two who sync a file the system
-    /// tells one that it has failed (rule L9).
+    ///
+    /// [`io::ErrorKind::WouldBlock`]: another thread is syncing, and its result has to be heard first
+    /// ([`Self::note_synced`]). Of two threads that sync a file the system tells one that it has failed (rule L9).
     pub fn sync(&mut self) -> io::Result<Lsn> {
         if self.flights.count() > 0 {
             return Err(io::Error::other("a block is in flight"));
@@ -540,8 +543,8 @@ impl<D: Disk> Writer<D> {
         Ok(self.synced)
     }
 
-    /// What is to be synced now, for another thread to do. Until it has been heard of nobody else syncs: [`Self::sync`] says that it would have to wait,
-    /// and so does who would need that first.
+    /// The bytes to sync now, for another thread. Until its result is heard, no other thread syncs: [`Self::sync`] says
+    /// that it would have to wait, and so does every call that needs a sync first.
     pub(crate) fn give_unsynced(&mut self) -> Unsynced<D::File> {
         self.given = true;
         self.unsynced()
@@ -561,7 +564,7 @@ impl<D: Disk> Writer<D> {
         self.older.len()
     }
 
-    /// That has been synced by whom it was given to.
+    /// Notes that the other thread has synced them.
     pub(crate) fn note_synced(&mut self, unsynced: &Unsynced<D::File>) {
         self.given = false;
         self.older.retain(|file| !unsynced.older.iter().any(|other| Arc::ptr_eq(file, other)));
@@ -584,7 +587,7 @@ impl<D: Disk> Writer<D> {
     /// The segments that [`Self::truncate`] gives up, for another thread to do that.
     pub(crate) fn retired(&mut self, end: Lsn) -> Vec<Full> {
         let count = self.full.iter().take_while(|full| full.end <= end).count();
-        // Without a segment of its own the last one alone says how far the stream has gone.
+        // Without a segment of its own, only the last one shows how far the stream has gone.
         let kept = usize::from(self.waits.is_some());
         self.full.drain(..count.min(self.full.len().saturating_sub(kept))).collect()
     }

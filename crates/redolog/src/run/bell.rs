@@ -1,18 +1,19 @@
-//! How the threads of a stream sleep, and are woken without cost when they do not (checked by loom in `tests/bells.rs`).
+//! How the threads of a stream sleep, and are woken without cost when they do not sleep (checked by loom in
+//! `tests/bells.rs`).
 
 use std::time::Duration;
 
 use crate::sync::thread::{self, Thread};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering::*, PoisonError, fence};
 
-/// A bell that threads listen to: whoever of them is awake and looks, or else one that sleeps.
+/// A bell that threads listen to: one that is awake, or else one that sleeps.
 #[derive(Default)]
 pub(crate) struct Bell {
-    /// Somebody is to look again.
+    /// A thread is to look again.
     rung: AtomicBool,
     /// How many sleep.
     asleep: AtomicUsize,
-    /// Those that sleep, the last to fall asleep last: it is woken first, the others may rest.
+    /// The sleeping threads in the order in which they fell asleep. The last one is woken first; the others may rest.
     sleepers: Mutex<Vec<Thread>>,
 }
 
@@ -21,14 +22,14 @@ impl Bell {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the caller did before is seen by the listener who looks next, and one looks soon. A load if it has been rung
+    /// Rings: a listener looks soon, and sees what the caller did before. It costs a load if the bell has been rung
     /// already.
     #[inline]
     pub(crate) fn ring(&self) {
-        // What we did is seen by whoever takes the bell down after us, or we see that it is down (rule K2).
+        // The next thread that takes the bell down sees what this one did, or this one sees that it is down (rule K2).
         fence(SeqCst);
         if !self.rung.load(Relaxed) && !self.rung.swap(true, SeqCst) {
-            // Who falls asleep sees that it has been rung, or we see that he sleeps.
+            // A thread that falls asleep sees the ring, or this one sees that it sleeps.
             fence(SeqCst);
             if self.asleep.load(Relaxed) > 0 {
                 self.wake();
@@ -36,7 +37,7 @@ impl Bell {
         }
     }
 
-    /// There is something to look at, and the caller is who looks next.
+    /// Notes that there is something to look at, and that the caller looks next.
     pub(crate) fn note(&self) {
         self.rung.store(true, SeqCst);
     }
@@ -52,22 +53,22 @@ impl Bell {
         }
     }
 
-    /// Wakes everybody.
+    /// Wakes all threads.
     pub(crate) fn wake_all(&self) {
         let mut sleepers = self.lock();
         self.asleep.store(0, SeqCst);
         sleepers.drain(..).for_each(|thread| thread.unpark());
     }
 
-    /// Whether it has been rung since this was asked last.
+    /// Whether it was rung since the last call.
     pub(crate) fn heard(&self) -> bool {
         let rung = self.rung.swap(false, SeqCst);
         fence(SeqCst);
         rung
     }
 
-    /// Sleeps until it is rung and nobody else was woken by that, or for this long; or shorter. `is_over` says, after others can
-    /// wake this thread, whether it need not sleep.
+    /// Sleeps until it is rung and no other thread was woken by that, or for this long; or shorter. `is_over` says,
+    /// after others can wake this thread, whether it need not sleep.
     pub(crate) fn sleep(&self, most: Option<Duration>, is_over: impl FnOnce() -> bool) {
         let this = thread::current();
         let id = this.id();

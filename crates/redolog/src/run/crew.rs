@@ -1,7 +1,9 @@
-//! The threads of a stream. Whoever has the state machine takes its steps; who gets a block writes it, and others go on meanwhile; who
-//! has nothing to do sleeps. So a block costs no more handing over than with one thread, and a thread more is woken only when
-//! another block is worth it. A worker that only waits for the log may take steps, too ([`Crew::lend`]): then nobody has to be woken at all. It does not
-//! wait for a disk that hangs: one of ours does.
+//! The threads of a stream. The thread that has the state machine takes its steps. A thread that gets a block writes
+//! it, and others go on meanwhile. A thread without work sleeps. So handing a block over costs no more than with one
+//! thread, and another thread is woken only when another block is worth it.
+//!
+//! A worker that only waits for the log may take steps, too ([`Crew::lend`]): then no thread has to be woken. It does
+//! not wait for a hanging disk: a thread of the crew does.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +17,8 @@ pub(crate) struct Crew<D: Disk> {
     runner: Mutex<Runner<D>>,
     shared: Arc<Shared>,
     index: usize,
-    /// What a worker writes with. None while a write of it is late, and where the system has no such thing: then nobody lends a hand.
+    /// The ring of a worker's writes. `None` while a write of it is late, and where the system has no io_uring: then no
+    /// worker lends a hand.
     ring: Mutex<Option<Ring>>,
     /// A write that a worker has waited for long enough.
     late: Mutex<Option<Late<D::File>>>,
@@ -34,8 +37,9 @@ impl<D: Disk> Crew<D> {
         lock(&self.runner)
     }
 
-    /// Takes its steps on the calling thread, which waits for what it has left and has nothing else to do, unless one of ours is at it or a block is on its
-    /// way. True: what had been left is written, or the log has failed.
+    /// Takes the stream's steps on the calling thread, which waits for its records and has no other work. Not if a
+    /// thread of the crew is doing that, or a block is on its way. True: the records are written, or the log has
+    /// failed.
     pub(crate) fn lend(&self) -> bool {
         let Ok(mut runner) = self.runner.try_lock() else { return false };
         let stream = &self.shared.streams[self.index];
@@ -64,7 +68,7 @@ impl<D: Disk> Crew<D> {
                     runner = self.lock();
                     runner.land(flight, written);
                     if stream.demand.is_wanted() || stream.left() > LENT_MAX {
-                        // The caller has what he wants; what others want is for ours, and so is what takes long.
+                        // The caller has its records. The rest is for the crew, and so is work that takes long.
                         runner.advance();
                         drop(runner);
                         bell.ring();
@@ -74,7 +78,7 @@ impl<D: Disk> Crew<D> {
                 Step::Then(After::Sleep(most)) => {
                     drop(runner);
                     if most.is_some() {
-                        // Those who sleep do not know of that time.
+                        // The sleeping threads do not know of that time.
                         bell.ring();
                     }
                     break;
@@ -90,7 +94,7 @@ impl<D: Disk> Crew<D> {
         true
     }
 
-    /// Waits for what a worker has not waited for. Whether there was something of that kind; it has landed.
+    /// Waits for a write that a worker has left. Returns whether there was one; it has landed.
     fn wait_for_late(&self) -> bool {
         let Some(late) = lock(&self.late).take() else { return false };
         let (ring, flight, written) = late.wait();

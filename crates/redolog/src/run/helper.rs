@@ -1,4 +1,5 @@
-//! Who does for a stream what its own thread must not wait for: making and retiring segments, and the syncs of `everysec`.
+//! The helpers of a stream, for work that its own thread must not wait for: making and retiring segments, and the syncs
+//! of `everysec`.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -6,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that does one job after the other; or, by hand, whoever calls [`Helper::work`].
+/// A thread that does one job after the other; or, by hand, the caller of [`Helper::work`].
 pub(crate) struct Helper {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -33,9 +34,9 @@ impl Helper {
         job.map(|job| job()).is_some()
     }
 
-    /// Does this after what it was given before.
+    /// Does this job after the earlier ones.
     pub(crate) fn give(&self, job: impl FnOnce() + Send + 'static) {
-        // It takes jobs as long as we are there.
+        // It takes jobs as long as this value lives.
         if let Some(jobs) = &self.jobs {
             let _ = jobs.send(Box::new(job));
         }
@@ -43,7 +44,7 @@ impl Helper {
 }
 
 impl Drop for Helper {
-    /// Waits until everything is done.
+    /// Waits until all jobs are done.
     fn drop(&mut self) {
         drop(self.jobs.take());
         let _ = self.thread.take().map(JoinHandle::join);

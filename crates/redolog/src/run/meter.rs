@@ -1,4 +1,4 @@
-//! What is known of a running stream.
+//! The figures of a running stream.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// of that.
 pub const BUCKETS: usize = 32;
 
-/// Counted by a stream's threads, read by everybody.
+/// Counted by a stream's threads, read by all.
 #[derive(Default)]
 pub(crate) struct Meter {
     /// Bytes of records written.
@@ -33,12 +33,12 @@ impl Meter {
         self.landed(now.saturating_sub(self.sync_began.swap(0, Relaxed)));
     }
 
-    /// Blocks are in flight, the first of them since then, or none is.
+    /// Notes that blocks are in flight, the first since then, or that none is.
     pub(crate) fn in_flight(&self, since: Option<u64>) {
         self.sync_began.store(since.map_or(0, |since| since.max(1)), Relaxed);
     }
 
-    /// A block is on the disk, so long after it was given to it.
+    /// Notes that a block is on the disk, so long after it departed.
     pub(crate) fn landed(&self, took: u64) {
         self.sync_last.store(took, Relaxed);
         let us = took / 1000;
@@ -46,7 +46,7 @@ impl Meter {
         self.syncs[bucket.min(BUCKETS - 1)].fetch_add(1, Relaxed);
     }
 
-    /// How long the sync takes that is running; 0 if none is. Nanoseconds.
+    /// How long the running sync takes so far; 0 if none is. Nanoseconds.
     pub(crate) fn stalled(&self, now: u64) -> u64 {
         match self.sync_began.load(Relaxed) {
             0 => 0,

@@ -1,4 +1,4 @@
-//! The log of a running server: a thread for each stream, and what workers see of it.
+//! The log of a running server: threads for each stream, and the workers' view of it.
 
 mod bell;
 mod crew;
@@ -26,13 +26,13 @@ use bell::Bell;
 use demand::Demand;
 use meter::{BUCKETS, Meter};
 
-/// A time in nanoseconds that never goes back.
+/// Nanoseconds that never go back.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// So long a thread waits for the disk that writes the log itself ([`Log::lend`]).
+/// How long a thread waits for the disk that writes the log itself ([`Log::lend`]).
 pub(crate) const LENT_MOST: Duration = Duration::from_millis(5);
 
-/// When what was written is synced: `appendfsync`.
+/// When written bytes are synced: `appendfsync`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Fsync {
@@ -59,11 +59,12 @@ impl Fsync {
 pub enum State {
     /// It does.
     Running,
-    /// The next segment cannot be had for now, and for lack of what: mostly, of room on the disk (rule L8). Writes are to be refused until it can. What
+    /// The next segment lacks a resource for now: mostly room on the disk (rule L8). Writes are refused until it can be
+    /// made. Records that were left are written then.
     /// has been left is written then.
     Full(Lack),
-    /// A write or sync failed, and why (rule L9). The watermark of that stream does not move any more, and nothing makes it run again but a
-    /// new start: whoever waits for the log is to be cut off without an answer.
+    /// A write or sync has failed, with its error (rule L9). The watermark of that stream does not move any more, and
+    /// only a new start makes it run again. Connections that wait for the log are closed without an answer.
     Failed(String),
 }
 
@@ -76,30 +77,30 @@ const fn full(lack: Lack) -> u8 {
     FULL + lack as u8
 }
 
-/// What a number other than `FAILED` stands for.
+/// The state of a number other than `FAILED`.
 fn of_code(code: u8) -> State {
     code.checked_sub(FULL).and_then(Lack::from_number).map_or(State::Running, State::Full)
 }
 
-/// What a stream shares with everybody.
+/// The state that a stream shares with all threads.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Stream {
     bell: Bell,
-    /// Up to here somebody wants it on the disk, whatever the watermark promises.
+    /// A thread wants everything up to here on the disk, whatever the watermark promises.
     sync_wanted: AtomicU64,
     /// Records up to here are durable elsewhere.
     truncate: AtomicU64,
-    /// `RUNNING`, or what it lacks.
+    /// `RUNNING`, or the number of the resource that it lacks.
     state: AtomicU8,
-    /// `always` has been set since its thread looked.
+    /// `always` was set since its thread looked.
     demanded: AtomicBool,
     /// Its watermark waits for those of other streams.
     waits_for_commit: AtomicBool,
-    /// Something in it stands on what is not on the disk in other streams.
+    /// A record in it stands on one that is not on the disk of another stream.
     waits_for_sync: AtomicBool,
     meter: Meter,
-    /// What has been left, and bytes of it that were written.
+    /// The sum of left bytes, and that of written ones.
     left: OnceLock<Waiting>,
     landed: AtomicU64,
     demand: Demand,
@@ -111,18 +112,19 @@ impl Stream {
         self.left.get().map_or(0, Waiting::bytes)
     }
 
-    /// Bytes that have been left and are not written. Not the sum of what waits and of what is being written: what is just being taken would be in neither.
+    /// Bytes that are left and not written. It is not the sum of the waiting and the written ones: bytes that are just
+    /// being taken would be in neither.
     fn backlog(&self) -> u64 {
         let landed = self.landed.load(Acquire);
         self.left.get().map_or(0, Waiting::ever).saturating_sub(landed)
     }
 
-    /// Whether as much has been left as a block is worth.
+    /// Whether as many bytes are left as a block is worth.
     fn pays(&self) -> bool {
         self.demand.pays(|| self.left())
     }
 
-    /// Somebody waits for what he has left.
+    /// Notes that a worker waits for its records.
     #[inline]
     fn ring(&self) {
         if self.demand.want(|| self.left()) {
@@ -131,7 +133,7 @@ impl Stream {
     }
 }
 
-/// Told of a state.
+/// Called with a state.
 type OnState = Box<dyn Fn(&State) + Send + Sync>;
 
 pub(crate) struct Shared {
@@ -145,7 +147,7 @@ pub(crate) struct Shared {
     stopping: AtomicBool,
     clock: Clock,
     incarnations: [u64; 2],
-    /// Of each stream, if there are threads.
+    /// The crew of each stream, if there are threads.
     hands: OnceLock<Box<[Hand]>>,
 }
 
@@ -166,7 +168,7 @@ impl Shared {
         }
     }
 
-    /// Rule L9: for good.
+    /// Rule L9: this is final.
     fn fail(&self, reason: String) {
         {
             let mut known = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +180,7 @@ impl Shared {
         self.moved();
     }
 
-    /// Some stream is full now, or is not any more.
+    /// A stream is full now, or no longer.
     fn look_at_full(&self) {
         {
             let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,10 +193,10 @@ impl Shared {
         self.moved();
     }
 
-    /// A stream's watermark, or what is known to be on its disk, has moved: those that wait for that look again.
+    /// A stream's watermark, or the mark of its disk, has moved: threads that wait for it look again.
     fn tell(&self, stream: usize, moved: Moved) {
         if self.streams.len() > 1 {
-            // We see that it waits, or it sees how far we have come (rule K2).
+            // This thread sees that another waits, or that one sees the mark (rule K2).
             fence(SeqCst);
             let others = self.streams.iter().enumerate().filter(|(other, _)| *other != stream);
             for (_, other) in others {
@@ -208,7 +210,7 @@ impl Shared {
     }
 }
 
-/// What a stream has done, for INFO. Times are nanoseconds.
+/// The figures of a stream, for INFO. Times are nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Bytes of the segments in use.
@@ -223,7 +225,7 @@ pub struct Facts {
     pub backlog: u64,
     /// How long the last sync took.
     pub last_sync: u64,
-    /// How long the sync takes that is running; 0 if none is.
+    /// How long the running sync takes so far; 0 if none is.
     pub stalled: u64,
     /// Syncs by how long they took: the `i`th number counts those of less than `2^i` microseconds and not less than half of that.
     pub syncs: [u64; BUCKETS],
@@ -243,39 +245,42 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// What the start before is known by in all it wrote, and this one: unlike any other of any log.
+    /// The marks of the start before and of this one in everything that they wrote: unlike any other of any log.
     pub fn incarnations(&self) -> [u64; 2] {
         self.shared.incarnations
     }
 
-    /// Up to where each stream is committed.
+    /// How far each stream is committed.
     pub fn marks(&self) -> &Arc<Watermarks> {
         &self.shared.marks
     }
 
-    /// Somebody waits for what has been left in this stream: it is written now. Whoever leaves a record calls this soon after,
-    /// and not for every record: what is left until then makes one group. Records for which nobody has rung are taken with
-    /// the next group, or within [`Self::patience`] of the thread's falling asleep.
+    /// A worker waits for its records in this stream: they are written now. A worker calls this soon after it has left
+    /// a record, and not for every record: the records until then make one group. Records for which no worker has rung
+    /// are taken with the next group, or within [`Self::patience`] of the thread's falling asleep.
     ///
     /// # Panics
+    ///
+    /// If there is no such stream.
     /// If there is no such stream.
     #[inline]
     pub fn ring(&self, stream: u16) {
         self.shared.streams[usize::from(stream)].ring();
     }
 
-    /// As [`Self::ring`], and the calling thread, which waits for what it has left and has nothing else to do, writes that itself and waits for the disk:
-    /// no other thread has to be woken, nor it by one. True: what it has left is committed, as far as it does not stand on other streams, or the log
-    /// has failed, or the disk has not answered for a moment and a thread of the stream waits for it. False: somebody is at it already, or nobody
-    /// is promised a sync; ring.
+    /// As [`Self::ring`], for a thread that waits for its records and has no other work: it writes them itself and
+    /// waits for the disk. So no other thread has to be woken, nor to wake this one. True: its records are committed,
+    /// as far as they do not stand on other streams; or the log has failed; or the disk has not answered for a moment,
+    /// and a thread of the stream waits for it. False: another thread is doing it, or no sync is promised; ring.
     ///
     /// # Panics
+    ///
     /// If there is no such stream.
     pub fn lend(&self, stream: u16) -> bool {
         self.shared.hands.get().is_some_and(|hands| hands[usize::from(stream)]())
     }
 
-    /// How long a worker that goes on working should leave records before it rings, in nanoseconds: a sync takes as long.
+    /// Nanoseconds for which a busy worker should leave records before it rings: a sync takes as long.
     pub fn patience(&self) -> u64 {
         let slowest = self.shared.streams.iter().map(|stream| stream.meter.last_sync()).max();
         slowest.unwrap_or(0).min(stream::PATIENCE_MAX.as_nanos() as u64)
@@ -287,8 +292,8 @@ impl Log {
         let _ = self.shared.moved.set(f);
     }
 
-    /// Calls `f` with the present state, unless the log runs, and with every new one on the thread of a stream, in their order. `f` must not
-    /// wait, nor ask for the state. Only the first call counts.
+    /// Calls `f` with the present state, unless the log runs, and with every later one on the thread of a stream, in
+    /// their order. `f` must not wait, nor ask for the state. Only the first call counts.
     pub fn on_state(&self, f: Box<dyn Fn(&State) + Send + Sync>) {
         // No state changes meanwhile.
         let reason = self.shared.reason.lock().unwrap_or_else(PoisonError::into_inner);
@@ -308,7 +313,7 @@ impl Log {
         self.shared.state.load(Relaxed) == RUNNING
     }
 
-    /// Whether writes are taken, and why not.
+    /// Whether writes are taken; if not, the reason.
     pub fn state(&self) -> State {
         match self.shared.state.load(Acquire) {
             FAILED => {
@@ -324,9 +329,10 @@ impl Log {
         self.shared.streams.len() as u16
     }
 
-    /// What a stream has done.
+    /// The figures of a stream.
     ///
     /// # Panics
+    ///
     /// If there is no such stream.
     pub fn facts(&self, stream: u16) -> Facts {
         let stream = &self.shared.streams[usize::from(stream)];
@@ -357,15 +363,16 @@ impl Log {
         self.shared.streams.iter().map(Stream::backlog).sum()
     }
 
-    /// Up to where a stream is on the disk, whatever its watermark promises (rule L6).
+    /// How far a stream is on the disk, whatever its watermark promises (rule L6).
     ///
     /// # Panics
+    ///
     /// If there is no such stream.
     pub fn synced(&self, stream: u16) -> Lsn {
         self.shared.marks.synced(stream)
     }
 
-    /// Has each stream synced up to here, soon, whatever the setting promises.
+    /// Makes each stream sync up to here, soon, whatever the setting promises.
     pub fn want_synced(&self, ends: &[Lsn]) {
         for ((stream, end), index) in self.shared.streams.iter().zip(ends).zip(0..) {
             if *end > self.synced(index) {
@@ -375,8 +382,8 @@ impl Log {
         }
     }
 
-    /// Changes when what is written is synced (`CONFIG SET appendfsync`). Whatever is left after this has the new promise,
-    /// whatever was left before has the stronger one of both (rule L6).
+    /// Changes when written bytes are synced (`CONFIG SET appendfsync`). Later records have the new promise, earlier
+    /// ones the stronger one of both (rule L6).
     pub fn set_fsync(&self, fsync: Fsync) {
         self.shared.fsync.store(fsync as u8, SeqCst);
         for stream in &self.shared.streams {
@@ -387,13 +394,13 @@ impl Log {
         }
     }
 
-    /// When what is written is synced.
+    /// When written bytes are synced.
     pub fn fsync(&self) -> Fsync {
         Fsync::from(self.shared.fsync.load(SeqCst))
     }
 
-    /// Gives up segments whose records are all at or below these positions, one for each stream: they are durable elsewhere (rule
-    /// C3). It happens later.
+    /// Gives up segments whose records are all at or below these positions, one for each stream: they are durable
+    /// elsewhere (rule C3). It happens later.
     pub fn truncate(&self, ends: &[Lsn]) {
         for (stream, end) in self.shared.streams.iter().zip(ends) {
             stream.truncate.fetch_max(*end, SeqCst);
@@ -401,7 +408,8 @@ impl Log {
         }
     }
 
-    /// Writes and syncs what has been left, and ends the threads. Nobody leaves anything any more. How the log ended.
+    /// Writes and syncs the records that were left, and ends the threads. No worker leaves any more. Returns how the
+    /// log ended.
     pub fn stop(&self) -> State {
         self.shared.stopping.store(true, SeqCst);
         self.shared.streams.iter().for_each(|stream| stream.bell.ring());

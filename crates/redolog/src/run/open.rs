@@ -20,23 +20,23 @@ use crate::run::stream::{After, FLIGHTS, Runner, Step};
 use crate::run::{Clock, Fsync, Hand, LENT_MOST, Log, RUNNING, Shared, Stream};
 use crate::{Limits, Lsn, Promise, STREAMS_MAX};
 
-/// How a log is kept.
+/// The settings of a log.
 #[derive(Clone)]
 pub struct Settings {
     /// Segments.
     pub limits: Limits,
-    /// When what is written is synced.
+    /// When written bytes are synced.
     pub fsync: Fsync,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// A random number: nobody who can choose what is logged should know it, so that nothing logged looks like a block.
+    /// A random number. A client that chooses logged bytes must not know it, so that none of them looks like a block.
     pub seed: u64,
 }
 
 /// The file of a folder that is locked.
 pub(crate) const LOCK: &str = "lock";
 
-/// Of each worker, its gates to the streams.
+/// The gates of each worker to the streams.
 pub type Gates = Vec<Vec<Gate>>;
 
 /// A log that is locked and has been read, and not been written to.
@@ -45,13 +45,13 @@ pub struct Opened<D: Disk = Folder> {
     locks: Vec<fs::File>,
 }
 
-/// Nobody else uses this folder while the file is open.
+/// No other process uses this folder while the file is open.
 fn lock(folder: &Path) -> Result<fs::File, Damage> {
     let file = fs::File::options().create(true).truncate(false).write(true).open(folder.join(LOCK))?;
     hold(file, folder)
 }
 
-/// Nobody else uses this folder while this is its open lock.
+/// No other process uses this folder while this is its open lock.
 pub(crate) fn hold(file: fs::File, folder: &Path) -> Result<fs::File, Damage> {
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -62,7 +62,7 @@ pub(crate) fn hold(file: fs::File, folder: &Path) -> Result<fs::File, Damage> {
     }
 }
 
-/// Nobody uses these folders, which are there, while this is held. Nothing is changed.
+/// No other process uses these folders, which must be there, while this is held. Nothing is changed.
 pub(crate) fn hold_all(folders: &[PathBuf]) -> Result<Vec<fs::File>, Damage> {
     let mut locks = Vec::new();
     for folder in folders {
@@ -85,17 +85,19 @@ impl Opened {
         Self::on(folders, durable, |folder| folder)
     }
 
-    /// As [`Self::new`], as on disks that are as slow as this, one for each stream: for experiments.
+    /// As [`Self::new`], on disks made as slow as this, one for each stream: for experiments.
     ///
     /// # Errors
+    ///
     /// As for [`Self::new`].
     pub fn slow(folders: &[PathBuf], durable: &[Lsn], pace: Pace, clock: &Clock) -> Result<Self, Damage> {
         Self::on(folders, durable, |folder| folder.slow(pace, clock.clone()))
     }
 
-    /// As [`Self::new`], of folders that are there, in which nothing is to be changed: this log cannot be started.
+    /// As [`Self::new`], for existing folders in which nothing is changed: this log cannot be started.
     ///
     /// # Errors
+    ///
     /// As for [`Self::new`]; a folder is not there.
     pub fn to_read(folders: &[PathBuf]) -> Result<Self, Damage> {
         let locks = hold_all(folders)?;
@@ -129,14 +131,15 @@ impl<D: Disk> Opened<D> {
         Ok(Self { recovery: recover(disks, durable)?, locks: Vec::new() })
     }
 
-    /// What was found.
+    /// The findings.
     pub fn recovery(&self) -> &Recovery<D> {
         &self.recovery
     }
 
-    /// Where each stream ends: see [`Recovery::ends`].
+    /// The end of each stream: see [`Recovery::ends`].
     ///
     /// # Errors
+    ///
     /// As for [`Recovery::ends`].
     pub fn ends(&mut self) -> Result<Vec<Lsn>, Damage> {
         self.recovery.ends()
@@ -150,17 +153,19 @@ impl<D: Disk> Opened<D> {
         self.recovery.replay(f)
     }
 
-    /// What is at or above `lsn` is void: see [`Recovery::void_from`].
+    /// Makes everything at or above `lsn` void: see [`Recovery::void_from`].
     ///
     /// # Errors
+    ///
     /// As for [`Recovery::void_from`].
     pub fn void_from(&mut self, lsn: Lsn) -> Result<(), Damage> {
         self.recovery.void_from(lsn)
     }
 
-    /// Makes what there is, but for what is void, all that a later start finds. For a log that nobody goes on with now.
+    /// Makes the log durable as it is, without the void part. For a log that no server goes on with now.
     ///
     /// # Errors
+    ///
     /// As for [`Recovery::open`].
     pub fn settle(self, limits: Limits) -> Result<(), Damage> {
         let (node, incarnation) = (self.recovery.node().unwrap_or_default(), self.recovery.incarnation() + 1);
@@ -208,9 +213,11 @@ impl<D: Disk> Opened<D> {
         Ok((Log { shared, threads: Arc::new(Mutex::new(threads)) }, gates))
     }
 
-    /// As [`Self::start`], without threads: whoever has the [`Stepped`] does what they would, for each stream. For simulations.
+    /// As [`Self::start`], without threads: the holder of the [`Stepped`] does their work, for each stream. For
+    /// simulations.
     ///
     /// # Errors
+    ///
     /// As for [`Recovery::open`].
     pub fn start_by_hand(
         self,
@@ -238,7 +245,7 @@ impl<D: Disk> Opened<D> {
         let incarnation = before + 1 + (settings.seed & ((1 << 40) - 1));
         let node = recovery.node().unwrap_or(node);
         let writers = recovery.open_with_lacks(node, incarnation, settings.limits)?;
-        // What is there is durable, in the log or where `above` is from; some of that has LSNs which belong to no record.
+        // These records are durable, in the log or where `above` is from; some LSNs below belong to no record.
         let promised = vec![floor; writers.len()];
         let shared = Arc::new(Shared {
             marks: Arc::new(Watermarks::new(&promised)),
@@ -277,12 +284,12 @@ struct Begun<D: Disk> {
     locks: Vec<fs::File>,
 }
 
-/// What the threads of a stream would do, a step at a time.
+/// The work of a stream's threads, a step at a time.
 pub struct Stepped<D: Disk>(Runner<D>);
 
 impl<D: Disk> Stepped<D> {
-    /// A step of its only thread. `late`: as if it had slept as long as the last step said; otherwise it does nothing unless somebody
-    /// has rung. No worker may be inside a gate, or it waits for ever.
+    /// A step of its only thread. `late`: as if it had slept as long as the last step said; otherwise it does nothing
+    /// without a ring. No worker may be inside a gate, or it waits for ever.
     pub fn step(&mut self, mut late: bool) -> After {
         loop {
             match self.0.step(late) {
@@ -296,13 +303,13 @@ impl<D: Disk> Stepped<D> {
         }
     }
 
-    /// A step of one of several threads: a block that it hands out is to [`Self::land`] when it has been written; other steps may be
-    /// taken meanwhile. A step is due when one has landed.
+    /// A step of one of several threads. A block that it returns is to be written and then to [`Self::land`]; other
+    /// steps may be taken meanwhile. A step is due when a block has landed.
     pub fn step_apart(&mut self, late: bool) -> Step<D::File> {
         self.0.step(late)
     }
 
-    /// A block has been written, or not. A step follows.
+    /// Notes that a block has been written, or not. A step follows.
     pub fn land(&mut self, flight: Flight<D::File>, written: io::Result<()>) {
         self.0.land(flight, written);
     }

@@ -1,13 +1,13 @@
 //! A short slice of the processor for threads that work little and often.
 //!
-//! A stream's thread sleeps three times for each block, and works some tens of microseconds in all. When it is woken and others are at work,
-//! a system lets these finish the slice they have begun, of some milliseconds: everybody who waits for the log waits for that. A thread that
-//! asks for a shorter slice than theirs goes first, and gets no more of the processor in all. On two cores that builds were busy with, durable writes of
-//! 50 connections came to 1.3 to 5 times as many a second.
+//! A stream's thread sleeps three times for each block, and works some tens of microseconds in all. If other threads
+//! are busy when it is woken, a system lets them finish their slice, of some milliseconds, and every client that waits
+//! for the log waits for that. A thread that asks for a shorter slice goes first, and gets no more of the processor in
+//! all. On two cores that were busy with builds, 50 connections got 1.3 to 5 times as many durable writes a second.
 
 use std::mem;
 
-/// The shortest that Linux gives, in nanoseconds.
+/// The shortest slice that Linux gives, in nanoseconds.
 const SLICE: u64 = 100_000;
 
 /// `struct sched_attr` of sched_setattr(2), in its first version.
@@ -19,13 +19,14 @@ struct Attributes {
     flags: u64,
     nice: i32,
     priority: u32,
-    /// With the usual policies the slice: from Linux 6.12 on, before that it is ignored.
+    /// With the usual policies the slice: from Linux 6.12 on. Older kernels ignore it.
     runtime: u64,
     deadline: u64,
     period: u64,
 }
 
-/// Asks for it for the calling thread, which keeps its policy and its priority. Where the system does not give it, all is as it was.
+/// Asks for the slice for the calling thread, which keeps its policy and its priority. If the system does not give it,
+/// nothing changes.
 pub(crate) fn shorten() {
     const SIZE: u32 = mem::size_of::<Attributes>() as u32;
     let mut own = Attributes::default();
@@ -58,7 +59,7 @@ mod tests {
             shorten();
             (before, of())
         };
-        // A system without the call, or a sandbox, says nothing: then there is nothing to compare. One that knows no slices says that they are 0.
+        // A system without the call, or a sandbox, returns nothing to compare. A kernel without slices reports 0.
         if let (Some(before), Some(after)) = thread::spawn(look).join().expect("the thread ends") {
             assert_eq!((after.policy, after.nice, after.priority), (before.policy, before.nice, before.priority));
             assert_eq!(after.runtime, if before.runtime == 0 { 0 } else { SLICE });

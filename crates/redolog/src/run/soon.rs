@@ -1,7 +1,8 @@
-//! Writes past the cache by a thread that must not wait for a disk that hangs: a worker's (`crew.rs`). The kernel carries them out, and a
-//! worker that has waited for a moment leaves the rest of the wait to a thread of the stream.
+//! Writes past the cache by a thread that must not wait for a hanging disk: a worker's (`crew.rs`). The kernel carries
+//! them out. A worker that has waited for a moment leaves the rest of the wait to a thread of the stream.
 //!
-//! The bytes of such a write belong to the kernel until it completes. So they are kept by whatever knows the write, and are never freed before.
+//! The bytes of such a write belong to the kernel until it completes. So the object that knows the write keeps them,
+//! and they are never freed before.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -14,31 +15,31 @@ use crate::disk::{Direct, File};
 use crate::flight::Flight;
 use crate::segments::finally;
 
-/// How long after an error it is waited again.
+/// The pause after an error before it waits again.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What a thread uses for one write at a time.
+/// The ring of a thread, for one write at a time.
 pub(crate) struct Ring(IoUring);
 
-/// How a write went.
+/// The outcome of a write.
 pub(crate) enum Soon<F: File> {
     /// It ended.
     Written(Ring, Flight<F>, io::Result<()>),
-    /// It has not ended within the time.
+    /// It has not ended in time.
     Late(Late<F>),
 }
 
-/// A write that has not ended. Dropped, it keeps its bytes for ever, as the kernel may still read them.
+/// A write that has not ended. If it is dropped, its bytes are kept for ever, because the kernel may still read them.
 pub(crate) struct Late<F: File>(ManuallyDrop<(Ring, Flight<F>)>);
 
 impl Ring {
-    /// `None`: this system has no such thing, or does not permit it.
+    /// `None`: this system has no io_uring, or does not permit it.
     pub(crate) fn new() -> Option<Self> {
         let ring = IoUring::new(2).ok()?;
         ring.params().is_feature_ext_arg().then_some(Self(ring))
     }
 
-    /// Writes a block, and waits for that for so long. The file of the block can be written so, see [`File::direct`].
+    /// Writes a block, and waits for so long. The block's file must be writable in this way, see [`File::direct`].
     pub(crate) fn write<F: File>(mut self, flight: Flight<F>, most: Duration) -> Soon<F> {
         let (Direct::Descriptor(fd), (at, bytes)) = (flight.file().direct(), flight.place()) else {
             let written = flight.write();
@@ -58,7 +59,7 @@ impl Ring {
         late.wait_for(Some(most))
     }
 
-    /// What has completed, if it has.
+    /// The completion, if there is one.
     fn result(&mut self) -> Option<i32> {
         self.0.completion().next().map(|completion| completion.result())
     }
@@ -73,7 +74,7 @@ impl<F: File> Late<F> {
                 Soon::Written(ring, flight, written) => return (ring, flight, written),
                 Soon::Late(again) => late = again,
             }
-            // A signal, or the system lacks something for the moment.
+            // A signal, or the system lacks a resource for the moment.
             std::thread::park_timeout(PAUSE);
         }
     }
@@ -99,7 +100,7 @@ impl<F: File> Late<F> {
     }
 }
 
-/// What a completion says. A write that was refused or has ended early is done once more in the usual way.
+/// The result of a completion. A write that was refused or has ended early is done once more in the usual way.
 fn written<F: File>(flight: &Flight<F>, result: i32) -> io::Result<()> {
     match usize::try_from(result) {
         Ok(length) if length == flight.place().1.len() => Ok(()),

@@ -1,5 +1,5 @@
-//! What a stream does: a state machine of steps, which its threads (`crew.rs`) take in turns. What a step hands out to be written, and
-//! where the others sleep, is none of its business.
+//! A stream: a state machine of steps, which its threads (`crew.rs`) take in turns. It does not know which thread
+//! writes a block that a step returns, nor where the others sleep.
 
 use std::io;
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use crate::run::helper::Helper;
 use crate::run::{FAILED, Fsync, RUNNING, Shared, Stream, full};
 use crate::writer::Unsynced;
 
-/// Longest that records wait for which nobody has rung.
+/// Longest time that records wait for which no worker has rung.
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_millis(1);
 /// Between two syncs of `everysec`, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
-/// Most blocks in flight. With two a connection that writes and waits meets a departure after half of a sync on average instead of a whole
-/// one; more make groups smaller, and each costs as much as thirty writes.
+/// Most blocks in flight. With two, a connection that writes and waits meets a departure after half of a sync on
+/// average instead of a whole one. More blocks make groups smaller, and each costs as much as thirty writes.
 pub(crate) const FLIGHTS: usize = 2;
-/// A block departs beside others if it is as large as this part of what blocks have been of late, in percent.
+/// A block departs beside others if it is as large as this part of recent blocks, in percent.
 const WORTH: u64 = 80;
-/// How many blocks that is, about.
+/// About how many blocks count as recent.
 const OF_LATE: u64 = 8;
-/// Most bytes that a worker writes itself: clients may come to it meanwhile.
+/// Most bytes that a worker writes itself: clients may need it meanwhile.
 pub(crate) const LENT_MAX: u64 = 256 * 1024;
-/// How often a worker inside its gate is looked at before the processor is given up.
+/// How often a gate with a worker inside is checked before the processor is given up.
 const SPINS: u32 = 50;
-/// How often before the thread sleeps.
+/// How often it is checked before the thread sleeps.
 const YIELDS: u32 = 100;
-/// How long it sleeps then.
+/// How long the thread sleeps then.
 const PAUSE: Duration = Duration::from_micros(50);
-/// How often what lacked something is tried again.
+/// The pause before a retry after a lack.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What a helper has done.
+/// The results of helpers.
 enum Done<D: Disk> {
     /// Made a segment ready, or not.
     Made(io::Result<()>),
@@ -56,17 +56,17 @@ enum Done<D: Disk> {
 pub enum After {
     /// Another step, at once.
     Step,
-    /// Nothing until somebody rings, or a block has landed, or this time has passed.
+    /// Nothing until a worker rings, or a block has landed, or this time has passed.
     Sleep(Option<Duration>),
     /// Nothing: the log was stopped, or has failed.
     End,
 }
 
-/// What a step comes to.
+/// The result of a step.
 pub enum Step<F> {
-    /// This block is to be written, and then to land; there may be other steps meanwhile.
+    /// This block is to be written, and then to land; other steps may be taken meanwhile.
     Write(Flight<F>),
-    /// Nothing is to be written by the caller.
+    /// The caller has nothing to write.
     Then(After),
 }
 
@@ -74,18 +74,18 @@ pub enum Step<F> {
 enum Round<F> {
     /// There was nothing to do.
     Idle,
-    /// Something was done, or waits for a block to land.
+    /// Work was done, or waits for a block to land.
     Busy,
-    /// This is to be written.
+    /// This block is to be written.
     Write(Flight<F>),
 }
 
-/// What was taken and is not written yet.
+/// Records that were taken and are not written yet.
 struct Unwritten {
     taken: Taken,
     /// Bytes of it that are written.
     done: usize,
-    /// Something lacked: when it is tried again.
+    /// After a lack: when it is tried again.
     retry_at: u64,
 }
 
@@ -98,9 +98,9 @@ pub(crate) struct Runner<D: Disk> {
     /// When the last sync of `everysec` began, and whether one is running.
     synced_at: u64,
     syncing: bool,
-    /// A weaker setting has been seen after the last records were taken.
+    /// A weaker setting was seen after the last records were taken.
     weakening: bool,
-    /// How many segments were asked for, whether one is being made ready, and since when something lacks for that.
+    /// How many segments were asked for, whether one is being made, and since when a resource for that is lacking.
     asked: u64,
     making: bool,
     lacks_since: Option<(Lack, u64)>,
@@ -110,7 +110,7 @@ pub(crate) struct Runner<D: Disk> {
     /// A block has landed since the last step.
     landed: bool,
     ended: bool,
-    /// Bytes of blocks of late, on average.
+    /// Average bytes of recent blocks.
     usual: u64,
     done: (Sender<Done<D>>, Receiver<Done<D>>),
     keeper: Helper,
@@ -162,7 +162,7 @@ impl<D: Disk> Runner<D> {
         (self.shared.clock)()
     }
 
-    /// Does what there is to do by now. `late`: there may be something even if nobody has rung, as the time that the last step gave has
+    /// Does the work that is due. `late`: there may be work even without a ring, because the time of the last step has
     /// passed.
     pub(crate) fn step(&mut self, late: bool) -> Step<D::File> {
         if self.ended {
@@ -171,7 +171,8 @@ impl<D: Disk> Runner<D> {
         self.try_step(late).unwrap_or_else(|error| self.fail(&error))
     }
 
-    /// As [`Self::step`], for a thread that must not wait for the disk: what needs more than one write is left to others, which are to be rung for.
+    /// As [`Self::step`], for a thread that must not wait for the disk. Work that needs more than one write is left to
+    /// others, which have to be rung for.
     pub(crate) fn step_lent(&mut self) -> Step<D::File> {
         self.lent = true;
         let step = self.step(false);
@@ -179,10 +180,10 @@ impl<D: Disk> Runner<D> {
         step
     }
 
-    /// A block that a step handed out has been written, or not; a step is due.
+    /// Notes that a block from a step has been written, or not. A step is due.
     pub(crate) fn land(&mut self, flight: Flight<D::File>, written: io::Result<()>) {
         if self.ended {
-            // Rule L9: after a failure nothing is promised, whatever was in flight.
+            // Rule L9: after a failure nothing is promised, also for blocks in flight.
             return;
         }
         if let Err(error) = written {
@@ -205,8 +206,8 @@ impl<D: Disk> Runner<D> {
         Step::Then(After::End)
     }
 
-    /// Whether anybody may take its steps for a while: replies are promised a sync, nothing is on its way, nothing waits for room, and
-    /// there is not much to write.
+    /// Whether another thread may take its steps for a while: replies are promised a sync, nothing is on its way,
+    /// nothing waits for room, and there is little to write.
     pub(crate) fn may_be_lent(&mut self) -> bool {
         let writer = self.committer.writer();
         let is_at_rest = writer.in_flight() == 0 && writer.departs_at_once(0);
@@ -252,10 +253,10 @@ impl<D: Disk> Runner<D> {
         Ok(Step::Then(After::Sleep(self.may_sleep())))
     }
 
-    /// How long there is nothing to do, if nobody rings.
+    /// How long there is nothing to do without a ring.
     fn may_sleep(&mut self) -> Option<Duration> {
         if self.committer.writer().in_flight() > 0 {
-            // Who lands looks.
+            // The thread that lands looks.
             return None;
         }
         if self.unwritten.is_some() {
@@ -268,7 +269,7 @@ impl<D: Disk> Runner<D> {
         records.into_iter().chain(sync).chain(segment).min()
     }
 
-    /// Commits what has been left, or begins to.
+    /// Commits the records that were left, or begins to.
     fn round(&mut self, asked: bool) -> io::Result<Round<D::File>> {
         let round = match self.unwritten.take() {
             Some(unwritten) => self.write(unwritten)?,
@@ -279,8 +280,8 @@ impl<D: Disk> Runner<D> {
         Ok(round)
     }
 
-    /// Whether what has been left is to be taken now. Not when only a block has landed and nobody waits for more: who has left something
-    /// will ring when it is all.
+    /// Whether to take the records now. Not when only a block has landed and no worker waits for more: a worker that
+    /// leaves records rings when it has left all.
     fn may_take(&mut self, asked: bool) -> bool {
         match self.committer.writer().in_flight() {
             0 => asked || self.stream().demand.is_wanted() || !self.is_settled(),
@@ -288,7 +289,7 @@ impl<D: Disk> Runner<D> {
         }
     }
 
-    /// Whether blocks may be in flight: replies are promised a sync, and no other setting has been made.
+    /// Whether blocks may be in flight: replies are promised a sync, and the setting has not changed.
     fn is_settled(&self) -> bool {
         let is_always = self.fsync == Fsync::Always && self.committer.promise() == Promise::Synced;
         is_always
@@ -310,7 +311,7 @@ impl<D: Disk> Runner<D> {
                     match spins {
                         0..SPINS => std::hint::spin_loop(),
                         SPINS..YIELDS => thread::yield_now(),
-                        // It has been put aside by the system.
+                        // The system has suspended that worker.
                         _ => thread::park_timeout(PAUSE),
                     }
                 }
@@ -321,7 +322,7 @@ impl<D: Disk> Runner<D> {
         }
     }
 
-    /// Writes what was taken, or hands it out; if there is no segment for it, it stays until there is (rule L8).
+    /// Writes the taken records, or returns them as a block. Without a segment they stay until there is one (rule L8).
     fn write(&mut self, mut unwritten: Unwritten) -> io::Result<Round<D::File>> {
         let now = self.now();
         if now < unwritten.retry_at && !self.shared.stopping.load(SeqCst) {
@@ -329,7 +330,7 @@ impl<D: Disk> Runner<D> {
             return Ok(Round::Busy);
         }
         let is_block = !unwritten.taken.ends.is_empty();
-        // More than that may have been left since it was lent.
+        // More records may be left than when it was lent.
         let is_much = unwritten.taken.ends.last().is_some_and(|end| *end as u64 > LENT_MAX);
         if is_block && self.lent && (is_much || !(self.is_settled() && self.committer.departs_at_once())) {
             self.unwritten = Some(unwritten);
@@ -373,7 +374,7 @@ impl<D: Disk> Runner<D> {
         Ok(Round::Busy)
     }
 
-    /// Writes what was taken, on this thread.
+    /// Writes the taken records on this thread.
     fn write_here(&mut self, unwritten: &mut Unwritten) -> io::Result<()> {
         let through = self.committer.promise() == Promise::Synced && !unwritten.taken.ends.is_empty();
         if through {
@@ -383,13 +384,13 @@ impl<D: Disk> Runner<D> {
         match (through, &written) {
             (false, _) => {}
             (true, Ok(())) => self.stream().meter.end_sync(self.now()),
-            // What is only tried again and again is no sync, nor a sign that the disk goes on.
+            // Repeated attempts are no sync, and no sign that the disk works.
             (true, Err(_)) => self.stream().meter.in_flight(None),
         }
         written
     }
 
-    /// A block of so many bytes and records is written.
+    /// Counts a written block of so many bytes and records.
     fn count(&mut self, bytes: u64, records: u64) {
         let size = self.committer.writer().size();
         let stream = self.stream();
@@ -400,7 +401,7 @@ impl<D: Disk> Runner<D> {
         stream.landed.fetch_add(bytes, Release);
     }
 
-    /// Says what is in flight: since when, and from how many bytes on another block pays.
+    /// Shows what is in flight: since when, and from how many bytes on another block pays.
     fn show_flights(&mut self) {
         let writer = self.committer.writer();
         let (count, bytes, since) = (writer.in_flight(), writer.bytes_in_flight(), writer.in_flight_since());
@@ -421,7 +422,7 @@ impl<D: Disk> Runner<D> {
         self.stream().waits_for_commit.store(waits.committed, Relaxed);
         self.stream().waits_for_sync.store(waits.synced, Relaxed);
         if waits.any() {
-            // We see how far the others have come, or they see that we wait (rule K2).
+            // This stream sees how far the others have come, or they see that it waits (rule K2).
             fence(SeqCst);
             moved = moved.or(self.committer.advance());
         }
@@ -430,12 +431,12 @@ impl<D: Disk> Runner<D> {
         }
     }
 
-    /// Does what the setting asks for, between taking records and moving the watermark (rule L6): those that were left after it was
-    /// made stronger are promised that. What was left before it was made weaker is all taken in the round after this has been
-    /// seen; up to then the stronger promise holds.
+    /// Obeys the setting, between taking records and moving the watermark (rule L6). Records that were left after it
+    /// became stronger have the stronger promise. Records that were left before it became weaker are all taken in the
+    /// round after this was seen; until then the stronger promise holds.
     fn heed_fsync(&mut self) -> io::Result<()> {
         if self.committer.writer().in_flight() > 0 {
-            // When they have landed: up to then no other block departs.
+            // When they have landed: until then no other block departs.
             return Ok(());
         }
         let wanted = Fsync::from(self.shared.fsync.load(SeqCst));
@@ -469,10 +470,11 @@ impl<D: Disk> Runner<D> {
         Ok(())
     }
 
-    /// Waits until the helper has synced what it was given: only one of those who sync a file is told that it has failed (rule L9).
+    /// Waits until the helper has finished its sync. Of two threads that sync a file the system tells only one that it
+    /// has failed (rule L9).
     fn wait_for_syncer(&mut self) -> io::Result<()> {
         while self.syncing {
-            // By hand nobody else does it.
+            // By hand no other thread does it.
             self.syncer.work();
             let Ok(done) = self.done.1.recv() else { break };
             self.hear(done)?;
@@ -480,18 +482,18 @@ impl<D: Disk> Runner<D> {
         Ok(())
     }
 
-    /// What others stand on may be on the disk now.
+    /// Records that others stand on may be on the disk now.
     fn show_synced(&mut self) {
         if self.committer.show_synced() {
             self.shared.tell(self.index, Moved { committed: false, synced: true });
         }
     }
 
-    /// Has what is written synced by the helper, if it is time to: writes go on meanwhile.
+    /// Makes the helper sync the written bytes, if it is time: writes go on meanwhile.
     fn sync_behind(&mut self) {
         let is_asked = self.stream().sync_wanted.load(SeqCst) > self.shared.marks.synced(self.index as u16);
         let due = match self.fsync {
-            // What is on its way is not written.
+            // Bytes on their way are not written.
             _ if self.committer.writer().in_flight() > 0 => false,
             Fsync::Always => false,
             _ if is_asked => self.committer.is_unsynced(),
@@ -515,7 +517,7 @@ impl<D: Disk> Runner<D> {
         });
     }
 
-    /// What the helpers have done.
+    /// Takes the results of the helpers.
     fn hear_helpers(&mut self) -> io::Result<()> {
         while let Ok(done) = self.done.1.try_recv() {
             self.hear(done)?;
@@ -546,16 +548,16 @@ impl<D: Disk> Runner<D> {
         Ok(())
     }
 
-    /// Begins the segment that the start could not have, now that one is ready.
+    /// Begins the segment that the start could not make, now that one is ready.
     fn begin_late(&mut self) -> io::Result<()> {
         let writer = self.committer.writer();
         if writer.waits().is_some() { writer.begin_late(0) } else { Ok(()) }
     }
 
-    /// Has a segment made ready ahead, and says whether there is room for more records (rule L8).
+    /// Makes the helper prepare a segment ahead, and notes whether there is room for more records (rule L8).
     fn look_at_room(&mut self) {
         if self.unwritten.is_some() {
-            // What room there will be is for that.
+            // Later room is for that segment.
             return;
         }
         let writer = self.committer.writer();
@@ -576,7 +578,7 @@ impl<D: Disk> Runner<D> {
         self.asked += 1;
         let (number, shared, index, done) = (self.asked, self.shared.clone(), self.index, self.done.0.clone());
         self.keeper.give(move || {
-            // A stream that waits for its first segment may lack something else, and has one.
+            // A stream that waits for its first segment may lack another resource, and has a segment.
             let made = if waits && is_ready { Ok(()) } else { spares.make_ready(&*disk, number) };
             let _ = done.send(Done::Made(made));
             shared.streams[index].bell.ring();
