@@ -1,4 +1,4 @@
-//! Taking latches: which ones a command needs, trying for a moment, reserving when starved, parking.
+//! Taking latches: which ones a command needs, trying for a moment, reserving for a starving command, parking.
 
 use command::{Reach, Run, flags};
 use keyspace::{Held, Need, Waiter};
@@ -38,8 +38,8 @@ impl Engine {
         }
     }
 
-    /// Takes what `held` lacks of `need`, trying for about a microsecond: what came to it, unless that is all there is. On
-    /// failure the slot that was busy.
+    /// Takes the latches of `need` that `held` lacks, trying for about a microsecond. It becomes their union, unless
+    /// `held` has all. On failure returns the slot that was busy.
     pub(crate) fn try_to_extend(&mut self, held: &mut Held, need: &Need) -> Result<SmallVec<[u16; 8]>, u16> {
         let mut attempts = 1 + SPINS / u32::try_from(need.len().max(1)).unwrap_or(u32::MAX);
         loop {
@@ -58,20 +58,21 @@ impl Engine {
     }
 
     /// As [`Self::acquire`], past newcomers if `token` has reserved its latches after too many failures (rule K1). Then
-    /// everything reserved is taken, which may be more than is needed now: what was missed last time is what starved.
+    /// everything reserved is taken, which may be more than is needed now: the latches that were missed last time
+    /// caused the starving.
     pub(crate) fn acquire_for(&mut self, need: Need, token: u64) -> Result<Held, Busy> {
         let need = match self.reserved_by(token) {
             None => return self.acquire(need),
             Some(reserved) if reserved.covers(&need) => reserved.clone(),
             Some(_) => {
-                // Waiters have come meanwhile, and with them the latches needed.
+                // Waiters have come meanwhile, and their commands need further latches.
                 self.cancel_reservation(token);
                 self.reserve(&need, token);
                 need
             }
         };
         if self.reservation.is_none() {
-            // Somebody else was faster.
+            // Another worker was faster.
             return self.acquire(need);
         }
         let wakes = &mut self.wakes;
@@ -84,8 +85,8 @@ impl Engine {
         }
     }
 
-    /// Keeps newcomers out of the latches that `token` has failed to get too often. One acquirer of a node can do so at a
-    /// time; the others go on trying.
+    /// Keeps newcomers out of the latches that `token` has failed to get too often. One command of a node can do so at
+    /// a time; the others go on trying.
     pub fn reserve(&mut self, need: &Need, token: u64) {
         if self.reservation.is_none() && self.shared.keyspace.reserve(need, Waiter { worker: self.index, token }) {
             self.reservation = Some((token, need.clone()));
@@ -142,7 +143,7 @@ impl Engine {
         self.need_of_waiters(calls, held)
     }
 
-    /// As [`Self::wider_need`] where somebody waits who may need more.
+    /// As [`Self::wider_need`], for slots with a waiting command that may need more.
     pub(crate) fn need_of_waiters(&mut self, calls: &[Call<'_>], held: &Held) -> Option<Need> {
         let mut missing = std::collections::BTreeSet::new();
         for call in calls.iter().filter(|call| call.row.spec.has(flags::WRITE)) {
@@ -150,7 +151,7 @@ impl Engine {
             call.row.spec.keys_of(call.args, &mut positions);
             let hasher = self.shared.keyspace.hasher();
             let keys = positions.iter().filter_map(|at| call.args.get(at.index)).map(|k| hasher.key(k));
-            // MOVE and COPY make keys elsewhere.
+            // MOVE and COPY make keys in other databases.
             let db = (!call.row.spec.has(flags::OTHER_DB)).then_some(call.db);
             missing.extend(self.slots_of_waiters(held, db, keys));
         }

@@ -1,8 +1,9 @@
-//! Work on large values that a thread of its own does while the connection waits and nobody has a latch for it: see [`command::Aside`].
+//! Work on large values that a thread of its own does, while the connection waits and no latch is held for it: see
+//! [`command::Aside`].
 //!
-//! A handler hands out the work ([`Outcome::Aside`](command::Outcome::Aside)), on clones; its connection waits as for a key that is fetched. When the work is
-//! done the command runs again and finds the result, which it takes if its keys have the versions that the work was done for. After some
-//! attempts it does the work itself.
+//! A handler hands out the work ([`Outcome::Aside`](command::Outcome::Aside)), on clones. Its connection waits as for a
+//! key that is fetched. When the work is done the command runs again and finds the result. It takes the result if its
+//! keys have the versions that the work was done for. After some attempts the command does the work itself.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -15,12 +16,12 @@ use keyspace::{Held, Need, Waiter};
 use crate::call::{Busy, Call};
 use crate::engine::Engine;
 
-/// Where a connection finds what was done for it.
+/// The place of a connection's result.
 #[derive(Default)]
 struct Place {
-    /// And how long it took, in nanoseconds.
+    /// The nanoseconds that it took.
     done: Mutex<Option<(Prepared, u64)>>,
-    /// Nobody waits for it any more.
+    /// No connection waits for it any more.
     is_left: AtomicBool,
 }
 
@@ -30,7 +31,7 @@ impl Place {
     }
 }
 
-/// Something to be done.
+/// A piece of work.
 pub struct Task {
     work: Aside,
     waiter: Waiter,
@@ -38,7 +39,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Does it, unless nobody waits for it any more. Who is to be woken then. `clock`: nanoseconds that never go back.
+    /// Does it, unless no connection waits for it any more. Returns the connection to wake. `clock`: nanoseconds that
+    /// never go back.
     pub fn run(self, clock: impl Fn() -> u64) -> Waiter {
         if !self.place.is_left.load(Relaxed) {
             let begun = clock();
@@ -49,7 +51,7 @@ impl Task {
     }
 }
 
-/// What is to be done, for all workers.
+/// The queue of work of all workers.
 #[derive(Default)]
 pub struct Asides {
     queue: Mutex<VecDeque<Task>>,
@@ -62,7 +64,7 @@ impl Asides {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There will be somebody who does it. Before, nothing is asked for.
+    /// Says that there will be a thread for it. Before that, no work is handed out.
     pub fn open(&self) {
         self.is_open.store(true, Relaxed);
     }
@@ -72,7 +74,7 @@ impl Asides {
         self.is_open.load(Relaxed)
     }
 
-    /// What comes next; waits for it for `time` at most.
+    /// The next piece of work; waits for one for `time` at most.
     pub fn take(&self, time: Duration) -> Option<Task> {
         let mut queue = self.queue();
         if queue.is_empty() && !time.is_zero() {
@@ -87,16 +89,16 @@ impl Asides {
     }
 }
 
-/// Connections of a worker that wait for what is done aside.
+/// Connections of a worker that wait for work aside.
 #[derive(Default)]
 pub(crate) struct Waiting {
     places: BTreeMap<u64, Arc<Place>>,
-    /// How long took what was taken since [`Engine::take_worked`].
+    /// How long the results took that were taken since [`Engine::take_worked`].
     worked: u64,
 }
 
 impl Waiting {
-    /// What was done for a connection, if it was.
+    /// The result for a connection, if there is one.
     pub(crate) fn take(&mut self, token: u64) -> Option<Box<Prepared>> {
         let (prepared, took) = self.places.get(&token)?.lock().take()?;
         self.places.remove(&token);
@@ -104,7 +106,7 @@ impl Waiting {
         Some(Box::new(prepared))
     }
 
-    /// A connection waits no more.
+    /// Notes that a connection waits no more.
     #[inline]
     pub(crate) fn forget(&mut self, token: u64) {
         if !self.places.is_empty()
@@ -116,13 +118,14 @@ impl Waiting {
 }
 
 impl Engine {
-    /// How long others have worked for the commands that ran since the last call, in nanoseconds.
+    /// How long other threads have worked for the commands that ran since the last call, in nanoseconds.
     #[inline]
     pub fn take_worked(&mut self) -> u64 {
         std::mem::take(&mut self.asides.worked)
     }
 
-    /// Has work done for a connection, which waits until then. One that was woken for another reason goes on waiting for the same work.
+    /// Hands out work for a connection, which waits until it is done. A connection that was woken for another reason
+    /// goes on waiting for the same work.
     #[cold]
     pub(crate) fn begin_aside(&mut self, call: &Call<'_>, work: Aside, held: &Held) -> Busy {
         let (shared, waiter) = (self.shared.clone(), Waiter { worker: self.index, token: call.token });

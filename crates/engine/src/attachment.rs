@@ -1,4 +1,4 @@
-//! What the engine hangs on a slot while somebody watches, waits for, caches or locks keys in it.
+//! The object on a slot while a client watches, waits for, caches or locks keys in it.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ pub(crate) type DbKey = (u16, Box<[u8]>);
 /// Watched keys, blocked clients, cached and locked keys of one slot; guarded by its latch.
 #[derive(Default)]
 pub(crate) struct Attachment {
-    /// By key: how many sessions watch it, and the version of the last change while it was watched. The entry is the
+    /// By key: how many sessions watch it, and the version of its last change while it was watched. The entry is the
     /// tombstone of rule K5: it outlives the key.
     pub(crate) watched: BTreeMap<DbKey, Watched>,
-    /// By key: who waits for it, in order of arrival (rule K4).
+    /// By key: the commands that wait for it, in order of arrival (rule K4).
     pub(crate) blocked: BTreeMap<DbKey, Queue>,
-    /// How many of those who wait, counted once for each of their keys here, name other keys, too.
+    /// How many of the waiting commands, counted once for each of their keys here, name other keys, too.
     pub(crate) reaching: usize,
     /// Keys that clients may have cached, in whatever database.
     pub(crate) tracked: BTreeMap<Box<[u8]>, Readers>,

@@ -1,4 +1,4 @@
-//! FLUSHDB, FLUSHALL, SWAPDB: what a handler asked for is done to whole databases, and what follows from it.
+//! FLUSHDB, FLUSHALL, SWAPDB: the changes of whole databases that handlers ask for, and their consequences.
 
 use command::Barrier;
 use keyspace::Held;
@@ -6,8 +6,8 @@ use keyspace::Held;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Changes whole databases. Everything is held. Keys that are watched or waited for count as changed if they were there, or
-    /// are there now.
+    /// Changes whole databases. Everything is held. Keys that are watched or waited for count as changed if they were
+    /// there, or are there now.
     pub(crate) fn carry_out(&mut self, barrier: Barrier, held: &Held) {
         let mut touched = self.watched_present(held, |db| barrier.concerns(db));
         self.fx.touched.append(&mut touched);

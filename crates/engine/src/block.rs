@@ -1,8 +1,8 @@
 //! EXEC and scripts: commands that run under one set of latches, at one time.
 //!
-//! A script's keys are known only when it uses them. A block *widens* then, by trying: if a latch is busy, everything the block did
-//! is undone, and it runs again with that latch among those it begins with, at the same time and with the same chance
-//! (rule K3). What a block did is seen by nobody before it ends.
+//! A script's keys are known only when it uses them. A block then *widens* by trying. If a latch is busy, all changes
+//! of the block are undone, and it runs again with that latch among those it begins with, at the same time and with the
+//! same chance (rule K3). No client sees its changes before it ends.
 
 use std::ops::AddAssign;
 
@@ -22,26 +22,26 @@ use crate::watch::WatchedKey;
 #[must_use]
 pub struct BlockRun {
     held: Held,
-    /// Whose it is.
+    /// The connection that runs it.
     token: u64,
-    /// Somebody watches or waits in the slots.
+    /// A client watches or waits in the slots.
     interest: bool,
-    /// Somebody who waits there may need further slots.
+    /// A command that waits there may need further slots.
     reaching: bool,
     /// Its time, unix milliseconds (rule K6).
     now: u64,
     touched: Vec<Touched>,
-    /// What it has read for a client that caches.
+    /// Its reads for a client that caches.
     reads: Vec<Read>,
-    /// It runs for a client that caches: what it changes after that has been read by it.
+    /// It runs for a client that caches: keys that it changes later were read by it.
     caches: bool,
-    /// Expired keys are not deleted by it: see [`Engine::keep_expired`].
+    /// It does not delete expired keys: see [`Engine::keep_expired`].
     keeps_expired: bool,
-    /// What it has to tell when it ends.
+    /// Its messages and events for its end.
     pending: Pending,
     /// It has no record before it ends: see [`crate::record`].
     deferred: bool,
-    /// Something was given a version by it.
+    /// It has given a version to a key.
     stamped: bool,
     /// See [`Begin::stays_undoable`].
     stays_undoable: bool,
@@ -49,7 +49,7 @@ pub struct BlockRun {
     journal: Option<Journal>,
 }
 
-/// What commands of a block have said, until the block ends.
+/// The messages and events of a block's commands, until the block ends.
 #[derive(Default)]
 struct Pending {
     encoded: Vec<u8>,
@@ -60,10 +60,10 @@ struct Pending {
     counts: Unpublished,
 }
 
-/// What a block that runs again must have in common with the run that was undone.
+/// The parts of an undone run that the next one keeps.
 #[derive(Clone)]
 pub struct Again {
-    /// Latches to begin with: what it was found to need.
+    /// Latches to begin with: all that it was found to need.
     pub need: Need,
     /// Its time, unix milliseconds.
     now: u64,
@@ -72,7 +72,7 @@ pub struct Again {
     rng: Rng,
 }
 
-/// What a block begins with.
+/// The inputs of a block.
 #[derive(Default)]
 pub struct Begin<'a> {
     /// Commands, in the databases that each will run in.
@@ -83,16 +83,17 @@ pub struct Begin<'a> {
     pub declared: &'a [(u16, &'a [u8])],
     /// Watched keys, checked first.
     pub watched: &'a [WatchedKey],
-    /// The block may need more than that, and then may have to be undone.
+    /// The block may need further latches, and then may have to be undone.
     pub may_widen: bool,
-    /// It may have to be undone even when it has everything.
+    /// It may have to be undone even when it has every latch.
     pub stays_undoable: bool,
     /// It was undone and runs again.
     pub again: Option<&'a Again>,
 }
 
 impl Engine {
-    /// Takes the latches of a block of commands: all of it runs under them, at one time. `Ok(None)`: a watched key has changed.
+    /// Takes the latches of a block of commands: all of them run under these, at one time. `Ok(None)`: a watched key
+    /// has changed.
     pub fn begin_block(&mut self, begin: &Begin<'_>, token: u64) -> Result<Option<BlockRun>, Busy> {
         let mut need = self.need_of_block(begin);
         let held = loop {
@@ -138,14 +139,14 @@ impl Engine {
             block.stays_undoable = true;
             block.journal.get_or_insert_with(|| Journal::new(self.rng.clone()));
         }
-        // What begins during CLIENT PAUSE only reads.
+        // A block that begins during CLIENT PAUSE only reads.
         block.keeps_expired = begin.again.map_or(self.keep_expired, |again| again.keeps_expired);
         Ok(Some(block))
     }
 
     /// A block over these latches.
     pub(crate) fn open_block(&mut self, held: Held, token: u64, may_be_undone: bool, now: u64) -> BlockRun {
-        // Who may have to wait in the middle is not inside the gate of the log meanwhile.
+        // A block that may have to wait in the middle stays outside the gate of the log meanwhile.
         let deferred = may_be_undone && self.is_logged();
         if deferred {
             self.seal(&held);
@@ -196,7 +197,7 @@ impl Engine {
         self.need_of(slots.into_iter())
     }
 
-    /// The latches a command needs inside a block, where walks are not taken in steps.
+    /// The latches that a command needs inside a block, where walks are not taken in steps.
     fn need_in_block(&mut self, call: &Call<'_>) -> Need {
         match call.row.run {
             Run::Walk(_) => Need::All,
@@ -224,7 +225,7 @@ impl Engine {
         if !covered {
             self.extend(block, need)?;
         }
-        // Those who wait for what the next ones of a chain would change are seen when that is held.
+        // Commands that wait for the next changes of a chain are seen when those latches are held.
         while block.reaching
             && let Some(wider) = self.need_of_waiters(std::slice::from_ref(call), &block.held)
         {
@@ -263,7 +264,7 @@ impl Engine {
             if let Some(busy) = self.await_all_quiet(Need::All, &block.held, block.token) {
                 return Err(busy);
             }
-            // Nothing can be busy any more.
+            // Nothing can be busy now.
             if !block.stays_undoable {
                 block.journal = None;
             }
@@ -274,11 +275,11 @@ impl Engine {
             block.interest = true;
             return Ok(());
         }
-        // What was held is below the block's version, and nobody can have come to watch or wait there: a script that uses
-        // ten thousand keys must not look at all of them for each.
+        // The held slots are below the block's version, and no client can have begun to watch or wait there. A script
+        // that uses ten thousand keys must not check all of them each time.
         let keyspace = &self.shared.keyspace;
         self.last_version = self.last_version.max(keyspace.last_version_of(&block.held, more.iter().copied()));
-        // Who listens to everything may have come meanwhile.
+        // Clients that listen to everything may have come meanwhile.
         block.interest |= self.shared.tracking.is_broadcasting();
         block.interest |= more.iter().any(|&slot| keyspace.interest(&block.held, slot));
         block.reaching |= more.iter().any(|&slot| self.reaches(&block.held, slot));
@@ -302,7 +303,8 @@ impl Engine {
         if call.caller.caches && !block.caches {
             (block.caches, block.interest) = (true, true);
         }
-        // What is fetched now was there before. What is not there cannot be undone: without it, nothing runs.
+        // A key that is fetched now was there before, so the fetch need not be undone. Without the key, no command
+        // runs.
         let readable = self.settle(call, &block.held);
         if let Some(journal) = block.journal.as_mut().filter(|_| readable.is_ok()) {
             self.journal(journal, &block.held, call);
@@ -312,7 +314,7 @@ impl Engine {
                 Reply::new(out, call.protocol).error(error.as_bytes());
                 Outcome::Done
             }
-            // What holds for the whole block need not be found out for each of its commands.
+            // Facts about the whole block need not be found again for each command.
             (Ok(()), Run::Keyed(handler)) => {
                 let version = self.following_version();
                 self.fx.interest = block.interest;
@@ -325,8 +327,8 @@ impl Engine {
         }
         block.stamped |= block.deferred && self.local.take_stamped();
         match outcome {
-            // Keys to load are asked for by none but those that hold everything, and were loaded.
-            // Nor does anybody wait here for what is done aside.
+            // Only blocks that hold everything ask for keys to load, and these were loaded.
+            // Nor does a block wait here for work aside.
             Outcome::Done | Outcome::Load(_) | Outcome::Aside(_) => {}
             Outcome::Rest(rest) => {
                 rest.finish(&mut Reply::sharing(out, call.protocol, &mut self.parts));
@@ -355,7 +357,7 @@ impl Engine {
         (self.now, self.keep_expired) = (turn, keeps);
     }
 
-    /// What the block has said and what the engine is about to say change places, so that commands add to the former.
+    /// Swaps the block's messages and the engine's, so that commands add to the former.
     #[inline]
     fn exchange(&mut self, pending: &mut Pending) {
         std::mem::swap(&mut self.fx.encoded, &mut pending.encoded);
@@ -365,8 +367,8 @@ impl Engine {
         self.local.exchange_counts(&mut pending.counts);
     }
 
-    /// Ends a block: watchers and waiters learn what it changed, the latches go back. `later`: milliseconds that pass
-    /// before those who wait are served (a block is one moment, but DEBUG SLEEP in it is not).
+    /// Ends a block: watchers and waiters learn of its changes, the latches go back. `later`: milliseconds before
+    /// waiting commands are served (a block is one moment, but DEBUG SLEEP in it is not).
     pub fn end_block(&mut self, mut block: BlockRun, later: u64) {
         if self.fx.encoded.is_empty() {
             std::mem::swap(&mut self.fx.encoded, &mut block.pending.encoded);
@@ -387,7 +389,7 @@ impl Engine {
         self.serve(block.touched, &block.held);
         self.now = now;
         if !self.is_logged() {
-            // Of the block's commands, most took the next version without asking.
+            // Most commands of a block take the next version without asking.
             self.shared.keyspace.raise(&block.held, self.last_version);
         }
         if !self.claims.is_empty() {
@@ -399,19 +401,19 @@ impl Engine {
         self.release(block.held);
     }
 
-    /// How many keys a block of this engine has added to a logical database, less those that it has taken away.
+    /// How many keys a block of this engine has added to a logical database, minus those that it has removed.
     pub fn keys_added(&self, block: &BlockRun, db: u16) -> i64 {
         self.shared.keyspace.keys_added(db, &block.pending.counts)
     }
 
-    /// Makes everybody who waits for what the block has look again: it takes longer than it may.
+    /// Makes all commands that wait for the block's keys look again: it takes longer than it may.
     pub fn rouse_waiters(&mut self, block: &BlockRun) {
         let wakes = &mut self.wakes;
         self.shared.keyspace.rouse(&block.held, |w| wakes.push(w));
     }
 
-    /// Undoes what a block did that may widen, and gives its latches back: as if it had never begun. What it needs to run
-    /// again, when it was found to need `need`.
+    /// Undoes the changes of a block that may widen, and gives its latches back, as if it had never begun. Returns the
+    /// state for the next run, when it was found to need `need`.
     pub fn undo_block(&mut self, mut block: BlockRun, need: Need) -> Again {
         let rng = block.journal.as_ref().map_or_else(|| self.rng.clone(), Journal::chance);
         self.undo_changes(&mut block);
@@ -420,10 +422,11 @@ impl Engine {
         Again { need, now: block.now, keeps_expired: block.keeps_expired, rng }
     }
 
-    /// Undoes what a block did, under its latches. What it would have said is left in it.
+    /// Undoes the changes of a block, under its latches. Its messages are left in it.
     pub(crate) fn undo_changes(&mut self, block: &mut BlockRun) {
         self.local.take_counts(&mut block.pending.counts);
-        // Readers' keys are saved where keys expire: put back for nothing, they would have versions that no log has.
+        // Readers' keys are saved because keys may expire. Put back without need, they would have versions that no log
+        // has.
         let is_unchanged = block.deferred && !block.stamped && block.pending.encoded.is_empty();
         match block.journal.take() {
             Some(journal) if is_unchanged => self.rng = journal.chance(),
@@ -433,7 +436,7 @@ impl Engine {
         self.fx.dirty -= std::mem::take(&mut block.pending.dirty);
     }
 
-    /// Chooses the version of a block that was undone, and of what is to be said in its record.
+    /// Chooses the version of a block that was undone, for the record about it.
     pub(crate) fn seal_undone(&mut self, block: &BlockRun) {
         if block.deferred {
             let stamped = self.local.take_stamped() || block.stamped;
@@ -443,23 +446,23 @@ impl Engine {
 }
 
 impl BlockRun {
-    /// What it would have done to keys, and what it would have told; it says nothing of that any more.
+    /// Takes its effects and events; it reports them no more.
     pub(crate) fn take_effects(&mut self) -> (Vec<u8>, Vec<Event>) {
         debug_assert!(self.pending.late.is_empty(), "an attempt writes its images at once");
         (std::mem::take(&mut self.pending.encoded), std::mem::take(&mut self.pending.published))
     }
 
-    /// What it has read for a client that caches; it remembers that no more.
+    /// Takes its reads for a client that caches; it remembers them no more.
     pub(crate) fn take_reads(&mut self) -> Vec<Read> {
         std::mem::take(&mut self.reads)
     }
 
-    /// How many keys it has added and taken away.
+    /// How many keys it has added and removed.
     pub fn counts(&self) -> &Unpublished {
         &self.pending.counts
     }
 
-    /// Gives the latches back to whoever takes it apart.
+    /// Takes it apart and hands out the latches.
     pub(crate) fn into_held(self) -> Held {
         debug_assert!(self.pending.counts.is_empty(), "it was undone, or has done nothing");
         self.held
@@ -470,7 +473,7 @@ impl BlockRun {
         self.pending.dirty
     }
 
-    /// Whether it can still be undone. Once it has everything it need not, and cannot, unless it is to stay undoable.
+    /// Whether it can still be undone. Once it has every latch it need not, and cannot, unless it is to stay undoable.
     pub fn can_be_undone(&self) -> bool {
         self.journal.is_some()
     }

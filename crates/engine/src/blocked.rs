@@ -1,9 +1,10 @@
-//! Blocked clients: who waits for which keys, and how a wait ends.
+//! Blocked clients: the keys that they wait for, and how a wait ends.
 //!
-//! A wait is one atomic state (rule K4). Whoever moves it away from `WAITING` decides how it ends: a worker that serves it
-//! (`CLAIMED`), or whoever takes the client away: its own worker (deadline, disconnect), CLIENT UNBLOCK or CLIENT KILL of
-//! any worker (`CANCELLED`). Who comes while it is being served leaves word (`LEFT`), so that it does not go back to waiting
-//! for a client that is gone; and in every case exactly one message or call tells the client's worker how it ended.
+//! A wait is one atomic state (rule K4). The thread that moves it away from `WAITING` decides how it ends: a worker
+//! that serves it (`CLAIMED`), or one that ends it for the client (`CANCELLED`): its own worker (deadline, disconnect),
+//! or CLIENT UNBLOCK or CLIENT KILL of any worker. If it is ended while it is being served, that is noted (`LEFT`), so
+//! that it does not go back to waiting for a client that is gone. In every case exactly one message or call tells the
+//! client's worker how it ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
@@ -18,9 +19,9 @@ use crate::tracking::Caller;
 
 /// In its queues.
 const WAITING: u8 = 0;
-/// Being served. Back to `WAITING` if nothing was there for it after all.
+/// Being served. Back to `WAITING` if its keys were empty after all.
 const CLAIMED: u8 = 1;
-/// Being served, and given up meanwhile. To `CANCELLED` if nothing was there for it after all.
+/// Being served, and given up meanwhile. To `CANCELLED` if its keys were empty after all.
 const LEFT: u8 = 2;
 /// Its reply is on its way.
 const SERVED: u8 = 3;
@@ -30,7 +31,7 @@ const CANCELLED: u8 = 4;
 /// A command that waits for keys.
 pub struct Blocked {
     state: AtomicU8,
-    /// Whom to tell.
+    /// The connection to wake.
     pub waiter: Waiter,
     /// The command.
     pub row: &'static Row<Run>,
@@ -40,43 +41,43 @@ pub struct Blocked {
     pub db: u16,
     /// The protocol of its reply.
     pub protocol: Protocol,
-    /// For whom it runs.
+    /// The caller that it runs for.
     pub(crate) caller: Caller,
     /// When to give up, in unix milliseconds.
     pub deadline: Option<u64>,
-    /// When to run again even if nothing has changed, in unix milliseconds; 0: not before something has.
+    /// When to run again even without a change, in unix milliseconds; 0: only after a change.
     again: AtomicU64,
-    /// What must be found at a key for the command to run again.
+    /// What a key must hold for the command to run again.
     pub(crate) kind: Kind,
-    /// It runs again, too, when a key is gone or is something else.
+    /// It also runs again when a key is gone or has another type.
     pub(crate) when_gone: bool,
     /// Positions of the keys it waits for.
     pub(crate) keys: Vec<usize>,
-    /// Slots of all its keys, ascending: what running it needs.
+    /// Slots of all its keys, ascending: the latches that it needs.
     pub(crate) slots: Vec<u16>,
 }
 
-/// What became of the attempt to end a wait from the client's side.
+/// The result of the attempt to end a wait from the client's side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// The wait is over: whoever ended it answers the client.
+    /// The wait is over: the caller that ended it answers the client.
     Ended,
     /// It is being served or has been: a [`Served`] follows in any case.
     Coming,
-    /// Somebody else has ended it, and answers.
+    /// Another thread has ended it, and answers.
     EndedBefore,
 }
 
-/// How a wait that was claimed ended, on its way to the client's worker.
+/// The end of a claimed wait, on its way to the client's worker.
 pub struct Served {
-    /// Whom it is for.
+    /// The connection that it is for.
     pub waiter: Waiter,
-    /// The encoded reply. `None`: nothing was there after all, and the client's side had asked for the end meanwhile.
+    /// The encoded reply. `None`: the keys were empty after all, and the client's side had asked for the end meanwhile.
     pub reply: Option<Vec<u8>>,
 }
 
 impl Blocked {
-    /// The command of `call`, with these arguments, waiting for what `block` says.
+    /// The command of `call`, with these arguments, waiting as `block` says.
     pub(crate) fn new(
         waiter: Waiter,
         call: &Call<'_>,
@@ -85,7 +86,7 @@ impl Blocked {
         slots: Vec<u16>,
     ) -> Self {
         let command::Block { keys, kind, deadline, again, when_gone, .. } = block;
-        // The time it was reckoned from may be almost a millisecond behind: no wait ends early.
+        // The time may be behind by almost a millisecond: no wait ends early.
         let deadline = deadline.map(|at| at.saturating_add(1));
         let Call { row, db, protocol, caller, .. } = *call;
         Self {
@@ -105,7 +106,7 @@ impl Blocked {
         }
     }
 
-    /// When it runs again even if nothing has changed, in unix milliseconds. It may have run since, and want another time.
+    /// When it runs again without a change, in unix milliseconds. It may have run since, and want another time.
     pub fn again(&self) -> Option<u64> {
         Some(self.again.load(Acquire)).filter(|at| *at > 0)
     }
@@ -129,7 +130,7 @@ impl Blocked {
         self.state.store(SERVED, Release);
     }
 
-    /// There was nothing for the claimed wait after all. False: it was left meanwhile, and is over.
+    /// The keys of the claimed wait were empty after all. False: it was left meanwhile, and is over.
     pub(crate) fn unclaim(&self) -> bool {
         let waits = self.change(CLAIMED, WAITING);
         if !waits {
@@ -138,17 +139,17 @@ impl Blocked {
         waits
     }
 
-    /// Whether its reply is on its way, or may be: what concerns the client from now on comes behind it.
+    /// Whether its reply is on its way, or may be: later messages for the client come behind it.
     pub fn is_being_served(&self) -> bool {
         matches!(self.state.load(Acquire), CLAIMED | LEFT | SERVED)
     }
 
-    /// Ends the wait if nobody is serving it (CLIENT UNBLOCK).
+    /// Ends the wait unless it is being served (CLIENT UNBLOCK).
     pub fn cancel(&self) -> bool {
         self.change(WAITING, CANCELLED)
     }
 
-    /// Ends the wait for good: if somebody is serving it, it does not go back to waiting.
+    /// Ends the wait for good: if it is being served, it does not go back to waiting.
     pub fn leave(&self) -> Ending {
         loop {
             match self.state.load(Acquire) {
@@ -167,7 +168,8 @@ impl Blocked {
     }
 }
 
-/// Where others find the wait of a session, to end it. Its worker sits down on it and rises from it; anybody may close it.
+/// The place of a session's wait, where other threads find and end it. The session's worker enters and leaves it; any
+/// thread may close it.
 #[derive(Default)]
 pub struct Seat {
     closed: AtomicBool,
@@ -179,7 +181,7 @@ impl Seat {
         self.wait.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows a wait before anybody can serve it. False: the session has been closed and must not wait.
+    /// Shows a wait before it can be served. False: the session was closed and must not wait.
     pub(crate) fn sit(&self, blocked: &Arc<Blocked>) -> bool {
         let mut wait = self.lock();
         let open = !self.is_closed();
@@ -194,9 +196,10 @@ impl Seat {
         *self.lock() = None;
     }
 
-    /// Closes the session (CLIENT KILL): once this returns, it is served nothing that was not being served before.
+    /// Closes the session (CLIENT KILL): once this returns, no wait of it is served except one that was being served
+    /// before.
     pub fn close(&self) {
-        // Under the lock: whoever sits down sees it, or is seen.
+        // Under the lock: a worker that enters sees it, or is seen.
         let wait = self.lock();
         self.closed.store(true, Release);
         if let Some(blocked) = &*wait {
@@ -209,7 +212,7 @@ impl Seat {
         self.closed.load(Acquire)
     }
 
-    /// Ends the present wait, unless it is being served (CLIENT UNBLOCK). The wait, for its worker to answer.
+    /// Ends the present wait, unless it is being served (CLIENT UNBLOCK). Returns the wait, for its worker to answer.
     pub fn interrupt(&self) -> Option<Arc<Blocked>> {
         self.lock().clone().filter(|blocked| blocked.cancel())
     }

@@ -13,7 +13,7 @@ use crate::walker::Walking;
 /// A command of the data plane on behalf of one session.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// What to run. The number of arguments has been checked against its arity.
+    /// The command. The number of arguments was checked against its arity.
     pub row: &'static Row<Run>,
     /// Its arguments.
     pub args: Args<'a>,
@@ -25,9 +25,9 @@ pub struct Call<'a> {
     pub protocol: Protocol,
     /// The worker's name for the session, for wake-ups.
     pub token: u64,
-    /// Where its session sits while it waits; without a seat it answers its nil at once.
+    /// The seat of its session while it waits; without one it answers its nil at once.
     pub seat: Option<&'a Seat>,
-    /// For whom it runs.
+    /// The caller that it runs for.
     pub caller: Caller,
 }
 
@@ -44,14 +44,15 @@ pub enum Ran {
     Walking(Box<Walking>),
 }
 
-/// What was needed, and which slot of it was busy.
+/// The latches that were needed, and the slot that was busy.
 #[derive(Debug)]
 pub struct Busy {
     /// All latches the command needs.
     pub need: Need,
-    /// The one that was taken.
+    /// The slot that was busy.
     pub slot: u16,
-    /// None was, but keys have to be fetched first, one of them in that slot: who waits is woken when they are there.
+    /// No slot was busy, but keys have to be fetched first, one of them in that slot: the connection is woken when they
+    /// are there.
     pub awaited: bool,
 }
 

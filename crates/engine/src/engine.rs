@@ -1,4 +1,4 @@
-//! A worker's engine: takes latches, runs handlers, and does what follows from what they changed.
+//! A worker's engine: it takes latches, runs handlers, and handles the consequences of their changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,33 +23,33 @@ use crate::transactions::{Owner, Transactions};
 use crate::walker::{Walker, Walking};
 use crate::watch::WatchedKey;
 
-/// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1). A worker that writes more than these
-/// count runs ahead of the clock. 42 bits of milliseconds last until 2109.
+/// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1). A worker that writes more than
+/// these can count runs ahead of the clock. 42 bits of milliseconds last until 2109.
 pub(crate) const VERSION_SHIFT: u32 = VERSION_BITS - 42;
-/// Entries of what a flush took out that are freed at once: some ten microseconds' worth.
+/// Flushed entries that are freed at once: some ten microseconds' worth.
 pub(crate) const FREED_AT_ONCE: usize = 256;
 
-/// What all workers of a node share.
+/// The state that all workers of a node share.
 pub struct Shared {
     /// The data.
     pub keyspace: Keyspace,
     /// Workers give way in the worst moments: see [`Engine::give_way`].
     pub disturbed: AtomicBool,
-    /// Keys that somebody waits for.
+    /// Keys that commands wait for.
     pub waited_keys: AtomicU64,
-    /// Those of them whose absence somebody wants to hear of.
+    /// Those of them whose absence a command waits for.
     pub waited_keys_minding_absence: AtomicU64,
-    /// What clients may have cached.
+    /// Keys that clients may have cached.
     pub tracking: Tracking,
-    /// Counts keys that somebody began to watch, in the upper half.
+    /// Counts keys that clients began to watch, in the upper half.
     pub(crate) watches: AtomicU64,
     /// Transactions over nodes.
     pub transactions: Transactions,
-    /// What loaders are to do.
+    /// Requests to loaders.
     pub requests: Requests,
-    /// What loaders may read of large values at once.
+    /// Bytes of large values that loaders may read at once.
     pub budget: Budget,
-    /// Where cold keys are, if there is anything.
+    /// The source of cold keys, if there is one.
     pub source: Shelf,
     /// Work that is done aside.
     pub asides: Asides,
@@ -73,13 +73,13 @@ impl Shared {
         }
     }
 
-    /// The logical database that has a physical one. A latch is held: it may change otherwise.
+    /// The logical database that has a physical one. A latch is held: otherwise it may change.
     pub(crate) fn logical(&self, physical: u16) -> Option<u16> {
         (0..self.keyspace.databases() as u16).find(|db| self.keyspace.physical(*db) == physical)
     }
 }
 
-/// One worker's engine. Everything it needs from outside is handed in: time by [`Engine::set_now`], chance by the seed.
+/// One worker's engine. Its inputs are handed in: time by [`Engine::set_now`], chance by the seed.
 pub struct Engine {
     /// Shared with the other workers.
     pub shared: Arc<Shared>,
@@ -87,81 +87,81 @@ pub struct Engine {
     pub(crate) local: Local,
     pub(crate) clock: AccessClock,
     pub(crate) rng: Rng,
-    /// What the running command changed. `dirty` counts on; `recording` may be switched on by whoever logs.
+    /// The changes of the running command. `dirty` counts on; a logging caller may switch `recording` on.
     pub fx: Effects,
     pub(crate) events: Events,
     tunables: Arc<Tunables>,
-    /// What runs now has been called by a script.
+    /// The running command was called by a script.
     pub in_script: bool,
     /// Where SCAN ends: the first slot of another node.
     pub scan_end: u16,
-    /// What runs now has waited for its keys often enough: it asks the store itself, under its latches.
+    /// The running command has waited for its keys often enough: it reads the store itself, under its latches.
     pub insists: bool,
-    /// What runs now has waited for its keys: they need not stay in memory for it any longer.
+    /// The running command has waited for its keys: they need not stay in memory for it any longer.
     pub waited: bool,
     /// Unix milliseconds of this turn.
     pub(crate) now: u64,
     pub(crate) last_version: u64,
     /// The log.
     pub(crate) recorder: Recorder,
-    /// Connections whose latch is free now: the worker sends these on.
+    /// Connections whose latch is free now: the worker wakes these.
     pub wakes: Vec<Waiter>,
-    /// Replies of blocked commands that were served: the worker sends these on.
+    /// Replies of served commands: the worker sends these.
     pub served: Vec<Served>,
     /// Long strings that belong into the replies just written: the worker sends them from where they are.
     pub parts: Parts,
     /// Keyspace notifications to publish: see [`Engine::take_published`].
     pub(crate) published: Vec<Event>,
-    /// What clients must forget: see [`Engine::take_invalidated`].
+    /// Keys that clients must forget: see [`Engine::take_invalidated`].
     pub(crate) invalidated: Vec<Invalidation>,
-    /// Where forgetting tracked keys is.
+    /// The position of forgetting tracked keys.
     pub(crate) hand: Hand,
-    /// What was tracked when everything was flushed.
+    /// Keys that were tracked when everything was flushed.
     pub(crate) forgotten: Forgotten,
     /// Emptied tables to free in steps.
     pub reclaims: Vec<Reclaim>,
-    /// Where the expiry sweep is.
+    /// The position of the expiry sweep.
     pub(crate) sweep: crate::sweep::Sweep,
-    /// Where tidying is.
+    /// The position of tidying.
     pub(crate) tidy: crate::tidy::Tidy,
     /// The best candidates for eviction so far.
     pub(crate) pool: crate::evict::Pool,
-    /// Where the round over all keys is that make room.
+    /// The position of the round over all keys that makes room.
     pub(crate) round: Option<crate::evict::Round>,
     /// Watches that ended while their slot was busy.
     pub(crate) leftovers: Vec<WatchedKey>,
-    /// Who of this worker has reserved latches, and which.
+    /// The connection of this worker that has reserved latches, and which.
     pub(crate) reservation: Option<(u64, Need)>,
     /// Scratch for key positions.
     pub(crate) positions: Vec<KeyAt>,
-    /// Commands since it was last asked whether there is room (`space.rs`).
+    /// Commands since the last question for room (`space.rs`).
     pub(crate) unasked: Unasked,
-    /// What this worker has itself read of the store since there was room last.
+    /// Bytes that this worker itself has read of the store since there was room last.
     pub(crate) portion: crate::cold::Portion,
     /// Expired keys are not deleted: see [`Engine::keep_expired`].
     pub(crate) keep_expired: bool,
     /// Work that is done aside for connections of this worker.
     pub(crate) asides: Waiting,
-    /// Who of this worker has waited last for keys that its command has found out, and how often.
+    /// The connection of this worker that has last waited for keys that its command has found out, and how often.
     pub(crate) found: Option<(u64, u32)>,
-    /// By connection of this worker: keys that its command waits for, as transactions have locked some of them.
+    /// By connection of this worker: keys that its command waits for, because transactions have locked some of them.
     pub(crate) claims: BTreeMap<u64, Vec<(DbKey, Mode)>>,
     /// By connection of this worker: since when its command waits for transactions to end.
     pub(crate) quiet: BTreeMap<u64, u64>,
-    /// What was claimed, to be given back when its latch is free.
+    /// Claims to be given back when their latch is free.
     pub(crate) unclaimed: Vec<(Owner, DbKey)>,
-    /// Keys whose waiters are to be served when their latches are free.
+    /// Keys whose waiting commands are to be served when their latches are free.
     pub(crate) unserved: Vec<DbKey>,
-    /// The attempt that is being done to the keys that it has locked.
+    /// The attempt whose effects are being applied to its locked keys.
     pub(crate) installs: Option<TxnId>,
-    /// What the last command wanted to wait for that was run where nobody waits.
+    /// The wait that the last command wanted and could not have.
     pub(crate) unwaited: Option<command::Block>,
-    /// Those that are out of sight while latches are held.
+    /// Expired keys that are hidden while latches are held.
     pub(crate) hidden: Vec<(u16, Box<[u8]>, Saved)>,
 }
 
 impl Engine {
-    /// The engine of worker `index`; `seed` feeds its chance.
+    /// The engine of worker `index`; `seed` is the seed of its chance.
     pub fn new(shared: Arc<Shared>, index: u16, seed: u64) -> Self {
         let local = shared.keyspace.local(usize::from(index));
         Self {
@@ -210,8 +210,8 @@ impl Engine {
         }
     }
 
-    /// A moment in which it matters who comes next, with latches held perhaps. Debug builds under torture let somebody else
-    /// run now and then: few cores show few interleavings by themselves.
+    /// A moment in which the order of threads matters, perhaps with latches held. Debug builds under torture yield to
+    /// another thread now and then: few cores show few interleavings by themselves.
     #[inline]
     pub fn give_way(&mut self) {
         if cfg!(debug_assertions) && self.shared.disturbed.load(Relaxed) && self.rng.below(8) == 0 {
@@ -254,7 +254,7 @@ impl Engine {
         &mut self.clock
     }
 
-    /// Takes a new snapshot of settings; `wanted` are the notification classes somebody may receive.
+    /// Takes a new snapshot of settings; `wanted` are the notification classes that clients may receive.
     pub fn configure(&mut self, tunables: Arc<Tunables>, wanted: u32) {
         self.tunables = tunables;
         self.events.wanted = wanted;
@@ -276,13 +276,13 @@ impl Engine {
         &mut self.local
     }
 
-    /// Brings a key's bucket here ([`keyspace::Keyspace::prefetch_bucket`]).
+    /// Prefetches a key's bucket ([`keyspace::Keyspace::prefetch_bucket`]).
     #[inline]
     pub fn prefetch_bucket(&self, slot: u16, hash: u64) {
         self.shared.keyspace.prefetch_bucket(&self.local, slot, hash);
     }
 
-    /// Brings a key's entry here ([`keyspace::Keyspace::prefetch_entry`]).
+    /// Prefetches a key's entry ([`keyspace::Keyspace::prefetch_entry`]).
     #[inline]
     pub fn prefetch_entry(&self, slot: u16, hash: u64) {
         self.shared.keyspace.prefetch_entry(&self.local, slot, hash);
@@ -325,7 +325,7 @@ impl Engine {
         self.run_with(call, need, out)
     }
 
-    /// Runs a command of which the latches are known: the slow path.
+    /// Runs a command whose latches are known: the slow path.
     fn run_with(&mut self, call: &Call<'_>, mut need: Need, out: &mut Vec<u8>) -> Ran {
         if !matches!(&need, Need::Slots(slots) if !slots.is_empty()) {
             self.note_everything();
@@ -364,14 +364,14 @@ impl Engine {
             self.found.take_if(|(token, _)| *token == call.token);
         }
         let ran = self.conclude(call, outcome, held, out);
-        // What little a flush may have taken out is gone before its reply.
+        // The few entries that a flush has taken out are gone before its reply.
         for reclaim in self.reclaims.iter_mut().skip(flushed) {
             let _ = reclaim.step(&mut self.local, FREED_AT_ONCE);
         }
         ran
     }
 
-    /// What follows a handler: waiters are served, a wait is registered, the latches go back.
+    /// The steps after a handler: waiting commands are served, a wait is registered, the latches go back.
     #[inline]
     fn conclude(&mut self, call: &Call<'_>, outcome: Outcome, held: Held, out: &mut Vec<u8>) -> Ran {
         if !self.fx.touched.is_empty() {
@@ -414,7 +414,7 @@ impl Engine {
         ran
     }
 
-    /// Tells watchers and waiters what changed since the last call.
+    /// Tells watchers and waiters of the changes since the last call.
     pub(crate) fn publish(&mut self, held: &Held) {
         let touched = std::mem::take(&mut self.fx.touched);
         if touched.is_empty() {
@@ -441,8 +441,8 @@ impl Engine {
         }
     }
 
-    /// Runs the handler under latches that cover its keys. An error is written in place of any reply. [`Outcome::Load`] comes only
-    /// of those that run with everything held.
+    /// Runs the handler under latches that cover its keys. An error replaces any reply. [`Outcome::Load`] comes only
+    /// from handlers that run with everything held.
     #[inline]
     pub(crate) fn run_handler(&mut self, call: &Call<'_>, held: &Held, out: &mut Vec<u8>) -> Outcome {
         let handler = match call.row.run {
@@ -453,7 +453,7 @@ impl Engine {
                 return Outcome::Done;
             }
         };
-        // PFCOUNT is called a reader, and writes down what it has counted.
+        // PFCOUNT is called a reader, and writes its count down.
         let reads = call.row.spec.has(flags::READONLY) && !call.row.spec.has(flags::MAY_REPLICATE);
         let writes = !reads || self.may_drop_fields(call, held);
         let version = if writes { self.next_version(held) } else { 0 };
@@ -481,7 +481,7 @@ impl Engine {
             Reply::new(out, call.protocol).error(error.as_bytes());
             return Outcome::Done;
         }
-        // What a reader changes had only to be found out: its time had come.
+        // A reader deletes only expired keys, whose deletion was due anyway.
         self.fx.by = if call.row.spec.has(flags::WRITE) { call.caller.client } else { 0 };
         self.expire_before(call, held, version);
         let start = out.len();
@@ -511,7 +511,7 @@ impl Engine {
         }
     }
 
-    /// An error in place of what was answered from `start` on.
+    /// Writes an error in place of the reply from `start` on.
     pub(crate) fn replace(&mut self, call: &Call<'_>, start: usize, out: &mut Vec<u8>, error: &Error) {
         out.truncate(start);
         self.parts.truncate(start);
@@ -571,7 +571,7 @@ impl Engine {
         held.is_all() || held.slots().iter().any(|&slot| db.may_expire(slot))
     }
 
-    /// Whether somebody wants to hear what changes in the held slots.
+    /// Whether a client waits for changes in the held slots.
     #[inline]
     pub(crate) fn has_interest(&self, held: &Held) -> bool {
         self.shared.tracking.is_broadcasting()
@@ -579,14 +579,14 @@ impl Engine {
             || held.slots().iter().any(|&slot| self.shared.keyspace.interest(held, slot))
     }
 
-    /// Keyspace notifications to publish now, in the order of what happened. Those of a block are told when it has ended.
+    /// Keyspace notifications to publish now, in the order of their events. Those of a block come when it has ended.
     #[inline]
     pub fn take_published(&mut self) -> Vec<Event> {
         self.published.append(&mut self.events.list);
         std::mem::take(&mut self.published)
     }
 
-    /// Makes notifications of what was seen behind the last event of the command.
+    /// Makes notifications of the effects behind the last event of the command.
     #[cold]
     fn tell_sightings(&mut self) {
         let seen = self.local.take_sightings();
@@ -598,7 +598,7 @@ impl Engine {
         self.events.push(class, name, db, key.bytes);
     }
 
-    /// Frees some of what was flushed or deleted: about `allocations` of it. True: more is left.
+    /// Frees about `allocations` of the flushed or deleted memory. True: more is left.
     pub fn step_garbage(&mut self, allocations: usize) -> bool {
         if let Some(reclaim) = self.reclaims.last_mut()
             && reclaim.step(&mut self.local, allocations)

@@ -1,8 +1,8 @@
 //! Making room: keys are evicted, by sampling, while memory is above the limit.
 //!
-//! As in Redis, a small pool keeps the best candidates of all samples so far: with five samples a round that comes close to a
-//! true LRU or LFU order. Where only keys with an expiry may go and few have one, a sample may find none: the next one goes on
-//! from there, so that in the end every slot has been looked at.
+//! As in Redis, a small pool keeps the best candidates of all samples so far: with five samples a round that comes
+//! close to a true LRU or LFU order. Where only keys with an expiry may go and few have one, a sample may find none.
+//! The next one goes on from there, so that in the end every slot was visited.
 
 mod all;
 
@@ -19,27 +19,27 @@ pub use all::Stayed;
 const POOL: usize = 16;
 /// Random slots tried for one that is not empty.
 const SLOT_TRIES: usize = 32;
-/// Slots looked at for one sample before it has failed.
+/// Slots visited for one sample before it has failed.
 const SLOTS_PER_SAMPLE: usize = 256;
-/// Buckets looked at in one slot before its latch is given back.
+/// Buckets visited in one slot before its latch is given back.
 const BUCKETS_PER_HOLD: usize = 32;
-/// Samples without a candidate before the time is asked for.
+/// Samples without a candidate between two readings of the clock.
 const EMPTY_SAMPLES: usize = 4;
-/// Evictions between two looks at the time.
+/// Evictions between two readings of the clock.
 const EVICTIONS_PER_LOOK: usize = 8;
-/// Allocations of what was deleted before that are freed in the place of one eviction.
+/// Allocations of deleted values that are freed in the place of one eviction.
 const GARBAGE_STEP: usize = 32;
 
-/// Which keys to evict, and by what.
+/// The keys to evict, and their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Keys with an expiry only.
     pub volatile: bool,
     /// How candidates are compared.
     pub order: Order,
-    /// Keys looked at per sample (`maxmemory-samples`).
+    /// Keys per sample (`maxmemory-samples`).
     pub samples: usize,
-    /// They go to the store, which has them already: keys that it does not have as they are stay.
+    /// They leave for the store, which has them already: keys that it does not have as they are stay.
     pub to_store: bool,
 }
 
@@ -55,7 +55,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// What makes an entry go before others, the higher the sooner; `None` if chance decides.
+    /// The rank of an entry: the higher, the sooner it goes; `None` if chance decides.
     fn score(self, entry: &EntryRef<'_>, clock: &AccessClock) -> Option<u64> {
         match self {
             Order::Access if clock.is_lfu() => Some(255 - u64::from(clock.frequency(entry.access()))),
@@ -66,7 +66,7 @@ impl Order {
     }
 }
 
-/// A key that might be evicted.
+/// A candidate for eviction.
 struct Candidate {
     /// Higher goes first.
     score: u64,
@@ -74,14 +74,14 @@ struct Candidate {
     key: Box<[u8]>,
 }
 
-/// What a worker remembers from one sample to the next.
+/// A worker's state between two samples.
 #[derive(Default)]
 pub(crate) struct Pool {
     /// The best candidates, best last.
     best: Vec<Candidate>,
-    /// By which policy, and what the access bits said.
+    /// The policy, and the meaning of the access bits.
     scored_by: Option<(Policy, Tracks)>,
-    /// Where a sample ended without a candidate: database, slot and hash.
+    /// The place where a sample ended without a candidate: database, slot and hash.
     stopped: Option<(u16, u16, u64)>,
 }
 
@@ -106,22 +106,22 @@ impl Pool {
     }
 }
 
-/// What became of the attempt to make room.
+/// The result of making room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
     /// Memory is below the limit.
     Enough,
     /// Time was up, and more can be freed.
     Soon,
-    /// Nothing was found that the store has as it is: after a checkpoint there may be more.
+    /// No key is left that the store has as it is: after a checkpoint there may be more.
     Dirty,
     /// There is nothing to free.
     None,
 }
 
 impl Engine {
-    /// Frees what was deleted and evicts keys until memory is no longer `above` the limit or `in_time` says that time is up.
-    /// Without a policy nothing is evicted. Nothing must be held.
+    /// Frees deleted values and evicts keys until memory is no longer `above` the limit or `in_time` says that time is
+    /// up. Without a policy nothing is evicted. Nothing must be held.
     pub fn make_room(
         &mut self,
         policy: Option<Policy>,
@@ -151,7 +151,7 @@ impl Engine {
                         false => EVICTIONS_PER_LOOK,
                     };
                 }
-                // Another worker is still freeing what was deleted.
+                // Another worker is still freeing deleted values.
                 _ if self.shared.keyspace.has_garbage() => return Room::Soon,
                 _ => return Room::None,
             }
@@ -159,8 +159,8 @@ impl Engine {
         Room::Enough
     }
 
-    /// Bytes of the keys in memory, but for those whose latch is busy. It looks no further once they are more than `most`. Nothing must be
-    /// held.
+    /// Bytes of the keys in memory, without slots whose latch is busy. It stops once they are more than `most`. Nothing
+    /// must be held.
     pub fn data_in_memory(&mut self, most: u64) -> u64 {
         let databases: Vec<u16> =
             (0..self.shared.keyspace.databases() as u16).filter(|&db| !self.shared.keyspace.is_empty(db)).collect();
@@ -230,7 +230,7 @@ impl Engine {
             let (more, rest) = self.sample_slot(policy, db, slot, hash);
             found += more;
             visited += 1;
-            // Where slots have few keys a sample is of several: but of no more than it has keys.
+            // Where slots have few keys, a sample covers several, but has no more keys than a slot in the mean.
             if found >= policy.samples || (found > 0 && visited >= policy.samples) {
                 return;
             }
@@ -245,8 +245,9 @@ impl Engine {
         }
     }
 
-    /// A random slot that may have candidates, each as likely as any other if they are not very rare. The next one after a random
-    /// place would be the likelier the more empty slots precede it: keys in others would outlive their use.
+    /// A random slot that may have candidates, each as likely as any other if they are not very rare. The next one
+    /// after a random place would be the likelier the more empty slots precede it: keys in others would outlive their
+    /// use.
     fn random_slot(&mut self, policy: Policy) -> u16 {
         let mut slot = 0;
         for _ in 0..SLOT_TRIES {
@@ -260,7 +261,8 @@ impl Engine {
         slot
     }
 
-    /// Looks at the keys of a slot from a hash on: how many candidates there were, and where to go on if none was found.
+    /// Visits the keys of a slot from a hash on. Returns how many candidates there were, and where to go on if there
+    /// was none.
     fn sample_slot(&mut self, policy: Policy, db: u16, slot: u16, from: u64) -> (usize, Option<u64>) {
         let Some(held) = self.acquire_one(slot) else { return (0, None) };
         let salt = self.rng.next_u64();
@@ -279,8 +281,7 @@ impl Engine {
                     pool.offer(policy.order.score(&entry, view.clock()).unwrap_or(salt), db, entry.key());
                 });
             }
-            // The first keys of the slot lie before the place where it began: they are looked at another time, or now if it
-            // has so few.
+            // The first keys of the slot lie before the begin: they are visited another time, or now if it has so few.
             if found == 0 && at.is_none() && from > 0 {
                 at = Some(0);
             }
@@ -302,7 +303,7 @@ impl Engine {
             return false;
         }
         if policy.to_store {
-            // Whoever was looking for it has it as it was: nothing has changed.
+            // A loader that was looking for it has it as it was: nothing has changed.
             let mut view = self.db(&held, candidate.db, 0);
             let goes = is_still_best(&view, &key, candidate, policy) && view.evict(&key);
             self.release(held);
@@ -325,7 +326,7 @@ impl Engine {
     }
 }
 
-/// Used, or given more time, since it was sampled: then it is no longer the best one to go.
+/// It was used, or got more time, since it was sampled: it is no longer the best candidate.
 fn is_still_best(view: &Db<'_>, key: &Key<'_>, candidate: &Candidate, policy: Policy) -> bool {
     view.peek(key).is_some_and(|entry| {
         let still_best = policy.order.score(&entry, view.clock()).is_none_or(|score| score >= candidate.score);

@@ -1,4 +1,4 @@
-//! Expiry on access: a command's keys whose time has come are deleted before it runs.
+//! Expiry on access: expired keys of a command are deleted before it runs.
 
 use command::{Run, class, effects::op, flags};
 use keyspace::{Held, Key};
@@ -7,8 +7,8 @@ use crate::call::Call;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Deletes those of the command's keys whose time has come, before it runs. A writer's are deleted whatever CLIENT PAUSE wants kept: it
-    /// began before, and what it does to a key must find the same in a replay as here.
+    /// Deletes the expired keys of the command before it runs. A writer's are deleted even if CLIENT PAUSE keeps
+    /// expired keys: the command began before, and its effect must find the same state in a replay as here.
     #[inline]
     pub(crate) fn expire_before(&mut self, call: &Call<'_>, held: &Held, version: u64) {
         let keeps = self.keep_expired;
@@ -34,7 +34,7 @@ impl Engine {
         {
             self.expire_watched(held, version);
         }
-        // A block may hold far more than the command's own keys; then these are looked at instead.
+        // A block may hold far more than the command's own keys; then these are checked instead.
         let may = held.is_all() || held.slots().len() > call.args.len().max(16) || {
             let db = self.db(held, call.db, 0);
             held.slots().iter().any(|&slot| db.may_expire(slot))
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// Deletes those of `keys` whose time has come.
+    /// Deletes the expired ones of `keys`.
     pub(crate) fn expire_keys<'k>(&mut self, held: &Held, db: u16, version: u64, keys: impl Iterator<Item = Key<'k>>) {
         let by = std::mem::take(&mut self.fx.by);
         for key in keys {
@@ -76,13 +76,14 @@ impl Engine {
         self.published.append(&mut self.events.list);
     }
 
-    /// From now on expired keys are taken for absent by readers, but not deleted (CLIENT PAUSE): or deleted, again. Blocks that are under way go
-    /// on as they began, as they may write: what a reader among their commands had hidden would not be known to be gone when they do.
+    /// From now on readers take expired keys for absent but do not delete them (CLIENT PAUSE); or they delete them
+    /// again. Blocks under way go on as they began, because they may write: keys that a reader among their commands had
+    /// hidden would not be known to be gone then.
     pub fn keep_expired(&mut self, keep: bool) {
         self.keep_expired = keep;
     }
 
-    /// Puts expired keys back that had to be out of a command's sight. What a block has written in their place stays.
+    /// Puts expired keys back that were hidden from a command. Keys that a block has written in their place stay.
     #[cold]
     pub(crate) fn unhide(&mut self, held: &Held) {
         let version = self.next_version(held);

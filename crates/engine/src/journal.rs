@@ -1,4 +1,4 @@
-//! What a block may have to undo (rule K3): every entry it is about to change, as it was before.
+//! The undo journal of a block (rule K3): every entry that it is about to change, as it was before.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ impl Journal {
 }
 
 impl Engine {
-    /// Saves what `call` may change. Its keys are held; expired ones are saved, too: their deletion is undone with the rest.
+    /// Saves the entries that `call` may change. Its keys are held; expired ones are saved, too: their deletion is
+    /// undone with the rest.
     pub(crate) fn journal(&mut self, journal: &mut Journal, held: &Held, call: &Call<'_>) {
         let mut positions = std::mem::take(&mut self.positions);
         positions.clear();
@@ -43,7 +44,7 @@ impl Engine {
         for key in keys.map(|bytes| shared.keyspace.hasher().key(bytes)) {
             for db in databases.clone() {
                 let view = self.db(held, db, 0);
-                // Readers change what has expired, and nothing else.
+                // Readers change only expired entries.
                 if !writes && !view.may_expire(key.slot) {
                     continue;
                 }
@@ -53,7 +54,7 @@ impl Engine {
         self.positions = positions;
     }
 
-    /// Saves what an effect of this key may change.
+    /// Saves the entry that an effect of this key may change.
     pub(crate) fn journal_key(&mut self, journal: &mut Journal, held: &Held, db: u16, key: &Key<'_>) {
         let view = self.db(held, db, 0);
         journal.saved.entry((db, key.bytes.into())).or_insert_with(|| view.save(key));
@@ -61,14 +62,15 @@ impl Engine {
 
     /// Puts everything back.
     pub(crate) fn undo(&mut self, journal: Journal, held: &Held) {
-        // That of the record which is opened by this: what is put back may not be committed, and whoever reads it waits for all before the record.
+        // That of the record which this opens: restored values may not be committed, and their readers wait for
+        // everything before the record.
         let version = self.next_version(held);
         let shared = self.shared.clone();
         for ((db, key), saved) in journal.saved {
             let key = shared.keyspace.hasher().key(&key);
             self.db(held, db, version).put_back(&key, saved);
         }
-        // That a key is back is no news.
+        // A restored key is no event.
         self.local.take_sightings();
         self.rng = journal.rng;
     }

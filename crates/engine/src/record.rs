@@ -1,11 +1,11 @@
-//! Versions, the log records they belong to, and what a command has seen of records that are not committed yet.
+//! Versions, the log records they belong to, and the uncommitted records that a command has seen.
 //!
-//! A record is what happened between taking latches and giving them back: one version, which is its LSN, for all it changed
-//! (rules L1, L3). The gate of the log is entered when the version is chosen and left when the record has been left, before any
-//! latch goes back: so who reads what it wrote, and writes, has a higher LSN.
+//! A record has everything between taking latches and giving them back: one version, which is its LSN, for all changes
+//! (rules L1, L3). The gate of the log is entered when the version is chosen, and left when the record has been left,
+//! before any latch goes back. So a command that reads these changes, and writes, has a higher LSN.
 //!
-//! A block that may widen, or be suspended, cannot stay inside: it works with versions of its own, which belong to no record, and everything
-//! it changed gets the record's when it ends.
+//! A block that may widen, or be suspended, cannot stay inside. It works with versions of its own, which belong to no
+//! record. All its changes get the record's version when it ends.
 
 use std::sync::Arc;
 
@@ -21,25 +21,25 @@ use crate::engine::{Engine, VERSION_SHIFT};
 /// A worker takes up to 0.1 ms to write a value of so many bytes into a record. Larger ones are written by the log's thread.
 pub const LATE_FROM: usize = 64 * 1024;
 
-/// Its latch orders changes of the libraries of functions.
+/// The slot whose latch orders changes of the libraries of functions.
 pub const LIBRARIES_SLOT: u16 = 0;
 
 /// A worker's access to the log.
 pub struct Link {
     /// Its gate to each stream.
     pub gates: Vec<Gate>,
-    /// What is committed of them.
+    /// The watermarks.
     pub marks: Arc<Watermarks>,
-    /// Whether what is not committed holds back what is said about it. Not while a log is being begun that may yet be given up.
+    /// Whether replies about uncommitted changes wait. Not while a log is being begun that may yet be given up.
     pub promises: bool,
-    /// Values that take so many bytes are written into records by the log's thread: [`LATE_FROM`], but in tests.
+    /// Values of so many bytes are written into records by the log's thread: [`LATE_FROM`], except in tests.
     pub late_from: usize,
 }
 
 /// The engine's side of the log.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    /// Without gates while what was left before they were given back is being committed.
+    /// It has no gates while the last records before they were given back are being committed.
     link: Option<Link>,
     /// The LSN of the record that is being made.
     open: Option<Lsn>,
@@ -56,11 +56,11 @@ impl Recorder {
         self.link.iter().flat_map(|link| &link.gates)
     }
 
-    /// The stream for what changes in the held slots: that of the first. Of a record that touches slots of several streams the
-    /// others learn by what depends on it (rules L4, L5).
+    /// The stream of changes in the held slots: that of the first one. The other streams of a record over several learn
+    /// of it by what depends on it (rules L4, L5).
     fn stream(&self, held: &Held) -> usize {
         let streams = self.link.as_ref().map_or(0, |link| link.gates.len());
-        // What is in no log belongs to no stream.
+        // Unlogged changes belong to no stream.
         let Some(last) = streams.checked_sub(1) else { return STREAMS };
         if last == 0 {
             0
@@ -71,7 +71,7 @@ impl Recorder {
 }
 
 impl Engine {
-    /// From now on what this engine changes goes to this log; `None`: nowhere.
+    /// Sets the log for the changes of this engine from now on; `None`: there is none.
     pub fn log_to(&mut self, link: Option<Link>) {
         assert!(link.as_ref().is_none_or(|link| link.gates.len() <= STREAMS), "at most {STREAMS} streams");
         debug_assert!(self.recorder.open.is_none(), "a record is open");
@@ -81,7 +81,7 @@ impl Engine {
         self.look_at_marks();
     }
 
-    /// From now on nothing is logged. What was is still waited for.
+    /// From now on nothing is logged. Replies still wait for earlier records.
     pub fn log_no_more(&mut self) {
         debug_assert!(self.recorder.open.is_none(), "a record is open");
         self.fx.recording = false;
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// From now on what is not committed holds back what is said about it.
+    /// From now on replies about uncommitted changes wait.
     pub fn promise(&mut self) {
         if let Some(link) = &mut self.recorder.link {
             link.promises = true;
@@ -104,59 +104,60 @@ impl Engine {
         self.recorder.link.as_ref().is_some_and(|link| !link.gates.is_empty())
     }
 
-    /// Whether something may wait for the log.
+    /// Whether replies may wait for the log.
     #[inline]
     pub(crate) fn waits_for_log(&self) -> bool {
         self.recorder.link.is_some()
     }
 
-    /// The log, where something waits for it.
+    /// The log, if replies wait for it.
     fn promised(&self) -> Option<&Link> {
         self.recorder.link.as_ref().filter(|link| link.promises)
     }
 
-    /// Looks at what is committed by now.
+    /// Reads the watermarks.
     pub fn look_at_marks(&mut self) {
         let marks = self.promised().map(|link| link.marks.all());
         self.local.set_committed(marks.into_iter().flatten().collect::<SmallVec<[u64; 2]>>().into_iter());
     }
 
-    /// Number of effects since the last call that do not say what they found ([`command::Before::Unknown`]): a start reads their keys.
+    /// Number of effects since the last call that do not name what they found ([`command::Before::Unknown`]): a start
+    /// reads their keys.
     #[inline]
     pub fn take_unknown(&mut self) -> u64 {
         std::mem::take(&mut self.fx.unknown)
     }
 
-    /// Whether what is seen up to here is committed.
+    /// Whether everything seen up to here is committed.
     pub fn is_committed(&self, version: u64) -> bool {
         self.promised().is_none_or(|link| version <= link.marks.of(stream_of(version) as u16))
     }
 
-    /// Whether something was seen since [`Self::take_seen`] that may not be committed.
+    /// Whether uncommitted versions may have been seen since [`Self::take_seen`].
     #[inline]
     pub fn has_seen(&self) -> bool {
         self.local.has_seen()
     }
 
-    /// What was seen since the last call that may not be committed yet: what is said about it must wait (rule L7).
+    /// The versions seen since the last call that may not be committed yet: replies about them must wait (rule L7).
     pub fn take_seen(&mut self) -> Horizon {
         let recorder = &self.recorder;
         self.local.take_seen(|f| recorder.gates().for_each(|gate| f(gate.end())))
     }
 
-    /// Everything that this engine has ever seen and that may not be committed yet.
+    /// All versions that this engine has ever seen and that may not be committed yet.
     pub fn everything_seen(&self) -> Horizon {
         self.local.everything_seen(|f| self.recorder.gates().for_each(|gate| f(gate.end())))
     }
 
-    /// Where the streams end: everything written so far is below that.
+    /// The ends of the streams: everything written so far is below.
     pub fn ends(&self) -> Horizon {
         let mut ends = Horizon::default();
         self.recorder.gates().map(Gate::end).filter(|end| *end > 0).for_each(|end| ends.extend(end));
         ends
     }
 
-    /// Notes that everything there is has been seen, as who has looked at no key in particular has (rule L7).
+    /// Notes that everything was seen, for a command that has read no key in particular (rule L7).
     pub fn note_everything(&mut self) {
         for gate in self.recorder.gates() {
             self.local.note_version(gate.end());
@@ -180,8 +181,9 @@ impl Engine {
         self.last_version.max(self.now << VERSION_SHIFT)
     }
 
-    /// Another node has given this version: what is changed from now on is above it (rule L1). False, and nothing is changed, if it is more than a
-    /// day ahead of the clock: versions never go back, so whoever follows one that is wrong keeps it for good.
+    /// Takes a version that another node has given: later changes are above it (rule L1). False, and nothing is
+    /// changed, if it is more than a day ahead of the clock: versions never go back, so a wrong one would be followed
+    /// for good.
     #[must_use]
     pub fn hear_of(&mut self, version: u64) -> bool {
         const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -192,8 +194,8 @@ impl Engine {
         believed
     }
 
-    /// The version for what is about to be changed: that of the open record, or one above everything seen so far in the held
-    /// slots; what they see next is above it.
+    /// The version of the next change: that of the open record, or one above everything seen so far in the held slots.
+    /// Later versions there are above it.
     pub(crate) fn next_version(&mut self, held: &Held) -> u64 {
         if let Some(lsn) = self.recorder.open {
             return lsn;
@@ -209,7 +211,7 @@ impl Engine {
         let stream = if deferred { STREAMS } else { stream };
         self.last_version = version_above(floor.max((self.now << VERSION_SHIFT).saturating_sub(1)), stream);
         if opens {
-            // The slots hear of it if there is a record of it.
+            // The slots note it if there is a record of it.
             self.recorder.open = Some(self.last_version);
         } else if !deferred {
             self.shared.keyspace.raise(held, self.last_version);
@@ -217,13 +219,13 @@ impl Engine {
         self.last_version
     }
 
-    /// The version of the next command of a block: it has its latches, so nobody else writes there.
+    /// The version of the next command of a block: it has its latches, so no other command writes there.
     #[inline]
     pub(crate) fn following_version(&mut self) -> u64 {
         if let Some(lsn) = self.recorder.open {
             return lsn;
         }
-        // Of no stream: the last may be that of a slot that the block has come to since, which names one.
+        // Of no stream: the last one may be that of a slot that the block has come to since, which names one.
         self.last_version = version_above(self.last_version, STREAMS);
         self.last_version
     }
@@ -258,8 +260,8 @@ impl Engine {
             _ => dependencies(&self.shared.keyspace, held, lsn, &link.marks),
         };
         if effects.is_empty() && link.marks.count() == 1 {
-            // Something has its version, though nothing is different: others must be above it, and a cut must pass it. Records of other
-            // streams may come to depend on it: then it must be found after a crash.
+            // A version was given, though nothing has changed: others must be above it, and a cut must pass it. Records
+            // of other streams may come to depend on it: then a start after a crash must find it.
             gate.pass(lsn);
         } else if late.is_empty() {
             gate.leave(lsn, |out| Record::encode(lsn, &dependencies, effects, out));
@@ -278,8 +280,9 @@ impl Engine {
         self.recorder.left |= 1 << stream_of(lsn);
     }
 
-    /// Changes the libraries of functions and leaves a record of what they are then, if there is a log: `change` says so as FUNCTION DUMP
-    /// does, `None` if nothing has changed. All such changes happen under one latch, in the order of their records.
+    /// Changes the libraries of functions and leaves a record of them, if there is a log: `change` returns them as
+    /// FUNCTION DUMP does, `None` if nothing has changed. All such changes happen under one latch, in the order of
+    /// their records.
     pub fn change_libraries<R>(
         &mut self,
         token: u64,
@@ -312,7 +315,7 @@ impl Engine {
         Ok(result)
     }
 
-    /// Everything a block has changed gets the version of its record, which is opened now. `stamped`: something was given a version.
+    /// All changes of a block get the version of its record, which is opened now. `stamped`: a key was given a version.
     pub(crate) fn stamp_block(&mut self, held: &Held, stamped: bool) {
         if !stamped && self.fx.encoded.is_empty() {
             return;
@@ -321,7 +324,7 @@ impl Engine {
         let lsn = self.next_version(held);
         let encoded = std::mem::take(&mut self.fx.encoded);
         let shared = self.shared.clone();
-        // What we have encoded can be decoded; of whole databases nothing is left to stamp.
+        // Bytes of this engine can be decoded; changes of whole databases have nothing left to stamp.
         for effect in effects::decode(&encoded).flatten().filter(|effect| !effect.is_barrier()) {
             let key = shared.keyspace.hasher().key(effect.key);
             self.db(held, effect.db, lsn).stamp(&key);
@@ -332,8 +335,9 @@ impl Engine {
 
 type Dependencies = SmallVec<[Lsn; 2]>;
 
-/// What a record depends on (rule L4): the last record of each slot it read or wrote, if that is in another stream and not
-/// on the disk, whatever replies promise: the power may fail. One of each stream is enough: a watermark that has passed a record has passed all before it.
+/// The dependencies of a record (rule L4): the last record of each slot that it read or wrote, if that is in another
+/// stream and not on the disk, whatever replies promise: the power may fail. One for each stream is enough, because a
+/// watermark that has passed a record has passed all earlier ones.
 fn dependencies(keyspace: &Keyspace, held: &Held, lsn: Lsn, marks: &Watermarks) -> Dependencies {
     let mut last = [0; STREAMS];
     keyspace.last_versions(held, |version| {

@@ -1,7 +1,7 @@
-//! Serving those who wait: how they queue, and how a change runs their commands.
+//! Serving waiting commands: their queues, and how a change runs them.
 //!
-//! The worker that changes a key runs the waiting commands itself, under the latches it holds, before it releases them:
-//! nobody can observe the element between the push and the pop that was waiting for it.
+//! The worker that changes a key runs the waiting commands itself, under the latches that it holds, before it releases
+//! them: no client can observe the element between the push and the pop that waited for it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::blocked::{Blocked, Served};
 use crate::call::Call;
 use crate::engine::{Engine, Shared};
 
-/// Who waits for a key, in order of arrival.
+/// The commands that wait for a key, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Queue {
     waiters: VecDeque<Arc<Blocked>>,
-    /// How many of them name other keys, too: what they take or change may concern further slots and waiters.
+    /// How many of them name other keys, too: their changes may concern further slots and waiters.
     reaching: usize,
     /// How many of them run again when the key is gone.
     minding_absence: usize,
@@ -44,12 +44,12 @@ impl Queue {
         }
     }
 
-    /// Whether somebody waits, and whether somebody wants to hear of absence.
+    /// Whether a command waits, and whether one waits for absence.
     fn counts(&self) -> [bool; 2] {
         [!self.waiters.is_empty(), self.minding_absence > 0]
     }
 
-    /// Who is at this place. With nothing at the key nobody is served, unless somebody is to hear of that.
+    /// The command at this place. If the key is absent, no command is served, unless one waits for that.
     fn get(&self, at: usize, present: bool) -> Option<&Arc<Blocked>> {
         if present || self.minding_absence > 0 { self.waiters.get(at) } else { None }
     }
@@ -78,10 +78,10 @@ fn reaches(blocked: &Blocked) -> bool {
 }
 
 impl Engine {
-    /// Puts a command that wants to block into the queues of its keys. Its latches are held. `None`: its session has been
+    /// Puts a command that wants to block into the queues of its keys. Its latches are held. `None`: its session was
     /// closed, and waits for nothing any more.
     pub(crate) fn block(&mut self, call: &Call<'_>, block: Block, held: &Held) -> Option<Arc<Blocked>> {
-        // Only what the command itself needs, though more may be held for those who wait already.
+        // Only the command's own latches, though more may be held for commands that wait already.
         let slots = match self.need_of_call(call) {
             Need::Slots(slots) => slots.to_vec(),
             Need::All => held.slots().to_vec(),
@@ -132,17 +132,17 @@ impl Engine {
         });
     }
 
-    /// Whether serving those who wait in the slots held may need further slots.
+    /// Whether serving the waiting commands of the held slots may need further slots.
     pub(crate) fn has_reaching(&self, held: &Held) -> bool {
         held.slots().iter().any(|&slot| self.reaches(held, slot))
     }
 
-    /// Whether serving those who wait in a held slot may need further slots.
+    /// Whether serving the waiting commands of a held slot may need further slots.
     pub(crate) fn reaches(&self, held: &Held, slot: u16) -> bool {
         Attachment::of(&self.shared.keyspace, held, slot, |a| a.reaching > 0) == Some(true)
     }
 
-    /// Slots beyond `held` that commands waiting for any of `keys` need, and those waiting for what these would change.
+    /// Slots beyond `held` that commands waiting for any of `keys` need, and those waiting for the changes of these.
     /// `db`: the logical database of the keys; `None`: they may change in any.
     pub(crate) fn slots_of_waiters<'k>(
         &self,
@@ -180,7 +180,7 @@ impl Engine {
         missing
     }
 
-    /// Serves whoever waits for the keys in `touched`, and for what serving changes, in order.
+    /// Serves the commands that wait for the keys in `touched`, and for the changes of those commands, in order.
     pub(crate) fn serve(&mut self, touched: Vec<Touched>, held: &Held) {
         let mut ready: VecDeque<Touched> = touched.into();
         while let Some(key) = ready.pop_front() {
@@ -201,12 +201,13 @@ impl Engine {
         }
     }
 
-    /// Who is at this place in the queue of a key.
+    /// The command at this place in the queue of a key.
     fn waiter(&self, held: &Held, slot: u16, db_key: &DbKey, at: usize, present: bool) -> Option<Arc<Blocked>> {
         Attachment::of(&self.shared.keyspace, held, slot, |a| a.blocked.get(db_key)?.get(at, present).cloned())?
     }
 
-    /// Whether a command that waits for the key `of` must not run now, as a transaction has locked a key that it works on: it is served when that is over.
+    /// Whether a command that waits for the key `of` must not run now, because a transaction has locked one of its
+    /// keys: it is served when that is over.
     fn skips(&mut self, blocked: &Blocked, held: &Held, of: &DbKey) -> bool {
         if !self.shared.transactions.any() {
             return false;
@@ -219,13 +220,13 @@ impl Engine {
         locked.map(|locked| self.shared.transactions.skip(locked, of.clone())).is_some()
     }
 
-    /// The time has come for a wait to run again, though nothing has changed: it is run now, or soon if a latch is busy.
+    /// The time has come for a wait to run again without a change: it runs now, or soon if a latch is busy.
     pub fn run_again(&mut self, blocked: &Blocked) {
         self.unserved.extend(blocked.waited_keys().map(|key| (blocked.db, Box::from(key))));
         self.serve_unserved();
     }
 
-    /// Serves those who wait for keys that were locked, or for a time that has come.
+    /// Serves commands that wait for keys that were locked, or for a time that has come.
     pub(crate) fn serve_unserved(&mut self) {
         for key in std::mem::take(&mut self.unserved) {
             let slot = keyspace::slot_of(&key.1);
@@ -235,7 +236,7 @@ impl Engine {
             };
             let shared = self.shared.clone();
             let hashed = shared.keyspace.hasher().key(&key.1);
-            // Those who wait for what the next ones of a chain would change are seen when that is held.
+            // Commands that wait for the next changes of a chain are seen when those latches are held.
             let all_are_held = loop {
                 let missing = self.slots_of_waiters(&held, Some(key.0), std::iter::once(hashed));
                 if missing.is_empty() {
@@ -275,7 +276,7 @@ impl Engine {
             seat: None,
             caller: blocked.caller,
         };
-        // Those there are belong to the output of who is being run right now.
+        // The present ones belong to the output of the command that is just running.
         let parts = std::mem::take(&mut self.parts);
         let outcome = self.run_handler_now(&call, held, &mut reply);
         self.parts.copy_into(&mut reply);

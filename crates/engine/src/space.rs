@@ -1,4 +1,4 @@
-//! Whether the system has memory for what a command will make, where it limits that (`headroom`).
+//! Whether the system has memory for the result of a command, where it limits memory (`headroom`).
 
 use command::{Error, flags};
 
@@ -6,17 +6,18 @@ use crate::call::Call;
 use crate::engine::Engine;
 use keyspace::Held;
 
-/// Bytes that a command may need for each element beside what the element takes in memory: places to sort, tables to look in.
+/// Bytes that a command may need for each element beside its memory: places to sort, tables to look in.
 const PER_ELEMENT: u64 = 64;
 
-/// What the record of a command may have besides its arguments, in bytes: a value that is not asked for, as that of SETRANGE, which is logged whole.
+/// Bytes that the record of a command may have besides its arguments: a value that is not asked for, as that of
+/// SETRANGE, which is logged whole.
 const RECORD_OVERHEAD: usize = headroom::LARGE + 4096;
 
-/// So many commands of a worker in a row, at least and at most, may take what is not worth asking for, less than [`headroom::LARGE`] each: a block of
-/// many is over before anybody looks otherwise.
+/// The least and the most commands of a worker in a row that may take small amounts without asking, less than
+/// [`headroom::LARGE`] each: a block of many commands is over before the next check otherwise.
 const ROW: (u32, u32) = (16, 1024);
 
-/// A row takes at most this part of what was left: there are many workers.
+/// A row takes at most this part of the remaining memory: there are many workers.
 const ROW_PART: u64 = 64;
 
 /// How long a row is, where so many bytes were left.
@@ -25,17 +26,19 @@ fn row(left: u64) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX).clamp(ROW.0, ROW.1)
 }
 
-/// Whether there is room for what the shortest row of commands takes without asking: in the margin, as data that may leave memory fills the rest.
+/// Whether there is room for the unasked amounts of the shortest row of commands: in the margin, because data that may
+/// leave memory fills the rest.
 fn has_room_for_row() -> bool {
     headroom::has_room_to_talk(ROW.0 as usize * headroom::LARGE, 0)
 }
 
-/// Commands of a worker since it was last asked whether there is room.
+/// Commands of a worker since the last question for room.
 #[derive(Default)]
 pub(crate) struct Unasked(u32);
 
 impl Unasked {
-    /// Whether one more may go on: `has_room` is asked at the end of each row of so many, and by all that follow as long as there is none.
+    /// Whether one more may go on. `has_room` is asked at the end of each row of so many, and at every later command
+    /// while there is none.
     fn fits(&mut self, row: u32, has_room: impl FnOnce() -> bool) -> bool {
         self.0 = self.0.saturating_add(1);
         if self.0 < row {
@@ -49,15 +52,15 @@ impl Unasked {
     }
 }
 
-/// What it takes at most to make something of so many bytes, and its largest block: what grows as it is written may take twice its length, and the log
-/// copies it twice.
+/// Most bytes for making something of so many bytes, and the largest block of it: a buffer that grows as it is written
+/// may take twice its length, and the log copies it twice.
 fn as_one_block(bytes: usize) -> (usize, usize) {
     (bytes.saturating_mul(5), bytes.saturating_mul(2))
 }
 
 impl Engine {
-    /// Refuses commands that may need memory while it is tight, be they in a block, and those that copy more than there is room for. Their keys are
-    /// there and latched.
+    /// Refuses commands that may need memory while it is tight, also in a block, and those that copy more than there is
+    /// room for. Their keys are there and latched.
     #[cold]
     pub(crate) fn check_room(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
         let spec = &call.row.spec;
@@ -68,7 +71,7 @@ impl Engine {
         {
             return Err(Error::OOM);
         }
-        // What only moves is copied for nobody but the log.
+        // A value that only moves is not copied, except for the log.
         if !spec.has(flags::COPIES) || spec.has(flags::WRITE) && !spec.has(flags::DENYOOM) && !self.is_logged() {
             return Ok(());
         }
@@ -81,7 +84,8 @@ impl Engine {
         if fits { Ok(()) } else { Err(Error::OOM) }
     }
 
-    /// Whether there is room for a command's arguments to become a value and a record, or for the record of a block of commands to grow for one more.
+    /// Whether there is room for a command's arguments to become a value and a record, or for the record of a block to
+    /// grow by one more command.
     fn has_room_to_log(&mut self, call: &Call<'_>) -> bool {
         let encoded = &mut self.fx.encoded;
         let more: usize = call.args.iter().map(<[u8]>::len).sum();
@@ -98,7 +102,7 @@ impl Engine {
         has_room
     }
 
-    /// What the values of a command's keys take together, in bytes, with what there may be for each of their elements.
+    /// The bytes of the values of a command's keys together, with possible bytes for each of their elements.
     fn bytes_of_keys(&mut self, call: &Call<'_>, held: &Held) -> usize {
         let mut positions = std::mem::take(&mut self.positions);
         positions.clear();

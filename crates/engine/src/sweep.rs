@@ -1,8 +1,8 @@
-//! The expiry sweep: keys nobody asks for any more are deleted in the background, in bounded steps.
+//! The expiry sweep: expired keys that no client asks for are deleted in the background, in bounded steps.
 //!
-//! Each worker sweeps its share of the slots. A slot whose earliest expiry lies ahead costs one look at its root. A slot is
-//! walked in hash order and may be left and taken up again in the middle, so that ten million keys behind one tag never hold
-//! its latch for long.
+//! Each worker sweeps its share of the slots. A slot whose earliest expiry lies ahead costs one look at its root. A
+//! slot is walked in hash order and may be left and resumed in the middle, so that ten million keys behind one tag
+//! never hold its latch for long.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,29 +15,29 @@ use crate::engine::Engine;
 const BUCKETS_PER_HOLD: usize = 64;
 /// Fields deleted of one hash before others get their turn.
 const FIELDS_PER_HASH: usize = 256;
-/// Fields deleted under one latch: of more hashes than that allows, the others follow in the next round.
+/// Fields deleted under one latch: further hashes follow in the next round.
 const FIELDS_PER_HOLD: usize = 1024;
-/// Slots in which nothing is due that a worker looks at before it asks for the time again.
+/// Slots without due keys that a worker visits between two readings of the clock.
 const SLOTS_PER_LOOK: usize = 16;
 
-/// Where a worker's sweep is.
+/// The position of a worker's sweep.
 #[derive(Default)]
 pub(crate) struct Sweep {
     slot: u16,
     db: u16,
     /// The physical database of the table that is walked: SWAPDB may come in between.
     physical: u16,
-    /// Hash within the slot's table from which on to go on; 0 at its beginning.
+    /// The hash in the slot's table at which to go on; 0 at its beginning.
     hash: u64,
     /// Earliest expiry met since the beginning of the table.
     earliest: Option<u64>,
-    /// Some hash has more expired fields than could be deleted at once.
+    /// A hash has more expired fields than could be deleted at once.
     unfinished: bool,
     /// A table was walked in this slot.
     walked: bool,
 }
 
-/// How much of the sweep was done.
+/// The progress of the sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Swept {
     /// Every slot of this worker's share has been looked at.
@@ -46,7 +46,7 @@ pub enum Swept {
     Part,
 }
 
-/// What came of a try to sweep a slot.
+/// The result of sweeping a slot.
 enum Hold {
     Done,
     More,
@@ -62,7 +62,7 @@ impl Sweep {
 }
 
 impl Engine {
-    /// Sweeps on until every slot of the worker's share has been looked at or `in_time` says that time is up. Slots are shared
+    /// Sweeps on until every slot of the worker's share was visited or `in_time` says that time is up. Slots are shared
     /// out among the first `workers` workers; the others only finish what they have begun.
     pub fn sweep(&mut self, workers: u16, mut in_time: impl FnMut() -> bool) -> Swept {
         if self.index >= workers && !self.sweep.is_begun() {
@@ -84,8 +84,8 @@ impl Engine {
                 self.sweep = Sweep { slot, ..Sweep::default() };
                 continue;
             }
-            // Neighbouring slots of one worker share cache lines of the bitmap and of nothing else. A table that is half walked
-            // is finished by who began: until then the slot does not know when it is due.
+            // Neighbouring slots of one worker share cache lines of the bitmap and of nothing else. The worker that
+            // began a table finishes it: until then the slot does not know when it is due.
             if self.sweep.is_begun() || slot / 64 % workers == self.index {
                 match self.sweep_slot() {
                     Hold::Done => {}
@@ -136,7 +136,7 @@ impl Engine {
                 continue;
             }
             if !self.sweep.is_begun() {
-                // From here on, whoever sets an earlier expiry lowers it again.
+                // From here on, every earlier expiry that is set lowers it again.
                 self.db(held, db, 0).set_next_expiry(slot, u64::MAX);
                 self.sweep.physical = self.shared.keyspace.physical(db);
                 self.sweep.earliest = None;
@@ -187,7 +187,7 @@ impl Engine {
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();
         if shared.transactions.any() {
-            // Rule K6: they are looked at again when they are not locked.
+            // Rule K6: they are visited again when they are not locked.
             let there = due.len() + hashes.len();
             due.retain(|key| !self.is_locked(held, db, &hasher.key(key)));
             hashes.retain(|key| !self.is_locked(held, db, &hasher.key(key)));
@@ -202,7 +202,7 @@ impl Engine {
         let mut left = FIELDS_PER_HOLD;
         for key in &hashes {
             if left == 0 {
-                // Whoever looks at the table next must not skip it.
+                // The next visit of the table must not skip it.
                 (self.sweep.unfinished, self.sweep.earliest) = (true, Some(0));
                 break;
             }
@@ -276,7 +276,8 @@ mod tests {
         assert_eq!(shared.keyspace.field_expires(0), 0);
     }
 
-    /// A slot of which a part was walked is finished, whatever comes in between: it does not know when it is due meanwhile.
+    /// A slot that was walked in part is finished, whatever comes in between: it does not know when it is due
+    /// meanwhile.
     #[test]
     fn a_table_that_is_half_walked_is_finished() {
         for between in ["a busy latch", "swapdb", "fewer workers"] {

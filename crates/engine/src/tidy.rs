@@ -1,14 +1,14 @@
-//! Tidying: tables that have become sparse shrink, and what lies in sparse pages of the heap moves to fuller ones, so that the
-//! sparse pages become empty. In steps of one part of a table, each worker in its share of the slots.
+//! Tidying: sparse tables shrink, and blocks in sparse pages of the heap move to fuller ones, so that the sparse pages
+//! become empty. In steps of one part of a table, each worker in its share of the slots.
 
 use keyspace::{SLOTS, bump};
 
 use crate::engine::Engine;
 
-/// Databases without keys in a slot that a worker looks at before it asks for the time again.
+/// Databases without keys in a slot that a worker visits between two readings of the clock.
 const DATABASES_PER_LOOK: u32 = 64;
 
-/// Where a worker's pass is, and what it has done so far.
+/// The position of a worker's pass, and its figures so far.
 #[derive(Default)]
 pub(crate) struct Tidy {
     slot: u16,
@@ -33,7 +33,7 @@ pub enum Tidied {
 }
 
 impl Engine {
-    /// Goes on with a pass of tidying over the worker's share of the slots, which are shared out among `workers` workers, until it
+    /// Goes on with a pass over the worker's share of the slots, which are shared out among `workers` workers, until it
     /// is over or `in_time` says that time is up. `entries`: entries move as well as tables.
     pub fn tidy(&mut self, workers: u16, entries: bool, mut in_time: impl FnMut() -> bool) -> Tidied {
         while let Some(slot) = self.shared.keyspace.next_occupied(self.tidy.slot) {
@@ -54,12 +54,12 @@ impl Engine {
         Tidied::Pass { seen, moved }
     }
 
-    /// Tidies a slot from where the pass is. True: time was up before its end.
+    /// Tidies a slot from the position of the pass on. True: time was up before its end.
     fn tidy_slot(&mut self, slot: u16, entries: bool, in_time: &mut impl FnMut() -> bool) -> bool {
         let databases = self.shared.keyspace.databases() as u16;
         let mut looked = 0;
         while self.tidy.db < databases {
-            // Somebody uses the slot: it is left to the next pass.
+            // Another thread uses the slot: it is left to the next pass.
             let Some(held) = self.acquire_one(slot) else { return !in_time() };
             let (db, hash) = (self.tidy.db, self.tidy.hash);
             let tidied = self.db(&held, db, 0).tidy(slot, hash, entries);

@@ -1,9 +1,9 @@
-//! Client-side caching: who was given what is at a key, and who must hear that it has changed.
+//! Client-side caching: which clients have read a key, and must hear that it has changed.
 //!
-//! A key that was read for a caching client hangs on its slot with the client's id, under the slot's latch: it is noted before the
-//! latch goes back under which it was read, and whoever changes the key later finds it there. The key is forgotten then: the client
-//! asks again, or has no use for it any more. Ids of clients that are gone stay until then (CLIENT TRACKING, default mode).
-//! As in Redis, keys are known by their names alone, whatever database they were read from.
+//! A key that was read for a caching client hangs on its slot with the client's id. It is noted under the latch under
+//! which it was read, and a later writer of the key finds it there. The key is then forgotten: the client asks again,
+//! or needs it no more. Ids of clients that are gone stay until then (CLIENT TRACKING, default mode). As in Redis, keys
+//! are known by their names alone, whatever database they were read from.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,27 +17,27 @@ use crate::block::BlockRun;
 use crate::call::Call;
 use crate::engine::Engine;
 
-/// For whom a command runs, as far as client-side caching goes.
+/// The caller of a command, as far as client-side caching goes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Caller {
-    /// The client's id; 0: nobody's.
+    /// The client's id; 0: no client's.
     pub client: u64,
-    /// What it reads must be remembered for it.
+    /// Its reads must be remembered.
     pub caches: bool,
 }
 
-/// Something that clients may have to forget.
+/// An invalidation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Invalidation {
     /// A key has changed, or is no longer remembered.
     Key {
         /// The key.
         key: Box<[u8]>,
-        /// The client that changed it; 0: nobody (expiry, eviction).
+        /// The client that changed it; 0: none (expiry, eviction).
         by: u64,
         /// The clients that have read it, ascending.
         readers: Vec<u64>,
-        /// It has changed. Else only its readers are concerned.
+        /// It has changed. Otherwise only its readers are concerned.
         changed: bool,
     },
     /// Everything: a database was flushed or exchanged.
@@ -47,13 +47,13 @@ pub enum Invalidation {
 /// The clients that have read a key, ascending.
 pub(crate) type Readers = Vec<u64>;
 
-/// What all workers share of tracking.
+/// The tracking state that all workers share.
 pub struct Tracking {
     /// Clients that hear of every key they have a prefix of (BCAST).
     broadcasting: AtomicUsize,
     /// Keys remembered.
     keys: AtomicU64,
-    /// Of these, keys that some worker is about to forget because there are too many.
+    /// Of these, keys that a worker is about to forget because there are too many.
     claimed: AtomicU64,
     /// Pairs of key and reader.
     items: AtomicU64,
@@ -94,8 +94,8 @@ impl Tracking {
         self.broadcasting.fetch_sub(1, Relaxed);
     }
 
-    /// Whether all changes are to be reported. To be asked under the latches of what is about to change: who has begun to listen
-    /// and then reads a key either sees the change or hears of it.
+    /// Whether all changes are to be reported. To be asked under the latches of the change: a client that has begun to
+    /// listen and then reads a key either sees the change or hears of it.
     #[inline]
     pub(crate) fn is_broadcasting(&self) -> bool {
         self.broadcasting.load(Relaxed) > 0
@@ -119,7 +119,7 @@ impl Tracking {
         })
     }
 
-    /// Claims one key to forget while there are more than `max`: of several workers that look at the same time each gets its own.
+    /// Claims one key to forget while there are more than `max`: several workers at the same time get different ones.
     /// [`Self::settle`] ends it, when the key has gone.
     fn claim(&self, max: u64) -> bool {
         if self.keys() <= max {
@@ -146,7 +146,7 @@ pub(crate) struct Read {
     key: Box<[u8]>,
 }
 
-/// Where a worker goes on looking for keys to forget: they go in a round, so that none stays for ever.
+/// The position of a worker in its round over keys to forget, so that none stays for ever.
 #[derive(Default)]
 pub(crate) struct Hand {
     slot: u16,
@@ -154,7 +154,7 @@ pub(crate) struct Hand {
 }
 
 impl Engine {
-    /// Remembers what a command has read. Its latches are held still, and its changes have been told.
+    /// Remembers the reads of a command. Its latches are held still, and its changes were reported.
     #[cold]
     pub(crate) fn remember_reads(&mut self, call: &Call<'_>, held: &Held) {
         let mut reads = Vec::new();
@@ -162,7 +162,7 @@ impl Engine {
         reads.iter().for_each(|read| self.remember(read, held));
     }
 
-    /// Notes what a command reads for a client that caches, to be remembered when its block ends.
+    /// Notes the reads of a command for a client that caches, to be remembered when its block ends.
     pub(crate) fn note_reads(&mut self, call: &Call<'_>, after: usize, reads: &mut Vec<Read>) {
         if !call.row.spec.has(flags::READONLY) || !call.caller.caches {
             return;
@@ -180,8 +180,8 @@ impl Engine {
         self.positions = positions;
     }
 
-    /// Remembers what the commands of an attempt have read, which was undone: its keys stay locked, so they are still
-    /// the same.
+    /// Remembers the reads of the commands of an attempt that was undone: its keys stay locked, so they are still the
+    /// same.
     pub fn remember_attempt(&mut self, block: &mut BlockRun) {
         let reads = block.take_reads();
         reads.iter().for_each(|read| self.remember(read, block.held()));
@@ -215,7 +215,7 @@ impl Engine {
         });
     }
 
-    /// Takes a key out of what is remembered.
+    /// Takes a key out of the remembered ones.
     fn take_readers(&mut self, slot: u16, key: &[u8], held: &Held) -> Readers {
         let tracking = &self.shared.tracking;
         let taken = Attachment::change(&self.shared.keyspace, held, slot, |attachment| {
@@ -231,7 +231,7 @@ impl Engine {
         readers
     }
 
-    /// Says who must forget what has changed. The slots are held.
+    /// Reports the changes to the clients that must forget them. The slots are held.
     pub(crate) fn invalidate(&mut self, touched: &[Touched], held: &Held) {
         let all = self.shared.tracking.is_broadcasting();
         if !all && self.shared.tracking.keys() == 0 {
@@ -245,8 +245,8 @@ impl Engine {
         }
     }
 
-    /// What a block has changed and read, in the order in which it did: who reads what they have changed has it as it is now,
-    /// and who changes what they have read must hear of that.
+    /// The reads and changes of a block, in their order: a client that reads its own changes has the present value, and
+    /// a client that changes a key it has read must hear of that.
     pub(crate) fn invalidate_in_order(&mut self, touched: &[Touched], reads: &[Read], held: &Held) {
         let mut from = 0;
         for read in reads {
@@ -272,8 +272,8 @@ impl Engine {
         shared.tracking.items.store(0, Relaxed);
     }
 
-    /// Forgets keys while there are more than `max`, up to `most`: their readers are told as if they had changed. True: there
-    /// are no more than `max` now. Nothing must be held.
+    /// Forgets keys while there are more than `max`, up to `most`: their readers hear it as a change. True: there are
+    /// no more than `max` now. Nothing must be held.
     pub fn forget_reads(&mut self, max: u64, most: usize) -> bool {
         for _ in 0..most {
             if !self.shared.tracking.claim(max) {
@@ -329,13 +329,13 @@ impl Engine {
         false
     }
 
-    /// Whether somebody is to be told something: [`Self::take_invalidated`].
+    /// Whether there are invalidations: [`Self::take_invalidated`].
     #[inline]
     pub fn has_invalidated(&self) -> bool {
         !self.invalidated.is_empty()
     }
 
-    /// What clients must forget, in the order of what happened. Of a block when it has ended.
+    /// The keys that clients must forget, in the order of the changes. Those of a block when it has ended.
     pub fn take_invalidated(&mut self) -> Vec<Invalidation> {
         std::mem::take(&mut self.invalidated)
     }

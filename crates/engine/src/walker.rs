@@ -1,5 +1,5 @@
-//! Drives what goes on for several turns: walks over the keyspace (KEYS, SCAN, RANDOMKEY), one slot's latch at a time, in
-//! bounded steps, and long replies.
+//! Work over several turns: walks over the keyspace (KEYS, SCAN, RANDOMKEY), one slot's latch at a time, in bounded
+//! steps, and long replies.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use resp::{Protocol, Reply};
 use crate::cold::{Asked, Listing, Span};
 use crate::engine::Engine;
 
-/// Buckets looked at before a walk lets other connections run: a fifth of a millisecond.
+/// Buckets that a walk visits before it lets other connections run: a fifth of a millisecond.
 const BUCKETS_PER_STEP: u64 = 400;
-/// Names that are asked of the store for a walk: first, and each time twice as many, up to the second.
+/// Names that a walk asks the store for: the first time, and each time twice as many, up to the second number.
 const LISTED: (usize, usize) = (16, 1024);
 
 /// A command that goes on for several turns.
@@ -30,34 +30,34 @@ pub(crate) struct Walker {
     buckets: u64,
     db: u16,
     protocol: Protocol,
-    /// The reply is being written: what it says of where the walk stopped.
+    /// The reply is being written: the place where the walk stopped.
     ended: Option<Option<Position>>,
-    /// What the store has around the position.
+    /// The store's listing around the position.
     listing: Option<Listing>,
-    /// It has been asked for that.
+    /// The request for it.
     asked: Option<Arc<Asked>>,
     /// Names to ask for next.
     most: usize,
 }
 
-/// How visiting a slot ended.
+/// The end of a visit of a slot.
 #[derive(PartialEq, Eq)]
 enum Visit {
     /// At its end.
     Ended,
     /// Inside: it is enough.
     Stopped,
-    /// Inside: what the store has from there on has to be asked for.
+    /// Inside: the store's listing from there on has to be asked for.
     Unlisted,
 }
 
-/// How a step of a walk ended.
+/// The end of a step of a walk.
 pub enum Step {
     /// More to do: let others run, then step again. Some of the reply may have been written.
     More,
     /// The slot's latch is busy.
     Busy(u16),
-    /// The store is being asked for something: the connection is woken when it has answered.
+    /// The store is being read: the connection is woken when it has answered.
     Awaited,
     /// The reply has been written.
     Done,
@@ -80,7 +80,7 @@ impl Walker {
         Self { at, walk, buckets: 0, db, protocol, ended: None, listing: None, asked: None, most: LISTED.0 }
     }
 
-    /// What to ask the store for next.
+    /// The next request to the store.
     fn next_span(&mut self) -> Span {
         let most = self.most;
         self.most = LISTED.1.min(2 * most);
@@ -121,7 +121,7 @@ impl Engine {
             }
         }
         if walking.buckets > 0 && headroom::is_tight() {
-            // What it has found so far takes memory, and its reply will take as much.
+            // Its findings take memory, and its reply will take as much.
             Reply::new(out, walking.protocol).error(Error::OOM.as_bytes());
             return Step::Done;
         }
@@ -181,7 +181,7 @@ impl Engine {
         Step::More
     }
 
-    /// The slot to look at next; moves the position to its beginning if it is a later one.
+    /// The next slot to visit; moves the position to its beginning if it is a later one.
     fn next_slot(&self, walking: &mut Walker) -> Option<u16> {
         loop {
             match self.shared.keyspace.next_occupied(walking.at.slot) {
@@ -212,7 +212,7 @@ impl Engine {
             if !expired.is_empty() {
                 let shared = self.shared.clone();
                 let mut keys: Vec<_> = expired.iter().map(|key| shared.keyspace.hasher().key(key)).collect();
-                // Rule K6: what is prepared is done to them as they are.
+                // Rule K6: prepared effects are for the keys as they are.
                 keys.retain(|key| !self.is_locked(held, walking.db, key));
                 self.expire_keys(held, walking.db, 0, keys.into_iter());
             }
@@ -227,8 +227,8 @@ impl Engine {
         Visit::Stopped
     }
 
-    /// Visits what memory has in the bucket at the position, or, of a table of which it does not have all, what of that has a hash before `until`. Says
-    /// where the next one begins.
+    /// Visits the keys in memory in the bucket at the position; in a table with cold keys, those with a hash before
+    /// `until`. Returns where the next bucket begins.
     fn walk_memory(
         &mut self,
         walking: &mut Walker,
@@ -254,7 +254,8 @@ impl Engine {
         })
     }
 
-    /// As [`Self::walk_memory`] in a slot with cold keys, some of which are visited, too. `None`: what the store has there must be listed first.
+    /// As [`Self::walk_memory`] in a slot with cold keys, some of which are visited, too. `None`: the store's keys
+    /// there must be listed first.
     fn walk_with_store(
         &mut self,
         walking: &mut Walker,

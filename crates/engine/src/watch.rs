@@ -26,8 +26,8 @@ pub struct WatchedKey {
 
 /// Which of `keys` are not watched already, and not named before.
 fn new_ones(db: u16, keys: &[&[u8]], already: &[WatchedKey]) -> Vec<bool> {
-    /// Up to here looking at all is the faster way. The slots are held: tens of thousands must not take a time that grows with
-    /// their square.
+    /// Up to so many keys, a look at all of them is faster. The slots are held: the time for tens of thousands must not
+    /// grow with their square.
     const FEW: usize = 8;
     let of_db = already.iter().filter(|watched| watched.db == db).map(|watched| &*watched.key);
     if keys.len() <= FEW {
@@ -48,7 +48,7 @@ impl Engine {
             self.release(held);
             return Err(busy);
         }
-        // What has expired before the watch began does not break it.
+        // Keys that have expired before the watch began do not break it.
         let hashed: Vec<_> = keys.iter().map(|k| self.shared.keyspace.hasher().key(k)).collect();
         let version = self.next_version(&held);
         self.expire_keys(&held, db, version, hashed.iter().copied());
@@ -57,7 +57,7 @@ impl Engine {
         for (key, _) in hashed.into_iter().zip(is_new).filter(|(_, is_new)| *is_new) {
             let version = Attachment::with(&self.shared.keyspace, &held, key.slot, |a| {
                 let watches = &self.shared.watches;
-                // No version comes twice: that which somebody has seen who watches no more may still be asked about, by a block whose client has gone.
+                // No version comes twice: a block whose client has gone may still ask about the one that it has seen.
                 let first = || Watched { sessions: 0, version: watches.fetch_add(1 << 32, Relaxed) };
                 let watched = a.watched.entry((db, key.bytes.into())).or_insert_with(first);
                 watched.sessions += 1;
@@ -72,13 +72,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends watching: now where the slot's latch is free, else with [`Self::unwatch_leftovers`].
+    /// Ends watching: now if the slot's latch is free, else with [`Self::unwatch_leftovers`].
     pub fn unwatch_later(&mut self, mut keys: Vec<WatchedKey>) {
         self.leftovers.append(&mut keys);
         self.unwatch_leftovers();
     }
 
-    /// Does what was left because of busy latches.
+    /// Does the work that was left because of busy latches.
     pub fn unwatch_leftovers(&mut self) {
         self.release_unclaimed();
         self.serve_unserved();
@@ -93,7 +93,7 @@ impl Engine {
         }
     }
 
-    /// Whether something is left to be done in a later turn.
+    /// Whether work is left for a later turn.
     pub fn has_leftovers(&self) -> bool {
         !(self.leftovers.is_empty() && self.unclaimed.is_empty() && self.unserved.is_empty())
     }
@@ -118,7 +118,7 @@ impl Engine {
             }) == Some(true)
         });
         if !unchanged {
-            // What has changed may not be committed.
+            // A change may not be committed.
             self.shared.keyspace.last_versions(held, |version| self.local.note_version(version));
         }
         unchanged
@@ -137,7 +137,7 @@ impl Engine {
         }
     }
 
-    /// Keys that somebody watches or waits for, with their logical database. Everything is held.
+    /// Keys that clients watch or wait for, with their logical database. Everything is held.
     fn keys_of_interest(&self, held: &Held) -> Vec<Touched> {
         let mut found = Vec::new();
         for slot in 0..keyspace::SLOTS as u16 {
@@ -156,7 +156,7 @@ impl Engine {
             let Some(databases) = in_db(t.db) else { return false };
             let hashed = self.shared.keyspace.hasher().key(&t.key);
             databases.iter().any(|&d| {
-                // What cannot be read may have been there.
+                // A key that cannot be read may have been there.
                 let known = !is_lacking(&self.db(held, d, 0), &hashed) || self.fetch_key(held, d, &hashed).is_ok();
                 !known || self.db(held, d, 0).peek(&hashed).is_some()
             })
@@ -164,14 +164,14 @@ impl Engine {
         touched
     }
 
-    /// Deletes what has expired among keys that somebody watches, in every database: afterwards an expired key that another
-    /// database brings is no change for whoever watches an absent one.
+    /// Deletes expired watched keys in every database. Afterwards an expired key that another database brings is no
+    /// change for a client that watches an absent one.
     pub(crate) fn expire_watched(&mut self, held: &Held, version: u64) {
         let shared = self.shared.clone();
         for Touched { key, .. } in self.keys_of_interest(held) {
             let hashed = shared.keyspace.hasher().key(&key);
             for db in 0..shared.keyspace.databases() as u16 {
-                // One that cannot be read may be there: see `watched_present`.
+                // A key that cannot be read may be there: see `watched_present`.
                 if is_lacking(&self.db(held, db, 0), &hashed) {
                     let _ = self.fetch_key(held, db, &hashed);
                 }

@@ -1,5 +1,6 @@
-//! A private keyspace with an engine of its own, in which commands run on copies of keys that others own: what they would change comes out as
-//! effects. Nobody else has access to it, so no latch is ever busy; it has no log, and its time is what it is told.
+//! A private keyspace with an engine of its own, in which commands run on copies of other nodes' keys: their changes
+//! come out as effects. No other thread has access to it, so no latch is ever busy. It has no log, and its time is
+//! handed in.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::attachment::DbKey;
 use crate::block::BlockRun;
 use crate::engine::{Engine, Shared};
 
-/// Notifications of all classes: who wants which is known where the keys are.
+/// Notifications of all classes: the owners of the keys know which ones clients want.
 const ALL_CLASSES: u32 = u32::MAX;
 
 /// See the module's text.
@@ -23,7 +24,7 @@ pub struct Workspace {
     keys: BTreeSet<DbKey>,
 }
 
-/// What commands did in a workspace.
+/// The results of commands in a workspace.
 #[derive(Default)]
 pub struct Made {
     /// Its effects, in their order.
@@ -33,7 +34,7 @@ pub struct Made {
 }
 
 impl Workspace {
-    /// An empty one for keys of `of`, on worker `index`. `seed` feeds its chance.
+    /// An empty one for keys of `of`, on worker `index`. `seed` is the seed of its chance.
     pub fn new(of: &Shared, index: u16, seed: u64) -> Self {
         let shared = Arc::new(Shared::new(of.keyspace.like(1)));
         let mut engine = Engine::new(shared, 0, seed);
@@ -79,14 +80,15 @@ impl Workspace {
             replayed.ok_or(Corrupt("a workspace that somebody else uses"))??;
             self.keys.insert(place);
         }
-        // That it is there is no news.
+        // That it is there is no event.
         self.engine.local.take_sightings();
         Ok(())
     }
 
-    /// Puts a copy of a key there, and then does what was done to the key since: the effects of each step. `amid`: as for [`Self::put`].
+    /// Puts a copy of a key there, and then applies the effects of each step since. `amid`: as for [`Self::put`].
     ///
     /// # Errors
+    ///
     /// If these are not effects on this key.
     pub fn put_copy<'e>(
         &mut self,
@@ -120,7 +122,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// A copy of a key that takes at least `least` bytes, and how many it takes. `amid`: as for [`Self::put`].
+    /// A copy of a key that takes at least `least` bytes, and how many bytes it takes. `amid`: as for [`Self::put`].
     pub fn copy_of(
         &mut self,
         (db, key): (u16, &[u8]),
@@ -136,7 +138,7 @@ impl Workspace {
         self.under(hashed.slot, amid, copy).flatten()
     }
 
-    /// Calls `f` with the latch of a slot, which the block that runs there may have. `None`: nobody can have it.
+    /// Calls `f` with the latch of a slot, which the block that runs there may have. `None`: it is not to be had.
     fn under<R>(&mut self, slot: u16, amid: Option<&BlockRun>, f: impl FnOnce(&mut Engine, &Held) -> R) -> Option<R> {
         if let Some(block) = amid.filter(|block| block.held().covers(slot)) {
             return Some(f(&mut self.engine, block.held()));
@@ -147,7 +149,8 @@ impl Workspace {
         Some(result)
     }
 
-    /// When a key ends, and the first of its fields that have not ended at `from`, unix milliseconds. `amid`: as for [`Self::put`].
+    /// When a key expires, and the first of its fields that have not expired at `from`, unix milliseconds. `amid`: as
+    /// for [`Self::put`].
     pub fn ends(&mut self, (db, key): (u16, &[u8]), from: u64, amid: Option<&BlockRun>) -> [Option<u64>; 2] {
         let shared = self.engine.shared.clone();
         let key = shared.keyspace.hasher().key(key);
@@ -156,7 +159,7 @@ impl Workspace {
         self.under(key.slot, amid, look).unwrap_or_default()
     }
 
-    /// The effect that makes a key what it is; empty: it is not there.
+    /// The effect that makes a key what it is; empty: the key is absent.
     pub fn image(&mut self, db: u16, key: &[u8]) -> Vec<u8> {
         let shared = self.engine.shared.clone();
         let key = shared.keyspace.hasher().key(key);
@@ -169,7 +172,7 @@ impl Workspace {
         image
     }
 
-    /// What was done since the last call.
+    /// The results since the last call.
     pub fn take(&mut self) -> Made {
         let encoded = std::mem::take(&mut self.engine.fx.encoded);
         for effect in effects::decode(&encoded).flatten().filter(|effect| !effect.is_barrier()) {
@@ -178,12 +181,12 @@ impl Workspace {
         Made { effects: encoded, events: self.engine.take_published() }
     }
 
-    /// What the last command wanted to wait for, if it found nothing, and answered so.
+    /// The wait that the last command wanted, if it found nothing, and answered so.
     pub fn take_unwaited(&mut self) -> Option<command::Block> {
         self.engine.unwaited.take()
     }
 
-    /// Empties it, for others to use. False: it is not as it should be, and not to be used again.
+    /// Empties it, for reuse. False: it is not as it should be, and must not be reused.
     pub fn clear(&mut self) -> bool {
         let _ = (self.take(), self.take_unwaited());
         let shared = self.engine.shared.clone();

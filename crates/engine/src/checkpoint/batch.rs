@@ -1,4 +1,4 @@
-//! What was done, on its way to a [`super::Hand`].
+//! Effects on their way to a [`super::Hand`].
 
 use command::Effect;
 use keyspace::Key;
@@ -19,7 +19,7 @@ pub(super) struct Dealt {
     pub(super) lsn: Lsn,
     /// The number of its record.
     pub(super) record: u64,
-    /// The record does nothing else.
+    /// The record has no other effect.
     pub(super) alone: bool,
     pub(super) op: u8,
     pub(super) db: u16,
@@ -38,9 +38,9 @@ impl Dealt {
     }
 }
 
-/// Effects in a batch that is full: it is gone through in another order than it lies in, and is to fit into a core's cache.
+/// Effects in a full batch: they are applied in another order than they lie in, and should fit into a core's cache.
 const FULL: usize = if cfg!(test) { 5 } else { 1 << 13 };
-/// Fewer are not worth a look at every slot.
+/// Fewer effects are not worth a look at every slot.
 const FEW: usize = 1024;
 /// Bytes in one.
 const FULL_BYTES: usize = 2 << 20;
@@ -61,7 +61,8 @@ impl Batch {
         self.effects.is_empty()
     }
 
-    /// Puts the effects in the order of their slots: what was done to other slots in between does not matter, and what a slot needs is at hand.
+    /// Sorts the effects by slot: effects on other slots in between do not matter, and all effects of a slot need the
+    /// same memory.
     pub(super) fn sort(&mut self, places: &mut [u32]) {
         if self.effects.len() < FEW {
             self.order.extend(0..self.effects.len() as u32);
@@ -84,7 +85,8 @@ impl Batch {
         }
     }
 
-    /// Puts the effects in the order in which the store has their keys, and those of a key as they were dealt.
+    /// Sorts the effects in the order in which the store has their keys; those of a key stay in the order in which they
+    /// were dealt.
     pub(super) fn sort_as_stored(&mut self) {
         let place = |effect: &Dealt| u64::from(effect.slot) << 32 | effect.hash >> 32;
         let mut order: Vec<(u64, u32)> = self.effects.iter().map(place).zip(0..).collect();
@@ -114,7 +116,7 @@ impl Batch {
         self.effects.last().map_or(0, |effect| effect.record)
     }
 
-    /// Puts in what was in another one.
+    /// Appends the contents of another one.
     pub(super) fn push_again(&mut self, dealt: &Dealt, key: &Key<'_>, payload: &[u8]) {
         let Dealt { lsn, record, alone, op, db, slot, hash, .. } = *dealt;
         let at = self.put(key.bytes, payload);

@@ -1,4 +1,4 @@
-//! What was copied in one hold of a latch: small values as the bytes to be written, large ones frozen, to be encoded afterwards.
+//! Copies of one hold of a latch: small values as the bytes to be written, large ones frozen, to be encoded later.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::output::Output;
 struct Item {
     /// Where its key ends in the bytes.
     key_end: usize,
-    /// Where its value, or what precedes the record of a large one, ends.
+    /// The end of its value, or of the bytes before the record of a large one.
     end: usize,
     /// The store has an object under the key.
     had_object: bool,
@@ -28,7 +28,7 @@ enum What {
     Deleted,
 }
 
-/// See the module's text. Made to be used again and again: nothing is allocated under a latch.
+/// See the module's text. It is reused, so that nothing is allocated under a latch.
 pub(super) struct Copied {
     bytes: Vec<u8>,
     items: Vec<Item>,
@@ -40,7 +40,7 @@ pub(super) struct Copied {
 }
 
 impl Copied {
-    /// With room for what a hold copies before it ends, and the longest value after that. `epoch`: that of the next freeze.
+    /// With room for the copies of a hold, and for the longest value after that. `epoch`: that of the next freeze.
     pub(super) fn new(epoch: u64) -> Self {
         Self {
             bytes: Vec::with_capacity(128 * 1024),
@@ -71,8 +71,8 @@ impl Copied {
         self.bytes.len() + 512 * self.large
     }
 
-    /// Copies an entry, which holds what was done to it up to `version`. `frozen`: its value, if it is a large collection. `had`: what the
-    /// store has. Before which time nothing of it expires.
+    /// Copies an entry, which holds the changes of its key up to `version`. `frozen`: its value, if it is a large
+    /// collection. `had`: what the store has. Returns the time before which nothing of it expires.
     pub(super) fn put(
         &mut self,
         space: Space,
@@ -107,14 +107,15 @@ impl Copied {
         self.items.push(Item { key_end, end: self.bytes.len(), had_object: had.is_object(), what: What::Small });
     }
 
-    /// Notes that nothing is needed of a key.
+    /// Notes that nothing is needed for a key.
     pub(super) fn delete(&mut self, space: Space, key: &Key<'_>, had: Mark) {
         format::entry_key(space, key, &mut self.bytes);
         let end = self.bytes.len();
         self.items.push(Item { key_end: end, end, had_object: had.is_object(), what: What::Deleted });
     }
 
-    /// Moves everything to the store's output, in its order. Without any latch. After an error what is left is moved the next time.
+    /// Moves everything to the store's output, in the store's order, without any latch. After an error the rest is
+    /// moved the next time.
     pub(super) fn move_to(&mut self, output: &mut Output) -> Result<(), Error> {
         while let Some(item) = self.items.get(self.moved.0) {
             let (key, head) = (&self.bytes[self.moved.1..item.key_end], &self.bytes[item.key_end..item.end]);

@@ -1,12 +1,12 @@
-//! How many keys the store has, of each space in each slot: what a start tells of them before it has read any.
+//! How many keys the store has, of each space in each slot: the figures that a start uses before it has read any key.
 
 use std::fmt;
 
 use keyspace::{ColdFigures, Mark, SLOTS, Space};
 use smallvec::SmallVec;
 
-/// Of every slot and space, what the store has when everything that was copied is written: keys with values exactly, and a time before
-/// which nothing of it expires. Of spaces that were given up it may say anything.
+/// For every slot and space, the figures of the store when all copies are written: the exact number of keys with
+/// values, and a time before which nothing of it expires. For retired spaces they may be anything.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Counts(Box<[OfSlot]>);
 
@@ -43,7 +43,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Of a slot: the spaces of which the store has keys.
+    /// For a slot: the spaces of which the store has keys.
     pub fn of(&self, slot: u16) -> impl Iterator<Item = (Space, ColdFigures)> {
         self.0[usize::from(slot)].iter().map(|(space, count)| {
             let Count { keys, expiring, fields, earliest } = *count;
@@ -52,12 +52,12 @@ impl Counts {
         })
     }
 
-    /// Those of slots in a row, to be written or filled.
+    /// The figures of consecutive slots, to be written or filled.
     pub(super) fn slots(&mut self, first: usize, n: usize) -> &mut [OfSlot] {
         &mut self.0[first..][..n]
     }
 
-    /// Where the store had `had` under a key, it has `has`, of which nothing expires before `earliest`.
+    /// Notes that the store has `has` under a key, in place of `had`; nothing of it expires before `earliest`.
     pub(super) fn change(&mut self, slot: u16, space: Space, had: Mark, has: Mark, earliest: u64) {
         if !had.is_live() && !has.is_live() {
             return;
@@ -78,7 +78,7 @@ impl Counts {
         }
     }
 
-    /// Somebody has looked: nothing of the space in the slot expires before `earliest`.
+    /// Notes a finding: nothing of the space in the slot expires before `earliest`.
     pub(super) fn set_earliest(&mut self, slot: u16, space: Space, earliest: u64) {
         let found = self.0[usize::from(slot)].iter_mut().find(|(known, _)| *known == space);
         if let Some((_, count)) = found.filter(|(_, count)| count.is_volatile()) {
@@ -91,7 +91,7 @@ impl Counts {
         self.0.iter_mut().for_each(|of_slot| of_slot.retain(|(space, _)| spaces.contains(space)));
     }
 
-    /// Whether the others say the same of keys, and no later times.
+    /// Whether the others say the same about keys, and no later times.
     #[cfg(test)]
     pub(super) fn agree(&self, others: &Counts) -> bool {
         (0..SLOTS as u16).all(|slot| {
@@ -107,7 +107,7 @@ impl Counts {
         })
     }
 
-    /// Forgets spaces that were given up.
+    /// Forgets retired spaces.
     pub(super) fn forget(&mut self, gone: &[Space]) {
         if !gone.is_empty() {
             self.0.iter_mut().for_each(|of_slot| of_slot.retain(|(space, _)| !gone.contains(space)));

@@ -1,6 +1,6 @@
-//! The directories of the log that goes with a store, by name: so that a start which lacks one can say which.
+//! The names of the directories of the log that goes with a store, so that a start which lacks one can name it.
 //!
-//! Nothing rests on it: directories may be moved, and a log is known by its segments.
+//! Nothing depends on it: directories may be moved, and a log is known by its segments.
 
 use object::Corrupt;
 use store::{Batch, Store};
@@ -9,16 +9,16 @@ use super::format::{DIRECTORIES, META};
 use super::load::{Unloadable, nonsense};
 
 const KEY: [u8; 2] = [META, DIRECTORIES];
-/// Of what is under it.
+/// The version of the bytes under it.
 const VERSION: u8 = 1;
 
-/// The directories that the last start had; empty: that is not known.
+/// The directories that the last start had; empty: unknown.
 pub fn directories(store: &dyn Store) -> Result<Vec<Vec<u8>>, Unloadable> {
     let Some(bytes) = store.get(&KEY)? else { return Ok(Vec::new()) };
     decode(&bytes).ok_or_else(|| nonsense(&KEY, Corrupt("directories of the log")))
 }
 
-/// Notes which directories this start has, one for each stream, in place of whatever was noted before.
+/// Notes the directories of this start, one for each stream, in place of the former ones.
 pub fn note_directories(store: &dyn Store, names: &[Vec<u8>]) -> Result<(), Unloadable> {
     let bytes = encode(names);
     if store.get(&KEY)?.is_none_or(|found| *found != *bytes) {

@@ -1,4 +1,4 @@
-//! One key from the store: what it has under it, read and decoded without the keyspace.
+//! One key from the store: its record, read and decoded without the keyspace.
 
 use keyspace::{Fetched, INLINE_MAX, Key, Mark, Record, Space, Value};
 use object::Corrupt;
@@ -11,10 +11,10 @@ use super::load::{Unloadable, nonsense};
 /// Whether there is room for a value that takes so many bytes of memory.
 type HasRoom<'a> = dyn FnMut(u64) -> bool + 'a;
 
-/// What the store has under a key as of now, what was not flushed included.
+/// The store's present record of a key, also if it was not flushed.
 ///
-/// While a checkpoint writes a large value, its leaves may be of different times: that the store holds nonsense says something only about
-/// a key that memory does not have.
+/// While a checkpoint writes a large value, its leaves may be of different times. So nonsense in the store means damage
+/// only for a key that memory does not have.
 pub fn fetch(store: &dyn Store, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unloadable> {
     fetch_within(store, space, key, &mut |_| true)
 }
@@ -39,7 +39,7 @@ pub(super) fn fetch_within(
     of_key(key, &stored_key, &value, &NoLeaves, has_room).map(Some)
 }
 
-/// About how many bytes what stands under a key takes in memory.
+/// About how many bytes the value of a key takes in memory.
 pub(super) fn weight(value: &[u8]) -> u64 {
     let record = format::record_of(value).unwrap_or_default();
     match saved::object_of(record).and_then(|_| saved::load(record).ok()) {
@@ -56,7 +56,7 @@ pub fn fetch_from(snapshot: &dyn Snapshot, space: Space, key: &Key<'_>) -> Resul
     of_key(key, &stored_key, &value, snapshot, &mut |_| true).map(Some)
 }
 
-/// What the store's value under a key says.
+/// The content of the store's value under a key.
 pub(super) fn of_key(
     key: &Key<'_>,
     stored_key: &[u8],
@@ -65,14 +65,14 @@ pub(super) fn of_key(
     has_room: &mut HasRoom<'_>,
 ) -> Result<Fetched, Unloadable> {
     let (bytes, stored) = format::read_entry(stored_key, value).map_err(|corrupt| nonsense(stored_key, corrupt))?;
-    // Of long keys the store's key does not say all.
+    // The store's key does not hold a long key as a whole.
     if *bytes != *key.bytes {
         return Err(nonsense(stored_key, Corrupt("it lies where another key should")));
     }
     decode_within(stored_key, &stored, leaves, has_room)
 }
 
-/// What stands under a key, if there is room for it. `leaves`: those of a large value are read from here.
+/// Decodes the value under a key, if there is room for it. `leaves`: the leaves of a large value are read from here.
 pub(super) fn decode_within(
     stored_key: &[u8],
     stored: &Stored<'_>,
@@ -94,7 +94,7 @@ pub(super) fn decode_within(
     Ok(Fetched::There(Record { value, expiry: head.expiry, access: head.access, version, mark }))
 }
 
-/// For values that have none.
+/// For values without leaves.
 struct NoLeaves;
 
 impl Snapshot for NoLeaves {
@@ -107,7 +107,7 @@ impl Snapshot for NoLeaves {
     }
 }
 
-/// What a record of one part says.
+/// The content of a record of one part.
 fn small_value(loaded: saved::Loaded<'_>) -> Option<Value> {
     Some(match loaded {
         saved::Loaded::Int(n) => Value::Int(n),
@@ -119,8 +119,8 @@ fn small_value(loaded: saved::Loaded<'_>) -> Option<Value> {
     })
 }
 
-/// Puts a large value together from its leaves. A long element makes a leaf longer than the header's estimate has it: more room is asked for then, for as much
-/// again, so that it is asked for seldom.
+/// Puts a large value together from its leaves. A long element makes a leaf longer than the header's estimate. Then
+/// room is asked for as much again, so that it is asked for seldom.
 fn assemble(
     mut assembler: Assembler,
     stored_key: &[u8],

@@ -1,5 +1,5 @@
-//! Keys and values of the store, byte by byte: see `docs/formats.md`. Keys are big-endian, so that they lie in the order of what they
-//! name: one slot of one space after the other, and its keys in the order of their hashes.
+//! Keys and values of the store, byte by byte: see `docs/formats.md`. Keys are big-endian, so that they lie in a useful
+//! order: one slot of one space after the other, and its keys in the order of their hashes.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -23,7 +23,7 @@ pub(super) const META: u8 = 0;
 const ENTRY: u8 = 1;
 const LEAF: u8 = 2;
 
-/// What follows [`META`].
+/// The byte after [`META`].
 const HEADER: u8 = 0;
 const COVERED: u8 = 1;
 const STREAMS: u8 = 2;
@@ -35,7 +35,7 @@ const LONG_KEY: u8 = 0x20;
 const FIELDS_EXPIRE: u8 = 0x40;
 const GONE: u8 = 0x80;
 
-/// Bytes of a key that stand in the store's key. Of longer ones two hashes follow, and the rest is in the value.
+/// Bytes of a key that stand in the store's key. For longer keys two hashes follow, and the rest is in the value.
 const KEY_IN_KEY: usize = 32_768;
 /// First byte, space, slot, hash.
 const ENTRY_PREFIX: usize = 1 + 4 + 2 + 4;
@@ -45,7 +45,7 @@ pub(super) const SLOTS_PER_CHUNK: usize = 64;
 /// Such groups.
 pub(super) const CHUNKS: usize = SLOTS.div_ceil(SLOTS_PER_CHUNK);
 
-/// What the store says about itself: the state of everything but keys at the last checkpoint.
+/// The store's header: the state of everything except keys at the last checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Seed of the keyspace's hashes: keys lie in the store in their order.
@@ -58,11 +58,11 @@ pub struct Header {
     pub epoch: u64,
     /// No version here is above this one.
     pub highest: u64,
-    /// Of each stream of the log, the LSN up to which no record is needed.
+    /// For each stream of the log, the LSN up to which no record is needed.
     pub covered: Vec<u64>,
     /// The libraries of functions, as FUNCTION DUMP gives them.
     pub libraries: Vec<u8>,
-    /// What was known of transactions over nodes (rule C6).
+    /// The state of transactions over nodes (rule C6).
     pub outcomes: Outcomes,
 }
 
@@ -71,10 +71,10 @@ pub(super) const HEADER_KEY: [u8; 2] = [META, HEADER];
 
 /// The key of the number of streams that the log has.
 pub(super) const STREAMS_KEY: [u8; 2] = [META, STREAMS];
-/// Of what is under it.
+/// The version of the bytes under it.
 const STREAMS_VERSION: u8 = 1;
 
-/// What is under [`STREAMS_KEY`].
+/// The content under [`STREAMS_KEY`].
 pub(super) fn encode_streams(streams: u16) -> [u8; 3] {
     let [low, high] = streams.to_le_bytes();
     [STREAMS_VERSION, low, high]
@@ -92,14 +92,14 @@ pub(super) fn chunk_key(chunk: usize) -> [u8; 3] {
     [META, COVERED, chunk as u8]
 }
 
-/// What every entry of a space begins with.
+/// The beginning of every entry of a space.
 pub(super) fn space_prefix(space: Space) -> [u8; 5] {
     let mut prefix = [ENTRY; 5];
     prefix[1..].copy_from_slice(&space.to_be_bytes());
     prefix
 }
 
-/// Before every entry of a space from a place on, and behind every other; of the hash only the upper half counts.
+/// Before every entry of a space from a place on, and behind every other; only the upper half of the hash counts.
 pub(super) fn place_in(space: Space, at: Position) -> [u8; ENTRY_PREFIX] {
     let mut place = [0; ENTRY_PREFIX];
     place[..5].copy_from_slice(&space_prefix(space));
@@ -108,7 +108,7 @@ pub(super) fn place_in(space: Space, at: Position) -> [u8; ENTRY_PREFIX] {
     place
 }
 
-/// Where the key of an entry lies; the lower half of its hash is not in it.
+/// The place of an entry's key; the lower half of its hash is not in it.
 pub(super) fn place_of(stored_key: &[u8]) -> Option<Position> {
     let (_, rest) = stored_key.split_at_checked(5)?;
     let (slot, rest) = rest.split_first_chunk()?;
@@ -116,7 +116,7 @@ pub(super) fn place_of(stored_key: &[u8]) -> Option<Position> {
     Some(Position { slot: u16::from_be_bytes(*slot), hash: u64::from(u32::from_be_bytes(*hash)) << 32 })
 }
 
-/// What every entry of a slot of a space begins with, or comes before if it is the slot after that.
+/// The beginning of every entry of a slot of a space; for the slot after the last one, a key behind them.
 pub(super) fn slot_prefix(space: Space, slot: u16) -> [u8; 7] {
     let mut prefix = [ENTRY; 7];
     prefix[1..5].copy_from_slice(&space.to_be_bytes());
@@ -124,7 +124,7 @@ pub(super) fn slot_prefix(space: Space, slot: u16) -> [u8; 7] {
     prefix
 }
 
-/// What the key of every leaf of a space begins with.
+/// The beginning of every leaf's key of a space.
 pub(super) fn leaves_prefix(space: Space) -> [u8; 5] {
     let mut prefix = [LEAF; 5];
     prefix[1..].copy_from_slice(&space.to_be_bytes());
@@ -137,7 +137,7 @@ pub(super) fn is_entry(key: &[u8]) -> bool {
     key.first() == Some(&ENTRY)
 }
 
-/// What the key of every leaf of an object begins with; the value whose it is is under the key `entry`.
+/// The beginning of every leaf's key of an object; its value is under the key `entry`.
 pub(super) fn object_prefix(entry: &[u8], object: u64) -> [u8; 15] {
     let mut prefix = [LEAF; 15];
     prefix[1..7].copy_from_slice(&entry[1..7]);
@@ -174,17 +174,17 @@ pub(super) fn entry_key(space: Space, key: &Key<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Tells long keys with the same beginning and the same hash apart.
+/// Tells long keys apart that have the same beginning and the same hash.
 fn second_hash(bytes: &[u8]) -> u64 {
     let mut hasher = foldhash::quality::FixedState::with_seed(0).build_hasher();
     hasher.write(bytes);
     hasher.finish()
 }
 
-/// What a value says before what the key holds.
+/// The part of a value before the key's content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
-    /// Everything up to this LSN that was done to the key is in the value (rule C1).
+    /// The value has all changes of the key up to this LSN (rule C1).
     pub version: u64,
     /// Unix milliseconds.
     pub expiry: Option<u64>,
@@ -199,12 +199,12 @@ impl Head {
         Head { version, expiry: entry.expiry(), field_expiry: entry.field_expiry(), access: entry.access() }
     }
 
-    /// Before which time nothing of the value expires; `u64::MAX` if nothing does.
+    /// The time before which nothing of the value expires; `u64::MAX` if nothing does.
     pub(super) fn earliest(&self) -> u64 {
         self.expiry.unwrap_or(u64::MAX).min(self.field_expiry.unwrap_or(u64::MAX))
     }
 
-    /// Appends everything that stands before the image of the value.
+    /// Appends everything before the image of the value.
     pub(super) fn write(&self, key: &[u8], out: &mut Vec<u8>) {
         let long = key.len() > KEY_IN_KEY;
         let expiry = if self.expiry.is_some() { HAS_EXPIRY } else { 0 };
@@ -219,11 +219,11 @@ impl Head {
     }
 }
 
-/// Appends what the store's key lacks of a long key.
+/// Appends the part of a long key that the store's key lacks.
 fn write_rest(key: &[u8], out: &mut Vec<u8>) {
     if key.len() > KEY_IN_KEY {
         let rest = &key[KEY_IN_KEY..];
-        // Of a key that is too long for this no value of the store has room.
+        // If a key is too long for this, no value of the store has room for it.
         out.extend_from_slice(&length(rest.len()));
         out.extend_from_slice(rest);
     }
@@ -236,7 +236,7 @@ pub(super) fn write_gone(key: &[u8], version: u64, out: &mut Vec<u8>) {
     write_rest(key, out);
 }
 
-/// What the store has under a key.
+/// The store's record of a key.
 pub(super) enum Stored<'a> {
     /// This record (`object::saved`).
     Entry(Head, &'a [u8]),
@@ -244,7 +244,7 @@ pub(super) enum Stored<'a> {
     Gone(u64),
 }
 
-/// A key and what the store has of it.
+/// A key and the store's record of it.
 pub(super) fn read_entry<'a>(stored_key: &[u8], value: &'a [u8]) -> Result<(Box<[u8]>, Stored<'a>), Corrupt> {
     let key = stored_key.get(ENTRY_PREFIX..).ok_or(Corrupt("key of an entry"))?;
     let mut input = Input(value);
@@ -269,17 +269,18 @@ pub(super) fn read_entry<'a>(stored_key: &[u8], value: &'a [u8]) -> Result<(Box<
 
 /// The record in the value of an entry; empty for one that is gone.
 pub(super) fn record_of(value: &[u8]) -> Result<&[u8], Corrupt> {
-    // Which key it is does not matter.
+    // It does not matter which key it is.
     match read_entry(&[0; ENTRY_PREFIX + KEY_IN_KEY], value)? {
         (_, Stored::Entry(_, record)) => Ok(record),
         (_, Stored::Gone(_)) => Ok(&[]),
     }
 }
 
-/// Bytes of the header at most: it is one value of the store. So no length in it needs more than 32 bits.
+/// Most bytes of the header: it is one value of the store. So no length in it needs more than 32 bits.
 const HEADER_MAX: usize = if cfg!(test) { 1 << 20 } else { store::VALUE_MAX };
 
-/// A length or count in the header, as far as 32 bits go: where they do not, the header as a whole is too long, and is not written.
+/// A length or count in the header, up to 32 bits: if it needs more, the header as a whole is too long, and is not
+/// written.
 fn length(bytes: usize) -> [u8; 4] {
     u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes()
 }
@@ -288,7 +289,8 @@ impl Header {
     /// Its bytes.
     ///
     /// # Errors
-    /// If a value of the store cannot be as long: then the store cannot say what it would have to.
+    ///
+    /// If it is longer than a value of the store can be.
     pub(super) fn encode(&self) -> Result<Vec<u8>, Error> {
         let out = self.encode_any();
         if out.len() > HEADER_MAX {
@@ -378,8 +380,8 @@ fn probe(seed: u64) -> u64 {
     KeyHasher::new(seed).hash(b"the order of the keys")
 }
 
-/// The bytes of a group of slots' checkpoints: of each, C(s), the highest version of a key that was written (0: there has never been one), and what the
-/// store has.
+/// The bytes of a group of slots' checkpoints: for each slot, C(s), the highest version of a key that was written (0:
+/// there has never been one), and the store's figures.
 pub(super) fn encode_chunk(covered: &[u64], reach: &[u64], counts: &[OfSlot]) -> Vec<u8> {
     let mut out = Vec::new();
     for ((lsn, reach), counts) in covered.iter().zip(reach).zip(counts) {
@@ -540,7 +542,7 @@ mod tests {
                 let _ = Header::decode(&damaged);
             }
         }
-        // As it was before.
+        // Unchanged.
         let before = [&[WITHOUT_LONG_STRINGS], &bytes[1..]].concat();
         assert_eq!(Header::decode(&before).unwrap(), header);
         let length = bytes.len() - 22;
@@ -548,7 +550,7 @@ mod tests {
         assert_eq!(Header::decode(&before).unwrap(), Header { outcomes: Outcomes::default(), ..header });
     }
 
-    /// Keys lie in the order of the upper half of their hashes, and tell which is which even if they are as long as can be.
+    /// Keys lie in the order of the upper half of their hashes, and can be told apart even at their greatest length.
     #[test]
     fn long_keys() {
         let hasher = KeyHasher::new(7);

@@ -1,8 +1,9 @@
 //! The log is switched on or off while the server runs (rule L13).
 //!
-//! A *generation* of the log goes on from a checkpoint of everything that memory held when it began. Its first record says that it
-//! begins: a start that finds this record and not the checkpoint leaves out all that follows. At one moment, when nobody executes anything,
-//! everything in memory comes to be below every record that follows; from then on it is logged.
+//! A *generation* of the log goes on from a checkpoint of everything that memory held when it began. Its first record
+//! says that it begins. A start that finds this record and not the checkpoint ignores all later records. At one moment,
+//! when no worker executes anything, all of memory gets a version below every later record; from then on changes are
+//! logged.
 
 use command::Generation;
 use keyspace::{Databases, Held, Need, PhysicalKey, SLOTS, Waiter, version_above};
@@ -10,12 +11,13 @@ use redolog::{Gate, Lsn, Record};
 
 use crate::engine::{Shared, VERSION_SHIFT};
 
-/// Tombstones looked at in one hold.
+/// Tombstones that are visited in one hold.
 const TOMBSTONES_PER_HOLD: usize = 256;
 
-/// Leaves the record of a beginning or an end in the first stream, above everything that has been left in any; it has the returned LSN.
+/// Leaves the record of a beginning or an end in the first stream, above all records of any stream. Returns its LSN.
 ///
 /// # Panics
+///
 /// If there is no stream.
 pub fn leave_mark(gates: &mut [Gate], mark: Generation) -> Lsn {
     let (Generation::Begins(now) | Generation::Ends(now)) = mark;
@@ -26,9 +28,10 @@ pub fn leave_mark(gates: &mut [Gate], mark: Generation) -> Lsn {
     lsn
 }
 
-/// A generation begins now, with what is in memory: nobody executes anything, or holds a latch. What is logged from now on is above
-/// everything there is, and above `begun`, the LSN of the generation's first record. `stored`: what the store says of its databases;
-/// it is given up. Of each stream, the LSN up to which there is nothing of it. `None`: a latch is busy, try again.
+/// Begins a generation now, with the contents of memory: no worker executes anything, or holds a latch. Later records
+/// are above everything there is, and above `begun`, the LSN of the generation's first record. `stored`: the store's
+/// databases, which are retired. Returns for each stream the LSN up to which the generation has no record. `None`: a
+/// latch is busy, try again.
 pub fn begin(
     shared: &Shared,
     gates: &mut [Gate],
@@ -43,8 +46,9 @@ pub fn begin(
     Some(passed)
 }
 
-/// A moment between all that was done and all that will be: what was done before is at or below the returned LSN of its stream, of which
-/// there is a record, and what is done later is above all of them. Holds everything for a moment. `None`: a latch is busy, try again.
+/// A moment between all earlier and all later changes: earlier ones are at or below the returned LSN of their stream,
+/// of which there is a record, and later ones are above all of them. Holds everything for a moment. `None`: a latch is
+/// busy, try again.
 pub fn moment(shared: &Shared, gates: &mut [Gate], mut wake: impl FnMut(Waiter)) -> Option<Vec<Lsn>> {
     let held = shared.keyspace.try_acquire(&Need::All, &mut wake).ok()?;
     let passed = pass(shared, gates, &held, 0);
@@ -52,25 +56,25 @@ pub fn moment(shared: &Shared, gates: &mut [Gate], mut wake: impl FnMut(Waiter))
     Some(passed)
 }
 
-/// Leaves a record in each stream, above everything there is; everybody's next is above them all. The last hides from slots what they stand on, so it
-/// stands on all of that itself: on the others' records (rule L4).
+/// Leaves a record in each stream, above everything there is; every later record is above them all. The last one hides
+/// from slots what they stand on, so it stands on all of that itself: on the others' records (rule L4).
 fn pass(shared: &Shared, gates: &mut [Gate], held: &Held, above: Lsn) -> Vec<Lsn> {
     let keyspace = &shared.keyspace;
     let mut last = keyspace.last_version(held).max(above);
     let mut passed = Vec::with_capacity(gates.len());
     for (stream, gate) in gates.iter_mut().enumerate() {
         last = version_above(last.max(gate.enter()), stream);
-        // Records of other streams may come to depend on it: it must be found after a crash.
+        // Records of other streams may come to depend on it: a start after a crash must find it.
         gate.leave(last, |out| Record::encode(last, &passed, &[], out));
         gate.exit();
         passed.push(last);
     }
-    // As of this moment the databases are what they are.
+    // The databases are as of this moment.
     keyspace.raise(held, last);
     passed
 }
 
-/// What is left to do when there is no store any more: what was kept for it is dropped, slot by slot.
+/// The work that is left when there is no store any more: its marks and tombstones are dropped, slot by slot.
 #[derive(Default)]
 pub struct Clearing {
     slot: usize,
@@ -78,14 +82,14 @@ pub struct Clearing {
 }
 
 impl Clearing {
-    /// From now on nothing is kept.
+    /// From now on none are kept.
     pub fn begin(shared: &Shared) -> Self {
         shared.keyspace.void_marks();
         shared.keyspace.begin_round();
         Self::default()
     }
 
-    /// One hold of a latch. `None`: that was all; false: it is busy.
+    /// One hold of a latch. `None`: all is done; false: it is busy.
     pub fn step(&mut self, shared: &Shared, wake: impl FnMut(Waiter)) -> Option<bool> {
         let keyspace = &shared.keyspace;
         if self.slot == SLOTS {

@@ -1,4 +1,4 @@
-//! Applies effects to the keys of some slots, one after the other (rule C1). A [`Hand`] is what a [`super::Dealer`] deals to.
+//! Applies effects to the keys of some slots, one after the other (rule C1). A [`super::Dealer`] deals to [`Hand`]s.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use super::batch::{Batch, Dealt};
 use super::later::{Later, Reads};
 use super::replay::{Unreplayable, Why};
 
-/// What all hands stand on.
+/// The state that all hands share.
 pub(super) struct Ground<'a> {
     pub(super) keyspace: &'a Keyspace,
     pub(super) limits: Limits,
     /// What the store has.
     pub(super) snapshot: Option<Box<dyn Snapshot>>,
-    /// Of every slot, the highest version that a key there may have in the store.
+    /// For every slot, the highest version that a key there may have in the store.
     pub(super) reach: Box<[Lsn]>,
-    /// Unix milliseconds, for the access times of what is made.
+    /// Unix milliseconds, for the access times of new entries.
     pub(super) now: u64,
 }
 
-/// So many effects before its turn comes, an entry is brought here; its bucket, and the slot, that much earlier again.
+/// An entry is prefetched so many effects before its turn; its bucket, and the slot, that much earlier again.
 const AHEAD: usize = 12;
 
-/// Applies what was dealt to it. Each has slots of its own.
+/// Applies the effects that were dealt to it. Each hand has slots of its own.
 pub struct Hand<'a> {
     ground: Arc<Ground<'a>>,
     clock: AccessClock,
     /// The record under way.
     current: Changed,
-    /// The last record of this batch and of the one before: some of what they do may be in the next one.
+    /// The last record of this batch and of the one before: the next batch may have more of their effects.
     ends: [Changed; 2],
     later: Later,
     /// For each slot, when a batch is sorted.
@@ -53,7 +53,7 @@ struct Changed {
     keys: BTreeSet<(u16, Box<[u8]>)>,
 }
 
-/// What to do with an effect.
+/// The treatment of an effect.
 enum Decision {
     Apply,
     /// The store has it.
@@ -79,7 +79,7 @@ impl<'a> Hand<'a> {
         }
     }
 
-    /// Applies a batch, which is empty afterwards. Some of it may have been put off: see [`Self::settle`].
+    /// Applies a batch, which is empty afterwards. Some effects may have been put off: see [`Self::settle`].
     pub fn apply(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Unreplayable> {
         let last = batch.last_record();
         if last > self.ends[1].record {
@@ -98,7 +98,7 @@ impl<'a> Hand<'a> {
         self.later.is_empty()
     }
 
-    /// Applies what was put off.
+    /// Applies the effects that were put off.
     pub fn settle(&mut self, local: &mut Local) -> Result<(), Unreplayable> {
         if self.later.is_empty() {
             return Ok(());
@@ -124,7 +124,7 @@ impl<'a> Hand<'a> {
         outcome
     }
 
-    /// Without `reads`, effects on keys of which the store must be asked are put off.
+    /// Without `reads`, effects on keys whose record in the store is needed are put off.
     fn apply_each(
         &mut self,
         local: &mut Local,
@@ -205,7 +205,7 @@ impl<'a> Hand<'a> {
         Ok(())
     }
 
-    /// Whether the record is applied to the key: unless the store has it. `before`: what the effect says of what was there.
+    /// Whether the record is applied to the key: not if the store has it. `before`: the state that the effect found.
     fn decide(
         &mut self,
         local: &mut Local,
@@ -219,7 +219,7 @@ impl<'a> Hand<'a> {
         let physical = keyspace.physical(dealt.db);
         let mut version = keyspace.version_of(held, physical, key);
         if version == 0 && keyspace.cold(held, dealt.slot, physical).is_some() {
-            // Nothing in the store is as of later than that: what the effect found is what the store has.
+            // Nothing in the store is later than that: the store has the state that the effect found.
             let known = dealt.lsn > self.ground.reach[usize::from(dealt.slot)] && !self.later.may_have(key);
             match before {
                 Before::Nothing if known => {}
@@ -254,7 +254,7 @@ impl<'a> Hand<'a> {
         Ok(Decision::Apply)
     }
 
-    /// The keys that a record is applied to. Of a key, what one record does comes together.
+    /// The keys that a record is applied to. All effects of a record on a key come together.
     fn changed_by(&mut self, record: u64) -> &mut BTreeSet<(u16, Box<[u8]>)> {
         if let Some(end) = self.ends.iter().position(|end| end.record == record) {
             return &mut self.ends[end].keys;

@@ -1,7 +1,8 @@
-//! Effects on keys of which the store must be asked first: put off, so that many keys are read in the order in which the store has them.
+//! Effects on keys whose record in the store is needed first. They are put off, so that many keys are read in the
+//! store's order.
 //!
-//! Once an effect on a key was put off, so is everything else that is done to the key, until all of it is applied in its order. Nothing else depends
-//! on it but what is done to whole databases, before which everything is applied.
+//! Once an effect on a key was put off, all later effects on the key are, too, until they are applied in their order.
+//! Only changes of whole databases depend on them, and before these everything is applied.
 
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -14,13 +15,14 @@ use super::fetch::{fetch_from, of_key};
 use super::format;
 use super::load::Unloadable;
 
-/// Effects that are put off, at most, by all hands together: the more there are, the more of the keys of a slot are read at once.
+/// Most effects that are put off, by all hands together: the more there are, the more keys of a slot are read at once.
 const FULL: usize = if cfg!(test) { 7 } else { 1 << 19 };
 /// Bytes of their keys and payloads.
 const FULL_BYTES: usize = 64 << 20;
-/// Bits that say of which keys something was put off.
+/// Bits that mark the keys of effects that are put off.
 const BITS: usize = if cfg!(test) { 64 } else { 1 << 22 };
-/// All keys of a slot are read if one in so many is needed: a key that is read on its own costs about as much as so many in a row.
+/// If one key in so many of a slot is needed, all of them are read: a key that is read on its own costs about as much
+/// as so many in a row.
 const SCAN: u64 = if cfg!(test) { 2 } else { 6 };
 
 /// See the module's text.
@@ -28,7 +30,8 @@ pub(super) struct Later {
     /// Hands that share what may be put off.
     hands: usize,
     batch: Batch,
-    /// By hash; of others they may say so, too, which are put off for nothing. Empty until something is.
+    /// By hash. They may mark other keys, too, whose effects are then put off without need. Empty until an effect is
+    /// put off.
     bits: Vec<u64>,
 }
 
@@ -42,7 +45,7 @@ impl Later {
         (bit / 64, 1 << (bit % 64))
     }
 
-    /// Whether something that was done to the key may have been put off.
+    /// Whether an effect on the key may have been put off.
     pub(super) fn may_have(&self, key: &Key<'_>) -> bool {
         let (word, bit) = Self::bit(key.hash);
         self.bits.get(word).is_some_and(|bits| bits & bit != 0)
@@ -57,7 +60,7 @@ impl Later {
         self.batch.push_again(dealt, key, payload);
     }
 
-    /// Whether it is time to apply it.
+    /// Whether it is time to apply them.
     pub(super) fn is_full(&self) -> bool {
         self.batch.holds(FULL / self.hands, FULL_BYTES / self.hands)
     }
@@ -66,7 +69,7 @@ impl Later {
         self.batch.is_empty()
     }
 
-    /// Everything, in the order in which the store has the keys, and of each key as it was done.
+    /// All effects, in the order in which the store has the keys, and for each key in their order.
     pub(super) fn take(&mut self) -> Batch {
         self.bits.fill(0);
         let mut batch = std::mem::take(&mut self.batch);
@@ -74,7 +77,7 @@ impl Later {
         batch
     }
 
-    /// Its memory is used again.
+    /// Its memory is reused.
     pub(super) fn give_back(&mut self, mut batch: Batch) {
         batch.clear();
         self.batch = batch;
@@ -84,7 +87,7 @@ impl Later {
 /// Reads keys from the store, most of them in its order.
 pub(super) struct Reads<'s> {
     snapshot: &'s dyn Snapshot,
-    /// What is read of a slot, from the last key that was asked for on.
+    /// The scan of a slot, from the last key that was asked for on.
     scan: Option<Scan<'s>>,
     /// Where keys lie.
     stored_key: Vec<u8>,
@@ -102,7 +105,7 @@ impl<'s> Reads<'s> {
         Self { snapshot, scan: None, stored_key: Vec::new() }
     }
 
-    /// The keys of this slot follow, of which the store has so many; so many are asked for.
+    /// Begins a slot: the store has so many keys there, and so many are asked for.
     pub(super) fn begin(&mut self, space: Space, slot: u16, wanted: u64, stored: u64) {
         self.scan = None;
         if wanted.saturating_mul(SCAN) < stored {
@@ -114,7 +117,7 @@ impl<'s> Reads<'s> {
         self.scan = Some(Scan { slot, space, entries, last: Vec::new() });
     }
 
-    /// What the store has under a key.
+    /// The store's record of a key.
     pub(super) fn fetch(&mut self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unloadable> {
         self.stored_key.clear();
         format::entry_key(space, key, &mut self.stored_key);
@@ -124,7 +127,7 @@ impl<'s> Reads<'s> {
         scan.last.clone_from(wanted);
         let is_before = |entry: &Result<(Vec<u8>, Vec<u8>), store::Error>| matches!(entry, Ok((at, _)) if at < wanted);
         while scan.entries.next_if(is_before).is_some() {}
-        // An error ends the scan: whoever comes to it gets it.
+        // An error ends the scan: the key at which it happens gets it.
         match scan.entries.next_if(|entry| entry.as_ref().map_or(true, |(at, _)| at == wanted)) {
             Some(entry) => {
                 let (at, value) = entry?;

@@ -12,12 +12,12 @@ use super::format::{self, Stored};
 use super::load::{Unloadable, nonsense};
 use crate::cold::{Listed, Names, Span};
 
-/// Bytes that are read at once, about: names may be long, and values come with them.
+/// Bytes that are read at once, roughly: names may be long, and values come with them.
 const BYTES: usize = 2 << 20;
-/// Records of keys that were gone when a checkpoint came to them are passed by; no more of them than this, for each that is listed.
+/// Records of keys that were gone at their checkpoint are skipped; at most so many for each listed key.
 const GONE: usize = 8;
 
-/// What there is in a part of a space as of now, what was not flushed included.
+/// The present keys in a part of a space, also those that were not flushed.
 pub(super) fn list(store: &dyn Store, space: Space, span: Span) -> Result<Names, Unloadable> {
     let mut names = Names::default();
     let (from, end) =

@@ -1,4 +1,4 @@
-//! What the store says of itself, at the start: of keys it says only how many there are (rule C5).
+//! The store's header and figures, at the start: for keys only their numbers (rule C5).
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::counts::Counts;
 use super::fetch;
 use super::format::{self, CHUNKS, Header, SLOTS_PER_CHUNK, Stored};
 
-/// Why a store cannot be loaded.
+/// The reason why a store cannot be loaded.
 #[derive(Debug)]
 pub enum Unloadable {
     /// It cannot be read.
@@ -63,37 +63,37 @@ pub(super) fn nonsense(key: &[u8], Corrupt(what): Corrupt) -> Unloadable {
     Unloadable::Nonsense { key: shown.escape_ascii().to_string(), what }
 }
 
-/// What a store has said.
+/// The findings about a store.
 #[derive(Debug)]
 pub struct Loaded {
-    /// About itself.
+    /// Its header.
     pub header: Header,
-    /// C(s) of every slot: what was done there up to this LSN is in the store.
+    /// C(s) of every slot: the store has the changes there up to this LSN.
     pub covered: Box<[Lsn]>,
-    /// Of every slot, the highest version that a key there may have; 0: there are none.
+    /// For every slot, the highest version that a key there may have; 0: there are none.
     pub reach: Box<[Lsn]>,
     /// The keys that it has.
     pub counts: Counts,
     /// Their number.
     pub keys: u64,
-    /// The highest LSN that anything in the store names: what is done from now on must be above it (rule L1).
+    /// The highest LSN that the store names: later changes must be above it (rule L1).
     pub highest: Lsn,
 }
 
-/// What a store says about itself; `None`: no checkpoint has been written to it. The keyspace must be made with its seed.
+/// The header of a store; `None`: no checkpoint has been written to it. The keyspace must be made with its seed.
 pub fn header(store: &dyn Store) -> Result<Option<Header>, Unloadable> {
     let Some(bytes) = store.get(&format::HEADER_KEY)? else { return Ok(None) };
     Header::decode(&bytes).map(Some).map_err(|corrupt| nonsense(&format::HEADER_KEY, corrupt))
 }
 
-/// How many streams the log has that goes with a store; `None`: none is known to have been begun.
+/// How many streams the log has that goes with a store; `None`: no log is known to have begun.
 pub fn streams_begun(store: &dyn Store) -> Result<Option<u16>, Unloadable> {
     let Some(bytes) = store.get(&format::STREAMS_KEY)? else { return Ok(None) };
     format::decode_streams(&bytes).map(Some).map_err(|corrupt| nonsense(&format::STREAMS_KEY, corrupt))
 }
 
-/// Notes durably that all streams of a log have been begun, so many, before anything of theirs is confirmed: a start that does not find them is none of a
-/// new node. Once in the life of a store.
+/// Notes durably that all streams of a log have begun, so many, before any of their records is confirmed. A start that
+/// does not find them is then not that of a new node. Once in the life of a store.
 pub fn note_streams(store: &dyn Store, streams: u16) -> Result<(), Unloadable> {
     if streams_begun(store)?.is_none() {
         let mut batch = Batch::new();
@@ -104,8 +104,8 @@ pub fn note_streams(store: &dyn Store, streams: u16) -> Result<(), Unloadable> {
     Ok(())
 }
 
-/// Tells `keyspace`, which is empty and nobody else uses, what the store says that it has: its keys are cold, and none of them is read (rule C5).
-/// `None`: no checkpoint has been written to it.
+/// Tells `keyspace`, which is empty and unused, which keys the store has: they are cold, and none of them is read (rule
+/// C5). `None`: no checkpoint has been written to it.
 pub fn restore(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) -> Result<Option<Loaded>, Unloadable> {
     with_header(store, keyspace, |header, held| {
         let loaded = restore_held(store, header, keyspace, held)?;
@@ -146,7 +146,7 @@ fn with_header(
     loaded.map(Some)
 }
 
-/// The highest LSN that a store names which is to begin anew: what is logged from then on must be above it, so that none of it seems to be
+/// The highest LSN in a store that is to begin anew: later records must be above it, so that none of them seems to be
 /// in the store.
 pub fn highest(store: &dyn Store, header: &Header) -> Result<Lsn, Unloadable> {
     Ok(highest_of(header, &Slots::of(store)?))
@@ -158,7 +158,7 @@ fn highest_of(header: &Header, slots: &Slots) -> Lsn {
     known.copied().fold(header.highest.max(databases.map_lsn), Lsn::max)
 }
 
-/// What a store says of the slots: see [`Loaded`].
+/// The figures of the slots in a store: see [`Loaded`].
 struct Slots {
     covered: Box<[Lsn]>,
     reach: Box<[Lsn]>,
@@ -210,7 +210,7 @@ fn load_held(
     local: &mut Local,
 ) -> Result<(), Unloadable> {
     let (snapshot, clock) = (store.snapshot(), AccessClock::new(1));
-    // What is there is counted anew: a wrong count would stay wrong for ever.
+    // The keys are counted anew: a wrong count would stay wrong for ever.
     let mut counts = Counts::default();
     for logical in 0..keyspace.databases() as u16 {
         let physical = usize::from(keyspace.physical(logical));
@@ -241,7 +241,7 @@ fn load_held(
     Ok(())
 }
 
-/// What stands under a key of `space`, and which it is.
+/// The key of `space` with its record.
 pub(super) fn read<'a>(
     stored_key: &[u8],
     value: &'a [u8],

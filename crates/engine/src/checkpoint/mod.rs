@@ -1,12 +1,14 @@
-//! Checkpoints: what memory holds is written to the store, slot by slot, while workers go on; then the log may be cut.
+//! Checkpoints: the contents of memory are written to the store, slot by slot, while workers go on. Then the log may be
+//! cut.
 //!
-//! A *round* walks every slot that has changed since the last one (`walk`), writes what it copied, waits until the log has committed all of
-//! that (rule C2), and makes it durable with one flush of the store, which holds all of it or nothing: entries, each slot's C(s), the
-//! databases, and up to where the log is not needed any more (rules C1, C3). After a crash the store is what it was after some round,
-//! and the log has everything since: `load` and `replay` make memory of the two.
+//! A *round* walks every slot that has changed since the last one (`walk`), and writes its copies. It waits until the
+//! log has committed all of them (rule C2), and makes the round durable with one flush of the store, which holds all of
+//! it or nothing: entries, each slot's C(s), the databases, and up to where the log is not needed any more (rules C1,
+//! C3). After a crash the store is as after some round, and the log has everything since: `load` and `replay` make
+//! memory of the two.
 //!
-//! The checkpointer is a state machine that does a little at each [`Checkpointer::step`]: the longest a latch is held is one hold of a
-//! walk. Who calls it decides how much of a core it may have.
+//! The checkpointer is a state machine that does a little at each [`Checkpointer::step`]: a latch is held for one hold
+//! of a walk at most. The caller decides how much of a core it may have.
 
 mod batch;
 mod copied;

@@ -1,4 +1,4 @@
-//! What goes to the store: batches of changes, and those of the objects of leaves there.
+//! The output to the store: batches of changes, and those of the objects with leaves there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use store::{Batch, Error, Store};
 
 use super::format;
 
-/// Bytes that are written at once: as much as is copied and waits in memory, and a hold's worth.
+/// Bytes that are written at once: as many as are copied and wait in memory, and a hold's worth.
 const BATCH_BYTES: usize = if cfg!(test) { 2000 } else { 1 << 20 };
 /// Headers that are remembered at least until they are written.
 const HEADERS_MAX: usize = if cfg!(test) { 2 } else { 4096 };
@@ -17,9 +17,9 @@ const HEADERS_MAX: usize = if cfg!(test) { 2 } else { 4096 };
 /// See the module's text.
 pub(super) struct Output {
     pub(super) store: Arc<dyn Store>,
-    /// What has been collected and not written. After an error it stays, and is written first.
+    /// The changes that were collected and are not written. After an error they stay, and are written first.
     batch: Batch,
-    /// Headers of large values under the keys of their entries: at least of those that have not been written.
+    /// Headers of large values under the keys of their entries: at least those that are not written.
     headers: BTreeMap<Box<[u8]>, Box<[u8]>>,
     /// Bytes of keys and values written since the round began.
     pub(super) bytes: u64,
@@ -33,7 +33,7 @@ impl Output {
         Self { store, batch: Batch::new(), headers: BTreeMap::new(), bytes: 0, changes: 0, scratch: Vec::new() }
     }
 
-    /// Writes what has been collected. After an error nothing of it has been written, and nothing is lost.
+    /// Writes the collected changes. After an error none of them is written, and none is lost.
     pub(super) fn write(&mut self) -> Result<(), Error> {
         if self.batch.is_empty() {
             return Ok(());
@@ -42,14 +42,14 @@ impl Output {
         self.bytes += self.batch.bytes() as u64;
         self.changes += self.batch.len() as u64;
         self.batch.clear();
-        // The store can be asked for them.
+        // They can be read from the store.
         if self.headers.len() > HEADERS_MAX {
             self.headers.clear();
         }
         Ok(())
     }
 
-    /// Makes room for more, by writing what has been collected if that is much.
+    /// Makes room for more, by writing the collected changes if they are many.
     pub(super) fn make_room(&mut self) -> Result<(), Error> {
         if self.batch.bytes() >= BATCH_BYTES { self.write() } else { Ok(()) }
     }
@@ -59,7 +59,7 @@ impl Output {
         self.batch.put(key, value);
     }
 
-    /// Nothing of this space is needed any more.
+    /// Marks a space whose contents are no longer needed.
     pub(super) fn retire(&mut self, space: Space) {
         let prefix = format::space_prefix(space);
         self.batch.retire(&prefix);
@@ -67,7 +67,7 @@ impl Output {
         self.headers.retain(|key, _| !key.starts_with(&prefix));
     }
 
-    /// The entry under `key` has this value, and no leaves. `had_object`: until now it has some.
+    /// The entry under `key` gets this value, and no leaves. `had_object`: so far it has some.
     pub(super) fn put(&mut self, key: &[u8], value: &[u8], had_object: bool) {
         self.drop_object(key, had_object);
         self.batch.put(key, value);
@@ -94,13 +94,13 @@ impl Output {
         if let Some(header) = self.headers.get(key) {
             return Some(header.clone());
         }
-        // If it cannot be read, its leaves are left over, and the value is written whole.
+        // If it cannot be read, its leaves stay behind, and the value is written whole.
         let value = self.store.get(key).ok().flatten()?;
         format::record_of(&value).ok().map(Into::into)
     }
 
-    /// The entry under `key` has a large value: `head` precedes its record, and what is written are the changes of what the store has. After an error it is
-    /// to be put once more.
+    /// The entry under `key` gets a large value. `head` precedes its record. Only the differences to the store are
+    /// written. After an error it has to be put once more.
     pub(super) fn put_large(&mut self, key: &[u8], head: &[u8], value: &Frozen, had_object: bool) -> Result<(), Error> {
         let header = if had_object { self.header(key) } else { None };
         let changes: Changes<'_> = value.changes(header.as_deref());

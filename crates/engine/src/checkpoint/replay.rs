@@ -1,11 +1,12 @@
-//! The tail of the log over what the store had (rules C1, L2, L3, L12).
+//! Applies the tail of the log to the contents of the store (rules C1, L2, L3, L12).
 //!
-//! Of what was done to a key, the store has what its value says, and what its slot's C(s) says: that is skipped, decided once for all that a
-//! record does to the key. What was done to a database before its last flush that the store knows of is void.
+//! The store has the changes of a key up to the LSN in its value, and up to its slot's C(s). These are skipped, with
+//! one decision for all effects of a record on a key. Effects on a database before its last flush that the store knows
+//! of are void.
 //!
-//! A [`Dealer`] deals the effects of records out to [`Hand`]s by slot: what was done to a slot is done again by one hand, in the order of LSNs. Hands may
-//! be on threads of their own; only what is done to whole databases has to wait for all of them. What the store must be asked for first they put off
-//! ([`super::later`]).
+//! A [`Dealer`] deals the effects of records out to [`Hand`]s by slot: one hand applies the effects on a slot, in the
+//! order of LSNs. Hands may be on threads of their own; only changes of whole databases wait for all of them. Effects
+//! that need the store's record first are put off ([`super::later`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,18 +25,18 @@ use crate::transactions::Outcomes;
 /// A record that cannot be applied.
 #[derive(Debug)]
 pub struct Unreplayable {
-    /// Which.
+    /// The record.
     pub lsn: Lsn,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a record cannot be applied.
+/// The reason why a record cannot be applied.
 #[derive(Debug)]
 pub enum Why {
     /// It says what cannot be.
     Nonsense(&'static str),
-    /// The store cannot say what it has of its keys.
+    /// The store cannot read its keys.
     Store(Unloadable),
 }
 
@@ -57,12 +58,12 @@ impl From<Corrupt> for Why {
     }
 }
 
-/// What replay has done.
+/// The figures of a replay.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Replayed {
-    /// The libraries of functions, as FUNCTION DUMP gives them; `None` if nothing was said of them.
+    /// The libraries of functions, as FUNCTION DUMP gives them; `None` if the log has none.
     pub libraries: Option<Vec<u8>>,
-    /// What is known of transactions over nodes: those that are prepared are to be locked before anybody is served (rule T2).
+    /// The state of transactions over nodes: prepared ones are to be locked before any client is served (rule T2).
     pub outcomes: Outcomes,
     /// Records that the store does not have: others may precede them, in segments that hold both.
     pub records: u64,
@@ -76,13 +77,15 @@ pub struct Replayed {
     pub fetched: u64,
     /// The last record's LSN.
     pub last: Lsn,
-    /// From this record on nothing was applied: a generation of the log begins here without the checkpoint that it goes on from, and is void.
+    /// From this record on nothing was applied: a generation of the log begins here without its checkpoint, and is
+    /// void.
     pub void_from: Option<Lsn>,
-    /// The log was ended on purpose at this time, unix milliseconds, and nothing follows: what was changed later was not logged.
+    /// The log was ended on purpose at this time, unix milliseconds, and nothing follows: later changes were not
+    /// logged.
     pub ended: Option<u64>,
 }
 
-/// What has to be applied before a dealer goes on.
+/// The work that is due before a dealer goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
     /// This hand's batch is full: it is handed over ([`Hand::apply`]), now or later.
@@ -91,7 +94,7 @@ pub enum Due {
     All,
 }
 
-/// See the module's text. Nobody else uses the keyspace.
+/// See the module's text. No other thread uses the keyspace.
 #[must_use]
 pub struct Dealer<'a> {
     ground: Arc<Ground<'a>>,
@@ -100,20 +103,21 @@ pub struct Dealer<'a> {
     batches: Vec<Batch>,
     /// C(s).
     covered: Box<[Lsn]>,
-    /// Of each stream, up to where no record is needed.
+    /// For each stream, up to where no record is needed.
     unneeded: Vec<Lsn>,
     /// Records dealt.
     dealt: u64,
     /// Up to here the map of databases is that of the store.
     map_lsn: Lsn,
-    /// Of each physical database: its last flush that the store knows of.
+    /// For each physical database: its last flush that the store knows of.
     floors: Vec<Lsn>,
     figures: Replayed,
 }
 
 impl<'a> Dealer<'a> {
-    /// Over what a store said that it has; `None`: it is empty. `limits`: when collections change their encoding. `now`: unix milliseconds, for
-    /// the access times of what is made. `local` is the dealer's own; `hands`: how many hands it deals to.
+    /// Replays over the contents of a store; `None`: it is empty. `limits`: when collections change their encoding.
+    /// `now`: unix milliseconds, for the access times of new entries. `local` is the dealer's own; `hands`: how many
+    /// hands it deals to.
     pub fn new(
         keyspace: &'a Keyspace,
         local: Local,
@@ -146,13 +150,14 @@ impl<'a> Dealer<'a> {
         (dealer, hands)
     }
 
-    /// What is dealt and not yet applied, for each hand. Who applies it leaves empty batches behind.
+    /// The dealt and unapplied effects, for each hand. The thread that applies them leaves empty batches behind.
     pub fn batches(&mut self) -> &mut [Batch] {
         &mut self.batches
     }
 
-    /// Deals the next record out: all of them that the log has, in the order of their LSNs. `apply` is called whenever something has to be applied before
-    /// it goes on: see [`Due`]. It may use the dealer's part of the keyspace for that.
+    /// Deals the next record out: all records of the log, in the order of their LSNs. `apply` is called whenever
+    /// effects have to be applied before the dealer goes on: see [`Due`]. It may use the dealer's part of the keyspace
+    /// for that.
     pub fn deal(
         &mut self,
         lsn: Lsn,
@@ -185,7 +190,7 @@ impl<'a> Dealer<'a> {
         while let Some((index, effect)) = rest.next() {
             let mut effect = effect.map_err(nonsense)?;
             match effect.generation().map_err(nonsense)? {
-                // If the store had the checkpoint that it begins with, its map were of no earlier record.
+                // If the store had the checkpoint of this generation, its map were of no earlier record.
                 Some(Generation::Begins(_)) => {
                     self.figures.void_from = Some(lsn);
                     return Ok(());
@@ -199,13 +204,13 @@ impl<'a> Dealer<'a> {
             if usize::from(effect.db) >= keyspace.databases() {
                 return Err(nonsense(NO_DATABASE));
             }
-            // What the log has last holds, whatever the store has.
+            // The last one in the log holds, whatever the store has.
             if let Some(libraries) = effect.libraries() {
                 self.figures.libraries = Some(libraries.to_vec());
                 continue;
             }
             if let Some(record) = effect.transaction() {
-                // Of those that the log need not have any more the checkpoint knows what is not forgotten.
+                // The checkpoint has the unforgotten ones among those that the log may lack.
                 if is_needed {
                     self.figures.outcomes.note_encoded(record).map_err(nonsense)?;
                 }
@@ -228,14 +233,15 @@ impl<'a> Dealer<'a> {
             let hand = usize::from(key.slot) % self.batches.len();
             self.batches[hand].push((lsn, self.dealt, alone), &key, &effect);
             if self.batches[hand].is_full() {
-                // One record may have more than there is memory for twice.
+                // The system may have no memory for twice the effects of one record.
                 apply(Due::Of(hand), &mut self.local, &mut self.batches)?;
             }
         }
         Ok(())
     }
 
-    /// The physical databases that the record flushes, if the store knows of that, and which of its effects are before.
+    /// The physical databases that the record flushes, if the store knows of that, and which of its effects come
+    /// before.
     fn voids(&self, lsn: Lsn, encoded: &[u8]) -> Result<Vec<(u16, usize)>, Corrupt> {
         if !self.floors.contains(&lsn) {
             return Ok(Vec::new());
@@ -252,7 +258,7 @@ impl<'a> Dealer<'a> {
                 None => {}
             }
         }
-        // A later flush is the one that counts, but what is before any of them is before it, too.
+        // A later flush counts, but effects before an earlier one are before it, too.
         Ok(voids)
     }
 
@@ -270,7 +276,7 @@ impl<'a> Dealer<'a> {
             Barrier::Flush(only) => {
                 let all = 0..databases as u16;
                 for db in all.filter(|db| only.is_none_or(|only| only == *db)) {
-                    // The store has what was left after the flush, and nothing from before.
+                    // The store has the contents after the flush, and none from before.
                     if self.floors[usize::from(keyspace.physical(db))] < lsn {
                         let mut reclaim = keyspace.flush(&held, &mut self.local, Some(db));
                         while !reclaim.step_at_once(&mut self.local, 1000) {}
@@ -284,9 +290,10 @@ impl<'a> Dealer<'a> {
         Ok(())
     }
 
-    /// What was done. Everything that was dealt has been applied, by these hands.
+    /// The figures. All dealt effects were applied, by these hands.
     ///
     /// # Panics
+    ///
     /// If one of them has put something off ([`Hand::settle`]).
     pub fn finish<'h>(mut self, hands: impl IntoIterator<Item = &'h Hand<'a>>) -> Replayed
     where

@@ -16,35 +16,35 @@ use crate::engine::Shared;
 
 /// Attempts at a busy latch before it is left to its holder, about a microsecond.
 const SPINS: u32 = 40;
-/// Slots looked at in one step that turn out to have no changes.
+/// Unchanged slots that are visited in one step.
 const CLEAN_PER_STEP: usize = if cfg!(test) { 4096 } else { 64 };
-/// Tombstones looked at in one hold when they are dropped.
+/// Tombstones that are visited in one hold when they are dropped.
 const DROPPED_PER_HOLD: usize = if cfg!(test) { 2 } else { 256 };
 
-/// Holds of latches are meant to be shorter than this, in nanoseconds. Whoever has other work for the core may make them longer.
+/// Holds of latches are meant to be shorter than this, in nanoseconds. Other work on the core may make them longer.
 pub const LONG_HOLD_NS: u64 = 100_000;
 
-/// What the checkpointer needs from outside.
+/// The checkpointer's surroundings.
 pub trait World {
-    /// Of each stream of the log, the LSN of the last record that has been left for it, committed or not.
+    /// For each stream of the log, the LSN of its last record, committed or not.
     fn left(&self) -> Vec<Lsn>;
 
-    /// Of each stream, the LSN up to which it is on the disk, whatever replies promise: a store that is ahead of it after a power failure
-    /// would have halves of what is lost.
+    /// For each stream, the LSN up to which it is on the disk, whatever replies promise. A store that is ahead of it
+    /// after a power failure would have halves of lost records.
     fn committed(&self) -> Vec<Lsn>;
 
-    /// Of each stream, the LSN up to which it is wanted on the disk soon.
+    /// Asks for each stream to be on the disk up to this LSN, soon.
     fn want(&mut self, ends: &[Lsn]) {
         let _ = ends;
     }
 
-    /// Of each stream, the LSN up to which no record is needed any more: the store has it (rule C3).
+    /// For each stream, the LSN up to which no record is needed any more: the store has it (rule C3).
     fn cut(&mut self, covered: &[Lsn]);
 
-    /// Somebody waits for a latch that is free now.
+    /// Wakes a connection that waits for a latch which is free now.
     fn wake(&mut self, waiter: Waiter);
 
-    /// The libraries of functions that there are, as FUNCTION DUMP gives them.
+    /// The present libraries of functions, as FUNCTION DUMP gives them.
     fn libraries(&self) -> Vec<u8>;
 
     /// Unix time in milliseconds.
@@ -54,7 +54,7 @@ pub trait World {
     fn nanos(&self) -> u64;
 }
 
-/// What a step has come to.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// No round is under way.
@@ -63,13 +63,13 @@ pub enum Step {
     More,
     /// A latch is busy: again, in a moment.
     Busy,
-    /// The log has to commit something first: again, in a while.
+    /// The log has to commit records first: again, in a while.
     Waiting,
     /// A round has ended, and is durable.
     Done,
 }
 
-/// What the checkpointer has done since the start.
+/// The checkpointer's figures since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Figures {
     /// Rounds that have ended well.
@@ -100,7 +100,7 @@ pub struct Checkpointer {
     covered: Box<[Lsn]>,
     /// Of every slot, the highest version of a key that was copied.
     reach: Box<[Lsn]>,
-    /// What the store has when everything that was copied is written.
+    /// The store's figures when all copies are written.
     counts: Counts,
     /// No version in the store is above this one.
     highest: Lsn,
@@ -118,17 +118,17 @@ pub struct Checkpointer {
 pub(super) enum Planted {
     #[default]
     None,
-    /// C(s) is what the slot's last LSN is when the walk ends.
+    /// C(s) is the slot's last LSN at the end of the walk.
     LateStart,
     /// Tombstones go before the store's deletion is durable.
     EarlyDrop,
     /// The store does not wait for the log.
     NoWait,
-    /// The log is cut to where it is when the round ends.
+    /// The log is cut to its end when the round ends.
     EarlyCut,
     /// Deletions during a walk are not copied.
     DeafWalk,
-    /// What was copied is dropped when the disk is full.
+    /// Copies are dropped when the disk is full.
     Forget,
 }
 
@@ -147,16 +147,17 @@ struct Round {
 }
 
 enum Stage {
-    /// Slots from here on have not been looked at; of these the latch was busy.
+    /// Slots from here on were not visited; of these the latch was busy.
     Walking { next: usize, busy: Vec<u16>, walk: Option<SlotWalk> },
     /// Everything has been copied: the log has to commit up to here.
     Waiting { left: Vec<Lsn>, header: Header },
-    /// It is durable: tombstones go, of the slots from this one on.
+    /// It is durable: tombstones are dropped, in the slots from this one on.
     Dropping { at: usize, after: Option<PhysicalKey> },
 }
 
 impl Checkpointer {
-    /// The checkpointer of a keyspace that hashes with `seed`. `loaded`: what was loaded from this store; nothing if it is empty.
+    /// The checkpointer of a keyspace that hashes with `seed`. `loaded`: the findings about this store; `None` if it is
+    /// empty.
     pub fn new(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, loaded: Option<Loaded>) -> Self {
         let epoch = loaded.as_ref().map_or(1, |loaded| loaded.header.epoch);
         let (covered, reach, counts, highest) = match loaded {
@@ -184,8 +185,8 @@ impl Checkpointer {
         }
     }
 
-    /// As [`Self::new`], for a store that begins anew with everything that memory holds (rule L13). `header`: what it says of itself now;
-    /// `epoch`: that of no freeze of what is in memory.
+    /// As [`Self::new`], for a store that begins anew with everything in memory (rule L13). `header`: its present
+    /// header; `epoch`: that of no freeze of a value in memory.
     pub fn anew(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, header: Option<&Header>, epoch: u64) -> Self {
         let (before, highest) = header.map_or((1, 0), |header| (header.epoch, header.highest));
         Self { copied: Copied::new(epoch.max(before)), highest, ..Self::new(shared, store, seed, None) }
@@ -202,7 +203,7 @@ impl Checkpointer {
         Figures { progress: self.round.as_ref().map_or(0, walked) as u64, ..self.figures }
     }
 
-    /// What the store has when everything that was copied is written: of the spaces that are in use, and no other.
+    /// The store's figures when all copies are written, for the spaces that are in use, and no other.
     #[cfg(test)]
     pub(super) fn counts(&self) -> Counts {
         let held = self.acquire(0).expect("nobody else is there");
@@ -218,7 +219,7 @@ impl Checkpointer {
         self.round.is_some()
     }
 
-    /// Begins a round, unless one is under way. What changes from now on may be in it or not.
+    /// Begins a round, unless one is under way. Later changes may be in it or not.
     pub fn begin(&mut self, world: &mut impl World) -> Step {
         if self.round.is_some() {
             return Step::More;
@@ -243,7 +244,8 @@ impl Checkpointer {
         Step::More
     }
 
-    /// Goes on with the round. After an error this may be done again: what was copied is kept, and nothing else is done before it is written.
+    /// Goes on with the round. After an error it may be called again: copies are kept, and nothing else is done before
+    /// they are written.
     pub fn step(&mut self, world: &mut impl World) -> Result<Step, Error> {
         let Some(mut round) = self.round.take() else { return Ok(Step::Idle) };
         let step = match &mut round.stage {
@@ -294,7 +296,7 @@ impl Checkpointer {
             };
             let slot = current.slot();
             let Some(held) = self.acquire(slot) else {
-                // What is begun is finished first. Others may have to wait long: a script holds their latches.
+                // An unfinished slot comes first. Others may have to wait long: a script holds their latches.
                 if current.is_begun() || *next >= SLOTS {
                     *walk = Some(current);
                     return Ok(Step::Busy);
@@ -333,32 +335,33 @@ impl Checkpointer {
         Ok(Step::More)
     }
 
-    /// Every slot has been looked at: what the store shall say about itself, and what the log has to have committed.
+    /// Every slot was visited: makes the header, and notes what the log has to have committed.
     fn copied_all(&mut self, round: &mut Round, world: &mut impl World) -> Result<Step, Error> {
         let Some(held) = self.acquire(0) else { return Ok(Step::Busy) };
         let mut databases = self.shared.keyspace.databases_now(&held);
-        // Whoever changes them has this latch.
+        // A change of them needs this latch.
         let libraries = world.libraries();
         self.release(held, world);
-        // Whatever was done about a transaction up to where the log is cut, it says.
+        // It has everything about transactions up to where the log is cut.
         let outcomes = self.shared.transactions.outcomes();
-        // The map is that which the log, from where it is cut, goes on from. What was flushed since the beginning is void.
+        // The log goes on from this map, from where it is cut. Databases that were flushed since the beginning are
+        // void.
         databases.map.clone_from(&round.databases.map);
         databases.map_lsn = round.databases.map_lsn;
         databases.abandoned.retain(|space| !round.databases.abandoned.contains(space));
-        // All that was copied, and the flushes that the databases know of, had been left by now.
+        // All copies, and the flushes that the databases know of, had their records left by now.
         let left = world.left();
         self.highest = left.iter().copied().fold(self.highest, Lsn::max);
         let (seed, epoch, highest, covered) = (self.seed, self.copied.epoch(), self.highest, round.cut.clone());
         let saved_at = world.now();
         let header = Header { seed, saved_at, databases, epoch, highest, covered, libraries, outcomes };
-        // If that is too long, it may be shorter when this is done again.
+        // If that is too long, it may be shorter the next time.
         header.encode()?;
         round.stage = Stage::Waiting { left, header };
         Ok(Step::More)
     }
 
-    /// Waits for the log (rule C2), and makes everything durable at once.
+    /// Waits for the log (rule C2), and makes the whole round durable at once.
     fn commit(&mut self, round: &mut Round, world: &mut impl World) -> Result<Step, Error> {
         let Stage::Waiting { left, header } = &mut round.stage else { return Ok(Step::More) };
         let reached = left.iter().zip(world.committed()).all(|(left, committed)| *left <= committed);
@@ -384,7 +387,7 @@ impl Checkpointer {
         self.output.write()?;
         self.output.store.flush()?;
         self.covered.clone_from(&round.covered);
-        // What has not changed since may leave memory.
+        // Keys that have not changed since may leave memory.
         let keyspace = &self.shared.keyspace;
         round.slots.iter().for_each(|slot| keyspace.set_covered(*slot, round.covered[usize::from(*slot)]));
         self.shared.keyspace.forget_spaces(&round.databases.abandoned);
@@ -402,7 +405,7 @@ impl Checkpointer {
         Ok(Step::More)
     }
 
-    /// Drops what was kept of deleted keys: the store has the deletions (rule C4).
+    /// Drops the tombstones: the store has the deletions (rule C4).
     fn drop_tombstones(&mut self, round: &mut Round, world: &mut impl World) -> Step {
         let Stage::Dropping { at, after } = &mut round.stage else { return Step::More };
         for _ in 0..CLEAN_PER_STEP {

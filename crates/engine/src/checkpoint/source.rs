@@ -14,7 +14,7 @@ use crate::cold::{Names, Source, Span};
 pub struct StoreSource {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Told of what cannot be read.
+    /// Called when the store cannot be read.
     pub report: fn(&Unloadable),
 }
 

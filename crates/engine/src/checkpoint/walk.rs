@@ -1,7 +1,7 @@
-//! The checkpoint of one slot: everything that has changed since the last one is copied, in bounded holds of its latch (rule C1).
+//! The checkpoint of one slot: all changes since the last one are copied, in bounded holds of its latch (rule C1).
 //!
-//! C(s), the slot's last LSN when the walk begins, is what the checkpoint stands for. What changes while it is under way may be in it or
-//! not: every copy says up to which LSN it holds what was done to its key, and replay goes on from there. Deletions of the time of the walk
+//! C(s), the slot's last LSN when the walk begins, is the checkpoint's promise. Changes during the walk may be in it or
+//! not: every copy names the LSN up to which it holds its key, and replay goes on from there. Deletions during the walk
 //! are copied as such (see `keyspace::tombstone`).
 
 use std::num::NonZeroU64;
@@ -14,13 +14,13 @@ use super::counts::Counts;
 
 /// Bytes copied in one hold.
 const BYTES_PER_HOLD: usize = if cfg!(test) { 100 } else { 16 * 1024 };
-/// Buckets looked at in one hold.
+/// Buckets that are visited in one hold.
 const BUCKETS_PER_HOLD: usize = if cfg!(test) { 1 } else { 32 };
 /// Buckets whose marks are cleared in one hold.
 const CLEARED_PER_HOLD: usize = if cfg!(test) { 5 } else { 64 };
-/// Tombstones looked at in one hold.
+/// Tombstones that are visited in one hold.
 const TOMBSTONES_PER_HOLD: usize = if cfg!(test) { 2 } else { 128 };
-/// Keys that were deleted meanwhile looked at in one hold.
+/// Keys deleted meanwhile that are visited in one hold.
 const GONE_PER_HOLD: usize = if cfg!(test) { 2 } else { 64 };
 
 /// How a hold ended.
@@ -34,15 +34,15 @@ pub(super) enum Hold {
     Done(u64),
 }
 
-/// Where a walk over a slot is.
+/// The position of a walk over a slot.
 pub(super) struct SlotWalk {
     slot: u16,
-    /// What was written up to here is in the store.
+    /// The store has all changes up to here.
     above: u64,
     at: At,
     /// C(s).
     start: u64,
-    /// As of this LSN something was copied last.
+    /// The LSN as of which the last copy was made.
     reach: u64,
     tables: SmallVec<[Table; 4]>,
 }
@@ -50,9 +50,9 @@ pub(super) struct SlotWalk {
 /// A physical database.
 struct Table {
     physical: u16,
-    /// Nothing that was looked at expires before this time.
+    /// No visited entry expires before this time.
     earliest: u64,
-    /// Something expires that could not be looked at.
+    /// An entry that was not visited may expire.
     unseen: bool,
 }
 
@@ -60,7 +60,7 @@ enum At {
     Beginning,
     /// The marks were void; in this table they are cleared from this hash on.
     Clearing(usize, u64),
-    /// The first tombstones have been looked at, up to here.
+    /// The first tombstones were visited, up to here.
     Tombstones(PhysicalKey),
     /// In this table, from this hash on.
     Table(usize, u64),
@@ -76,7 +76,7 @@ impl SlotWalk {
         self.slot
     }
 
-    /// As of which LSN it has copied something last; 0: it has not.
+    /// The LSN as of which its last copy was made; 0: there is none.
     pub(super) fn reach(&self) -> u64 {
         self.reach
     }
@@ -86,13 +86,14 @@ impl SlotWalk {
         !matches!(self.at, At::Beginning | At::Clearing(..))
     }
 
-    /// Does one hold's worth. The slot is held. What was copied must be written in the order of holds; then the store has what `counts` says.
+    /// Does one hold's worth. The slot is held. The copies must be written in the order of holds; then the store's
+    /// figures are `counts`.
     pub(super) fn hold(&mut self, ks: &Keyspace, held: &Held, (copied, counts): (&mut Copied, &mut Counts)) -> Hold {
         let slot = self.slot;
         if ks.are_marks_void(slot) && !self.clear(ks, held) {
             return Hold::More;
         }
-        // Everything that was done so far is in what is copied now, and nothing else is.
+        // The present copies have all changes so far, and no others.
         let version = ks.last_version_of(held, std::iter::once(slot));
         let first = !self.is_begun();
         if first {
@@ -126,7 +127,7 @@ impl SlotWalk {
         Hold::More
     }
 
-    /// Clears marks that say nothing. True: all of them.
+    /// Clears void marks. True: all of them.
     fn clear(&mut self, ks: &Keyspace, held: &Held) -> bool {
         if matches!(self.at, At::Beginning) {
             ks.clear_tombstones(held, self.slot);
@@ -147,7 +148,8 @@ impl SlotWalk {
         false
     }
 
-    /// What is not cold at the beginning, and does not leave memory later, is looked at. When the rest expires may be being looked for: the time that is
+    /// Entries that are not cold at the beginning, and do not leave memory later, are visited. A search may be finding
+    /// out when the others expire: the known time goes on holding.
     /// known goes on holding.
     fn look_at_cold(&mut self, ks: &Keyspace, held: &Held) {
         for table in &mut self.tables {
@@ -157,7 +159,7 @@ impl SlotWalk {
         }
     }
 
-    /// Copies what was deleted since the last hold, which may be there again. True: all of it.
+    /// Copies the deletions since the last hold; the keys may be there again. True: all of them.
     fn copy_gone(&mut self, copying: &mut Copying<'_>) -> bool {
         let Copying { ks, held, version, .. } = *copying;
         let keys = ks.take_gone(held, self.slot, GONE_PER_HOLD);
@@ -232,7 +234,7 @@ impl SlotWalk {
 struct Copying<'a> {
     ks: &'a Keyspace,
     held: &'a Held,
-    /// Everything that was done to the slot so far.
+    /// All changes of the slot so far.
     version: u64,
     copied: &'a mut Copied,
     counts: &'a mut Counts,

@@ -1,8 +1,9 @@
-//! After a start, what the store has is read into memory in the background, slot by slot, while workers go on (rule C5).
+//! After a start, the keys of the store are read into memory in the background, slot by slot, while workers go on (rule
+//! C5).
 //!
-//! What was read a moment ago may be put into memory, unless memory knows of the key, as long as memory cannot have known of it since and forgotten:
-//! no key of the slot was evicted, no round of checkpoints has begun or become durable, after which tombstones are dropped, and the database was not
-//! flushed. If one of that has happened, it is read again.
+//! A key that was just read may be put into memory if memory does not know it, and cannot have known and forgotten it
+//! since. That is so if no key of the slot was evicted, no round of checkpoints has begun or become durable (after
+//! which tombstones are dropped), and the database was not flushed. Otherwise the key is read again.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,12 +23,12 @@ const SPINS: u32 = 40;
 const KEYS_PER_HOLD: usize = if cfg!(test) { 2 } else { 48 };
 /// Bytes of keys and values that are read at once, and a value more.
 const BYTES_AT_ONCE: u64 = if cfg!(test) { 300 } else { 256 << 10 };
-/// How often a slot is begun before it is left as it is: keys of it are evicted all the time.
+/// How often a slot is begun before it is left as it is, because its keys are evicted all the time.
 const ATTEMPTS: u32 = 4;
-/// Slots that have nothing looked at in one step.
+/// Empty slots that are visited in one step.
 const EMPTY_PER_STEP: usize = 256;
 
-/// What a step has come to.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Warmth {
     /// There is more to do.
@@ -48,13 +49,13 @@ pub struct WarmUp {
     slot: u16,
     /// Evictions there when the slot was begun; `None`: it was not.
     evictions: Option<u64>,
-    /// What was read and is not in memory yet, in the order of the store, the last first.
+    /// Keys that were read and are not in memory yet, in the order of the store, the last first.
     read: Vec<Read>,
-    /// As of when.
+    /// The moment of that reading.
     space: Space,
     round: u32,
     coverings: u64,
-    /// Up to this key of the store everything is in memory, and up to this one when what was read is.
+    /// Everything up to this key of the store is in memory, and up to this one when the read keys are.
     after: Vec<u8>,
     then: Vec<u8>,
     /// That is the slot's last.
@@ -70,7 +71,7 @@ struct Read {
 }
 
 impl WarmUp {
-    /// With a part of the keyspace that is nobody else's ([`keyspace::Keyspace::local`]).
+    /// With a part of the keyspace of its own ([`keyspace::Keyspace::local`]).
     pub fn new(shared: Arc<Shared>, store: Arc<dyn Store>, index: usize) -> Self {
         let local = shared.keyspace.local(index);
         Self {
@@ -104,7 +105,7 @@ impl WarmUp {
         self.keys
     }
 
-    /// How much of the way it has gone, from 0 to 1: by databases and slots.
+    /// Its progress, from 0 to 1: by databases and slots.
     pub fn progress(&self) -> f64 {
         let ks = &self.shared.keyspace;
         let used: Vec<u16> = (0..ks.databases() as u16).filter(|physical| ks.present_space(*physical) != 0).collect();
@@ -113,8 +114,9 @@ impl WarmUp {
         if used.is_empty() { 1.0 } else { (done as f64 + here) / used.len() as f64 }
     }
 
-    /// Goes on. What stands between two holds of latches is bounded, and each hold. Who waits for a latch is handed to `wake`. An error: the
-    /// store cannot be read, or the system has no memory for what it has; the rest stays where it is.
+    /// Goes on. The work between two holds of latches is bounded, and so is each hold. Connections that wait for a
+    /// latch are handed to `wake`. An error: the store cannot be read, or the system has no memory for its keys; the
+    /// rest stays in the store.
     pub fn step(&mut self, mut wake: impl FnMut(Waiter)) -> Result<Warmth, Unloadable> {
         self.local.begin_turn();
         let step = self.go_on(&mut wake);
@@ -175,7 +177,7 @@ impl WarmUp {
         })
     }
 
-    /// Reads what follows in the slot.
+    /// Reads the next keys of the slot.
     fn read_on(&mut self) -> Result<(), Unloadable> {
         let ks = &self.shared.keyspace;
         (self.space, self.round) = (ks.present_space(self.physical), ks.round());
@@ -229,7 +231,7 @@ impl WarmUp {
         for _ in 0..KEYS_PER_HOLD {
             let Some(Read { key, fetched }) = self.read.pop() else { break };
             let key = ks.hasher().key(&key);
-            // While a checkpoint writes a large value there may be nonsense, but then memory has it.
+            // While a checkpoint writes a large value the store may have nonsense, but then memory has the key.
             if fetched.is_err() && ks.is_in_memory(held, &key, self.physical) {
                 continue;
             }
@@ -254,11 +256,11 @@ impl WarmUp {
 }
 
 enum Progress {
-    /// The slot has something cold, of which nothing was read.
+    /// The slot has cold keys, none of which was read.
     Begun,
     More,
     /// Nothing is left to be read of the slot.
     Ended,
-    /// What was read may be too old.
+    /// The read keys may be too old.
     Void,
 }

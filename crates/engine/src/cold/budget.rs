@@ -1,26 +1,27 @@
-//! How much of what is large loaders may read at once, where memory is limited: it takes memory before anybody has been asked for room for it.
+//! How much of large values loaders may read at once, where memory is limited: their reads take memory before any room
+//! was made for them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use keyspace::Ticket;
 
-/// Less than this is read at any time, in bytes: the margins of the limits have it.
+/// Fewer bytes are read at any time: the margins of the limits have them.
 const LARGE: u64 = headroom::LARGE as u64;
 
-/// Whether a load of so many bytes is counted.
+/// Whether a load of so many bytes counts.
 pub(super) fn is_large(bytes: u64) -> bool {
     bytes >= LARGE
 }
 
-/// A number of bytes that loads share. A single load that needs more gets it when it is alone.
+/// A number of bytes that loads share. A load that needs more than that is done alone.
 #[derive(Default)]
 pub struct Budget(Mutex<State>);
 
 struct State {
     most: u64,
-    /// Bytes of loads that have been read, or are being read, and are not in memory yet.
+    /// Bytes of loads that were read, or are being read, and are not in memory yet.
     taken: u64,
-    /// The load that comes next, before any other that is large: else others that need less could go first for ever.
+    /// The load that comes next, before any other large one: otherwise smaller ones could go first for ever.
     next: Option<Ticket>,
 }
 
@@ -36,17 +37,18 @@ impl Budget {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on it is so many bytes.
+    /// Sets the number of bytes.
     pub fn limit_to(&self, bytes: u64) {
         self.state().most = bytes;
     }
 
-    /// Takes what a load needs, in bytes. False: others have it, or come first; the load has to ask again, or to [`Self::leave`].
+    /// Takes the bytes of a load. False: others have them, or come first; the load has to ask again, or to
+    /// [`Self::leave`].
     pub(super) fn take(&self, load: Ticket, bytes: u64) -> bool {
         self.grow(load, 0, bytes)
     }
 
-    /// The same of a load that has taken some, and needs so many in all.
+    /// The same for a load that has taken some, and needs so many in all.
     pub(super) fn grow(&self, load: Ticket, has: u64, bytes: u64) -> bool {
         if !is_large(bytes) {
             return true;
@@ -62,7 +64,7 @@ impl Budget {
         fits && comes_next
     }
 
-    /// Gives back what a load has taken.
+    /// Gives back the bytes of a load.
     pub(super) fn give_back(&self, bytes: u64) {
         if is_large(bytes) {
             let mut state = self.state();
@@ -70,13 +72,13 @@ impl Budget {
         }
     }
 
-    /// A load that was refused does not ask again.
+    /// A load that was refused will not ask again.
     pub(super) fn leave(&self, load: Ticket) {
         let mut state = self.state();
         state.next = state.next.filter(|next| *next != load);
     }
 
-    /// Whether a load waits for others to give back what they have taken.
+    /// Whether a load waits for others to give bytes back.
     pub(super) fn is_wanted(&self) -> bool {
         self.state().next.is_some()
     }
@@ -125,7 +127,7 @@ mod tests {
         assert!(!budget.take(3, MB), "the one before comes first");
         budget.give_back(MB);
         assert!(!budget.take(3, MB) && budget.take(2, 50 * MB) && !budget.take(3, MB));
-        // Whoever comes next may not come any more.
+        // The next load may not come any more.
         budget.give_back(50 * MB);
         assert!(!budget.take(4, MB), "the third comes first");
         budget.leave(3);

@@ -1,4 +1,4 @@
-//! Cold keys whose time has come are fetched, so that the sweep finds and deletes them.
+//! Expired cold keys are fetched, so that the sweep finds and deletes them.
 
 use command::Position;
 use keyspace::{Db, Held, PhysicalKey, Ticket, Whereabouts};
@@ -6,24 +6,24 @@ use keyspace::{Db, Held, PhysicalKey, Ticket, Whereabouts};
 use super::listing::{Listing, Span};
 use super::loader::Loader;
 
-/// Names that are looked at in one hold, and keys that are fetched after it at most.
+/// Names that are visited in one hold, and keys that are fetched after it at most.
 const NAMES_PER_STEP: usize = 64;
 /// After so long a store that cannot be read is asked again, in milliseconds.
 const AGAIN_MS: u64 = 10_000;
 
-/// A search for what has expired in a slot.
+/// A search for expired keys in a slot.
 pub(super) struct Search {
     physical: u16,
     slot: u16,
-    /// Unix milliseconds: what expires before has expired.
+    /// Unix milliseconds: keys with an earlier time have expired.
     now: u64,
-    /// From which hash on it has not looked.
+    /// The hash from which on it has not looked.
     from: u64,
-    /// The earliest expiry that has not come, of what it has seen.
+    /// The earliest later expiry among those that it has seen.
     earliest: u64,
-    /// What it looks at now: the latch was busy.
+    /// The names that it visits now: the latch was busy.
     listing: Option<Listing>,
-    /// It has looked at everything.
+    /// It has visited everything.
     ended: bool,
 }
 
@@ -32,24 +32,24 @@ impl Search {
         Self { physical, slot, now, from: 0, earliest: u64::MAX, listing: None, ended: false }
     }
 
-    /// Something could not be read.
+    /// A part of the store could not be read.
     pub(super) fn postpone(&mut self) {
         self.earliest = self.earliest.min(self.now + AGAIN_MS);
     }
 }
 
-/// What a step of a search has come to.
+/// The result of a step of a search.
 pub(super) enum Found {
     /// The latch was busy.
     Busy,
     /// These keys are to be fetched.
     Some(Vec<(PhysicalKey, Ticket)>),
-    /// That was all.
+    /// All is done.
     End,
 }
 
 impl Loader {
-    /// Looks at some names of a slot.
+    /// Visits some names of a slot.
     pub(super) fn look_for_due(&mut self, search: &mut Search, wake: &mut impl FnMut(keyspace::Waiter)) -> Found {
         if search.listing.is_none() && !search.ended {
             let from = Position { slot: search.slot, hash: search.from };
@@ -95,7 +95,7 @@ impl Loader {
                     let ticket = db.await_key(&key, None);
                     due.extend(ticket.map(|ticket| ((search.physical, listed.key.clone()), ticket)));
                 }
-                // Somebody else fetches it, or could not.
+                // Another loader fetches it, or failed to.
                 Whereabouts::Awaited | Whereabouts::Unreadable => search.postpone(),
             }
         }
@@ -106,7 +106,7 @@ impl Loader {
         due
     }
 
-    /// Says when more expires. What was evicted meanwhile has said so itself.
+    /// Notes when more expires. Keys that were evicted meanwhile have noted it themselves.
     fn settle(&mut self, search: &Search, held: &Held) {
         let keyspace = &self.shared.keyspace;
         if let Some(figures) = keyspace.cold(held, search.slot, search.physical) {

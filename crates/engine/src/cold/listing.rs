@@ -1,8 +1,9 @@
-//! What the store has from some hash on: names for walks, and what expires.
+//! The store's keys from some hash on: names for walks, and their expiry times.
 //!
-//! A listing is made without latches. Under the latch of a slot it says which keys are cold there: those of its names that memory does not
-//! know. Names that are gone meanwhile are known as gone, unless a checkpoint has ended that made the store forget them; keys that were
-//! evicted meanwhile had been in the store, unless a checkpoint has ended that put them there. So it holds until a checkpoint ends.
+//! A listing is made without latches. Under the latch of a slot it tells which keys are cold there: those of its names
+//! that memory does not know. Memory knows keys that were deleted meanwhile, unless a checkpoint has ended after which
+//! it forgets them. Keys that were evicted meanwhile are in the listing, unless a checkpoint has ended that put them
+//! into the store. So a listing holds until a checkpoint ends.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +20,7 @@ pub struct Listed {
     pub slot: u16,
     /// Its name.
     pub key: Box<[u8]>,
-    /// What it holds; of strings any kind of them.
+    /// Its type; for strings any kind of string.
     pub kind: Kind,
     /// Unix milliseconds.
     pub expiry: Option<u64>,
@@ -27,10 +28,10 @@ pub struct Listed {
     pub fields: Option<u64>,
 }
 
-/// What to list: keys in the order of slots and hashes.
+/// A request for keys, in the order of slots and hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// From here on; of the hash only the upper half counts.
+    /// The begin; only the upper half of the hash counts.
     pub from: Position,
     /// The slot before which to end.
     pub end: u16,
@@ -43,13 +44,13 @@ pub struct Span {
 pub struct Names {
     /// Them, in the order of slots and upper halves of hashes.
     pub names: Vec<Listed>,
-    /// Before which place the part ends, the lower half of its hash is 0; `None`: it is all that was asked for.
+    /// The end of the part; the lower half of its hash is 0; `None`: it is the whole request.
     pub until: Option<Position>,
 }
 
-/// Half of a hash does not tell keys apart: those that have it in common come together.
+/// Half of a hash does not tell keys apart: keys with the same half come together.
 const HALF: u32 = 32;
-/// Names that a walk visits at once, as many as a bucket of a table has.
+/// Names that a walk visits at once: as many as a bucket of a table has.
 const AT_ONCE: usize = 8;
 
 fn half_of(hash: u64) -> u64 {
@@ -63,15 +64,15 @@ pub(crate) struct Listing {
     space: Space,
     coverings: u64,
     from: Position,
-    /// `None`: it goes to the end of what was asked for.
+    /// `None`: it goes to the end of the request.
     until: Option<Position>,
     end: u16,
-    /// With their hashes.
+    /// The keys with their hashes.
     names: Vec<(u64, Listed)>,
 }
 
 impl Listing {
-    /// Asks the store.
+    /// Reads the store.
     pub(crate) fn make(shared: &Shared, physical: u16, span: Span) -> Result<Listing, Unreadable> {
         let keyspace = &shared.keyspace;
         let (space, coverings) = (keyspace.present_space(physical), keyspace.coverings());
@@ -82,14 +83,14 @@ impl Listing {
         Ok(Listing { physical, space, coverings, from, until, end: span.end, names })
     }
 
-    /// Whether it still says what is cold of a physical database. A latch is held.
+    /// Whether it still tells which keys of a physical database are cold. A latch is held.
     pub(crate) fn holds(&self, keyspace: &Keyspace, physical: u16) -> bool {
         self.physical == physical
             && self.space == keyspace.present_space(physical)
             && self.coverings == keyspace.coverings()
     }
 
-    /// Whether it has what is at a place.
+    /// Whether it covers a place.
     pub(crate) fn covers(&self, at: Position) -> bool {
         self.from <= at && at.slot < self.end && self.until.is_none_or(|until| at < until)
     }
@@ -99,13 +100,13 @@ impl Listing {
         &self.names
     }
 
-    /// Before which place it ends, if that is not the end of what was asked for.
+    /// Its end, if that is not the end of the request.
     pub(super) fn until(&self) -> Option<Position> {
         self.until
     }
 
-    /// Some names from a place on that it covers, in the same slot, those of one hash all, and the hash before which they end: it ends
-    /// there, or there are more. `None`: those are the last of the slot.
+    /// Some names from a covered place on, in the same slot, with all names of a hash, and the hash before which they
+    /// end: the slot ends there, or there are more. `None`: those are the last of the slot.
     pub(crate) fn names_from(&self, at: Position) -> (&[(u64, Listed)], Option<u64>) {
         let place = |(hash, listed): &(u64, Listed)| Position { slot: listed.slot, hash: half_of(*hash) };
         let first = self.names.partition_point(|name| place(name) < Position { hash: half_of(at.hash), ..at });
@@ -124,7 +125,7 @@ impl Listing {
     }
 }
 
-/// What a walk has asked for.
+/// The request of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Asked(Mutex<Option<Result<Listing, Unreadable>>>);
 
@@ -142,7 +143,7 @@ impl Asked {
     }
 }
 
-/// A listing to be made for somebody.
+/// A listing to be made for a walk.
 #[derive(Debug)]
 pub struct Order {
     physical: u16,
@@ -152,7 +153,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Makes it: who is to be woken.
+    /// Makes it. Returns the connection to wake.
     pub(super) fn fulfil(self, shared: &Shared) -> Waiter {
         let listing = Listing::make(shared, self.physical, self.span);
         *self.asked.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(listing);

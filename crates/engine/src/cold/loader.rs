@@ -1,4 +1,4 @@
-//! Asks the store for cold keys and puts what it has into memory.
+//! Reads cold keys from the store and puts them into memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,15 +12,16 @@ use super::due::{Found, Search};
 use super::portion::Portion;
 use crate::engine::Shared;
 
-/// For so long a key that was fetched stays for those who have waited for it, in milliseconds: they run again in that time, or ask again.
+/// Milliseconds for which a fetched key stays for the commands that have waited for it: they run again in that time, or
+/// ask again.
 const STAYS_MS: u64 = 250;
-/// For so long nothing more is read while memory is tight, in milliseconds; then one load goes on, and as many small ones as are a portion: there may never
-/// be room for them.
+/// Milliseconds for which nothing more is read while memory is tight. Then one load goes on, and as many small ones as
+/// make a portion: there may never be room for them.
 pub(super) const PATIENCE_MS: u64 = 1000;
 /// Attempts at a busy latch before it is left to its holder, about a microsecond.
 const SPINS: u32 = 40;
 
-/// Something to be fetched.
+/// A fetch.
 struct Load {
     key: PhysicalKey,
     ticket: Ticket,
@@ -28,31 +29,32 @@ struct Load {
     asked: u64,
     /// Bytes of the budget that it takes.
     bytes: u64,
-    /// What was read could not be put into memory, as the latch was busy, and was dropped as others wanted the room.
+    /// The value could not be put into memory, because the latch was busy, and was dropped, because other loads needed
+    /// the room.
     gave_up: bool,
 }
 
-/// One of several: reads block it. Without a thread of its own: who has one calls [`Loader::serve`].
+/// One of several: reads block it. It has no thread of its own: a thread calls [`Loader::serve`].
 pub struct Loader {
     pub(super) shared: Arc<Shared>,
     pub(super) local: Local,
     pub(super) clock: AccessClock,
-    /// What was fetched and could not be put into memory, as the latch was busy.
+    /// Fetched values that could not be put into memory, because the latch was busy.
     fetched: Vec<(Load, Result<Option<Fetched>, Unreadable>)>,
-    /// What has to wait until others have put into memory what they have read: in the order in which this loader was asked.
+    /// Loads that wait until others have put their values into memory, in the order in which they were asked for.
     postponed: VecDeque<Load>,
-    /// What was read since there was room last.
+    /// Bytes read since there was room last.
     portion: Portion,
-    /// When something was read last though memory was tight, in monotonic milliseconds.
+    /// When the last read despite tight memory was, in monotonic milliseconds.
     forced: u64,
     /// Loads to be ended, and when: milliseconds, ascending.
     known: VecDeque<(u64, PhysicalKey, Ticket)>,
-    /// Searches for what has expired.
+    /// Searches for expired keys.
     searches: VecDeque<Search>,
 }
 
 impl Loader {
-    /// With a part of the keyspace that is nobody else's ([`keyspace::Keyspace::local`]).
+    /// With a part of the keyspace of its own ([`keyspace::Keyspace::local`]).
     pub fn new(shared: Arc<Shared>, index: usize) -> Self {
         let local = shared.keyspace.local(index);
         Self {
@@ -68,17 +70,18 @@ impl Loader {
         }
     }
 
-    /// Whether something is left to be done soon that nobody asks for.
+    /// Whether it has work soon without a request.
     pub fn is_busy(&self) -> bool {
         !self.fetched.is_empty() || !self.postponed.is_empty() || !self.searches.is_empty()
     }
 
-    /// Whether that is only what has to wait for others, which takes them longer than a latch is busy.
+    /// Whether all of that waits for other loaders, which takes longer than a latch is busy.
     pub fn only_postpones(&self) -> bool {
         self.fetched.is_empty() && self.searches.is_empty() && !self.postponed.is_empty()
     }
 
-    /// Does what was asked for, as far as latches are free. `now`: monotonic milliseconds. Who has waited is handed to `wake`.
+    /// Does the requests, as far as latches are free. `now`: monotonic milliseconds. Connections that have waited are
+    /// handed to `wake`.
     pub fn serve(&mut self, requests: Vec<Request>, now: u64, mut wake: impl FnMut(Waiter)) {
         self.local.begin_turn();
         for request in requests {
@@ -102,13 +105,13 @@ impl Loader {
         self.local.end_turn();
     }
 
-    /// Fetches what has waited for others, as far as there is room now.
+    /// Fetches keys that have waited for other loads, as far as there is room now.
     fn serve_postponed(&mut self, now: u64, wake: &mut impl FnMut(Waiter)) {
         for _ in 0..self.postponed.len() {
             let Some(mut load) = self.postponed.pop_front() else { return };
-            // It would be read in vain, again and again, as long as a script holds the latch.
+            // It would be read in vain, again and again, while a script holds the latch.
             if load.gave_up && !self.is_free(slot_of(&load.key.1), wake) {
-                // Nor does anybody wait for its turn.
+                // No other load waits for its turn.
                 self.shared.budget.leave(load.ticket);
                 self.postponed.push_back(load);
                 continue;
@@ -129,7 +132,7 @@ impl Loader {
         }
     }
 
-    /// Goes on with the first search for what has expired.
+    /// Goes on with the first search for expired keys.
     fn search(&mut self, now: u64, wake: &mut impl FnMut(Waiter)) {
         let Some(mut search) = self.searches.pop_front() else { return };
         match self.look_for_due(&mut search, wake) {
@@ -146,7 +149,7 @@ impl Loader {
         self.searches.push_back(search);
     }
 
-    /// Fetches a key, at once or as soon as there is room for it. False: the store cannot be read.
+    /// Fetches a key, at once or when there is room for it. False: the store cannot be read.
     fn load(&mut self, key: PhysicalKey, ticket: Ticket, now: u64, wake: &mut impl FnMut(Waiter)) -> bool {
         let mut load = Load { key, ticket, asked: now, bytes: 0, gave_up: false };
         let Some(found) = self.fetch(&mut load, !self.postponed.is_empty(), now) else {
@@ -158,11 +161,12 @@ impl Loader {
         is_readable
     }
 
-    /// Whether the system has memory for a load of so many bytes. What nobody can make room for meanwhile, as a checkpoint has to come first or a client
-    /// has to read, must not become more: who waits for a loader is not refused for want of room.
+    /// Whether the system has memory for a load of so many bytes. The bytes in use must not grow while they cannot be
+    /// freed, because a checkpoint has to come first or a client has to read. A command that waits for a loader is not
+    /// refused for want of room.
     fn fits(&mut self, asked: u64, bytes: u64, now: u64) -> bool {
         let forced = &mut self.forced;
-        // How much is read at once of what is large, the budget says.
+        // The budget bounds how much of large values is read at once.
         self.portion.fits(bytes, |_| {
             if headroom::has_room_to_talk(headroom::LARGE, 0) {
                 return true;
@@ -175,8 +179,8 @@ impl Loader {
         })
     }
 
-    /// Fetches a key, and takes of the budget what is still to be taken for it. `None`: there is no room, and nothing is taken; the load says what it needs.
-    /// `is_behind`: others wait for room, and are before this one if it is large.
+    /// Fetches a key, and takes the rest of its bytes from the budget. `None`: there is no room, and nothing is taken;
+    /// the load notes its need. `is_behind`: other loads wait for room, and come before this one if it is large.
     fn fetch(&mut self, load: &mut Load, is_behind: bool, now: u64) -> Option<Result<Option<Fetched>, Unreadable>> {
         let shared = self.shared.clone();
         let Shared { keyspace, budget, .. } = &*shared;
@@ -231,7 +235,7 @@ impl Loader {
         let (physical, bytes) = &load.key;
         let key = shared.keyspace.hasher().key(bytes);
         let Some(held) = self.acquire(key.slot) else {
-            // A script may hold the latch for long: who waits for what this one has taken may be quicker.
+            // A script may hold the latch for long: commands that wait for the bytes of this load may be faster.
             if is_large(load.bytes) && budget.is_wanted() {
                 budget.give_back(load.bytes);
                 load.gave_up = true;
@@ -269,7 +273,7 @@ impl Loader {
 }
 
 impl Drop for Loader {
-    /// What it has not done, others need not wait for.
+    /// Other threads need not wait for its unfinished requests.
     fn drop(&mut self) {
         self.fetched.iter().for_each(|(load, _)| self.shared.budget.give_back(load.bytes));
         self.postponed.iter().for_each(|load| self.shared.budget.leave(load.ticket));

@@ -1,8 +1,9 @@
-//! Keys that only the store has are made resident before anybody works with them (rule C5).
+//! Keys that only the store has are made resident before a command works with them (rule C5).
 //!
-//! A command whose keys memory does not know leaves loads for them and gives its latches back: the connection waits, a [`Loader`] asks the
-//! store, and the command runs again ([`Busy::awaited`]). What cannot be put off (a command that is served, a block that holds everything) asks the
-//! store itself, under its latches. A block that can be undone is undone, and begins again when it can have the key (rule K3).
+//! A command whose keys memory does not know leaves loads for them and gives its latches back. Its connection waits, a
+//! [`Loader`] reads the store, and the command runs again ([`Busy::awaited`]). A command that cannot wait (a waiting
+//! command that is served, a block that holds everything) reads the store itself, under its latches. A block that can
+//! be undone is undone, and begins again when it can have the key (rule K3).
 
 mod budget;
 mod due;
@@ -30,15 +31,15 @@ use smallvec::SmallVec;
 use crate::call::{Busy, Call};
 use crate::engine::Engine;
 
-/// Where cold keys are.
+/// The source of cold keys.
 pub trait Source: Send + Sync {
-    /// What there is under a key, written or durable.
+    /// The record under a key, written or durable.
     fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
         self.fetch_within(space, key, &mut |_| true)
     }
 
-    /// The same, as long as there is room: before a value is made, `has_room` is asked whether there is any for a value of so many bytes, and again when
-    /// it turns out that they are more. If it says no, nothing that is returned counts.
+    /// The same, if there is room: before a value is made, `has_room` is asked about so many bytes, and again when it
+    /// turns out to have more. If it refuses, the returned value does not count.
     fn fetch_within(
         &self,
         space: Space,
@@ -46,11 +47,11 @@ pub trait Source: Send + Sync {
         has_room: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Fetched>, Unreadable>;
 
-    /// The keys that there are in a part of a space, written or durable. Those that are noted as gone are not.
+    /// The keys in a part of a space, written or durable. Keys that are noted as gone are not among them.
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable>;
 }
 
-/// A command that finds out only while it runs which keys it needs waits for them so often.
+/// A command that finds its keys only while it runs waits for them so often.
 const ATTEMPTS: u32 = 200;
 /// Keys that are listed at once where everything is held.
 const AT_ONCE: usize = 1000;
@@ -59,8 +60,8 @@ const AT_ONCE: usize = 1000;
 type Lacking<'a> = SmallVec<[(u16, Key<'a>); 2]>;
 
 impl Engine {
-    /// Leaves loads for the keys of `calls`, and of `further` ones in logical databases, that memory does not know. `None`: it knows them all,
-    /// or as much as can be known. All of them are held.
+    /// Leaves loads for the keys of `calls`, and for `further` ones in logical databases, that memory does not know.
+    /// `None`: it knows them all, or as many as it can. All of them are held.
     pub(crate) fn await_keys<'a>(
         &mut self,
         calls: &[Call<'a>],
@@ -68,7 +69,8 @@ impl Engine {
         held: &Held,
         token: u64,
     ) -> Option<Busy> {
-        // What takes longer than keys stay, or more than memory has room for, would be waited for in vain again and again.
+        // Loads that take longer than keys stay, or need more than memory has room for, would be waited for in vain
+        // again and again.
         if !self.shared.keyspace.has_cold() || self.insists {
             return None;
         }
@@ -83,7 +85,7 @@ impl Engine {
                 lacking.push((db, key));
             }
         }
-        // Its connection is woken once, when the last has been fetched.
+        // Its connection is woken once, when the last key was fetched.
         let (last_db, last) = lacking.pop()?;
         for (db, key) in &lacking {
             self.ask_for(held, *db, key, None);
@@ -102,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Calls `f` with the keys of a command that memory does not know. Those that are not held are not its own.
+    /// Calls `f` with the keys of a command that memory does not know. Keys that are not held are not its own.
     fn lacking<'a>(&mut self, call: &Call<'a>, held: &Held, mut f: impl FnMut(u16, Key<'a>)) {
         let other_db = call.row.spec.has(flags::OTHER_DB);
         if let Some(key) = call.first
@@ -131,8 +133,8 @@ impl Engine {
         self.positions = positions;
     }
 
-    /// The keys of a command that has waited for them, and has run, need not stay in memory any longer: who reads fast what only the store has would have
-    /// all of it in memory that it has read for as long as keys stay for those who wait.
+    /// The keys of a command that has waited for them, and has run, need not stay in memory any longer. Otherwise a
+    /// client that reads cold keys fast would have in memory all that it has read while keys stay for waiting commands.
     #[cold]
     pub(crate) fn let_go(&mut self, call: &Call<'_>, held: &Held) {
         let mut positions = std::mem::take(&mut self.positions);
@@ -148,8 +150,8 @@ impl Engine {
         self.positions = positions;
     }
 
-    /// Makes the keys of a command known that runs now: whoever could wait for them has done so. An error: the store cannot be read, or there is no memory for
-    /// what it has.
+    /// Makes the keys of a command known that runs now: commands that could wait for them have done so. An error: the
+    /// store cannot be read, or there is no memory for its value.
     #[inline]
     pub(crate) fn settle(&mut self, call: &Call<'_>, held: &Held) -> Result<(), Error> {
         if self.shared.keyspace.has_cold() { self.fetch_now(call, held) } else { Ok(()) }
@@ -176,7 +178,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The same for a command, which is refused if the system has no memory for what the store has.
+    /// The same for a command, which is refused if the system has no memory for the store's value.
     pub(crate) fn fetch_for_command(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), Error> {
         let space = self.shared.keyspace.present_space(self.shared.keyspace.physical(db));
         let fetched = self.read_for_command(space, key)?;
@@ -203,19 +205,19 @@ impl Engine {
         self.shared.requests.push(Request::Forget { physical, key: key.bytes.into(), ticket });
     }
 
-    /// Has cold keys of a held slot fetched whose time has come, for the sweep.
+    /// Has expired cold keys of a held slot fetched, for the sweep.
     pub(crate) fn ask_for_due(&mut self, held: &Held, slot: u16, db: u16) {
         let keyspace = &self.shared.keyspace;
         let physical = keyspace.physical(db);
         let Some(figures) = keyspace.cold(held, slot, physical) else { return };
         if figures.is_volatile() && figures.earliest < self.now {
-            // Once: who looks says when to look again, and what is evicted meanwhile says so, too.
+            // Once: the search notes when to look again, and evicted keys note it, too.
             keyspace.set_cold_earliest(held, slot, physical, u64::MAX);
             self.shared.requests.push(Request::Due { physical, slot, now: self.now });
         }
     }
 
-    /// Runs the handler as [`Self::run_handler`], and if it finds out that it needs further keys, makes them known at once.
+    /// Runs the handler as [`Self::run_handler`]. If it finds out that it needs further keys, makes them known at once.
     pub(crate) fn run_handler_now(&mut self, call: &Call<'_>, held: &Held, out: &mut Vec<u8>) -> Outcome {
         loop {
             match self.run_handler(call, held, out) {
@@ -239,12 +241,12 @@ impl Engine {
         self.await_keys(&[], keys.iter().map(|key| (call.db, &**key)), held, call.token)
     }
 
-    /// Whether a command has waited for keys that it has found out so often that it would never run otherwise.
+    /// Whether a command has waited so often for keys that it has found out that it would never run otherwise.
     pub(crate) fn is_patient(&self, call: &Call<'_>) -> bool {
         !self.insists && self.found.is_none_or(|(token, again)| token != call.token || again < ATTEMPTS)
     }
 
-    /// Puts everything into memory that is cold. Everything is held: nobody needs to be told.
+    /// Puts all cold keys into memory. Everything is held: no waiter has to be told.
     #[cold]
     pub(crate) fn fetch_everything(&mut self, held: &Held) -> Result<(), Error> {
         let shared = self.shared.clone();
@@ -271,7 +273,7 @@ impl Engine {
                                 let fetched = self.read_for_command(space, &key)?;
                                 self.db(held, db, 0).warm(&key, fetched);
                             }
-                            // Whoever is fetching it must not find it absent, deleted, later.
+                            // A loader that is fetching it must not find it absent, deleted, later.
                             Whereabouts::Awaited | Whereabouts::Unreadable => self.fetch_for_command(held, db, &key)?,
                         }
                     }

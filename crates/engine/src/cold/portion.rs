@@ -1,16 +1,16 @@
-//! What is read of the store is asked for in portions where memory is limited: to ask for each small value would cost more than to read it, and thousands
-//! of them in a row, which one block may need, take more than any margin.
+//! Where memory is limited, reads of the store are asked for in portions. Asking for each small value would cost more
+//! than reading it, and thousands of them in a row, which one block may need, take more than any margin.
 
 /// Bytes of a portion.
 const PORTION: u64 = headroom::LARGE as u64;
 
-/// Bytes that somebody has read since there was room last.
+/// Bytes that a reader has read since there was room last.
 #[derive(Default)]
 pub(crate) struct Portion(u64);
 
 impl Portion {
-    /// Whether `bytes` more may be read: `has_room` is asked at the end of each portion, for what is to be read then, and by all that follow as long as there
-    /// is none. What is larger than a portion is asked for by itself.
+    /// Whether `bytes` more may be read. `has_room` is asked at the end of each portion, about the next one, and at
+    /// every later read while there is none. A value larger than a portion is asked for by itself.
     pub(super) fn fits(&mut self, bytes: u64, has_room: impl FnOnce(usize) -> bool) -> bool {
         let read = self.0.saturating_add(bytes);
         let fits = read < PORTION || has_room(usize::try_from(bytes.max(PORTION)).unwrap_or(usize::MAX));

@@ -1,4 +1,4 @@
-//! What is asked of the loaders: a queue.
+//! The requests to the loaders: a queue.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use keyspace::Ticket;
 
 use super::listing::Order;
 
-/// Something to do for a loader.
+/// A request to a loader.
 #[derive(Debug)]
 pub enum Request {
     /// To fetch a key.
@@ -20,7 +20,7 @@ pub enum Request {
         /// Its load.
         ticket: Ticket,
     },
-    /// To let go of a key that was fetched, in a while.
+    /// To let a fetched key leave, in a while.
     Forget {
         /// Its physical database.
         physical: u16,
@@ -29,9 +29,9 @@ pub enum Request {
         /// Its load.
         ticket: Ticket,
     },
-    /// To list what the store has.
+    /// To list keys of the store.
     List(Order),
-    /// To fetch what has expired of a physical database in a slot, and to say when more does.
+    /// To fetch expired keys of a physical database in a slot, and to note when more expire.
     Due {
         /// The physical database.
         physical: u16,
@@ -62,7 +62,7 @@ impl Requests {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for something.
+    /// Adds a request.
     pub fn push(&self, request: Request) {
         let mut queue = self.queue();
         queue.waiting.push_back(request);
@@ -73,7 +73,8 @@ impl Requests {
         }
     }
 
-    /// Takes at most `most` of what is asked for; waits for something if there is nothing, but no longer than `time`. `None`: no more is to be done.
+    /// Takes at most `most` requests; waits for one if there is none, but no longer than `time`. `None`: no more are to
+    /// be done.
     pub fn take(&self, most: usize, time: Duration) -> Option<Vec<Request>> {
         let mut queue = self.queue();
         if queue.waiting.is_empty() && !queue.closed && !time.is_zero() {
@@ -89,7 +90,7 @@ impl Requests {
         Some(queue.waiting.drain(..taken).collect())
     }
 
-    /// Number of requests that nobody has taken.
+    /// Number of requests that no loader has taken.
     pub fn len(&self) -> usize {
         self.queue().waiting.len()
     }
@@ -104,7 +105,7 @@ impl Requests {
         self.queue().closed = false;
     }
 
-    /// Sends the loaders home.
+    /// Ends the loaders.
     pub fn close(&self) {
         let mut queue = self.queue();
         (queue.closed, queue.waiting) = (true, VecDeque::new());

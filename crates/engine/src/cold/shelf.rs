@@ -1,11 +1,11 @@
-//! Where cold keys are at present: the log, and with it the store, may be switched on and off.
+//! The present source of cold keys: the log, and with it the store, may be switched on and off.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Source;
 
-/// The source that there is now, if any.
+/// The present source, if there is one.
 #[derive(Default)]
 pub struct Shelf {
     is_there: AtomicBool,
@@ -13,19 +13,19 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// From now on cold keys are there; `None`: nowhere, and there must be none.
+    /// Sets the source of cold keys; `None`: there must be none.
     pub fn set(&self, source: Option<Arc<dyn Source>>) {
         self.is_there.store(source.is_some(), Relaxed);
         *self.source.write().unwrap_or_else(PoisonError::into_inner) = source;
     }
 
-    /// Whether there is one.
+    /// Whether there is a source.
     #[inline]
     pub fn is_there(&self) -> bool {
         self.is_there.load(Relaxed)
     }
 
-    /// It.
+    /// The source.
     pub fn get(&self) -> Option<Arc<dyn Source>> {
         self.source.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,22 +1,23 @@
-//! When samples find nothing more: everything that the store has as it is leaves memory, and what stays says why.
+//! When samples find nothing more: all keys that the store has as they are leave memory, and the others show why they
+//! stay.
 
 use keyspace::EntryRef;
 
 use super::{BUCKETS_PER_HOLD, Room};
 use crate::engine::Engine;
 
-/// What has stayed in memory.
+/// The keys that have stayed in memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stayed {
     /// Keys that the store does not have as they are, or whose latch was busy: they can leave after a checkpoint.
     pub changed: bool,
-    /// Keys that were fetched for somebody who may not have looked yet: they can leave when their loads have ended.
+    /// Keys that were fetched for commands that may not have run yet: they can leave when their loads have ended.
     pub fetched: bool,
     /// Keys that transactions have locked (rule K6).
     pub locked: bool,
 }
 
-/// A round over all keys, and where it is.
+/// A round over all keys, and its position.
 #[derive(Default)]
 pub(crate) struct Round {
     name: u64,
@@ -27,9 +28,10 @@ pub(crate) struct Round {
 }
 
 impl Engine {
-    /// Has every key leave memory that the store has as it is, until memory is no longer `above` the limit, or `in_time` says that time is up:
-    /// [`Room::Soon`], and the next call for a round of this `name` goes on from there. [`Room::None`]: all keys have been looked at, and this is why
-    /// some are still there. Nothing must be held.
+    /// Makes all keys leave memory that the store has as they are, until memory is no longer `above` the limit, or
+    /// `in_time` says that time is up. Then the result is [`Room::Soon`], and the next call for a round of this `name`
+    /// goes on from there. [`Room::None`]: all keys were visited, with the reasons why some are still there. Nothing
+    /// must be held.
     pub fn evict_all(
         &mut self,
         name: u64,
@@ -62,13 +64,13 @@ impl Engine {
         (Room::Enough, Stayed::default())
     }
 
-    /// Forgets where a round is that has not come to its end.
+    /// Forgets an unfinished round.
     #[inline]
     pub fn end_round(&mut self) {
         self.round = None;
     }
 
-    /// Some buckets of a slot; where to go on in it.
+    /// Visits some buckets of a slot. Returns where to go on in it.
     fn evict_of_slot(&mut self, round: &mut Round) -> Option<u64> {
         let Some(held) = self.acquire_one(round.slot) else {
             round.stayed.changed = true;
@@ -98,7 +100,7 @@ impl Engine {
         at
     }
 
-    /// Bytes of those of these keys that are in memory. Those whose latch is busy are left out. Nothing must be held.
+    /// Bytes of those of these keys that are in memory, without slots whose latch is busy. Nothing must be held.
     pub fn bytes_in_memory<'a>(&mut self, db: u16, keys: impl Iterator<Item = &'a [u8]>) -> u64 {
         let shared = self.shared.clone();
         let bytes = keys.map(|bytes| {

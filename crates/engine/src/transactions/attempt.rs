@@ -1,6 +1,8 @@
-//! A node's part of an attempt: executed and undone, logged, and later installed or given up. Memory holds what is committed only.
+//! A node's part of an attempt: executed and undone, logged, and later installed or given up. Memory holds committed
+//! values only.
 //!
-//! All records of an attempt are in one stream, that of its first slot: so a log that was cut has the outcome if it has the Prepare.
+//! All records of an attempt are in one stream, that of its first slot: so a log that was cut has the outcome if it has
+//! the Prepare.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,50 +23,52 @@ use crate::journal::Journal;
 use crate::record::LIBRARIES_SLOT;
 use crate::watch::WatchedKey;
 
-/// What became of an attempt that asked for its locks.
+/// The result of asking for the locks of an attempt.
 #[must_use]
 pub enum Locked {
     /// It has them, and the latches; its commands can be executed.
     Block(Box<BlockRun>),
-    /// It is younger than somebody it would wait for: it has nothing.
+    /// It is younger than a transaction that it would wait for: it has nothing.
     Dies,
     /// It was given up before it asked, or while it waited: it has nothing.
     GivenUp,
 }
 
-/// Why what is there is not known to be what is there at a moment.
+/// The reason why the keys' state at a moment is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Untimely {
-    /// Something ends before it, then.
+    /// A key or field expires before it, at this time.
     Ends(u64),
-    /// It is over, and something may have ended since.
+    /// The moment is over, and a key or field may have expired since.
     Over,
 }
 
-/// What a block would have done.
+/// The effects of an undone block.
 pub struct Undone {
     /// Its effects.
     pub effects: Vec<u8>,
-    /// What it would have told of keys.
+    /// Its events of keys.
     events: Vec<Event>,
-    /// The client that has asked for it, if those who cache must know; else 0.
+    /// The client that has asked for it, if caching clients must know; else 0.
     pub by: u64,
 }
 
-/// Why something that was prepared cannot be done now. Nothing of it was.
+/// The reason why a prepared attempt cannot be installed now. Nothing of it was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotInstalled {
     /// A key cannot be read.
     Unreadable,
-    /// What is there is not what it was prepared for: the store is damaged, or what was prepared. And the versions that its keys have since, as it
-    /// was tried: nothing else comes of it while they have these.
+    /// The keys are not as they were prepared for: the store is damaged, or the record. With the versions that the keys
+    /// got by the attempt: no other result comes while they have these.
     Damaged(Corrupt, Box<[u64]>),
 }
 
 impl Engine {
-    /// Takes the locks of an attempt, and its latches. The age comes with whether it is patient (`txn::Prepare::patient`). `asked`: it has asked for them before,
-    /// and waited. A busy latch, a lock or a key to be fetched is waited for; who [insists](Engine::insists) fetches keys when it looks at them.
-    /// `is_wanted` is called under the latches before it asks: one that is over claims nothing, as its locks were given back before.
+    /// Takes the locks of an attempt, and its latches. The age comes with whether it is patient
+    /// (`txn::Prepare::patient`). `asked`: it has asked for them before, and waited. It waits for a busy latch, a lock
+    /// or a key to be fetched; a command that [insists](Engine::insists) fetches keys when it reads them. `is_wanted`
+    /// is called under the latches before it asks: an attempt that is over claims nothing, because its locks were given
+    /// back before.
     pub fn lock_attempt(
         &mut self,
         (tx, age, locks): (TxnId, (Stamp, bool), &[Lock]),
@@ -97,7 +101,7 @@ impl Engine {
         } else {
             self.shared.transactions.opened().granted(tx, self.now);
         }
-        // Who coordinates it may have more databases.
+        // The coordinating node may have more databases.
         let databases = self.shared.keyspace.databases();
         let keys = locks.iter().filter(|lock| usize::from(lock.db) < databases).map(|lock| (lock.db, &*lock.key));
         if let Some(busy) = self.await_keys(&[], keys, &held, token) {
@@ -117,7 +121,7 @@ impl Engine {
         let (shared, now) = (self.shared.clone(), self.now);
         let is_there = |engine: &mut Self, key: &WatchedKey| {
             let hashed = shared.keyspace.hasher().key(&key.key);
-            // What cannot be read is not known to be unchanged.
+            // A key that cannot be read may have changed.
             let known = engine.make_known(block.held(), key.db, &hashed).is_ok();
             known && engine.db(block.held(), key.db, 0).peek(&hashed).is_none_or(|entry| !entry.expired(now))
         };
@@ -127,26 +131,26 @@ impl Engine {
 
     /// Runs a command of an attempt, whose keys are all locked.
     pub fn run_in_attempt(&mut self, block: &mut BlockRun, call: &Call<'_>, out: &mut Vec<u8>) {
-        // Its effects are what is installed, whether or not there is a log.
+        // Its effects are to be installed, whether or not there is a log.
         let recording = std::mem::replace(&mut self.fx.recording, true);
         let late_from = self.fx.late_from.take();
         self.run_in_block(block, call, out);
         (self.fx.recording, self.fx.late_from) = (recording, late_from);
     }
 
-    /// Tells of what an attempt has looked at that only read: nobody installs that.
+    /// Reports the reads of an attempt that only read: it is never installed.
     pub fn tell(&mut self, undone: Undone) {
         self.published.extend(undone.events);
     }
 
-    /// Undoes all that an attempt did; it still has its latches.
+    /// Undoes all changes of an attempt; it still has its latches.
     pub fn undo_attempt(&mut self, block: &mut BlockRun) -> Undone {
         self.undo_changes(block);
         let (effects, events) = block.take_effects();
         Undone { effects, events, by: 0 }
     }
 
-    /// Leaves the record that the attempt is prepared. What its answer waits for (rules T8, L7).
+    /// Leaves the record that the attempt is prepared. Returns the versions that its answer waits for (rules T8, L7).
     pub fn prepare(&mut self, block: BlockRun, prepared: Arc<Prepared>, undone: Undone) -> Horizon {
         let tx = prepared.tx;
         self.shared.transactions.keep_events(tx, undone.events, undone.by);
@@ -155,10 +159,11 @@ impl Engine {
         self.leave_record(block.into_held(), Record::Prepare(prepared))
     }
 
-    /// Appends what there is under keys that an attempt has locked and whose latches it has: `version u64 · length u32 · effect that makes the key
-    /// what it is`, of those that are there. One whose time has passed is not, and has version 0, as [`Self::is_at`] has it: whoever writes it deletes
-    /// what is left of it first. False: that would be more than `most` bytes. An error: a key cannot be made known. `known`: versions of keys that
-    /// who asks has copies of: of these the steps since are said instead of the effect, where they are known ([`super::trails`]).
+    /// Appends the keys that an attempt has locked and whose latches it has: `version u64 · length u32 · effect that
+    /// makes the key what it is`, for those that are there. An expired key is absent, and has version 0, as for
+    /// [`Self::is_at`]: a writer deletes the rest of it first. False: that would be more than `most` bytes. An error: a
+    /// key cannot be made known. `known`: versions of keys that the asking node has copies of: for these the steps
+    /// since come instead of the effect, if they are known ([`super::trails`]).
     pub fn look(
         &mut self,
         block: &BlockRun,
@@ -176,7 +181,8 @@ impl Engine {
             let db = self.db(block.held(), lock.db, 0);
             let Some(entry) = db.peek(&key) else { continue };
             let version = if entry.expired(now) { 0 } else { entry.version() };
-            // The databases may have been swapped, and one record may have changed the keys of both: they had one version.
+            // The databases may have been swapped, and one record may have changed the keys of both: they had one
+            // version.
             let known = known.get(&lock.place()).filter(|known| **known > shared.keyspace.floor() && version > 0);
             if let Some(known) = known {
                 let at = out.len();
@@ -209,8 +215,9 @@ impl Engine {
         Ok(true)
     }
 
-    /// Whether the keys that an attempt has locked, and their fields, are at `moment`, unix milliseconds, what they are now, or else why not: none that is there
-    /// ends before, and none that is not there may have ended since. An error: there is no memory for what the store has.
+    /// Whether the keys that an attempt has locked, and their fields, have the same state at `moment`, unix
+    /// milliseconds, as now, or else why not: none that is there expires before, and none that is absent may have
+    /// expired since. An error: there is no memory for the store's value.
     pub fn is_untimely(
         &mut self,
         block: &BlockRun,
@@ -222,21 +229,21 @@ impl Engine {
         let (mut may_have_ended, mut first) = (false, None);
         // Who coordinates it may have more databases.
         for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
-            // Who insists has not waited until memory knows its keys.
+            // An insisting command has not waited until memory knows its keys.
             let may_end = self.insists || self.db(block.held(), lock.db, 0).may_expire(keyspace::slot_of(&lock.key));
             if !may_end && !is_over {
                 continue;
             }
             let key = shared.keyspace.hasher().key(&lock.key);
             match self.make_known(block.held(), lock.db, &key) {
-                // Whoever executes finds that out, too.
+                // The execution finds that out, too.
                 Err(error) if error == command::Error::UNREADABLE => continue,
                 known => known?,
             }
             let db = self.db(block.held(), lock.db, 0);
             match db.peek(&key).filter(|entry| !entry.expired(now)) {
                 Some(entry) => {
-                    // Fields that have ended leave no trace.
+                    // Expired fields leave no trace.
                     may_have_ended |= entry.kind() == Kind::Hash;
                     first = entry.expiry().into_iter().chain(entry.field_expiry_from(now)).chain(first).min();
                 }
@@ -247,7 +254,8 @@ impl Engine {
         Ok(first.filter(|ends| *ends < moment).map(Untimely::Ends).or(over))
     }
 
-    /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: not there. An error: it cannot be made known.
+    /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: absent. An error: it
+    /// cannot be made known.
     pub fn is_at(&mut self, block: &BlockRun, (db, key): (u16, &[u8]), version: u64) -> Result<bool, command::Error> {
         let shared = self.shared.clone();
         let (now, key) = (self.now, shared.keyspace.hasher().key(key));
@@ -256,7 +264,8 @@ impl Engine {
         Ok(entry.unwrap_or(0) == version)
     }
 
-    /// Who insists has not waited for keys that memory does not know. An error: the store cannot be read, or there is no memory for what it has.
+    /// An insisting command has not waited for keys that memory does not know. An error: the store cannot be read, or
+    /// there is no memory for its value.
     fn make_known(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), command::Error> {
         if is_lacking(&self.db(held, db, 0), key) {
             self.fetch_for_command(held, db, key)?;
@@ -267,7 +276,8 @@ impl Engine {
         }
     }
 
-    /// An attempt keeps its locks, and gives its latches back: it has done nothing yet. What it has seen may not be committed.
+    /// An attempt keeps its locks, and gives its latches back: it has done nothing yet. It may have seen uncommitted
+    /// versions.
     pub fn hold_attempt(&mut self, block: BlockRun) -> Horizon {
         self.seal_undone(&block);
         let seen = self.take_seen();
@@ -275,13 +285,14 @@ impl Engine {
         seen
     }
 
-    /// What an attempt would do that somebody else has run, to be [prepared](Self::prepare).
+    /// The effects of an attempt that another node has run, to be [prepared](Self::prepare).
     pub fn undone_elsewhere(&self, mut events: Vec<Event>) -> Undone {
         events.retain(|event| event.class & self.events.wanted != 0);
         Undone { effects: Vec::new(), events, by: 0 }
     }
 
-    /// Ends an attempt that was undone and is not prepared. What it may have seen, if why it is not prepared follows from that (rule L7).
+    /// Ends an attempt that was undone and is not prepared. Returns the versions that it may have seen, if the reason
+    /// follows from them (rule L7).
     pub fn drop_attempt(&mut self, block: BlockRun, tx: TxnId, locks: &[Lock]) -> Horizon {
         self.seal_undone(&block);
         let held = block.into_held();
@@ -292,8 +303,9 @@ impl Engine {
         seen
     }
 
-    /// Does what was prepared, and gives its locks back: one step under all latches, one record (rule T6). What its acknowledgement waits for, or why
-    /// nothing was done. `before`: what came of the last attempt. To try gives keys new versions, and so leaves a record, whatever comes of it.
+    /// Installs a prepared attempt, and gives its locks back: one step under all latches, one record (rule T6). Returns
+    /// the versions that its acknowledgement waits for, or the reason why nothing was done. `before`: the result of the
+    /// last try. A try gives keys new versions, and so leaves a record, whatever comes of it.
     pub fn install(
         &mut self,
         prepared: &Prepared,
@@ -377,7 +389,7 @@ impl Engine {
             self.fx.encoded.truncate(said);
         }
         for key in trailed {
-            // Who is served changes keys in the same record, at the same version.
+            // Served commands change keys in the same record, at the same version.
             let step = if serves { None } else { self.step_of(&key, prepared, &held) };
             trails.step(&key, step);
         }
@@ -387,7 +399,7 @@ impl Engine {
         Ok(Ok(seen))
     }
 
-    /// What was prepared for a key, which was done, and the version that it has since; `None` if it is small or gone.
+    /// The installed effects of a key, and the version that it has since; `None` if it is small or gone.
     fn step_of(&mut self, (db, key): &DbKey, prepared: &Prepared, held: &Held) -> Option<(Vec<u8>, u64)> {
         let hashed = self.shared.keyspace.hasher().key(key);
         let there = self.db(held, *db, 0);
@@ -396,7 +408,7 @@ impl Engine {
         Some((of_key.flat_map(|(_, bytes)| bytes.iter().copied()).collect(), version))
     }
 
-    /// Whether all of it are effects on keys whose latches are held.
+    /// Whether all of them are effects on keys whose latches are held.
     fn check_prepared(&self, prepared: &Prepared, held: &Held) -> Result<(), Corrupt> {
         for effect in effects::decode(&prepared.effects) {
             let effect = effect?;
@@ -410,7 +422,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does to keys what was prepared, or nothing, if they are not as they were then.
+    /// Applies the prepared effects to keys, or none, if the keys are not as they were then.
     fn replay_prepared(&mut self, prepared: &Prepared, held: &Held) -> Result<(), Corrupt> {
         let shared = self.shared.clone();
         let version = self.next_version(held);
@@ -438,7 +450,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Leaves the record that a prepared attempt is aborted, and gives its locks back. What its acknowledgement waits for.
+    /// Leaves the record that a prepared attempt is aborted, and gives its locks back. Returns the versions that its
+    /// acknowledgement waits for.
     pub fn abort(&mut self, tx: TxnId, locks: &[Lock], token: u64) -> Result<Horizon, Busy> {
         let held = self.acquire_for(self.need_of_locks(locks), token)?;
         self.shared.transactions.take_events(tx);
@@ -448,7 +461,7 @@ impl Engine {
         Ok(self.leave_record(held, Record::Abort { tx }))
     }
 
-    /// Leaves the record that an attempt was refused (rule T4). What is said about that waits for it.
+    /// Leaves the record that an attempt was refused (rule T4). Answers about that wait for it.
     pub fn refuse(&mut self, tx: TxnId, token: u64) -> Result<Horizon, Busy> {
         let held = self.acquire_for(self.need_of(std::iter::once(LIBRARIES_SLOT)), token)?;
         self.next_version(&held);
@@ -456,7 +469,7 @@ impl Engine {
         Ok(self.leave_record(held, Record::Refuse { tx }))
     }
 
-    /// Gives the locks of an attempt back that is not prepared, and its places in queues.
+    /// Gives back the locks of an attempt that is not prepared, and its places in queues.
     pub fn unlock(&mut self, tx: TxnId, locks: &[Lock], token: u64) -> Result<(), Busy> {
         let held = self.acquire_for(self.need_of_locks(locks), token)?;
         self.release_locks(tx, locks, &held);
@@ -472,7 +485,7 @@ impl Engine {
         }
     }
 
-    /// Leaves the open record, in step with what is known of transactions, and gives the latches back.
+    /// Leaves the open record, in step with the state of transactions, and gives the latches back.
     fn leave_record(&mut self, held: Held, record: Record) -> Horizon {
         let shared = self.shared.clone();
         let mut outcomes = shared.transactions.logged();

@@ -1,4 +1,4 @@
-//! What stands in the way of a command or an attempt that waits: for people to know.
+//! The obstacle of a command or an attempt that waits, for people to know.
 
 use keyspace::Waiter;
 use txn::locks::{Locks, Mode};
@@ -8,12 +8,12 @@ use super::locks::{Latched, Owner};
 use crate::attachment::DbKey;
 use crate::engine::Engine;
 
-/// What has a key that is waited for.
+/// The holder of a key that is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holder {
     /// An attempt of a transaction over nodes.
     Attempt(TxnId),
-    /// The command of a connection, by its worker and what that calls it.
+    /// The command of a connection, by its worker and the worker's name for it.
     Command(u16, u64),
 }
 
@@ -26,19 +26,19 @@ pub enum InTheWay {
         db: u16,
         /// The key.
         key: Box<[u8]>,
-        /// What holds the lock, or is the first to wait for it.
+        /// The holder of the lock, or the first that waits for it.
         holder: Holder,
     },
     /// Attempts, whatever they have locked: the first of them.
     Attempts(TxnId),
     /// A latch, for now.
     Latch,
-    /// No lock: if anything, the store is asked for a key.
+    /// No lock: perhaps the store is being read for a key.
     Store,
 }
 
 impl Engine {
-    /// What the command of a connection waits for.
+    /// The obstacle of a connection's command.
     pub fn in_the_way_of_command(&mut self, token: u64) -> InTheWay {
         if self.awaits_quiet(token)
             && let Some(tx) = self.shared.transactions.first()
@@ -50,7 +50,7 @@ impl Engine {
         self.in_the_way_of(Owner::Plain(Waiter { worker: self.index, token }), keys)
     }
 
-    /// What an attempt waits for that has asked for its locks.
+    /// The obstacle of an attempt that has asked for its locks.
     pub fn in_the_way_of_attempt(&mut self, tx: TxnId, locks: &[Lock]) -> InTheWay {
         let keys = locks.iter().map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect();
         self.in_the_way_of(Owner::Attempt(tx), keys)

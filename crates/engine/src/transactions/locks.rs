@@ -1,8 +1,9 @@
-//! Key locks (rules K6, T7, T10): kept on the slots' attachments, so that a slot in which nothing is locked costs nothing.
+//! Key locks (rules K6, T7, T10): kept on the slots' attachments, so that a slot without locks costs nothing.
 //!
-//! A transaction asks for all its keys at once, under all their latches, and waits or dies. A plain command that meets a lock queues for all its keys,
-//! too: its connection waits, holds what it is granted, and runs again. Who works on everything waits until nobody has locks, and keeps newcomers
-//! out; who goes through the keys one slot at a time, until those have ended that were there when it came: what they changed may have been acknowledged.
+//! A transaction asks for all its keys at once, under all their latches, and waits or dies. A plain command that meets
+//! a lock queues for all its keys, too: its connection waits, holds the granted ones, and runs again. A command on
+//! everything waits until no attempt has locks, and keeps newcomers out. A command that walks the keys one slot at a
+//! time waits for the attempts that were there when it came: their changes may have been acknowledged.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
@@ -18,7 +19,7 @@ use crate::attachment::{Attachment, DbKey};
 use crate::call::{Busy, Call};
 use crate::engine::{Engine, Shared};
 
-/// Who has a key, or waits for it.
+/// The holder of a key, or a waiter for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     Attempt(TxnId),
@@ -29,7 +30,7 @@ pub(crate) enum Owner {
 pub(super) struct Latched<'a> {
     shared: &'a Shared,
     held: &'a Held,
-    /// Which attempts have locks, from when that is asked for first.
+    /// The attempts that have locks, from the first question on.
     open: Option<MutexGuard<'a, Open>>,
 }
 
@@ -72,21 +73,23 @@ fn place(lock: &Lock) -> DbKey {
     (lock.db, lock.key.clone())
 }
 
-/// Claims with which a command that reads keys that are not its arguments may still find further ones. Where transactions lock ever other keys of the slot,
-/// it waits as who works on everything does: they are kept out until it has had its turn.
+/// Claims with which a command that reads keys other than its arguments may still find further ones. If transactions
+/// lock ever other keys of the slot, it waits as a command on everything does: they are kept out until it has had its
+/// turn.
 pub(super) const LOOKS_ON_MAX: usize = 256;
 
-/// What a plain command waits for.
+/// The wait of a plain command.
 type Claims = Vec<(DbKey, Mode)>;
 
 /// How a command works on its keys.
 fn mode_of(call: &Call<'_>) -> Mode {
-    // PFCOUNT is called a reader, and writes down what it has counted.
+    // PFCOUNT is called a reader, and writes its count down.
     let reads = call.row.spec.has(flags::READONLY) && !call.row.spec.has(flags::MAY_REPLICATE);
     if reads { Mode::Shared } else { Mode::Exclusive }
 }
 
-/// Whether what is prepared can be installed: it changes entries of databases that there are, in slots in which it locks something.
+/// Whether a prepared attempt can be installed: it changes entries of existing databases, in slots in which it locks
+/// keys.
 fn is_installable(keyspace: &Keyspace, prepared: &Prepared) -> bool {
     let slots: BTreeSet<u16> = prepared.locks.iter().map(|lock| keyspace::slot_of(&lock.key)).collect();
     effects::decode(&prepared.effects).all(|effect| {
@@ -97,10 +100,12 @@ fn is_installable(keyspace: &Keyspace, prepared: &Prepared) -> bool {
     })
 }
 
-/// Locks what a start has found to be prepared (rule T2). Nobody else uses the keyspace.
+/// Locks the keys of attempts that a start has found prepared (rule T2). No other thread uses the keyspace.
 ///
 /// # Errors
-/// If two attempts that are prepared have the same key, or one changes what is not there, or what it does not lock.
+///
+/// If two prepared attempts have the same key, or one changes a database that is not there, or a key that it does not
+/// lock.
 pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'static str> {
     if !outcomes.prepared().all(|prepared| is_installable(&shared.keyspace, prepared)) {
         return Err(
@@ -126,7 +131,7 @@ impl Engine {
         Owner::Plain(Waiter { worker: self.index, token })
     }
 
-    /// Asks for the locks of an attempt, whose slots are held: all that is known of open ones is looked at in one go.
+    /// Asks for the locks of an attempt, whose slots are held: all open ones are read in one go.
     pub(super) fn request_locks(
         &mut self,
         (tx, age, locks): (TxnId, (Stamp, bool), &[Lock]),
@@ -147,7 +152,7 @@ impl Engine {
             latched.open().granted(tx, self.now);
         }
         drop(latched);
-        // One that has locks already ends when it gives them back.
+        // An attempt that has locks already ends when it gives them back.
         if requested == Requested::Dies && !widens {
             self.ended(tx);
         }
@@ -162,7 +167,7 @@ impl Engine {
             .all(|lock| latched.of(&place(lock), |lock| lock.held_by(Owner::Attempt(tx)).is_some()) == Some(true))
     }
 
-    /// Gives back what an attempt holds and waits for; the slots are held.
+    /// Gives back the locks and claims of an attempt; the slots are held.
     pub(super) fn release_locks(&mut self, tx: TxnId, locks: &[Lock], held: &Held) {
         let shared = self.shared.clone();
         let keys: Vec<DbKey> = locks.iter().map(place).collect();
@@ -188,8 +193,8 @@ impl Engine {
         }));
     }
 
-    /// Waits for the locks of the keys of `calls`, and of `further` ones, which are held. `None`: none is in the way; what was claimed for that is kept
-    /// until [`Self::end_claims`].
+    /// Waits for the locks of the keys of `calls`, and of `further` ones, which are held. `None`: no lock is in the
+    /// way; claims for that are kept until [`Self::end_claims`].
     #[inline]
     pub(crate) fn await_locks<'a>(
         &mut self,
@@ -246,8 +251,9 @@ impl Engine {
         keys
     }
 
-    /// The keys of a slot that transactions may change, for a command that reads keys which are not its arguments: which ones, only the values tell. Those
-    /// that are locked while it waits it finds when it has what it has claimed: it would keep ever more from others, and lose its turn, if it claimed them before.
+    /// The keys of a slot that transactions may change, for a command that reads keys other than its arguments: only
+    /// the values tell which ones. It finds keys that are locked while it waits when it has its claims. If it claimed
+    /// them before, it would keep ever more from others, and lose its turn.
     fn changing(&self, slot: u16, db: u16, held: &Held, keys: &mut Claims) {
         let changes = |(owner, mode)| matches!((owner, mode), (Owner::Attempt(_), Mode::Exclusive));
         let find = |a: &mut Attachment| {
@@ -266,7 +272,7 @@ impl Engine {
         self.awaits_quiet(token) || claimed.len() > LOOKS_ON_MAX && keys.iter().any(is_new)
     }
 
-    /// Whether a command holds whatever it has claimed of these slots.
+    /// Whether a command holds all its claims of these slots.
     fn has_all_claims(&self, held: &Held, token: u64) -> bool {
         let (me, mut locks) = (self.plain(token), Latched::new(&self.shared, held));
         let is_mine = |key: &DbKey| locks.of(key, |lock| lock.held_by(me)).flatten().is_some();
@@ -292,10 +298,10 @@ impl Engine {
         let need = Need::Slots(held.slots().into());
         let busy = Busy { need, slot, awaited: true };
         if keys.iter().all(|(key, mode)| mine(key).is_some_and(|claimed| claimed >= *mode)) {
-            // It has been woken for something else.
+            // It was woken for another reason.
             return Some(busy);
         }
-        // It asks for all at once, or nobody could say for whom it waits.
+        // It asks for all at once, or nobody could tell which attempts it waits for.
         keys.extend(claimed.iter().filter(|((_, key), _)| held.covers(keyspace::slot_of(key))).cloned());
         keys.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         keys.dedup_by(|next, kept| next.0 == kept.0);
@@ -305,7 +311,7 @@ impl Engine {
         Some(busy)
     }
 
-    /// The keys that a command waits for, or has waited for, and how it wants them.
+    /// The keys that a command waits for, or has waited for, and their lock modes.
     pub fn claimed(&self, token: u64) -> impl Iterator<Item = (u16, &[u8], Mode)> {
         let claims = self.claims.get(&token).map_or(&[][..], Vec::as_slice);
         claims.iter().map(|((db, key), mode)| (*db, &**key, *mode))
@@ -316,7 +322,7 @@ impl Engine {
         self.quiet.contains_key(&token)
     }
 
-    /// A command has run, or will not: what it claimed of held slots is free for the next. The rest is left for later.
+    /// A command has run, or will not: its claims of held slots are free for the next. The rest is left for later.
     pub(crate) fn end_claims(&mut self, token: u64, held: &Held) {
         let keys = self.claims.remove(&token).unwrap_or_default();
         if keys.is_empty() && self.unclaimed.is_empty() {
@@ -325,7 +331,7 @@ impl Engine {
         let shared = self.shared.clone();
         let (me, is_held) = (self.plain(token), |key: &DbKey| held.covers(keyspace::slot_of(&key.1)));
         let (mut mine, others): (Vec<DbKey>, Vec<DbKey>) = keys.into_iter().map(|(key, _)| key).partition(is_held);
-        // What it has claimed before may still be to be given back: it must not be found there when it is claimed again.
+        // Its earlier claims may still be to be given back: they must not be found there when it claims again.
         mine.extend(self.unclaimed.extract_if(.., |(owner, key)| *owner == me && is_held(key)).map(|(_, key)| key));
         let mut granted = Vec::new();
         release(&mut Latched::new(&shared, held), me, mine.iter(), |owner| granted.push(owner));
@@ -333,7 +339,7 @@ impl Engine {
         self.unclaimed.extend(others.into_iter().map(|key| (me, key)));
     }
 
-    /// The command of a connection has ended, however: it waits for no locks, and has none.
+    /// The command of a connection has ended, in whatever way: it waits for no locks, and has none.
     #[inline]
     pub fn forget_claims(&mut self, token: u64) {
         if !self.claims.is_empty() && self.claims.contains_key(&token) {
@@ -366,7 +372,8 @@ impl Engine {
         }
     }
 
-    /// Waits for those who have locks (rule T10): all of them if the command is about the `whole` keyspace, or those that were there when it came.
+    /// Waits for the attempts that have locks (rule T10): all of them if the command is about the `whole` keyspace, or
+    /// those that were there when it came.
     pub(crate) fn await_quiet(&mut self, token: u64, whole: bool) -> Option<Busy> {
         if !self.shared.transactions.any() {
             self.forget_quiet(token);
@@ -387,7 +394,8 @@ impl Engine {
         }
     }
 
-    /// As [`Self::await_quiet`] of the whole keyspace, for who comes back for `need` and has claimed keys, maybe: nobody who is waited for may wait for these.
+    /// As [`Self::await_quiet`] of the whole keyspace, for a command that comes back for `need` and may have claimed
+    /// keys: no attempt that it waits for may wait for these.
     #[cold]
     pub(crate) fn await_all_quiet(&mut self, need: Need, held: &Held, token: u64) -> Option<Busy> {
         let busy = self.await_quiet(token, true)?;
@@ -395,8 +403,8 @@ impl Engine {
         Some(Busy { need, ..busy })
     }
 
-    /// Whether a key of a held slot is locked by a transaction: what that has prepared is done to the key as it is. (A plain command that has been
-    /// granted a key has done nothing to it yet.)
+    /// Whether a transaction has locked a key of a held slot: its prepared effects are for the key as it is. (A plain
+    /// command that was granted a key has done nothing to it yet.)
     #[inline]
     pub(crate) fn is_locked(&self, held: &Held, db: u16, key: &Key<'_>) -> bool {
         self.shared.transactions.any()

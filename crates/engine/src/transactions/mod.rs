@@ -1,6 +1,8 @@
-//! Transactions over nodes, as far as they concern keys: locks, what is prepared and undone, what is installed, and what the log says of it all.
+//! Transactions over nodes, as far as they concern keys: locks, prepared and undone parts, installed ones, and their
+//! records in the log.
 //!
-//! The protocol is `txn`'s; who speaks it is the node. Nothing here waits: as everywhere, what is busy or locked is said, and the connection waits.
+//! The protocol is `txn`'s; the node speaks it. Nothing here waits: busy and locked keys are reported, and the
+//! connection waits.
 
 mod attempt;
 mod in_the_way;

@@ -1,4 +1,5 @@
-//! What the log says of transactions over nodes: the last record of each attempt that somebody may still ask about (rules T5, C6).
+//! The log's state of transactions over nodes: the last record of each attempt that may still be asked about (rules T5,
+//! C6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,14 +7,14 @@ use std::sync::Arc;
 use object::Corrupt;
 use txn::{Prepared, Record, TxnId};
 
-/// See the module's text. A checkpoint keeps it, a start goes on from it with the log's tail.
+/// See the module's text. A checkpoint keeps it, and a start goes on from it with the log's tail.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Outcomes(BTreeMap<TxnId, Record>);
 
 impl Outcomes {
-    /// Notes a record, the next one that the log has.
+    /// Notes a record, the next one in the log.
     pub fn note(&mut self, record: Record) {
-        // What is decided is not open again: a log that was cut may begin with what is long over.
+        // A decided attempt is not open again: a log that was cut may begin with records of ended ones.
         if let (Record::Prepare(_), Some(Record::Commit { .. } | Record::Abort { .. })) =
             (&record, self.0.get(&record.tx()))
         {
@@ -31,7 +32,7 @@ impl Outcomes {
         Ok(())
     }
 
-    /// Forgets attempts that nobody knows any more.
+    /// Forgets attempts that no node knows any more.
     pub fn keep_only(&mut self, is_known: impl Fn(TxnId) -> bool) {
         self.0.retain(|tx, _| is_known(*tx));
     }
@@ -56,8 +57,8 @@ impl Outcomes {
         self.0.is_empty()
     }
 
-    /// Appends `length u32 · record` of each. Where they have more than 4 GB no value of the store has room for them: the caller looks at that, as a
-    /// length may then be too small.
+    /// Appends `length u32 · record` of each. Beyond 4 GB no value of the store has room for them: the caller checks
+    /// that, because a length may then be too small.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         for record in self.0.values() {
             let at = out.len();
@@ -68,7 +69,7 @@ impl Outcomes {
         }
     }
 
-    /// Reads what [`Self::encode`] has written, which must be all there is.
+    /// Reads the bytes of [`Self::encode`], which must be all there are.
     pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, Corrupt> {
         const CUT: Corrupt = Corrupt("what is known of transactions is cut short");
         let mut outcomes = Self::default();
@@ -123,7 +124,7 @@ mod tests {
     }
 
     proptest! {
-        /// Lengths and counts may be anything: nothing is made room for that is not there.
+        /// Lengths and counts may be anything: no memory is taken for bytes that are not there.
         #[test]
         fn no_bytes_panic(bytes in prop::collection::vec(prop_oneof![Just(0u8), 1u8..5, any::<u8>()], 0..120)) {
             let _ = Outcomes::decode(&bytes);

@@ -1,4 +1,4 @@
-//! What all workers know of transactions over nodes.
+//! The state of transactions over nodes that all workers share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,14 +15,14 @@ use crate::attachment::DbKey;
 /// See the module's text.
 #[derive(Default)]
 pub struct Transactions {
-    /// What the log says of them, in step with it: held while a record is left.
+    /// The log's state, in step with the log: locked while a record is left.
     outcomes: Mutex<Outcomes>,
     /// Attempts that have locks or wait for them.
     count: AtomicUsize,
     open: Mutex<Open>,
-    /// What prepared attempts will tell of keys when they are installed, if the node has not started again by then.
+    /// Events of prepared attempts for their installation, if the node has not started again by then.
     events: Mutex<BTreeMap<TxnId, (Vec<Event>, u64)>>,
-    /// By the key that was locked: keys whose waiting commands were not served because of that.
+    /// By locked key: keys whose waiting commands were not served because of it.
     skipped: Mutex<Vec<(DbKey, DbKey)>>,
     pub(super) trails: Trails,
 }
@@ -33,15 +33,16 @@ pub(super) struct Open {
     /// The next attempt's number.
     next: u64,
     attempts: BTreeMap<TxnId, Attempt>,
-    /// Their numbers, and since when they have all their locks, unix milliseconds; 0: since before the start; [`NEVER`]: they wait for some.
+    /// Their numbers, and since when they have all their locks, unix milliseconds; 0: since before the start;
+    /// [`NEVER`]: they wait for some.
     numbers: BTreeMap<u64, u64>,
-    /// Who waits until attempts below a number have ended; all of them: [`ALL`].
+    /// Waiters for the end of attempts below a number; of all attempts: [`ALL`].
     quiet: Vec<(u64, Waiter)>,
 }
 
 struct Attempt {
     number: u64,
-    /// Who is woken when it is granted something.
+    /// The waiter to wake when it is granted a lock.
     waiter: Option<Waiter>,
 }
 
@@ -49,8 +50,9 @@ const ALL: u64 = u64::MAX;
 
 const NEVER: u64 = u64::MAX;
 
-/// Who waits until nobody has locks keeps newcomers out, but not while it waits for an attempt that has had its locks for longer than this, in milliseconds:
-/// that is in doubt because a node is out of reach, which may last, and concerns few keys.
+/// A command that waits until no attempt has locks keeps newcomers out. Not while it waits for an attempt that has had
+/// its locks for longer than so many milliseconds: that one is in doubt because a node is out of reach, which may last,
+/// and concerns few keys.
 const LONG_MS: u64 = 1000;
 
 impl Transactions {
@@ -62,7 +64,7 @@ impl Transactions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the records say that have been left until now.
+    /// The state of the records that were left until now.
     pub fn outcomes(&self) -> Outcomes {
         self.logged().clone()
     }
@@ -72,12 +74,12 @@ impl Transactions {
         self.logged().is_empty()
     }
 
-    /// What a start has found.
+    /// Sets the findings of a start.
     pub fn restore(&self, outcomes: Outcomes) {
         *self.logged() = outcomes;
     }
 
-    /// Forgets attempts that nobody knows any more, if there are many.
+    /// Forgets attempts that no node knows any more, if there are many.
     pub fn forget(&self, known: usize, is_known: impl Fn(TxnId) -> bool) {
         let mut outcomes = self.logged();
         if outcomes.len() > 2 * known + 64 {
@@ -85,7 +87,7 @@ impl Transactions {
         }
     }
 
-    /// Whether any attempt has locks or waits for them. What is locked in a slot whose latch one has, one sees.
+    /// Whether any attempt has locks or waits for them. The holder of a latch sees the locks of its slot.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(Relaxed) > 0
@@ -107,11 +109,11 @@ impl Transactions {
         self.count.fetch_add(1, Relaxed);
     }
 
-    /// An attempt is about to ask for locks, if nobody waits for there to be none, or for long in vain. `waiter` is woken when it is granted what it waits
-    /// for. `now`: unix milliseconds.
+    /// An attempt is about to ask for locks, unless a command waits for there to be none, and not for long in vain.
+    /// `waiter` is woken when it is granted what it waits for. `now`: unix milliseconds.
     pub(super) fn admit(&self, open: &mut Open, tx: TxnId, waiter: Waiter, now: u64) -> bool {
         if let Some(attempt) = open.attempts.get_mut(&tx) {
-            // It asks for more: whoever waits for there to be none waits for this one.
+            // It asks for more: a command that waits for there to be none waits for this one.
             attempt.waiter = Some(waiter);
             return true;
         }
@@ -124,7 +126,7 @@ impl Transactions {
         true
     }
 
-    /// `by`: the client that has asked for it; 0: nobody who must be known.
+    /// `by`: the client that has asked for it; 0: no client that must be known.
     pub(super) fn keep_events(&self, tx: TxnId, events: Vec<Event>, by: u64) {
         if !events.is_empty() || by > 0 {
             self.events.lock().unwrap_or_else(PoisonError::into_inner).insert(tx, (events, by));
@@ -141,7 +143,7 @@ impl Transactions {
         let Some(attempt) = open.attempts.remove(&tx) else { return };
         self.count.fetch_sub(1, Relaxed);
         open.numbers.remove(&attempt.number);
-        // One that was given up meanwhile has to be told.
+        // An attempt that was given up meanwhile has to be told.
         attempt.waiter.into_iter().for_each(&mut wake);
         let first = open.numbers.first_key_value().map(|(first, _)| *first);
         open.quiet.retain(|(upto, waiter)| {
@@ -149,12 +151,14 @@ impl Transactions {
             if !waits {
                 wake(*waiter);
             }
-            // Who waits for all of them is among those who wait until it has looked: nobody comes in between.
+            // A command that waits for all of them is among the waiters until it has looked: no attempt comes in
+            // between.
             waits || *upto == ALL
         });
     }
 
-    /// Waits until those attempts have ended that are there now, or were when it waited `since`; all there are, if `whole`. `None`: they have.
+    /// Waits until the attempts have ended that are there now, or were when it waited `since`; all there are, if
+    /// `whole`. `None`: they have.
     pub(super) fn await_quiet(&self, waiter: Waiter, since: Option<u64>, whole: bool) -> Option<u64> {
         let mut open = self.opened();
         let upto = if whole { ALL } else { since.filter(|since| *since != ALL).unwrap_or(open.next) };
@@ -166,12 +170,12 @@ impl Transactions {
         Some(upto)
     }
 
-    /// Nobody waits here any more.
+    /// Notes that the waiter waits no more.
     pub(super) fn unquiet(&self, waiter: Waiter) {
         self.opened().quiet.retain(|(_, other)| *other != waiter);
     }
 
-    /// A command that waits for key `of` was not served, since it works on a key that is `locked`.
+    /// Notes that a command that waits for key `of` was not served, because one of its keys is `locked`.
     pub(crate) fn skip(&self, locked: DbKey, of: DbKey) {
         let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
         if !skipped.iter().any(|known| known.0 == locked && known.1 == of) {

@@ -1,8 +1,8 @@
-//! What transactions have made of large keys lately. A node that has a copy of such a key is told the steps since, and
-//! not all of the key.
+//! Recent changes of large keys by transactions. A node that has a copy of such a key gets the steps since, and not all
+//! of the key.
 //!
-//! A key has a *trail* from when it was last told whole. A step is what one transaction did to the key. Whatever else
-//! changes the key gives it another version, at which the trail does not end: it is of no use any more.
+//! A key has a *trail* from when it was last sent whole. A step has the effects of one transaction on the key. Any
+//! other change gives the key another version, at which the trail does not end: then the trail is useless.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,12 +20,12 @@ const KEYS_MAX: usize = 256;
 const BYTES_MAX: usize = 64 << 10;
 const STEPS_MAX: usize = 512;
 
-/// The first byte of what is told of a key by its steps. An image begins with the number of an effect.
+/// The first byte of a key's steps. An image begins with the number of an effect.
 pub const STEPS: u8 = 0xff;
 
 #[derive(Default)]
 pub(super) struct Trails {
-    /// How many there are. A change looks at this alone where there are none.
+    /// How many there are. A change only reads this where there are none.
     count: AtomicUsize,
     trails: Mutex<BTreeMap<DbKey, Trail>>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Trails {
 struct Trail {
     /// The version of the key where the trail ends.
     at: u64,
-    /// From which version each step leads to the next, and its effects.
+    /// The versions between which each step leads, and its effects.
     steps: VecDeque<(u64, Box<[u8]>)>,
     bytes: usize,
 }
@@ -61,7 +61,7 @@ impl Trails {
         self.count.load(Relaxed) > 0
     }
 
-    /// A key is told whole, at this version: its trail begins, if it has none that ends there.
+    /// Notes that a key is sent whole, at this version: its trail begins, if it has none that ends there.
     pub(super) fn begin(&self, key: (u16, &[u8]), version: u64) {
         let mut trails = self.all();
         let key = (key.0, Box::from(key.1));
@@ -93,8 +93,8 @@ impl Trails {
         found
     }
 
-    /// A transaction has made another version of a key. `None`: not all that was done is known, or the key is small or
-    /// gone.
+    /// Notes that a transaction has made another version of a key. `None`: not all effects are known, or the key is
+    /// small or gone.
     pub(super) fn step(&self, key: &DbKey, step: Option<(Vec<u8>, u64)>) {
         let mut trails = self.all();
         match (step, trails.get_mut(key)) {
