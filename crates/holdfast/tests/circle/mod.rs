@@ -227,3 +227,33 @@ fn transactions_know_no_worker() {
     }
     assert!(known > 0, "no files of transactions");
 }
+
+/// The groups of waits, and where the waits of each begin and end.
+const WAITS: [(&str, &[&str]); 6] = [
+    ("KeyWait", &["worker/waits.rs"]),
+    ("LogWait", &["durability/replies.rs"]),
+    ("JobWait", &["worker/waits.rs"]),
+    ("NodeWait", &["cluster/", "transactions/"]),
+    ("OperatorWait", &["worker/waits.rs"]),
+    ("Steps", &["worker/steps.rs"]),
+];
+
+/// What a wait of a group is for is known where the group begins and ends. Others ask questions of `Wait`.
+#[test]
+fn each_group_of_waits_has_one_place() {
+    let sources = super::sources();
+    let mut known = 0;
+    for (name, text) in sources.iter().filter(|(name, _)| name.starts_with(ROOT)) {
+        let name = &name[ROOT.len()..];
+        let (code, _) = without_tests(text);
+        for (group, places) in WAITS {
+            let names = code.lines().any(|line| line.contains(&format!("{group}::")) && super::has_word(line, group));
+            let is_place = name == "worker/wait.rs" || places.iter().any(|place| name.starts_with(place));
+            // What is due is told to the group whose time has come.
+            let is_end = name == "worker/waits.rs";
+            assert!(!names || is_place || is_end, "{name} names a wait of {group}: `worker/wait.rs` answers questions");
+            known += usize::from(names);
+        }
+    }
+    assert!(known >= WAITS.len(), "the groups of waits are not found");
+}

@@ -14,8 +14,9 @@ use crate::session::{Replies, watch_keys};
 use crate::table::Command;
 use crate::transactions::coordinator::Begun;
 use crate::transactions::exec::{Needs, Way};
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
+use crate::worker::wait::{NodeWait, Wait};
 use crate::worker::{Worker, write_error};
 
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
@@ -165,7 +166,7 @@ impl Worker {
         self.engine.unwatch_later(watched);
         match db.is_some() || has_scripts {
             true => {
-                conn.wait = Wait::Replies(0);
+                conn.wait = Wait::Node(NodeWait::Replies(0));
                 Next::Stop
             }
             false => Next::Continue,
@@ -265,7 +266,7 @@ impl Worker {
                 watch_over(conn, link, args.iter().skip(1));
                 self.count_forwarded(conn, command, Some(args));
                 // The watched keys are known when it has been answered.
-                conn.wait = Wait::Replies(0);
+                conn.wait = Wait::Node(NodeWait::Replies(0));
                 Some(Next::Stop)
             }
             Place::At(..) => {

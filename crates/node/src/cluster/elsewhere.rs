@@ -1,7 +1,7 @@
 //! Commands at a node that does not have their keys, or not yet.
 //!
 //! Nodes learn of a map one after the other. A node that is behind waits for the map, with the connection's commands
-//! unread (`Wait::Map`). The owner waits if it gets a command whose keys are not its own yet by its map. The origin
+//! unread (`NodeWait::Map`). The owner waits if it gets a command whose keys are not its own yet by its map. The origin
 //! waits if the owner says that it no longer owns the keys by a newer map.
 //!
 //! The owner then answers with the command itself, which it has not executed. The origin runs it again as the next one
@@ -23,8 +23,9 @@ use super::route::append_args;
 use crate::admission::cluster::TRY_AGAIN;
 use crate::session::{Multi, Replies};
 use crate::table::Command;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
+use crate::worker::wait::{NodeWait, Wait};
 use crate::worker::{Token, Worker, write_error};
 
 /// Milliseconds that a connection waits for a map: as long as a lease. A node that hears nothing for so long serves
@@ -53,7 +54,7 @@ impl Worker {
             awaited.in_vain = version;
             return None;
         }
-        conn.wait = Wait::Map;
+        conn.wait = Wait::Node(NodeWait::Map);
         Some(Next::Retry)
     }
 
@@ -80,7 +81,7 @@ impl Worker {
     /// There is a map, or the time to wait for one is over.
     pub(crate) fn resume_from_map(&mut self, token: Token) {
         if let Some(conn) = self.conn(token)
-            && let Wait::Map = conn.wait
+            && let Wait::Node(NodeWait::Map) = conn.wait
         {
             conn.wait = Wait::No;
             self.resume(token);
@@ -101,14 +102,14 @@ impl Worker {
             self.flush_trackers();
         }
         if changed {
-            let waiting = self.conns.iter().flatten().filter(|conn| matches!(conn.wait, Wait::Map));
+            let waiting = self.conns.iter().flatten().filter(|conn| matches!(conn.wait, Wait::Node(NodeWait::Map)));
             let waiting: Vec<Token> = waiting.map(|conn| conn.token).collect();
             waiting.into_iter().for_each(|token| self.resume_from_map(token));
         }
         let Some(peers) = self.peers.as_deref() else { return };
         let mut positions: Vec<KeyAt> = Vec::new();
         let mut away = |conn: &&Conn| {
-            let Wait::Keys(blocked) = &conn.wait else { return false };
+            let Some(blocked) = conn.wait.blocked() else { return false };
             let args = blocked.args.args();
             positions.clear();
             blocked.row.spec.keys_of(args, &mut positions);
@@ -123,7 +124,7 @@ impl Worker {
     /// Ends a wait for keys, unless it is being served: its command runs again from the start.
     fn run_blocked_again(&mut self, token: Token) {
         let Some(mut conn) = self.take_conn(token) else { return };
-        if let Wait::Keys(blocked) = &conn.wait
+        if let Some(blocked) = conn.wait.blocked()
             && blocked.leave() == Ending::Ended
         {
             let blocked = blocked.clone();
@@ -247,7 +248,7 @@ impl Conn {
 
     /// Whether the command whose reply is outstanding is the last that was executed, or is about to be.
     fn has_executed_nothing_since(&self) -> bool {
-        let waits = matches!(self.wait, Wait::No | Wait::Replies(_) | Wait::Remote(_));
+        let waits = matches!(self.wait, Wait::No | Wait::Node(NodeWait::Replies(_) | NodeWait::Answer(_)));
         let tries = self.busy > 0 || self.fetches > 0 || self.session.again.is_some() || self.map.until > 0;
         let is_last = self.out.holes() == 1 && self.out.behind_holes() == 0;
         is_last && waits && !tries && self.session.replies == Replies::On && !self.closing

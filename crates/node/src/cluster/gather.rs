@@ -9,8 +9,9 @@ use super::peers::HOME;
 use super::remote::{Expect, Remote};
 use crate::table::Command;
 use crate::worker::Worker;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
+use crate::worker::wait::{NodeWait, Wait};
 
 /// The slot of all keys that a pattern matches, if it is one.
 fn slot_of_pattern(pattern: &[u8]) -> Option<u16> {
@@ -115,7 +116,7 @@ impl Worker {
         let gather = Gather { merge, parts, links, leaves_out: false, missing, then, protocol };
         let remote: &mut Remote = conn.remote.get_or_insert_default();
         remote.gather = Some(Box::new(gather));
-        conn.wait = Wait::Replies(0);
+        conn.wait = Wait::Node(NodeWait::Replies(0));
     }
 
     /// Begins to collect so many answers to a question of a block or script: see [`Then::Answer`].
@@ -150,7 +151,7 @@ impl Worker {
         let (missing, then) = (links.len(), Then::Reply(hole));
         let gather = Gather { merge, parts, links: Vec::new(), leaves_out: false, missing, then, protocol };
         conn.remote.get_or_insert_default().gather = Some(Box::new(gather));
-        conn.wait = Wait::Replies(0);
+        conn.wait = Wait::Node(NodeWait::Replies(0));
         for (i, link) in links.iter().enumerate() {
             self.ask(conn, *link, None, question, [Expect::Part(i + 1)]);
         }

@@ -19,8 +19,9 @@ use crate::admission::cluster::Place;
 use crate::session::{Block, Multi, SessionCtx, database};
 use crate::table::Command;
 use crate::worker::Worker;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
+use crate::worker::wait::{NodeWait, Wait};
 
 /// Most questions of a block or script. A message beyond them counts the subscribers of its node alone; a question
 /// about keys is refused.
@@ -223,7 +224,7 @@ impl Worker {
         let hole = conn.out.open_hole();
         self.ask_question(conn, question, Some(hole), None);
         match conn.out.has_holes() {
-            true => conn.wait = Wait::Replies(0),
+            true => conn.wait = Wait::Node(NodeWait::Replies(0)),
             // There is no other node.
             false => self.again.push(conn.token),
         }

@@ -21,7 +21,8 @@ use super::unknown::unknown;
 use super::{Inbound, Role};
 use crate::client::{Client, Peer};
 use crate::session::Session;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
+use crate::worker::wait::{NodeWait, Wait};
 use crate::worker::{Token, Worker, write_error};
 
 impl Worker {
@@ -147,7 +148,7 @@ impl Worker {
     /// Makes the connection wait, with its command unread, until fewer bytes wait for a link.
     pub(crate) fn wait_for_link(&mut self, conn: &mut Conn, link: usize) {
         if let Some(peers) = &mut self.peers {
-            conn.wait = Wait::Link;
+            conn.wait = Wait::Node(NodeWait::Link);
             peers.links[link].waiting.push(conn.token);
         }
     }
@@ -155,7 +156,7 @@ impl Worker {
     fn go_on_saying(&mut self, waiting: Vec<Token>) {
         for token in waiting {
             if let Some(conn) = self.conn(token)
-                && matches!(conn.wait, Wait::Link)
+                && matches!(conn.wait, Wait::Node(NodeWait::Link))
             {
                 conn.wait = Wait::No;
                 self.resume(token);

@@ -1,23 +1,28 @@
 //! The input of links: frames, and the answers of owners to the node that has forwarded commands.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::membership::frame::{self, Kind};
 use ::membership::items::{Item, Lengths, Principal, items};
+use resp::Reply;
 
 use super::Role;
 use super::remote::{Expect, Remote};
-use super::verdict::Question;
+use super::verdict::{Question, Verdict};
 use crate::figures::stats::sub;
 use crate::push::tracking::News;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::transfer::output_limit;
+use crate::worker::wait::{NodeWait, Wait};
 use crate::worker::{Token, Worker};
 
 /// Bytes of replies that are acknowledged to the owner at a time.
 const ACKNOWLEDGED: usize = 64 * 1024;
 /// Bytes that a client has not read, or that are kept for it, above which owners get no further acknowledgement for it.
 const AHEAD: usize = 1 << 20;
+/// Between two looks at whether another node has decided, in milliseconds.
+const VERDICT_LOOK_MS: u64 = 2;
 /// Bytes of the buffer of a link that are kept.
 const QUERY_KEPT: usize = 1 << 20;
 
@@ -279,8 +284,8 @@ impl Worker {
             remote.forwarded = 0;
         }
         match conn.wait {
-            Wait::Replies(most) if holes <= most => conn.wait = Wait::No,
-            Wait::Remote(over) if over == link => {
+            Wait::Node(NodeWait::Replies(most)) if holes <= most => conn.wait = Wait::No,
+            Wait::Node(NodeWait::Answer(over)) if over == link => {
                 let waits =
                     |conn: &mut Conn| conn.remote.as_deref_mut()?.line(link).map(|line| !line.expected.is_empty());
                 if waits(conn) == Some(true) {
@@ -295,6 +300,45 @@ impl Worker {
             conn.closing = true;
         } else if !std::mem::replace(&mut conn.queued, true) {
             self.ready.push_back(conn.token);
+        }
+    }
+
+    /// Makes CLIENT UNBLOCK wait, whose client waits for another node.
+    pub(crate) fn await_verdict(&mut self, conn: &mut Conn, verdict: Arc<Verdict>) {
+        conn.wait = Wait::Node(NodeWait::Verdict(verdict));
+        self.deadlines.insert((self.engine.now() + VERDICT_LOOK_MS, conn.token));
+    }
+
+    /// Looks at a wait for other nodes, whose time may be over.
+    pub(crate) fn look_at_nodes(&mut self, token: Token, now: u64) {
+        let Some(Wait::Node(wait)) = self.conn(token).map(|conn| &conn.wait) else { return };
+        match wait {
+            NodeWait::Verdict(verdict) => match verdict.get() {
+                Some(yes) => self.answer_verdict(token, yes),
+                None => drop(self.deadlines.insert((now + VERDICT_LOOK_MS, token))),
+            },
+            NodeWait::Map => self.resume_from_map(token),
+            NodeWait::Replies(_) => self.transactions().look_at_wait(token, now),
+            NodeWait::Link | NodeWait::Answer(_) => {}
+        }
+    }
+
+    fn answer_verdict(&mut self, token: Token, yes: bool) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        conn.wait = Wait::No;
+        self.ensure_out(&mut conn);
+        let before = conn.out.bytes.len();
+        Reply::new(&mut conn.out.bytes, conn.session.protocol).integer(yes.into());
+        self.apply_reply_mode(&mut conn, before);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+        self.resume(token);
+    }
+
+    /// Ends the wait of a connection for other nodes.
+    pub(crate) fn leave_answers(&self, conn: &Conn, wait: &NodeWait) {
+        if let NodeWait::Replies(_) | NodeWait::Answer(_) = wait {
+            self.count_unblocked(conn);
         }
     }
 
@@ -368,10 +412,10 @@ impl Worker {
     /// Asks the owner to end the wait of a client there.
     pub(crate) fn unblock_elsewhere(&mut self, token: Token, with_error: bool, question: Question) {
         let Some(conn) = self.conn(token) else { return };
-        if let Wait::Replies(_) = conn.wait {
+        if conn.wait.is_for_replies() {
             return question.answer(self.transactions().unblock(token, with_error));
         }
-        let Wait::Remote(link) = conn.wait else { return };
+        let Some(link) = conn.wait.link_to_answer() else { return };
         let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };
         line.questions.push_back(question);
         let vc = line.vc;

@@ -16,7 +16,7 @@ use super::role::{Inbound, Virtual};
 use crate::client::{Client, Peer};
 use crate::session::Session;
 use crate::table::Command;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::outgoing::Outgoing;
 use crate::worker::{Token, Worker};
 
@@ -139,7 +139,7 @@ impl Worker {
     fn take_principal(&mut self, line: Option<Token>, principal: Principal) -> Result<(), Broken> {
         let Some(conn) = line.and_then(|token| self.conn(token)).filter(|conn| !conn.closing) else { return Ok(()) };
         // A client that becomes another user is owed nothing: so no command is judged by the rights of another user.
-        let is_owed = conn.unread() > 0 || !matches!(conn.wait, Wait::No);
+        let is_owed = conn.unread() > 0 || !conn.wait.is_over();
         if is_owed && principal.user != conn.session.principal.user {
             return Err("another user of commands that have not run".into());
         }

@@ -20,9 +20,10 @@ use crate::session::tracking::Mode;
 use crate::session::{Block, Multi, Replies, database};
 use crate::table::Command;
 use crate::worker::Worker;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::turn::Item as Parsed;
+use crate::worker::wait::{NodeWait, Wait};
 
 /// Most outstanding replies of a connection.
 const HOLES_MAX: usize = 1024;
@@ -357,7 +358,7 @@ impl Worker {
 
     /// Makes the connection wait, with its command unread, until at most so many replies are outstanding.
     pub(crate) fn wait_for_replies(&mut self, conn: &mut Conn, most: usize) -> Next {
-        conn.wait = Wait::Replies(if conn.out.behind_holes() > BEHIND_MAX { 0 } else { most });
+        conn.wait = Wait::Node(NodeWait::Replies(if conn.out.behind_holes() > BEHIND_MAX { 0 } else { most }));
         Next::Retry
     }
 
@@ -398,13 +399,13 @@ impl Worker {
             // Later commands may not run before it, because it may have to run again.
             let script = Script { command: command.id, args: OwnedArgs::new(args), reply: Vec::new() };
             conn.remote.get_or_insert_default().script = Some(Box::new(script));
-            conn.wait = Wait::Replies(0);
+            conn.wait = Wait::Node(NodeWait::Replies(0));
             return Next::Stop;
         }
         if kind != Kind::Patient {
             return Next::Continue;
         }
-        conn.wait = Wait::Remote(link);
+        conn.wait = Wait::Node(NodeWait::Answer(link));
         if command.spec.has(flags::BLOCKING) {
             conn.session.client.waits_elsewhere.store(true, Relaxed);
             conn.session.client.blocked.store(true, Relaxed);

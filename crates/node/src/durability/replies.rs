@@ -14,14 +14,15 @@ use resp::Args;
 use super::backlog::{Until, backlog_limit};
 use super::durable::Durable;
 use super::logging::Logging;
-use crate::figures::stats::add;
+use crate::figures::stats::{add, sub};
 use crate::session::waitaof;
 use crate::table::Command;
 use crate::worker::Worker;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::front::may_write;
 use crate::worker::token::Token;
+use crate::worker::wait::{LogWait, Wait};
 
 /// Bytes of replies that wait for the log, above which nothing more of their connection is executed.
 const REPLIES_MAX: usize = 1 << 20;
@@ -142,7 +143,7 @@ impl Worker {
     pub(crate) fn wait_for_sync(&mut self, conn: &mut Conn, ends: Horizon, until: Option<u64>) {
         add(&self.stats.blocked, 1);
         conn.session.client.blocked.store(true, Relaxed);
-        conn.wait = Wait::Sync(ends, until);
+        conn.wait = Wait::Log(LogWait::Sync(ends, until));
         self.promises.syncing.push(conn.token);
     }
 
@@ -165,7 +166,7 @@ impl Worker {
         for token in std::mem::take(&mut self.promises.syncing) {
             let Some(mut conn) = self.take_conn(token) else { continue };
             let mut cut_off = false;
-            if let Wait::Sync(ends, until) = &conn.wait {
+            if let Wait::Log(LogWait::Sync(ends, until)) = &conn.wait {
                 let synced = durable.is_synced(ends);
                 if synced || until.is_some_and(|until| until <= now) || now == u64::MAX {
                     self.end_wait(&mut conn);
@@ -238,7 +239,7 @@ impl Worker {
 
     /// The connection waits for the log, with its command unread.
     pub(crate) fn wait_for_log(&mut self, conn: &mut Conn, until: Until) -> Next {
-        conn.wait = Wait::Log;
+        conn.wait = Wait::Log(LogWait::Backlog);
         if until == Until::LessIsLeft {
             add(&self.stats.slowed, u64::from(self.promises.backlog.is_slowed()));
         }
@@ -258,9 +259,17 @@ impl Worker {
     }
 
     /// Ends the connection's wait.
-    pub(crate) fn leave_log(&mut self, token: Token) {
-        self.promises.backlog.leave(token);
-        self.show_waiting();
+    pub(crate) fn leave_log(&mut self, conn: &Conn, wait: &LogWait) {
+        match wait {
+            LogWait::Backlog => {
+                self.promises.backlog.leave(conn.token);
+                self.show_waiting();
+            }
+            LogWait::Sync(..) => {
+                conn.session.client.blocked.store(false, Relaxed);
+                sub(&self.stats.blocked, 1);
+            }
+        }
     }
 
     fn show_waiting(&self) {
@@ -306,7 +315,7 @@ impl Worker {
                 continue;
             }
             let Some(conn) = self.conn(token) else { continue };
-            if let Wait::Log = conn.wait {
+            if let Wait::Log(LogWait::Backlog) = conn.wait {
                 conn.wait = Wait::No;
                 self.resume(token);
             }

@@ -28,9 +28,10 @@ use crate::figures::stats::add;
 use crate::node::Node;
 use crate::table::Command;
 use crate::worker::Worker;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::token::Token;
+use crate::worker::wait::Wait;
 
 /// Time for eviction in a turn per step of `maxmemory-eviction-tenacity`, in nanoseconds (as in Redis).
 const EVICTION_NS: u64 = 50_000;

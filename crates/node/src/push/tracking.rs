@@ -19,7 +19,7 @@ use super::tracker::{BROADCAST, NO_LOOP, ON};
 use crate::client::Client;
 use crate::node::Node;
 use crate::worker::Worker;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::message::Message;
 use crate::worker::transfer::output_limit;
 
@@ -318,10 +318,6 @@ impl Worker {
 impl Conn {
     /// Whether a reply is being written, or is on its way from another worker: messages for the client come behind it.
     fn is_replying(&self) -> bool {
-        match &self.wait {
-            Wait::Walk(_) => true,
-            Wait::Keys(blocked) => blocked.is_being_served(),
-            _ => self.holds_news,
-        }
+        self.wait.is_being_answered() || self.holds_news
     }
 }

@@ -13,7 +13,8 @@ use crate::admission::cluster::SEVERAL;
 use crate::figures::stats::add;
 use crate::session::Multi;
 use crate::table::Command;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
+use crate::worker::wait::{NodeWait, Wait};
 
 /// Milliseconds for which a block is tried again whose nodes say that they do not own its keys, while the map says that
 /// they do.
@@ -97,7 +98,7 @@ impl<P: Port> Transacting<'_, P> {
             (true, None) | (false, Some(_)) => self.port.count_forwarded(conn, command, alone),
             (false, None) => self.port.count_block(conn, &multi, command),
         }
-        conn.wait = Wait::Replies(0);
+        conn.wait = Wait::Node(NodeWait::Replies(0));
         let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let mut events = Vec::new();
         let txn = self.txn();

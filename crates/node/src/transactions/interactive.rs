@@ -24,9 +24,10 @@ use crate::config::Isolation;
 use crate::session::interactive::{Interactive, Seen};
 use crate::session::{Aside, Multi};
 use crate::table::Command;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::token::Token;
+use crate::worker::wait::{NodeWait, Wait};
 
 /// Bytes that a transaction may keep.
 const BYTES_MAX: usize = 16 << 20;
@@ -129,7 +130,7 @@ impl<P: Port> Transacting<'_, P> {
             Err(text) => return self.port.decline(conn, command, &text),
         };
         let hole = self.port.place_of_reply(conn);
-        conn.wait = Wait::Replies(0);
+        conn.wait = Wait::Node(NodeWait::Replies(0));
         let runs = self.port.runs_for(conn, &multi, &[]);
         let mut block = Block::new(conn.token, hole, multi, session, Fetching::interactive(parts));
         block.runs = runs;
@@ -316,7 +317,7 @@ impl<P: Port> Transacting<'_, P> {
             }
         };
         let hole = self.port.place_of_reply(conn);
-        conn.wait = Wait::Replies(0);
+        conn.wait = Wait::Node(NodeWait::Replies(0));
         self.port.count_forwarded(conn, command, Some(args));
         let (now, time) = (self.now(), self.engine().hybrid_time());
         let mut events = Vec::new();

@@ -1,57 +1,15 @@
 //! A connection as its worker sees it: buffers, decoder, session, and what it waits for.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::{Blocked, Walking};
 use keyspace::Horizon;
-use resp::{Decoder, OwnedArgs};
+use resp::Decoder;
 
-use crate::cluster::{Awaited, Remote, Role, Verdict};
-use crate::durability::checkpoints::{Checkpoints, Ticket};
+use crate::cluster::{Awaited, Remote, Role};
 use crate::figures::stats::add;
-use crate::session::{Session, Suspended};
-use crate::worker::jobs::Job;
+use crate::session::Session;
 use crate::worker::outgoing::Outgoing;
-
-/// What a connection waits for before its next command can run.
-pub(crate) enum Wait {
-    /// Nothing.
-    No,
-    /// A latch: its present command is still in the query buffer and will be run again.
-    Latch,
-    /// Keys: its present command has been taken over by the engine.
-    Keys(Arc<Blocked>),
-    /// The end of CLIENT PAUSE: its present command is still in the query buffer and will be run again.
-    Pause,
-    /// Room in memory, after a checkpoint: its present command is still in the query buffer and will be run again.
-    Room,
-    /// The log, which has much to write: its present command is still in the query buffer and will be run again.
-    Log,
-    /// The end of DEBUG SLEEP, with its arguments. Then it is answered.
-    Sleep(OwnedArgs),
-    /// The moment when all streams are on the disk up to here, or this unix time in milliseconds (WAITAOF).
-    Sync(Horizon, Option<u64>),
-    /// The end of a checkpoint, with its arguments (SAVE). Then it is answered.
-    Save(OwnedArgs, Arc<Checkpoints>, Ticket),
-    /// The end of a job, with its arguments (CONFIG SET appendonly). Then it is answered.
-    Job(OwnedArgs, Arc<Job>),
-    /// The verdict of another node (CLIENT UNBLOCK).
-    Verdict(Arc<Verdict>),
-    /// A walk over the keyspace that goes on in steps.
-    Walk(Box<Walking>),
-    /// Replies of other nodes, until at most so many are outstanding. Its present command is still in the query buffer
-    /// and will be run, or has been forwarded.
-    Replies(usize),
-    /// Room in a link to another node: its present command is still in the query buffer and will be run again.
-    Link,
-    /// The answer of the node at the other end of this link.
-    Remote(usize),
-    /// A map by which this node owns the keys of its present command, which is still in the query buffer.
-    Map,
-    /// A script that goes on in slices. Its command is still in the query buffer.
-    Script(Box<Suspended>),
-}
+use crate::worker::wait::Wait;
 
 pub(crate) struct Conn {
     /// The worker's name for the connection: generation and index.
@@ -220,11 +178,11 @@ impl Conn {
 
     /// Whether its last command has been answered, and waits for nothing.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.wait, Wait::No)
+        self.wait.is_over()
     }
 
     /// Whether commands can run now.
     pub(crate) fn is_free(&self) -> bool {
-        matches!(self.wait, Wait::No) && !self.closing
+        self.wait.is_over() && !self.closing
     }
 }

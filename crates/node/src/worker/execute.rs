@@ -5,23 +5,21 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
 use engine::{Call, Ran};
-use keyspace::{Key, Need};
+use keyspace::Key;
 use resp::Args;
 
 use crate::admission::{Admitted, admit};
 use crate::config::Settings;
 use crate::figures::stats::add;
 use crate::node::Node;
-use crate::session::{self, Flow, Replies, SessionCtx, Undone};
+use crate::session::{self, Flow, Replies, SessionCtx};
 use crate::table::{Command, Handler};
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::front::{self, Front};
 use crate::worker::http;
 use crate::worker::turn::Item;
 use crate::worker::{Worker, write_error};
 
-/// Failures in a row to get a latch, after which newcomers are kept out (rule K1).
-const STARVING: u32 = 16;
 /// After a command has waited so often for keys of the store, it reads the store itself.
 pub(crate) const INSISTS: u32 = 4;
 
@@ -57,11 +55,7 @@ impl Worker {
         let failures = conn.busy;
         let next = self.try_execute(conn, node, settings, args, item, raw);
         // This wait may last and has nothing to do with locks: other commands go on meanwhile.
-        let waits_elsewhere = matches!(
-            conn.wait,
-            Wait::Pause | Wait::Room | Wait::Log | Wait::Link | Wait::Map | Wait::Replies(_) | Wait::Remote(_)
-        );
-        if next != Next::Retry || waits_elsewhere {
+        if next != Next::Retry || conn.wait.outlasts_locks() {
             self.waits_no_more(conn);
         }
         if next != Next::Retry && self.peers.is_some() {
@@ -144,14 +138,14 @@ impl Worker {
             conn.out.adopt(&mut self.engine.parts);
         }
         if self.engine.has_seen() {
-            match (next, &conn.wait) {
-                (_, Wait::Script(_)) => conn.seen = self.engine.take_seen(),
-                (Next::Retry, _) => {}
+            match next {
+                _ if conn.wait.is_in_script() => conn.seen = self.engine.take_seen(),
+                Next::Retry => {}
                 _ => self.gate_seen(conn, before),
             }
         }
         if next == Next::Retry {
-            if let Wait::Script(_) = conn.wait {
+            if conn.wait.is_in_script() {
                 conn.spent = self.meter.settle().saturating_sub(from);
             }
             return next;
@@ -165,7 +159,7 @@ impl Worker {
             }
         } else if !exact {
             self.meter.ran(command.counted_as);
-        } else if conn.has_ended() || matches!(conn.wait, Wait::Walk(_)) {
+        } else if conn.has_ended() || conn.wait.is_in_walk() {
             // The later steps belong to no command: no other client waits for them.
             self.meter.finish(&command, args, &conn.session.client, self.engine.now(), from);
         } else {
@@ -290,8 +284,7 @@ impl Worker {
                         Next::Stop
                     }
                     Ran::Walking(walking) => {
-                        conn.wait = Wait::Walk(walking);
-                        self.walks.push_back(conn.token);
+                        self.begin_walk(conn, walking);
                         Next::Stop
                     }
                 }
@@ -330,8 +323,7 @@ impl Worker {
                     }
                     Flow::Busy(busy) => self.wait_for_latch(conn, &command, &busy),
                     Flow::Suspend(suspended) => {
-                        conn.wait = Wait::Script(suspended);
-                        self.scripts.push_back(conn.token);
+                        self.begin_script(conn, suspended);
                         Next::Retry
                     }
                 }
@@ -345,76 +337,6 @@ impl Worker {
             Some(peers) if forwarded => peers.signed(text),
             _ => text,
         }
-    }
-
-    pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {
-        if conn.session.answers.is_some()
-            && let Some(next) = self.ask_wanted(conn)
-        {
-            return next;
-        }
-        let undone = conn.session.undone.take();
-        if let Some(Undone::Refused(text)) = undone {
-            return self.refuse_undone(conn, command, &text);
-        }
-        if conn.session.goes_over.is_some() || undone.is_some() {
-            conn.session.again = None;
-            self.again.push(conn.token);
-            return Next::Retry;
-        }
-        if busy.awaited
-            && let Some(text) = self.transactions().refusal_of_wait(conn)
-        {
-            return self.refuse_undone(conn, command, &text);
-        }
-        if busy.awaited {
-            add(&self.stats.parked, 1);
-            conn.fetches += 1;
-            self.notes_wait(conn.token);
-            conn.wait = Wait::Latch;
-            return Next::Retry;
-        }
-        if self.node.scripts.any_slow()
-            && let Some(job) = self.node.scripts.slow_holder(busy.slot)
-        {
-            conn.session.again = None;
-            self.refuse(conn, Some(command), job.busy_error().as_bytes());
-            return Next::Continue;
-        }
-        conn.busy += 1;
-        // A command that needs every latch cannot hope for a moment in which all are free.
-        if conn.busy >= STARVING || busy.need == Need::All {
-            self.engine.reserve(&busy.need, conn.token);
-        }
-        add(&self.stats.parked, 1);
-        self.engine.give_way();
-        if self.engine.park(busy.slot, conn.token) {
-            conn.wait = Wait::Latch;
-        } else {
-            self.again.push(conn.token);
-        }
-        Next::Retry
-    }
-
-    /// A command of the connection has ended, in whatever way: it waits for no locks.
-    pub(crate) fn waits_no_more(&mut self, conn: &mut Conn) {
-        if std::mem::take(&mut conn.fetches) > 0 {
-            self.forget_claims(conn.token);
-        }
-    }
-
-    /// Refuses a command that has done nothing and waits.
-    fn refuse_undone(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
-        conn.session.again = None;
-        conn.fetches = 0;
-        self.forget_claims(conn.token);
-        if conn.busy > 0 {
-            conn.busy = 0;
-            self.engine.cancel_reservation(conn.token);
-        }
-        self.ensure_out(conn);
-        self.refuse(conn, Some(command), text);
-        Next::Continue
     }
 
     /// Answers an error to a command that did not run. A block that it belonged to is broken. EXEC ends its block.

@@ -11,7 +11,6 @@ use crate::figures::stats::add;
 use crate::limits::crowd;
 use crate::limits::tidying::Scene;
 use crate::worker::Worker;
-use crate::worker::conn::Wait;
 
 /// Milliseconds between two rounds when the last sweep ran out of time, at `active-expire-effort` 1 and 10.
 const CATCH_UP_MS: [u64; 2] = [4, 1];
@@ -91,7 +90,7 @@ impl Worker {
         let idle = |c: &crate::worker::conn::Conn| {
             c.is_client()
                 && !c.out.has_holes()
-                && (matches!(c.wait, Wait::No) || c.stalled)
+                && (c.wait.is_over() || c.stalled)
                 && !c.session.is_subscribed()
                 && !c.session.monitors
                 && now.saturating_sub(c.session.client.last_active.load(Relaxed)) > idle_ms

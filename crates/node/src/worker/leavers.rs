@@ -6,7 +6,8 @@
 //! WAITAOF) are given up at once, as in Redis.
 
 use crate::worker::Worker;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
+use crate::worker::wait::Wait;
 use crate::worker::waiting::Progress;
 
 /// Milliseconds for which a wait goes on when its client sends nothing more.
@@ -19,7 +20,7 @@ fn progress(conn: &Conn) -> Progress {
 impl Worker {
     /// Notes that the client of this connection sends nothing more, while its command waits.
     pub(crate) fn watch_leaver(&mut self, conn: &mut Conn) {
-        if let Wait::Pause | Wait::Sync(..) = conn.wait {
+        if conn.wait.lasts_as_told() {
             self.end_wait(conn);
             self.end_session(conn);
         }
@@ -48,7 +49,7 @@ impl Worker {
             self.node.dismiss(conn.session.client.id);
             let gives_up = match conn.wait {
                 // As in Redis, they run to their end. Their replies are sent as long as the client's system takes them.
-                Wait::Script(_) | Wait::Walk(_) => false,
+                Wait::Steps(_) => false,
                 // No command is left to be executed: replies wait for the log, for the client, or for other nodes.
                 Wait::No => conn.out.has_holes(),
                 _ => true,

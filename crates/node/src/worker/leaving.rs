@@ -8,7 +8,7 @@
 use engine::Ending;
 
 use crate::cluster::Role;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::{Token, Worker};
 
 /// Milliseconds for which a worker goes on.
@@ -59,11 +59,10 @@ impl Worker {
     /// Whether all commands that were executed for a client of another node are answered. Then no more will be.
     fn is_answered(&mut self, token: Token) -> bool {
         let Some(conn) = self.conn(token) else { return true };
-        let ended = match &conn.wait {
-            Wait::No | Wait::Latch | Wait::Pause | Wait::Room | Wait::Log | Wait::Map => true,
+        let ended = match conn.wait.blocked() {
             // Unless it is being served.
-            Wait::Keys(blocked) => blocked.leave() != Ending::Coming,
-            _ => false,
+            Some(blocked) => blocked.leave() != Ending::Coming,
+            None => conn.wait.has_not_begun(),
         };
         ended && conn.unsent() == 0
     }

@@ -16,7 +16,7 @@ pub(crate) mod long_waits;
 pub(crate) mod message;
 pub(crate) mod outgoing;
 pub(crate) mod pause;
-pub(crate) mod suspended;
+pub(crate) mod steps;
 pub(crate) mod token;
 pub(crate) mod told;
 pub(crate) mod transactions;
@@ -24,6 +24,7 @@ pub(crate) mod transfer;
 pub(crate) mod turn;
 pub(crate) mod wait;
 pub(crate) mod waiting;
+pub(crate) mod waits;
 
 pub use token::Token;
 
@@ -31,7 +32,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use engine::{Ending, Engine};
+use engine::Engine;
 use keyspace::Horizon;
 use resp::{Batch, Protocol, Reply};
 
@@ -49,7 +50,7 @@ use crate::push::untold::Untold;
 use crate::session::{self, Detached, Machines, Session, Subscriptions};
 use crate::transactions::inherited::Inherited;
 use crate::transactions::state::Transactions;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::message::Message;
 use crate::worker::pause::Pause;
 use crate::worker::waiting::{Leavers, LongWaits};
@@ -340,45 +341,12 @@ impl Worker {
         session::stop_subscriptions(&self.node, &mut conn.session);
         conn.session.stop_tracking(&self.node);
         self.node.dismiss(conn.session.client.id);
-        if let Wait::Script(_) = conn.wait {
+        if conn.wait.is_in_script() {
             // As in Redis, it runs to its end.
             return self.orphans.push_back(conn);
         }
         self.spare(std::mem::take(&mut conn.query));
         self.recycle(std::mem::take(&mut conn.out));
-    }
-
-    /// Ends whatever the connection waits for, from the connection's side.
-    pub(crate) fn end_wait(&mut self, conn: &mut Conn) {
-        if let Wait::Script(_) = conn.wait {
-            return;
-        }
-        let wait = std::mem::replace(&mut conn.wait, Wait::No);
-        if let Wait::Sync(..) = wait {
-            conn.session.client.blocked.store(false, Relaxed);
-            sub(&self.stats.blocked, 1);
-        }
-        if let Wait::Pause = wait {
-            self.held_back.retain(|token| *token != conn.token);
-            sub(&self.stats.blocked, 1);
-        }
-        if let Wait::Log = wait {
-            self.leave_log(conn.token);
-        }
-        if let Wait::Room = wait {
-            self.leave_room(conn.token);
-        }
-        if let Wait::Remote(_) | Wait::Replies(_) = wait {
-            self.count_unblocked(conn);
-        }
-        if let Wait::Keys(blocked) = wait {
-            self.count_out(conn, &blocked);
-            // If it is being served right now, the reply finds no connection, as if the client had left a moment later.
-            // The serving worker takes the wait out of its queues.
-            if blocked.leave() != Ending::Coming {
-                self.leftovers.push(blocked);
-            }
-        }
     }
 
     // ---- messages

@@ -9,7 +9,7 @@ use crate::admission::rights;
 use crate::cluster::Role;
 use crate::config::{OutputLimit, Settings};
 use crate::figures::stats::add;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::outgoing::BUFFER;
 use crate::worker::outgoing::Outgoing;
 use crate::worker::{Token, Worker, write_error};
@@ -44,12 +44,7 @@ impl Conn {
 
     /// Whether commands have arrived that can be executed as they are.
     fn has_to_do(&self) -> bool {
-        self.queued
-            || self.busy > 0
-            || matches!(
-                self.wait,
-                Wait::Latch | Wait::Walk(_) | Wait::Script(_) | Wait::Replies(_) | Wait::Link | Wait::Map
-            )
+        self.queued || self.busy > 0 || self.wait.ends_soon()
     }
 }
 
@@ -242,18 +237,17 @@ impl Worker {
         let Some(mut conn) = self.take_conn(token) else { return };
         conn.ended = true;
         let waits_elsewhere = conn.session.client.waits_elsewhere.load(Relaxed);
-        if let Wait::Remote(link) = conn.wait
-            && waits_elsewhere
-        {
+        let link = conn.wait.link_to_answer();
+        if let Some(link) = link.filter(|_| waits_elsewhere) {
             self.leave_wait_elsewhere(&mut conn, link);
-        } else if let Wait::Keys(_) | Wait::Remote(_) = conn.wait {
+        } else if link.is_some() || conn.wait.blocked().is_some() {
             self.end_session(&mut conn);
-            conn.cut |= matches!(conn.wait, Wait::Remote(_));
+            conn.cut |= conn.wait.link_to_answer().is_some();
         } else if conn.is_free() && !conn.queued && conn.busy == 0 {
             conn.closing = true;
         }
         self.watch_leaver(&mut conn);
-        let (closing, over_nodes) = (conn.closing, waits_elsewhere && matches!(conn.wait, Wait::Replies(_)));
+        let (closing, over_nodes) = (conn.closing, waits_elsewhere && conn.wait.is_for_replies());
         self.put_conn(conn);
         if closing {
             self.mark_dirty(token);
@@ -267,7 +261,7 @@ impl Worker {
     /// that reply comes first.
     pub(crate) fn end_session(&mut self, conn: &mut Conn) {
         conn.closing = true;
-        if let Wait::Keys(blocked) = &conn.wait
+        if let Some(blocked) = conn.wait.blocked()
             && blocked.leave() != Ending::Coming
         {
             self.end_wait(conn);
@@ -331,11 +325,11 @@ impl Worker {
         let last = match self.conn(token) {
             None => return Output::Idle,
             // The reply of a wait that is being served comes first.
-            Some(conn) if conn.cut && matches!(conn.wait, Wait::Keys(_)) => return Output::Idle,
+            Some(conn) if conn.cut && conn.wait.blocked().is_some() => return Output::Idle,
             Some(conn) if conn.cut => true,
             Some(conn) if conn.out.is_due() => false,
             Some(conn) if !conn.out.is_done() => return Output::Idle,
-            Some(conn) if conn.closing && !matches!(conn.wait, Wait::Keys(_)) => {
+            Some(conn) if conn.closing && conn.wait.blocked().is_none() => {
                 if let Some(conn) = self.take_conn(token) {
                     self.dispose(conn);
                 }
@@ -352,7 +346,7 @@ impl Worker {
 
     /// Whether the connection is to be closed even while some of its output is being sent.
     pub fn is_cut(&mut self, token: Token) -> bool {
-        self.conn(token).is_some_and(|conn| conn.cut && !matches!(conn.wait, Wait::Keys(_)))
+        self.conn(token).is_some_and(|conn| conn.cut && conn.wait.blocked().is_none())
     }
 
     /// `n` bytes of a connection's output have been sent.

@@ -13,7 +13,7 @@ use crate::figures::stats::add;
 use crate::limits::crowd;
 use crate::node::Node;
 use crate::table::Command;
-use crate::worker::conn::{Conn, Wait};
+use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::message::Mailbox;
 use crate::worker::transfer::output_limit;
@@ -289,7 +289,7 @@ impl Worker {
         while i < to && matches!(next, Next::Continue) && !self.time_is_up() {
             let raw = &unread[if i == from { 0 } else { batch.end(i - 1) }..batch.end(i)];
             next = self.execute(&mut conn, node, settings, batch.args(i, unread), items[i], raw);
-            if let Wait::Script(_) = conn.wait {
+            if conn.wait.is_in_script() {
                 conn.suspended = batch.end(i) - consumed;
             }
             if !matches!(next, Next::Retry) {
@@ -362,13 +362,14 @@ impl Worker {
         }
         self.look_at_thirst(&mut conn);
         if conn.ended && !again && !conn.queued {
-            match conn.wait {
-                Wait::No | Wait::Keys(_) if conn.busy == 0 => self.end_session(&mut conn),
+            let is_idle = conn.wait.is_over() || conn.wait.blocked().is_some();
+            if is_idle && conn.busy == 0 {
+                self.end_session(&mut conn);
+            } else if let Some(link) = conn.wait.link_to_answer()
+                && conn.session.client.waits_elsewhere.load(Relaxed)
+            {
                 // Its end may have come before the connection was known to wait.
-                Wait::Remote(link) if conn.session.client.waits_elsewhere.load(Relaxed) => {
-                    self.leave_wait_elsewhere(&mut conn, link);
-                }
-                _ => {}
+                self.leave_wait_elsewhere(&mut conn, link);
             }
             self.watch_leaver(&mut conn);
         }
