@@ -1,7 +1,7 @@
 //! What participants log.
 //!
 //! ```text
-//! record := version u8 (1) · kind u8 · body                             docs/formats.md, "Records of transactions"
+//! record := version u8 (1) · kind u8 · body                             docs/formats.md, "Transactions over nodes"
 //! ```
 
 use std::sync::Arc;

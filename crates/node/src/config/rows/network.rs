@@ -39,7 +39,7 @@ pub(super) static SECTION: Section = Section {
         row("max-new-connections-per-cycle", between(1, 1000), "10", "Connections a worker accepts in one turn.")
             .inert("all that wait are accepted"),
         row("bind-source-addr", Kind::OptionalText, "", "Address from which outgoing connections are made.")
-            .inert("there are no outgoing connections yet"),
+            .inert("links to other nodes leave from whichever address the system chooses"),
         row("socket-mark-id", between(0, u32::MAX as i128), "0", "Mark that the kernel puts on packets; 0 for none.")
             .immutable()
             .inert("sockets are not marked"),
