@@ -7,15 +7,16 @@
 //!   next attempt|    v
 //!              waiting, or a new route, or over (the client hears why) ----- all aborts acknowledged ----> finished
 //! ```
-//! A transaction that needs to see what is there before it knows what it does *fetches* first (`fetch.rs`): all participants lock and say what is
-//! there, the node runs it on that, and then the participants prepare what came of it.
+//! A transaction that needs values before its effects are known *fetches* first (`fetch.rs`). All participants lock
+//! their keys and answer with the values, the node runs the commands on these, and then the participants prepare the
+//! effects.
 //!
-//! Its state is in memory only: it binds nobody to what it has not been answered by all, and when it is gone the participants find out
-//! among themselves. A transaction is aborted only because a participant refused, which is for good; silence is waited out, however long.
-//! So whoever asks the participants comes to the same outcome.
+//! The coordinator's state is in memory only. It binds no participant before all have answered, and when it is gone the
+//! participants find the outcome among themselves. A transaction is aborted only because a participant refused, which
+//! is for good; silence is waited out, however long. So every inquiry at the participants has the same outcome.
 //!
-//! The client gets what is true (rule T9): replies when all are prepared, an error when a refusal is known and no later attempt is made; if the
-//! replies were lost with a participant that started again, its connection is closed.
+//! The client gets the truth (rule T9): replies when all are prepared, an error when a refusal is known and no later
+//! attempt is made. If the replies were lost with a participant that started again, its connection is closed.
 
 mod attempt;
 mod fetch;
@@ -28,21 +29,21 @@ use std::sync::Arc;
 use crate::{Lock, Member, Message, Origin, ParticipantId, Prepare, Refusal, Settings, Stamp, TxnId};
 use moment::Aim;
 
-/// What a transaction does at one participant.
+/// The part of a transaction at one participant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Part {
-    /// Who: the owner of the keys, in its present life.
+    /// The owner of the keys, in its present life.
     pub member: Member,
-    /// Its keys, those that are watched or only read as well: see [`Lock::normalized`].
+    /// Its keys, also those that are watched or only read: see [`Lock::normalized`].
     pub locks: Arc<[Lock]>,
-    /// What it executes.
+    /// Its commands.
     pub commands: Arc<[u8]>,
-    /// Whether that may change something.
+    /// Whether they may change something.
     pub writes: bool,
 }
 
 impl Part {
-    /// Takes over the locks of its participant among those that an attempt was widened by.
+    /// Takes over the locks of its participant among those by which an attempt was widened.
     pub fn widen(&mut self, wider: &[(ParticipantId, Arc<[Lock]>)]) {
         let mut further = wider.iter().filter(|(participant, _)| *participant == self.member.id).peekable();
         if further.peek().is_some() {
@@ -52,24 +53,25 @@ impl Part {
     }
 }
 
-/// What a coordinator asks of its node. In the order given.
+/// The requests of a coordinator to its node, in the order given.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// Sends a message. It may get lost.
     Send {
-        /// To whom, in whatever life.
+        /// The receiver, in whatever life.
         to: ParticipantId,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// The transaction is committed: these are the replies of its parts, by participant. Said once, or one of the next two is.
+    /// The transaction is committed: these are the replies of its parts, by participant. This event comes once, or one
+    /// of the next two does.
     Reply {
         /// Which transaction.
         sequence: u64,
         /// As the participants gave them.
         replies: Vec<(ParticipantId, Arc<[u8]>)>,
     },
-    /// The transaction is committed, and what it answered is lost: the client's connection is to be closed.
+    /// The transaction is committed, and its replies are lost: the client's connection is to be closed.
     Close {
         /// Which transaction.
         sequence: u64,
@@ -78,22 +80,23 @@ pub enum Event {
     Failed {
         /// Which transaction.
         sequence: u64,
-        /// Why: changed or failed.
+        /// The reason: a changed key or a failure.
         why: Refusal,
     },
-    /// All participants of a transaction that fetches have their locks, and this is there. Answered by [`Coordinator::proceed`], [`Coordinator::widen`],
-    /// [`Coordinator::again`] or [`Coordinator::give_up`], in any time; or by nothing, if the attempt is void by then and the next one has come.
+    /// All participants of a transaction that fetches have their locks, and these are the values. Answered by
+    /// [`Coordinator::proceed`], [`Coordinator::widen`], [`Coordinator::again`] or [`Coordinator::give_up`], at any
+    /// time; or not at all, if the attempt is void by then and the next one has come.
     Fetched {
         /// Which transaction.
         sequence: u64,
         /// Which of its attempts.
         attempt: u32,
-        /// 0: all that it has asked for; otherwise what its last [`Coordinator::widen`] has.
+        /// 0: all keys that it has asked for; otherwise those of its last [`Coordinator::widen`].
         round: u32,
-        /// As the participants said it that were asked.
+        /// The answers of the participants that were asked.
         found: Vec<(ParticipantId, Arc<[u8]>)>,
     },
-    /// A participant does not own its keys any more. Answered by [`Coordinator::routed`] or [`Coordinator::fail`].
+    /// A participant no longer owns its keys. Answered by [`Coordinator::routed`] or [`Coordinator::fail`].
     Reroute {
         /// Which transaction.
         sequence: u64,
@@ -102,15 +105,15 @@ pub enum Event {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// What the participants have answered so far, in the order of the parts.
+    /// The participants' answers so far, in the order of the parts.
     Preparing {
         answers: Vec<Option<Answer>>,
     },
-    /// What the participants have said that there is so far, in the order of the parts.
+    /// The participants' values so far, in the order of the parts.
     Fetching {
         looks: Vec<Look>,
     },
-    /// The node makes something of what is there.
+    /// The node runs the commands on the values.
     Running,
     /// To be tried again when it is due.
     Waiting,
@@ -119,7 +122,7 @@ enum Phase {
     Committing {
         owing: BTreeSet<ParticipantId>,
     },
-    /// Those who are left of the participants settle it among themselves; these have not said that they have.
+    /// The remaining participants settle it among themselves; these have not said that they have.
     Left {
         owing: BTreeSet<ParticipantId>,
     },
@@ -127,18 +130,18 @@ enum Phase {
     Over,
 }
 
-/// Where it stands with what a participant is to say that is there.
+/// The state of a participant's values.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Look {
-    /// It has said so before, and is not asked in this round.
+    /// It has answered before, and is not asked in this round.
     Before,
     /// It is asked: about these keys beside those that it has locked, or, if there are none, for the first time.
     Asked(Option<Arc<[Lock]>>),
-    /// It has said so in this round.
+    /// It has answered in this round.
     Found(Arc<[u8]>),
 }
 
-/// That a participant is prepared, and what it replied, unless that is lost.
+/// A participant is prepared, with its replies, unless these are lost.
 type Answer = Option<Arc<[u8]>>;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -149,33 +152,33 @@ struct Open {
     parts: Vec<Part>,
     /// How often the present attempt was widened.
     round: u32,
-    /// By what, beside what the parts have: keys, and whose they are.
+    /// The keys by which it was widened, beside those of the parts, and their owners.
     wider: Vec<(ParticipantId, Arc<[Lock]>)>,
     phase: Phase,
     /// When the attempt was sent.
     sent: u64,
-    /// Which moment it is of, unix milliseconds.
+    /// Its moment, unix milliseconds.
     moment: u64,
-    /// How that is chosen.
+    /// How the moment is chosen.
     aim: Aim,
     due: Option<u64>,
-    /// Aborts that have not been acknowledged: of which attempt, by whom.
+    /// Aborts that are not acknowledged: the attempt, and the participant.
     aborting: BTreeSet<(u32, ParticipantId)>,
-    /// The outcome has not been told yet.
+    /// The outcome was not reported yet.
     untold: bool,
-    /// Nobody waits for it: it is not tried again.
+    /// No client waits for it: it is not tried again.
     abandoned: bool,
     /// It fetches before it prepares.
     fetches: bool,
     /// It logs though it only reads: its answers do not come within D.
     logs: bool,
-    /// Its node knows itself what it answers.
+    /// Its node knows its replies itself.
     known: bool,
-    /// What the parts are to do, in their order, once that is known of one that fetches.
+    /// The work of the parts, in their order, once it is known after a fetch.
     made: Vec<Arc<[u8]>>,
-    /// Who refused the attempt before, as somebody was in the way: it is asked first.
+    /// The participant that refused the attempt before because of a conflict: it is asked first.
     first: Option<ParticipantId>,
-    /// It is the only one that has been asked in this attempt.
+    /// It is the only one that was asked in this attempt.
     alone: bool,
 }
 
@@ -184,7 +187,7 @@ impl Open {
         self.logs || self.parts.iter().any(|part| part.writes)
     }
 
-    /// Whether a participant has not been asked in this attempt.
+    /// Whether a participant was not asked in this attempt.
     fn is_unasked(&self, participant: ParticipantId) -> bool {
         self.alone && self.first != Some(participant)
     }
@@ -201,20 +204,20 @@ pub struct Coordinator {
     settings: Settings,
     /// Of the next transaction.
     next: u64,
-    /// The last time given to a transaction.
+    /// The last timestamp that was given to a transaction.
     last: u64,
     /// Unix milliseconds when the clock of [`Self::tick`] was at 0.
     epoch: u64,
     open: BTreeMap<u64, Open>,
-    /// When something is due, and for which transaction: as in `open`.
+    /// When a transaction has something due: as in `open`.
     timers: BTreeSet<(u64, u64)>,
-    /// The lives in which participants were last heard of.
+    /// The lives of participants, as last heard of.
     peers: BTreeMap<ParticipantId, u64>,
-    /// Below which sequence a participant knows that all is finished.
+    /// The sequence below which a participant knows that all is finished.
     told: BTreeMap<ParticipantId, u64>,
-    /// When participants are told what they do not know yet.
+    /// When participants are told about finished ones.
     tell: Option<u64>,
-    /// Answers do not come within D these days: until then what begins and only reads logs, too.
+    /// Answers do not come within D at present: until then new transactions that only read log, too.
     slow_until: u64,
 }
 
@@ -236,18 +239,22 @@ impl Coordinator {
         }
     }
 
-    /// Begins a transaction, which is answered by [`Event::Reply`], [`Event::Close`] or [`Event::Failed`] under the sequence that is given here. `time`
-    /// is that of the node's hybrid clock, which has seen whatever its clients have seen (rule T7). Each part is of another participant.
+    /// Begins a transaction. It is answered by [`Event::Reply`], [`Event::Close`] or [`Event::Failed`] under the
+    /// returned sequence. `time` is that of the node's hybrid clock, which has seen everything that its clients have
+    /// seen (rule T7). Each part belongs to another participant.
     ///
     /// # Panics
+    ///
+    /// Without parts.
     /// Without parts.
     pub fn begin(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
         self.open((now, time), parts, (false, false), out)
     }
 
-    /// As [`Self::begin`], of a transaction whose node knows itself what it answers: that is not lost with a participant.
+    /// As [`Self::begin`], for a transaction whose node knows its replies itself: they are not lost with a participant.
     ///
     /// # Panics
+    ///
     /// Without parts.
     pub fn begin_known(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
         self.open((now, time), parts, (false, true), out)
@@ -293,8 +300,9 @@ impl Coordinator {
         sequence
     }
 
-    /// Nobody waits for the reply any more. Participants that wait for their locks are asked to refuse, and nothing is tried again. What is prepared
-    /// everywhere is committed nevertheless, and that is told. False: nothing of it happens, and nothing is told.
+    /// No client waits for the reply any more. Participants that wait for their locks are asked to refuse, and nothing
+    /// is tried again. If all participants are prepared, the transaction is committed nevertheless, and that is
+    /// reported. False: nothing of it happens, and nothing is reported.
     pub fn abandon(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) -> bool {
         let Some(open) = self.open.get_mut(&sequence) else { return false };
         open.abandoned = true;
@@ -320,9 +328,10 @@ impl Coordinator {
         false
     }
 
-    /// Who owns the keys now: the transaction is tried again with these parts.
+    /// The present owners of the keys: the transaction is tried again with these parts.
     ///
     /// # Panics
+    ///
     /// Without parts.
     pub fn routed(&mut self, now: u64, sequence: u64, parts: Vec<Part>) {
         assert!(!parts.is_empty(), "a transaction is somewhere");
@@ -333,7 +342,8 @@ impl Coordinator {
         }
     }
 
-    /// There is no route, or it leads nowhere: the transaction, which is aborted, is not tried again. Nothing, if it is under way.
+    /// There is no route, or it leads nowhere: the transaction, which is aborted, is not tried again. Does nothing if
+    /// it is under way.
     pub fn fail(&mut self, now: u64, sequence: u64, why: Refusal, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if matches!(open.phase, Phase::Rerouting | Phase::Waiting) {
@@ -378,7 +388,7 @@ impl Coordinator {
         tx.origin == self.origin
     }
 
-    /// A participant is heard of. In a new life it is asked again what it has not answered.
+    /// A participant is heard of. In a new life it is asked again for missing answers.
     pub fn peer(&mut self, now: u64, member: Member, out: &mut Vec<Event>) {
         let known = self.peers.entry(member.id).or_insert(member.incarnation);
         if *known < member.incarnation {
@@ -387,7 +397,7 @@ impl Coordinator {
         }
     }
 
-    /// A link to a participant is there again: what it has not answered is sent again, since it may have been lost.
+    /// A link to a participant is there again: unanswered messages are sent again, because they may have been lost.
     pub fn linked(&mut self, now: u64, participant: ParticipantId, out: &mut Vec<Event>) {
         self.told.entry(participant).and_modify(|told| *told = 0);
         self.plan_to_tell(now);
@@ -396,8 +406,9 @@ impl Coordinator {
         }
     }
 
-    /// A participant is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements. What it has not answered the other
-    /// participants settle: one of them may know of an answer, and have done what follows. So the client's connection is closed.
+    /// A participant is lost for good, by the word of the cluster's metadata: its acknowledgements are not awaited. The
+    /// other participants settle the attempts that it has not answered: one of them may know of an answer, and have
+    /// acted on it. So the client's connection is closed.
     pub fn lost(&mut self, now: u64, participant: ParticipantId, out: &mut Vec<Event>) {
         self.told.remove(&participant);
         for sequence in self.open.keys().copied().collect::<Vec<_>>() {
@@ -410,7 +421,7 @@ impl Coordinator {
                     owing.remove(&participant);
                 }
                 Phase::Preparing { .. } if has_part && bound => self.leave(now, sequence, participant, out),
-                // Nobody is prepared, or the lost one cannot be.
+                // No participant is prepared, or the lost one cannot be.
                 Phase::Preparing { .. } | Phase::Fetching { .. } | Phase::Running if has_part => {
                     self.drop_attempt(sequence, Some(participant), out);
                     self.route_again(now, sequence, out);
@@ -423,7 +434,7 @@ impl Coordinator {
         }
     }
 
-    /// Some time has passed.
+    /// Time has passed.
     pub fn tick(&mut self, now: u64, out: &mut Vec<Event>) {
         let due = self.timers.iter().take_while(|(due, _)| *due <= now).map(|(_, sequence)| *sequence);
         for sequence in due.collect::<Vec<_>>() {
@@ -446,7 +457,7 @@ impl Coordinator {
         due.into_iter().chain(self.tell).min()
     }
 
-    /// Something is due for a transaction then, and nothing else.
+    /// Makes something due for a transaction at this time, and nothing else.
     fn arm(&mut self, sequence: u64, due: Option<u64>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if let Some(old) = std::mem::replace(&mut open.due, due) {
@@ -457,7 +468,7 @@ impl Coordinator {
         }
     }
 
-    /// Something is due for a transaction then, unless something is before.
+    /// Makes something due for a transaction at this time, unless something is due before.
     fn arm_by(&mut self, sequence: u64, due: u64) {
         let before = self.open.get(&sequence).and_then(|open| open.due).filter(|before| *before <= due);
         self.arm(sequence, before.or(Some(due)));
@@ -470,7 +481,7 @@ impl Coordinator {
         }
     }
 
-    /// Sends to a participant, which learns what is finished by the way.
+    /// Sends a message to a participant, which also learns which transactions are finished.
     fn send_prepare(&mut self, sequence: u64, to: usize, out: &mut Vec<Event>) {
         let finished = self.finished();
         let Some(open) = self.open.get(&sequence) else { return };

@@ -1,4 +1,4 @@
-//! Who is who: nodes, participants and their lives, attempts of transactions, and how old a transaction is.
+//! Identities: nodes, participants and their lives, attempts of transactions, and the age of a transaction.
 //!
 //! A coordinator runs at a *node*, and ends with the node's process. The owner of keys is a *participant*. Today a node is one
 //! participant, of the same number, which [`ParticipantId::of`] alone says.
@@ -56,19 +56,20 @@ pub enum Recipient {
     Participant(ParticipantId),
 }
 
-/// Who coordinates: one of a node's coordinators (each worker may be one), in one life of the node.
+/// A coordinator: one of a node's (each worker may be one), in one life of the node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Origin {
-    /// Which node, in which life.
+    /// The node, in which life.
     pub life: Life,
     /// Which of its coordinators.
     pub lane: u16,
 }
 
-/// One attempt of a transaction (rule T1). A transaction that is refused is tried again under its sequence, with the next attempt.
+/// One attempt of a transaction (rule T1). A refused transaction is tried again under its sequence, as the next
+/// attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TxnId {
-    /// Who coordinates it.
+    /// The coordinator.
     pub origin: Origin,
     /// The coordinator's transactions, counted from 1.
     pub sequence: u64,

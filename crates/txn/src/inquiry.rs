@@ -1,31 +1,33 @@
-//! How those who are prepared find out without the coordinator (rules T4, T5).
+//! How prepared participants find the outcome without the coordinator (rules T4, T5).
 //!
-//! A prepared participant that hears nothing asks all others. Their answers are for good, so whoever asks, and whenever, comes to the same
-//! verdict, and the coordinator does as well: nobody need know whether it is alive. All prepared: the transaction is committed, and its client may
-//! have been told. One that is not prepared and says so will not be: nobody can have been told.
+//! A prepared participant that hears nothing asks all others. Their answers are for good. So every inquiry, whenever it
+//! is made, comes to the same verdict, and so does the coordinator: no participant needs to know whether it is alive.
+//! All prepared: the transaction is committed, and its client may have been answered. A participant that says that it
+//! is not prepared never will be: no client can have been answered.
 //!
-//! Of a participant that is lost for good nobody knows what it said, and to whom. It counts as prepared: what a client may have been told is kept.
-//! (If it had refused, and only a coordinator knew that has ended, too, the client may have been told of an error. One of the two must be wrong, and
-//! this is the rarer one.) But others may have refused because of what it said to them, or may still hear it: so those who are left commit when each
-//! of them has said that it has done neither, and will not (`Status::Bereft`). The coordinator, which may know as well, must have ended, or have left
-//! it to them (`Message::Leave`).
+//! The answers of a participant that is lost for good are unknown. It counts as prepared, so that a reply that a client
+//! may have got stays true. (If it had refused, and only a coordinator knew that has ended, too, the client may have
+//! got an error. One of the two must be wrong, and this case is the rarer one.) But other participants may have refused
+//! because of its answer to them, or may still hear it. So the remaining participants commit when each of them has said
+//! that it has done neither, and will not (`Status::Bereft`). The coordinator, which may know as well, must have ended,
+//! or have left it to them (`Message::Leave`).
 
 use std::collections::BTreeMap;
 
 use crate::{Member, ParticipantId, Status};
 
-/// What follows from the answers.
+/// The conclusion from the answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Commit,
-    /// All that are left are prepared.
+    /// All remaining participants are prepared.
     Presume,
     Abort,
-    /// Somebody has not answered, or waits for locks: it may go either way.
+    /// A participant has not answered, or waits for locks: it may go either way.
     Open,
 }
 
-/// What the others have answered to a participant that is prepared.
+/// The other participants' answers to a prepared one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Inquiry {
     answers: BTreeMap<ParticipantId, Status>,
@@ -36,7 +38,7 @@ impl Inquiry {
         self.answers.insert(participant, status);
     }
 
-    /// The members that may have something new to say: what the others said is for good.
+    /// The members that may have a new answer: the others' answers are for good.
     pub(crate) fn open<'a>(
         &'a self,
         me: ParticipantId,
@@ -54,7 +56,7 @@ impl Inquiry {
         members.iter().filter(open).copied()
     }
 
-    /// What `me`, which is prepared, knows now. `lost`: members that nobody hears any more, the coordinator as little.
+    /// The verdict of `me`, which is prepared. `lost`: members that are not heard any more; nor is the coordinator.
     pub(crate) fn verdict(&self, me: ParticipantId, members: &[Member], lost: &[ParticipantId]) -> Verdict {
         let of = |wanted: &[Status]| self.answers.values().any(|status| wanted.contains(status));
         let is_prepared = |member: &Member| {

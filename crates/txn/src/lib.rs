@@ -1,15 +1,17 @@
 //! Transactions over nodes: key locks, coordinator, participant and recovery as pure state machines.
 //!
-//! The crate knows keys and messages, nothing else: messages, completions and the time in milliseconds (of a monotonic clock) go in, messages, appends
-//! to the log and replies come out as [`Action`]s and [`Event`]s. What a transaction does is bytes to it: *commands* go to the participants,
-//! *replies* and *effects* come back from who executes them.
+//! The crate knows only keys and messages. Messages, completions and the time in milliseconds (of a monotonic clock) go
+//! in; messages, appends to the log and replies come out as [`Action`]s and [`Event`]s. The work of a transaction is
+//! bytes to it: *commands* go to the participants, *replies* and *effects* come back from the node that executes them.
 //!
-//! A transaction commits in one round trip and one log write: the [`Coordinator`] sends each [`Participant`] a `Prepare`; a participant takes the key
-//! locks ([`locks`]), executes, logs one [`Record::Prepare`] and answers when that is committed. The transaction **is** committed when every
-//! participant's record is: the client is answered then, `Commit` messages follow. What follows from that for those who have lost sight of
-//! one another is in `participant` and `inquiry`.
+//! A transaction commits in one round trip and one log write. The [`Coordinator`] sends each [`Participant`] a
+//! `Prepare`. A participant takes the key locks ([`locks`]), executes, logs one [`Record::Prepare`] and answers when
+//! that is committed. The transaction **is** committed when every participant's record is: the client is answered then,
+//! and `Commit` messages follow. The modules `participant` and `inquiry` handle what follows for participants that have
+//! lost sight of one another.
 //!
-//! The rules are defined in `docs/internals/rules.md` (letter T); every rule is named where it is kept. The models in `tests/` explore small clusters exhaustively.
+//! The rules are defined in `docs/internals/rules.md` (letter T); every rule is named where it is kept. The models in
+//! `tests/` explore small clusters exhaustively.
 
 mod coordinator;
 mod id;

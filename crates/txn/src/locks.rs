@@ -1,23 +1,27 @@
 //! Key locks: logical locks on single keys, held by transactions over messages and log writes.
 //!
-//! A [`KeyLock`] is the lock of one key: who holds it and who waits for it, first come, first served. Whoever keeps keys (the engine, by
-//! slot, under the slot's latch) keeps their locks and gives access to them through [`Locks`]; a key without a lock is free, and nothing is
-//! kept of it. Many keys are asked for at once ([`request`]), with the latches of all of them held: so of any two requests at a node that are in each
-//! other's way one is before the other at *all* keys, and nobody waits in a circle inside a node.
+//! A [`KeyLock`] is the lock of one key: its holders and waiters, first come, first served. The keeper of keys (the
+//! engine, by slot, under the slot's latch) keeps their locks and gives access to them through [`Locks`]. A key without
+//! a lock is free, and takes no memory. Many keys are asked for at once ([`request`]), with the latches of all of them
+//! held. So of any two conflicting requests at a node one is before the other at *all* keys, and there is no circle
+//! inside a node.
 //!
-//! Over nodes circles are prevented by wait-die (rule T7): a transaction waits only for younger ones. Whoever is older than all it would wait
-//! for waits; any other is refused ("dies") and tries again as old as it was. It would wait for holders and for those who came earlier and wait.
+//! Wait-die prevents circles over nodes (rule T7): a transaction waits only for younger ones. A transaction that is
+//! older than all it would wait for waits. Any other is refused ("dies") and tries again with the same age. It would
+//! wait for holders and for earlier waiters.
 //!
-//! Plain commands, which lock for no longer than they run, queue as well and are never refused ([`request_plain`]). They may be links of a circle:
-//! a transaction waits for a plain command that waits for a transaction. Therefore a plain command that waits counts as old as the *oldest*
-//! transaction it waits for: whoever is allowed to wait for it is older than all that. It waits for no further ones once it has asked, so it says
-//! then which they are; those that have ended since do not count. (If it kept the age of one that has ended, those behind it would inherit that, and
-//! where plain commands never stop coming whatever is younger would be refused for ever.)
+//! Plain commands, which lock for no longer than they run, queue as well and are never refused ([`request_plain`]).
+//! They may be links of a circle: a transaction waits for a plain command that waits for a transaction. Therefore a
+//! plain command that waits counts as old as the *oldest* transaction that it waits for: a transaction that may wait
+//! for it is older than all of them. It waits for no further ones once it has asked, so it names them then; those that
+//! have ended since do not count. (If it kept the age of an ended one, later waiters would inherit that. Where plain
+//! commands never stop coming, every younger transaction would be refused for ever.)
 //!
-//! So does a transaction that has nothing at other nodes (*patient*): it waits at one node only, as a plain command does, and nobody waits for it elsewhere. It
-//! counts as old as the oldest it waits for, or as it is itself: what it asks for later, at other nodes, it asks for by its own age. That is how a transaction that was
-//! refused tries again: first, and alone, where it was in somebody's way, and elsewhere when it has its keys there. Otherwise whoever wants a key that many want would
-//! have to come by chance when it is free.
+//! The same holds for a transaction that has nothing at other nodes (*patient*): like a plain command it waits at one
+//! node only, and no transaction waits for it elsewhere. It counts as old as the oldest that it waits for, or as it is
+//! itself. For later requests, at other nodes, its own age counts. In this way a refused transaction tries again:
+//! first, and alone, at the node with the conflict, and at the others when it has its keys there. Otherwise a
+//! transaction that wants a popular key would have to come by chance when the key is free.
 
 mod key;
 mod request;
@@ -27,10 +31,10 @@ pub use key::{Asker, KeyLock};
 pub use request::{Locks, Requested, release, request, request_plain, restore, upgrade};
 pub use table::LockTable;
 
-/// How a key is locked.
+/// The mode of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mode {
-    /// Together with others who read it.
+    /// Together with other readers.
     Shared,
     /// Alone.
     Exclusive,

@@ -1,9 +1,9 @@
-//! What coordinators and participants say to each other.
+//! The messages of coordinators and participants.
 //!
 //! ```text
 //! message := version u8 (3) · kind u8 · body                            docs/formats.md, "Transactions over nodes"
 //! ```
-//! The link that carries it guards its bytes; what is read is checked nevertheless: bytes that no version writes are refused.
+//! The link that carries it guards its bytes. Still, the reader checks them: bytes that no version writes are refused.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ pub struct Lock {
     pub db: u16,
     /// The key.
     pub key: Box<[u8]>,
-    /// How.
+    /// The mode.
     pub mode: Mode,
 }
 
 impl Lock {
-    /// What the lock is kept by.
+    /// The key of the lock table.
     pub fn place(&self) -> (u16, &[u8]) {
         (self.db, &self.key)
     }
@@ -47,43 +47,43 @@ pub struct Prepare {
     pub members: Arc<[Member]>,
     /// What this participant locks, in order, each key once.
     pub locks: Arc<[Lock]>,
-    /// What it executes.
+    /// Its commands.
     pub commands: Arc<[u8]>,
-    /// Somebody writes: all participants log (rule T2). Otherwise none does (rule T3).
+    /// A participant writes: all participants log (rule T2). Otherwise none does (rule T3).
     pub logged: bool,
-    /// Nobody else has been asked yet: it may wait for older ones.
+    /// No other participant was asked yet: it may wait for older transactions.
     pub patient: bool,
     /// All transactions of this coordinator with a lower sequence are finished (rule T5).
     pub finished: u64,
-    /// Which moment the keys of all participants are to be of, unix milliseconds (`coordinator/moment.rs`).
+    /// The moment of the keys of all participants, unix milliseconds (`coordinator/moment.rs`).
     pub moment: u64,
 }
 
-/// Why a participant does not take part in an attempt: nothing of it is or will be there.
+/// The reason why a participant does not take part in an attempt: nothing of it is or will be there.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Refusal {
-    /// Wait-die: it is younger than who is in its way. Trying again helps.
+    /// Wait-die: it is younger than a transaction in its way. Trying again helps.
     Conflict,
     /// The attempt names another life of the node. Trying again with this one helps.
     Stale,
     /// The attempt is over: aborted, or followed by a later one.
     Over,
-    /// The node does not own the keys, or does not serve now. Asking who owns them helps.
+    /// The node does not own the keys, or does not serve now. Asking their owner helps.
     Moved,
-    /// A watched key has changed, or what was read before is not so any more: the client is told so.
+    /// A watched key, or a key that was read, has changed: the client is told.
     Changed,
     /// It cannot be executed; the text is for the client.
     Failed(Box<[u8]>),
-    /// What is there is not known to be there at the moment that the attempt names. Trying again with another one helps.
+    /// Its keys may have another state at the moment that the attempt names. Trying again with another one helps.
     Untimely {
         /// The participant's clock, unix milliseconds.
         now: u64,
-        /// When the first of its keys ends, if that is before the moment; none: the moment is over.
+        /// When the first of its keys expires, if that is before the moment; `None`: the moment is over.
         ends: Option<u64>,
     },
 }
 
-/// What a participant knows of an attempt.
+/// A participant's knowledge of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Status {
     /// It waits for locks or executes.
@@ -94,10 +94,10 @@ pub enum Status {
     Refused,
     /// All were prepared. For good.
     Committed,
-    /// Somebody refused. For good.
+    /// A participant refused. For good.
     Aborted,
-    /// It is prepared, and hears only what those participants say that are left: so many are lost for good, and the coordinator has ended or leaves
-    /// it to them (rule T5).
+    /// It is prepared, and from now on hears only the remaining participants: so many are lost for good, and the
+    /// coordinator has ended or leaves it to them (rule T5).
     Bereft {
         /// How many, at least one.
         lost: u64,
@@ -109,38 +109,39 @@ pub enum Status {
 pub enum Message {
     /// To a participant.
     Prepare(Arc<Prepare>),
-    /// To a participant: lock, and say what is there. It is told what to do about that by Proceed.
+    /// To a participant: lock, and send the values. Proceed follows, with the work.
     Fetch(Arc<Prepare>),
-    /// To the coordinator: all is locked, and this is there. Nothing binds the participant yet.
+    /// To the coordinator: all is locked, and these are the values. Nothing binds the participant yet.
     Fetched {
         /// Which attempt.
         tx: TxnId,
-        /// In which of its rounds this was asked for; 0: by Fetch.
+        /// The round that asked for this; 0: Fetch.
         round: u32,
-        /// What was asked for.
+        /// The values.
         found: Arc<[u8]>,
     },
-    /// To a participant that has said what is there: lock these keys as well, and say what is there under them. It keeps the locks that it has.
+    /// To a participant that has sent its values: lock these keys as well, and send their values. It keeps its other
+    /// locks.
     Widen {
         /// Which attempt.
         tx: TxnId,
-        /// Counts the rounds of the attempt in which some participant is asked for more, from 1.
+        /// Counts the rounds of the attempt in which a participant is asked for more, from 1.
         round: u32,
         /// None of which the attempt has locked.
         locks: Arc<[Lock]>,
     },
-    /// To a participant that has said what is there: do this, and be prepared.
+    /// To a participant that has sent its values: do this work, and be prepared.
     Proceed {
         /// Which attempt.
         tx: TxnId,
-        /// All participants, as in [`Prepare`]: Fetch named those that there were then.
+        /// All participants, as in [`Prepare`]: Fetch named those of that time.
         members: Arc<[Member]>,
-        /// As in [`Prepare`]: what Fetch said may have changed since.
+        /// As in [`Prepare`]: the answer to Fetch may have changed it.
         logged: bool,
-        /// What it executes.
+        /// Its commands.
         commands: Arc<[u8]>,
     },
-    /// To a participant that has said what is there: the coordinator is still at work.
+    /// To a participant that has sent its values: the coordinator is still at work.
     Hold {
         /// Which attempt.
         tx: TxnId,
@@ -149,14 +150,14 @@ pub enum Message {
     Prepared {
         /// Which attempt.
         tx: TxnId,
-        /// What the commands answered; none if the participant has started again since.
+        /// The replies of the commands; none if the participant has started again since.
         replies: Option<Arc<[u8]>>,
     },
     /// To the coordinator: not prepared, for good.
     Refused {
         /// Which attempt.
         tx: TxnId,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
     /// To a participant: all are prepared.
@@ -166,48 +167,49 @@ pub enum Message {
         /// As in [`Prepare`]; 0 from other participants.
         finished: u64,
     },
-    /// To a participant: somebody refused, or the attempt only read and is over.
+    /// To a participant: another one refused, or the attempt only read and is over.
     Abort {
         /// Which attempt.
         tx: TxnId,
         /// As in [`Prepare`].
         finished: u64,
     },
-    /// To who sent Commit or Abort: the participant has it on its disk, and knows it for as long as somebody may ask.
+    /// To the sender of a Commit or Abort: the participant has it on its disk, and knows it for as long as it may be
+    /// asked.
     Acknowledged {
         /// Which attempt.
         tx: TxnId,
     },
-    /// To a participant: what do you know of it?
+    /// To a participant: what is its state at your node?
     Inquire {
         /// Which attempt.
         tx: TxnId,
-        /// The life of the asked that the attempt names.
+        /// The life of the asked participant that the attempt names.
         incarnation: u64,
     },
-    /// To who inquired.
+    /// To the participant that inquired.
     Status {
         /// Which attempt.
         tx: TxnId,
-        /// What is known.
+        /// The answer.
         status: Status,
     },
-    /// To a participant: another one is lost for good, and the coordinator has not decided, and will not: those who are left settle it among
-    /// themselves. Acknowledged as a Commit or an Abort is, when they have.
+    /// To a participant: another one is lost for good, and the coordinator has not decided, and will not: the remaining
+    /// participants settle it among themselves. It is acknowledged like a Commit or an Abort, when they have.
     Leave {
         /// Which attempt.
         tx: TxnId,
     },
-    /// To a participant that has said what is there: the coordinator is still at work, and that is a script that takes longer than it may. Who waits for
-    /// its locks may be told so.
+    /// To a participant that has sent its values: the coordinator is still at work, on a script that takes longer than
+    /// it may. Commands that wait for its locks may be told so.
     Slow {
         /// Which attempt.
         tx: TxnId,
         /// The script is a function.
         function: bool,
     },
-    /// To a participant: the client of the attempt has gone. A participant that still waits for its locks refuses; any other goes on, as it may have
-    /// bound itself.
+    /// To a participant: the client of the attempt has gone. A participant that still waits for its locks refuses; any
+    /// other goes on, because it may have bound itself.
     CallOff {
         /// Which attempt.
         tx: TxnId,
@@ -217,9 +219,9 @@ pub enum Message {
         /// Which attempt.
         tx: TxnId,
     },
-    /// To a participant: nobody will ask about these any more (rule T5).
+    /// To a participant: it will not be asked about these any more (rule T5).
     Finished {
-        /// Whose transactions.
+        /// The coordinator of the transactions.
         origin: Origin,
         /// All with a lower sequence.
         below: u64,
@@ -250,7 +252,7 @@ impl Message {
         }
     }
 
-    /// Which coordinator of this node it is for; none: it is for the participant.
+    /// The coordinator of this node that it is for; none: it is for the participant.
     pub fn coordinator(&self, me: Life) -> Option<u16> {
         match self {
             Message::Prepared { tx, .. }
@@ -263,7 +265,7 @@ impl Message {
         }
     }
 
-    /// Whose message to a participant this is, if the node that sends it lives this life: there the answer goes.
+    /// The sender of this message to a participant, if the sending node lives this life: the answer goes there.
     pub(crate) fn sender(&self, from: Life) -> Recipient {
         match self {
             Message::Inquire { .. } | Message::Status { .. } | Message::Acknowledged { .. } => {

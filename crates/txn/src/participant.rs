@@ -7,13 +7,14 @@
 //!     | Inquire, Abort   v                     v                  v                    v
 //!     +--------------> refused <---------------+                deciding ---------------------------> aborted
 //! ```
-//! Between queued and executing, an attempt that fetches says what is there, and executes what the coordinator makes of that; until then it may still
-//! refuse, and does if it hears nothing for too long.
+//! Between queued and executing, an attempt that fetches sends its values, and then executes the coordinator's work.
+//! Until then it may still refuse, and does if it hears nothing for too long.
 //!
-//! What it has said it never takes back (rule T4): prepared is in the log before it is said; that it takes no part in an attempt is remembered,
-//! and logged before another participant hears of it. What an earlier life of the node did not log is refused (rule T1), what the coordinator has
-//! followed by a later attempt, too, and what is unknown of a coordinator that is gone; so these need not be remembered. Outcomes are kept until the
-//! coordinator says that nobody will ask any more (rule T5), or, if it is gone, until all others have acknowledged theirs.
+//! A participant never takes an answer back (rule T4). *Prepared* is in the log before it is said. A refusal is
+//! remembered, and logged before another participant hears of it. Some attempts are refused without being remembered:
+//! those that an earlier life of the node did not log (rule T1), those that the coordinator has followed by a later
+//! attempt, and unknown ones of a coordinator that is gone. Outcomes are kept until the coordinator says that no node
+//! will ask any more (rule T5), or, if it is gone, until all others have acknowledged theirs.
 
 mod attempt;
 mod decide;
@@ -30,20 +31,22 @@ use crate::{
 };
 use attempt::{Attempt, Logged, Phase, Want};
 
-/// What a participant asks of its node. In the order given.
+/// The requests of a participant to its node, in the order given.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// Sends a message. It may get lost.
     Send {
-        /// To whom.
+        /// The receiver.
         to: Recipient,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// Asks for all these locks at once (`locks::request`), if the attempt still wants them then ([`Participant::is_queued`]); answered by [`Participant::locked`] if they are granted, at once or later, or the
-    /// attempt dies. Between a start and the first message it is granted, whoever holds what (`locks::restore`), and not answered.
+    /// Asks for all these locks at once (`locks::request`), if the attempt still wants them then
+    /// ([`Participant::is_queued`]). Answered by [`Participant::locked`] if they are granted, at once or later, or if
+    /// the attempt dies. Between a start and the first message they are granted, whatever their holders
+    /// (`locks::restore`), without an answer.
     Lock {
-        /// For whom.
+        /// The attempt.
         tx: TxnId,
         /// How old it is.
         stamp: Stamp,
@@ -51,89 +54,90 @@ pub enum Action {
         locks: Arc<[Lock]>,
         /// It has nothing at other nodes, and may wait for older ones.
         patient: bool,
-        /// It has asked for others before, which it holds: somebody may wait for these.
+        /// It has asked for others before, which it holds: other requests may wait for these.
         widens: bool,
     },
     /// Gives all these locks back, and the places in queues for them.
     Unlock {
-        /// Whose.
+        /// The attempt.
         tx: TxnId,
-        /// As they were asked for.
+        /// The same locks that it asked for.
         locks: Arc<[Lock]>,
     },
-    /// Executes the commands and undoes what they did: memory holds what is committed only. Answered by [`Participant::executed`].
+    /// Executes the commands and undoes their effects: memory holds committed values only. Answered by
+    /// [`Participant::executed`].
     Execute {
-        /// For whom.
+        /// The attempt.
         tx: TxnId,
-        /// What the coordinator sent.
+        /// The coordinator's bytes.
         commands: Arc<[u8]>,
-        /// Effects are allowed. Without: the answer is to be given when what was read is committed (rule L7).
+        /// Effects are allowed. Without: the answer is given when everything that was read is committed (rule L7).
         logged: bool,
-        /// See [`crate::Prepare::moment`]. None: nobody else takes part, and any moment will do.
+        /// See [`crate::Prepare::moment`]. `None`: there is no other participant, and any moment will do.
         moment: Option<u64>,
     },
-    /// Says what is there for the commands; answered by [`Participant::fetched`], when that is committed (rule L7), or, if it cannot,
-    /// by [`Participant::executed`].
+    /// Reads the values for the commands. Answered by [`Participant::fetched`] when they are committed (rule L7), or,
+    /// if that cannot be, by [`Participant::executed`].
     Fetch {
-        /// For whom.
+        /// The attempt.
         tx: TxnId,
-        /// What it has asked for last: of these it is to know what is there.
+        /// The keys that it asked for last: their values are wanted.
         locks: Arc<[Lock]>,
-        /// What the coordinator sent.
+        /// The coordinator's bytes.
         commands: Arc<[u8]>,
-        /// What follows will be logged.
+        /// The attempt will be logged.
         logged: bool,
     },
     /// As [`Action::Execute`], for an attempt that has had its locks since it fetched.
     Proceed {
-        /// For whom.
+        /// The attempt.
         tx: TxnId,
         /// How old it is.
         stamp: Stamp,
-        /// What it has locked.
+        /// Its locks.
         locks: Arc<[Lock]>,
-        /// What the coordinator sent.
+        /// The coordinator's bytes.
         commands: Arc<[u8]>,
-        /// See there.
+        /// See [`Action::Execute`].
         logged: bool,
     },
-    /// Appends the record; answered by [`Participant::committed`] when it, and what it depends on (rule T8), is committed, and if it is an outcome, on the
-    /// disk, whatever replies promise: nobody else remembers it then.
+    /// Appends the record. Answered by [`Participant::committed`] when it, and its dependencies (rule T8), are
+    /// committed. An outcome has to be on the disk, whatever replies promise: no other node remembers it then.
     Append {
         /// A Prepare, an Abort or a Refuse.
         record: Record,
     },
-    /// Appends the Commit record with the effects, and does them to the keys, in one step under their latches (rule T6). Answered as an
-    /// [`Action::Append`].
+    /// Appends the Commit record with the effects, and applies them to the keys, in one step under their latches (rule
+    /// T6). Answered as an [`Action::Append`].
     Install {
-        /// What was prepared.
+        /// The prepared part.
         prepared: Arc<Prepared>,
     },
-    /// An attempt is committed (what follows says so), though nobody knows what these participants, which are lost for good, have answered: for people to
-    /// know (rule T5).
+    /// An attempt is committed (the next action says so), though the answers of these lost participants are unknown:
+    /// for people to know (rule T5).
     Presumed {
         /// Which attempt.
         tx: TxnId,
-        /// Which of its participants.
+        /// The lost participants.
         lost: Vec<ParticipantId>,
     },
-    /// Somebody has said what cannot be: data or rules are broken. Nothing was done.
+    /// A message is impossible: data or rules are broken. Nothing was done.
     Contradiction {
-        /// About which attempt.
+        /// The attempt.
         tx: TxnId,
-        /// What.
+        /// The fault.
         what: &'static str,
     },
 }
 
-/// What came of an [`Action::Execute`].
+/// The result of an [`Action::Execute`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Execution {
     /// It was executed.
     Done {
-        /// What it would do, in binary; empty: it only read.
+        /// Its effects, in binary; empty: it only read.
         effects: Arc<[u8]>,
-        /// What its commands answered.
+        /// The replies of its commands.
         replies: Arc<[u8]>,
     },
     /// It cannot be.
@@ -146,20 +150,21 @@ pub struct Participant {
     me: Member,
     settings: Settings,
     known: BTreeMap<TxnId, Attempt>,
-    /// When something is due, and for which attempt: as in the attempts.
+    /// When an attempt has something due: as in the attempts.
     timers: BTreeSet<(u64, TxnId)>,
-    /// By node and lane: the life in which the coordinator was last heard of, and below which sequence it is finished.
+    /// By node and lane: the life in which the coordinator was last heard of, and the sequence below which it is
+    /// finished.
     finished: BTreeMap<(NodeId, u16), (u64, u64)>,
-    /// The lives in which nodes were last heard of: what coordinators there have begun in earlier lives is orphaned.
+    /// The lives of nodes, as last heard of: transactions of coordinators in earlier lives are orphaned.
     peers: BTreeMap<NodeId, u64>,
     /// Participants that are lost for good.
     lost: BTreeSet<ParticipantId>,
-    /// Why it takes part in nothing, as long as it does not.
+    /// The reason why it takes part in nothing, while it does not.
     refuses: Option<Box<[u8]>>,
 }
 
 impl Participant {
-    /// One that knows nothing.
+    /// One without any state.
     pub fn new(me: Member, settings: Settings) -> Self {
         Self {
             me,
@@ -173,8 +178,8 @@ impl Participant {
         }
     }
 
-    /// One that knows nothing, and logs nothing: it takes part in no attempt, and says `why`, until [`Self::serve`]. What it has refused until then stays
-    /// refused (rule T4); who inquires about it is answered later.
+    /// One without any state, which logs nothing. It takes part in no attempt, and says `why`, until [`Self::serve`].
+    /// Attempts that it has refused until then stay refused (rule T4); inquiries about them are answered later.
     pub fn refusing(me: Member, settings: Settings, why: &[u8]) -> Self {
         Self { refuses: Some(why.into()), ..Self::new(me, settings) }
     }
@@ -184,7 +189,8 @@ impl Participant {
         self.refuses = None;
     }
 
-    /// One that knows what a log says, whose records are given in their order. The node locks what is to be locked before it serves anybody.
+    /// One with the state of a log, whose records are given in their order. The node takes its locks before it serves
+    /// any client.
     pub fn restore(
         me: Member,
         settings: Settings,
@@ -216,20 +222,21 @@ impl Participant {
         participant
     }
 
-    /// What a checkpoint must keep when it gives the log up (rule C6): [`Self::restore`] of it gives what there is now, but for what is in memory
-    /// only and for what is not committed yet.
+    /// The state that a checkpoint must keep when it gives the log up (rule C6): [`Self::restore`] of it gives the
+    /// present state, without the parts that are in memory only or not committed yet.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         self.known.iter().filter_map(|(tx, attempt)| match &attempt.phase {
             Phase::Prepared { prepared, .. } => Some(Record::Prepare(Arc::clone(prepared))),
             Phase::Committed { members, .. } => Some(Record::Commit { tx: *tx, members: Arc::clone(members) }),
             Phase::Aborted => Some(Record::Abort { tx: *tx }),
             Phase::Refused { logged: Logged::Yes } => Some(Record::Refuse { tx: *tx }),
-            // Their last record is not committed: the log has it, and what it follows.
+            // Their last record is not committed: the log has it, and the one before.
             _ => None,
         })
     }
 
-    /// Where an attempt is that has locks, or waits for them, for people to read; `None`: it has none, and wants none.
+    /// The place of an attempt that has locks, or waits for them, for people to read; `None`: it has none, and wants
+    /// none.
     pub fn stage(&self, tx: TxnId) -> Option<&'static str> {
         Some(match &self.known.get(&tx)?.phase {
             Phase::Queued { .. } => "waits for its locks",
@@ -244,7 +251,7 @@ impl Participant {
         })
     }
 
-    /// Attempts that are prepared and whose outcome is not known, oldest first by name.
+    /// Prepared attempts without a known outcome, oldest first by name.
     pub fn in_doubt(&self) -> impl Iterator<Item = &Prepared> {
         self.known.values().filter_map(|attempt| match &attempt.phase {
             Phase::Prepared { prepared, .. } => Some(&**prepared),
@@ -252,7 +259,8 @@ impl Participant {
         })
     }
 
-    /// Attempts whose Prepare waits for the log: they have their locks until it is there, whatever the coordinator says.
+    /// Attempts whose Prepare waits for the log: they have their locks until it is there, whatever the coordinator
+    /// says.
     pub fn appending(&self) -> impl Iterator<Item = &Prepared> {
         self.known.values().filter_map(|attempt| match &attempt.phase {
             Phase::Appending { prepared, .. } => Some(&**prepared),
@@ -260,7 +268,7 @@ impl Participant {
         })
     }
 
-    /// As [`Self::in_doubt`], with the participants that may know more and have not said it.
+    /// As [`Self::in_doubt`], with the participants that may know more and have not answered.
     pub fn waiting(&self) -> impl Iterator<Item = (&Prepared, Vec<ParticipantId>)> {
         self.known.iter().filter_map(|(tx, attempt)| match &attempt.phase {
             Phase::Prepared { prepared, inquiry, .. } => {
@@ -272,7 +280,7 @@ impl Participant {
         })
     }
 
-    /// What an attempt has locked that has said what is there, and has not heard what to do about it: lists, each in order.
+    /// The locks of an attempt that has sent its values, and has no work yet: lists, each in order.
     pub fn locks_of_fetched(&self, tx: TxnId) -> Option<impl Iterator<Item = &[Lock]>> {
         let attempt = self.known.get(&tx)?;
         let widens = attempt.wider.round > 0;
@@ -299,7 +307,7 @@ impl Participant {
         self.known.is_empty()
     }
 
-    /// A message has come from a node in this life: of a coordinator, or of the participant there.
+    /// A message has come from a node in this life: from a coordinator, or from the participant there.
     pub fn message(&mut self, now: u64, from: Life, message: Message, out: &mut Vec<Action>) {
         let sender = message.sender(from);
         if self.is_deaf_to(sender) {
@@ -368,13 +376,13 @@ impl Participant {
         }
         self.answer(tx, out);
         if kind == RecordKind::Refuse && self.is_finished(tx) {
-            // Who asked has done so for long.
+            // The participant that asked has done so for long.
             return self.forget(tx);
         }
         self.settle(now, tx, out);
     }
 
-    /// Some time has passed.
+    /// Time has passed.
     pub fn tick(&mut self, now: u64, out: &mut Vec<Action>) {
         let due = self.timers.iter().take_while(|(due, _)| *due <= now).map(|(_, tx)| *tx);
         for tx in due.collect::<Vec<_>>() {
@@ -411,7 +419,7 @@ impl Participant {
         }
     }
 
-    /// Something is due for an attempt then, and nothing else.
+    /// Makes something due for an attempt at this time, and nothing else.
     fn arm(&mut self, tx: TxnId, due: Option<u64>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         if let Some(old) = std::mem::replace(&mut attempt.due, due) {
@@ -427,12 +435,12 @@ impl Participant {
         self.known.remove(&tx);
     }
 
-    /// Whether the coordinator has ended: its node has been heard of in a later life.
+    /// Whether the coordinator has ended: its node was heard of in a later life.
     fn is_gone(&self, origin: Origin) -> bool {
         self.peers.get(&origin.life.node).is_some_and(|known| *known > origin.life.incarnation)
     }
 
-    /// Whether the coordinator has said that nobody will ask about the transaction.
+    /// Whether the coordinator has said that no node will ask about the transaction.
     fn is_finished(&self, tx: TxnId) -> bool {
         let mark = self.finished.get(&(tx.origin.life.node, tx.origin.lane));
         mark.is_some_and(|(incarnation, below)| *incarnation == tx.origin.life.incarnation && tx.sequence < *below)
@@ -444,7 +452,7 @@ impl Participant {
         tx != last && self.known.range(TxnId { attempt: tx.attempt + 1, ..tx }..=last).next().is_some()
     }
 
-    /// Says what was waited for, now that the attempt is where it is.
+    /// Sends the answers that were waited for, now that the attempt is in this state.
     fn answer(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(status) = self.status_of(tx) else { return };
         let Some(attempt) = self.known.get_mut(&tx) else { return };
@@ -459,7 +467,7 @@ impl Participant {
         });
     }
 
-    /// What can be said about an attempt that is known; none: it waits for the log.
+    /// The status of a known attempt; `None`: it waits for the log.
     fn status_of(&self, tx: TxnId) -> Option<Status> {
         let status = self.known.get(&tx)?.status()?;
         Some(self.bereft(tx).map_or(status, |lost| Status::Bereft { lost: lost.len() as u64 }))

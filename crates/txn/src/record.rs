@@ -1,4 +1,4 @@
-//! What participants log.
+//! The log records of participants.
 //!
 //! ```text
 //! record := version u8 (1) · kind u8 · body                             docs/formats.md, "Transactions over nodes"
@@ -18,9 +18,9 @@ pub struct Prepared {
     pub stamp: Stamp,
     /// All participants, in order.
     pub members: Arc<[Member]>,
-    /// What is locked here until the outcome, what was only read included (rule T2).
+    /// The locks until the outcome, also those of keys that were only read (rule T2).
     pub locks: Arc<[Lock]>,
-    /// What will be done to this node's keys.
+    /// The effects on this node's keys.
     pub effects: Arc<[u8]>,
 }
 
@@ -29,14 +29,14 @@ pub struct Prepared {
 pub enum Record {
     /// The node is bound: only the outcome frees it.
     Prepare(Arc<Prepared>),
-    /// All were prepared. The log's record holds the effects, too, as ones that are done.
+    /// All were prepared. The log's record holds the effects, too, as applied ones.
     Commit {
         /// Which attempt.
         tx: TxnId,
         /// All participants.
         members: Arc<[Member]>,
     },
-    /// Somebody refused: what the Prepare would have done is not done.
+    /// A participant refused: the prepared effects are not applied.
     Abort {
         /// Which attempt.
         tx: TxnId,
@@ -48,7 +48,7 @@ pub enum Record {
     },
 }
 
-/// Which record of an attempt.
+/// The kind of an attempt's record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RecordKind {
     /// [`Record::Prepare`]
@@ -62,7 +62,7 @@ pub enum RecordKind {
 }
 
 impl Record {
-    /// The attempt it is about.
+    /// The attempt that it is about.
     pub fn tx(&self) -> TxnId {
         match self {
             Record::Prepare(prepared) => prepared.tx,
@@ -70,7 +70,7 @@ impl Record {
         }
     }
 
-    /// Which it is.
+    /// Its kind.
     pub fn kind(&self) -> RecordKind {
         match self {
             Record::Prepare(_) => RecordKind::Prepare,

@@ -1,30 +1,32 @@
-//! What is settled from outside.
+//! The times of the protocol.
 
 /// Times, in milliseconds. All nodes of a cluster have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Settings {
-    /// A participant that has been prepared for so long without an outcome asks the others, and again each time it has passed.
+    /// A participant that was prepared for so long without an outcome asks the others, and again after each such time.
     pub patience_ms: u64,
-    /// What has not been answered for so long is sent again.
+    /// An unanswered message is sent again after so long.
     pub resend_ms: u64,
-    /// An outcome that has not been acknowledged for so long is sent again: longer than the log takes to have it on the disk.
+    /// An unacknowledged outcome is sent again after so long: longer than the log takes to have it on the disk.
     pub outcome_ms: u64,
-    /// D of rule T3: an attempt that only reads counts if all answers came within three quarters of it, and participants keep its locks for so long: clocks differ
-    /// by less. A node that has started serves nothing for as long as this.
+    /// D of rule T3: an attempt that only reads counts if all answers came within three quarters of it, and
+    /// participants keep its locks for so long, because clocks differ by less. A node that has started serves nothing
+    /// for as long as this.
     pub read_ms: u64,
-    /// A participant that has said what is there, or has an attempt wait that asked it first, gives it up if it hears nothing of the coordinator for so long.
+    /// A participant gives an attempt up after so long without a word of its coordinator, if it has sent its values, or
+    /// if the attempt waits patiently.
     pub hold_ms: u64,
-    /// How far ahead the moment is that the first attempt of a transaction over several nodes names: longer than it takes until all of them have executed it, if
-    /// nobody is in its way and clocks agree.
+    /// How far ahead the first attempt of a transaction over several nodes puts its moment: longer than all of them
+    /// take to execute it, if there is no conflict and clocks agree.
     pub moment_ms: u64,
-    /// A transaction that was refused is tried again after this; twice that the next time, and so on.
+    /// A refused transaction is tried again after this; twice that the next time, and so on.
     pub backoff_ms: u64,
-    /// But no later than after this.
+    /// The longest such pause.
     pub backoff_max_ms: u64,
 }
 
 impl Settings {
-    /// Those of nodes.
+    /// The times of nodes.
     pub const DEFAULT: Self = Self {
         patience_ms: 1000,
         resend_ms: 500,

@@ -1,4 +1,4 @@
-//! Bytes of messages and records: numbers are LEB128, nothing is trusted.
+//! Bytes of messages and records: numbers are LEB128, and no input is trusted.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use crate::{Life, Lock, Member, NodeId, Origin, ParticipantId, Stamp, TxnId, loc
 
 /// The version of records that is written, and the only one that is read.
 pub(crate) const RECORD: u8 = 1;
-/// The same of messages.
+/// The same for messages.
 pub(crate) const MESSAGE: u8 = 3;
 
-/// Bytes that are no message or record, and why.
+/// Bytes that are no message or record, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// So many of something that takes at least `least` bytes each: nothing is allocated for what cannot be there.
+    /// A count of items that take at least `least` bytes each: nothing is allocated for items that cannot be there.
     fn many<T>(
         &mut self,
         least: usize,

@@ -3,15 +3,15 @@
 use super::{Coordinator, Event, Look, Open, Phase, send};
 use crate::{Message, ParticipantId, Settings, TxnId};
 
-/// Attempts of a transaction whose aborts a participant has not acknowledged: more than are made within a second, which it may take to have them on
-/// the disk.
+/// Attempts of a transaction whose aborts a participant has not acknowledged: more than are made within a second, which
+/// it may take to have them on the disk.
 const UNHEARD_MAX: usize = 32;
 
-/// For how many times D what only reads is logged when D was not kept.
+/// For so many times D transactions that only read are logged, after D was not kept.
 const SLOW: u64 = 10;
 
 impl Coordinator {
-    /// Sends the next attempt, to the participants as they live now.
+    /// Sends the next attempt, to the participants in their present lives.
     pub(super) fn attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         for part in &mut open.parts {
@@ -34,7 +34,7 @@ impl Coordinator {
         self.send_prepares(sequence, |open, participant| !open.is_unasked(participant), out);
     }
 
-    /// A participant has all its locks: if it is the one that is asked first, the others are asked now.
+    /// A participant has all its locks: if it is asked first, the others are asked now.
     pub(super) fn ask_others(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if std::mem::replace(&mut open.alone, false) {
@@ -48,8 +48,8 @@ impl Coordinator {
         }
     }
 
-    /// Asks those participants to refuse that have been asked to prepare and have not answered. It may get lost, as what it follows may: it is said again
-    /// with that.
+    /// Asks the participants to refuse that were asked to prepare and have not answered. The message may get lost, like
+    /// the one before it: it is sent again with that.
     pub(super) fn call_off(&mut self, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get(&sequence) else { return };
         let Phase::Preparing { answers } = &open.phase else { return };
@@ -68,7 +68,8 @@ impl Coordinator {
         }
     }
 
-    /// The transaction is tried again after a while, a longer one each time: whoever is in its way takes some time, too.
+    /// The transaction is tried again after a pause, a longer one each time, because the transaction in its way takes
+    /// some time, too.
     pub(super) fn wait(&mut self, now: u64, sequence: u64) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         open.phase = Phase::Waiting;
@@ -77,8 +78,8 @@ impl Coordinator {
         self.arm(sequence, Some(now.saturating_add(backoff)));
     }
 
-    /// An attempt that only reads has not been answered within D, and is void (rule T3). What logs can wait for its answers, so the next one does, and so do
-    /// others for a while: nodes are far away, or slow.
+    /// An attempt that only reads was not answered within D, and is void (rule T3). A transaction that logs can wait
+    /// for its answers. So the next attempt logs, and so do others for a while: nodes are far away, or slow.
     pub(super) fn is_late(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         self.drop_attempt(sequence, None, out);
         self.slow_until = now.saturating_add(self.settings.read_ms.saturating_mul(SLOW));
@@ -88,8 +89,8 @@ impl Coordinator {
         self.wait(now, sequence);
     }
 
-    /// The present attempt is aborted, since `refused` takes no part in it; or void, as it only read. Those who may have prepared must
-    /// acknowledge that, so that they remember it.
+    /// The present attempt is aborted, because `refused` takes no part in it; or it is void, because it only read.
+    /// Participants that may have prepared must acknowledge that, so that they remember it.
     pub(super) fn drop_attempt(&mut self, sequence: u64, refused: Option<ParticipantId>, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let (attempt, logged) = (open.attempt, open.logged());
@@ -110,14 +111,16 @@ impl Coordinator {
         let Some(open) = self.open.get(&sequence) else { return };
         match &open.phase {
             Phase::Preparing { .. } if !open.logged() => self.is_late(now, sequence, out),
-            // Somebody is out of reach, or its disk is, and many attempts are not known to be over there: there will be no more.
+            // A participant is out of reach, or its disk is, and many attempts are not known to be over there: there
+            // will be no more.
             Phase::Waiting if open.aborting.len() <= UNHEARD_MAX * open.parts.len() => self.attempt(now, sequence, out),
             phase => {
-                // Who holds its locks for an attempt that fetches gives it up if it does not hear of that: some of what is said may get lost.
+                // A participant that holds locks for a fetching attempt gives it up if it hears nothing: messages may
+                // get lost.
                 let Settings { resend_ms, outcome_ms, hold_ms, .. } = self.settings;
                 let patience = match phase {
-                    // It may be one of many that wait for the same key, and all of what it does is in what is sent again: ever more seldom, but often enough to
-                    // keep its place.
+                    // It may be one of many that wait for the same key, and the message has all of its commands: so it
+                    // is sent ever more seldom, but often enough to keep its place.
                     Phase::Preparing { .. } | Phase::Fetching { .. } if open.alone => {
                         now.saturating_sub(open.sent).min(hold_ms / 3).max(resend_ms)
                     }
@@ -130,11 +133,11 @@ impl Coordinator {
         }
     }
 
-    /// Sends what has not been answered again, to one or to all.
+    /// Sends unanswered messages again, to one participant or to all.
     pub(super) fn resend(&mut self, sequence: u64, only: Option<ParticipantId>, out: &mut Vec<Event>) {
         let Some(open) = self.open.get(&sequence) else { return };
         let meant = |participant: ParticipantId| only.is_none_or(|only| only == participant);
-        // Of attempts before this one, who is not asked in it yet may hold something, too.
+        // A participant that is not asked yet in this attempt may hold something of earlier ones, too.
         let aborting: Vec<(u32, ParticipantId)> =
             open.aborting.iter().filter(|(_, participant)| meant(*participant)).copied().collect();
         let wanted = |participant: ParticipantId| meant(participant) && !open.is_unasked(participant);
@@ -181,7 +184,8 @@ impl Coordinator {
         out.extend(holding.into_iter().map(|participant| send(participant, Message::Hold { tx })));
     }
 
-    /// Attempts that wait for what a participant answers, and whether it may have bound itself: then they may be committed as soon as it says so.
+    /// Attempts that wait for a participant's answer, and whether it may have bound itself: then they may be committed
+    /// as soon as it answers.
     pub fn waits_for(&self, participant: ParticipantId) -> impl Iterator<Item = (TxnId, bool)> {
         let origin = self.origin;
         self.open.iter().filter_map(move |(sequence, open)| {
@@ -195,7 +199,7 @@ impl Coordinator {
         })
     }
 
-    /// Transactions with a part at a participant of which no attempt is under way: the next one is to come.
+    /// Transactions with a part at a participant and without an attempt under way: the next one is to come.
     pub fn between_attempts(&self, participant: ParticipantId) -> impl Iterator<Item = u64> {
         let waits = move |open: &super::Open| {
             open.phase == Phase::Waiting && open.parts.iter().any(|part| part.member.id == participant)

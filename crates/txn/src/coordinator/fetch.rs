@@ -1,14 +1,15 @@
-//! Transactions that have to see what is there before it is known what they do.
+//! Transactions that need values before their effects are known.
 //!
 //! ```text
 //!          Fetch to all              all have said what is there           the node has run it: Proceed to all
 //! begin -------------> fetching ---------------------------------> running ------------------------------------> preparing
 //! ```
-//! Where that needs further keys, the attempt is *widened* as often as it takes: who has them locks them as well, and says what is there under them (`Widen`, or
-//! `Fetch` to who was not asked before). If somebody is in the way the whole attempt is tried again, with all keys that are known by then.
+//! If further keys are needed, the attempt is *widened* as often as it takes: their owners lock them as well, and send
+//! their values (`Widen`, or `Fetch` to a participant that was not asked before). On a conflict the whole attempt is
+//! tried again, with all keys that are known by then.
 //!
-//! All locks are held from when the last participant has answered until the outcome, so that what it runs on is of one moment. Until Proceed is sent
-//! nobody is bound, and the attempt may be given up at any time.
+//! All locks are held from the last participant's answer until the outcome, so that the commands run on the values of
+//! one moment. Until Proceed is sent no participant is bound, and the attempt may be given up at any time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,12 +31,12 @@ impl Open {
         }
     }
 
-    /// Whether a participant is to say what is there.
+    /// Whether a participant is to send its values.
     fn is_awaited(&self, at: usize) -> bool {
         self.look(at).is_some_and(Look::is_awaited)
     }
 
-    /// What a participant is asked for beside what it has locked.
+    /// The keys that a participant is asked for beside those that it has locked.
     pub(super) fn more(&self, at: usize) -> Option<Arc<[Lock]>> {
         match self.look(at)? {
             Look::Asked(more) => more.clone(),
@@ -43,14 +44,14 @@ impl Open {
         }
     }
 
-    /// These are its parts, all of them, from the next attempt on.
+    /// Sets its parts, all of them, from the next attempt on.
     pub(super) fn set_parts(&mut self, mut parts: Vec<Part>) {
         parts.sort_by_key(|part| part.member);
         self.parts = parts;
         self.wider.clear();
     }
 
-    /// The last attempt was widened: the next one asks for all of it from the start.
+    /// The last attempt was widened: the next one asks for all keys from the start.
     pub(super) fn put_together(&mut self) {
         self.round = 0;
         let wider = std::mem::take(&mut self.wider);
@@ -59,10 +60,12 @@ impl Open {
 }
 
 impl Coordinator {
-    /// As [`Self::begin`], of a transaction that fetches: [`Event::Fetched`] comes first, perhaps more than once. What parts have as commands says what
-    /// is looked at; what they do is said then.
+    /// As [`Self::begin`], for a transaction that fetches: [`Event::Fetched`] comes first, perhaps more than once. The
+    /// commands of its parts say which keys are read; their effects are given later.
     ///
     /// # Panics
+    ///
+    /// Without parts.
     /// Without parts.
     pub fn begin_fetching(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
         self.open((now, time), parts, (true, true), out)
@@ -81,7 +84,7 @@ impl Coordinator {
         let Phase::Fetching { looks } = &mut open.phase else { return };
         let Some(at) = open.parts.iter().position(|part| part.member.id == from) else { return };
         match &looks[at] {
-            // What was said in an earlier round may come late, or twice.
+            // Answers of an earlier round may come late, or twice.
             Look::Asked(more) if round == more.as_ref().map_or(0, |_| open.round) => looks[at] = Look::Found(what),
             _ => return,
         }
@@ -102,10 +105,11 @@ impl Coordinator {
         self.arm_by(sequence, now.saturating_add(self.settings.resend_ms));
     }
 
-    /// It turned out to need these parts, too: keys that it has not locked. They are locked and looked at in the same attempt, which keeps what it has. False: the
-    /// attempt is void.
+    /// The transaction needs these parts, too: keys that it has not locked. They are locked and read in the same
+    /// attempt, which keeps its other locks. False: the attempt is void.
     ///
     /// # Panics
+    ///
     /// Without parts.
     pub fn widen(&mut self, now: u64, (sequence, attempt): (u64, u32), more: Vec<Part>, out: &mut Vec<Event>) -> bool {
         assert!(!more.is_empty(), "keys are somewhere");
@@ -134,7 +138,7 @@ impl Coordinator {
         open.parts.sort_by_key(|part| part.member);
         let looks = open.parts.iter().map(|part| asked.remove(&part.member.id).unwrap_or(Look::Before));
         open.phase = Phase::Fetching { looks: looks.collect() };
-        // Who is not asked must hear of it often enough, however many rounds there are.
+        // A participant that is not asked must hear of it often enough, however many rounds there are.
         self.arm_by(sequence, now.saturating_add(self.settings.resend_ms));
         for to in 0..self.open.get(&sequence).map_or(0, |open| open.parts.len()) {
             if self.open.get(&sequence).is_some_and(|open| open.is_awaited(to)) {
@@ -144,12 +148,13 @@ impl Coordinator {
         true
     }
 
-    /// Whether what was found in an attempt is being run.
+    /// Whether the commands are running on the values of an attempt.
     pub fn is_running(&self, sequence: u64, attempt: u32) -> bool {
         self.open.get(&sequence).is_some_and(|open| open.attempt == attempt && open.phase == Phase::Running)
     }
 
-    /// What the parts of an attempt that has fetched are to do; those that are not named, nothing. False: the attempt is void.
+    /// Gives the parts of an attempt that has fetched their work; parts that are not named have none. False: the
+    /// attempt is void.
     pub fn proceed(
         &mut self,
         now: u64,
@@ -175,9 +180,10 @@ impl Coordinator {
         true
     }
 
-    /// It turned out to need other parts: it is tried again with these. False: the attempt is void.
+    /// The transaction needs other parts: it is tried again with these. False: the attempt is void.
     ///
     /// # Panics
+    ///
     /// Without parts.
     pub fn again(&mut self, now: u64, (sequence, attempt): (u64, u32), parts: Vec<Part>, out: &mut Vec<Event>) -> bool {
         assert!(!parts.is_empty(), "a transaction is somewhere");
@@ -188,12 +194,12 @@ impl Coordinator {
         if let Some(open) = self.open.get_mut(&sequence) {
             open.set_parts(parts);
         }
-        // Nobody was in its way.
+        // No transaction was in its way.
         self.attempt(now, sequence, out);
         true
     }
 
-    /// What was found cannot be used yet: it is fetched again after a while. Nothing, if the attempt is void.
+    /// The values cannot be used yet: they are fetched again after a pause. Does nothing if the attempt is void.
     pub fn later(&mut self, now: u64, (sequence, attempt): (u64, u32), out: &mut Vec<Event>) {
         if self.is_running(sequence, attempt) {
             self.drop_attempt(sequence, None, out);
@@ -201,7 +207,8 @@ impl Coordinator {
         }
     }
 
-    /// It has seen what it wanted to see, or cannot be done: nothing is. Nobody is answered by the coordinator. False: the attempt is void.
+    /// It has seen its values, or cannot be done: nothing is done. The coordinator answers no client. False: the
+    /// attempt is void.
     pub fn give_up(&mut self, now: u64, (sequence, attempt): (u64, u32), out: &mut Vec<Event>) -> bool {
         let running = self.is_running(sequence, attempt);
         if running {
@@ -210,7 +217,8 @@ impl Coordinator {
         running
     }
 
-    /// As [`Self::abandon`], of one that fetches, if it is sure that nothing of it happens. False: it may be committed by now.
+    /// As [`Self::abandon`], for one that fetches, if it is sure that nothing of it happens. False: it may be committed
+    /// by now.
     pub fn withdraw(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) -> bool {
         let binds_nobody = |open: &super::Open| {
             let phase = &open.phase;
@@ -223,7 +231,7 @@ impl Coordinator {
         withdrawn
     }
 
-    /// The present attempt, which binds nobody, was the last.
+    /// The present attempt, which binds no participant, was the last.
     pub(super) fn end_attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         self.drop_attempt(sequence, None, out);
         if let Some(open) = self.open.get_mut(&sequence) {

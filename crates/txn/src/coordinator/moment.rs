@@ -1,19 +1,24 @@
 //! One moment for the keys of all participants.
 //!
-//! Whether a key's time has come each node says by its own clock. What an attempt over several nodes sees is of one moment nevertheless, since it names one,
-//! a little later than it is: a participant takes part only if what it has locked is the same then. That is so if no key that is there ends before, and, once its
-//! clock has passed that moment, if none is lacking that may have ended since. What has ended before does not come back, as its lock is held. No clock is trusted
-//! for that: of one that is ahead, or of a key that ends soon, the coordinator hears, and names another moment in the next attempt, by the clocks of those who have
-//! the keys. If there is none, as a key is there whose time has come by the clock of another who lacks something, it tries until it has come by both.
+//! Each node says by its own clock whether a key has expired. Still, an attempt over several nodes sees one moment,
+//! because it names one, a little ahead. A participant takes part only if its locked keys have the same state then.
+//! That is so if no key that is there expires before, and, once its clock has passed that moment, if no missing key may
+//! have expired since. Expired keys do not come back, because their locks are held.
 //!
-//! Who fetches is told the time of each participant, and what runs on what it found has the latest of these.
+//! No clock is trusted for that. If a clock is ahead, or a key expires soon, the coordinator hears of it, and names
+//! another moment in the next attempt, by the clocks of the keys' owners. There may be none: a key is there that has
+//! expired by the clock of a participant that lacks another key. Then it tries until the key has expired by both
+//! clocks.
+//!
+//! An attempt that fetches gets the time of each participant, and its commands run at the latest of these.
 
 use super::{Coordinator, Event};
 
-/// Milliseconds that a moment is ahead at most.
+/// Most milliseconds that a moment is ahead.
 const AHEAD_MAX: u64 = 1 << 20;
 
-/// How the moment of the next attempt is chosen. Clocks are by how many milliseconds they are ahead of the coordinator's own, which none of the keys goes by.
+/// How the moment of the next attempt is chosen. A clock is given by the milliseconds that it is ahead of the
+/// coordinator's own, which no key goes by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Aim {
     /// Milliseconds that the first moment is ahead.
@@ -22,7 +27,7 @@ pub(super) struct Aim {
     ahead: i64,
     /// That clock.
     latest: Option<i64>,
-    /// The latest clock of those for whom a moment was over.
+    /// The latest clock of the participants for which a moment was over.
     over: Option<i64>,
 }
 
@@ -37,8 +42,8 @@ impl Aim {
         now.saturating_add_signed(self.latest.unwrap_or(0)).saturating_add_signed(self.ahead)
     }
 
-    /// A participant whose clock was at `theirs` could not execute the last attempt at its moment: one of its keys `ends` before, or it was later already. False:
-    /// there is no moment that would do, and the search begins anew.
+    /// A participant whose clock was at `theirs` could not execute the last attempt at its moment: one of its keys
+    /// `ends` before, or it was later already. False: no moment would do, and the search begins anew.
     fn missed(&mut self, now: u64, theirs: u64, ends: Option<u64>) -> bool {
         let since = |at: u64| i64::try_from(i128::from(at) - i128::from(now)).unwrap_or(i64::MAX);
         self.latest = self.latest.max(Some(since(theirs)));
@@ -52,7 +57,7 @@ impl Aim {
             // Halfway there, all may have executed it in time.
             self.ahead = (ends.saturating_sub(latest) / 2).min(self.ahead.max(0));
         } else if self.over.is_none_or(|over| over <= ends) {
-            // It is over by the clock of somebody whose keys may all be there.
+            // It is over by the clock of a participant whose keys may all be there.
             self.ahead = ends.saturating_sub(latest);
         } else {
             *self = Self { ahead: self.first, latest: None, over: None, ..*self };
@@ -63,7 +68,7 @@ impl Aim {
 }
 
 impl Coordinator {
-    /// What time it is, unix milliseconds, at `now` of the clock of [`Self::tick`].
+    /// The time, unix milliseconds, at `now` of the clock of [`Self::tick`].
     pub fn set_clock(&mut self, now: u64, unix_ms: u64) {
         self.epoch = unix_ms.saturating_sub(now);
     }
@@ -79,7 +84,7 @@ impl Coordinator {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if open.aim.missed(now.saturating_add(self.epoch), theirs, ends) && open.aborting.len() <= 4 * open.parts.len()
         {
-            // Nobody was in its way.
+            // No transaction was in its way.
             return self.attempt(now, sequence, out);
         }
         self.wait(now, sequence);

@@ -1,4 +1,4 @@
-//! What participants answer, and what follows for the client.
+//! The answers of participants, and their consequences for the client.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Coordinator {
         if answers.iter().any(|answer| answer.is_none()) {
             return;
         }
-        // Somebody may have given its locks up before somebody else had any. Their clocks may be faster by a quarter.
+        // A participant may have given its locks up before another had any. Their clocks may be faster by a quarter.
         let counts_for = self.settings.read_ms / 4 * 3;
         if !open.logged() && now.saturating_sub(open.sent) > counts_for {
             return self.is_late(now, tx.sequence, out);
@@ -67,7 +67,7 @@ impl Coordinator {
         let part = open.parts.iter().any(|part| part.member.id == from);
         let preparing = matches!(open.phase, Phase::Fetching { .. } | Phase::Running | Phase::Preparing { .. });
         if open.attempt != tx.attempt || !preparing || !part {
-            // Who refuses has nothing to abort.
+            // A participant that refuses has nothing to abort.
             open.aborting.remove(&(tx.attempt, from));
             return self.close(sequence, now);
         }
@@ -105,7 +105,7 @@ impl Coordinator {
         self.close(tx.sequence, now);
     }
 
-    /// The attempt is over, and the next one goes elsewhere, if somebody waits for it.
+    /// The attempt is over, and the next one goes to other nodes, if a client waits for it.
     pub(super) fn route_again(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         open.phase = if open.untold { Phase::Rerouting } else { Phase::Over };

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use super::Mode;
 use crate::Stamp;
 
-/// Who asks, as far as it concerns who may wait for it.
+/// The kind of an owner, as far as waits depend on it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Asker<O> {
     /// A transaction, as old as this.
     Transaction(Stamp),
-    /// A plain command, or a transaction that has nothing elsewhere: all transactions that it waits for, at whichever key, and over others of this kind, too, as it
-    /// waits for no others while it has not all; and the transaction itself.
+    /// A plain command, or a patient transaction. With all transactions that it waits for, at whichever key, also over
+    /// others of this kind, because it waits for no others before it has all; and with the transaction itself.
     Patient(Arc<[(O, Stamp)]>),
 }
 
-/// What somebody has of a key or wants of it.
+/// A lock or claim of an owner.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Claim<O> {
     owner: O,
@@ -25,7 +25,7 @@ struct Claim<O> {
 }
 
 impl<O: Copy> Claim<O> {
-    /// Calls `f` with the transactions that are waited for by who waits for this.
+    /// Calls `f` with the transactions that a waiter for this one waits for.
     fn transactions(&self, f: &mut impl FnMut(O, Stamp)) {
         match &self.asker {
             Asker::Transaction(stamp) => f(self.owner, *stamp),
@@ -34,15 +34,15 @@ impl<O: Copy> Claim<O> {
     }
 }
 
-/// Who holds a key and who waits for it, in order of arrival.
+/// The holders of a key and its waiters, in order of arrival.
 ///
-/// `O` names who asks; a name asks once. Nothing is allocated while there is one holder and nobody waits.
+/// `O` names an owner, which asks once. Nothing is allocated for one holder without waiters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KeyLock<O> {
     first: Option<Claim<O>>,
     /// Further holders, all shared.
     others: Vec<Claim<O>>,
-    /// Those who wait. A holder that wants the key for itself (an upgrade) stands before all others.
+    /// The waiters. A holder that wants the key exclusively (an upgrade) stands before all others.
     queue: VecDeque<Claim<O>>,
 }
 
@@ -53,7 +53,7 @@ impl<O> Default for KeyLock<O> {
 }
 
 impl<O: Copy + Eq> KeyLock<O> {
-    /// Whether nobody holds it or waits for it: nothing need be kept of it.
+    /// Whether it has no holder and no waiter: then it need not be kept.
     pub fn is_free(&self) -> bool {
         self.first.is_none() && self.others.is_empty() && self.queue.is_empty()
     }
@@ -62,39 +62,40 @@ impl<O: Copy + Eq> KeyLock<O> {
         self.first.iter().chain(&self.others)
     }
 
-    /// How `owner` holds it.
+    /// The mode in which `owner` holds it.
     pub fn held_by(&self, owner: O) -> Option<Mode> {
         self.holders().find(|claim| claim.owner == owner).map(|claim| claim.mode)
     }
 
-    /// Who holds it, and how.
+    /// The holders, with their modes.
     pub fn held(&self) -> impl Iterator<Item = (O, Mode)> {
         self.holders().map(|claim| (claim.owner, claim.mode))
     }
 
-    /// Who waits for it, in order.
+    /// The waiters, in order.
     pub fn waiting(&self) -> impl Iterator<Item = (O, Mode)> {
         self.queue.iter().map(|claim| (claim.owner, claim.mode))
     }
 
-    /// Whether a new request would have to wait. Those who wait count as well as those who hold it (rule T7): nobody overtakes.
+    /// Whether a new request would have to wait. Waiters count as well as holders (rule T7): no request overtakes.
     pub fn is_taken(&self, mode: Mode) -> bool {
         self.holders().chain(&self.queue).any(|claim| claim.mode.conflicts(mode))
     }
 
-    /// Calls `f` with the transactions that a new request would wait for, over plain commands, too: of those, some may have ended meanwhile.
+    /// Calls `f` with the transactions that a new request would wait for, also over plain commands; some of the
+    /// latter's may have ended meanwhile.
     pub(super) fn awaited(&self, mode: Mode, mut f: impl FnMut(O, Stamp)) {
         for claim in self.queue.iter().rev().filter(|claim| claim.mode.conflicts(mode)) {
             claim.transactions(&mut f);
             if claim.mode == Mode::Exclusive && matches!(claim.asker, Asker::Patient(_)) {
-                // It waits for all that is before it, and has said for whom.
+                // It waits for all before it, and has named its transactions.
                 return;
             }
         }
         self.holders().filter(|claim| claim.mode.conflicts(mode)).for_each(|claim| claim.transactions(&mut f));
     }
 
-    /// As [`Self::awaited`], if that is what the last one in the queue has said that it waits for.
+    /// As [`Self::awaited`], if the last waiter in the queue has named just those.
     pub(super) fn awaited_by_last(&self, mode: Mode) -> Option<Arc<[(O, Stamp)]>> {
         let last = self.queue.iter().rev().find(|claim| claim.mode.conflicts(mode))?;
         match &last.asker {
@@ -103,7 +104,7 @@ impl<O: Copy + Eq> KeyLock<O> {
         }
     }
 
-    /// Asks for the key, behind all who wait. Answers whether it is held now.
+    /// Asks for the key, behind all waiters. Returns whether it is held now.
     pub fn claim(&mut self, owner: O, mode: Mode, asker: Asker<O>) -> bool {
         if self.held_by(owner).is_some_and(|has| has >= mode) {
             return true;
@@ -128,13 +129,13 @@ impl<O: Copy + Eq> KeyLock<O> {
         }
     }
 
-    /// As [`Self::awaited`], for a holder that wants the key for itself: it would wait for the other holders.
+    /// As [`Self::awaited`], for a holder that wants the key exclusively: it would wait for the other holders.
     pub(super) fn awaited_by_holder(&self, owner: O, mut f: impl FnMut(O, Stamp)) {
         self.holders().filter(|claim| claim.owner != owner).for_each(|claim| claim.transactions(&mut f));
     }
 
-    /// A holder wants the key for itself: before all who wait, since they wait for it. Answers whether it has it so now; `None` if
-    /// it does not hold it.
+    /// A holder wants the key exclusively: it comes before all waiters, because they wait for it. Returns whether it
+    /// has it so now; `None` if it does not hold it.
     pub(super) fn upgrade(&mut self, owner: O) -> Option<bool> {
         let claim = self.holders().find(|claim| claim.owner == owner).cloned()?;
         let claim = Claim { mode: Mode::Exclusive, ..claim };
@@ -146,7 +147,7 @@ impl<O: Copy + Eq> KeyLock<O> {
         Some(true)
     }
 
-    /// `owner` holds it no more and waits for it no more. Calls `granted` with those who hold it now and waited.
+    /// Ends the lock or claim of `owner`. Calls `granted` with the waiters that hold it now.
     pub fn release(&mut self, owner: O, mut granted: impl FnMut(O)) {
         if self.first.as_ref().is_some_and(|first| first.owner == owner) {
             self.first = self.others.pop();

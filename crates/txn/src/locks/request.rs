@@ -3,36 +3,38 @@
 use super::{Asker, KeyLock, Mode};
 use crate::Stamp;
 
-/// Where the locks of keys are kept. All keys of a call must be latched together: between two of its steps nobody else comes to them.
+/// The place of the locks of keys. All keys of a call must be latched together: between two of its steps no other
+/// request comes.
 pub trait Locks<O> {
-    /// What a lock is kept by.
+    /// The name of a lock.
     type Key: ?Sized;
 
     /// Calls `f` with the key's lock, if one is kept.
     fn of<R>(&mut self, key: &Self::Key, f: impl FnOnce(&mut KeyLock<O>) -> R) -> Option<R>;
 
-    /// Calls `f` with the key's lock, which is made if need be, and forgets the lock if it is free then.
+    /// Calls `f` with the key's lock, which is made if need be, and removes the lock if it is free then.
     fn with<R>(&mut self, key: &Self::Key, f: impl FnOnce(&mut KeyLock<O>) -> R) -> R;
 
-    /// Leaves out the transactions that have no locks and wait for none. One that has just given them up may still be left in.
+    /// Leaves out the transactions without locks and claims. One that has just given them up may still be left in.
     fn keep_open(&mut self, transactions: &mut Vec<(O, Stamp)>);
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Requested {
     /// All keys are held.
     Granted,
-    /// So many keys are not held yet; for each of them one [`release`] will name the owner.
+    /// So many keys are not held yet; one [`release`] for each of them will name the owner.
     Waits(usize),
-    /// It is not patient, and younger than somebody it would wait for: nothing is held, nothing waits.
+    /// It is not patient, and younger than a transaction that it would wait for: it has no locks and no claims.
     Dies,
 }
 
-/// How many transactions who is patient may have before it: it names all of them, and so does everybody behind it.
+/// How many transactions may be before a patient one: it names all of them, and so does every waiter behind it.
 const PATIENT_MAX: usize = 512;
 
-/// A transaction asks for all its keys at this node; a key may be named once. `patient`: it has nothing at other nodes, and waits for whomever it has to.
+/// A transaction asks for all its keys at this node; a key may be named once. `patient`: it has nothing at other nodes,
+/// and waits for any transaction.
 pub fn request<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     owner: O,
@@ -57,8 +59,8 @@ where
     }
 }
 
-/// A plain command asks for all its keys; a key may be named once. None: nobody is in its way, it may run at once and holds nothing.
-/// Otherwise it waits for so many keys, and holds what it has until [`release`].
+/// A plain command asks for all its keys; a key may be named once. `None`: nothing is in its way, it may run at once
+/// and holds nothing. Otherwise it waits for so many keys, and holds the others until [`release`].
 pub fn request_plain<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     owner: O,
@@ -73,7 +75,7 @@ where
     let mut each = keys.clone();
     let alone = each.next().filter(|_| each.next().is_none());
     let said = alone.and_then(|(key, mode)| locks.of(key, |lock| lock.awaited_by_last(mode)).flatten());
-    // Of those who want one key there may be many, and each would name the same transactions.
+    // One key may have many waiters, and each would name the same transactions.
     let before = said.unwrap_or_else(|| {
         let mut before = awaited(locks, keys.clone());
         keep_open(locks, &mut before);
@@ -82,7 +84,8 @@ where
     Some(claim(locks, owner, &Asker::Patient(before), keys))
 }
 
-/// The transactions that who asks for these keys would wait for, some perhaps more than once, and some that have ended.
+/// The transactions that a request for these keys would wait for, some perhaps more than once, and some that have
+/// ended.
 fn awaited<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     keys: impl Iterator<Item = (&'k L::Key, Mode)>,
@@ -97,15 +100,15 @@ where
     all
 }
 
-/// Each of them once, and none that has ended.
+/// Each of them once, without ended ones.
 fn keep_open<L: Locks<O>, O: Copy + Eq>(locks: &mut L, all: &mut Vec<(O, Stamp)>) {
-    // Of one age there are attempts of one transaction: few.
+    // Few have the same age: attempts of one transaction.
     all.sort_by_key(|(_, stamp)| *stamp);
     all.dedup();
     locks.keep_open(all);
 }
 
-/// Whether somebody of this age is older than all of them that have not ended. If not, those are left.
+/// Whether a transaction of this age is older than all of them that have not ended. If not, those are left.
 fn is_older<L: Locks<O>, O: Copy + Eq>(locks: &mut L, stamp: Stamp, all: &mut Vec<(O, Stamp)>) -> bool {
     let is_older = |all: &[(O, Stamp)]| all.iter().all(|(_, age)| stamp < *age);
     if is_older(all) {
@@ -115,7 +118,7 @@ fn is_older<L: Locks<O>, O: Copy + Eq>(locks: &mut L, stamp: Stamp, all: &mut Ve
     is_older(all)
 }
 
-/// Takes the keys or a place in their queues; for how many it waits.
+/// Takes the keys or places in their queues. Returns how many it waits for.
 fn claim<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     owner: O,
@@ -128,8 +131,9 @@ where
     keys.filter(|(key, mode)| !locks.with(key, |lock| lock.claim(owner, *mode, asker.clone()))).count()
 }
 
-/// Who holds `key` shared asks for it exclusively, before all who wait. [`Requested::Waits`] is for one more naming by [`release`]; who dies holds
-/// what it held. Who does not hold the key dies: it has lost it.
+/// A holder of `key` in shared mode asks for it exclusively, before all waiters. [`Requested::Waits`] stands for one
+/// more naming by [`release`]; a request that dies keeps its shared lock. An owner that does not hold the key dies: it
+/// has lost it.
 pub fn upgrade<L: Locks<O>, O: Copy + Eq>(locks: &mut L, owner: O, stamp: Stamp, key: &L::Key) -> Requested {
     let mut all = Vec::new();
     locks.of(key, |lock| lock.awaited_by_holder(owner, |other, stamp| all.push((other, stamp))));
@@ -143,7 +147,8 @@ pub fn upgrade<L: Locks<O>, O: Copy + Eq>(locks: &mut L, owner: O, stamp: Stamp,
     })
 }
 
-/// Gives back what `owner` holds of these keys and waits for. Calls `granted` with an owner for each key that is handed on to it.
+/// Gives back the locks and claims of `owner` on these keys. Calls `granted` with an owner for each key that is handed
+/// on to it.
 pub fn release<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     owner: O,
@@ -159,8 +164,8 @@ pub fn release<'k, L: Locks<O>, O: Copy + Eq>(
     }
 }
 
-/// Locks the keys of a prepared transaction again, before anybody else may come (rule T2). Answers whether all are held: if not, the log
-/// holds two prepared transactions that cannot both be.
+/// Locks the keys of a prepared transaction again, before any other request may come (rule T2). Returns whether all are
+/// held: if not, the log has two prepared transactions that cannot both be.
 pub fn restore<'k, L: Locks<O>, O: Copy + Eq>(
     locks: &mut L,
     owner: O,

@@ -1,11 +1,11 @@
-//! Locks by key, for those who have no better place for them.
+//! Locks by key, for callers that have no better place for them.
 
 use std::collections::BTreeMap;
 
 use super::{KeyLock, Locks};
 use crate::Stamp;
 
-/// The locks of keys that somebody holds or waits for.
+/// The locks of keys that have holders or waiters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LockTable<K: Ord, O> {
     locks: BTreeMap<K, KeyLock<O>>,

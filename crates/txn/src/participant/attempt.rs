@@ -1,4 +1,4 @@
-//! Where an attempt is.
+//! The state of an attempt.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use super::Action;
 use crate::inquiry::Inquiry;
 use crate::{Lock, Member, Message, ParticipantId, Prepare, Prepared, Recipient, Status, TxnId};
 
-/// What somebody waits to hear.
+/// The answer that a node waits for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Want {
     Status,
     Acknowledged,
 }
 
-/// Where the record of a refusal is.
+/// The state of the record of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Logged {
     No,
@@ -24,13 +24,13 @@ pub(super) enum Logged {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Phase {
-    /// Its locks have been asked for. Fetches: to say what is there.
+    /// Its locks were asked for. Fetches: to send the values.
     Queued { prepare: Arc<Prepare>, fetches: bool },
     /// Its commands run. Cancelled: it is refused when they have.
     Executing { prepare: Arc<Prepare>, cancelled: bool },
-    /// It has its locks, and has said what is there.
+    /// It has its locks, and has sent its values.
     Fetched { prepare: Arc<Prepare>, found: Arc<[u8]> },
-    /// It only read (rule T3), and holds its locks until the coordinator says so or the time is over.
+    /// It only read (rule T3), and holds its locks until the coordinator ends it or the time is over.
     Held { locks: Arc<[Lock]>, replies: Arc<[u8]> },
     /// Its Prepare is in the log and not committed.
     Appending { prepared: Arc<Prepared>, replies: Arc<[u8]> },
@@ -46,7 +46,7 @@ pub(super) enum Phase {
     Refused { logged: Logged },
 }
 
-/// What an attempt was asked for since its Fetch. Nothing, once it proceeds or is over.
+/// The requests of an attempt since its Fetch. Empty, once it proceeds or is over.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Wider {
     /// The last round in which it was asked for more; 0: none.
@@ -56,7 +56,7 @@ pub(super) struct Wider {
 }
 
 impl Wider {
-    /// All that the attempt has or has asked for, which began with these.
+    /// All locks and claims of the attempt, which began with these.
     pub(super) fn with(&self, first: &Arc<[Lock]>) -> Arc<[Lock]> {
         if self.locks.is_empty() {
             return Arc::clone(first);
@@ -70,10 +70,10 @@ impl Wider {
 pub(super) struct Attempt {
     pub(super) phase: Phase,
     pub(super) wider: Wider,
-    /// Who is answered when the record in flight is committed.
+    /// The nodes to answer when the record in flight is committed.
     pub(super) waiting: BTreeSet<(Recipient, Want)>,
     pub(super) due: Option<u64>,
-    /// The coordinator leaves it to those of the participants that are left.
+    /// The coordinator leaves it to the remaining participants.
     pub(super) left: bool,
 }
 
@@ -87,17 +87,17 @@ impl Attempt {
         (self.phase, self.wider) = (Phase::Refused { logged: Logged::No }, Wider::default());
     }
 
-    /// Gives back all that it has or has asked for, whose first part is this.
+    /// Gives back all its locks and claims, the first part of which is this.
     pub(super) fn unlock(&self, tx: TxnId, prepare: &Prepare) -> Action {
         Action::Unlock { tx, locks: self.wider.with(&prepare.locks) }
     }
 
-    /// Says what is there, of what it was asked for last.
+    /// The message with the values that were asked for last.
     pub(super) fn fetched(&self, tx: TxnId, found: &Arc<[u8]>) -> Message {
         Message::Fetched { tx, round: self.wider.round, found: Arc::clone(found) }
     }
 
-    /// What can be said about it now; none: it waits for the log.
+    /// Its present status; `None`: it waits for the log.
     pub(super) fn status(&self) -> Option<Status> {
         match &self.phase {
             Phase::Queued { .. } | Phase::Executing { .. } | Phase::Fetched { .. } | Phase::Held { .. } => {
@@ -105,7 +105,7 @@ impl Attempt {
             }
             Phase::Appending { .. } => None,
             Phase::Prepared { .. } => Some(Status::Prepared),
-            // True whether or not the own record survives: all have prepared, or somebody has refused.
+            // True whether or not the own record survives: all have prepared, or one has refused.
             Phase::Deciding { commit: true, .. } | Phase::Committed { .. } => Some(Status::Committed),
             Phase::Deciding { commit: false, .. } | Phase::Aborted => Some(Status::Aborted),
             Phase::Refused { logged: Logged::Yes } => Some(Status::Refused),

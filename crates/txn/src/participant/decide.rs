@@ -1,4 +1,4 @@
-//! From prepared to an outcome, and what others ask about it.
+//! From prepared to an outcome, and the inquiries of others.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::inquiry::Verdict;
 use crate::{Life, Message, Origin, Recipient, Record, Status, TxnId};
 
 impl Participant {
-    /// Somebody knows that all are prepared.
+    /// Another node knows that all are prepared.
     pub(super) fn commit(&mut self, from: Recipient, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else {
             // It was committed here, and is forgotten: all have acknowledged.
@@ -35,7 +35,7 @@ impl Participant {
         out.push(Action::Unlock { tx, locks });
     }
 
-    /// The coordinator knows that somebody refused, or it is done with an attempt that only read.
+    /// The coordinator knows of a refusal, or it is done with an attempt that only read.
     pub(super) fn abort(&mut self, from: Recipient, tx: TxnId, out: &mut Vec<Action>) {
         if self.lost_of(tx).is_some() {
             // It has been on its way for long: the coordinator has ended, and is not listened to any more.
@@ -95,7 +95,7 @@ impl Participant {
         }
     }
 
-    /// Acknowledges an abort to who waits for that.
+    /// Acknowledges an abort to the nodes that wait for that.
     pub(super) fn acknowledge(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         attempt.waiting.retain(|(to, want)| {
@@ -106,7 +106,7 @@ impl Participant {
         });
     }
 
-    /// Tells those who asked what it is, where that does not wait for the log.
+    /// Sends the status to the nodes that asked, where it does not wait for the log.
     fn inform(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(status) = self.status_of(tx) else { return };
         let Some(attempt) = self.known.get_mut(&tx) else { return };
@@ -121,7 +121,7 @@ impl Participant {
     /// Another participant asks (rule T4).
     pub(super) fn inquire(&mut self, from: Recipient, tx: TxnId, incarnation: u64, out: &mut Vec<Action>) {
         if self.refuses.is_some() {
-            // Nothing is logged yet, and who asks will ask again.
+            // Nothing is logged yet, and the participant will ask again.
             return;
         }
         if let Some(attempt) = self.known.get_mut(&tx) {
@@ -133,7 +133,7 @@ impl Participant {
             return self.inform(tx, out);
         }
         if incarnation > self.me.incarnation || self.is_finished(tx) {
-            // Nobody who may ask does so.
+            // A participant that may ask does not do this.
             return;
         }
         if incarnation < self.me.incarnation || self.is_gone(tx.origin) || self.is_followed(tx) {
@@ -154,7 +154,7 @@ impl Participant {
         }
     }
 
-    /// Decides what follows from what is known.
+    /// Decides by the known answers.
     pub(super) fn conclude(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(Phase::Prepared { prepared, inquiry, .. }) = self.known.get(&tx).map(|attempt| &attempt.phase) else {
             return;
@@ -171,7 +171,7 @@ impl Participant {
         }
     }
 
-    /// Nobody will ask about transactions below `below` any more (rule T5), if it is the coordinator that says so.
+    /// No node will ask about transactions below `below` any more (rule T5), if the coordinator says so.
     pub(super) fn finished(&mut self, from: Life, origin: Origin, below: u64, out: &mut Vec<Action>) {
         if from != origin.life {
             return;

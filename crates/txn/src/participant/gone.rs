@@ -1,4 +1,4 @@
-//! What becomes of transactions whose coordinator has ended: their participants settle them among themselves (rule T5).
+//! Transactions whose coordinator has ended: their participants settle them among themselves (rule T5).
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::attempt::{Logged, Phase, Want};
 use super::{Action, Participant, send, to_participant};
 use crate::{Life, Message, NodeId, ParticipantId, Recipient, TxnId};
 
-/// Of a node that will never live again.
+/// The life of a node that will never live again.
 const NEVER: u64 = u64::MAX;
 
 impl Participant {
@@ -20,15 +20,16 @@ impl Participant {
         }
     }
 
-    /// A node will never live again, by the word of the cluster's metadata: what its coordinators have begun is orphaned, and nothing that they say is heard
-    /// any more.
+    /// A node will never live again, by the word of the cluster's metadata: transactions of its coordinators are
+    /// orphaned, and their messages are not heard any more.
     pub fn gone(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
         if self.peers.insert(node, NEVER) != Some(NEVER) {
             self.orphaned(now, node, out);
         }
     }
 
-    /// A participant is lost for good, by the word of the cluster's metadata: nobody waits for its acknowledgements, and nothing that it says is heard any more.
+    /// A participant is lost for good, by the word of the cluster's metadata: its acknowledgements are not awaited, and
+    /// its messages are not heard any more.
     pub fn lost(&mut self, now: u64, participant: ParticipantId) {
         if !self.lost.insert(participant) {
             return;
@@ -49,7 +50,7 @@ impl Participant {
         }
     }
 
-    /// Whether nothing is heard of this one any more.
+    /// Whether this one is not heard any more.
     pub(super) fn is_deaf_to(&self, sender: Recipient) -> bool {
         match sender {
             Recipient::Coordinator(node) => self.peers.get(&node) == Some(&NEVER),
@@ -57,12 +58,13 @@ impl Participant {
         }
     }
 
-    /// The participants of a prepared attempt that are lost, some, if the others are to settle it without coordinator.
+    /// The lost participants of a prepared attempt, if there are any and the others are to settle it without the
+    /// coordinator.
     pub(super) fn bereft(&self, tx: TxnId) -> Option<Vec<ParticipantId>> {
         self.lost_of(tx).filter(|_| matches!(self.known[&tx].phase, Phase::Prepared { .. }))
     }
 
-    /// As [`Self::bereft`], of one that may be decided by now.
+    /// As [`Self::bereft`], for one that may be decided by now.
     pub(super) fn lost_of(&self, tx: TxnId) -> Option<Vec<ParticipantId>> {
         let attempt = self.known.get(&tx).filter(|attempt| attempt.left || self.is_gone(tx.origin))?;
         let members = match &attempt.phase {
@@ -102,19 +104,19 @@ impl Participant {
         }
     }
 
-    /// If the coordinator of the attempt is gone, does what it would have done.
+    /// If the coordinator of the attempt is gone, does its work.
     pub(super) fn settle(&mut self, now: u64, tx: TxnId, out: &mut Vec<Action>) {
         if !self.is_gone(tx.origin) {
             return;
         }
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
-            // Whatever has not been said may be refused.
+            // Answers that were not given may be refusals.
             Phase::Queued { .. } | Phase::Executing { .. } | Phase::Fetched { .. } | Phase::Held { .. } => {
                 self.give_up(tx, out);
             }
             Phase::Prepared { .. } => self.arm(tx, Some(now)),
-            // Who asks about what is unknown hears that it was refused.
+            // A participant that asks about an unknown attempt hears that it was refused.
             Phase::Aborted | Phase::Refused { logged: Logged::No | Logged::Yes } => self.forget(tx),
             Phase::Committed { members, owing: owing @ None } => {
                 let others = members.iter().map(|member| member.id).filter(|id| *id != self.me.id);

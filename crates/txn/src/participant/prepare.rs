@@ -7,7 +7,7 @@ use super::{Action, Execution, Participant, send, to_coordinator};
 use crate::{Member, Message, Prepare, Prepared, Recipient, Record, Refusal, TxnId};
 
 impl Participant {
-    /// `fetches`: it is to say what is there, and hears then what to do about that.
+    /// `fetches`: it is to send its values, and hears its work later.
     pub(super) fn prepare(
         &mut self,
         now: u64,
@@ -36,7 +36,7 @@ impl Participant {
         }
         let named = prepare.members.iter().find(|member| member.id == self.me.id).map(|member| member.incarnation);
         if self.is_finished(tx) || self.is_gone(tx.origin) || named.is_none_or(|named| named > self.me.incarnation) {
-            // It was under way for long: nobody waits for an answer.
+            // It was under way for long: no node waits for an answer.
             return;
         }
         let refuse = |why| send(from, Message::Refused { tx, why });
@@ -94,20 +94,21 @@ impl Participant {
             });
         }
         if attempt.wider.round > 0 {
-            // It holds what it has asked for before.
+            // It holds the locks that it has asked for before.
             out.push(attempt.unlock(tx, &prepare));
         }
         self.refuse(tx, Refusal::Conflict, out);
     }
 
-    /// Whether an attempt still wants its locks. A node asks this under the latches of the keys, just before it requests the locks: from then on
-    /// the end of the attempt comes with an [`Action::Unlock`], so that every claim has an owner.
+    /// Whether an attempt still wants its locks. A node asks this under the latches of the keys, just before it
+    /// requests the locks. From then on the end of the attempt comes with an [`Action::Unlock`], so that every claim
+    /// has an owner.
     pub fn is_queued(&self, tx: TxnId) -> bool {
         self.known.get(&tx).is_some_and(|attempt| matches!(attempt.phase, Phase::Queued { .. }))
     }
 
-    /// The node will not wait for the locks of an attempt any longer. False: the attempt has them, or it is over. Then nothing was done, and
-    /// whatever it has claimed is still its own.
+    /// The node will not wait for the locks of an attempt any longer. False: the attempt has them, or it is over. Then
+    /// nothing was done, and its claims are still its own.
     #[must_use]
     pub fn refuse_queued(&mut self, tx: TxnId, why: Refusal, out: &mut Vec<Action>) -> bool {
         let Some(attempt) = self.known.get(&tx) else { return false };
@@ -117,7 +118,7 @@ impl Participant {
         true
     }
 
-    /// What is there for an attempt, and is committed.
+    /// The values for an attempt, which are committed.
     pub fn fetched(&mut self, now: u64, tx: TxnId, found: Arc<[u8]>, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         let Phase::Executing { prepare, cancelled } = &attempt.phase else { return };
@@ -131,9 +132,11 @@ impl Participant {
         self.hold(now, tx);
     }
 
-    /// The coordinator is still at work. Who waits patiently and whose coordinator is not heard of any more is given up, too: of those that a node has begun that
-    /// has ended there may be many in one queue, and each of them, once it is prepared, would be in doubt for a while. So is who only looks: nobody acknowledges that
-    /// it is over. As long as its coordinator is heard of it keeps its place, however long that takes: what it finds counts from when it has it (rule T3).
+    /// The coordinator is still at work. An attempt that waits patiently is given up, too, if its coordinator is
+    /// silent. One queue may have many attempts of a node that has ended, and each of them, once prepared, would be in
+    /// doubt for a while. The same holds for an attempt that only reads: it is never told that it is over. As long as
+    /// its coordinator is heard of it keeps its place, however long that takes: its answers count from when it has them
+    /// (rule T3).
     pub(super) fn hold(&mut self, now: u64, tx: TxnId) {
         let holds = |attempt: &Attempt| match &attempt.phase {
             Phase::Fetched { .. } => true,
@@ -147,7 +150,7 @@ impl Participant {
         }
     }
 
-    /// The coordinator has seen what is there everywhere, and says what to do about it.
+    /// The coordinator has the values of all participants, and sends the work.
     pub(super) fn proceed(
         &mut self,
         now: u64,
@@ -160,7 +163,7 @@ impl Participant {
         let answer = match &attempt.phase {
             Phase::Fetched { prepare, .. } => {
                 let locks = std::mem::take(&mut attempt.wider).with(&prepare.locks);
-                // As if it had been asked for all of it at once.
+                // As if all keys had been asked for at once.
                 let prepare = Prepare { members, logged, locks, ..Prepare::clone(prepare) };
                 let (stamp, locks) = (prepare.stamp, Arc::clone(&prepare.locks));
                 attempt.phase = Phase::Executing { prepare: Arc::new(prepare), cancelled: false };
@@ -179,16 +182,17 @@ impl Participant {
         out.push(send(from, answer));
     }
 
-    /// The coordinator takes it that an attempt has fetched, which is not known.
+    /// The coordinator believes that an attempt has fetched, which is unknown here.
     pub(super) fn has_not_fetched(&mut self, from: Recipient, tx: TxnId, out: &mut Vec<Action>) {
         if !self.is_finished(tx) && !self.is_gone(tx.origin) && !self.is_followed(tx) {
-            // An earlier life has fetched, or it was given up and is forgotten. The Fetch may come once more: what is there has changed by then.
+            // An earlier life has fetched, or it was given up and is forgotten. The Fetch may come once more: the
+            // values have changed by then.
             self.known.insert(tx, Attempt::new(Phase::Refused { logged: Logged::No }));
             out.push(send(from, Message::Refused { tx, why: Refusal::Stale }));
         }
     }
 
-    /// The coordinator has not been heard of for too long.
+    /// The coordinator was silent for too long.
     pub(super) fn let_go(&mut self, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get(&tx) else { return };
         if let Phase::Fetched { prepare, .. } = &attempt.phase {

@@ -1,11 +1,12 @@
-//! An attempt that has said what is there needs further keys here: it locks them as well, in the same attempt.
+//! An attempt that has sent its values needs further keys here: it locks them as well, in the same attempt.
 //!
 //! ```text
 //!           Widen            locks              looked at
 //! fetched --------> queued ---------> executing ----------> fetched
 //! ```
-//! It goes the way that its Fetch went, and keeps all locks that it has meanwhile. So it may be in the way of others while it waits: it is never patient, and dies
-//! where somebody older is in its way (rule T7). Whatever ends it gives back all that it has and has asked for, with one [`Action::Unlock`].
+//! It takes the same way as its Fetch, and keeps all its locks meanwhile. So other transactions may wait for it while
+//! it waits: it is never patient, and dies where an older one is in its way (rule T7). Its end gives back all its locks
+//! and claims, with one [`Action::Unlock`].
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::{Action, Participant, send};
 use crate::{Lock, Message, Recipient, Refusal, TxnId};
 
 impl Participant {
-    /// The coordinator needs to know what is there under these keys, too.
+    /// The coordinator needs the values of these keys, too.
     pub(super) fn widen(
         &mut self,
         now: u64,
