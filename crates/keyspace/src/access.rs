@@ -8,7 +8,7 @@ use std::cell::Cell;
 pub const LFU_INIT: u32 = 5;
 const BITS: u32 = 0x00ff_ffff;
 
-/// What access bits say.
+/// The meaning of access bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tracks {
     /// When the key was used last (LRU).
@@ -33,12 +33,12 @@ pub struct AccessClock {
 }
 
 impl AccessClock {
-    /// A clock that counts from `seed` what chance it needs.
+    /// A clock whose chance begins at `seed`.
     pub fn new(seed: u64) -> Self {
         Self { now: 0, tracks: Tracks::Use, log_factor: 10, decay_minutes: 1, touching: true, rng: Cell::new(seed | 1) }
     }
 
-    /// Sets time and policy: unix milliseconds, what the policy looks at, lfu-log-factor and lfu-decay-time.
+    /// Sets time and policy: unix milliseconds, the meaning of the bits, lfu-log-factor and lfu-decay-time.
     pub fn set(&mut self, now_ms: u64, tracks: Tracks, log_factor: u32, decay_minutes: u32) {
         self.tracks = tracks;
         self.now = if self.is_lfu() { (now_ms / 60_000) as u32 & 0xffff } else { (now_ms / 1000) as u32 & BITS };
@@ -57,7 +57,7 @@ impl AccessClock {
         if self.is_lfu() { self.now << 8 | LFU_INIT } else { self.now }
     }
 
-    /// The bits of a key that had `was` and is used now.
+    /// The bits of a key that is used now and had `was`.
     #[inline]
     pub fn touched(&self, was: u32) -> u32 {
         match self.tracks {
@@ -99,7 +99,7 @@ impl AccessClock {
         self.tracks == Tracks::Frequency
     }
 
-    /// What the bits say.
+    /// The meaning of the bits, with their value.
     #[inline]
     pub fn tracks(&self) -> Tracks {
         self.tracks

@@ -1,18 +1,19 @@
 //! How sets of latches are taken, waited for and given back (rules K1, K2).
 //!
-//! Latches are taken in ascending order by trying; who fails gives back what it has and parks at the busy one. Who has
-//! failed too often reserves its latches: newcomers queue behind it, and it gets each one as soon as its holder leaves.
+//! Latches are taken in ascending order by trying. An acquirer that fails gives back what it has and parks at the busy
+//! one. One that has failed too often reserves its latches: newcomers queue behind it, and it gets each latch as soon
+//! as its holder leaves.
 
 use crate::latch::Latch;
 use crate::lot::{Lot, Waiter};
 use crate::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where the latch of a slot is.
+/// The place of a slot's latch.
 pub(crate) trait Latches {
     fn latch(&self, slot: u16) -> &Latch;
 }
 
-/// Who waits, and who has reserved.
+/// The waiters, and the reservation.
 pub(crate) struct Waiting {
     lot: Lot,
     /// At most one acquirer at a time may reserve latches: two could wait for each other.
@@ -39,7 +40,7 @@ impl Waiting {
         self.try_each(latches, slots, &mut wake, Latch::try_lock)
     }
 
-    /// As [`Self::try_all`] for whoever has reserved `slots`. The reservation ends on success.
+    /// As [`Self::try_all`], for the acquirer that has reserved `slots`. The reservation ends on success.
     pub(crate) fn try_reserved(
         &self,
         latches: &(impl Latches + ?Sized),
@@ -68,7 +69,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Gives a latch back and hands out who must be woken.
+    /// Gives a latch back and hands out the waiters to wake.
     #[inline]
     pub(crate) fn unlock(&self, latch: &Latch, slot: u16, wake: &mut impl FnMut(Waiter)) {
         if latch.unlock() {
@@ -76,13 +77,13 @@ impl Waiting {
         }
     }
 
-    /// Hands out who waits for a latch that stays taken.
+    /// Hands out the waiters of a latch that stays taken.
     pub(crate) fn rouse(&self, slot: u16, wake: &mut impl FnMut(Waiter)) {
         self.lot.drain(slot).into_iter().for_each(wake);
     }
 
-    /// Registers a waiter for a busy latch. False: it can be had now, and nobody is registered. `reserver`: the waiter has
-    /// reserved it.
+    /// Registers a waiter for a busy latch. False: it can be had now, and the waiter is not registered. `reserver`: the
+    /// waiter has reserved it.
     pub(crate) fn park(&self, latch: &Latch, slot: u16, waiter: Waiter, reserver: bool) -> bool {
         self.lot.register(slot, waiter);
         if latch.announce(reserver) {
@@ -92,7 +93,7 @@ impl Waiting {
         false
     }
 
-    /// Keeps newcomers out of `slots`. False: somebody else is doing so elsewhere.
+    /// Keeps newcomers out of `slots`. False: another acquirer is doing so elsewhere.
     pub(crate) fn reserve(
         &self,
         latches: &(impl Latches + ?Sized),
@@ -108,7 +109,7 @@ impl Waiting {
         true
     }
 
-    /// Ends a reservation, and hands out who waited because of it.
+    /// Ends a reservation, and hands out the waiters that it held up.
     pub(crate) fn cancel(
         &self,
         latches: &(impl Latches + ?Sized),

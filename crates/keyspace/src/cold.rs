@@ -1,12 +1,13 @@
-//! Keys that only the store has, and what is being fetched of them (rule C5).
+//! Keys that only the store has, and fetches of them (rule C5).
 //!
-//! A key is *cold* if the store has it and memory has neither an entry nor a tombstone. In a table with cold keys, that a key is absent
-//! says nothing: the table's mark says so, and everybody else pays a test of one bit. Whoever needs such a key leaves a *load*: the
-//! key is *awaited* from then on, and *known* once somebody has looked into the store and put what was there into memory. A known key
-//! is what memory says, absent or not, and stays: it is not evicted while its load is there, so that who has waited for it finds it.
+//! A key is *cold* if the store has it and memory has neither an entry nor a tombstone. In a table with cold keys, the
+//! absence of a key says nothing: the table is marked, and every other table pays a test of one bit. A command that
+//! needs such a key leaves a *load*: the key is *awaited* from then on. It is *known* once a thread has read the store
+//! and put the value into memory. A known key is as memory says, absent or not. It is not evicted while its load is
+//! there, so that commands that have waited for it find it.
 //!
-//! How many keys are cold is counted, as the store counted them at the last checkpoint before a start; that a slot has none is believed
-//! only if that is known from this run ([`Keyspace::complete`]): a wrong count must not hide a key.
+//! The number of cold keys is as the store counted them at the last checkpoint before a start. A count of zero is
+//! believed only if this run has established it ([`Keyspace::complete`]): a wrong count must not hide a key.
 //!
 //! Guarded by the slot's latch; the locks are never waited for.
 
@@ -24,7 +25,7 @@ use crate::slot::SLOTS;
 use crate::tombstone::PhysicalKey;
 use crate::value::Value;
 
-/// What is known of the cold keys of a physical database in a slot.
+/// The figures of the cold keys of a physical database in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColdFigures {
     /// Keys.
@@ -33,7 +34,7 @@ pub struct ColdFigures {
     pub expiring: u64,
     /// Hashes with fields that expire.
     pub field_expiring: u64,
-    /// Unix milliseconds before which none of that comes; `u64::MAX` if nothing expires.
+    /// Unix milliseconds before which none of them expires; `u64::MAX` if nothing does.
     pub earliest: u64,
 }
 
@@ -50,7 +51,7 @@ impl ColdFigures {
     }
 }
 
-/// What the store has under a key.
+/// The store's record of a key.
 pub enum Fetched {
     /// A value.
     There(Record),
@@ -60,20 +61,20 @@ pub enum Fetched {
 
 /// A value in the store.
 pub struct Record {
-    /// What the key holds.
+    /// The type of the key.
     pub value: Value,
     /// Unix milliseconds.
     pub expiry: Option<u64>,
     /// See [`crate::access`].
     pub access: u32,
-    /// Everything up to this version that was done to the key is in the value.
+    /// The value has all changes of the key up to this version.
     pub version: u64,
-    /// What the store has is this.
+    /// The mark of the record.
     pub mark: Mark,
 }
 
 impl Fetched {
-    /// As of which version it is.
+    /// Its version.
     pub fn version(&self) -> u64 {
         match self {
             Fetched::There(record) => record.version,
@@ -82,23 +83,23 @@ impl Fetched {
     }
 }
 
-/// Names a load: what is fetched for one that is gone must not answer a later one.
+/// The name of a load: the answer to a load that is gone must not count for a later one.
 pub type Ticket = u64;
 
-/// Whether memory knows of a key.
+/// Whether memory knows a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
-    /// What memory says is true: it is there, or absent.
+    /// Memory is right: the key is there, or absent.
     Known,
-    /// The store must be asked.
+    /// The store must be read.
     Cold,
-    /// The store is being asked.
+    /// The store is being read.
     Awaited,
-    /// The store cannot say.
+    /// The store cannot be read.
     Unreadable,
 }
 
-/// The store cannot say what it has of a key.
+/// The store cannot read a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unreadable;
 
@@ -106,7 +107,7 @@ enum Load {
     Awaited {
         ticket: Ticket,
         waiters: Vec<Waiter>,
-        /// The database was emptied meanwhile, or the key came into memory: what is fetched does not count.
+        /// The database was emptied meanwhile, or the key came into memory: a fetched value does not count.
         void: bool,
     },
     Known(Ticket),
@@ -117,7 +118,7 @@ enum Load {
 #[derive(Default)]
 struct OfDatabase {
     figures: ColdFigures,
-    /// The figures are all there is.
+    /// The figures are complete.
     complete: bool,
     /// Keys that were evicted since the start.
     evictions: u64,
@@ -125,7 +126,7 @@ struct OfDatabase {
 
 #[derive(Default)]
 struct OfSlot {
-    /// Most slots have keys of one: a map would take ten times as much.
+    /// Most slots have keys of one database: a map would take ten times as much.
     databases: Vec<(u16, OfDatabase)>,
     loads: BTreeMap<PhysicalKey, Load>,
 }
@@ -162,7 +163,7 @@ pub(crate) struct Cold {
     /// How often one of them has changed.
     coverings: AtomicU64,
     tickets: AtomicU64,
-    /// There is or was something cold.
+    /// Something is or was cold.
     any: AtomicBool,
     /// Number of loads.
     loads: AtomicU64,
@@ -184,7 +185,7 @@ impl Cold {
         self.slots[usize::from(slot)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at what a slot has, or changes it.
+    /// Reads or changes the state of a slot.
     fn with<R>(&self, slot: u16, f: impl FnOnce(&mut OfSlot) -> R) -> R {
         let mut place = self.of(slot);
         let there = place.get_or_insert_default();
@@ -207,12 +208,12 @@ impl Cold {
         result
     }
 
-    /// Forgets what is cold of a physical database in a slot, which is emptied: the figures it had.
+    /// Forgets the cold keys of a physical database in a slot, which is emptied. Returns their figures.
     pub(crate) fn take(&self, slot: u16, physical: u16) -> ColdFigures {
         self.with(slot, |there| there.remove(physical).unwrap_or_default().figures)
     }
 
-    /// A physical database is emptied, or all of them: what is being fetched of it does not count.
+    /// A physical database is emptied, or all of them: fetched values of it do not count.
     pub(crate) fn void(&self, only: Option<u16>) {
         if self.loads.load(Relaxed) == 0 {
             return;
@@ -228,8 +229,8 @@ impl Cold {
         }
     }
 
-    /// A key comes into memory by another way than its load. What that fetches does not count: the key may be deleted by then,
-    /// and nothing be left that says so.
+    /// A key comes into memory by another way than its load. The load's value does not count: the key may be deleted by
+    /// then, without a trace.
     fn void_load(&self, slot: u16, key: &PhysicalKey) {
         if self.loads.load(Relaxed) > 0
             && let Some(Load::Awaited { void, .. }) = self.of(slot).as_mut().and_then(|there| there.loads.get_mut(key))
@@ -251,41 +252,41 @@ impl Keyspace {
         self.cold.any.load(Relaxed)
     }
 
-    /// Whether some key may be cold now, of any slot. Looks at all of them.
+    /// Whether some key may be cold now, in any slot. Reads all of them.
     pub fn may_have_cold(&self) -> bool {
         (0..SLOTS as u16).any(|slot| self.cold.of(slot).as_ref().is_some_and(|there| !there.databases.is_empty()))
     }
 
-    /// Ends all loads of a held slot, in which nothing is cold: nobody waits for one.
+    /// Ends all loads of a held slot without cold keys: no command waits for one.
     pub fn forget_loads(&self, held: &Held, slot: u16) {
         debug_assert!(held.covers(slot));
         self.cold.with(slot, |there| there.loads.clear());
     }
 
-    /// The LSN up to which the store has what was done in a slot, by the last checkpoint that has ended.
+    /// The LSN up to which the store has the changes of a slot, by the last checkpoint that has ended.
     #[inline]
     pub fn covered(&self, slot: u16) -> u64 {
         self.cold.covered[usize::from(slot)].load(Acquire)
     }
 
-    /// Says so: for the checkpointer, when a checkpoint is durable, and for the start.
+    /// Sets that: for the checkpointer, when a checkpoint is durable, and for the start.
     pub fn set_covered(&self, slot: u16, lsn: u64) {
         let covered = &self.cold.covered[usize::from(slot)];
         if covered.load(Relaxed) != lsn {
-            // Who evicts by the new one, and whoever has the latch afterwards, sees the count.
+            // A worker that evicts by the new one, and every later holder of the latch, sees the count.
             self.cold.coverings.fetch_add(1, Relaxed);
             covered.store(lsn, Release);
         }
     }
 
-    /// Changes when a checkpoint ends. Whoever has listed what the store has in the meantime, and then takes a slot's latch, has all in the list that
-    /// is cold there: what was evicted since was in the store before.
+    /// Changes when a checkpoint ends. A thread that has listed the store's keys since then, and takes a slot's latch,
+    /// has all cold keys of the slot in the list: evicted keys were in the store before.
     pub fn coverings(&self) -> u64 {
         self.cold.coverings.load(Acquire)
     }
 
-    /// Says that of a physical database in a held slot, of which memory has nothing yet, the store has this. Not even none is believed
-    /// before [`Self::complete`].
+    /// Sets the store's figures of a physical database in a held slot, of which memory has nothing yet. Not even zero
+    /// is believed before [`Self::complete`].
     pub fn restore_cold(&self, held: &Held, slot: u16, physical: u16, figures: ColdFigures, local: &mut Local) {
         let table = self.body(held, slot).table_or_new(physical);
         self.cold.with(slot, |there| {
@@ -302,7 +303,7 @@ impl Keyspace {
         }
     }
 
-    /// The counters of a database count what is cold with the rest.
+    /// The counters of a database include its cold keys.
     pub(crate) fn count_cold(&self, physical: u16, before: ColdFigures, after: ColdFigures, local: &mut Local) {
         let change = |before: u64, after: u64| after as i64 - before as i64;
         let counts = local.unpublished.of(physical);
@@ -312,7 +313,7 @@ impl Keyspace {
         shift(&local.counters.cold, change(before.keys, after.keys));
     }
 
-    /// What is cold of a physical database in a held slot; `None`: nothing is, and that is known.
+    /// The cold keys of a physical database in a held slot; `None`: there are none, and that is certain.
     pub fn cold(&self, held: &Held, slot: u16, physical: u16) -> Option<ColdFigures> {
         if !self.body(held, slot).table(physical)?.graves.is_cold() {
             return None;
@@ -325,14 +326,15 @@ impl Keyspace {
         self.counters().iter().map(|counters| counters.cold.load(Relaxed)).sum::<i64>().max(0) as u64
     }
 
-    /// How many keys of a physical database in a held slot have been evicted since the start: who goes through what the store has, in
-    /// several holds, has seen all that is cold if that has not changed.
+    /// How many keys of a physical database in a held slot have been evicted since the start. A thread that goes
+    /// through the store's keys in several holds has seen all cold ones if that has not changed.
     pub fn evictions(&self, held: &Held, slot: u16, physical: u16) -> u64 {
         debug_assert!(held.covers(slot));
         self.cold.with(slot, |there| there.of(physical).map_or(0, |of| of.evictions))
     }
 
-    /// Somebody has gone through everything that the store has of a physical database in a held slot: exactly this of it is cold now.
+    /// All the store's keys of a physical database in a held slot were visited: these figures of cold keys are exact
+    /// now.
     pub fn complete(&self, held: &Held, slot: u16, physical: u16, figures: ColdFigures, local: &mut Local) {
         let Some(table) = self.body(held, slot).table(physical).filter(|table| table.graves.is_cold()) else { return };
         self.cold.with(slot, |there| {
@@ -348,7 +350,7 @@ impl Keyspace {
         self.mark_if_empty(held, slot);
     }
 
-    /// Says that nothing cold of a physical database in a held slot expires before `ms`: for who has looked.
+    /// Sets the time before which no cold key of a physical database in a held slot expires, after a look at all.
     pub fn set_cold_earliest(&self, held: &Held, slot: u16, physical: u16, ms: u64) {
         debug_assert!(held.covers(slot));
         self.cold.with(slot, |there| {
@@ -358,12 +360,13 @@ impl Keyspace {
         });
     }
 
-    /// What the next load will be called: earlier ones have lower names.
+    /// The name of the next load: earlier ones have lower names.
     pub fn next_load(&self) -> Ticket {
         self.cold.tickets.load(Relaxed)
     }
 
-    /// Whether a key is known, and stays for that, by a load that was asked for before this one. Looks at all slots if there are loads at all.
+    /// Whether a key is known, and stays for that, by a load that was asked for before this one. Reads all slots if
+    /// there are loads at all.
     pub fn has_known_before(&self, ticket: Ticket) -> bool {
         self.cold.loads.load(Relaxed) > 0
             && (0..SLOTS as u16).any(|slot| {
@@ -373,7 +376,8 @@ impl Keyspace {
             })
     }
 
-    /// Ends the loads of all held keys that are known and in memory: who has waited for some of them has done what it was for. See [`Db::let_go`].
+    /// Ends the loads of all held keys that are known and in memory: the command that has waited for them has run. See
+    /// [`Db::let_go`].
     pub fn let_go_of_all(&self, held: &Held) {
         if self.cold.loads.load(Relaxed) == 0 || held.is_all() {
             return;
@@ -387,7 +391,8 @@ impl Keyspace {
         }
     }
 
-    /// Ends a load that is known, if it is still there: the key may be evicted again, and is to be asked for again. The slot is held.
+    /// Ends a load of a known key, if it is still there: the key may be evicted again, and has to be asked for again.
+    /// The slot is held.
     pub fn forget_load(&self, held: &Held, slot: u16, key: &PhysicalKey, ticket: Ticket) {
         debug_assert!(held.covers(slot));
         self.cold.with(slot, |there| {
@@ -405,7 +410,7 @@ impl Db<'_> {
         self.keyspace().body(self.held(), slot).table(self.physical()).is_some_and(|table| table.graves.is_cold())
     }
 
-    /// Whether memory knows of the key.
+    /// Whether memory knows the key.
     #[inline]
     pub fn whereabouts(&self, key: &Key<'_>) -> Whereabouts {
         if self.may_be_cold(key.slot) { self.look_for(key) } else { Whereabouts::Known }
@@ -427,7 +432,7 @@ impl Db<'_> {
         }
     }
 
-    /// Waits for a key that is not known. A ticket: nobody else does, the caller has to ask the store.
+    /// Waits for an unknown key. A ticket: the caller is the first, and has to ask the store.
     pub fn await_key(&mut self, key: &Key<'_>, waiter: Option<Waiter>) -> Option<Ticket> {
         let (ks, physical) = (self.keyspace(), self.physical());
         ks.cold.with(key.slot, |there| match there.loads.get_mut(&(physical, key.bytes.into())) {
@@ -445,7 +450,9 @@ impl Db<'_> {
         })
     }
 
-    /// The store has been asked for a key that was awaited: `fetched` is what it has, `None` nothing. Who waits is handed to `wake`. False: it is not
+    /// The store was asked for an awaited key: `fetched` is its record, `None` if it has none. The waiting connections
+    /// are handed to `wake`. False: it is not awaited any more, and nothing has happened. The `Db` is of the logical
+    /// database that has the physical one now.
     /// awaited any more, and nothing has happened. The `Db` is of the logical database that has the physical one now.
     pub fn know(
         &mut self,
@@ -471,7 +478,8 @@ impl Db<'_> {
         counts.is_some()
     }
 
-    /// The store was asked for a key under the latch that is held since: as [`Self::know`], awaited or not. The load is there afterwards.
+    /// The store was asked for a key under the latch that is held since: as [`Self::know`], awaited or not. The load is
+    /// there afterwards.
     pub fn know_now(&mut self, key: &Key<'_>, fetched: Option<Fetched>, mut wake: impl FnMut(Waiter)) -> Ticket {
         let (ks, physical) = (self.keyspace(), self.physical());
         let ticket = ks.cold.tickets.fetch_add(1, Relaxed);
@@ -486,7 +494,8 @@ impl Db<'_> {
         ticket
     }
 
-    /// Puts what the store has of a key into memory, unless memory knows of the key. Whether it did. For who goes through everything that the
+    /// Puts the store's record of a key into memory, unless memory knows the key. Returns whether it did. For a thread
+    /// that goes through all the store's keys under the latch: no command waits.
     /// store has under the latch: nobody waits.
     pub fn warm(&mut self, key: &Key<'_>, fetched: Option<Fetched>) -> bool {
         let Some(fetched) = fetched else { return false };
@@ -525,7 +534,8 @@ impl Db<'_> {
         true
     }
 
-    /// Ends the load of a key that is known and in memory: who has waited for it has done what it was for. Others ask again, should it be gone before they
+    /// Ends the load of a key that is known and in memory: a command that has waited for it has run. Others ask again,
+    /// if it is gone before they have looked. An absent key stays known.
     /// have looked. That it is absent stays known.
     pub fn let_go(&mut self, key: &Key<'_>) {
         let (ks, physical) = (self.keyspace(), self.physical());
@@ -546,8 +556,8 @@ impl Db<'_> {
         entry.mark().is_live() && entry.version() <= self.keyspace().covered(slot)
     }
 
-    /// Takes an entry out of memory that the store has as it is. False: it is not there, the store does not have it, or somebody
-    /// has just fetched it. Nobody may be interested in the key itself.
+    /// Takes an entry out of memory that the store has as it is. False: it is not there, the store does not have it, or
+    /// it was just fetched for a command. No client may watch the key or wait for it.
     pub fn evict(&mut self, key: &Key<'_>) -> bool {
         let (ks, physical) = (self.keyspace(), self.physical());
         let Some(entry) = self.peek_entry(key) else { return false };

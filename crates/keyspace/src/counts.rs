@@ -1,5 +1,5 @@
-//! How many keys there are. What a command or block adds and takes away is its own until its latches go back: others do not count a key twice
-//! that moves, and do not miss one that is replaced.
+//! The numbers of keys. The keys that a command or block adds and removes count for others when its latches go back: so
+//! a key that moves is not counted twice, and a replaced one is not missed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::keyspace::Keyspace;
 use crate::local::{Counters, Local, shift};
 
-/// What is counted of a database, or by how much that has changed.
+/// The figures of a database, or the change of them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
     /// Keys.
@@ -28,7 +28,7 @@ impl Counts {
     }
 }
 
-/// What has changed in physical databases and others do not see yet, by their numbers.
+/// Changes in physical databases that others do not see yet, by their numbers.
 #[derive(Default, Debug)]
 pub struct Unpublished(SmallVec<[(u16, Counts); 1]>);
 
@@ -48,7 +48,7 @@ impl Unpublished {
         self.0.is_empty()
     }
 
-    /// What there is of a physical database.
+    /// The figures of a physical database.
     pub(crate) fn peek(&self, physical: u16) -> Counts {
         let at = self.0.binary_search_by_key(&physical, |(number, _)| *number);
         at.map_or_else(|_| Counts::default(), |at| self.0[at].1)
@@ -56,7 +56,7 @@ impl Unpublished {
 }
 
 impl Local {
-    /// Lets others see how many keys there are now: before latches are given back under which keys may have come or gone.
+    /// Publishes the present numbers of keys: before latches are given back under which keys may have come or gone.
     #[inline]
     pub fn publish_counts(&mut self) {
         if !self.unpublished.is_empty() {
@@ -64,13 +64,14 @@ impl Local {
         }
     }
 
-    /// What is not published and `others` change places: a block that stands still while its worker does other things keeps its own.
+    /// Swaps the unpublished changes with `others`: a block that stands still while its worker does other work keeps
+    /// its own.
     #[inline]
     pub fn exchange_counts(&mut self, others: &mut Unpublished) {
         std::mem::swap(&mut self.unpublished, others);
     }
 
-    /// Takes over what a block has kept.
+    /// Takes over the changes that a block has kept.
     pub fn take_counts(&mut self, others: &mut Unpublished) {
         others.0.drain(..).for_each(|(physical, counts)| self.unpublished.of(physical).add(counts));
     }
@@ -86,20 +87,21 @@ impl Counters {
         }
     }
 
-    /// The sum of what all workers have published of a physical database.
+    /// The sum of the published figures of all workers for a physical database.
     pub(crate) fn sum(all: &[Arc<Counters>], of: impl Fn(&Counters) -> &[AtomicI64], physical: u16) -> i64 {
         all.iter().map(|counters| of(counters)[usize::from(physical)].load(Relaxed)).sum()
     }
 }
 
 impl Keyspace {
-    /// How many keys of logical database `db` there are more than before what is not published. `own` is of this keyspace.
+    /// By how many keys logical database `db` exceeds its published number, by unpublished changes. `own` is of this
+    /// keyspace.
     pub fn keys_added(&self, db: u16, own: &Unpublished) -> i64 {
         own.peek(self.physical(db)).keys
     }
 
-    /// What logical database `db` has, for who has changed so much of it. Workers are read one after the other: what one adds and another takes away
-    /// meanwhile may be missed, but nothing is less than none.
+    /// The figures of logical database `db`, with the caller's unpublished changes. Workers are read one after the
+    /// other: a key that one adds and another removes meanwhile may be missed, but no figure is below zero.
     pub fn counts(&self, db: u16, own: Option<&Unpublished>) -> Counts {
         let physical = self.physical(db);
         let mut counts = own.map_or_else(Counts::default, |own| own.peek(physical));

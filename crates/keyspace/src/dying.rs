@@ -1,6 +1,7 @@
-//! Large values that were deleted and wait to be freed, in steps.
+//! Large deleted values that wait to be freed, in steps.
 //!
-//! A key is gone at once; what it pointed to, millions of elements perhaps, goes a little each turn of the worker's loop.
+//! A key is gone at once. Its value, perhaps millions of elements, is freed little by little in the turns of the
+//! worker's loop.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -20,12 +21,12 @@ const STRING_STEP: usize = 64 * 1024;
 #[derive(Default)]
 pub(crate) struct Dying {
     values: VecDeque<Value>,
-    /// Bytes at the front of the first, a long string, that the system has got back.
+    /// Bytes at the front of the first one, a long string, that were given back to the system.
     returned: usize,
 }
 
 impl Dying {
-    /// Drops a value: at once if that takes no time.
+    /// Drops a value: at once if that is quick.
     pub(crate) fn add(&mut self, value: Value) {
         let large = match &value {
             Value::Blob(blob) => blob.capacity() >= STRING_BYTES,
@@ -67,10 +68,10 @@ impl Dying {
     }
 }
 
-/// Gives the memory of a string's bytes from `from` on back to the system, as far as the budget goes; how many bytes.
-/// What is left of the budget afterwards says that all of them are.
+/// Gives the memory of a string's bytes from `from` on back to the system, as far as the budget goes. Returns how many
+/// bytes; if budget is left, all of them are.
 fn shrink(blob: &mut Arc<Blob>, from: usize, budget: &mut usize) -> usize {
-    // Somebody still reads it, a reply perhaps: it is freed when that lets go.
+    // A reader still has it, perhaps a reply: it is freed when the reader lets go.
     let Some(bytes) = Arc::get_mut(blob) else { return 0 };
     bytes.clear();
     let spare = bytes.spare_capacity_mut();

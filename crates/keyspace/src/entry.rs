@@ -230,7 +230,7 @@ impl Entry {
         self.write(TAG, if on { tag | FIELD_EXPIRY } else { tag & !FIELD_EXPIRY });
     }
 
-    /// What the store has under this key.
+    /// The store's record under this key.
     #[inline]
     pub(crate) fn mark(self) -> Mark {
         let (tag, low) = (self.tag(), self.read::<u16>(VLEN) >> VLEN_BITS);
@@ -254,7 +254,7 @@ impl Entry {
         }
     }
 
-    /// The key. The lifetime is the caller's promise that the latch is held that long.
+    /// The key. With the lifetime the caller promises that the latch is held that long.
     #[inline]
     pub(crate) fn key<'a>(self) -> &'a [u8] {
         let (at, len) = self.key_span();

@@ -1,10 +1,10 @@
 //! When memory that prefetching may read without a latch can be freed: quiescent-state reclamation.
 //!
-//! A worker pins the current epoch for each turn of its loop. What it retires in a turn gets the epoch at the turn's end, when
-//! the epoch moves on, and is freed once no worker is pinned at that epoch or before:
+//! A worker pins the current epoch for each turn of its loop. Garbage of a turn gets the epoch at the turn's end, when
+//! the epoch moves on. It is freed once no worker is pinned at that epoch or before:
 //! - A worker pinned at a later epoch has read the number that the move wrote, so it sees the new root too.
-//! - Of a worker that pins an earlier one, either the pin is seen or the new root is: pinning stores, fences, then reads
-//!   roots; collecting comes after the roots were stored, fences, then reads pins.
+//! - For a worker that pins an earlier one, either the pin is seen or the new root is: pinning stores, fences, then
+//!   reads roots; collecting comes after the roots were stored, fences, then reads pins.
 //!
 //! The epoch at the time of retiring would not do: a plain load of it may be old, and a worker pinned between would be missed
 //! (`tests/epochs.rs`).
@@ -68,7 +68,7 @@ impl Retired {
         self.epochs.pins[self.worker].0.load(Relaxed) != 0
     }
 
-    /// Ends a turn and hands what nobody can be reading to `free`.
+    /// Ends a turn and hands garbage that no worker can be reading to `free`.
     #[inline]
     pub(crate) fn unpin(&mut self, free: impl FnMut(Garbage)) {
         self.epochs.pins[self.worker].0.store(0, Release);

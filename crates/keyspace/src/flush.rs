@@ -50,7 +50,7 @@ impl Keyspace {
             counts.field_expires -= fields;
             reclaim.tables.push(table.take());
         };
-        // Of slots without keys there may be tombstones.
+        // Slots without keys may have tombstones.
         let tombstones = self.tombstones() > 0;
         let mut slot = 0;
         while let Some(next) = if tombstones { Some(slot) } else { self.next_occupied(slot) } {
@@ -79,7 +79,7 @@ impl Reclaim {
         done
     }
 
-    /// As [`Self::step`], but what is freed does not count as freed later than it was deleted.
+    /// As [`Self::step`], but the freed entries do not count as freed later than they were deleted.
     pub fn step_at_once(&mut self, local: &mut Local, entries: usize) -> bool {
         self.free(local, entries).1
     }
@@ -97,7 +97,7 @@ impl Reclaim {
                         crate::entry::Entry::from_word(word).free(local);
                         freed += 1;
                     });
-                    // Others may still be prefetching from it.
+                    // Other workers may still be prefetching from it.
                     local.retire(Garbage::Segment(segment));
                 }
                 Some(directory) => local.retire(directory),

@@ -1,4 +1,4 @@
-//! A value as bytes that another entry can be made of: what RENAME, COPY, MOVE and RESTORE write into their effects.
+//! A value as bytes from which another entry can be made: RENAME, COPY, MOVE and RESTORE write them into their effects.
 //!
 //! ```text
 //! image := kind u8 (the number of `Kind`), contents
@@ -14,7 +14,7 @@ use crate::entry::INLINE_MAX;
 use crate::value::{AnyCollection, Blob, Kind, Value, clone_collection};
 
 impl EntryRef<'_> {
-    /// Appends the image of the value. Costs as much as the value is large.
+    /// Appends the image of the value. The cost grows with the value.
     pub fn write_image(self, out: &mut Vec<u8>) {
         out.push(self.kind() as u8);
         self.write_contents(out);
@@ -32,7 +32,8 @@ impl EntryRef<'_> {
     }
 }
 
-/// A large value whose image is written later, by any thread: it shares with the entry all that is large, and stays as it is.
+/// A large value whose image is written later, by any thread: it shares its large parts with the entry, and does not
+/// change.
 pub struct SharedImage(Shared);
 
 enum Shared {

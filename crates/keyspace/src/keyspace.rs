@@ -30,8 +30,8 @@ pub(crate) struct Slot {
     body: Body,
 }
 
-/// What the latch of a slot guards. All in cells: nobody ever has an exclusive reference to it, as others read the root of
-/// the main table at any time.
+/// The state that the latch of a slot guards. All of it is in cells: no code ever has an exclusive reference to it,
+/// because others read the root of the main table at any time.
 #[derive(Default)]
 pub(crate) struct Body {
     /// Physical database 0.
@@ -40,7 +40,7 @@ pub(crate) struct Body {
     others: OnceCell<Box<Other>>,
     /// Version of the last write of the slot (rule L1).
     last_version: Cell<u64>,
-    /// What the engine hangs on a slot: watched keys and blocked clients.
+    /// The engine's object on the slot: watched keys and blocked clients.
     attachment: Cell<Attached>,
 }
 
@@ -154,7 +154,7 @@ pub struct Keyspace {
 pub struct Held {
     slots: SmallVec<[u16; 8]>,
     all: bool,
-    /// Not `Sync`: one thread at a time has what is held.
+    /// Not `Sync`: one thread at a time has the latches.
     _one_thread: PhantomData<Cell<()>>,
 }
 
@@ -162,7 +162,7 @@ impl Held {
     /// Whether `slot` is held.
     #[inline]
     pub fn covers(&self, slot: u16) -> bool {
-        /// Up to here looking at all is the faster way; scripts may hold thousands.
+        /// Up to so many, a look at all is faster; scripts may hold thousands.
         const FEW: usize = 16;
         let slots = &self.slots[..];
         self.all
@@ -186,7 +186,7 @@ impl Held {
     }
 }
 
-/// Which latches a command needs.
+/// The latches that a command needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
     /// These, ascending and without repetition.
@@ -196,7 +196,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// Whether whoever has this has all of `other`.
+    /// Whether these include all of `other`.
     pub fn covers(&self, other: &Need) -> bool {
         match (self, other) {
             (Need::All, _) => true,
@@ -329,19 +329,18 @@ impl Keyspace {
         self.heap.use_of_sizes(crate::segment::SIZES.iter().map(|n| n * 64))
     }
 
-    /// Whether memory of keys that are gone is still to be freed, by any worker.
+    /// Whether memory of deleted keys is still to be freed, by any worker.
     pub fn has_garbage(&self) -> bool {
         self.counters.iter().any(|c| c.dying.load(Relaxed) > 0 || c.reclaiming.load(Relaxed) > 0)
     }
 
-    /// Brings the slot's line here for writing. A hint.
+    /// Prefetches the slot's line for writing. A hint.
     #[inline]
     pub fn prefetch_slot(&self, slot: u16) {
         prefetch_write((&raw const self.slots[usize::from(slot)]).cast());
     }
 
-    /// Brings the key's bucket here. A hint; nothing happens outside a turn of the worker.
-    /// `local` is of this keyspace.
+    /// Prefetches the key's bucket. A hint; nothing happens outside a turn of the worker. `local` is of this keyspace.
     #[inline]
     pub fn prefetch_bucket(&self, local: &Local, slot: u16, hash: u64) {
         if let Some(bucket) = self.peek_main(local, slot).and_then(|main| main.home_bucket(hash)) {
@@ -349,30 +348,30 @@ impl Keyspace {
         }
     }
 
-    /// Brings the key's entry here. A hint; nothing happens outside a turn of the worker. Better
-    /// called after [`Self::prefetch_bucket`] has had time.
+    /// Prefetches the key's entry. A hint; nothing happens outside a turn of the worker. It works better some time
+    /// after [`Self::prefetch_bucket`].
     #[inline]
     pub fn prefetch_entry(&self, local: &Local, slot: u16, hash: u64) {
         if let Some(entry) = self.peek_main(local, slot).and_then(|main| main.probable_entry(hash)) {
             prefetch_write(entry);
             prefetch_write(entry.wrapping_add(64));
-            // How long it is is not known yet. What is missing of a value of a hundred bytes or two would hold up the
-            // next latch, which waits for all that was read and written before it; beyond that the processor sees the
-            // pattern itself. Not for writing: other workers may be reading.
+            // Its length is unknown yet. The missing lines of a value of a hundred bytes or two would hold up the next
+            // latch, which waits for all earlier reads and writes; beyond that the processor sees the pattern itself.
+            // Not for writing: other workers may be reading.
             prefetch_read(entry.wrapping_add(128));
             prefetch_read(entry.wrapping_add(192));
         }
     }
 
-    /// Database 0's table without the latch, in a turn of the worker: what its root leads to stays for the turn. Only the
-    /// root and the atomics behind it may be read.
+    /// Database 0's table without the latch, in a turn of the worker: everything behind its root stays for the turn.
+    /// Only the root and the atomics behind it may be read.
     #[inline]
     fn peek_main(&self, local: &Local, slot: u16) -> Option<&Table> {
         local.retired.is_pinned().then(|| &self.slots[usize::from(slot)].body.main)
     }
 
-    /// Tries to take the latches of `need`. On failure nothing is held and the slot that was busy is named; whoever began
-    /// to wait for a latch that was taken and given back meanwhile is handed to `wake`.
+    /// Tries to take the latches of `need`. On failure nothing is held, and the busy slot is returned. Connections that
+    /// began to wait for a latch that was taken and given back meanwhile are handed to `wake`.
     #[inline]
     pub fn try_acquire(&self, need: &Need, wake: impl FnMut(Waiter)) -> Result<Held, u16> {
         match need {
@@ -388,8 +387,8 @@ impl Keyspace {
         }
     }
 
-    /// Tries to take what `held` lacks of `need`, beside what it has: whoever holds latches may try for more in any order, but
-    /// not wait. What came to it, unless that is all there is. On failure `held` is as it was and the slot that was busy is named.
+    /// Tries to take the latches of `need` that `held` lacks: a holder may try for more in any order, but not wait.
+    /// Returns their union, unless `held` has all. On failure `held` is as it was and the busy slot is returned.
     pub fn try_extend(
         &self,
         held: &mut Held,
@@ -417,8 +416,8 @@ impl Keyspace {
         Ok(SmallVec::new())
     }
 
-    /// Every slot, the lines of those that follow soon on their way: a locked instruction on a cold line does not overlap with
-    /// the next.
+    /// Every slot, with the lines of the next ones prefetched: a locked instruction on a cold line does not overlap
+    /// with the next.
     fn all_slots(&self) -> impl Iterator<Item = u16> + Clone {
         const AHEAD: u16 = 16;
         (0..SLOTS as u16).inspect(|slot| self.prefetch_slot((slot + AHEAD) % SLOTS as u16))
@@ -459,7 +458,7 @@ impl Keyspace {
         self.waiting.park(self.slots.latch(slot), slot, waiter, reserver)
     }
 
-    /// Hands everybody who waits for a latch of `held` to `wake`, though it is not given back: they look again and park again.
+    /// Hands all waiters for a latch of `held` to `wake`, though it is not given back: they look again and park again.
     pub fn rouse(&self, held: &Held, mut wake: impl FnMut(Waiter)) {
         let all = held.all.then_some(0..SLOTS as u16).into_iter().flatten();
         for slot in all.chain(held.slots.iter().copied()) {
@@ -467,7 +466,7 @@ impl Keyspace {
         }
     }
 
-    /// Lets a starving acquirer keep newcomers out of its slots (rule K1). False: somebody else is doing so.
+    /// Lets a starving acquirer keep newcomers out of its slots (rule K1). False: another one is doing so.
     pub fn reserve(&self, need: &Need, waiter: Waiter) -> bool {
         match need {
             Need::Slots(slots) => self.waiting.reserve(&self.slots[..], slots.iter().copied(), waiter),
@@ -519,7 +518,7 @@ impl Keyspace {
         }
     }
 
-    /// Notes that a held slot has something that expires.
+    /// Notes that a held slot has a key that expires.
     #[inline]
     pub(crate) fn mark_volatile(&self, slot: u16) {
         let (word, bit) = (&self.volatile[usize::from(slot) / 64], 1u64 << (slot % 64));
@@ -569,7 +568,7 @@ impl Keyspace {
         all.chain(held.slots.iter().copied()).for_each(|slot| f(self.body(held, slot).last_version.get()));
     }
 
-    /// Notes that what is held may change at `version`: whoever writes to any of it later is above that (rule L1).
+    /// Notes that the held slots may change at `version`: every later write to any of them is above that (rule L1).
     #[inline]
     pub fn raise(&self, held: &Held, version: u64) {
         if held.all {
@@ -584,7 +583,7 @@ impl Keyspace {
         self.body(held, slot).written_at(version);
     }
 
-    /// Whether somebody wants to hear of changes in a held slot.
+    /// Whether a client waits for changes in a held slot.
     #[inline]
     pub fn interest(&self, held: &Held, slot: u16) -> bool {
         let cell = &self.body(held, slot).attachment;
@@ -594,7 +593,7 @@ impl Keyspace {
         is
     }
 
-    /// Calls `f` with what the engine has hung on a held slot, if anything: inside `f` nothing hangs there.
+    /// Calls `f` with the engine's object on a held slot, if there is one: inside `f` the slot has none.
     pub fn with_attachment<R>(&self, held: &Held, slot: u16, f: impl FnOnce(&mut (dyn Any + Send)) -> R) -> Option<R> {
         let cell = &self.body(held, slot).attachment;
         let mut attachment = cell.take()?;
@@ -603,7 +602,7 @@ impl Keyspace {
         Some(result)
     }
 
-    /// Hangs something on a held slot, or takes it off; changes in the slot are of interest while something hangs there.
+    /// Sets or removes the engine's object on a held slot; changes in the slot are of interest while it has one.
     pub fn attach(&self, held: &Held, slot: u16, attachment: Option<Box<dyn Any + Send>>) {
         self.body(held, slot).attachment.set(attachment.map(Box::new));
     }

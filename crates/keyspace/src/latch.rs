@@ -1,8 +1,8 @@
 //! The latch of a slot: short exclusive access, with room for waiters to announce themselves.
 //!
-//! A latch never blocks a thread. Whoever fails to take it parks its *connection* (rules K1, K2): it registers in the
-//! parking lot, announces itself on the word, and looks once more. Announcing and unlocking are read-modify-write
-//! operations on one word, so one of the two sees the other.
+//! A latch never blocks a thread. An acquirer that fails to take it parks its *connection* (rules K1, K2): it registers
+//! in the parking lot, announces itself on the word, and looks once more. Announcing and unlocking are
+//! read-modify-write operations on one word, so one of the two sees the other.
 
 use crate::sync::{AtomicU32, Ordering::*};
 
@@ -15,7 +15,7 @@ const RESERVED: u32 = 4;
 pub struct Latch(AtomicU32);
 
 impl Latch {
-    /// Takes the latch if it is free and nobody has reserved it.
+    /// Takes the latch if it is free and not reserved.
     #[inline]
     pub fn try_lock(&self) -> bool {
         // The usual case is one compare-and-swap on a line prefetched for writing.
@@ -25,7 +25,7 @@ impl Latch {
         self.try_lock_past(LOCKED | RESERVED)
     }
 
-    /// Takes the latch even though it is reserved: for the one acquirer that reserved it.
+    /// Takes the latch even though it is reserved: for the acquirer that reserved it.
     pub fn try_lock_reserved(&self) -> bool {
         self.try_lock_past(LOCKED)
     }

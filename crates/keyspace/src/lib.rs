@@ -1,8 +1,8 @@
 //! Slots, latches, tables, entries, versions, expiry, eviction and memory accounting.
 //!
-//! From the outside in: a [`Keyspace`] has 16384 slots; whoever wants keys takes their slots' latches ([`Held`]) and looks at
-//! one logical database through them ([`Db`]). Inside, a slot's line holds the latch and the root of its `table`, a table
-//! is made of `segment`s of `bucket`s, and a bucket's words point to [`entry`] blocks from the [`heap`].
+//! From the outside in: a [`Keyspace`] has 16384 slots. A command takes the latches of its keys' slots ([`Held`]) and
+//! sees one logical database through them ([`Db`]). Inside, a slot's line holds the latch and the root of its `table`,
+//! a table is made of `segment`s of `bucket`s, and a bucket's words point to [`entry`] blocks from the [`heap`].
 
 pub mod access;
 mod acquire;

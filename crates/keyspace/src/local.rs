@@ -1,4 +1,4 @@
-//! What each worker owns of the keyspace: its heap, its garbage, its counters.
+//! A worker's own part of the keyspace: its heap, its garbage, its counters.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use crate::sizes::AllSizes;
 use crate::table::Garbage;
 use crate::value::{Blob, Value};
 
-/// Counters one worker writes and everybody may read. Sums over all workers are exact when nothing is in flight: they are read one after
-/// the other. Of the numbers of keys each has what a command or block has done, or not yet ([`Local::publish_counts`]).
+/// Counters that one worker writes and all may read. Sums over all workers are exact when nothing is in flight: they
+/// are read one after the other. The numbers of keys include a command or block as a whole, or not yet
+/// ([`Local::publish_counts`]).
 #[derive(Default)]
 #[repr(align(64))]
 pub struct Counters {
@@ -30,13 +31,13 @@ pub struct Counters {
     pub hits: AtomicU64,
     /// Lookups of readers that did not.
     pub misses: AtomicU64,
-    /// Keys deleted because their time had come.
+    /// Expired keys that were deleted.
     pub expired: AtomicU64,
-    /// Those of them that nobody had asked for.
+    /// Those of them that no command had asked for.
     pub expired_active: AtomicU64,
-    /// Fields of hashes deleted because their time had come, though nobody had asked for them.
+    /// Expired fields of hashes that were deleted without a command that asked for them.
     pub expired_fields_active: AtomicU64,
-    /// Fields of hashes deleted because their time had come.
+    /// Expired fields of hashes that were deleted.
     pub expired_fields: AtomicU64,
     /// Keys deleted to make room.
     pub evicted: AtomicU64,
@@ -56,7 +57,7 @@ pub struct Counters {
     pub unmoved: AtomicU64,
     /// Large values that were deleted and are still to be freed.
     pub dying: AtomicU64,
-    /// Tombstones made less those that new keys took the place of: see [`crate::Keyspace::tombstones`].
+    /// Tombstones made, minus those that new keys replaced: see [`crate::Keyspace::tombstones`].
     pub(crate) tombstones: AtomicI64,
     /// The worker's [`Local`] exists.
     claimed: AtomicBool,
@@ -74,12 +75,13 @@ impl Counters {
         }
     }
 
-    /// For the worker's one [`Local`]: with two, the end of one's turn would let go of what the other may still read.
+    /// For the worker's one [`Local`]: with two, the end of one's turn would free memory that the other may still read.
     pub(crate) fn claim(&self) {
         assert!(!self.claimed.swap(true, AcqRel), "a worker has one `Local`");
     }
 
-    /// Sets to zero what CONFIG RESETSTAT resets. Only the worker itself may: it would undo it for others with what it adds.
+    /// Resets the counters of CONFIG RESETSTAT to zero. Only the worker itself may: its additions would undo another's
+    /// reset.
     pub fn reset(&self) {
         let counts = [&self.hits, &self.misses, &self.expired, &self.expired_fields, &self.evicted, &self.reclaimed];
         for counter in
@@ -110,11 +112,11 @@ pub struct Local {
     pub(crate) unpublished: Unpublished,
     pub(crate) sightings: Sightings,
     pub(crate) seen: Seen,
-    /// Something was given a version.
+    /// A version was given.
     pub(crate) stamped: bool,
 }
 
-/// What a lookup or an insertion has shown, for who wants to hear of it (keyspace notifications of classes n and m).
+/// The result of a lookup or an insertion, for keyspace notifications of classes n and m.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sighting {
     /// A key that was absent is there.
@@ -123,10 +125,10 @@ pub enum Sighting {
     Missed,
 }
 
-/// A sighting: what, in which logical database, of which key.
+/// A sighting: its kind, the logical database, the key.
 pub type Sighted = (Sighting, u16, Box<[u8]>);
 
-/// The sightings of a command, noted only if somebody wants them.
+/// The sightings of a command, noted only if notifications are wanted.
 #[derive(Default)]
 pub(crate) struct Sightings {
     new: bool,
@@ -162,45 +164,45 @@ impl Local {
         !self.sightings.list.get_mut().is_empty()
     }
 
-    /// What was noted, in order.
+    /// The sightings, in order.
     pub fn take_sightings(&mut self) -> Vec<Sighted> {
         std::mem::take(self.sightings.list.get_mut())
     }
 
-    /// Says what is committed of each stream: versions seen above that are noted (rule L7). None: there is no log.
+    /// Sets the watermarks of the streams: versions seen above them are noted (rule L7). None: there is no log.
     pub fn set_committed(&mut self, marks: impl ExactSizeIterator<Item = u64>) {
         self.seen.set_committed(marks);
     }
 
-    /// Whether anything was given a version since the last call: then whoever writes there later must be above it.
+    /// Whether a version was given since the last call: then later writers there must be above it.
     #[inline]
     pub fn take_stamped(&mut self) -> bool {
         std::mem::take(&mut self.stamped)
     }
 
-    /// As if something had been given a version.
+    /// As if a version had been given.
     pub fn note_stamped(&mut self) {
         self.stamped = true;
     }
 
-    /// Notes that something of this version was seen.
+    /// Notes that this version was seen.
     #[inline]
     pub fn note_version(&self, version: u64) {
         self.seen.note(version);
     }
 
-    /// Whether something was seen since [`Self::take_seen`] that may not be committed.
+    /// Whether uncommitted versions may have been seen since [`Self::take_seen`].
     #[inline]
     pub fn has_seen(&self) -> bool {
         self.seen.any()
     }
 
-    /// What was seen; `ends` hands out the end of every stream, for what does not know which it was.
+    /// The versions seen; `ends` hands out the end of every stream, for versions without a stream.
     pub fn take_seen(&mut self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
         self.seen.take(ends)
     }
 
-    /// Everything that was seen at any time and is not known to be committed.
+    /// All versions that were seen at any time and are not known to be committed.
     pub fn everything_seen(&self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
         self.seen.everything(ends)
     }
@@ -210,8 +212,8 @@ impl Local {
         self.retired.pin();
     }
 
-    /// Takes memory of a table that is no longer part of it and that others may still be prefetching from: it is freed at the end of
-    /// a turn soon, and counts as free at once, so that eviction sees what it achieves.
+    /// Takes memory that a table no longer uses and that others may still be prefetching from. It is freed at the end
+    /// of a turn soon, and counts as free at once, so that eviction sees its own effect.
     #[inline]
     pub(crate) fn retire(&mut self, garbage: Garbage) {
         if let Garbage::Segment(segment) = &garbage {
@@ -220,7 +222,7 @@ impl Local {
         self.retired.push(garbage);
     }
 
-    /// Ends a turn and frees table memory that nobody can be reading.
+    /// Ends a turn and frees table memory that no worker can be reading.
     pub fn end_turn(&mut self) {
         let heap = &mut self.heap;
         // SAFETY: what is handed out here can be read by nobody.
@@ -253,7 +255,7 @@ impl Local {
         self.counters.dying.store(self.dying.len() as u64, Relaxed);
     }
 
-    /// Lets go of a long string that a reply has shared, in steps if nobody else has it.
+    /// Lets go of a long string that a reply has shared, in steps if it has no other owner.
     pub fn let_go(&mut self, bytes: Arc<Blob>) {
         self.bury(Value::Blob(bytes));
     }
@@ -266,7 +268,7 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        // What others may still be reading is left to them for ever: a few segments at shutdown.
+        // Memory that others may still be reading is never freed: a few segments at shutdown.
         self.end_turn();
         self.publish_counts();
         self.counters.claimed.store(false, Release);

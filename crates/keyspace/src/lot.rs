@@ -1,4 +1,4 @@
-//! The parking lot: which connections wait for which slot's latch.
+//! The parking lot: the connections that wait for each slot's latch.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 64;
 
-/// Who waits: a worker, and what that worker calls the waiting connection. Opaque to the keyspace.
+/// A waiter: a worker, and the worker's name for the waiting connection. Opaque to the keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiter {
     /// Index of the worker to wake.
@@ -18,7 +18,7 @@ pub struct Waiter {
 /// Waiters by slot, in order of arrival.
 type Shard = BTreeMap<u16, Vec<Waiter>>;
 
-/// Who waits for which slot.
+/// The waiters of each slot.
 pub(crate) struct Lot {
     shards: Box<[Mutex<Shard>]>,
 }

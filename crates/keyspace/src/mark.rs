@@ -1,6 +1,6 @@
-//! What the store has under a key.
+//! The store's state of a key.
 
-/// What the store has under a key, as an entry or a tombstone says it: what it will have when everything that a checkpoint has copied so far is
+/// The store's state of a key, in its entry or tombstone: as it will be when all copies of the checkpoint so far are
 /// written. So it is exact under the latch, whatever the disk has done yet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Mark(u8);
@@ -11,10 +11,11 @@ const FIELDS: u8 = 2;
 const OBJECT: u8 = 1;
 
 impl Mark {
-    /// Nothing, nor has it had anything since the last round that ended.
+    /// Nothing, also before the last round that ended.
     pub const NONE: Mark = Mark(0);
 
-    /// No value. It may have a note that the key is gone, or has lost what it had to no round that has ended yet: the key's deletion leaves a tombstone.
+    /// No value. It may have a note that the key is gone, or have lost its value in a round that has not ended yet: the
+    /// key's deletion leaves a tombstone.
     pub const DEAD: Mark = Mark(1);
 
     /// A value: of a key that expires, a hash with fields that expire, an object with leaves.

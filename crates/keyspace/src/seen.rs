@@ -1,6 +1,6 @@
-//! What a worker has seen that may not be committed yet: what it says about that must wait (rule L7).
+//! The uncommitted versions that a worker has seen: replies about them must wait (rule L7).
 //!
-//! Whoever looks a key up notes the version of what was found, or for an absent key the slot's last. Versions name their streams in
+//! Every lookup notes the version that it found, for an absent key the slot's last. Versions name their streams in
 //! their low bits, so a note is compared with that stream's watermark alone.
 
 use std::cell::Cell;
@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 /// Low bits of a version that name the stream of its record (rule L1).
 pub const STREAM_BITS: u32 = 4;
-/// Streams there can be. What would be the last one's is for versions that belong to no record: a block's, before it has one, and all
-/// while there is no log.
+/// Most streams. The number of one further stream is for versions that belong to no record: a block's, before it has
+/// one, and all versions while there is no log.
 pub const STREAMS: usize = (1 << STREAM_BITS) - 1;
 
 /// The stream that a version names; [`STREAMS`] for a version without a record.
@@ -25,7 +25,7 @@ pub fn version_above(floor: u64, stream: usize) -> u64 {
     ((floor | STREAMS as u64) + 1) | stream as u64
 }
 
-/// Up to where streams must be committed for something to be true for good: at most one version per stream.
+/// The versions, at most one per stream, that must be committed before a reply is true for good.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Horizon(SmallVec<[u64; 2]>);
 
@@ -57,12 +57,12 @@ impl Horizon {
 
 /// A worker's notes.
 pub(crate) struct Seen {
-    /// What is committed of each stream, as the worker knows; without a log everything is.
+    /// The watermarks of the streams, as the worker knows them; without a log everything is committed.
     committed: [Cell<u64>; STREAMS + 1],
-    /// The highest versions above that which the running command has seen.
+    /// The highest versions above those that the running command has seen.
     noted: [Cell<u64>; STREAMS + 1],
     any: Cell<bool>,
-    /// The highest of all that was ever noted.
+    /// The highest of all versions that were ever noted.
     all: [Cell<u64>; STREAMS + 1],
 }
 
@@ -99,7 +99,7 @@ impl Seen {
         self.any.get()
     }
 
-    /// `marks`: what is committed of each stream; none: there is no log.
+    /// `marks`: the watermarks of the streams; none: there is no log.
     pub(crate) fn set_committed(&mut self, marks: impl ExactSizeIterator<Item = u64>) {
         if marks.len() == 0 {
             self.committed.iter().for_each(|committed| committed.set(u64::MAX));
@@ -113,13 +113,13 @@ impl Seen {
         self.committed[STREAMS].set(least);
     }
 
-    /// What has been noted since the last time. `ends`: the end of every stream, for what hides which it is.
+    /// The versions noted since the last time. `ends`: the end of every stream, for versions without a stream.
     pub(crate) fn take(&mut self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
         self.any.set(false);
         self.horizon(self.noted.iter().map(Cell::take), ends)
     }
 
-    /// Everything that was ever noted and is not known to be committed.
+    /// All versions that were ever noted and are not known to be committed.
     pub(crate) fn everything(&self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
         self.horizon(self.all.iter().map(Cell::get), ends)
     }

@@ -1,7 +1,8 @@
-//! How long strings are, and how many elements collections have, in powers of two: what INFO keysizes shows.
+//! The lengths of strings, and the numbers of elements of collections, in powers of two: INFO keysizes shows them.
 //!
-//! Keys in memory count; a key that only the store has counts when it is loaded. A worker notes its own changes at once,
-//! under the key's latch; what is undone is noted again. So sums over the workers are exact when nothing is in flight.
+//! Keys in memory count; a key that only the store has counts when it is loaded. A worker notes its own changes at
+//! once, under the key's latch; undone changes are noted again. So sums over the workers are exact when nothing is in
+//! flight.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -12,7 +13,7 @@ use crate::keyspace::Keyspace;
 use crate::local::{Counters, shift};
 use crate::value::{Blob, Kind, count_elements};
 
-/// Number of sizes that are told apart: bucket 0 is of nothing, bucket n of 2^(n-1) to 2^n - 1.
+/// Number of sizes that are told apart: bucket 0 is for empty ones, bucket n for 2^(n-1) to 2^n - 1.
 pub const SIZES: usize = 50;
 
 /// The types whose sizes are counted.
@@ -21,10 +22,10 @@ pub const SIZED_TYPES: [&str; 5] = ["string", "list", "set", "zset", "hash"];
 /// One for each type, and one for streams, which has no meaning: to count them all at 0 is cheaper than to ask.
 const ROWS: usize = SIZED_TYPES.len() + 1;
 
-/// What a worker has counted of a database: numbers may be negative, as a key may go where another worker is.
+/// A worker's counts of a database: numbers may be negative, as a key may go where another worker is.
 struct Sizes([AtomicI64; ROWS * SIZES]);
 
-/// Those of the databases that a worker has changed, by their physical numbers.
+/// The counts of the databases that a worker has changed, by their physical numbers.
 #[derive(Default)]
 pub(crate) struct AllSizes(Box<[OnceLock<Box<Sizes>>]>);
 
@@ -116,13 +117,13 @@ pub(crate) fn are_alike_ints(a: i64, b: i64) -> bool {
 }
 
 impl Counters {
-    /// A value of this size has come or gone.
+    /// Counts a value of this size that has come or gone.
     #[inline]
     pub(crate) fn count_size(&self, physical: u16, size: Size, change: i64) {
         shift(&self.sizes.of(physical).0[usize::from(size.0)], change);
     }
 
-    /// A value of one size is of another now.
+    /// Counts a value whose size has changed.
     #[inline]
     pub(crate) fn count_resized(&self, physical: u16, from: Size, to: Size) {
         if from != to {

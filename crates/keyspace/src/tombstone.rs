@@ -1,13 +1,14 @@
-//! Deleted keys that the store may still have (rule C4), and what a checkpoint must know of a slot that it walks.
+//! Deleted keys that the store may still have (rule C4), and the state of a slot that a checkpoint walks.
 //!
-//! Entries and tombstones say what the store has under their key: its [`Mark`]. Deleting a key of which it has, or may have had, something
-//! leaves a tombstone, which lies here until the store's deletion is durable; a key that is made over a tombstone takes the mark from it.
-//! Keys that come and go between two checkpoints leave nothing. What a checkpoint has copied counts as if the store had it: a key whose deletion was
-//! copied is [`Mark::DEAD`], and so is what is made in its place, as those who read the store may still find it.
+//! Entries and tombstones hold the store's state of their key: its [`Mark`]. If the store has a record of a deleted
+//! key, or may have had one, the deletion leaves a tombstone. It lies here until the store's deletion is durable; a new
+//! key takes the mark from its tombstone. Keys that come and go between two checkpoints leave nothing. Copies of a
+//! checkpoint count as if the store had them. So a key whose deletion was copied is [`Mark::DEAD`], and so is its
+//! successor, because readers of the store may still find it.
 //!
-//! While a checkpoint *walks* a slot in several holds, replay will skip what was written before the walk and apply what was written
-//! since: to a key as the walk found it. Of a key that is deleted before the walk gets there nothing would be found: so every deletion
-//! of that time leaves a tombstone, and is noted as *gone* for the walk to write down.
+//! While a checkpoint *walks* a slot in several holds, replay will skip changes from before the walk and apply later
+//! ones, to keys as the walk found them. A key that is deleted before the walk gets there would not be found. So every
+//! deletion of that time leaves a tombstone, and is noted as *gone* for the walk to write down.
 //!
 //! Guarded by the slot's latch; the locks are never waited for.
 
@@ -32,12 +33,12 @@ use crate::value::{Kind, freeze_collection};
 
 pub(crate) use of_database::OfDatabase;
 
-/// What a table knows of its keys' tombstones: their number, and whether a checkpoint is in the middle of the table.
+/// A table's state of its keys' tombstones: their number, and whether a checkpoint is in the middle of the table.
 #[derive(Default)]
 pub(crate) struct Graves(Cell<u32>);
 
 const WALKED: u32 = 1 << 31;
-/// Of absent keys memory does not know (see `cold`).
+/// Memory does not know absent keys (see `cold`).
 const COLD: u32 = 1 << 30;
 /// While it was walked, keys have become cold.
 const LEFT: u32 = 1 << 29;
@@ -87,7 +88,7 @@ pub(crate) struct Tombstone {
     round: u32,
     /// The slot was being walked.
     walked: bool,
-    /// What the store has.
+    /// The store's state.
     mark: Mark,
 }
 
@@ -106,7 +107,7 @@ pub type PhysicalKey = (u16, Box<[u8]>);
 struct Tombstones {
     /// In the order of their numbers; none is empty.
     databases: Vec<(u16, OfDatabase)>,
-    /// Keys that were deleted since the walk began and that it has not heard of.
+    /// Keys that were deleted since the walk began and that it does not know yet.
     gone: BTreeSet<PhysicalKey>,
 }
 
@@ -149,7 +150,7 @@ pub(crate) struct Graveyard {
     round: AtomicU32,
     /// Tombstones that no worker counts any more.
     dropped: AtomicI64,
-    /// Slots whose marks say nothing: the store has nothing of them.
+    /// Slots whose marks are void: the store has nothing of them.
     void: Box<[AtomicBool]>,
 }
 
@@ -164,7 +165,7 @@ impl Graveyard {
         self.slots[usize::from(slot)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes out what a slot has of a physical database that is emptied.
+    /// Takes out the tombstones of a slot for a physical database that is emptied.
     pub(crate) fn take(&self, slot: u16, physical: u16) -> Option<OfDatabase> {
         let mut place = self.of(slot);
         let tombstones = place.as_mut()?;
@@ -179,7 +180,7 @@ impl Graveyard {
 }
 
 impl Keyspace {
-    /// Notes that a key is gone that the store may have, or that a walk must hear of.
+    /// Notes the deletion of a key that the store may have, or that a walk must know of.
     #[cold]
     pub(crate) fn bury_key(
         &self,
@@ -205,7 +206,7 @@ impl Keyspace {
         }
     }
 
-    /// Removes the tombstone of a key that is there again, and says what the store has; `None`: there was none.
+    /// Removes the tombstone of a key that is there again. Returns the store's state; `None`: there was none.
     #[cold]
     pub(crate) fn dig_up(&self, held: &Held, key: &Key<'_>, physical: u16, local: &Local) -> Option<Mark> {
         let mut place = self.graveyard.of(key.slot);
@@ -225,7 +226,7 @@ impl Keyspace {
         (made - self.graveyard.dropped.load(Relaxed)).max(0) as u64
     }
 
-    /// A round of the checkpointer begins: tombstones from before it can be told from those made since.
+    /// A round of the checkpointer begins: later tombstones can be told from earlier ones.
     pub fn begin_round(&self) {
         self.graveyard.round.fetch_add(1, Relaxed);
     }
@@ -241,7 +242,7 @@ impl Keyspace {
         self.graveyard.of(slot).is_some()
     }
 
-    /// The physical databases that a held slot has something of, or has had.
+    /// The physical databases with keys in a held slot, now or before.
     pub fn tables_of(&self, held: &Held, slot: u16) -> smallvec::SmallVec<[u16; 4]> {
         self.body(held, slot).tables().map(|(number, _)| number).collect()
     }
@@ -278,8 +279,8 @@ impl Keyspace {
         (0..most).map_while(|_| tombstones.gone.pop_first()).collect()
     }
 
-    /// Calls `f` with the tombstones of a held slot that were there when its walk began, after a key, at most `most`, and with what the store
-    /// had: from now on it has nothing. The last key seen, if there may be more.
+    /// Calls `f` with the tombstones of a held slot that were there when its walk began, after a key, at most `most`,
+    /// and with the store's state: from now on it has nothing. Returns the last key seen, if there may be more.
     pub fn tombstones_after(
         &self,
         held: &Held,
@@ -291,7 +292,7 @@ impl Keyspace {
         debug_assert!(held.covers(slot));
         let round = self.graveyard.round.load(Relaxed);
         self.each_tombstone_after(slot, after, most, |db, key, tombstone| {
-            // What is noted as gone is written down as that.
+            // A deletion that is noted as gone is written down as such.
             if !(tombstone.walked && tombstone.round == round) {
                 f(db, key, std::mem::replace(&mut tombstone.mark, Mark::DEAD));
             }
@@ -323,8 +324,9 @@ impl Keyspace {
         None
     }
 
-    /// Drops tombstones of a held slot from before the present round, after a key, looking at no more than `most`: the store's deletion is durable, and
-    /// what the log says of them is not needed any more. The last key looked at, if there may be more.
+    /// Drops tombstones of a held slot from before the present round, after a key, visiting at most `most`: the store's
+    /// deletion is durable, and the log's records about them are not needed any more. Returns the last key visited, if
+    /// there may be more.
     pub fn drop_tombstones(
         &self,
         held: &Held,
@@ -353,10 +355,11 @@ impl Keyspace {
         next
     }
 
-    /// Calls `f` with the entries of a slot's physical database that share a bucket, from hash `from` on, and were changed above version
-    /// `above`: the value of each is frozen if it is large, by the number that `epochs` gives, and its mark says that the store has it; `f` gets
-    /// the mark that it had. At which hash to go on, `None` after the last, and before when none of these entries, changed or not, nor
-    /// their fields expire. The slot is held.
+    /// Calls `f` with the entries of a slot's physical database that share a bucket, from hash `from` on, and were
+    /// changed above version `above`. A large value is frozen, by the number that `epochs` gives. The mark says
+    /// afterwards that the store has the entry; `f` gets the former mark. Returns the hash at which to go on, `None`
+    /// after the last, and the time before which none of these entries, changed or not, nor their fields expire. The
+    /// slot is held.
     pub fn copy_changed(
         &self,
         held: &Held,
@@ -396,7 +399,8 @@ impl Keyspace {
         Some((EntryRef::new(entry), frozen, had))
     }
 
-    /// A checkpoint writes down that a deleted key of a physical database in a held slot is gone: what the store had until now.
+    /// A checkpoint writes down that a deleted key of a physical database in a held slot is gone. Returns the store's
+    /// state until now.
     pub fn copy_gone(&self, held: &Held, physical: u16, key: &Key<'_>) -> Mark {
         debug_assert!(held.covers(key.slot));
         let mut place = self.graveyard.of(key.slot);
@@ -405,14 +409,15 @@ impl Keyspace {
         tombstone.map_or(Mark::NONE, |tombstone| std::mem::replace(&mut tombstone.mark, Mark::DEAD))
     }
 
-    /// Says that there is no store, or that it has nothing of what is in memory, whatever entries and tombstones say: no deletion leaves a tombstone, no
+    /// Declares that there is no store, or that it has nothing of memory, whatever entries and tombstones say: no
+    /// deletion leaves a tombstone, no key is evicted. A checkpoint of a slot begins with [`Self::clear_marks`].
     /// key is evicted. A checkpoint of a slot begins with [`Self::clear_marks`].
     pub fn void_marks(&self) {
         self.graveyard.void.iter().for_each(|void| void.store(true, Relaxed));
         (0..SLOTS as u16).for_each(|slot| self.set_covered(slot, 0));
     }
 
-    /// Whether the marks of a slot say nothing.
+    /// Whether the marks of a slot are void.
     #[inline]
     pub fn are_marks_void(&self, slot: u16) -> bool {
         self.graveyard.void[usize::from(slot)].load(Relaxed)
@@ -429,14 +434,14 @@ impl Keyspace {
         }
     }
 
-    /// Clears the void marks of a slot's physical database, of the entries that share a bucket, from hash `from` on. At which hash to go
-    /// on; `None` after the last. The slot is held.
+    /// Clears the void marks of a slot's physical database, of the entries that share a bucket, from hash `from` on.
+    /// Returns the hash at which to go on; `None` after the last. The slot is held.
     pub fn clear_marks(&self, held: &Held, (slot, physical): (u16, u16), from: u64) -> Option<u64> {
         debug_assert!(self.are_marks_void(slot));
         self.body(held, slot).table(physical)?.step(from, |entry| entry.set_mark(Mark::NONE))
     }
 
-    /// All marks of a held slot have been cleared: from now on they say what is.
+    /// All marks of a held slot were cleared: from now on they are valid.
     pub fn set_marks_cleared(&self, held: &Held, slot: u16) {
         debug_assert!(held.covers(slot));
         self.graveyard.void[usize::from(slot)].store(false, Relaxed);
@@ -468,7 +473,7 @@ impl Keyspace {
     }
 }
 
-/// An entry is copied for a checkpoint: its value, frozen, if it is large, and what the store had.
+/// Copies an entry for a checkpoint: its value, frozen, if it is large, and the store's former state.
 fn copy(entry: Entry, epochs: &mut dyn FnMut() -> NonZeroU64) -> (Option<Frozen>, Mark) {
     let had = entry.mark();
     let frozen = match entry.kind() {

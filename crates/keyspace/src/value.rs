@@ -1,4 +1,4 @@
-//! What a key can hold, owned outside its entry, and the kinds that tell them apart inside it.
+//! The values of keys, owned outside their entries, and the kinds that tell them apart inside.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -144,7 +144,7 @@ macro_rules! collections {
             }
         }
 
-        /// The entry's collection as it is saved.
+        /// The entry's collection in the form in which it is saved.
         pub(crate) fn saved_collection<'a>(entry: Entry) -> Option<ValueRef<'a>> {
             match entry.kind() {
                 $(Kind::$name => entry.collection::<$name>().map(ValueRef::$name),)*
@@ -152,7 +152,8 @@ macro_rules! collections {
             }
         }
 
-        /// Freezes the entry's collection, if it is large. The entry's latch is held, and nobody has borrowed from the entry.
+        /// Freezes the entry's collection, if it is large. The entry's latch is held, and nothing is borrowed from the
+        /// entry.
         pub(crate) fn freeze_collection(entry: Entry, epochs: &mut dyn FnMut() -> NonZeroU64) -> Option<Frozen> {
             match entry.kind() {
                 $(Kind::$name => entry.collection_mut::<$name>().filter(|c| c.is_large())?.freeze(epochs()),)*
@@ -236,7 +237,8 @@ macro_rules! collections {
 collections!(List, Set, ZSet, Hash, Stream);
 
 impl AnyCollection {
-    /// When the first of its fields expires, if it is a hash with such fields: the entry's expiry is another matter.
+    /// When the first of its fields expires, if it is a hash with such fields. The entry's own expiry is apart from
+    /// that.
     pub fn field_expiry(&self) -> Option<u64> {
         match self {
             AnyCollection::Hash(hash) => hash.next_expiry(),

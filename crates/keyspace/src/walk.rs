@@ -4,8 +4,9 @@ use crate::db::{Db, EntryRef};
 use crate::table::Tidied;
 
 impl Db<'_> {
-    /// Calls `f` with the entries of `slot` from hash `from` on that share a bucket, and says where the next bucket begins;
-    /// `None` after the last. A key that stays present is visited exactly once over a walk, whatever grows or shrinks.
+    /// Calls `f` with the entries of `slot` from hash `from` on that share a bucket. Returns where the next bucket
+    /// begins; `None` after the last. A key that stays present is visited exactly once over a walk, whatever grows or
+    /// shrinks.
     pub fn walk(&self, slot: u16, from: u64, mut f: impl FnMut(EntryRef<'_>)) -> Option<u64> {
         self.keyspace().body(self.held(), slot).table(self.physical())?.step(from, |entry| f(EntryRef::new(entry)))
     }
@@ -26,15 +27,15 @@ impl Db<'_> {
         (table.volatile.get() > 0).then(|| table.next_expiry.get())
     }
 
-    /// Says that no key of the database in this slot expires before `ms`: for the expiry sweep, which has looked.
+    /// Sets the time before which no key of the database in this slot expires: for the expiry sweep, which has looked.
     pub fn set_next_expiry(&mut self, slot: u16, ms: u64) {
         if let Some(table) = self.keyspace().body(self.held(), slot).table(self.physical()) {
             table.next_expiry.set(ms);
         }
     }
 
-    /// Tidies the part of the slot's table at hash `from`, at most some hundred entries: shrinks what is sparse and moves what
-    /// lies in sparse pages of the heap, entries only if `entries` says so.
+    /// Tidies the part of the slot's table at hash `from`, at most some hundred entries. It shrinks sparse segments and
+    /// moves those in sparse pages of the heap; entries only if `entries` says so.
     pub fn tidy(&mut self, slot: u16, from: u64, entries: bool) -> Tidied {
         let (ks, physical) = (self.keyspace(), self.physical());
         match ks.body(self.held(), slot).table(physical) {

@@ -1,10 +1,10 @@
-//! Little-endian numbers and short texts in bytes. Whoever reads names the bound of everything that has a length.
+//! Little-endian numbers and short texts in bytes. The reader names the bound of everything that has a length.
 
 use std::fmt;
 
 use crc_fast::{CrcAlgorithm, checksum};
 
-/// Bytes that nobody has written in this format: what was expected.
+/// Bytes that are not in this format, with what was expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 
@@ -29,7 +29,7 @@ pub fn crc(parts: &[&[u8]]) -> u32 {
     (sum & 0xffff_ffff) as u32
 }
 
-/// What is still to be read.
+/// The bytes that are still to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -108,9 +108,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A u32 that says how many of something follow, at most `max`.
+    /// A u32 that says how many items follow, at most `max`.
     ///
     /// # Errors
+    ///
     /// It is more, or there are too few bytes.
     pub fn count(&mut self, max: usize) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
@@ -134,10 +135,11 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes(max)?).map_err(|_| Malformed("a text in UTF-8"))
     }
 
-    /// Nothing may be left.
+    /// Checks that no bytes are left.
     ///
     /// # Errors
-    /// Something is.
+    ///
+    /// Some are.
     pub fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed("the end")) }
     }
@@ -149,10 +151,11 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a number of things.
+/// Appends a number of items.
 ///
 /// # Panics
-/// With 2^32 of them, which nobody has in memory.
+///
+/// With 2^32 of them, which no memory holds.
 pub fn put_count(out: &mut Vec<u8>, count: usize) {
     let count = u32::try_from(count).expect("a number of things in memory");
     out.extend_from_slice(&count.to_le_bytes());

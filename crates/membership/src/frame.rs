@@ -1,10 +1,10 @@
-//! Frames: what every connection between nodes is made of, from its first byte on.
+//! Frames: all bytes of every connection between nodes.
 //!
 //! ```text
 //! frame := length u32 (of the body) · crc u32 (CRC32C of what follows, body included) · version u16 · kind u16 · body
 //! ```
-//! All numbers are little-endian. A frame that is damaged, too long or of an unknown version ends its connection: behind it
-//! nobody knows where the next one begins.
+//! All numbers are little-endian. A frame that is damaged, too long or of an unknown version ends its connection:
+//! nobody knows where the next one would begin.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use crate::codec::crc;
 /// Bytes before the body.
 pub const HEADER: usize = 12;
 
-/// Bytes of the longest body. Senders of commands and replies stay far below it: what is longer goes in pieces.
+/// Bytes of the longest body. Senders of commands and replies stay far below it: longer ones go in pieces.
 pub const BODY_MAX: usize = 16 << 20;
 
 /// The format of frames that this code writes and reads. The protocols inside are agreed upon in the handshake.
 pub const VERSION: u16 = 1;
 
-/// What a body is.
+/// The kind of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Kind {
@@ -51,7 +51,7 @@ impl Kind {
 /// A frame that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// What its body is.
+    /// The kind of its body.
     pub kind: Kind,
     /// The body.
     pub body: &'a [u8],
@@ -59,7 +59,7 @@ pub struct Frame<'a> {
     pub size: usize,
 }
 
-/// Why a connection cannot go on.
+/// The reason why a connection cannot go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Damaged {
     /// The body is longer than is allowed.
@@ -85,17 +85,18 @@ impl fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// Begins a frame at the end of `out`: leaves room for its header. Gives the place that [`finish`] wants to know.
+/// Begins a frame at the end of `out`: leaves room for its header. Returns the place for [`finish`].
 pub fn begin(out: &mut Vec<u8>) -> usize {
     let at = out.len();
     out.resize(at + HEADER, 0);
     at
 }
 
-/// Ends the frame that was begun at `at`: what is behind its header is the body.
+/// Ends the frame that was begun at `at`: the bytes behind its header are the body.
 ///
 /// # Panics
-/// If the body is longer than [`BODY_MAX`]: who appends must look at what there is.
+///
+/// If the body is longer than [`BODY_MAX`]: the caller must check that.
 pub fn finish(out: &mut [u8], at: usize, kind: Kind) {
     let length = out.len() - at - HEADER;
     assert!(length <= BODY_MAX, "a frame of {length} bytes");
@@ -128,9 +129,10 @@ pub fn read(buffer: &[u8]) -> Result<Option<Frame<'_>>, Damaged> {
     read_bounded(buffer, BODY_MAX)
 }
 
-/// As [`read`], for who expects bodies of at most `body_max` bytes.
+/// As [`read`], for bodies of at most `body_max` bytes.
 ///
 /// # Errors
+///
 /// The frame is damaged, too long, or of an unknown version or kind.
 pub fn read_bounded(buffer: &[u8], body_max: usize) -> Result<Option<Frame<'_>>, Damaged> {
     let Some(size) = size(buffer, body_max)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! The handshake: how two nodes find out, before anything else is said, that they belong together.
+//! The handshake: how two nodes find out, before all else, that they belong together.
 //!
 //! ```text
 //! initiator -> acceptor   hello      who I am, which versions I speak, what the connection is for, a nonce
@@ -6,9 +6,9 @@
 //! initiator -> acceptor   proof      HMAC of both under the shared secret
 //! acceptor -> initiator   welcome    the version to speak, HMAC of both in the other direction; or refused: why
 //! ```
-//! Pure: bytes of [`Kind::Handshake`] frames go in and out. The initiator proves first, so that who only listens learns nothing to try
-//! secrets on. What follows is encrypted and authenticated only if all of this goes
-//! over TLS (`tls-cluster`).
+//! Pure: bytes of [`Kind::Handshake`] frames go in and out. The initiator proves first, so that a listener learns
+//! nothing to try secrets on. The later bytes are encrypted and authenticated only if all of this goes over TLS
+//! (`tls-cluster`).
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ use crate::{ClusterId, NodeId, level};
 /// level, and origins did not say for which user they forward commands; what 9 has is used at that level only.
 pub const VERSIONS: (u16, u16) = (level::FIRST, level::HIGHEST);
 
-/// Bytes of the longest body of a handshake: who has not proved anything may not send more.
+/// Bytes of the longest body of a handshake: a side that has not proved anything may not send more.
 pub const BODY_MAX: usize = 1024;
 
 /// Bytes of the longest reason in words.
@@ -36,7 +36,7 @@ const MAGIC: &[u8; 8] = b"HOLDBUS1";
 /// A number used once, from a good source of randomness.
 pub type Nonce = [u8; 32];
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Role {
@@ -46,7 +46,7 @@ pub enum Role {
     Data = 2,
 }
 
-/// What a node says of itself.
+/// A node's data about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Party {
     /// Its cluster; none if it does not belong to one yet.
@@ -57,12 +57,12 @@ pub struct Party {
     pub incarnation: u64,
 }
 
-/// Whom a connection leads to.
+/// The node at the other end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Who it is.
+    /// Its identity.
     pub party: Party,
-    /// What the connection is for.
+    /// The purpose of the connection.
     pub role: Role,
     /// The version of the protocol that both speak.
     pub version: u16,
@@ -70,28 +70,28 @@ pub struct Peer {
     pub highest: u16,
 }
 
-/// Why a node does not speak with another.
+/// The reason why a node refuses another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// They do not prove the same secret.
     WrongSecret,
     /// They belong to two clusters.
     AnotherCluster {
-        /// Of who refuses.
+        /// The cluster of the refusing node.
         ours: Option<ClusterId>,
-        /// Of the other.
+        /// The cluster of the other one.
         theirs: Option<ClusterId>,
     },
     /// There is no version that both speak.
     NoCommonVersion {
-        /// Of who refuses, lowest and highest.
+        /// The versions of the refusing node, lowest and highest.
         ours: (u16, u16),
-        /// Of the other.
+        /// Those of the other one.
         theirs: (u16, u16),
     },
     /// The node does not speak what the cluster does.
     LowLevel {
-        /// Which node.
+        /// The node.
         node: NodeId,
         /// The cluster's level.
         needs: u16,
@@ -102,9 +102,9 @@ pub enum Refusal {
     UnknownNode(NodeId),
     /// The node has started again since: this is one of its earlier lives, or a copy of its folder.
     EarlierLife {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// The incarnation known of it.
+        /// Its incarnation, as known.
         known: u64,
     },
     /// Another reason, in words.
@@ -144,10 +144,10 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why a handshake ended without a connection.
+/// The reason why a handshake ended without a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failed {
-    /// This side refused. What was left to be sent tells the other.
+    /// This side refused. The bytes left to send tell the other one.
     Refused(Refusal),
     /// The other side refused, in its words.
     ByPeer(String),
@@ -187,7 +187,7 @@ mod step {
     pub const REFUSED: u8 = 5;
 }
 
-/// What hello and challenge say.
+/// The content of hello and challenge.
 struct Greeting {
     versions: (u16, u16),
     party: Party,
@@ -217,8 +217,8 @@ fn common_version(theirs: (u16, u16)) -> Result<u16, Refusal> {
     if version < lowest { Err(Refusal::NoCommonVersion { ours: VERSIONS, theirs }) } else { Ok(version) }
 }
 
-/// Whether the two may have a connection for `role`: commands are for members of one cluster, and no two clusters have anything to say to
-/// each other; who does not belong to any may ask to.
+/// Whether the two may have a connection for `role`: commands are for members of one cluster, and two clusters have
+/// nothing to say to each other. A node without a cluster may ask to join one.
 fn same_cluster(me: &Party, peer: &Party, role: Role) -> Result<(), Refusal> {
     let fits = match (me.cluster, peer.cluster) {
         (Some(ours), Some(theirs)) => ours == theirs,
@@ -249,7 +249,7 @@ fn send(out: &mut Vec<u8>, step: u8, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8
     out[body..].to_vec()
 }
 
-/// Leaves in `out` that the other side is refused, and why.
+/// Leaves in `out` that the other side is refused, and the reason.
 pub(crate) fn refuse(out: &mut Vec<u8>, why: &Refusal) {
     let text = why.to_string();
     let end = text.floor_char_boundary(REASON_MAX);
@@ -338,10 +338,12 @@ impl<'a> Acceptor<'a> {
         Self { me, secret, nonce, asked: None }
     }
 
-    /// Takes the body of the next frame; leaves what is to be sent in `out`, also if it fails. `judge` decides on whoever has proved the
-    /// secret. Gives the peer when all is said.
+    /// Takes the body of the next frame; leaves the bytes to send in `out`, also if it fails. `judge` decides about a
+    /// side that has proved the secret. Returns the peer at the end.
     ///
     /// # Errors
+    ///
+    /// There is no connection: one of the two refuses, or the body is no step of a handshake.
     /// There is no connection: one of the two refuses, or the body is no step of a handshake.
     pub fn step(
         &mut self,
@@ -547,7 +549,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each step of a conversation may arrive damaged. Nobody panics, and who has been given damage has no peer.
+        /// Each step of a conversation may arrive damaged. Neither side panics, and the one that got damaged bytes has
+        /// no peer.
         #[test]
         fn no_damage_panics_or_is_believed(
             damages in prop::collection::vec(prop::option::of(damage()), 4),

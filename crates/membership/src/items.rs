@@ -1,4 +1,4 @@
-//! Items: what the frames of a data link carry, many per frame.
+//! Items: the content of a data link's frames, many per frame.
 //!
 //! A link has an *origin*, the node whose clients' commands it carries, and an *owner*, which executes them. A client of the origin
 //! is a *virtual connection* there (`vc`, a number that the origin chooses, free again when the owner has said [`Item::Closed`]).
@@ -9,7 +9,7 @@
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::frame::BODY_MAX;
 
-/// For whom an origin forwards commands: what the owner judges rights by. Both are 0 while there are no users.
+/// The user of forwarded commands: the owner judges rights by it. Both are 0 while there are no users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Principal {
     /// The user's number.
@@ -25,7 +25,7 @@ pub enum Item<'a> {
     Open {
         /// Its number on this link.
         vc: u32,
-        /// What the origin calls it (CLIENT ID).
+        /// The origin's number for it (CLIENT ID).
         client: u64,
         /// The database it has selected.
         db: u16,
@@ -34,7 +34,7 @@ pub enum Item<'a> {
     },
     /// Origin: commands of the client, as RESP.
     Commands {
-        /// Which client.
+        /// The client.
         vc: u32,
         /// The epoch of the owner in the map by which the origin has routed them.
         epoch: u64,
@@ -43,43 +43,43 @@ pub enum Item<'a> {
     },
     /// Origin: so many more bytes of replies and pushes may be sent. Owner: so many of commands.
     Credit {
-        /// Which client.
+        /// The client.
         vc: u32,
         /// Bytes.
         bytes: u32,
     },
     /// Origin: the client is to wait no longer (CLIENT UNBLOCK).
     Unblock {
-        /// Which client.
+        /// The client.
         vc: u32,
         /// With an error, or as if its time were over.
         with_error: bool,
     },
     /// Origin: the client has gone.
     Close {
-        /// Which client.
+        /// The client.
         vc: u32,
     },
     /// Owner: replies, in the order of the commands.
     Replies {
-        /// To which client.
+        /// The client.
         vc: u32,
-        /// How many bytes each reply has that *ends* in these bytes. Of the first one it is what was lacking; what is behind
-        /// their sum is the beginning of one that goes on.
+        /// How many bytes each reply has that *ends* in these bytes. For the first one, the bytes that were lacking;
+        /// bytes behind their sum are the beginning of a reply that goes on.
         lengths: Lengths<'a>,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Owner: whether there was somebody to unblock.
+    /// Owner: whether the client was waiting.
     Unblocked {
-        /// Which client.
+        /// The client.
         vc: u32,
         /// Whether it was waiting.
         yes: bool,
     },
-    /// Owner: it knows nothing of the client any more.
+    /// Owner: it has forgotten the client.
     Closed {
-        /// Which client.
+        /// The client.
         vc: u32,
     },
     /// Both: every LSN here is at or below this one (rules L1, T7).
@@ -87,23 +87,23 @@ pub enum Item<'a> {
         /// The LSN.
         lsn: u64,
     },
-    /// Origin: for which client the next message of a transaction over this link is (CLIENT TRACKING).
+    /// Origin: the client that the next message of a transaction over this link is for (CLIENT TRACKING).
     For {
-        /// Which client.
+        /// The client.
         vc: u32,
-        /// What the origin calls it (CLIENT ID).
+        /// The origin's number for it (CLIENT ID).
         client: u64,
         /// The client caches what it reads, and is to hear of changes.
         caches: bool,
     },
-    /// Origin: for whom the client's further commands are, at [`crate::level::PRINCIPALS`] and above.
+    /// Origin: the user of the client's further commands, at [`crate::level::PRINCIPALS`] and above.
     Principal {
-        /// Which client.
+        /// The client.
         vc: u32,
-        /// For whom.
+        /// The user.
         principal: Principal,
     },
-    /// Owner: it shuts down. Of the commands that were sent to it over this link it executes none that it has not answered.
+    /// Owner: it shuts down. It executes none of the commands on this link that it has not answered.
     Leaving,
 }
 
@@ -136,7 +136,7 @@ mod tag {
     pub const UNBLOCK: u8 = 5;
     pub const CLOSE: u8 = 6;
     pub const REPLIES: u8 = 7;
-    // 8 is not used: what tells a client of a change keeps its place among the replies.
+    // 8 is not used: invalidations keep their place among the replies.
     pub const UNBLOCKED: u8 = 9;
     pub const CLOSED: u8 = 10;
     // 11 is kept for commands that were not executed and are to be sent elsewhere.
@@ -146,7 +146,7 @@ mod tag {
     pub const PRINCIPAL: u8 = 15;
 }
 
-/// The items of a body, in their order. Behind the first error there is nothing.
+/// The items of a body, in their order. It ends at the first error.
 pub fn items(body: &[u8]) -> Items<'_> {
     Items(Reader::new(body))
 }
@@ -265,7 +265,7 @@ impl Item<'_> {
 /// Where the length of an item of commands stands behind the item's place.
 const LENGTH: usize = 1 + 4 + 8;
 
-/// Appends an item of no commands yet; gives the place that [`extend_commands`] wants to know.
+/// Appends an item of no commands yet; returns the place for [`extend_commands`].
 pub fn put_commands(out: &mut Vec<u8>, vc: u32, epoch: u64) -> usize {
     let at = out.len();
     head(out, tag::COMMANDS, vc);
@@ -286,8 +286,8 @@ fn add(out: &mut [u8], at: usize, more: u32) {
     number.copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Appends an item of replies of which each of `lengths` ends in it. What `bytes` writes are their bytes, at least as many as the sum of
-/// the lengths.
+/// Appends an item of replies, each of which ends in it after its `lengths`. `bytes` writes their bytes, at least as
+/// many as the sum of the lengths.
 pub fn put_replies(out: &mut Vec<u8>, vc: u32, lengths: &[u32], bytes: impl FnOnce(&mut Vec<u8>)) {
     head(out, tag::REPLIES, vc);
     put_count(out, lengths.len());

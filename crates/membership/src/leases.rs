@@ -1,25 +1,26 @@
 //! Leases (rule O1), as the leader of the metadata remembers them. Pure: the time is handed in.
 //!
-//! A lease runs from the sending of its renewal, by the clock of the node that has sent it. The leader counts from the arrival, which is
-//! later, and adds an eighth for clocks that run at different speeds: what is over here is over there. What earlier leaders have granted it
-//! does not know: it waits a full lease before it gives anything to another.
+//! A lease runs from the sending of its renewal, by the clock of the node that has sent it. The leader counts from the
+//! arrival, which is later, and adds an eighth for clocks that run at different speeds: a lease that is over here is
+//! over there. It does not know the grants of earlier leaders. So it waits a full lease before it gives slots to
+//! another node.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::{BootNs, NodeId};
 
-/// What a leader has granted.
+/// A leader's grants.
 #[derive(Debug)]
 pub struct Leases {
     lease_ns: u64,
-    /// The term in which the rest is of any worth.
+    /// The term for which the pause holds.
     term: u64,
-    /// When what earlier leaders granted is over.
+    /// The end of the grants of earlier leaders.
     inherited: BootNs,
-    /// When what was granted is over.
+    /// The end of each grant.
     granted: BTreeMap<NodeId, BootNs>,
-    /// Who gets nothing while its slots are given to others, and by how many commands they are.
+    /// The nodes that get nothing while their slots are given to others, and by how many commands they are.
     fenced: BTreeMap<NodeId, usize>,
 }
 
@@ -64,9 +65,11 @@ impl Leases {
         self.granted.get(&id).copied().unwrap_or_default().left(now)
     }
 
-    /// The node's slots are to be given away: it gets no lease any more. Refused while it may have one, with how long that is.
+    /// The node's slots are to be given away: it gets no lease any more. Refused while it may have one, with the
+    /// remaining time.
     ///
     /// # Errors
+    ///
     /// For how many more nanoseconds the node may hold one.
     pub fn fence(&mut self, term: u64, id: NodeId, now: BootNs) -> Result<(), u64> {
         self.lead(term, now);
@@ -79,7 +82,7 @@ impl Leases {
         }
     }
 
-    /// The slots for which it was fenced once have been given away, or have not.
+    /// A command for which it was fenced has been applied, or has failed.
     pub fn release(&mut self, id: NodeId) {
         if let Entry::Occupied(mut commands) = self.fenced.entry(id) {
             *commands.get_mut() -= 1;
@@ -138,7 +141,8 @@ mod tests {
     }
 
     proptest! {
-        /// However long messages take, and although the clock of the holder runs up to a tenth slower: nobody is fenced who holds a lease (O1).
+        /// However long messages take, and although the clock of the holder runs up to a tenth slower: no holder of a
+        /// lease is fenced (O1).
         #[test]
         fn nobody_is_fenced_who_holds_a_lease(steps in prop::collection::vec((0u64..400, 0u64..900, 0u8..3), 1..40)) {
             let (mut now, mut leases, mut held, mut fences) = (0u64, Leases::new(1000), 0u64, 0u32);

@@ -1,14 +1,15 @@
 //! Levels: how new frames, records and commands come into use in a cluster whose nodes run different builds (rule U1).
 //!
 //! The level of a node is the highest version of the handshake that it speaks. The level of a cluster is in its
-//! metadata: the lowest of all members when an operator asked for it last. Nodes read whatever their build knows, and
-//! write only what the cluster's level has. The level never goes down: a node that does not reach it is refused by name.
+//! metadata: the lowest of all members when an operator last asked for it. Nodes read everything that their build
+//! knows, and write only formats of the cluster's level. The level never goes down: a node that does not reach it is
+//! refused by name.
 
-/// The level of clusters and nodes that say none. They are of a build before there were levels.
+/// The level of clusters and nodes without one. They are of a build before there were levels.
 pub const FIRST: u16 = 8;
 
 /// The highest level of this build.
 pub const HIGHEST: u16 = 9;
 
-/// From this level on an origin says for which user it forwards commands: [`crate::items::Item::Principal`].
+/// From this level on an origin names the user of forwarded commands: [`crate::items::Item::Principal`].
 pub const PRINCIPALS: u16 = 9;

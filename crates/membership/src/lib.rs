@@ -1,11 +1,11 @@
-//! What makes nodes a cluster.
+//! The crate that makes nodes a cluster.
 //!
 //! - Every node has an [identity](NodeId).
 //! - [`control`] is the thread that keeps the metadata with the other nodes (Raft), forms and joins clusters, and holds the node's lease.
-//! - The [`Map`] says which node owns which slot, and where nodes are. It is made by [`meta`], a pure state machine.
+//! - The [`Map`] holds the owners of slots, and the places of nodes. It is made by [`meta`], a pure state machine.
 //! - Nodes speak [frames](frame) with each other, after a [handshake]; on data links they carry [items].
 //!
-//! Commands, their replies and the keys they touch are unknown here: they are bytes.
+//! Commands, their replies and their keys are bytes here.
 
 #![warn(clippy::missing_errors_doc)]
 

@@ -1,11 +1,12 @@
-//! The slot map: who owns which slot, and where nodes are. Immutable; a new one replaces the old one as a whole.
+//! The slot map: the owners of slots, and the places of nodes. It is immutable; a new one replaces the old one as a
+//! whole.
 
 use crate::{ClusterId, NodeId, level};
 
 /// Slots of a cluster (Redis Cluster specification).
 pub const SLOTS: usize = 16384;
 
-/// In the table of owners: nobody, as the cluster has not been formed.
+/// In the table of owners: none, because the cluster was not formed.
 const NOBODY: u16 = u16::MAX;
 /// In the table of blocks: its slots have several owners.
 const SEVERAL: u16 = u16::MAX - 1;
@@ -31,9 +32,9 @@ pub struct Node {
     pub incarnation: u64,
     /// When it was last given slots: rises with every change of what it owns. 0: it never owned any.
     pub epoch: u64,
-    /// Whether its folder is gone: another node has come in its place, and nobody will answer by this name.
+    /// Whether its folder is gone: another node has replaced it, and no process will answer by this name.
     pub lost: bool,
-    /// The highest level that its build speaks, as far as the metadata were told (rule U1).
+    /// The highest level that its build speaks, as far as the metadata know (rule U1).
     pub level: u16,
     /// Whether it votes on the metadata.
     pub voter: bool,
@@ -64,7 +65,7 @@ impl Range {
     }
 }
 
-/// Who owns which slot.
+/// The owners of slots.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Map {
     cluster: Option<ClusterId>,
@@ -74,7 +75,8 @@ pub struct Map {
     nodes: Vec<Node>,
     ranges: Vec<Range>,
     owners: Box<[u16]>,
-    /// Of each block of slots that has one owner, or nobody, that. Every command asks for owners, and this small table stays in the cache.
+    /// For each block of slots with one owner, or none, that owner. Every command asks for owners, and this small table
+    /// stays in the cache.
     blocks: Box<[u16]>,
     next_number: u32,
 }
@@ -103,33 +105,34 @@ impl Map {
         Self { cluster, version, epoch, level, nodes, ranges, owners, blocks, next_number }
     }
 
-    /// As it is, where nodes have left that had numbers up to below this.
+    /// The same map, where nodes with numbers below this have left.
     pub fn with_next_number(self, next_number: u32) -> Self {
         Self { next_number: next_number.max(self.next_number), ..self }
     }
 
-    /// As it is, in a cluster of this level.
+    /// The same map, in a cluster of this level.
     pub fn with_level(self, level: u16) -> Self {
         Self { level, ..self }
     }
 
-    /// What all nodes speak (rule U1).
+    /// The level that all nodes speak (rule U1).
     #[inline]
     pub fn level(&self) -> u16 {
         self.level
     }
 
-    /// Numbers of nodes that have been there and were taken out for good, ascending: none of them comes back.
+    /// Numbers of nodes that were removed for good, ascending: none of them comes back.
     pub fn gone(&self) -> impl Iterator<Item = u32> + '_ {
         (1..self.next_number).filter(|number| self.nodes.binary_search_by_key(number, |node| node.number).is_err())
     }
 
-    /// Which cluster it is; none before it has been formed.
+    /// The cluster; none before it was formed.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.cluster
     }
 
-    /// Rises with every change of the metadata: maps of one cluster with the same version are equal, but for who votes.
+    /// Rises with every change of the metadata: maps of one cluster with the same version are equal, except for the
+    /// voters.
     pub fn version(&self) -> u64 {
         self.version
     }

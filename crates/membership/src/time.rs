@@ -1,5 +1,5 @@
-//! The time that leases are reckoned by (rule O1), as a type of its own: a lease that is compared with another clock lets
-//! two nodes serve one slot.
+//! The time of leases (rule O1), as a type of its own: comparing a lease with another clock would let two nodes serve
+//! one slot.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,18 +31,18 @@ impl BootNs {
     }
 }
 
-/// The end of a lease, which one thread moves and others look at.
+/// The end of a lease, which one thread moves and others read.
 #[derive(Debug, Default)]
 pub struct LeaseEnd(AtomicU64);
 
 impl LeaseEnd {
-    /// Until when it lasts.
+    /// The present end.
     #[inline]
     pub fn get(&self) -> BootNs {
         BootNs(self.0.load(Ordering::Acquire))
     }
 
-    /// It lasts until then, at least: it is never taken back.
+    /// Sets an end that is no earlier: a lease is never taken back.
     pub fn extend(&self, until: BootNs) {
         self.0.fetch_max(until.0, Ordering::AcqRel);
     }

@@ -1,4 +1,4 @@
-//! One logical database as a command sees it: the latched slots, and what can be done with the keys in them.
+//! One logical database as a command sees it: the latched slots, and the operations on their keys.
 //!
 //! Expired keys are gone already: the engine deletes a command's expired keys before it runs (and logs that first, rule
 //! L3), so nothing here compares times.
@@ -71,7 +71,7 @@ impl<'a> Db<'a> {
         std::mem::replace(&mut self.logical, logical)
     }
 
-    /// `bytes` as a key of this keyspace.
+    /// The bytes as a key of this keyspace.
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
         self.ks.hasher().key(bytes)
     }
@@ -87,13 +87,13 @@ impl<'a> Db<'a> {
         found
     }
 
-    /// The entry, without noting that it was looked for.
+    /// The entry, without noting the lookup.
     pub(crate) fn peek_entry(&self, key: &Key<'_>) -> Option<Entry> {
         let body = self.ks.body(self.held, key.slot);
         body.table(self.physical).and_then(|table| table.find(key)).map(|(_, entry)| entry)
     }
 
-    /// Notes that something is not there: what has taken it away may not be committed yet.
+    /// Notes that a key is absent: its deletion may not be committed yet.
     #[inline]
     fn note_absence(&self, slot: u16) {
         self.local.seen.note(self.ks.last_version_of(self.held, std::iter::once(slot)));
@@ -146,7 +146,7 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// A key has been changed, which an LRM policy goes by.
+    /// Notes that a key was changed, for an LRM policy.
     #[inline]
     pub fn note_change(&mut self, key: &Key<'_>) {
         if self.clock.tracks() == Tracks::Change {
@@ -184,7 +184,7 @@ impl<'a> Db<'a> {
         self.ks.body(self.held, slot).table(self.physical).is_some_and(|t| t.volatile.get() > 0)
     }
 
-    /// Keys in the logical database, those counted that have come and gone under these latches.
+    /// Keys in the logical database, with those that have come and gone under these latches.
     pub fn len(&self) -> u64 {
         let published = Counters::sum(self.ks.counters(), |counters| &counters.keys, self.physical);
         (published + self.local.unpublished.peek(self.physical).keys).max(0) as u64

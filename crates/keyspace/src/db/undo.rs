@@ -1,12 +1,12 @@
-//! Entries as they were, to be put back: what a script or block did may have to be undone (rule K3).
+//! Entries as they were, to be put back: the changes of a script or block may have to be undone (rule K3).
 
 use super::Db;
 use crate::db::Expiry;
 use crate::key::Key;
 use crate::value::Value;
 
-/// What a key held, or that it was absent. A large collection shares its leaves with the entry, so that this costs as much as
-/// a small one.
+/// The value of a key, or its absence. A large collection shares its leaves with the entry, so that this costs as much
+/// as for a small one.
 pub struct Saved(Option<Was>);
 
 struct Was {
@@ -25,7 +25,7 @@ impl Db<'_> {
         }))
     }
 
-    /// Puts an entry back as it was, whatever is there now. Its version becomes this `Db`'s: it may rise for nothing.
+    /// Puts an entry back as it was, whatever is there now. Its version becomes this `Db`'s, perhaps without need.
     pub fn put_back(&mut self, key: &Key<'_>, saved: Saved) {
         match saved.0 {
             None => {

@@ -1,4 +1,4 @@
-//! What a reader sees of an entry.
+//! An entry as a reader sees it.
 
 use std::sync::Arc;
 
@@ -94,7 +94,8 @@ impl<'a> EntryRef<'a> {
         self.entry.has_field_expiry()
     }
 
-    /// Whether the key's time is over at `now`: in the millisecond named by its expiry it still lives (Redis `keyIsExpired`).
+    /// Whether the key has expired at `now`: in the millisecond named by its expiry it still lives (Redis
+    /// `keyIsExpired`).
     #[inline]
     pub fn expired(self, now: u64) -> bool {
         self.expiry().is_some_and(|at| at < now)
@@ -105,12 +106,12 @@ impl<'a> EntryRef<'a> {
         self.entry.collection::<Hash>().and_then(Hash::next_expiry)
     }
 
-    /// When the first of the fields of a hash expires that have not at `now`, in unix milliseconds.
+    /// When the first field of a hash expires that has not expired at `now`, in unix milliseconds.
     pub fn field_expiry_from(self, now: u64) -> Option<u64> {
         self.entry.collection::<Hash>().and_then(|hash| hash.next_expiry_from(now))
     }
 
-    /// What the store has under the key.
+    /// The store's record under the key.
     pub fn mark(self) -> Mark {
         self.entry.mark()
     }
@@ -125,7 +126,7 @@ impl<'a> EntryRef<'a> {
         self.entry.access()
     }
 
-    /// The string, or that it is none.
+    /// The string, or the error that it is none.
     #[inline]
     pub fn string(self) -> Result<Str<'a>, WrongType> {
         match self.entry.kind() {

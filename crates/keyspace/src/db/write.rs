@@ -1,4 +1,4 @@
-//! Changes of entries, with the counters and marks that follow from them.
+//! Changes of entries, with their consequences for counters and marks.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub enum Expiry {
     At(u64),
 }
 
-/// What a value has taken the place of.
+/// The value that was replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     /// There was no such key.
@@ -91,8 +91,8 @@ impl Db<'_> {
         Changing::new(value, &self.local.counters, self.physical)
     }
 
-    /// The collection for a writer that may find nothing to do: `change` says whether it did anything, and only then the
-    /// version becomes this command's. `None` if the key is absent.
+    /// The collection for a writer that may find nothing to do: `change` returns whether it has changed anything, and
+    /// only then the version becomes this command's. `None` if the key is absent.
     #[inline]
     pub fn edit<T: Collection, R>(
         &mut self,
@@ -137,7 +137,7 @@ impl Db<'_> {
         entry
     }
 
-    /// What the worker counts of the database.
+    /// The worker's figures of the database.
     #[inline]
     fn counts(&mut self) -> &mut Counts {
         self.local.unpublished.of(self.physical)
@@ -209,7 +209,7 @@ impl Db<'_> {
         self.replace_string(key, bytes, raw, expiry);
     }
 
-    /// As [`Self::set_string`], and says what was there.
+    /// As [`Self::set_string`]; returns the value that was there.
     #[inline]
     pub fn replace_string(&mut self, key: &Key<'_>, bytes: &[u8], raw: bool, expiry: Expiry) -> Over {
         let part = match canonical_int(bytes) {
@@ -221,7 +221,7 @@ impl Db<'_> {
         self.set_part(key, &part, expiry)
     }
 
-    /// Sets a string that is an integer, and says what was there.
+    /// Sets a string that is an integer; returns the value that was there.
     pub fn set_int(&mut self, key: &Key<'_>, n: i64, expiry: Expiry) -> Over {
         self.set_part(key, &Part::Int(n), expiry)
     }
@@ -269,7 +269,7 @@ impl Db<'_> {
         over
     }
 
-    /// Counts that a string is about to take the place of an entry's value.
+    /// Counts the size of a string that is about to replace an entry's value.
     #[inline(never)]
     fn count_over(&self, old: Entry, part: &Part<'_>) {
         self.local.counters.count_resized(self.physical, Size::of(old), Size::of_part(part));
@@ -296,13 +296,13 @@ impl Db<'_> {
         self.replace(key, value, expiry);
     }
 
-    /// As [`Self::set_value`], for a command that deletes what was there before: the key counts as new.
+    /// As [`Self::set_value`], for a command that deletes the former value: the key counts as new.
     pub fn set_new_value(&mut self, key: &Key<'_>, value: Value, expiry: Expiry) {
         self.count_as_new(key);
         self.replace(key, value, expiry);
     }
 
-    /// Lets a key that is about to be replaced count as new, for a command that deletes what was there before.
+    /// Makes a key that is about to be replaced count as new, for a command that deletes the former value.
     pub fn count_as_new(&mut self, key: &Key<'_>) {
         if self.peek_entry(key).is_some() {
             self.local.sightings.born(self.logical, key.bytes);
@@ -331,7 +331,7 @@ impl Db<'_> {
         over
     }
 
-    /// Puts what the store has of a key that memory does not know into the table: nothing has changed by that.
+    /// Puts the store's record of an unknown key into the table: that is no change.
     pub fn install(&mut self, key: &Key<'_>, record: Record) {
         debug_assert!(self.peek_entry(key).is_none(), "rule C5");
         let stamped = self.local.stamped;
@@ -343,19 +343,19 @@ impl Db<'_> {
         self.local.stamped = stamped;
     }
 
-    /// Takes a present entry that the store has out of memory: nothing has changed by that.
+    /// Takes a present entry that the store has out of memory: that is no change.
     pub(crate) fn drop_entry(&mut self, key: &Key<'_>) {
         if let Some(entry) = self.detach(key) {
             entry.free(self.local);
         }
     }
 
-    /// Notes that the store says of a key that memory does not know that it was gone at `version`.
+    /// Notes that the store's record of an unknown key says that it was gone at `version`.
     pub fn install_gone(&mut self, key: &Key<'_>, version: u64) {
         self.ks.bury_key(self.held, key, self.physical, (version, Mark::DEAD), self.local);
     }
 
-    /// Notes that the store has a note of a key that it was gone, which the store is to lose, even if the key is there again.
+    /// Notes that the store has a note of a deleted key, which the store is to lose, even if the key is there again.
     pub fn note_gone(&mut self, key: &Key<'_>) {
         if let Some(entry) = self.peek_entry(key).filter(|entry| entry.mark().is_none()) {
             entry.set_mark(Mark::DEAD);
@@ -409,7 +409,7 @@ impl Db<'_> {
         true
     }
 
-    /// Says whether the key, a hash, has fields that expire (the earliest at `next`), so that the sweep visits it.
+    /// Sets whether the key, a hash, has fields that expire (the earliest at `next`), so that the sweep visits it.
     pub fn set_field_expiry(&mut self, key: &Key<'_>, next: Option<u64>) {
         let Some(entry) = self.find(key) else { return };
         let had = entry.has_field_expiry();
@@ -423,8 +423,8 @@ impl Db<'_> {
         self.counts().field_expires += i64::from(next.is_some()) - i64::from(had);
     }
 
-    /// A long string to be changed: the present one, made a `Blob` if it was not. Others may share it, and see nothing of what replaces it.
-    /// Only for strings longer than [`INLINE_MAX`] or about to become so.
+    /// A long string to be changed: the present one, made a `Blob` if it was not. Replies that share it do not see the
+    /// change. Only for strings longer than [`INLINE_MAX`] or about to become so.
     pub fn blob_mut(&mut self, key: &Key<'_>) -> Result<Option<Changing<'_, Arc<Blob>>>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         if !entry.kind().is_string() {
@@ -459,7 +459,8 @@ impl Db<'_> {
         Some(entry.inline_mut())
     }
 
-    /// Adds to an integer in place, and says what the entry is. `None` if the key is absent or not an integer entry; the sum is the caller's.
+    /// Adds to an integer in place. Returns the record of the entry. `None` if the key is absent or not an integer
+    /// entry; the sum is the caller's.
     pub fn int_mut(&mut self, key: &Key<'_>, f: impl FnOnce(i64) -> Option<i64>) -> Option<(Option<i64>, Over)> {
         let entry = self.find(key).filter(|e| e.kind() == Kind::Int)?;
         self.touch(entry);
@@ -481,7 +482,7 @@ impl Db<'_> {
         self.local.stamped = true;
     }
 
-    /// Gives a key this `Db`'s version, if it is there: it was changed by what has that version.
+    /// Gives a key this `Db`'s version, if it is there: the change with that version was its own.
     pub fn stamp(&mut self, key: &Key<'_>) {
         if let Some(entry) = self.find(key) {
             self.stamp_entry(entry);

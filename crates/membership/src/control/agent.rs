@@ -1,4 +1,4 @@
-//! What one node knows and does about its cluster, on its control thread.
+//! One node's knowledge of its cluster and its actions in it, on its control thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,14 +31,14 @@ pub const ASK: Duration = Duration::from_secs(2);
 /// How long a command to the metadata may take.
 pub const COMMAND: Duration = Duration::from_secs(10);
 
-/// How long a node that has been taken out may go on voting before whoever took it out is told.
+/// How long a removed node may go on voting before the caller that removed it is told.
 const VOTES_ON: Duration = Duration::from_secs(5);
 
-/// What all threads of the process see.
+/// The state that all threads of the process see.
 pub struct Shared {
     /// Until when the node may serve.
     pub lease_until: Arc<LeaseEnd>,
-    /// Why it may not, in words; empty while it may.
+    /// The reason why it may not, in words; empty while it may.
     pub reason: Mutex<String>,
     /// See [`super::Control::silent`].
     pub silent: Mutex<Arc<BTreeSet<NodeId>>>,
@@ -46,7 +46,7 @@ pub struct Shared {
     pub led: Mutex<Led>,
 }
 
-/// Which nodes have led, as far as was looked.
+/// The leaders so far.
 #[derive(Default)]
 pub struct Led {
     /// The one that led last.
@@ -56,7 +56,8 @@ pub struct Led {
 }
 
 impl Led {
-    /// The node that led and does not any more, if that is news. `leader`: the one that leads now; `keep`: for how many nanoseconds it is news.
+    /// The node that led and no longer does, if that is news. `leader`: the present leader; `keep`: for how many
+    /// nanoseconds it is news.
     fn look(&mut self, leader: Option<NodeId>, now: BootNs, keep: u64) -> Option<NodeId> {
         if leader.is_some() && leader != self.last {
             let before = std::mem::replace(&mut self.last, leader);
@@ -76,7 +77,7 @@ impl Shared {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The leader has said who is silent.
+    /// The leader has told which nodes are silent.
     pub fn hear_of_silent(&self, silent: BTreeSet<NodeId>) {
         let mut known = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         if **known != silent {
@@ -102,27 +103,27 @@ pub struct Agent {
     pub configured: Configured,
     /// See [`super::Hooks::trouble`].
     pub trouble: Trouble,
-    /// Held while it is found out who is to vote, and changed.
+    /// Held while the voters are chosen and changed.
     pub changing: tokio::sync::Mutex<()>,
 }
 
-/// What is forgotten at the end.
+/// Tasks that are dropped at the end.
 pub struct Volatile {
     /// Where others find this node, as far as it knows.
     pub host: Option<String>,
-    /// A cluster that this node would belong to: it does as soon as that cluster's Raft speaks to it.
+    /// A cluster that this node would belong to: it does as soon as that cluster's Raft sends it a message.
     pub tentative: Option<ClusterId>,
     /// The cluster that is being formed, and the settings that its first node gives it.
     pub founding: Option<(ClusterId, Vec<Setting>)>,
     /// Whether this node is about to form a cluster.
     pub forming: bool,
-    /// What this node has granted as a leader.
+    /// The leases that this node has granted as a leader.
     pub leases: Leases,
-    /// Whom this node has refused, and why.
+    /// The nodes that this node has refused, with the reasons.
     pub refused: Told,
-    /// Which version of the libraries nodes have, as they have said to this one.
+    /// The versions of libraries of nodes, as they have reported them to this one.
     pub libraries: BTreeMap<NodeId, u64>,
-    /// What does not work at nodes that serve, as they have said to this one.
+    /// The troubles of nodes that serve, as they have reported them to this one.
     pub troubles: BTreeMap<NodeId, String>,
 }
 
@@ -131,7 +132,7 @@ impl Agent {
         self.volatile.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why this node has no lease, in words. Empty if it has one.
+    /// The reason why this node has no lease, in words. Empty if it has one.
     pub fn reason(&self) -> String {
         let said = self.shared.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if said.is_empty() && self.shared.lease_until.get() <= (self.clock)() {
@@ -145,12 +146,12 @@ impl Agent {
         self.disk.kept().node
     }
 
-    /// Which cluster this node belongs to.
+    /// The cluster that this node belongs to.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.disk.kept().cluster
     }
 
-    /// What this node says of itself. The host is empty while it is not known.
+    /// This node's data about itself. The host is empty while it is unknown.
     pub fn describe(&self) -> Describe {
         let (id, incarnation) = {
             let kept = self.disk.kept();
@@ -161,7 +162,7 @@ impl Agent {
         Describe { id, incarnation, host, port, bus_port, client_port }
     }
 
-    /// Settings that all nodes must have the same.
+    /// Settings that must be the same on all nodes.
     pub fn agreed(&self) -> Vec<(String, String)> {
         let lease = ("cluster-lease".to_owned(), format!("{} ms", self.settings.lease.as_millis()));
         self.settings.agreed.iter().cloned().chain([lease]).collect()
@@ -188,7 +189,7 @@ impl Agent {
     pub fn suspects(&self) -> Arc<BTreeSet<NodeId>> {
         let silent = self.known_silent();
         let leader = self.raft.metrics().borrow_watched().current_leader;
-        // By then the leader has said whether it holds a lease.
+        // By then the leader has told whether it holds a lease.
         let keep = 2 * self.settings.lease.as_nanos() as u64;
         let led = self.shared.led.lock().unwrap_or_else(PoisonError::into_inner).look(leader, (self.clock)(), keep);
         match led.filter(|node| *node != self.me() && !silent.contains(node)) {
@@ -197,7 +198,7 @@ impl Agent {
         }
     }
 
-    /// A node as the map has it.
+    /// A node's entry in the map.
     pub fn known(&self, id: NodeId) -> Option<Describe> {
         let map = self.machine.map();
         let node = map.node(map.index_of(id)?);
@@ -205,18 +206,18 @@ impl Agent {
         Some(Describe { id, incarnation, host: node.host.clone(), port, bus_port, client_port })
     }
 
-    /// Asks the leader, wherever it is.
+    /// Asks the leader, at whatever node.
     pub async fn ask_leader(self: &Arc<Self>, op: Op, body: &[u8]) -> Result<Vec<u8>, String> {
         self.ask_whoever_leads(op, body, false).await
     }
 
-    /// As [`Self::ask_leader`]. `once`: nobody else is asked if one may have done it and has not answered.
+    /// As [`Self::ask_leader`]. `once`: no other node is asked if one may have done it and has not answered.
     async fn ask_whoever_leads(self: &Arc<Self>, op: Op, body: &[u8], once: bool) -> Result<Vec<u8>, String> {
         let mut why =
             "no leader of the cluster's metadata is known: more than half of the voting nodes must be up".to_owned();
         let mut asked: Vec<NodeId> = Vec::new();
         let mut next = self.leader().0;
-        // Whoever else may know one, if the one that is known does not answer or has stepped down.
+        // Another node may know a leader, if the known one does not answer or has stepped down.
         let map = self.machine.map();
         let others: Vec<NodeId> = map.nodes().iter().filter(|node| !node.lost).map(|node| node.id).collect();
         let mut others = others.into_iter().filter(|id| *id != self.me());
@@ -251,7 +252,7 @@ impl Agent {
         self.links.ask(target.id, (&target.host, target.bus_port), op, body, within).await
     }
 
-    /// Has a command applied to the metadata, by whoever leads.
+    /// Applies a command to the metadata, at the leader.
     pub async fn submit(self: &Arc<Self>, command: &Command) -> Result<Response, String> {
         if let Command::Raise { .. } = command {
             self.may_rise()?;
@@ -262,7 +263,7 @@ impl Agent {
         Response::read(&mut Reader::new(&answer)).map_err(|why| why.to_string())
     }
 
-    /// Answers what is asked of any node or of the leader, by a node of this level.
+    /// Answers a request to any node or to the leader, from a node of this level.
     pub async fn answer(self: &Arc<Self>, op: Op, body: &[u8], of_node: u16) -> Reply {
         let malformed = |Malformed(what)| Reply::Failed(format!("a request that is not {what}"));
         let mut from = Reader::new(body);
@@ -308,7 +309,7 @@ impl Agent {
             Ok(losers) => losers,
             Err(why) => return Reply::Failed(why),
         };
-        // A task of its own, as who asks may go away: the fence stays until the outcome is known.
+        // A task of its own, because the caller may go away: the fence stays until the outcome is known.
         let agent = Arc::clone(self);
         let (mut goes, mut changes) = (None, None);
         match &command {
@@ -337,8 +338,8 @@ impl Agent {
         writing.await.unwrap_or_else(|why| Reply::Failed(why.to_string()))
     }
 
-    /// Who loses slots, or the place where others find it, must not hold a lease, and gets none before it can know (rule O1). Who is fenced for that, or why
-    /// the command must wait.
+    /// A node that loses slots, or its place, must not hold a lease, and gets none before it can know (rule O1).
+    /// Returns the nodes that are fenced for that, or the reason why the command must wait.
     fn fence_losers(&self, term: u64, command: &Command) -> Result<Vec<NodeId>, String> {
         let (losers, place) = match command {
             Command::Forget { id } => (vec![*id], None),
@@ -361,21 +362,21 @@ impl Agent {
         Ok(losers)
     }
 
-    /// Other nodes that are found where `node` says to be: they would be lost to the others.
+    /// Other nodes at the place that `node` claims: they would be lost to the others.
     fn others_at(&self, node: &Describe) -> Vec<NodeId> {
         let map = self.machine.map();
         let there = |other: &&crate::map::Node| node.displaces(other.id, &other.host, other.bus_port);
         map.nodes().iter().filter(|other| !other.lost).filter(there).map(|other| other.id).collect()
     }
 
-    /// Waits until a node that has been taken out does not vote any more, so that its end, and then that of others, does no harm.
+    /// Waits until a removed node no longer votes, so that its end, and then that of others, does no harm.
     async fn until_out(self: &Arc<Self>, id: NodeId) -> Result<(), String> {
         const LOOK: Duration = Duration::from_millis(20);
         let out = async {
             loop {
-                // What is under way may be that it is to vote.
+                // A change under way may give it a vote.
                 let settled = self.changing.lock().await;
-                // Whoever leads then goes on with it.
+                // The next leader goes on with it.
                 if self.machine.look(|applied| applied.state.has(id) || !applied.votes(id)) || self.leads().is_none() {
                     return;
                 }
@@ -388,8 +389,8 @@ impl Agent {
         })
     }
 
-    /// Puts a command into the log, if this node leads in `term`. Comes back when it has been applied, or when this node does not lead in that
-    /// term any more: whoever leads then confirms renewals at an index above the command's.
+    /// Puts a command into the log, if this node leads in `term`. Returns when it was applied, or when this node no
+    /// longer leads in that term: the next leader confirms renewals at an index above the command's.
     async fn write(&self, term: u64, command: Command) -> Reply {
         let (responder, answer) = openraft::impls::OneshotResponder::new_pair();
         let leader = CommittedLeaderId::new(term);
@@ -408,7 +409,7 @@ impl Agent {
         }
     }
 
-    /// Confirms with a majority that this node leads. What was committed before is what comes up to this index.
+    /// Confirms with a majority that this node leads. Earlier commits come up to the returned index.
     pub async fn confirmed(&self) -> Result<u64, Reply> {
         let confirm = LinearizerOption::new(Some(Duration::ZERO), true).with_wait_timeout(self.settings.lease / 2);
         match self.raft.get_read_linearizer(confirm).await {
@@ -423,7 +424,7 @@ impl Agent {
         }
     }
 
-    /// Why nothing can be decided: only these voters hear the leader, which is this node.
+    /// The reason why nothing can be decided: only these voters hear the leader, which is this node.
     fn too_few(&self, got: &BTreeSet<NodeId>) -> String {
         const NAMED_MAX: usize = 5;
         let voters: Vec<NodeId> = {
@@ -444,7 +445,7 @@ impl Agent {
     }
 }
 
-/// Who somebody is.
+/// The identity of a node.
 #[derive(Clone, Debug)]
 pub struct Who {
     pub node: Describe,

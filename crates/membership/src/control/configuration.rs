@@ -1,6 +1,6 @@
 //! The settings that are the cluster's ([`crate::meta::Configuration`]). A node takes those of the metadata whenever
-//! they change, and before its lease begins to count. So a node that serves lacks no change that was made before it
-//! asked for its lease: others are behind by the length of a lease at most, and mostly by a heartbeat of the leader.
+//! they change, and before its lease begins to count. So a node that serves lacks no change from before it asked for
+//! its lease. Other nodes are behind by the length of a lease at most, and mostly by a heartbeat of the leader.
 
 use std::fmt;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use super::kept::Kept;
 use super::links::Op;
 use crate::meta::{Command, Configuration, Response, Setting, State};
 
-/// How long a change waits for a node that leads the metadata: longer than an election lasts.
+/// How long a change waits for a leader of the metadata: longer than an election lasts.
 const UNLED: Duration = Duration::from_secs(3);
 
 /// Between two looks at whether there is one.
@@ -26,14 +26,14 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// Takes the cluster's settings: on a thread that may wait for a moment, one call after the other.
 pub type OnConfiguration = Arc<dyn Fn(&Configuration) + Send + Sync>;
 
-/// Why settings of the cluster were not changed, or may not have been.
+/// The reason why settings of the cluster were not changed, or may not have been.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotConfigured {
-    /// The metadata do not take them; why, in words.
+    /// The metadata do not take them; the reason, in words.
     Refused(String),
-    /// Nothing leads the metadata that could be asked; why, in words. Nothing was changed.
+    /// There is no leader of the metadata to ask; the reason, in words. Nothing was changed.
     Unled(String),
-    /// It is not certain that they were changed; why, in words.
+    /// It is uncertain whether they were changed; the reason, in words.
     Unknown(String),
 }
 
@@ -47,12 +47,12 @@ impl fmt::Display for NotConfigured {
     }
 }
 
-/// What this node has taken.
+/// The settings that this node has taken.
 pub struct Configured {
     /// Which version of the metadata; 0: none yet.
     version: watch::Sender<u64>,
-    /// The version that the start has found in the files. Until all is applied that others have committed before, what
-    /// the metadata have may be older.
+    /// The version that the start has found in the files. The metadata may be older until everything is applied that
+    /// others have committed before.
     found: u64,
     /// All of that is applied.
     is_caught_up: watch::Sender<bool>,
@@ -103,8 +103,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Waits until this node has the settings of the metadata as it knows them, for as long as a lease lasts at most. It
-    /// has applied what others had committed a moment ago.
+    /// Waits until this node has the settings of the metadata as it knows them, for a lease at most. It has applied
+    /// everything that others had committed a moment ago.
     pub async fn until_it_has_configuration(&self) -> Result<(), String> {
         let known = self.machine.look(|applied| applied.state.configuration().version());
         if known == 0 {
@@ -116,8 +116,8 @@ impl Agent {
         waited.map(drop).map_err(|_| "it has not taken the cluster's settings".to_owned())
     }
 
-    /// Waits until a node answers that leads, which a majority has just confirmed. As a change is asked for once, one that
-    /// is asked of a node that has gone would leave open whether it was made.
+    /// Waits until a leader answers that a majority has just confirmed. A change is asked for once: if the asked node
+    /// had gone, it would be open whether the change was made.
     async fn until_it_is_led(self: &Arc<Self>) -> Result<(), String> {
         let mut body = Vec::new();
         self.me().put(&mut body);
@@ -154,7 +154,7 @@ impl Agent {
     }
 
     /// The settings that a cluster begins with which this node leads first: those of the node that has formed it, or
-    /// this node's own where nobody knows any more, as in a cluster of an earlier version.
+    /// this node's own if those are unknown, as in a cluster of an earlier version.
     pub fn first_configuration(&self) -> Vec<Setting> {
         let cluster = self.cluster();
         let founding = self.volatile().founding.clone();
@@ -163,8 +163,8 @@ impl Agent {
     }
 }
 
-/// The cluster's settings as a node's files have them. The last entries of the log count, though the node does not know
-/// yet that they are committed: else a start would forget the last change, which may be that of a password.
+/// The cluster's settings in a node's files. The last entries of the log count, though the node does not know yet that
+/// they are committed: otherwise a start would forget the last change, which may be that of a password.
 pub fn known(kept: &Kept) -> Configuration {
     let snapshot = kept.snapshot.as_ref();
     let last = snapshot.and_then(|snapshot| snapshot.meta.last_log_id).map_or(0, |last| last.index);

@@ -1,4 +1,5 @@
-//! A thread that writes what is kept, so that the control thread never waits for the disk: leases are renewed while it is slow.
+//! A thread that writes the node's state of the metadata, so that the control thread never waits for the disk: leases
+//! are renewed while it is slow.
 
 use std::io;
 use std::pin::Pin;
@@ -16,11 +17,11 @@ use super::kept::Kept;
 use super::shelf::Shelf;
 use super::types::Types;
 
-/// How often a write without room is tried again, and how long it waits for that.
+/// How often a write without room is tried again, and the pause before it.
 const TRIES: u32 = 50;
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Who waits for a write.
+/// The waiters for a write.
 enum Waiter {
     Raft(IOFlushed<Types>),
     Task(oneshot::Sender<io::Result<()>>),
@@ -28,7 +29,7 @@ enum Waiter {
     Stop,
 }
 
-/// What is kept, in memory and on its way to the disk.
+/// The state, in memory and on its way to the disk.
 #[derive(Clone)]
 pub struct Disk {
     kept: Arc<Mutex<Kept>>,
@@ -47,7 +48,7 @@ impl Disk {
         Ok((Self { kept, waiters }, thread))
     }
 
-    /// Ends the thread when it has written all that was asked for before.
+    /// Ends the thread when it has done all earlier writes.
     pub fn stop(&self) {
         let _ = self.waiters.send(Waiter::Stop);
     }
@@ -57,7 +58,7 @@ impl Disk {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is kept; who asks with the result waits until it is durable.
+    /// Changes the state; a caller that wants the result waits until it is durable.
     pub fn change(&self, change: impl FnOnce(&mut Kept)) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> {
         let (sender, receiver) = oneshot::channel();
         let mut kept = self.kept();
@@ -71,7 +72,7 @@ impl Disk {
         })
     }
 
-    /// Changes what is kept, and calls back when it is durable.
+    /// Changes the state, and calls back when it is durable.
     pub fn change_then(&self, change: impl FnOnce(&mut Kept), then: IOFlushed<Types>) {
         let mut kept = self.kept();
         change(&mut kept);
@@ -117,13 +118,15 @@ fn write_all(mut folder: Folder, kept: &Mutex<Kept>, waiters: &Receiver<Waiter>)
             return;
         }
         if written.is_err() {
-            // What a failed write has left nobody knows (rule L9): nothing more is acknowledged, and the next start reads what is there.
+            // It is unknown what a failed write has left (rule L9): nothing more is acknowledged, and the next start
+            // reads what is there.
             return;
         }
     }
 }
 
-/// A full disk is tried again for a while: the log, where it has the same disk, takes for a moment what room there is, and gives it back.
+/// A write on a full disk is tried again for a while: the log, if it has the same disk, takes the free room for a
+/// moment, and gives it back.
 fn write(folder: &mut Folder, bytes: &[u8], shelf: &Shelf) -> io::Result<()> {
     let mut tries = TRIES;
     loop {
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
     use crate::control::types::Vote;
 
-    /// What was acknowledged is on the disk; after a failure nothing is acknowledged any more.
+    /// Acknowledged changes are on the disk; after a failure none is acknowledged any more.
     #[test]
     fn a_change_is_durable_when_it_is_acknowledged() {
         let path = std::env::temp_dir().join(format!("holdfast-disk-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! What the leader of the metadata does: it writes down that there is a cluster, and lets the right nodes vote.
+//! The duties of the metadata's leader: it writes down that there is a cluster, and chooses the voters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::meta::{Command, Describe};
 /// Most nodes that vote: more make every decision slower, and no safer.
 pub const VOTERS_MAX: usize = 5;
 
-/// How far behind a node may be that is to vote, in entries.
+/// How many entries a future voter may be behind.
 const BEHIND_MAX: u64 = 64;
 
 impl Agent {
-    /// Does what is to be done, now and then, most of it whenever this node leads.
+    /// Does the duties now and then, most of them only while this node leads.
     pub async fn duties(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(self.settings.renew / 2);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -50,14 +50,14 @@ impl Agent {
             return self.submit(&first).await.map(drop);
         }
         if let [_, .., to] = &members.get_joint_config()[..] {
-            // Whoever led before has not come to the end of it, and until then both majorities are needed.
+            // The former leader has not finished it, and until then both majorities are needed.
             let change = ChangeMembers::ReplaceAllVoters(to.clone());
             return self.raft.change_membership(change, true).await.map(drop).map_err(|why| why.to_string());
         }
         let nodes = self.machine.look(|applied| applied.state.nodes());
         let wanted: Vec<NodeId> = nodes.iter().filter(|(_, lost)| !lost).map(|(id, _)| *id).collect();
         let failed = |why: &dyn std::fmt::Display| why.to_string();
-        // Who is new learns first.
+        // A new node learns first.
         let new: BTreeMap<NodeId, Describe> = wanted
             .iter()
             .filter(|id| members.get_node(id).is_none())
@@ -78,14 +78,14 @@ impl Agent {
         let may_vote = |id: &&NodeId| voters.contains(id) || keeps_up(id) && answering.contains(id);
         let next: BTreeSet<NodeId> = wanted.iter().take(VOTERS_MAX).filter(may_vote).copied().collect();
         if next != voters && !next.is_empty() {
-            // Among themselves they could decide nothing, and without them nobody could any more.
+            // Among themselves they could decide nothing, and without them no majority could any more.
             let answer = next.intersection(&answering).count();
             if 2 * answer <= next.len() {
                 return Err(format!("only {answer} of {} nodes that are to vote answer", next.len()));
             }
             return self.raft.change_membership(next, true).await.map(drop).map_err(|why| failed(&why));
         }
-        // Nobody is asked who has left, or will never answer.
+        // A node that has left, or will never answer, is not asked.
         let gone: BTreeSet<NodeId> = members.learner_ids().filter(|id| !wanted.contains(id)).collect();
         if !gone.is_empty() {
             let change = ChangeMembers::RemoveNodes(gone);
@@ -94,7 +94,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Which of these nodes have a lease, with this one, which leads: Raft may hear others, too, but who serves is who is to vote.
+    /// The nodes among these that have a lease, with this one, which leads: Raft may hear others, too, but only serving
+    /// nodes are to vote.
     fn answering(&self, nodes: &[NodeId]) -> BTreeSet<NodeId> {
         let (me, now, volatile) = (self.me(), (self.clock)(), self.volatile());
         nodes.iter().filter(|id| **id == me || volatile.leases.held(**id, now) > 0).copied().collect()

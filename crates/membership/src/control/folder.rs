@@ -1,4 +1,4 @@
-//! The folder of what a node keeps of its cluster. See [`super::kept`] and [`super::shelf`] for what is in its files.
+//! The folder of a node's state of its cluster. See [`super::kept`] and [`super::shelf`] for its files.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -13,13 +13,13 @@ use crate::NodeId;
 use crate::codec::Malformed;
 use crate::meta::ChangeId;
 
-/// Name of the file that says who the node is.
+/// Name of the file with the node's identity.
 pub const FILE: &str = "state";
 
-/// How the name of a file ends that is not complete.
+/// The end of the name of an incomplete file.
 const NEW: &str = ".new";
 
-/// Why a node cannot know who it is.
+/// The reason why a node cannot know its identity.
 #[derive(Debug)]
 pub struct KeptError {
     file: PathBuf,
@@ -89,9 +89,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens or makes the folder, and counts this start. A new one gets a new name of the node. `data`: what is on its disks, if anything is; a node of a
-    /// cluster does not go on without what it had, as it has told others that it is durable. `knows`: the data say something of transactions over nodes,
-    /// which where the node is new is of another's life, and stays so until it says otherwise.
+    /// Opens or makes the folder, and counts this start. A new one gets a new name of the node. `data`: the data on its
+    /// disks, if there are any. A node of a cluster does not go on without its data, because it has told others that
+    /// they are durable. `knows`: the data hold transactions over nodes. In a new node these are of another node's
+    /// life, and stay so until it says otherwise.
     pub fn open(
         path: &Path,
         data: Option<DataId>,
@@ -111,7 +112,7 @@ impl Folder {
         Ok((folder, kept))
     }
 
-    /// As [`Self::open`], of these files, which nobody else uses.
+    /// As [`Self::open`], with these files, which no other process uses.
     fn begin(
         files: Box<dyn Files>,
         path: &Path,
@@ -131,8 +132,8 @@ impl Folder {
         Ok((folder, kept))
     }
 
-    /// Reads the folder's metadata and changes nothing; `None`: the folder is no node's. `data` names the data on the node's
-    /// disks, and refuses as in [`Self::open`].
+    /// Reads the folder's metadata and changes nothing; `None`: the folder is no node's. `data` names the data on the
+    /// node's disks, and refuses as in [`Self::open`].
     pub fn read(path: &Path, data: Option<DataId>) -> Result<Option<Kept>, KeptError> {
         let known = Self::known(&Real(path.to_owned()), path, data)?;
         Ok(known.map(|(kept, _)| kept))
@@ -158,7 +159,7 @@ impl Folder {
             self.replace(&shelf::file_of(change), &shelf::encode(change, libraries))?;
         }
         if !new.is_empty() {
-            // What names them must not be there before they are.
+            // The file that names them must not be there before they are.
             self.files.sync()?;
             self.shelved.extend(new.iter().map(|(change, _)| **change));
         }
@@ -170,12 +171,12 @@ impl Folder {
             let _ = self.files.remove(&shelf::file_of(&change));
             self.shelved.remove(&change);
         }
-        // The next start may find the disk full, and cannot do without a write either.
+        // The next start may find the disk full, and needs a write as well.
         self.files.reserve(2 * state.len() + shelf.values().map(|libraries| libraries.len()).max().unwrap_or(0));
         Ok(())
     }
 
-    /// Replaces a file. Without room on the disk it takes what is kept for that.
+    /// Replaces a file. Without room on the disk it takes the reserved room.
     fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let new = format!("{name}{NEW}");
         match self.files.write(&new, bytes) {
@@ -185,7 +186,7 @@ impl Folder {
         self.files.rename(&new, name)
     }
 
-    /// Removes what lives have left that ended while they wrote.
+    /// Removes the rests of lives that ended while they wrote.
     fn tidy(&mut self) {
         let wanted: BTreeSet<String> = self.shelved.iter().map(shelf::file_of).collect();
         for name in self.files.names().unwrap_or_default() {

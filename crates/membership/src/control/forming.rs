@@ -1,8 +1,9 @@
-//! How a node finds its cluster: it asks all *seeds*. If one of them belongs to a cluster, the node joins that. If all of them answer and none
-//! does, the one with the lowest address forms a cluster of them.
+//! How a node finds its cluster: it asks all *seeds*. If one of them belongs to a cluster, the node joins that. If all
+//! of them answer and none does, the one with the lowest address forms a cluster of them.
 //!
-//! Nothing is decided for ever by asking: a node belongs to a cluster when that cluster's Raft has spoken to it and it has written that down,
-//! and before that it votes for nobody. So of two clusters that were formed by mistake at most one gets a majority.
+//! Asking decides nothing for good. A node belongs to a cluster when that cluster's Raft has sent it a message and it
+//! has written that down; before that it votes for no node. So of two clusters that were formed by mistake at most one
+//! gets a majority.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct Founding {
     pub cluster: ClusterId,
     pub nodes: Vec<Describe>,
     pub settings: Vec<(String, String)>,
-    /// What the cluster begins with.
+    /// The initial settings of the cluster.
     pub configuration: Vec<Setting>,
 }
 
@@ -55,9 +56,9 @@ impl Wire for Founding {
     }
 }
 
-/// What asking all seeds has shown.
+/// The result of asking all seeds.
 enum Poll {
-    /// There is a cluster. Somebody of it is there.
+    /// There is a cluster, and one of its nodes answers.
     Cluster(ClusterId, (String, u16)),
     /// All have answered, and none belongs to a cluster.
     Unformed(BTreeMap<NodeId, (Describe, (String, u16))>),
@@ -66,7 +67,7 @@ enum Poll {
 }
 
 impl Agent {
-    /// Comes back when this node belongs to a cluster.
+    /// Returns when this node belongs to a cluster.
     pub async fn find_cluster(self: &Arc<Self>) {
         let mut told = String::new();
         while self.cluster().is_none() {
@@ -124,7 +125,8 @@ impl Agent {
         let mut who = Who::whole(&answer).map_err(|why| why.to_string())?;
         let mut volatile = self.volatile();
         if volatile.host.is_none() {
-            // The address by which the seeds know this node, or, if it is no seed, by which it has reached one that is in a cluster.
+            // The address by which the seeds know this node; if it is no seed, the one by which it has reached a node
+            // of a cluster.
             if peer.party.node == self.me() {
                 volatile.host = Some(seed.0.clone());
                 who.node.host.clone_from(&seed.0);
@@ -159,7 +161,7 @@ impl Agent {
         Err(format!("cluster {cluster} has no leader of its metadata now"))
     }
 
-    /// Forms a cluster of `nodes`, if that is for this one to do.
+    /// Forms a cluster of `nodes`, if this node is the one to do it.
     async fn found(self: &Arc<Self>, nodes: BTreeMap<NodeId, (Describe, (String, u16))>) -> Result<(), String> {
         let first = nodes.values().map(|(node, _)| (node.place(), node.id)).min();
         let Some(((host, port), first)) = first else { return Err("there are no seeds".to_owned()) };

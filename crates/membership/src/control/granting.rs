@@ -1,4 +1,4 @@
-//! What the leader grants, and what it knows of those who ask for it.
+//! The leader's grants, and its knowledge of the nodes that ask for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::types::Wire;
 use crate::NodeId;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 
-/// Bytes of what a node says of what does not work there, at most.
+/// Most bytes of a node's report about its troubles.
 pub const TROUBLE_MAX: usize = 512;
 
 impl Agent {
@@ -48,8 +48,8 @@ impl Agent {
         }
     }
 
-    /// Nodes that hold no lease any more, as this node knows if it leads, or has been told. A leader whose own lease is over may have been deposed without
-    /// having heard of it: others may hold leases of another one.
+    /// Nodes that hold no lease any more, as this node knows as a leader, or was told. A leader whose own lease is over
+    /// may have been deposed without knowing: other nodes may hold leases of another leader.
     pub fn known_silent(&self) -> Arc<BTreeSet<NodeId>> {
         let is_confirmed = self.shared.lease_until.get() > (self.clock)();
         match self.leads().filter(|_| is_confirmed) {
@@ -58,7 +58,8 @@ impl Agent {
         }
     }
 
-    /// Nodes that hold no lease any more. This node leads in `term`, perhaps since just now: then it does not know what others have granted.
+    /// Nodes that hold no lease any more. This node leads in `term`, perhaps since just now: then it does not know what
+    /// others have granted.
     fn silent(&self, term: u64) -> BTreeSet<NodeId> {
         let now = (self.clock)();
         let nodes = self.machine.look(|applied| applied.state.nodes());
@@ -66,14 +67,14 @@ impl Agent {
         nodes.into_iter().map(|(id, _)| id).filter(|id| volatile.leases.left(term, *id, now) == 0).collect()
     }
 
-    /// Who holds leases of this leader, and for how many more milliseconds.
+    /// The holders of leases of this leader, and for how many more milliseconds.
     pub fn holders(&self) -> Holders {
         let now = (self.clock)();
         let nodes = self.machine.look(|applied| applied.state.nodes());
         let volatile = self.volatile();
         let held = |id: NodeId| {
             let left_ms = volatile.leases.held(id, now) / 1_000_000;
-            // Who is down has said nothing since.
+            // A node that is down has reported nothing since.
             let trouble = volatile.troubles.get(&id).filter(|_| left_ms > 0).cloned().unwrap_or_default();
             Held { left_ms, trouble }
         };
@@ -81,7 +82,7 @@ impl Agent {
     }
 }
 
-/// What a node says when it renews its lease.
+/// A node's report when it renews its lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Renewal {
     /// Its name.
@@ -90,7 +91,7 @@ pub struct Renewal {
     pub incarnation: u64,
     /// The version of the libraries that it has.
     pub libraries: u64,
-    /// What does not work there, in words, though it serves; at most [`TROUBLE_MAX`] bytes. Empty: nothing.
+    /// Its troubles, in words, though it serves; at most [`TROUBLE_MAX`] bytes. Empty: none.
     pub trouble: String,
 }
 
@@ -108,10 +109,10 @@ impl Wire for Renewal {
     }
 }
 
-/// What is answered to a renewal.
+/// The answer to a renewal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Granted {
-    /// What the node must have applied before the lease is one.
+    /// The index that the node must have applied before the lease is one.
     pub index: u64,
     /// Nodes that hold no lease.
     pub silent: BTreeSet<NodeId>,

@@ -1,4 +1,4 @@
-//! What a node does to hold its lease, and to be known where it is.
+//! A node's actions to hold its lease, and to make its place known.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::types::Wire;
 use crate::meta::{Command, Refusal, Response};
 
 impl Agent {
-    /// Finds out whether this node may take part, as its folder is not an older copy. If it may not, it does not from then on.
+    /// Finds out whether this node may take part, or whether its folder is an older copy. In that case it takes part no
+    /// more.
     pub async fn may_take_part(self: &Arc<Self>) -> bool {
         let mut told = String::new();
         loop {
@@ -28,7 +29,7 @@ impl Agent {
         }
     }
 
-    /// Tells the cluster that this node has started, and where it is. Comes back when the cluster knows.
+    /// Tells the cluster that this node has started, and where it is. Returns when the cluster knows.
     pub async fn announce(self: &Arc<Self>) {
         if self.volatile().host.is_none() {
             self.find_host().await;
@@ -49,7 +50,7 @@ impl Agent {
         }
     }
 
-    /// Says why the cluster does not know of this node yet, in the log once, and waits a moment.
+    /// Logs once why the cluster does not know this node yet, and waits a moment.
     async fn wait_with(&self, why: String, told: &mut String) {
         if why != *told {
             tracing::info!("the cluster has not taken note of this start yet: {why}");
@@ -59,8 +60,8 @@ impl Agent {
         tokio::time::sleep(self.settings.renew).await;
     }
 
-    /// Where a node is that belongs to a cluster and has not been told: where it was, or as a seed says; or, if it is none of the seeds, from where it reaches
-    /// them.
+    /// The place of a node that belongs to a cluster and was not told where it is: its former place, or that of a seed;
+    /// for a node that is no seed, the address from which it reaches them.
     async fn find_host(self: &Arc<Self>) {
         // A cluster of one may have been formed before its node knew.
         if let Some(known) = self.known(self.me()).filter(|known| !known.host.is_empty()) {
@@ -93,8 +94,8 @@ impl Agent {
         }
     }
 
-    /// Renews the lease for ever, and as soon as there are other libraries, for which somebody waits. A renewal that is answered late does not keep the next
-    /// one from being sent.
+    /// Renews the lease for ever, and at once when there are other libraries, because a client waits for that. A late
+    /// answer to a renewal does not keep the next one from being sent.
     pub async fn renew(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(self.settings.renew);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -116,7 +117,7 @@ impl Agent {
             let kept = self.disk.kept();
             (kept.node, kept.incarnation)
         };
-        // Who does not ask has no lease soon: nobody waits for it to have them.
+        // A node that does not ask has no lease soon: no client waits for it to have them.
         let libraries = self.has_libraries()?;
         let mut trouble = (self.trouble)();
         trouble.truncate(trouble.floor_char_boundary(TROUBLE_MAX));
@@ -126,7 +127,7 @@ impl Agent {
         let answer = self.ask_leader(Op::Renew, &body).await?;
         let Granted { index, silent } = Granted::whole(&answer).map_err(|_| "an answer that is none".to_owned())?;
         self.shared.hear_of_silent(silent);
-        // What was given away before the renewal was granted is in the map before the lease is.
+        // Slots that were given away before the renewal was granted are gone from the map before the lease counts.
         let mut applied = self.machine.index();
         let waited = timeout(self.settings.lease, applied.wait_for(|applied| *applied >= index)).await;
         waited
@@ -138,7 +139,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Says why the lease is not renewed, if it is over or will be.
+    /// Logs why the lease is not renewed, if it is over or will be.
     fn excuse(&self, why: String) {
         let now = (self.clock)();
         if self.shared.lease_until.get() <= now {

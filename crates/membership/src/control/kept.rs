@@ -1,8 +1,9 @@
-//! What a node keeps of its cluster: one small file, replaced as a whole. So nothing in it can be torn: any damage stops the start.
+//! A node's state of its cluster: one small file, replaced as a whole. So nothing in it can be torn: any damage stops
+//! the start.
 //!
-//! It holds the identity and Raft's vote, log and snapshot together, as a node that has lost one of them must not go on with the others
-//! (it might vote twice). All of it is a few kilobytes that change when nodes come and go, and when a setting of the
-//! cluster changes. Libraries of functions are apart: see [`super::shelf`].
+//! It holds the identity and Raft's vote, log and snapshot together. A node that has lost one of them must not go on
+//! with the others, because it might vote twice. All of it is a few kilobytes that change when nodes come and go, and
+//! when a setting of the cluster changes. Libraries of functions are apart: see [`super::shelf`].
 
 use std::collections::BTreeMap;
 
@@ -14,25 +15,25 @@ use crate::{ClusterId, NodeId};
 
 const MAGIC: &[u8; 8] = b"HOLDMETA";
 
-/// The format that this code writes. It reads versions 1 to 4 as well: version 1 does not say whose the data are, versions
-/// 1 and 2 do not name them, in versions 1 to 3 the members of a snapshot have no port for smart clients, and all four
-/// have libraries of functions in them.
+/// The format that this code writes. It reads versions 1 to 4 as well. Version 1 does not say whose the data are,
+/// versions 1 and 2 do not name them. In versions 1 to 3 the members of a snapshot have no port for smart clients, and
+/// all four hold the libraries of functions.
 const VERSION: u32 = 5;
 
 /// Most entries of a log: it is cut long before.
 const ENTRIES_MAX: usize = 1 << 20;
 
-/// What a log and a store are called that belong together.
+/// The common name of a log and a store that belong together.
 pub type DataId = [u8; 16];
 
-/// What is kept.
+/// The state.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     pub node: NodeId,
     /// How often the node has started.
     pub incarnation: u64,
     pub cluster: Option<ClusterId>,
-    /// What the node's data say of transactions over nodes is of another node's life.
+    /// The node's data hold transactions over nodes of another node's life.
     pub inherited: bool,
     /// The name of the data on the node's disks, when it last had any.
     pub data: Option<DataId>,
@@ -85,7 +86,7 @@ impl Kept {
             .collect()
     }
 
-    /// What the bytes of the file say. `find` finds the libraries that it names.
+    /// The state in the bytes of the file. `find` finds the libraries that it names.
     pub fn decode(bytes: &[u8], find: Find<'_>) -> Result<Self, Malformed> {
         let mut from = Reader::new(bytes);
         if from.array()? != *MAGIC {

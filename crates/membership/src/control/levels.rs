@@ -1,4 +1,4 @@
-//! Levels as nodes hear of them in handshakes, and the raising of the cluster's (rule U1).
+//! Levels of nodes, known by handshakes, and the raising of the cluster's level (rule U1).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -9,25 +9,26 @@ use crate::handshake::{Peer, Refusal};
 use crate::meta::{Command, Heard};
 use crate::{NodeId, level};
 
-/// What handshakes have said of nodes, and what the cluster asks of them.
+/// The levels in handshakes, and the one that the cluster asks of its nodes.
 #[derive(Clone, Default)]
 pub struct Levels {
     /// By node: the life that it was in, and the level of that.
     heard: Arc<Mutex<BTreeMap<NodeId, (u64, u16)>>>,
-    /// The cluster's, as this node has applied it.
+    /// The cluster's level, as this node has applied it.
     cluster: Arc<AtomicU16>,
 }
 
 impl Levels {
-    /// The cluster's level is this one now.
+    /// Sets the cluster's level.
     pub fn apply(&self, level: u16) {
         self.cluster.store(level, Ordering::Release);
     }
 
-    /// A node has proved who it is: notes its level.
+    /// Notes the level of a node that has proved its identity.
     ///
     /// # Errors
-    /// It does not reach the cluster's level, and nobody speaks with it.
+    ///
+    /// It does not reach the cluster's level, and is refused.
     pub fn hear(&self, peer: &Peer) -> Result<(), Refusal> {
         let (node, life, has) = (peer.party.node, peer.party.incarnation, peer.highest);
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,15 +40,15 @@ impl Levels {
         if has < needs { Err(Refusal::LowLevel { node, needs, has }) } else { Ok(()) }
     }
 
-    /// The level that a node was heard to speak in this life of it.
+    /// The level that a node has spoken in this life.
     pub fn of(&self, node: NodeId, life: u64) -> Option<u16> {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.get(&node).filter(|known| known.0 == life).map(|known| known.1)
     }
 }
 
-/// Says in a command how high the level of the build is whose node it is about. Where the cluster has no level the
-/// command stays as nodes without levels read it.
+/// Sets the level of the build in a command about a node. If the cluster has no level, the command stays as nodes
+/// without levels read it.
 pub fn with_level(command: Command, of_cluster: u16, of_node: u16) -> Command {
     match command {
         Command::Join { node, settings, .. } if of_cluster > level::FIRST => {
@@ -63,16 +64,17 @@ pub fn with_level(command: Command, of_cluster: u16, of_node: u16) -> Command {
 }
 
 impl Agent {
-    /// The highest level that all these nodes were heard to speak; [`level::FIRST`] where one was not heard.
+    /// The highest level that all these nodes have spoken; [`level::FIRST`] if one was not heard.
     pub fn lowest_level(&self, nodes: impl Iterator<Item = (NodeId, u64)>) -> u16 {
         let of = |(id, life)| if id == self.me() { level::HIGHEST } else { self.levels.of(id, life).unwrap_or(0) };
         nodes.map(of).min().unwrap_or(0).clamp(level::FIRST, level::HIGHEST)
     }
 
-    /// Whether the level may rise, as far as this node knows: no member was heard to speak no higher one.
+    /// Whether the level may rise, as far as this node knows: no member is known to speak no higher one.
     ///
     /// # Errors
-    /// That, with the node's place.
+    ///
+    /// Such a member, with its place.
     pub fn may_rise(&self) -> Result<(), String> {
         let map = self.machine.map();
         if map.level() >= level::HIGHEST {
@@ -89,10 +91,11 @@ impl Agent {
         Ok(())
     }
 
-    /// What this node, which leads, has heard of all members, and the level that they all speak.
+    /// The levels of all members, as this node, which leads, has heard them, and the level that they all speak.
     ///
     /// # Errors
-    /// Which node has not been heard, or speaks no higher level.
+    ///
+    /// A node that was not heard, or speaks no higher level.
     pub fn raise(&self) -> Result<Command, String> {
         self.may_rise()?;
         let (map, me) = (self.machine.map(), self.me());

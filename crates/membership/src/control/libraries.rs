@@ -1,5 +1,6 @@
-//! The libraries of functions that all nodes have ([`crate::meta::Libraries`]). A node takes those of the metadata before it has a lease, and what it has it
-//! says with every renewal. A change is answered when every node has it that may hold a lease: who has none does not serve, and gets none without it.
+//! The libraries of functions that all nodes have ([`crate::meta::Libraries`]). A node takes those of the metadata
+//! before it has a lease, and reports its version with every renewal. A change is answered when every node that may
+//! hold a lease has it: a node without a lease does not serve, and gets none without it.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,28 +18,28 @@ use super::types::Entry;
 use crate::NodeId;
 use crate::meta::{ChangeId, Command, LIBRARIES_MAX, Refusal, Response};
 
-/// Takes libraries of a version in place of all that the node has: on a thread that may be busy for a while, one call after the other. After an error, which
-/// says why, it is called again.
+/// Takes libraries of a version in place of all that the node has: on a thread that may be busy for a while, one call
+/// after the other. After an error, with its reason, it is called again.
 pub type OnLibraries = Arc<dyn Fn(u64, &[u8]) -> Result<(), String> + Send + Sync>;
 
 /// How long the leader waits for nodes that may hold a lease: longer than leases last.
 const TAKEN: Duration = Duration::from_secs(5);
 
-/// Between two looks at who has what.
+/// Between two looks at the versions of nodes.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Before a change is asked for again of whom nobody knows what came.
+/// The pause before a change of unknown outcome is asked for again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Bytes of libraries in the log above which it is cut, and in one message to another node.
 const LOG_BYTES_MAX: usize = 4 << 20;
 
-/// What this node has.
+/// The libraries that this node has.
 pub struct Taken {
-    /// Of which version; none: of none yet.
+    /// Their version; none: it has none yet.
     version: watch::Sender<Option<u64>>,
     take: OnLibraries,
-    /// Why it does not have those of the metadata, in words; empty if nothing is known to be wrong.
+    /// The reason why it does not have those of the metadata, in words; empty if there is none.
     why: Mutex<String>,
 }
 
@@ -47,7 +48,7 @@ impl Taken {
         Self { version: watch::Sender::new(None), take, why: Mutex::default() }
     }
 
-    /// Tells of the version.
+    /// Sets the version.
     pub fn version(&self) -> watch::Receiver<Option<u64>> {
         self.version.subscribe()
     }
@@ -79,7 +80,7 @@ pub fn bytes_of(entry: &Entry) -> usize {
     }
 }
 
-/// Of entries that follow one another, the first ones, that are no longer than a message may be; but always one.
+/// The first ones of consecutive entries, no longer than a message may be; but always one.
 pub fn sendable<'a>(entries: impl Iterator<Item = &'a Entry>) -> impl Iterator<Item = &'a Entry> {
     let mut bytes = None;
     entries.take_while(move |entry| {
@@ -91,7 +92,7 @@ pub fn sendable<'a>(entries: impl Iterator<Item = &'a Entry>) -> impl Iterator<I
 }
 
 impl Agent {
-    /// Keeps what this node has up to date, for ever.
+    /// Keeps the libraries of this node up to date, for ever.
     pub async fn keep_libraries(self: Arc<Self>) {
         let mut applied = self.machine.index();
         loop {
@@ -111,7 +112,8 @@ impl Agent {
         }
     }
 
-    /// Takes what the metadata say. What the node had before there was a cluster becomes the cluster's, if it never had any.
+    /// Takes the libraries of the metadata. Those that the node had before there was a cluster become the cluster's, if
+    /// it never had any.
     async fn take_libraries(self: &Arc<Self>) -> Result<(), String> {
         let known = self.machine.look(|applied| applied.state.cluster().map(|_| applied.state.libraries().clone()));
         let Some(libraries) = known.filter(|known| Some(known.version) != *self.libraries.version.borrow()) else {
@@ -119,7 +121,7 @@ impl Agent {
         };
         if libraries.version == 0 {
             if let Some(own) = &self.settings.libraries {
-                // If others were first, those come. The answer would wait for this node to have them.
+                // If another node was first, its libraries come. The answer would wait for this node to have them.
                 let (committed, applied) =
                     (pin!(self.commit_libraries(0, Arc::clone(own))), pin!(self.until_there_are_any()));
                 return match select(committed, applied).await {
@@ -150,7 +152,8 @@ impl Agent {
     /// The version that this node has.
     ///
     /// # Errors
-    /// If it is not that of the metadata as this node knows them: why not.
+    ///
+    /// If it is not that of the metadata as this node knows them: the reason.
     pub fn has_libraries(&self) -> Result<u64, String> {
         let has = *self.libraries.version.borrow();
         has.filter(|_| self.are_up_to_date(has)).ok_or_else(|| self.libraries.why())
@@ -163,10 +166,12 @@ impl Agent {
         waited.map(drop).map_err(|_| self.libraries.why())
     }
 
-    /// Changes the libraries of version `known`. True: all nodes that serve have them. False: they were changed by others, and this node has what those
-    /// have made.
+    /// Changes the libraries of version `known`. True: all nodes that serve have them. False: other nodes have changed
+    /// them, and this node has their version.
     ///
     /// # Errors
+    ///
+    /// In words, after [`COMMAND`] at the latest. Most leave open whether the change was made, or will be, and say so.
     /// In words, after [`COMMAND`] at the latest. Most leave open whether the change was made, or will be, and say so.
     pub async fn change_libraries(self: &Arc<Self>, known: u64, payload: Arc<[u8]>) -> Result<bool, String> {
         match self.commit_libraries(known, payload).await? {
@@ -179,7 +184,7 @@ impl Agent {
         }
     }
 
-    /// As [`Agent::change_libraries`]: `None` if it is done, or the version of what others have made.
+    /// As [`Agent::change_libraries`]: `None` if it is done, or the version that others have made.
     async fn commit_libraries(self: &Arc<Self>, known: u64, payload: Arc<[u8]>) -> Result<Option<u64>, String> {
         if payload.len() > LIBRARIES_MAX {
             return Err(Refusal::LibrariesTooLarge { bytes: payload.len() as u64 }.to_string());
@@ -193,7 +198,7 @@ impl Agent {
             loop {
                 match self.submit(&command).await {
                     Ok(Response::Done { .. }) => return Ok(None),
-                    // Unless that is what others have made of this change.
+                    // Unless another node has made that of this change.
                     Ok(Response::Refused(Refusal::Superseded { version })) if !is_open => return Ok(Some(version)),
                     Ok(Response::Refused(refusal)) => return Err(refusal.to_string()),
                     Err(failure) => why = failure,
@@ -222,7 +227,7 @@ impl Agent {
                 }
                 sleep(LOOK).await;
             }
-            // Whoever leads then finds the change made, if it is asked for once more, and waits for the same.
+            // The next leader finds the change made, if it is asked for once more, and waits for the same.
             Err(Reply::Failed("the metadata are led by another node now".to_owned()))
         };
         timeout(TAKEN, waiting).await.unwrap_or_else(|_| {

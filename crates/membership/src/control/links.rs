@@ -30,7 +30,7 @@ const CALLS_MAX: usize = 256;
 /// Bytes of the longest reason of a failure.
 const REASON_MAX: usize = 1024;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Op {
@@ -42,7 +42,7 @@ pub enum Op {
     PreVote = 3,
     /// Raft: a snapshot.
     Snapshot = 4,
-    /// Who are you, and to which cluster do you belong?
+    /// Your identity, and your cluster?
     Who = 5,
     /// Let us form a cluster.
     Form = 6,
@@ -50,9 +50,9 @@ pub enum Op {
     Command = 7,
     /// A renewal of a lease.
     Renew = 8,
-    /// How the cluster is.
+    /// The state of the cluster.
     Status = 9,
-    /// What is known of a node that has started.
+    /// The knowledge about a node that has started.
     Past = 10,
 }
 
@@ -74,12 +74,12 @@ impl Op {
     }
 }
 
-/// What is answered.
+/// The answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// The answer.
     Done(Vec<u8>),
-    /// Only the leader of the metadata can answer: maybe this one.
+    /// Only the leader of the metadata can answer: perhaps this node.
     NotLeader(Option<Describe>),
     /// There is none, for a reason in words.
     Failed(String),
@@ -144,7 +144,7 @@ pub struct Links {
     random: Random,
     levels: Levels,
     open: Mutex<BTreeMap<NodeId, Link>>,
-    /// Where TLS has failed, and why.
+    /// The places where TLS has failed, and the reasons.
     refused: Mutex<Told>,
 }
 
@@ -157,12 +157,12 @@ impl Links {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all links: what this node says of itself in a handshake has changed.
+    /// Ends all links: this node's data in a handshake have changed.
     pub fn reset(&self) {
         self.open().clear();
     }
 
-    /// What connections use, if it is TLS.
+    /// The TLS of connections, if they use it.
     pub fn tls(&self) -> Option<&Arc<Tls>> {
         self.tls.as_ref()
     }
@@ -184,7 +184,7 @@ impl Links {
         Ok((stream, peer))
     }
 
-    /// Logs what TLS is refused for when it becomes so.
+    /// Logs the reason of a refusal by TLS when it is new.
     fn tell(&self, place: (&str, u16), dialed: &Result<(Stream, Peer), NoLink>) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let at = format!("{}:{}", place.0, place.1);
@@ -197,7 +197,8 @@ impl Links {
         }
     }
 
-    /// Asks whoever is at `place`, over a connection of its own. Also says who that is, and by which address of this node it was reached.
+    /// Asks the node at `place`, over a connection of its own. Also returns its identity, and this node's own address
+    /// on that connection.
     pub async fn ask_at(
         &self,
         place: (&str, u16),
@@ -259,14 +260,14 @@ impl Links {
     }
 }
 
-/// How long nothing may come from who owes an answer.
+/// How long a node that owes an answer may be silent.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What has been asked and not been answered.
+/// The requests without an answer.
 #[derive(Default)]
 struct Owed {
     replies: BTreeMap<u64, oneshot::Sender<Reply>>,
-    /// Since when nothing has come although something is owed.
+    /// Since when the node is silent although it owes an answer.
     since: Option<Instant>,
 }
 
@@ -276,7 +277,7 @@ fn lock(pending: &Pending) -> MutexGuard<'_, Owed> {
     pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Carries calls until nobody makes any more, the connection ends, or the other node is silent.
+/// Carries calls until there are no more callers, the connection ends, or the other node is silent.
 async fn carry(stream: Stream, calls: mpsc::Receiver<Call>) {
     let (reader, writer) = tokio::io::split(stream);
     let pending = Pending::default();
@@ -310,7 +311,7 @@ async fn send(mut writer: WriteHalf<Stream>, mut calls: mpsc::Receiver<Call>, pe
         frame::finish(&mut out, at, Kind::Request);
         {
             let mut pending = lock(pending);
-            // Who asks no more has gone.
+            // The caller has gone.
             pending.replies.retain(|_, reply| !reply.is_closed());
             pending.replies.insert(next, call.reply);
             pending.since.get_or_insert_with(Instant::now);

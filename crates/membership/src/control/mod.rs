@@ -1,5 +1,5 @@
-//! The control thread: one thread of a node on which everything about its cluster happens: Raft, leases, joining, handshakes. The rest of the
-//! process sees a [`Control`].
+//! The control thread: one thread of a node for everything about its cluster: Raft, leases, joining, handshakes. The
+//! rest of the process sees a [`Control`].
 
 mod agent;
 mod configuration;
@@ -67,51 +67,53 @@ use crate::map::Map;
 use crate::meta::{Command, Configuration, Response, Setting};
 use crate::{BootNs, ClusterId, LeaseEnd, NodeId};
 
-/// The clock that leases are reckoned by.
+/// The clock of leases.
 pub type BootClock = Arc<dyn Fn() -> BootNs + Send + Sync>;
 
-/// Fills bytes with randomness that nobody can foresee.
+/// Fills bytes with unpredictable randomness.
 pub type Random = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// Takes data links.
 pub type OnData = Arc<dyn Fn(DataLink) + Send + Sync>;
 
-/// How a node takes part.
+/// The settings of a node's membership.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The folder of the node's state.
     pub folder: PathBuf,
-    /// Where to listen for nodes.
+    /// The address to listen at for nodes.
     pub bind: SocketAddr,
-    /// Where others find this node, a name or an address. None: where it listens, or, if that is everywhere, as the seeds call it.
+    /// Where others find this node, a name or an address. None: its listening address, or, if that is everywhere, the
+    /// one that the seeds see.
     pub host: Option<String>,
     /// The port for clients.
     pub port: u16,
-    /// The port for nodes, as others are told. 0: the one that is listened at.
+    /// The port for nodes, as others are told. 0: the listening one.
     pub bus_port: u16,
     /// The port for smart clients, as others are told. 0: it has none.
     pub client_port: u16,
-    /// Where to look for a cluster: hosts and ports for nodes. None: this node forms a cluster of itself.
+    /// The places to look for a cluster: hosts and ports for nodes. None: this node forms a cluster of itself.
     pub seeds: Vec<(String, u16)>,
-    /// What all nodes of the cluster know, and nobody else.
+    /// The secret that only the nodes of the cluster know.
     pub secret: Arc<[u8]>,
-    /// Whether nodes speak TLS, and with which certificates: all of them do, or none. None: they do not.
+    /// The certificates, if nodes speak TLS: all of them do, or none. None: they do not.
     pub tls: Option<TlsFiles>,
-    /// The name of the data on the node's disks, where there are any: a node of a cluster does not start without those that it had.
+    /// The name of the data on the node's disks, if there are any: a node of a cluster does not start without its data.
     pub data: Option<[u8; 16]>,
-    /// The node's data say something of transactions over nodes: see [`Control::has_inherited`].
+    /// The node's data hold transactions over nodes: see [`Control::has_inherited`].
     pub knows_transactions: bool,
-    /// Libraries of functions that the node's data have: they become the cluster's, if it has never had any. Else it takes those of the cluster in their place.
+    /// Libraries of functions in the node's data: they become the cluster's, if it has never had any. Otherwise those
+    /// of the cluster replace them.
     pub libraries: Option<Arc<[u8]>>,
-    /// Other settings that all nodes must have the same: names and values.
+    /// Other settings that must be the same on all nodes: names and values.
     pub agreed: Vec<(String, String)>,
-    /// The settings of a cluster that this node is the first one of.
+    /// The settings of a cluster whose first node is this one.
     pub configuration: Vec<Setting>,
     /// How long a lease is.
     pub lease: Duration,
     /// How often it is renewed.
     pub renew: Duration,
-    /// How often the leader of the metadata says that it is there.
+    /// How often the leader of the metadata sends a heartbeat.
     pub heartbeat: Duration,
     /// How long others wait for that before they elect another: at least and at most.
     pub election: (Duration, Duration),
@@ -143,18 +145,18 @@ impl Settings {
     }
 }
 
-/// A connection for commands, after its handshake: it goes to whoever carries them.
+/// A connection for commands, after its handshake: it goes to the worker that carries them.
 pub struct DataLink {
-    /// A stream socket, in non-blocking mode. No byte behind the handshake has been read. With TLS it is local, and what goes over it is encrypted and
-    /// decrypted behind it.
+    /// A stream socket, in non-blocking mode. No byte behind the handshake has been read. With TLS it is local, and its
+    /// bytes are encrypted and decrypted behind it.
     pub socket: OwnedFd,
-    /// Whom it leads to.
+    /// The node at its other end.
     pub peer: Peer,
-    /// What [`Control::dial`] was given; none if the other node has opened it.
+    /// The argument of [`Control::dial`]; none if the other node has opened it.
     pub dialed: Option<u64>,
 }
 
-/// Why the control thread does not start.
+/// The reason why the control thread does not start.
 #[derive(Debug)]
 pub struct StartError(String);
 
@@ -166,17 +168,17 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Says what does not work at a node that serves, in words; empty: nothing.
+/// Returns the troubles of a node that serves, in words; empty: none.
 pub type Trouble = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// What hears of what.
+/// The callbacks.
 #[derive(Clone)]
 pub struct Hooks {
     /// Gets every new map, from the control thread.
     pub on_map: Arc<dyn Fn(Arc<Map>) + Send + Sync>,
     /// Gets every data link, from the control thread.
     pub on_data: OnData,
-    /// Tells why [`Control::dial`] has come to nothing: what it was given, and the reason.
+    /// Gets the reason why [`Control::dial`] has failed, with its argument.
     pub on_no_link: Arc<dyn Fn(u64, String) + Send + Sync>,
     /// Whether the node shuts down: it takes no data links any more.
     pub is_leaving: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -184,7 +186,7 @@ pub struct Hooks {
     pub on_libraries: OnLibraries,
     /// Takes the cluster's settings: this node has no lease before it has them.
     pub on_configuration: OnConfiguration,
-    /// What does not work at this node.
+    /// The troubles of this node.
     pub trouble: Trouble,
 }
 
@@ -197,7 +199,7 @@ pub struct Control {
     running: Mutex<Option<Running>>,
 }
 
-/// What is ended when the control thread stops.
+/// Tasks that end when the control thread stops.
 struct Running {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -205,9 +207,10 @@ struct Running {
 }
 
 impl Control {
-    /// Reads who the node is, listens for others, and starts the thread.
+    /// Reads the node's identity, listens for others, and starts the thread.
     ///
     /// # Errors
+    ///
     /// The folder cannot be used, the address is taken, or a certificate cannot be read.
     pub fn start(mut settings: Settings, clock: BootClock, random: Random, hooks: Hooks) -> Result<Self, StartError> {
         let error = |what: &dyn fmt::Display| StartError(what.to_string());
@@ -240,7 +243,7 @@ impl Control {
                 let _ = stopped.await;
                 let _ = running.raft.shutdown().await;
             });
-            // Whatever is under way ends here.
+            // Tasks under way end here.
             drop(runtime);
         });
         let thread = thread.map_err(|why| error(&why))?;
@@ -253,22 +256,24 @@ impl Control {
         folder.join(folder::FILE).exists()
     }
 
-    /// The cluster's settings as the files in `folder` have them, which are looked at only. What a node hears of from
-    /// others may be newer. Where the files cannot be read, the start says so.
+    /// The cluster's settings in the files of `folder`, which are only read. Other nodes may have newer ones. If the
+    /// files cannot be read, the start reports it.
     pub fn known_configuration(folder: &Path) -> Configuration {
         let kept = Folder::read(folder, None).ok().flatten();
         kept.map_or_else(Configuration::default, |kept| configuration::known(&kept))
     }
 
-    /// Whose state is in `folder`, if it is any node's; nothing is changed. `data`: what log and store on the node's disks are called.
+    /// The owner of the state in `folder`, if it is a node's; nothing is changed. `data`: the name of log and store on
+    /// the node's disks.
     ///
     /// # Errors
-    /// Why a node does not start with it.
+    ///
+    /// The reason why a node does not start with it.
     pub fn look(folder: &Path, data: [u8; 16]) -> Result<Option<Party>, KeptError> {
         Ok(Folder::read(folder, Some(data))?.map(|kept| kept.party()))
     }
 
-    /// Ends the thread. What has been acknowledged is durable; what is under way is dropped, and its completions with it.
+    /// Ends the thread. Acknowledged changes are durable; tasks under way are dropped, with their completions.
     pub fn stop(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Running { stop, thread, disk }) = running {
@@ -292,19 +297,20 @@ impl Control {
         self.agent.disk.kept().incarnation
     }
 
-    /// Whether what the node's data say of transactions over nodes is of another node's life, as where a backup was restored: since the node's first start, until
-    /// [`Self::settled`].
+    /// Whether the transactions over nodes in the node's data are of another node's life, as after the restore of a
+    /// backup: since the node's first start, until [`Self::settled`].
     pub fn has_inherited(&self) -> bool {
         self.agent.disk.kept().inherited
     }
 
-    /// The node's data say nothing any more, and after a crash would say nothing, of another node's transactions. `then` hears that this is kept, or why it cannot be,
-    /// from the control thread.
+    /// The node's data hold no transactions of another node any more, also not after a crash. `then` hears from the
+    /// control thread that this is kept, or why it cannot be.
     pub fn settled(&self, then: impl FnOnce(Result<(), String>) + Send + 'static) {
         self.keep(|kept| kept.inherited = false, then);
     }
 
-    /// The node has data of this name from now on, without which it does not start again. `then` is told as by [`Self::settled`].
+    /// The node has data of this name from now on, without which it does not start again. `then` is called as by
+    /// [`Self::settled`].
     pub fn has_data(&self, data: [u8; 16], then: impl FnOnce(Result<(), String>) + Send + 'static) {
         self.keep(|kept| kept.data = Some(data), then);
     }
@@ -314,7 +320,7 @@ impl Control {
         self.runtime.spawn(async move { then(written.await.map_err(|why| why.to_string())) });
     }
 
-    /// Which cluster this node belongs to.
+    /// The cluster that this node belongs to.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.agent.cluster()
     }
@@ -324,23 +330,23 @@ impl Control {
         self.bus
     }
 
-    /// The map of now.
+    /// The present map.
     pub fn map(&self) -> Arc<Map> {
         self.agent.machine.map()
     }
 
-    /// Until when this node may serve: to be compared after a request's bytes have arrived (rule O1).
+    /// The end of this node's lease: to be compared after a request's bytes have arrived (rule O1).
     pub fn lease_until(&self) -> &Arc<LeaseEnd> {
         &self.agent.shared.lease_until
     }
 
-    /// Why this node has no lease, in words for people. Empty if nothing is wrong.
+    /// The reason why this node has no lease, in words for people. Empty if nothing is wrong.
     pub fn reason(&self) -> String {
         self.agent.reason()
     }
 
-    /// Nodes that hold no lease, as the leader of the metadata has said last: they are down, or nobody reaches them. Of a node that has just gone it
-    /// says so when its lease is over.
+    /// Nodes that hold no lease, as the leader of the metadata said last: they are down, or out of reach. A node that
+    /// has just gone is among them when its lease is over.
     pub fn silent(&self) -> Arc<BTreeSet<NodeId>> {
         self.agent.known_silent()
     }

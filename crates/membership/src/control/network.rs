@@ -20,7 +20,7 @@ use crate::meta::{Describe, Image};
 pub struct Network {
     pub links: Arc<Links>,
     pub machine: Machine,
-    /// In which term each node has acknowledged which entry of the log, as the last of those from this one.
+    /// The term in which each node has acknowledged its last entry of the log from this one.
     pub acknowledged: Arc<Mutex<BTreeMap<NodeId, (u64, u64)>>>,
 }
 
@@ -39,14 +39,15 @@ impl RaftNetworkFactory<Types> for Network {
 }
 
 impl Client {
-    /// Where the node is by the map, which knows where it was started last, or by the membership.
+    /// The place of the node: by the map, which knows where it was started last, or by the membership.
     fn place(&self) -> (String, u16) {
         let map = self.network.machine.map();
         let known = map.index_of(self.target.id).map(|index| map.node(index));
         known.map_or((self.target.host.clone(), self.target.bus_port), |node| (node.host.clone(), node.bus_port))
     }
 
-    /// Notes what the node has acknowledged. Raft does not know nodes that have forgotten it: who has, is not there until it has found out ([`super::past`]).
+    /// Notes the entries that the node has acknowledged. Raft does not recognize nodes that have forgotten some: such a
+    /// node does not count as there until it has found out ([`super::past`]).
     fn look_at(&self, response: &AppendResponse, term: u64, before: u64, last: u64) -> Result<(), RPCError<Types>> {
         let mut acknowledged = self.network.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
         let known = acknowledged.get(&self.target.id).filter(|known| known.0 == term).map_or(0, |known| known.1);

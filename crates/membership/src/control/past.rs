@@ -1,7 +1,8 @@
-//! A folder that is an older copy, as of a machine that was set back: what was acknowledged since is not in it, votes included. Such a node must not take part.
+//! A folder that is an older copy, as of a machine that was set back: later acknowledgements are not in it, votes
+//! included. Such a node must not take part.
 //!
-//! It cannot know by itself. But the leader of the metadata does: a later start of the node has told it of itself, or the node has acknowledged entries
-//! of Raft's log that its own copy lacks.
+//! It cannot know by itself. But the leader of the metadata does: a later start of the node has told it of itself, or
+//! the node has acknowledged entries of Raft's log that its own copy lacks.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::types::Wire;
 use crate::NodeId;
 use crate::codec::{Malformed, Reader};
 
-/// What the leader knows of a node.
+/// The leader's knowledge of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Past {
     /// How often it has started; 0: nothing is known.
@@ -36,7 +37,7 @@ impl Wire for Past {
     }
 }
 
-/// Where a node is by what it keeps.
+/// The position of a node by its own state.
 struct Present {
     starts: u64,
     term: u64,
@@ -51,7 +52,7 @@ impl Present {
         Self { starts: kept.incarnation, term: kept.vote.map_or(0, |vote| vote.leader_id().term), last }
     }
 
-    /// Why it is older than what is known of it, in words.
+    /// The reason why it is older than the leader knows it, in words.
     fn lacks(&self, past: &Past) -> Option<String> {
         if past.starts >= self.starts {
             return Some(format!(
@@ -66,7 +67,7 @@ impl Present {
 }
 
 impl Agent {
-    /// What this node, if it leads, knows of another one: all that was committed.
+    /// The knowledge of this node, if it leads, about another one: all that was committed.
     pub async fn past_of(&self, id: NodeId) -> Reply {
         let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
         let index = match self.confirmed().await {
@@ -85,7 +86,7 @@ impl Agent {
         Reply::Done(Past { starts, term, acknowledged: acknowledged.unwrap_or_default() }.to_bytes())
     }
 
-    /// Why this node's folder is an older copy of what it was, in words, if it is. `Err`: that cannot be known yet.
+    /// The reason why this node's folder is an older copy, in words, if it is. `Err`: that cannot be known yet.
     pub async fn is_older_copy(self: &Arc<Self>) -> Result<Option<String>, String> {
         let mut body = Vec::new();
         self.me().put(&mut body);

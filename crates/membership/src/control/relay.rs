@@ -1,8 +1,9 @@
-//! Data links over TLS. Workers' drivers know sockets alone, so a worker gets one end of a local pair, and a task copies between the other end and TLS.
+//! Data links over TLS. Workers' drivers know sockets alone. So a worker gets one end of a local pair, and a task
+//! copies between the other end and TLS.
 //!
-//! Both sides hold back by themselves: a copy waits for who does not read. What ends in one direction is ended in the other one's stead, and an error
-//! ends both at once, which the worker sees as it sees a connection that is cut. Threads of their own do this: however much is copied, leases are
-//! renewed in time.
+//! Both sides hold back by themselves: a copy waits for a slow reader. The end of one direction is passed on, and an
+//! error ends both at once, which the worker sees as a broken connection. Threads of their own do this: however much is
+//! copied, leases are renewed in time.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,13 +25,13 @@ use super::stream::Socket;
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// After so long a silence a node is asked whether it is still there: as for links without TLS.
+/// After so long a silence a node is probed: as for links without TLS.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
-/// After so long without an acknowledgement of what was sent, a node is given up: as for links without TLS.
+/// A node is given up after so long without an acknowledgement of sent bytes: as for links without TLS.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How long a node that ends waits until what its workers have sent has left.
+/// How long a node that ends waits until its workers' bytes have left.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Threads at most.
@@ -38,7 +39,7 @@ const THREADS_MAX: usize = 8;
 
 /// The threads.
 pub struct Relays {
-    /// None any more: they have been stopped.
+    /// None any more: the threads were stopped.
     threads: Mutex<Vec<Thread>>,
     next: AtomicUsize,
 }
@@ -86,7 +87,7 @@ impl Relays {
         Ok(far.into())
     }
 
-    /// Ends the threads when what is on its way has left, or after a while.
+    /// Ends the threads when all bytes have left, or after a while.
     pub fn stop(&self) {
         let ending: Vec<JoinHandle<()>> = self.threads().drain(..).map(Thread::stop).collect();
         for thread in ending {

@@ -20,14 +20,14 @@ use crate::codec::Reader;
 use crate::frame::{self, Kind};
 use crate::handshake::{Peer, Refusal, Role};
 
-/// Connections that have not proved anything yet, at most.
+/// Most connections that have not proved anything yet.
 const STRANGERS_MAX: usize = 64;
 
 /// Requests of one link that are being answered.
 const REQUESTS_MAX: usize = 64;
 
-/// Connections that have not proved anything yet, the oldest first. Where one more than may be comes, the oldest is closed: a node proves itself within
-/// moments, and who is silent keeps nobody out.
+/// Connections that have not proved anything yet, the oldest first. If there is one too many, the oldest is closed: a
+/// node proves itself within moments, and a silent one keeps no other out.
 #[derive(Default)]
 struct Strangers {
     next: u64,
@@ -35,7 +35,7 @@ struct Strangers {
 }
 
 impl Strangers {
-    /// One more: its number, and what ends when it is to be closed.
+    /// Adds a connection: its number, and a signal that ends it.
     fn add(&mut self) -> (u64, oneshot::Receiver<()>) {
         let (stays, closes) = oneshot::channel();
         self.next += 1;
@@ -95,12 +95,12 @@ async fn meet(agent: &Agent, hooks: &Hooks, socket: TcpStream) -> Option<(Stream
     };
     match wire::accept(socket, host, judge).await {
         Ok(met) => {
-            // And no other one that has its address.
+            // Nor another one that has its address.
             agent.volatile().refused.forget(&met.1.party.node.to_string());
             Some(met)
         }
         Err(why @ (wire::NoLink::Handshake(_) | wire::NoLink::Tls(_))) => {
-            // It comes again and again: once is enough. Whatever name it gives counts only if it knows the secret.
+            // It comes again and again: one line is enough. The name that it gives counts only if it knows the secret.
             if agent.volatile().refused.is_new(proven.get().unwrap_or(&from), &why.to_string()) {
                 tracing::warn!(cause = %why, "a node at {from} was refused: {why}");
             }
@@ -110,7 +110,8 @@ async fn meet(agent: &Agent, hooks: &Hooks, socket: TcpStream) -> Option<(Stream
     }
 }
 
-/// Whether a node that knows the secret may have its connection: commands are for members, and nobody's earlier life gets anything.
+/// Whether a node that knows the secret may have its connection: commands are for members, and an earlier life of a
+/// node gets nothing.
 fn judge(agent: &Agent, peer: &Peer) -> Result<(), Refusal> {
     let node = peer.party.node;
     agent.levels.hear(peer)?;
@@ -169,7 +170,7 @@ async fn responses(mut writer: WriteHalf<Stream>, mut replies: mpsc::Receiver<Ve
 }
 
 impl Agent {
-    /// Answers what another node asks.
+    /// Answers the requests of another node.
     async fn hear(self: &Arc<Self>, peer: &Peer, op: Op, body: &[u8]) -> Reply {
         match op {
             Op::Append | Op::Vote | Op::PreVote | Op::Snapshot => match self.belong(peer).await {
@@ -184,8 +185,8 @@ impl Agent {
         }
     }
 
-    /// Raft speaks with members of this node's cluster. A node that has found a cluster belongs to it from then on, durably before it has
-    /// answered anything.
+    /// Raft talks to members of this node's cluster. A node that has found a cluster belongs to it from then on,
+    /// durably before it has answered anything.
     async fn belong(&self, peer: &Peer) -> Result<(), String> {
         let theirs = peer.party.cluster.ok_or("who belongs to no cluster does not vote")?;
         match self.cluster() {

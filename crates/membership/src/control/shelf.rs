@@ -1,7 +1,8 @@
-//! Libraries of functions in files of their own, beside the file that names them: they are large, and a change of
-//! anything else must not write them again.
+//! Libraries of functions in files of their own, beside the file that names them: they are large, and other changes
+//! must not write them again.
 //!
-//! A file is named after the change that the libraries are from, and never changes. It is durable before the file that
+//! A file is named after the change that made the libraries, and never changes. It is durable before the file that
+//! names it, and removed when that one no longer does.
 //! names it, and removed when that one names it no more.
 
 use std::collections::BTreeMap;
@@ -19,13 +20,13 @@ const MAGIC: &[u8; 8] = b"HOLDLIBS";
 /// The format of these files.
 const VERSION: u32 = 1;
 
-/// How the names of the files begin.
+/// The beginning of the names of the files.
 pub const PREFIX: &str = "libraries-";
 
 /// In the file of a node's cluster: an entry that changes libraries, which are on the shelf.
 const ENTRY_APART: u8 = 4;
 
-/// Libraries by the change that they are from. None of them is empty.
+/// Libraries by the change that made them. None of them is empty.
 pub type Shelf = BTreeMap<ChangeId, Arc<[u8]>>;
 
 /// The name of a file.

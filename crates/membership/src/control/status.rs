@@ -1,4 +1,4 @@
-//! How the cluster is, for people and tools.
+//! The state of the cluster, for people and tools.
 
 use std::sync::Arc;
 
@@ -11,47 +11,48 @@ use super::types::Wire;
 use crate::map::Map;
 use crate::{ClusterId, NodeId, level};
 
-/// What is known of a node.
+/// The state of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeStatus {
     /// Its name.
     pub id: NodeId,
-    /// Whether this node has a control link to it. Of itself: true.
+    /// Whether this node has a control link to it. For itself: true.
     pub linked: bool,
-    /// For how many more milliseconds it has a lease, as the leader knows, or the node itself, if it was asked; none: no leader has said.
+    /// For how many more milliseconds it has a lease, as the leader knows, or the node itself, if it was asked; none:
+    /// no leader has told.
     pub lease_ms: Option<u64>,
-    /// The highest level that its build speaks (rule U1), as this node has heard; none: it has not.
+    /// The highest level that its build speaks (rule U1), as this node has heard; none: it has not heard it.
     pub level: Option<u16>,
-    /// What does not work there, in words, though it serves. Empty: nothing that anybody has said.
+    /// Its troubles, in words, though it serves. Empty: none was reported.
     pub trouble: String,
 }
 
-/// How the cluster is.
+/// The state of the cluster.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// The node that says it.
+    /// The node that answers.
     pub me: NodeId,
-    /// Which cluster it belongs to.
+    /// Its cluster.
     pub cluster: Option<ClusterId>,
     /// Nodes and slots.
     pub map: Arc<Map>,
-    /// Who leads the metadata, as far as it knows.
+    /// The leader of the metadata, as far as it knows.
     pub leader: Option<NodeId>,
     /// Raft's term.
     pub term: u64,
     /// For how many more milliseconds it has a lease.
     pub lease_ms: u64,
-    /// What is wrong, in words; empty if nothing is.
+    /// The faults, in words; empty if there are none.
     pub reason: String,
-    /// Who votes is being changed: until that is done, more than half of those who voted are needed, and of those who will, maybe. Somebody who has been
-    /// taken out votes on until enough of the others answer.
+    /// The voters are being changed. Until that is done, a majority of the old and perhaps of the new ones is needed. A
+    /// removed node keeps voting until enough of the others answer.
     pub changing: bool,
     /// In the order of [`Map::nodes`].
     pub nodes: Vec<NodeStatus>,
 }
 
 impl Agent {
-    /// How the cluster is; asks the leader for the leases.
+    /// The state of the cluster; asks the leader for the leases.
     pub async fn status(self: &Arc<Self>) -> Status {
         let (leader, term) = self.leader();
         let holders = match self.ask_leader(Op::Status, &[]).await {
@@ -66,7 +67,7 @@ impl Agent {
             NodeStatus {
                 id: node.id,
                 linked: is_me || self.links.is_open(node.id),
-                // What the leader has granted itself is nothing before a majority has confirmed it.
+                // The leader's grant to itself does not count before a majority has confirmed it.
                 lease_ms: if is_me { Some(lease_ms) } else { held_ms },
                 level: if is_me { Some(level::HIGHEST) } else { self.levels.of(node.id, node.incarnation) },
                 trouble: match is_me {

@@ -1,4 +1,4 @@
-//! Raft's log and state machine on what is kept.
+//! Raft's log and state machine on the node's state.
 
 use std::fmt::Debug;
 use std::io;
@@ -81,7 +81,7 @@ impl RaftLogStorage<Types> for Log {
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
         let kept = self.0.kept();
-        // With what was written before the last entries were cut it may name one that is not there.
+        // With the bytes from before the last entries were cut it may name one that is not there.
         let last = kept.entries.last_key_value().map(|(_, entry)| entry.log_id).or(kept.purged);
         Ok(kept.committed.min(last))
     }
@@ -104,7 +104,7 @@ impl RaftLogStorage<Types> for Log {
     }
 
     async fn purge(&mut self, up_to: LogId) -> io::Result<()> {
-        // With the next write: what is purged is in a snapshot that is durable.
+        // With the next write: purged entries are in a durable snapshot.
         let mut kept = self.0.kept();
         kept.entries = kept.entries.split_off(&(up_to.index + 1));
         kept.purged = kept.purged.max(Some(up_to));
@@ -112,7 +112,7 @@ impl RaftLogStorage<Types> for Log {
     }
 }
 
-/// What has been applied.
+/// The applied state.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
     pub state: State,
@@ -136,10 +136,10 @@ impl Applied {
     }
 }
 
-/// Hears of every new map.
+/// Gets every new map.
 pub type OnMap = Arc<dyn Fn(Arc<Map>) + Send + Sync>;
 
-/// The state machine: [`State`], and who hears of it.
+/// The state machine: [`State`], and its listeners.
 #[derive(Clone)]
 pub struct Machine {
     disk: Disk,
@@ -148,12 +148,12 @@ pub struct Machine {
     index: Arc<watch::Sender<u64>>,
     map: Arc<Mutex<Arc<Map>>>,
     on_map: OnMap,
-    /// What nodes speak.
+    /// The cluster's level.
     pub levels: Levels,
 }
 
 impl Machine {
-    /// The machine as the last snapshot left it.
+    /// The machine as of the last snapshot.
     pub fn new(disk: Disk, on_map: OnMap) -> io::Result<Self> {
         let applied = disk.kept().snapshot.as_ref().map(Applied::of).transpose()?.unwrap_or_default();
         let map = Arc::new(Mutex::new(Arc::new(applied.map())));
@@ -163,17 +163,17 @@ impl Machine {
         Ok(Self { disk, applied: Arc::new(Mutex::new(applied)), index, map, on_map, levels })
     }
 
-    /// The map of now.
+    /// The present map.
     pub fn map(&self) -> Arc<Map> {
         Arc::clone(&self.map.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at what has been applied.
+    /// Reads the applied state.
     pub fn look<T>(&self, at: impl FnOnce(&Applied) -> T) -> T {
         at(&self.applied.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells of the index of the last entry that has been applied.
+    /// Sends the index of the last applied entry.
     pub fn index(&self) -> watch::Receiver<u64> {
         self.index.subscribe()
     }
@@ -182,7 +182,7 @@ impl Machine {
         change(&mut self.applied.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes what has been applied known.
+    /// Publishes the applied state.
     fn publish(&self) {
         let (map, index) = self.look(|applied| (applied.map(), applied.last.map_or(0, |last| last.index)));
         self.levels.apply(map.level());
@@ -245,7 +245,7 @@ impl RaftStateMachine<Types> for Machine {
             });
             answers.extend(responder.map(|responder| (responder, response)));
         }
-        // Who is answered finds it in the map.
+        // A caller that is answered finds it in the map.
         self.publish();
         answers.into_iter().for_each(|(responder, response)| responder.send(response));
         Ok(())

@@ -1,4 +1,4 @@
-//! What control links and handshakes go over: a socket, or TLS on one.
+//! The transport of control links and handshakes: a socket, or TLS on one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -56,7 +56,7 @@ impl Socket {
     }
 }
 
-/// Does with the socket what is said, if there is one.
+/// Applies `f` to the socket, if there is one.
 macro_rules! pass {
     ($socket:expr, $call:ident, $($argument:expr),*) => {
         match &mut $socket.get_mut().0 {

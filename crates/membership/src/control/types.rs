@@ -1,4 +1,4 @@
-//! What Raft is told about this cluster, and its messages as bytes.
+//! Raft's types for this cluster, and its messages as bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -67,7 +67,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// What can be written and read back.
+/// Values that can be written and read back.
 pub trait Wire: Sized {
     fn put(&self, out: &mut Vec<u8>);
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed>;

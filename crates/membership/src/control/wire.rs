@@ -17,16 +17,16 @@ use crate::handshake::{self, Acceptor, Failed, Initiator, Nonce, Party, Peer, Re
 /// How long a handshake may take.
 pub const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug)]
 pub enum NoLink {
     /// The network's reason.
     Io(io::Error),
-    /// What came was no frame.
+    /// The bytes were no frame.
     Damaged(frame::Damaged),
-    /// The handshake's.
+    /// The handshake's error.
     Handshake(Failed),
-    /// That of TLS, in words.
+    /// TLS's error, in words.
     Tls(String),
     /// It took too long.
     TimedOut,
@@ -46,7 +46,7 @@ impl fmt::Display for NoLink {
 
 impl From<io::Error> for NoLink {
     fn from(why: io::Error) -> Self {
-        // Who opens a connection hears only behind the handshake of TLS that its certificate is refused.
+        // The side that opens a connection hears only behind the handshake of TLS that its certificate is refused.
         match tls::of_tls(&why) {
             Some(words) => Self::Tls(words),
             None => Self::Io(why),
@@ -66,12 +66,12 @@ impl From<Failed> for NoLink {
     }
 }
 
-/// The next frame: its kind and body. Reads not a byte more, as others may go on reading.
+/// The next frame: its kind and body. Reads no byte more, because others may go on reading.
 pub async fn read(from: &mut (impl AsyncRead + Unpin), body_max: usize) -> Result<(Kind, Vec<u8>), NoLink> {
     let mut buffer = vec![0; HEADER];
     from.read_exact(&mut buffer).await?;
     let size = frame::size(&buffer, body_max)?.unwrap_or(HEADER);
-    // Memory grows with what has arrived, not with what somebody has promised.
+    // Memory grows with the bytes that have arrived, not with announced ones.
     while buffer.len() < size {
         let (at, more) = (buffer.len(), (size - buffer.len()).min(64 << 10));
         buffer.resize(at + more, 0);
@@ -121,7 +121,7 @@ pub async fn dial(
     timeout(HANDSHAKE, dialing).await.unwrap_or(Err(NoLink::TimedOut))
 }
 
-/// What a node says of itself when somebody connects.
+/// A node's data about itself for a node that connects.
 pub struct Host<'a> {
     pub me: Party,
     pub secret: &'a [u8],
@@ -129,7 +129,7 @@ pub struct Host<'a> {
     pub nonce: Nonce,
 }
 
-/// Shakes hands with who has connected, over TLS if there is one.
+/// Shakes hands with the side that has connected, over TLS if there is one.
 pub async fn accept(
     socket: TcpStream,
     host: Host<'_>,
@@ -154,11 +154,11 @@ pub async fn accept(
     timeout(HANDSHAKE, accepting).await.unwrap_or(Err(NoLink::TimedOut))
 }
 
-/// TLS, if this node uses it; who does not do the same is told.
+/// TLS, if this node uses it; a side that does not do the same is told.
 async fn begin(mut socket: TcpStream, tls: Option<&Arc<Tls>>) -> Result<Stream, NoLink> {
     let mut first = [0];
     if socket.peek(&mut first).await? == 0 {
-        // It says nothing at all, as who only looks whether anybody listens.
+        // It says nothing at all, like a port scanner.
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
     let is_tls = first == [tls::RECORD];

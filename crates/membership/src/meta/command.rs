@@ -1,4 +1,4 @@
-//! Commands to the metadata, what they answer, and both as bytes.
+//! Commands to the metadata, their responses, and both as bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use super::{LIBRARIES_MAX, NODES_MAX, SETTINGS_MAX, TEXT_MAX};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::{ClusterId, NodeId, level};
 
-/// The newest format of commands and responses. All others are read as well: version 1 lacks libraries, in versions 1
-/// and 2 a node has no port for smart clients, in the first three a cluster has no settings, and in all before the last
-/// there are no levels.
+/// The newest format of commands and responses. All others are read as well. Version 1 lacks libraries, in versions 1
+/// and 2 a node has no port for smart clients, in the first three a cluster has no settings, and only the last has
+/// levels.
 const VERSION: u8 = 5;
 
-/// The format of what says nothing of levels: nodes of a build before there were levels read it.
+/// The format of commands without levels: nodes of a build before there were levels read it.
 const WITHOUT_LEVELS: u8 = 4;
 
-/// What a node says of itself.
+/// A node's data about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Describe {
     /// Its name.
@@ -34,12 +34,12 @@ pub struct Describe {
 }
 
 impl Describe {
-    /// Whether another node, which is found there, could not be any more.
+    /// Whether another node, which is found there, no longer could be.
     pub fn displaces(&self, other: NodeId, host: &str, bus_port: u16) -> bool {
         other != self.id && (host, bus_port) == (&*self.host, self.bus_port)
     }
 
-    /// Where it is for clients: nodes are numbered in this order when a cluster is formed.
+    /// Its place for clients: nodes are numbered in this order when a cluster is formed.
     pub fn place(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
@@ -79,18 +79,18 @@ impl Describe {
     }
 }
 
-/// What can be done to the metadata.
+/// The changes of the metadata.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// There is a cluster now: of these nodes, each of which gets one range of slots.
+    /// There is a cluster now, of these nodes, each of which gets one range of slots.
     Form {
         /// Its name.
         cluster: ClusterId,
         /// Its nodes.
         nodes: Vec<Describe>,
-        /// What nodes must agree on.
+        /// The settings that nodes must agree on.
         settings: Vec<(String, String)>,
-        /// What all of them speak; 0 is [`level::FIRST`].
+        /// The level that all of them speak; 0 is [`level::FIRST`].
         level: u16,
     },
     /// A node comes. It owns nothing.
@@ -99,10 +99,10 @@ pub enum Command {
         node: Describe,
         /// Its settings: none may contradict the cluster's.
         settings: Vec<(String, String)>,
-        /// The highest level of its build; 0: not said. The leader fills it in, once the cluster has a level.
+        /// The highest level of its build; 0: unknown. The leader sets it, once the cluster has a level.
         level: u16,
     },
-    /// A node has started again, maybe elsewhere.
+    /// A node has started again, perhaps elsewhere.
     Alive {
         /// The node.
         node: Describe,
@@ -113,19 +113,19 @@ pub enum Command {
     },
     /// A node that owns nothing goes.
     Leave {
-        /// Which.
+        /// The node.
         id: NodeId,
     },
     /// A node is lost for ever, with its data: the others get its slots.
     Forget {
-        /// Which.
+        /// The node.
         id: NodeId,
     },
     /// The cluster's level rises (rule U1).
     Raise {
-        /// To this one; 0: the highest that all members speak, which the leader fills in with `heard`.
+        /// The new level; 0: the highest that all members speak, which the leader sets with `heard`.
         level: u16,
-        /// What the leader has heard of its members.
+        /// The levels of the members, as the leader has heard them.
         heard: Vec<Heard>,
     },
     /// A setting that nodes must agree on.
@@ -137,18 +137,18 @@ pub enum Command {
     },
     /// Settings that are the cluster's. Of two such changes the later one holds.
     Configure {
-        /// These are the ones that the cluster begins with: nothing is changed if it has some.
+        /// These are the initial ones: nothing is changed if the cluster has some.
         first: bool,
         /// Names and values.
         settings: Vec<Setting>,
     },
-    /// Other libraries of functions, in place of all there are.
+    /// Other libraries of functions, which replace all others.
     Libraries {
         /// The version that they were made from: if there is another by now, nothing is changed.
         known: u64,
-        /// The name of this change, so that who does not know what came of it may ask for it again.
+        /// The name of this change, so that a caller that does not know its outcome may ask for it again.
         change: ChangeId,
-        /// All of them: bytes that the metadata do not look into.
+        /// All of them: bytes that the metadata do not interpret.
         payload: Arc<[u8]>,
     },
 }
@@ -164,10 +164,10 @@ pub struct Heard {
     pub level: u16,
 }
 
-/// What a change of the libraries is called.
+/// The name of a change of the libraries.
 pub type ChangeId = [u8; 16];
 
-/// Why a command changed nothing.
+/// The reason why a command changed nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// There is a cluster.
@@ -180,7 +180,7 @@ pub enum Refusal {
     EarlierLife {
         /// The node.
         id: NodeId,
-        /// Its incarnation, as it is known.
+        /// Its incarnation, as known.
         known: u64,
     },
     /// The node's slots must go first.
@@ -190,28 +190,28 @@ pub enum Refusal {
         /// How many.
         slots: u32,
     },
-    /// Nobody would be left.
+    /// No node would be left.
     LastNode,
-    /// Two nodes say to be in one place, or have one name.
+    /// Two nodes claim one place, or have one name.
     SameAddress,
-    /// More than there may be: nodes, settings.
+    /// Too many nodes or settings.
     TooMany,
     /// A setting of the node is not that of the cluster.
     Disagrees {
-        /// Which.
+        /// The setting.
         name: String,
         /// The cluster's.
         ours: String,
         /// The node's.
         theirs: String,
     },
-    /// A node does not speak what all members must.
+    /// A node does not speak the level of all members.
     LowLevel {
         /// The node.
         id: NodeId,
-        /// The highest level of its build, as far as it is known.
+        /// The highest level of its build, as far as known.
         has: u16,
-        /// The cluster's level, or the one that it was to be raised to.
+        /// The cluster's level, or the intended one.
         needs: u16,
     },
     /// The libraries have changed since.
@@ -268,7 +268,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What a command answers.
+/// The response to a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Response {
     /// It is so.
@@ -316,12 +316,12 @@ fn heard(from: &mut Reader<'_>) -> Result<Vec<Heard>, Malformed> {
 }
 
 impl Command {
-    /// Whether it is asked for once: if nobody knows what came of it, a second time would not be the same.
+    /// Whether it must be asked for only once: after an unknown outcome, a second time would not be the same.
     pub fn is_asked_once(&self) -> bool {
         matches!(self, Self::Libraries { .. } | Self::Configure { .. })
     }
 
-    /// Which format it is written in: the oldest that has all it says (rule U1).
+    /// The format that it is written in: the oldest that holds all of it (rule U1).
     fn version(&self) -> u8 {
         match self {
             Self::Form { level, .. } | Self::Join { level, .. } | Self::Alive { level, .. }

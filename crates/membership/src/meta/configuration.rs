@@ -1,5 +1,5 @@
-//! The settings that are the cluster's: every node has them from here. To the metadata they are names and bytes; nodes
-//! know what they mean, and that what is not named has its default.
+//! The settings that are the cluster's: every node has them from here. To the metadata they are names and bytes. Nodes
+//! know their meaning, and that a setting without an entry has its default.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -83,7 +83,7 @@ impl Configuration {
         self.values.get(name).map(Vec::as_slice)
     }
 
-    /// Changes some, or gives the cluster its `first` ones. False: nothing is new.
+    /// Changes some, or gives the cluster its `first` ones. False: nothing has changed.
     pub(crate) fn change(&mut self, first: bool, settings: &[Setting]) -> Result<bool, Refusal> {
         match (first, self.version) {
             (true, 1..) => return Ok(false),

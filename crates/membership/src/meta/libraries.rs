@@ -1,12 +1,12 @@
-//! The libraries of functions that all nodes have. To the metadata they are bytes with a version: who changes them says which version it has changed, so
-//! that of two who do it at once one does it again, with what the other has made.
+//! The libraries of functions that all nodes have. To the metadata they are bytes with a version. A change names the
+//! version that it was made from, so that of two concurrent changes one is made again, from the other's result.
 
 use std::sync::Arc;
 
 use super::{ChangeId, Image, Refusal};
 use crate::codec::{Malformed, Reader, crc, put_count};
 
-/// Bytes of all libraries: they go to every node as a whole, and each keeps them, in a file of their own.
+/// Most bytes of all libraries: they go to every node as a whole, and each keeps them in a file of its own.
 pub const LIBRARIES_MAX: usize = 1 << 20;
 
 /// All of them.
@@ -16,7 +16,7 @@ pub struct Libraries {
     pub version: u64,
     /// The last change.
     pub(super) change: ChangeId,
-    /// What they are; empty before the first change.
+    /// Their bytes; empty before the first change.
     pub payload: Arc<[u8]>,
 }
 
@@ -27,7 +27,7 @@ impl Default for Libraries {
 }
 
 impl Libraries {
-    /// Changes those of version `known`. False: this very change has been made before.
+    /// Changes those of version `known`. False: this very change was made before.
     pub(super) fn change(&mut self, known: u64, change: ChangeId, payload: &Arc<[u8]>) -> Result<bool, Refusal> {
         if self.version == known.wrapping_add(1) && self.change == change {
             return Ok(false);
@@ -42,7 +42,7 @@ impl Libraries {
         Ok(true)
     }
 
-    /// Appends all about them but what they are.
+    /// Appends their facts without their bytes.
     pub(super) fn put_apart(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.change);
@@ -50,7 +50,7 @@ impl Libraries {
         out.extend_from_slice(&crc(&[&self.payload[..]]).to_le_bytes());
     }
 
-    /// The next ones in `from`, which are apart in `image`.
+    /// The next ones in `from`, whose bytes are apart in `image`.
     pub(super) fn read_apart(from: &mut Reader<'_>, image: &Image) -> Result<Self, Malformed> {
         let (version, change) = (from.u64()?, from.array()?);
         let (length, sum) = (from.count(LIBRARIES_MAX)?, from.u32()?);
@@ -61,7 +61,7 @@ impl Libraries {
         Ok(Self { version, change, payload })
     }
 
-    /// The next ones in `from`, as they were in versions 2 and 3 of snapshots.
+    /// The next ones in `from`, as in versions 2 and 3 of snapshots.
     pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Self { version: from.u64()?, change: from.array()?, payload: from.bytes(LIBRARIES_MAX)?.into() })
     }

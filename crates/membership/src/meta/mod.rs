@@ -1,5 +1,5 @@
-//! The cluster's metadata: a pure state machine. Nodes that apply the same commands in the same order know the same; the order is
-//! agreed upon elsewhere (by Raft, or by a simulator's log).
+//! The cluster's metadata: a pure state machine. Nodes that apply the same commands in the same order have the same
+//! state. The order is agreed upon elsewhere (by Raft, or by a simulator's log).
 
 mod command;
 pub(crate) mod configuration;
@@ -33,14 +33,14 @@ pub const SETTINGS_MAX: usize = 64;
 /// Bytes of the longest host, name of a setting, or value of one.
 pub const TEXT_MAX: usize = 255;
 
-/// A node as the metadata knows it.
+/// A node in the metadata.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Member {
     number: u32,
     epoch: u64,
     incarnation: u64,
     lost: bool,
-    /// The highest level that its build speaks, as far as the metadata were told.
+    /// The highest level that its build speaks, as far as the metadata know.
     level: u16,
     host: String,
     port: u16,
@@ -48,20 +48,20 @@ struct Member {
     client_port: u16,
 }
 
-/// What all nodes know.
+/// The state that all nodes have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct State {
     cluster: Option<ClusterId>,
     version: u64,
     epoch: u64,
-    /// What all members speak (rule U1).
+    /// The level that all members speak (rule U1).
     level: u16,
     next_number: u32,
     members: BTreeMap<NodeId, Member>,
     settings: BTreeMap<String, String>,
     configuration: Configuration,
     libraries: Libraries,
-    /// By slot, the number of the owner; 0: nobody.
+    /// By slot, the number of the owner; 0: none.
     owners: Box<[u32]>,
 }
 
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Which cluster it is; none before it has been formed.
+    /// The cluster; none before it was formed.
     pub fn cluster(&self) -> Option<ClusterId> {
         self.cluster
     }
@@ -122,7 +122,7 @@ impl State {
         self.version
     }
 
-    /// The level of the cluster: what all its members speak (rule U1). It never falls.
+    /// The level of the cluster, which all its members speak (rule U1). It never falls.
     pub fn level(&self) -> u16 {
         self.level
     }
@@ -162,7 +162,7 @@ impl State {
         &self.libraries
     }
 
-    /// The map of this state; `voter` says who votes on the metadata.
+    /// The map of this state; `voter` tells which nodes vote on the metadata.
     pub fn map(&self, voter: impl Fn(NodeId) -> bool) -> Map {
         let nodes = self.by_number().into_iter().map(|(id, member)| Node {
             id,
@@ -243,7 +243,7 @@ impl State {
         self.members.insert(node.id, member);
     }
 
-    /// Who is where `node` says to be cannot be found there any more.
+    /// The node at the place that `node` claims cannot be found there any more.
     fn displace(&mut self, node: &Describe) {
         for (id, member) in &mut self.members {
             member.lost |= node.displaces(*id, &member.host, member.bus_port);
@@ -276,8 +276,8 @@ impl State {
         Ok(())
     }
 
-    /// The level of a node that was said to have this one, and was known to have another. A leader that did not know
-    /// of the cluster's level yet says 0. Below the first level none is kept: snapshots have no room for it.
+    /// The level of a node that was reported with this one, and was known with another. A leader that does not know the
+    /// cluster's level yet reports 0. No level below the first one is kept: snapshots have no room for it.
     fn said(&self, level: u16, known: u16) -> u16 {
         match level {
             _ if self.level == level::FIRST => level::FIRST,
@@ -320,7 +320,7 @@ impl State {
         Ok(())
     }
 
-    /// Raises the level, if each member was heard to speak the new one in its present life.
+    /// Raises the level, if each member has spoken the new one in its present life.
     fn raise_level(&mut self, level: u16, heard: &[Heard]) -> Result<(), Refusal> {
         if level <= self.level {
             return Ok(());

@@ -8,9 +8,9 @@ use crate::codec::{Malformed, Reader, crc, put_bytes, put_count};
 use crate::map::SLOTS;
 use crate::{ClusterId, NodeId, level};
 
-/// The newest format of snapshots. All others are read as well: version 1 has no libraries, in versions 1 and 2 a
-/// member has no port for smart clients, in the first three libraries are among the other bytes and a cluster has no
-/// settings, and in all before the last there are no levels.
+/// The newest format of snapshots. All others are read as well. Version 1 has no libraries, in versions 1 and 2 a
+/// member has no port for smart clients. In the first three libraries are among the other bytes and a cluster has no
+/// settings. Only the last has levels.
 const VERSION: u32 = 5;
 
 /// The format at [`level::FIRST`]: nodes of a build before there were levels read it (rule U1).
@@ -21,7 +21,7 @@ const WITHOUT_LEVELS: u32 = 4;
 pub struct Image {
     /// All but the libraries; it says how long those are, and their checksum.
     pub state: Vec<u8>,
-    /// The change that the libraries are from.
+    /// The change that made the libraries.
     pub change: ChangeId,
     /// The libraries: empty where there are none, and where `state` is of version 1 to 3.
     pub libraries: Arc<[u8]>,
@@ -74,9 +74,10 @@ impl State {
         Image { state: out, change: self.libraries.change, libraries: Arc::clone(&self.libraries.payload) }
     }
 
-    /// The state that [`State::snapshot`] made this image of.
+    /// The state from this image of [`State::snapshot`].
     ///
     /// # Errors
+    ///
     /// The bytes are damaged, of a version that this build does not read, or of a level that it does not speak.
     pub fn restore(image: &Image) -> Result<Self, Malformed> {
         let bytes = &image.state;

@@ -1,4 +1,4 @@
-//! How slots are spread over nodes: evenly, and in few ranges.
+//! The spreading of slots over nodes: evenly, and in few ranges.
 
 use crate::map::SLOTS;
 
@@ -19,13 +19,13 @@ pub fn runs(owners: &[u32]) -> Vec<(u16, u16, u32)> {
     runs
 }
 
-/// Given how much each heir has (and its number), how much more each gets of `more`, so that who has least gets first: in the order of the
-/// numbers.
+/// For the present slots of each heir (with its number), how many more of `more` each gets, so that the one with the
+/// fewest gets first: in the order of the numbers.
 pub fn level(mut heirs: Vec<(usize, u32)>, more: usize) -> Vec<(u32, usize)> {
     heirs.sort_unstable();
     let (mut level, mut among) = (0, 0);
     let total = |among: usize, heirs: &[(usize, u32)]| more + heirs[..among].iter().map(|heir| heir.0).sum::<usize>();
-    // The heirs below the water are the first ones: as many as would not have to give anything away.
+    // The heirs below the level are the first ones: as many as would not have to give anything away.
     for count in 1..=heirs.len() {
         let height = total(count, &heirs) / count;
         if heirs[count - 1].0 > height {
@@ -40,7 +40,7 @@ pub fn level(mut heirs: Vec<(usize, u32)>, more: usize) -> Vec<(u32, usize)> {
         left -= share;
         shares.push((*heir, share));
     }
-    // What is left is less than one for each of those below the water.
+    // The rest is less than one for each of those below the level.
     shares.iter_mut().take(left).for_each(|share| share.1 += 1);
     shares.sort_unstable();
     shares

@@ -1,7 +1,7 @@
 //! TLS between nodes: version 1.3 (RFC 8446), and both sides show certificates of the authorities in one file.
 //!
-//! Names in certificates are not compared with addresses: who has a certificate of these authorities is a node, as for Redis. Sessions are not resumed,
-//! so that every connection is judged by the certificates of now.
+//! Names in certificates are not compared with addresses: the holder of a certificate of these authorities is a node,
+//! as in Redis. Sessions are not resumed, so that every connection is judged by the present certificates.
 
 mod name;
 mod verify;
@@ -29,13 +29,14 @@ use verify::{Judge, Trust};
 /// Bytes of the longest file of certificates or keys.
 const FILE_MAX: u64 = 4 << 20;
 
-/// So long is waited for who is refused to hear of it.
+/// How long this side waits for a refused one to hear of it.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// The first byte of who begins with TLS: a record of the handshake. No frame of a hello begins with it: the first byte of its length is another one.
+/// The first byte of a side that begins with TLS: a record of the handshake. No frame of a hello begins with it,
+/// because the first byte of its length is another one.
 pub const RECORD: u8 = 0x16;
 
-/// Where a node finds what it proves itself with, and others: files in PEM.
+/// The files, in PEM, by which a node proves its identity and checks others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Its certificate, and those between it and the authority.
@@ -47,7 +48,7 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// What is in the files, each with its setting's name and its own for messages.
+    /// The contents of the files, each with its setting's name and its own for messages.
     fn contents(&self) -> Result<Contents, String> {
         let content = |setting: &str, path: &Path| {
             let name = format!("{setting} {}", path.display());
@@ -84,20 +85,21 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What was in the files.
+/// The contents of the files.
 struct Credentials {
     own: Arc<SingleCertAndKey>,
     trust: Arc<Trust>,
 }
 
-/// What connections use, renewed when the files change.
+/// The TLS state of connections, renewed when the files change.
 pub struct Tls {
     state: Mutex<State>,
 }
 
 struct State {
     files: TlsFiles,
-    /// What was in them when somebody looked last, or why that could not be read. It is small, and times of change are too coarse to tell by.
+    /// The contents at the last look, or the reason why they could not be read. They are small, and times of change are
+    /// too coarse to tell.
     seen: Result<Contents, String>,
     credentials: Arc<Credentials>,
 }
@@ -112,14 +114,14 @@ impl Tls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads other files; after an error those of before stay.
+    /// Reads other files; after an error the former ones stay.
     pub fn change(&self, files: &TlsFiles) -> Result<(), String> {
         let new = State::read(files)?;
         *self.state() = new;
         Ok(())
     }
 
-    /// What is in the files now, or was when they were sound last.
+    /// The present contents, or the last sound ones.
     fn look(&self) -> Arc<Credentials> {
         let mut state = self.state();
         let seen = state.files.contents();
@@ -173,7 +175,8 @@ impl Tls {
     }
 }
 
-/// Reads what still comes, for a moment: a socket that is closed before throws away what the other side has not read, which tells it why it was refused.
+/// Reads further bytes for a moment: closing the socket before would drop the alert that tells the other side why it
+/// was refused.
 pub async fn drain(from: &mut (impl tokio::io::AsyncRead + Unpin)) {
     let reading = async {
         let mut left: usize = 64 << 10;
@@ -185,7 +188,7 @@ pub async fn drain(from: &mut (impl tokio::io::AsyncRead + Unpin)) {
             }
         }
     };
-    // Who neither reads nor goes is refused all the same, and that is said.
+    // A side that neither reads nor goes is refused all the same, and that is logged.
     let _ = tokio::time::timeout(DRAIN, reading).await;
 }
 
@@ -212,7 +215,7 @@ fn server(credentials: &Credentials, judge: &Arc<Judge>) -> Result<ServerConfig,
 impl State {
     fn read(files: &TlsFiles) -> Result<Self, String> {
         let absolute = |path: &Path| std::path::absolute(path).map_err(|why| format!("{}: {why}", path.display()));
-        // What is relative is meant from the directory of now, which may change.
+        // Relative paths start at the present directory, which may change.
         let files = TlsFiles { cert: absolute(&files.cert)?, key: absolute(&files.key)?, ca: absolute(&files.ca)? };
         let seen = files.contents()?;
         let credentials = Arc::new(Credentials::of(&seen)?);
@@ -243,13 +246,13 @@ fn certificates(file: &Content) -> Result<Vec<CertificateDer<'static>>, String> 
     if read.is_empty() { Err(format!("{}: no certificate in PEM", file.name)) } else { Ok(read) }
 }
 
-/// Why a certificate is not good, in words that stay the same from one attempt to the next.
+/// The fault of a certificate, in words that stay the same from one attempt to the next.
 fn verdict(why: &Error, certificate: &CertificateDer<'_>) -> String {
     let name = name::subject(certificate).map_or_else(String::new, |name| format!(" of {name:?}"));
     format!("the certificate{name} is refused: {}", in_words(why))
 }
 
-/// What is wrong with a certificate; the library has no names for what people do most often.
+/// The fault of a certificate; the library has no names for the most common mistakes.
 fn in_words(why: &Error) -> String {
     match why {
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
@@ -272,7 +275,7 @@ fn in_words(why: &Error) -> String {
     }
 }
 
-/// What the network or TLS says, in words for people. `judged` is what became of the other side's certificate.
+/// The network's or TLS's error, in words for people. `judged` is the verdict on the other side's certificate.
 fn explain(why: io::Error, judged: &str) -> NoLink {
     if !judged.is_empty() {
         return NoLink::Tls(judged.to_owned());
@@ -283,7 +286,7 @@ fn explain(why: io::Error, judged: &str) -> NoLink {
     }
 }
 
-/// What TLS says, if the error is one of its.
+/// TLS's error, if it is one.
 pub fn of_tls(why: &io::Error) -> Option<String> {
     let error = why.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
@@ -294,7 +297,7 @@ pub fn of_tls(why: &io::Error) -> Option<String> {
     })
 }
 
-/// Who is refused may have said much, or go on saying more, or neither say anything nor go.
+/// A refused side may have sent much, or go on sending, or neither send anything nor go.
 #[test]
 fn what_still_comes_is_read_within_limits() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");

@@ -1,4 +1,4 @@
-//! Whom a certificate is about, for messages: nothing is decided by it.
+//! The subject of a certificate, for messages: nothing depends on it.
 
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;

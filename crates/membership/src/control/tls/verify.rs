@@ -1,4 +1,4 @@
-//! Who judges the certificates of other nodes.
+//! The judge of other nodes' certificates.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Trusts who has certificates of these.
+    /// Trusts holders of certificates of these authorities.
     pub fn new(authorities: Vec<CertificateDer<'static>>) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         for authority in authorities {
@@ -44,7 +44,7 @@ impl Trust {
         self.clients.verify_client_cert(first, between, now).map(drop)
     }
 
-    /// Unlike the library's own, this does not ask which name the certificate is for.
+    /// Unlike the library's own, this does not check which name the certificate is for.
     fn is_server(
         &self,
         first: &CertificateDer<'_>,
@@ -56,7 +56,7 @@ impl Trust {
     }
 }
 
-/// Judges the certificate of one connection, and remembers what was wrong with it.
+/// Judges the certificate of one connection, and remembers its fault.
 #[derive(Debug)]
 pub struct Judge {
     trust: Arc<Trust>,
@@ -69,7 +69,7 @@ impl Judge {
         Self { trust: Arc::clone(trust), judged: Mutex::default() }
     }
 
-    /// What was wrong; empty if nothing was.
+    /// The fault; empty if there is none.
     pub fn judged(&self) -> String {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -99,7 +99,7 @@ impl Judge {
     }
 }
 
-/// There is no code for it in this build; nobody asks.
+/// There is no code for it in this build; it is not called.
 fn older() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("TLS 1.2 is not spoken".to_owned()))
 }
