@@ -6,33 +6,60 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use resp::{ReplyDecoder, Value};
 
 /// The environment variable that holds the password.
 const PASSWORD: &str = "HOLDFAST_PASSWORD";
 
-/// The address of a server, and the password for it.
-#[derive(Args)]
+/// The address of a server, and the login for it: redis-cli's options, and the longer names beside them.
+///
+/// Every command that reaches a server takes these. `-h` names the host, as with redis-cli, so help is `--help` alone;
+/// `crate::help_if_no_host` makes a `-h` without a host ask for help.
+#[derive(Args, Clone, Debug)]
+#[command(disable_help_flag = true)]
 pub struct Target {
-    /// The host name or address of the server.
-    #[arg(long, default_value = "127.0.0.1")]
+    /// The host name or address of the server
+    #[arg(short = 'h', long, default_value = "127.0.0.1")]
     pub host: String,
-    /// The TCP port of the server.
+    /// The TCP port of the server
     #[arg(short, long, default_value_t = 6379)]
     pub port: u16,
-    /// Connect to this unix socket instead.
-    #[arg(long, value_name = "PATH")]
-    unix_socket: Option<PathBuf>,
-    /// The password. Prefer the environment variable HOLDFAST_PASSWORD: the list of processes does not show it.
-    #[arg(long)]
+    /// Connect to this unix socket instead of host and port
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
+    pub unix_socket: Option<PathBuf>,
+    /// The password. Prefer the environment variable HOLDFAST_PASSWORD: the list of processes does not show it
+    #[arg(short = 'a', long, visible_alias = "pass")]
     password: Option<String>,
+    /// Log in as this user instead of the default user
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Print help
+    #[arg(id = "help", long = "help", action = ArgAction::Help, display_order = 1000)]
+    _help: Option<bool>,
 }
 
 impl Target {
     /// The server at this port of this machine.
     pub fn local(port: u16) -> Target {
-        Target { host: "127.0.0.1".to_owned(), port, unix_socket: None, password: None }
+        Target { host: "127.0.0.1".to_owned(), port, unix_socket: None, password: None, user: None, _help: None }
+    }
+
+    /// The words of the command that logs in. None: nothing names a password.
+    ///
+    /// # Errors
+    /// A user is named, and no password.
+    pub fn login(&self) -> Result<Option<[String; 3]>, String> {
+        let named = std::env::var(PASSWORD).ok().filter(|password| !password.is_empty());
+        match (&self.user, self.password.clone().or(named)) {
+            // With a user's name a server that has no password takes any: the variable may be meant for another server.
+            (user, Some(password)) => {
+                let user = user.clone().unwrap_or_else(|| "default".to_owned());
+                Ok(Some(["AUTH".to_owned(), user, password]))
+            }
+            (Some(user), None) => Err(format!("--user {user} needs a password: set {PASSWORD} or --password")),
+            (None, None) => Ok(None),
+        }
     }
 }
 
@@ -98,11 +125,11 @@ impl Connection {
                 Ok(Box::new(stream) as _)
             }),
         };
+        let login = target.login()?;
         let stream = connected.map_err(|error| format!("cannot connect to {target}: {error}"))?;
         let mut connection = Self { stream, buffer: Vec::new() };
-        if let Some(password) = target.password.clone().or_else(|| std::env::var(PASSWORD).ok()) {
-            // With a user's name a server that has no password takes any: the variable may be meant for another server.
-            connection.call(&[b"AUTH", b"default", password.as_bytes()])?;
+        if let Some(words) = login {
+            connection.call(&words.each_ref().map(|word| word.as_bytes()))?;
         }
         Ok(connection)
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::nodes::{Address, Nodes};
 use super::options::Options;
 use super::scan::{Kind, Scanner, Tally};
+use crate::client::explained;
 
 /// How long connecting and logging in may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -201,12 +202,10 @@ fn write_some(stream: &mut Stream, bytes: &[u8]) -> io::Result<usize> {
 /// # Errors
 /// In words for the user.
 pub fn log_in(stream: &mut Stream, options: &Options, probe: bool) -> Result<(), String> {
+    let login = options.target.login()?;
     let mut steps: Vec<Vec<&str>> = Vec::new();
-    if let Some(password) = &options.password {
-        let mut auth = vec!["AUTH"];
-        auth.extend(options.user.as_deref());
-        auth.push(password);
-        steps.push(auth);
+    if let Some(words) = &login {
+        steps.push(words.iter().map(String::as_str).collect());
     }
     if options.resp3 {
         steps.push(vec!["HELLO", "3"]);
@@ -242,8 +241,8 @@ pub fn log_in(stream: &mut Stream, options: &Options, probe: bool) -> Result<(),
             }
         }
         if scanner.last() == Kind::Error {
-            let hint = if scanner.message().starts_with("NOAUTH") { " (give --password)" } else { "" };
-            return Err(format!("the server refused {}: {}{hint}", step[0], scanner.message()));
+            let message = explained(scanner.message().to_owned());
+            return Err(format!("the server refused {}: {message}", step[0]));
         }
     }
     stream.set_timeout(None).map_err(fail)

@@ -75,10 +75,10 @@ impl Nodes {
     /// # Errors
     /// In words for the user: with `--cluster` the server does not say who has what; there are too few connections for each node to get one.
     pub fn find(options: &Options) -> Result<Self, String> {
-        let named = match &options.unix_socket {
+        let named = match &options.target.unix_socket {
             Some(path) => vec![Address::Unix(path.clone())],
             None if !options.nodes.is_empty() => options.nodes.clone(),
-            None => vec![Address::Tcp(options.host.clone(), options.port)],
+            None => vec![Address::Tcp(options.target.host.clone(), options.target.port)],
         };
         let nodes = match (options.cluster, options.shard) {
             (true, _) => Self::asked(options, &named[0])?,
@@ -101,7 +101,7 @@ impl Nodes {
         let reply = ask(options, named, &[b"CLUSTER", b"SLOTS"])?;
         let host = match named {
             Address::Tcp(host, _) => host,
-            Address::Unix(_) => &options.host,
+            Address::Unix(_) => &options.target.host,
         };
         Self::read(&reply, host)
             .ok_or_else(|| format!("{named} has not answered CLUSTER SLOTS as a cluster does: {reply:?}"))

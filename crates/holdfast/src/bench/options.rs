@@ -1,12 +1,12 @@
 //! The command line of `holdfast bench`, and what is refused in it.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::nodes::Address;
+use crate::client::Target;
 
 /// Upper bound of `--connections`: beyond it one machine's ports and descriptors run out.
 const CONNECTIONS_MAX: usize = 60_000;
@@ -85,15 +85,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 Latency is that of a batch: from its write to its last reply. A retried transaction counts from its first try.")]
 pub struct Options {
-    /// The server's host name or address
-    #[arg(long, default_value = "127.0.0.1")]
-    pub host: String,
-    /// The server's TCP port
-    #[arg(long, default_value_t = 6379)]
-    pub port: u16,
-    /// Connect to this unix socket instead of host and port
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
-    pub unix_socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Target,
     /// Spread the connections over these servers, as clients do that do not know of the cluster
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', conflicts_with_all = ["host", "port", "unix_socket"])]
     pub nodes: Vec<Address>,
@@ -104,12 +97,6 @@ pub struct Options {
     /// shard keys over independent servers. GET and SET only
     #[arg(long, requires = "nodes", conflicts_with_all = ["cluster", "command", "load_command", "against", "subscribers"])]
     pub shard: bool,
-    /// Log in with this password
-    #[arg(long)]
-    pub password: Option<String>,
-    /// Log in as this user instead of the default user
-    #[arg(long, requires = "password")]
-    pub user: Option<String>,
     /// Number of the database to use
     #[arg(long, default_value_t = 0)]
     pub db: u32,

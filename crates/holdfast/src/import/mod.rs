@@ -12,7 +12,7 @@ use object::Limits;
 use rdb::aof::{Command, Step};
 use rdb::{Entry, Item, Value};
 
-use crate::client::{Connection, Target, explained};
+use crate::client::{Connection, Target, explained, is_locked};
 use pipeline::{About, Pipeline};
 use source::Source;
 
@@ -146,7 +146,11 @@ fn told_tail(source: &Source) {
 
 fn import(options: &Options, mut source: Source) -> Result<(), String> {
     let bar = bar(&source);
-    let connection = Connection::open(&options.target).map_err(explained)?;
+    let mut connection = Connection::open(&options.target).map_err(explained)?;
+    // A missing password is one refusal, and not one for each key.
+    if let Some(why) = connection.call(&[b"PING"]).err().filter(|why| is_locked(why)) {
+        return Err(explained(why));
+    }
     let mut pipeline = Pipeline::new(connection);
     let mut found = Found::default();
     let sent = send_all(options, &mut source, &mut pipeline, &mut found, &bar);

@@ -80,7 +80,7 @@ fn answer(stream: TcpStream, behaviour: Behaviour) -> Option<()> {
         };
         let reply = match (name.as_str(), &mut queued) {
             _ if behaviour.not_resp => "HTTP/1.1 400 Bad Request\r\n".to_owned(),
-            ("AUTH", _) if arguments[1] == b"secret" => {
+            ("AUTH", _) if arguments[1..] == [b"default".to_vec(), b"secret".to_vec()] => {
                 logged_in = true;
                 "+OK\r\n".to_owned()
             }
@@ -236,8 +236,8 @@ fn says_what_is_wrong() {
     );
 
     let port = serve(Behaviour { password: true, ..Behaviour::default() });
-    assert!(error(&bench(port, &[])).contains("NOAUTH Authentication required. (give --password)"));
-    assert!(error(&bench(port, &["--password", "x"])).contains("refused AUTH: WRONGPASS"));
+    assert!(error(&bench(port, &[])).contains("set HOLDFAST_PASSWORD or --password (NOAUTH Authentication required.)"));
+    assert!(error(&bench(port, &["--password", "x"])).contains("refused AUTH: the server refuses the password"));
     assert!(bench(port, &["--password", "secret", "--operations", "10"]).status.success());
 
     let port = serve(Behaviour { not_resp: true, ..Behaviour::default() });

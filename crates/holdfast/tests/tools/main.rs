@@ -1,9 +1,10 @@
-//! The commands of the binary beside `server`: `bench`, `check`, `backup`, `restore` and `import`.
+//! The commands of the binary beside `server`: `bench`, `check`, `backup`, `restore`, `import`, `ping`.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod backup;
 mod bench;
 mod check;
 mod import;
+mod reach;
 #[path = "../support/mod.rs"]
 mod support;
