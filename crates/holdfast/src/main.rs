@@ -7,6 +7,7 @@ mod client;
 mod cluster;
 mod dev_cluster;
 mod import;
+mod install;
 mod memory;
 mod ping;
 mod server;
@@ -33,8 +34,10 @@ enum Command {
     Bench(Box<bench::Options>),
     Check(check::Options),
     Cluster(cluster::Options),
+    Completions(install::CompletionsOptions),
     DevCluster(dev_cluster::Options),
     Import(import::Options),
+    Man(install::ManOptions),
     Ping(ping::Options),
     Restore(backup::RestoreOptions),
     /// Runs a server: `holdfast server [FILE] [--name value ...]`. `--help` explains every setting.
@@ -67,8 +70,10 @@ fn main() -> ExitCode {
         Command::Restore(options) => backup::restore(&options).map_err(|error| error.to_string()),
         Command::Bench(options) => bench::run(&options),
         Command::Cluster(options) => cluster::run(&options),
+        Command::Completions(options) => install::completions(&options),
         Command::DevCluster(options) => dev_cluster::run(&options),
         Command::Import(options) => import::run(&options),
+        Command::Man(options) => install::man(&options),
         Command::Ping(options) => ping::run(&options),
         Command::Check(options) => check::run(&options).map_err(|error| error.to_string()),
         Command::Server { arguments } => {

@@ -1,10 +1,11 @@
-//! The commands of the binary beside `server`: `bench`, `check`, `backup`, `restore`, `import`, `ping`.
+//! The commands of the binary beside `server`: `bench`, `check`, `backup`, `restore`, `import`, `ping`, `completions`, `man`.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod backup;
 mod bench;
 mod check;
 mod import;
+mod install;
 mod reach;
 #[path = "../support/mod.rs"]
 mod support;

@@ -42,6 +42,19 @@ fn shown_default(row: &Row) -> &str {
     if row.default.is_empty() { "\"\"" } else { row.default }
 }
 
+/// What a setting does, what it takes, and whether it acts: a line each.
+pub fn explain(row: &Row) -> Vec<String> {
+    let own = if row.own { " (Holdfast's own)" } else { "" };
+    let mut lines =
+        vec![format!("{}{own}", row.help), format!("Takes {}; default {}.", describe(row.kind), shown_default(row))];
+    match row.acts {
+        Acts::Yes => {}
+        Acts::No(reason) => lines.push(format!("No effect: {reason}.")),
+        Acts::Refused(reason) => lines.push(format!("Only the default: {reason}.")),
+    }
+    lines
+}
+
 /// The text of `holdfast server --help`.
 pub fn help() -> String {
     let mut text = String::from(
@@ -57,15 +70,8 @@ pub fn help() -> String {
         }
         write!(text, "\n{}\n", section.title).unwrap_or_default();
         for row in rows {
-            let own = if row.own { " (Holdfast's own)" } else { "" };
-            write!(text, "  --{}\n      {}{own}\n", row.name, row.help).unwrap_or_default();
-            let (takes, default) = (describe(row.kind), shown_default(row));
-            writeln!(text, "      Takes {takes}; default {default}.").unwrap_or_default();
-            match row.acts {
-                Acts::Yes => {}
-                Acts::No(reason) => writeln!(text, "      No effect: {reason}.").unwrap_or_default(),
-                Acts::Refused(reason) => writeln!(text, "      Only the default: {reason}.").unwrap_or_default(),
-            }
+            writeln!(text, "  --{}", row.name).unwrap_or_default();
+            explain(row).iter().for_each(|line| writeln!(text, "      {line}").unwrap_or_default());
         }
     }
     text

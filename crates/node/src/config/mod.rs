@@ -34,7 +34,7 @@ pub use choices::{
     Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel, OomScore,
     OutputLimit, Redirect, Supervised, seeds,
 };
-pub use describe::{help, markdown};
+pub use describe::{explain, help, markdown};
 pub use files::{Disk, replace_file};
 pub use kind::{Kind, Refusal, Value};
 pub use live::{Follower, Live, RewriteError, Wanted};
