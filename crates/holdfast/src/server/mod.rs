@@ -96,6 +96,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     process::disable_huge_pages(settings.disable_thp);
     limit_clients(&mut values, settings.maxclients)?;
     let limits = limits::apply();
+    let supervisor = Supervisor::of(settings.supervised);
+    let starting = supervisor.starting();
     let mut title = Title::reserve(&settings, file.as_deref());
 
     let live = Arc::new(Live::new(values, file, renames).with_hash(hash).with_named(named));
@@ -142,7 +144,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
-    let supervisor = Supervisor::of(settings.supervised);
+    drop(starting);
     supervisor.ready();
     stop_on(signals, Arc::clone(&node), supervisor)?;
     let ended = server.join();
