@@ -32,8 +32,8 @@ impl Ctx<'_> {
         Ok(n as u64)
     }
 
-    /// When a command ends to wait whose timeout in seconds, possibly with a fraction, is argument `i`: unix milliseconds,
-    /// `None` for never (a timeout of 0).
+    /// The time at which a command stops waiting whose timeout in seconds, possibly with a fraction, is argument `i`:
+    /// unix milliseconds, `None` for never (a timeout of 0).
     pub(crate) fn deadline(&self, i: usize) -> Result<Option<u64>, Error> {
         let ms = milliseconds(self.arg(i)).ok_or(Error::new("ERR timeout is not a float or out of range"))?;
         match ms {
@@ -47,7 +47,7 @@ impl Ctx<'_> {
         }
     }
 
-    /// When a command ends to wait whose timeout in milliseconds is argument `i`: as [`Self::deadline`].
+    /// The time at which a command stops waiting whose timeout in milliseconds is argument `i`: as [`Self::deadline`].
     pub(crate) fn deadline_ms(&self, i: usize) -> Result<Option<u64>, Error> {
         let ms = parse_i64(self.arg(i)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
         match u64::try_from(ms) {

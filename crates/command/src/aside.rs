@@ -1,23 +1,24 @@
 //! Work on large values that is done aside: by a thread that holds no latch, while the connection waits.
 //!
-//! A handler whose result takes long to make hands out the work on clones of its values, which cost nothing, and changes nothing
-//! ([`Outcome::Aside`]). When the work is done it runs again, and takes the result, if the values are still what they were. Where nobody
-//! can wait, as in a block, it does the work itself.
+//! A handler whose result takes long hands out the work on clones of its values, which cost nothing, and changes
+//! nothing ([`Outcome::Aside`]). When the work is done it runs again, and takes the result if the values are still the
+//! same. Where a command cannot wait, as in a block, it does the work itself.
 
 use std::any::Any;
 use std::fmt;
 
 use crate::ctx::{Ctx, Outcome};
 
-/// Elements of values from which on their work is done aside: about a millisecond's.
+/// From so many elements on, their work is done aside: about a millisecond's.
 const MANY: u64 = if cfg!(test) { 3 } else { 10_000 };
-/// Bytes of a value from which on its work is done aside, where that costs as much as there are bytes.
+/// From so many bytes of a value on, its work is done aside, if the cost grows with the bytes.
 const LARGE: usize = if cfg!(test) { 200 } else { 256 * 1024 };
 
-/// What was made aside.
+/// The result of work aside.
 type Made = Box<dyn Any + Send>;
 
-/// The values at some arguments, as far as they can be told apart: the physical database and the version of each, 0 if it is absent.
+/// The values at some arguments, as far as they can be told apart: the physical database and the version of each, 0 if
+/// it is absent.
 type Seen = Box<[(u16, u64)]>;
 
 /// Work to be done aside.
@@ -46,7 +47,7 @@ impl fmt::Debug for Aside {
 }
 
 impl Ctx<'_> {
-    /// The result of the work on the keys at these arguments, if it was done aside and they are what they were.
+    /// The result of the work on the keys at these arguments, if it was done aside and they have not changed.
     pub(crate) fn prepared<T: 'static>(&mut self, keys: impl Iterator<Item = usize>) -> Option<T> {
         let prepared = self.prepared.take()?;
         let same = *prepared.seen == *self.seen(keys);
@@ -63,7 +64,7 @@ impl Ctx<'_> {
         self.patient && bytes >= LARGE
     }
 
-    /// How a handler ends that wants this done on the keys at these arguments, whose values `work` has clones of.
+    /// The outcome of a handler that wants this done on the keys at these arguments, whose values `work` has clones of.
     pub(crate) fn aside<T: Any + Send>(
         &self,
         keys: impl Iterator<Item = usize>,

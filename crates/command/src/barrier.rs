@@ -1,7 +1,7 @@
 //! Changes of whole databases: FLUSHDB, FLUSHALL, SWAPDB (rule L12).
 //!
-//! A handler only asks for one. Whoever runs handlers carries it out when the handler has returned, before anything else
-//! runs, with every latch held: only the engine knows who watches or waits for the keys that go.
+//! A handler only asks for one. The caller of handlers carries it out when the handler has returned, before anything
+//! else runs, with every latch held: only the engine knows which clients watch or wait for the keys that go.
 
 use keyspace::{Held, Keyspace, Local, Reclaim};
 use object::Corrupt;
@@ -18,7 +18,7 @@ pub enum Barrier {
 }
 
 impl Barrier {
-    /// Changes the keyspace, all of which is held. What comes back must be stepped to its end.
+    /// Changes the keyspace, all of which is held. The returned work must be stepped to its end.
     pub fn carry_out(self, keyspace: &Keyspace, held: &Held, local: &mut Local) -> Option<Reclaim> {
         match self {
             Barrier::Flush(db) => Some(keyspace.flush(held, local, db)),
@@ -39,7 +39,7 @@ impl Barrier {
 }
 
 impl Effects {
-    /// Notes what libraries of functions there are now: see [`op::LIBRARIES`].
+    /// Notes the present libraries of functions: see [`op::LIBRARIES`].
     pub fn push_libraries(&mut self, payload: &[u8]) {
         self.dirty += 1;
         if self.recording {
@@ -47,7 +47,7 @@ impl Effects {
         }
     }
 
-    /// Notes what became of an attempt of a transaction over nodes: see [`op::TRANSACTION`]. Nothing has changed by that.
+    /// Notes the state of an attempt of a transaction over nodes: see [`op::TRANSACTION`]. That is no change.
     pub fn push_transaction(&mut self, record: &[u8]) {
         self.encode(op::TRANSACTION, 0, b"", |w| w.0.extend_from_slice(record));
     }
@@ -68,12 +68,12 @@ impl Effects {
 }
 
 impl Effect<'_> {
-    /// The libraries of functions that there are now, as FUNCTION DUMP gives them, if that is what it says.
+    /// The present libraries of functions, as FUNCTION DUMP gives them, if the effect is about them.
     pub fn libraries(&self) -> Option<&[u8]> {
         (self.op == op::LIBRARIES).then_some(self.payload.0)
     }
 
-    /// What became of an attempt of a transaction over nodes, in `txn`'s terms, if that is what it says.
+    /// The state of an attempt of a transaction over nodes, in `txn`'s terms, if the effect is about one.
     pub fn transaction(&self) -> Option<&[u8]> {
         (self.op == op::TRANSACTION).then_some(self.payload.0)
     }
@@ -83,7 +83,7 @@ impl Effect<'_> {
         matches!(self.op, op::FLUSH | op::SWAP | op::LIBRARIES | op::GENERATION | op::TRANSACTION)
     }
 
-    /// The barrier it stands for, if it is none of a single entry.
+    /// Its barrier, if it is not about a single entry.
     pub fn barrier(&mut self) -> Result<Option<Barrier>, Corrupt> {
         match self.op {
             op::FLUSH => Ok(Some(Barrier::Flush((self.payload.u8()? == 0).then_some(self.db)))),

@@ -1,4 +1,4 @@
-//! What a handler sees.
+//! The context of a handler.
 
 use keyspace::{Db, Key, Kind};
 use resp::{Args, Reply};
@@ -21,30 +21,32 @@ pub enum Outcome {
     Rest(Rest),
     /// Nothing to answer yet: wait until one of the keys changes, then run again.
     Block(Block),
-    /// Nothing has been changed or written yet: these keys of the database, which the arguments do not name, are to be known first, then run again. See
-    /// [`crate::lacking`].
+    /// Nothing was changed or written yet. These keys of the database, which the arguments do not name, have to be
+    /// known first; then run again. See [`crate::lacking`].
     Load(Vec<Box<[u8]>>),
-    /// Nothing has been changed or written yet: this is to be done first, by somebody who holds no latch, then run again. See [`crate::Aside`].
+    /// Nothing was changed or written yet. A thread without latches has to do this work first; then run again. See
+    /// [`crate::Aside`].
     Aside(Box<Aside>),
 }
 
-/// What a blocking command waits for.
+/// The wait of a blocking command.
 #[derive(Debug)]
 pub struct Block {
     /// Positions of the keys among the arguments.
     pub keys: Vec<usize>,
-    /// What must be found at one of them for the command to run again: BLPOP sleeps on when a key becomes a string.
+    /// The value that one of them must have for the command to run again: BLPOP sleeps on when a key becomes a string.
     pub kind: Kind,
     /// When to give up, in unix milliseconds; `None`: never.
     pub deadline: Option<u64>,
-    /// What to answer where blocking is not allowed (MULTI, scripts). A wait that ends at its deadline is answered with
-    /// [`Nil::Array`] by every command of Redis.
+    /// The answer where blocking is not allowed (MULTI, scripts). Every command of Redis answers a wait that ends at
+    /// its deadline with [`Nil::Array`].
     pub nil: Nil,
-    /// Run again, too, when a key is gone or has another kind: XREADGROUP then says so.
+    /// Run again also when a key is gone or has another kind: XREADGROUP then reports it.
     pub when_gone: bool,
-    /// When to run again even if nothing has changed, in unix milliseconds: XREADGROUP CLAIM then finds entries that are old enough.
+    /// The time to run again even without a change, in unix milliseconds: XREADGROUP CLAIM then finds entries that are
+    /// old enough.
     pub again: Option<u64>,
-    /// Arguments to run again with instead, by position: what `$` of XREAD stood for.
+    /// Arguments to run again with instead, by position: the meaning of `$` of XREAD.
     pub replaced: Vec<(usize, Vec<u8>)>,
 }
 
@@ -55,7 +57,7 @@ impl Block {
     }
 }
 
-/// The nil a blocking command answers when nothing is there.
+/// The nil that a blocking command answers when its keys are empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Nil {
     /// `*-1` in RESP2 (BLPOP).
@@ -82,7 +84,7 @@ pub struct Ctx<'a> {
     pub db: Db<'a>,
     /// The reply.
     pub out: Reply<'a>,
-    /// What has changed. Handlers use [`Ctx::effect`] where they can.
+    /// The changes. Handlers use [`Ctx::effect`] where they can.
     pub fx: &'a mut Effects,
     /// Keyspace notifications.
     pub events: &'a mut Events,
@@ -92,15 +94,15 @@ pub struct Ctx<'a> {
     pub rng: &'a mut Rng,
     /// Settings handlers depend on.
     pub tunables: &'a Tunables,
-    /// Where SCAN ends: the first slot that another node has its keys of.
+    /// The end of SCAN: the first slot whose keys another node has.
     pub scan_end: u16,
     /// A script has called it.
     pub in_script: bool,
     /// The key at argument 1, hashed when the command was parsed.
     pub first: Option<Key<'a>>,
-    /// Its connection can wait until work has been done aside.
+    /// Its connection can wait for work aside.
     pub patient: bool,
-    /// What was done aside for it.
+    /// The result of work aside.
     pub prepared: Option<Box<Prepared>>,
 }
 
@@ -140,7 +142,7 @@ impl<'a> Ctx<'a> {
         self.fx.push(op, self.db.logical(), key, write);
     }
 
-    /// As [`Self::effect`], where those who wait for the key find nothing new: see [`Effects::push_quietly`].
+    /// As [`Self::effect`], where commands that wait for the key find nothing new: see [`Effects::push_quietly`].
     #[inline]
     pub fn quiet_effect(&mut self, op: u8, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
         self.db.note_change(key);
@@ -168,19 +170,19 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    /// The type of the value at `key`, if somebody wants to hear that it is replaced: for [`Self::tell_replaced`].
+    /// The type of the value at `key`, if clients want to hear that it is replaced: for [`Self::tell_replaced`].
     #[inline]
     pub fn kind_before(&self, key: &Key<'_>) -> Option<&'static str> {
         if self.events.wanted & (class::OVERWRITTEN | class::TYPE_CHANGED) == 0 { None } else { self.kind_of(key) }
     }
 
-    /// Out of the way of commands that nobody listens to.
+    /// A path of its own, away from commands without listeners.
     #[cold]
     fn kind_of(&self, key: &Key<'_>) -> Option<&'static str> {
         self.db.peek(key).map(|entry| entry.kind().type_name())
     }
 
-    /// Tells that the value at `key` has taken the place of one of the type `before`, if there was one.
+    /// Notes that the value at `key` has replaced one of the type `before`, if there was one.
     #[inline]
     pub fn tell_replaced(&mut self, key: &Key<'_>, before: Option<&'static str>) {
         if let Some(before) = before {

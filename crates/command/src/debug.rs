@@ -1,4 +1,4 @@
-//! The subcommands of DEBUG that look at keys; the others are the session's (crate `node`).
+//! The subcommands of DEBUG about keys; the others are the session's (crate `node`).
 
 use keyspace::{Expiry, Kind, SLOTS};
 use object::{Hash, Set, ZSet};
@@ -153,7 +153,7 @@ fn await_change(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let keys: Vec<usize> = (4..ctx.args.len()).step_by(2).collect();
     for at in &keys {
         let before = ctx.int(at - 1)?;
-        // Whose time has passed is not there.
+        // An expired key is absent.
         let entry = ctx.db.peek(&ctx.key(*at)).filter(|entry| !entry.expired(ctx.now));
         let matters = kind.is_none() || kind == entry.map(|entry| entry.kind());
         if matters && u64::try_from(before) != Ok(entry.map_or(0, |entry| entry.version())) {
@@ -182,7 +182,7 @@ fn object(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let serialized = dump::payload(entry)?.len().saturating_sub(11);
     let clock = ctx.db.clock();
     let idle = if clock.is_lfu() { 0 } else { clock.idle_seconds(entry.access()) };
-    // Where a value lies is nobody's business, and values move.
+    // The place of a value is no client's business, and values move.
     let mut text = format!(
         "Value at:0x0 refcount:1 encoding:{} serializedlength:{serialized} lru:{} lru_seconds_idle:{idle}",
         entry.encoding(),
@@ -271,7 +271,7 @@ fn htstats_key(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Nothing changes for anybody, so there is no effect.
+/// No client sees a change, so there is no effect.
 fn reload(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     for i in 2..ctx.args.len() {
         if ctx.is(i, "nosave") {
@@ -286,7 +286,7 @@ fn reload(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Calls `f` with every key of every database that is in memory; it is in the present one then.
+/// Calls `f` with every key of every database that is in memory. The key's database is the present one then.
 fn for_each_key(ctx: &mut Ctx<'_>, mut f: impl FnMut(&mut Ctx<'_>, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
     let home = ctx.db.logical();
     for number in 0..ctx.db.keyspace().databases() as u16 {

@@ -1,8 +1,10 @@
-//! Where Redis 8.8 and Valkey 9 answer differently: one list, which the setting `compatibility` switches as a whole.
+//! The places where Redis 8.8 and Valkey 9 answer differently: one list, which the setting `compatibility` switches as
+//! a whole.
 //!
-//! A further difference is a variant of [`Difference`] with its texts, and a question [`Dialect::is_valkey`] where the answer is made.
+//! A further difference is a variant of [`Difference`] with its texts, and a call of [`Dialect::is_valkey`] where the
+//! answer is made.
 
-/// Which of the two servers decides where they differ (`compatibility`).
+/// The server that decides where the two differ (`compatibility`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// Redis 8.8.
@@ -21,13 +23,13 @@ pub enum Difference {
     NotInBlock,
     /// SCAN with TYPE and a type that does not exist.
     UnknownType,
-    /// How the server names itself.
+    /// The name of the server.
     ServerName,
     /// BITCOUNT with a start and no end.
     CountFrom,
     /// NX and XX of HSETEX.
     KeyCondition,
-    /// The events of fields whose new time to live is over already.
+    /// The events of fields whose new time to live is already over.
     PastFieldTime,
 }
 
@@ -43,7 +45,7 @@ impl Difference {
         Difference::PastFieldTime,
     ];
 
-    /// What differs, and the answers of Redis and of Valkey.
+    /// The difference, and the answers of Redis and of Valkey.
     pub const fn texts(self) -> [&'static str; 3] {
         match self {
             Difference::NestedMulti => [
@@ -84,7 +86,8 @@ impl Dialect {
         self == Dialect::Valkey
     }
 
-    /// Why a command must not stand in a block of MULTI, if so. `flags`: see [`crate::flags`]. The block is broken then.
+    /// The reason why a command must not stand in a block of MULTI, if there is one. `flags`: see [`crate::flags`]. The
+    /// block is broken then.
     pub fn refusal_in_block(self, name: &str, flags: u32) -> Option<String> {
         let nests = matches!(name, "multi" | "watch") && self.is_valkey(Difference::NestedMulti);
         let barred = flags & crate::flags::NO_MULTI != 0 && flags & crate::flags::IN_MULTI == 0;

@@ -1,8 +1,8 @@
-//! A digest of what databases hold: equal for equal contents, whatever the order, the encoding or the history.
+//! A digest of databases: equal for equal contents, whatever the order, the encoding or the history.
 //!
-//! DEBUG DIGEST shows it, and tests compare by it. A value's digest covers its type and its elements (positions in a list,
-//! scores, fields with their expiry); a key's adds its name and expiry; a database's is the sum over its keys. Good against
-//! accidents, not against somebody who looks for collisions.
+//! DEBUG DIGEST shows it, and tests compare by it. A value's digest covers its type and its elements (positions in a
+//! list, scores, fields with their expiry). A key's adds its name and expiry; a database's is the sum over its keys. It
+//! detects accidents, not deliberate collisions.
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::AddAssign;
@@ -33,7 +33,7 @@ impl std::fmt::Display for Digest {
 }
 
 impl Digest {
-    /// The digest of what `feed` writes, in order.
+    /// The digest of the bytes that `feed` writes, in order.
     fn of(feed: impl Fn(&mut Parts<foldhash::quality::FoldHasher<'_>>)) -> Digest {
         Digest([1, 2, 3].map(|seed| {
             let state = foldhash::quality::FixedState::with_seed(seed);
@@ -59,7 +59,8 @@ impl Digest {
         digest
     }
 
-    /// Of an entry: key, expiry and value. `now` as for [`Self::of_value`]; the digest of an entry of which nothing is left is 0.
+    /// Of an entry: key, expiry and value. `now` as for [`Self::of_value`]; the digest of an entry without anything
+    /// left is 0.
     pub fn of_entry(entry: EntryRef<'_>, now: u64) -> Digest {
         let gone = entry.expired(now) || entry.collection::<Hash>().is_ok_and(|hash| hash.live_len(now) == 0);
         if gone {
@@ -73,7 +74,7 @@ impl Digest {
         })
     }
 
-    /// Of the selected database, all of which is held. `now` as for [`Self::of_entry`]. Takes as long as there is data.
+    /// Of the selected database, all of which is held. `now` as for [`Self::of_entry`]. The time grows with the data.
     pub fn of_database(db: &Db<'_>, now: u64) -> Digest {
         let mut digest = Digest::default();
         let mut slot = db.keyspace().next_occupied(0);
@@ -171,7 +172,7 @@ fn of_hash(hash: &Hash, now: u64) -> Digest {
     }))
 }
 
-/// When consumers were seen is left out: it changes with every attempt to read.
+/// The times when consumers were seen are left out: they change with every attempt to read.
 fn of_stream(stream: &Stream) -> Digest {
     let marks = stream.log.marks();
     let mut digest = Digest::of(|p| {
@@ -199,7 +200,7 @@ fn of_stream(stream: &Stream) -> Digest {
                 p.bytes(&consumer.name);
             })
         }));
-        // Which of those that nobody has comes first decides who gets what.
+        // The order of entries without an owner decides which consumer gets which.
         digest += sum(group.released().iter().zip(0..).map(|(delivery, place)| {
             Digest::of(|p| {
                 p.bytes(name);

@@ -90,7 +90,7 @@ fn payload_of(value: &Value) -> Vec<u8> {
     }
 }
 
-/// The value as DUMP answers it.
+/// The value in the form of DUMP's answer.
 pub(crate) fn payload(entry: EntryRef<'_>) -> Result<Vec<u8>, Error> {
     Ok(match entry.kind() {
         Kind::Int | Kind::Short | Kind::Raw | Kind::Blob => {
@@ -159,7 +159,7 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         _ => Expiry::At(ctx.now.saturating_add(ttl)),
     };
     if matches!(expiry, Expiry::At(ms) if ms <= ctx.now) {
-        // Restored and expired at once: only what it replaces is gone.
+        // Restored and expired at once: only the replaced value is gone.
         if ctx.db.remove(&key) {
             ctx.effect(op::DELETE, &key, |_| {});
             ctx.notify(class::GENERIC, "del", &key);
@@ -171,7 +171,7 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let before = ctx.kind_before(&key);
     ctx.db.count_as_new(&key);
     set(ctx, &key, value, expiry);
-    // Each means something under one kind of eviction policy only.
+    // Each has a meaning under one kind of eviction policy only.
     let clock = ctx.db.clock();
     let access = match (clock.is_lfu(), options.idle, options.frequency) {
         (false, Some(idle), _) => Some(clock.bits_for_idle(u32::try_from(idle).unwrap_or(u32::MAX).min(LONGEST_IDLE))),
@@ -223,22 +223,22 @@ impl Restored<'_> {
     }
 }
 
-/// How far the reading of a payload is.
+/// The progress of reading a payload.
 enum Reading {
     Done(Result<Restored<'static>, Error>),
     Later(Outcome),
-    /// It is to be done here.
+    /// The handler reads it itself.
     Here,
 }
 
-/// What was done aside of the reading of a payload.
+/// The part of a payload's reading that was done aside.
 enum Read {
-    /// Nothing yet: this is the beginning of it.
+    /// None: this is the beginning of it.
     Copied(Vec<u8>),
     Whole(Result<Restored<'static>, Error>),
 }
 
-/// A large payload is copied in so many parts, between which others run, and then read aside.
+/// A large payload is copied in so many parts, between which other commands run, and then read aside.
 const PARTS: usize = 3;
 
 /// Goes on with reading the payload of RESTORE aside, if it is large.
@@ -280,7 +280,7 @@ pub(crate) fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, payload: &[u8], expiry: Expi
     Ok(())
 }
 
-/// Half of the range of the access clock: what is longer ago would look as if it were to come.
+/// Half of the range of the access clock: an older time would look like a future one.
 const LONGEST_IDLE: u32 = (1 << 23) - 1;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Effects: deterministic changes of one entry, written by handlers in binary as they happen.
 //!
 //! An effect reads only its entry and the record's time (rule L3). Handlers call [`Effects::push`] once per changed
-//! entry and step; that also counts the change (`rdb_changes_since_last_save`), and tells the engine which keys changed when
-//! somebody watches, waits or tracks. Nothing is encoded unless somebody records.
+//! entry and step. That also counts the change (`rdb_changes_since_last_save`), and tells the engine which keys changed
+//! when a client watches, waits or tracks. Nothing is encoded unless effects are recorded.
 //!
 //! ```text
 //! effect := op u8, database varint, key bytes, payload length varint, payload
@@ -30,10 +30,11 @@ pub mod op {
     pub const SWAP: u8 = 5;
     /// All libraries of functions, as they are now (payload: what FUNCTION DUMP gives); database and key are empty.
     pub const LIBRARIES: u8 = 6;
-    /// A generation of the log begins (payload: 1) or ends (0), and when (varint, unix milliseconds); database and key are empty. See
-    /// [`crate::Generation`].
+    /// A generation of the log begins (payload: 1) or ends (0), and the time (varint, unix milliseconds); database and
+    /// key are empty. See [`crate::Generation`].
     pub const GENERATION: u8 = 7;
-    /// What became of an attempt of a transaction over nodes here (payload: a record of `txn`); database and key are empty.
+    /// The state of an attempt of a transaction over nodes here (payload: a record of `txn`); database and key are
+    /// empty.
     pub const TRANSACTION: u8 = 8;
     // 16..32 strings, 32..48 lists, 48..64 sets, 64..80 hashes, 80..96 sorted sets, 96..112 streams: declared in the family.
     pub const STRINGS: u8 = 16;
@@ -53,38 +54,39 @@ pub struct Touched {
     pub slot: u16,
     /// The key.
     pub key: Box<[u8]>,
-    /// Whether somebody who waits for the key may find something now. Watchers hear of every change.
+    /// Whether a command that waits for the key may find something now. Watchers hear of every change.
     pub serves: bool,
-    /// The client that has changed it; 0: nobody, its time had come.
+    /// The client that has changed it; 0: none, it had expired.
     pub by: u64,
 }
 
 /// Collects the effects of a command.
 #[derive(Default)]
 pub struct Effects {
-    /// Encode effects: somebody logs or replays them.
+    /// Encode effects: they are logged or replayed.
     pub recording: bool,
-    /// Somebody watches, waits or tracks in the held slots: remember the keys.
+    /// A client watches, waits or tracks in the held slots: remember the keys.
     pub interest: bool,
-    /// The client whose command makes the changes; 0: nobody's.
+    /// The client whose command makes the changes; 0: no client's.
     pub by: u64,
     /// Number of changes so far (Redis `server.dirty`).
     pub dirty: u64,
     /// Encoded effects.
     pub encoded: Vec<u8>,
-    /// Number of effects encoded so far that do not say what they found ([`Before::Unknown`]): who does them again has to know that.
+    /// Number of effects encoded so far that do not name what they found ([`Before::Unknown`]): a replay has to know
+    /// that.
     pub unknown: u64,
-    /// Images of values of at least so many bytes are written later, by who logs them. `None`: none is.
+    /// Images of values of at least so many bytes are written later, by the log. `None`: none is.
     pub late_from: Option<usize>,
     /// Those whose effects are in `encoded` without a payload, in their order.
     pub late: Vec<LateImage>,
     /// Changed keys, in order, possibly repeated.
     pub touched: Vec<Touched>,
-    /// What is to be done to whole databases when the handler has returned: see [`crate::Barrier`].
+    /// Changes of whole databases for when the handler has returned: see [`crate::Barrier`].
     pub barrier: Option<Barrier>,
 }
 
-/// The payload of an effect that is not written yet, as it has a large value in it.
+/// The payload of an effect that is not written yet, because it has a large value in it.
 pub struct LateImage {
     /// Where in the encoded effects the length of the payload stands: a byte that is 0.
     at: usize,
@@ -126,10 +128,10 @@ pub fn write_with_images(encoded: &[u8], late: &[LateImage], out: &mut Vec<u8>) 
     out.extend_from_slice(&encoded[from..]);
 }
 
-/// What an effect says of what its key was before, if it takes the place of whatever was there.
+/// The former state of the key that an effect names, if it replaces whatever was there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Before {
-    /// Nothing is said.
+    /// None is named.
     Unknown,
     /// There was no such key.
     Nothing,
@@ -144,8 +146,8 @@ impl Effects {
         self.note(op, db, key, true, write);
     }
 
-    /// As [`Self::push`], for a change that brings nothing to those who wait for the key (acknowledging an entry of a stream):
-    /// they would all be run again in vain.
+    /// As [`Self::push`], for a change that brings nothing to commands that wait for the key (acknowledging an entry of
+    /// a stream): they would all be run again in vain.
     #[inline]
     pub fn push_quietly(&mut self, op: u8, db: u16, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
         self.note(op, db, key, false, write);
@@ -162,7 +164,7 @@ impl Effects {
         }
     }
 
-    /// Notes that the entry of a key in logical database `db` is as a whole what it is now.
+    /// Notes the present state of a key in logical database `db`, as a whole.
     pub(crate) fn push_image(&mut self, db: u16, key: &Key<'_>, entry: EntryRef<'_>) {
         let expiry = entry.expiry().unwrap_or(0);
         if !self.push_late((op::IMAGE, Some(expiry)), db, key, entry) {
@@ -173,14 +175,15 @@ impl Effects {
         }
     }
 
-    /// Notes an effect whose payload is the contents of the collection that the entry has now.
+    /// Notes an effect whose payload is the present contents of the entry's collection.
     pub(crate) fn push_contents(&mut self, op: u8, db: u16, key: &Key<'_>, entry: EntryRef<'_>) {
         if !self.push_late((op, None), db, key, entry) {
             self.push(op, db, key, |w| entry.write_contents(w.0));
         }
     }
 
-    /// Notes an effect with a large value, which is written later. False: nothing was noted, as it is not large, or is not written by others.
+    /// Notes an effect with a large value, which is written later. False: nothing was noted, because it is not large,
+    /// or the log does not write it.
     fn push_late(&mut self, (op, expiry): (u8, Option<u64>), db: u16, key: &Key<'_>, entry: EntryRef<'_>) -> bool {
         let shared = self.late_from.filter(|_| self.recording).and_then(|from| entry.share_image(from));
         let Some(image) = shared else { return false };
@@ -252,7 +255,7 @@ impl Writer<'_> {
     }
 }
 
-/// Reads the parts of a payload; every method fails on what is cut short.
+/// Reads the parts of a payload; every method fails on bytes that are cut short.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -312,24 +315,24 @@ const CUT: Corrupt = Corrupt("effect is cut short");
 
 /// One decoded effect, its payload still encoded.
 pub struct Effect<'a> {
-    /// What it does, see [`op`].
+    /// Its kind, see [`op`].
     pub op: u8,
     /// Logical database.
     pub db: u16,
     /// The key.
     pub key: &'a [u8],
-    /// The rest, the family's.
+    /// The rest, which the family reads.
     pub payload: Reader<'a>,
 }
 
 impl Effect<'_> {
-    /// What it says of what its key was before.
+    /// The former state of its key that it names.
     #[inline]
     pub fn before(&self) -> Before {
         string::before(self.op, self.payload.0)
     }
 
-    /// Whether [`replay`] applies it, or fails and has changed nothing. Of others it is not known.
+    /// Whether [`replay`] applies it, or fails without a change. For others it is unknown.
     pub fn is_atomic(&self) -> bool {
         string::is_atomic(self.op)
     }
@@ -367,7 +370,7 @@ pub fn split(encoded: &[u8]) -> impl Iterator<Item = Result<(Effect<'_>, &[u8]),
     })
 }
 
-/// Appends the effect that makes a key of logical database `db` what it is now.
+/// Appends the effect that makes a key of logical database `db` as it is now.
 pub fn put_image(db: u16, entry: EntryRef<'_>, out: &mut Vec<u8>) {
     let mut fx = Effects { encoded: std::mem::take(out), ..Effects::default() };
     fx.encode(op::IMAGE, db, entry.key(), |w| {

@@ -11,7 +11,7 @@ pub struct Error(Cow<'static, [u8]>);
 impl Error {
     /// An operation against a key of another type.
     pub const WRONG_TYPE: Error = Error::new("WRONGTYPE Operation against a key holding the wrong kind of value");
-    /// The system has no memory for it.
+    /// The system has no memory for the result.
     pub const OOM: Error = Error::new(headroom::OOM);
     /// Unknown or contradictory options.
     pub const SYNTAX: Error = Error::new("ERR syntax error");
@@ -24,7 +24,7 @@ impl Error {
     /// A key that must exist does not.
     pub const NO_SUCH_KEY: Error = Error::new("ERR no such key");
 
-    /// A key that only the store has, and that cannot be read from there.
+    /// A key that only the store has, and that cannot be read.
     pub const UNREADABLE: Error = Error::new("IOERR The key could not be read from the store");
 
     /// An error with a fixed text, code included.
@@ -32,7 +32,7 @@ impl Error {
         Error(Cow::Borrowed(text.as_bytes()))
     }
 
-    /// An error with a made text, code included. It may hold what a client sent: the reply writer cleans it.
+    /// An error with a made text, code included. It may hold a client's bytes: the reply writer cleans it.
     pub fn text(text: impl Into<Vec<u8>>) -> Error {
         Error(Cow::Owned(text.into()))
     }

@@ -11,12 +11,12 @@ use crate::spec::Row;
 use crate::walk::Walk;
 use crate::{debug, dump, generic, geo, hash, list, set, stream, string, zset};
 
-/// What runs a command of the data plane.
+/// The handler of a command of the data plane.
 #[derive(Clone, Copy)]
 pub enum Run {
     /// Runs under the latches of its keys (none, if it has none).
     Keyed(fn(&mut Ctx<'_>) -> Result<Outcome, Error>),
-    /// As `Keyed`, but may work on further keys, as the second function says of the arguments (SORT with patterns).
+    /// As `Keyed`, but it may work on further keys, as the second function finds by the arguments (SORT with patterns).
     KeyedOrWhole(fn(&mut Ctx<'_>) -> Result<Outcome, Error>, fn(Args<'_>) -> Reach),
     /// Runs with the whole keyspace held.
     Whole(fn(&mut Ctx<'_>) -> Result<Outcome, Error>),
@@ -26,7 +26,7 @@ pub enum Run {
     Container,
 }
 
-/// On which keys a command works.
+/// The keys that a command works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
     /// Those that are its arguments.
@@ -38,7 +38,7 @@ pub enum Reach {
 }
 
 impl Run {
-    /// On which keys a command with these arguments works.
+    /// The keys that a command with these arguments works on.
     pub fn reach(&self, args: Args<'_>) -> Reach {
         match self {
             Run::Keyed(_) | Run::Container => Reach::Keys,

@@ -1,7 +1,8 @@
-//! Where in the log a new generation begins, and where one ends: `appendonly` was switched on or off while the server ran (rule L13).
+//! The beginning and the end of a generation in the log: `appendonly` was switched on or off while the server ran (rule
+//! L13).
 //!
-//! What stands before the beginning says nothing of what stands behind it: that goes on from a checkpoint of everything, and without that
-//! checkpoint it is void.
+//! Records before the beginning say nothing about the generation. It goes on from a checkpoint of everything, and
+//! without that checkpoint it is void.
 
 use object::Corrupt;
 
@@ -12,12 +13,12 @@ use crate::effects::{Effect, Writer, op};
 pub enum Generation {
     /// A new one begins here.
     Begins(u64),
-    /// It ends here: what was changed later was not logged.
+    /// It ends here: later changes were not logged.
     Ends(u64),
 }
 
 impl Generation {
-    /// The effect that says so, alone in its record.
+    /// Its effect, alone in its record.
     pub fn encode(self) -> Vec<u8> {
         let (kind, time) = match self {
             Generation::Ends(time) => (0, time),
@@ -36,7 +37,7 @@ impl Generation {
 }
 
 impl Effect<'_> {
-    /// Whether it says that a generation begins or ends.
+    /// Whether the effect begins or ends a generation.
     pub fn generation(&mut self) -> Result<Option<Generation>, Corrupt> {
         if self.op != op::GENERATION {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Keys that no argument names are found out while a command runs. Of those that memory does not know the command asks for the values, and
-//! runs again (rule C5).
+//! Keys that no argument names and that a command finds while it runs. The command asks for the values of those that
+//! memory does not know, and runs again (rule C5).
 
 use keyspace::{Db, Whereabouts};
 
@@ -14,7 +14,7 @@ const MOST: usize = 8192;
 pub(crate) struct Lacking(Vec<Box<[u8]>>);
 
 impl Lacking {
-    /// Notes that the command needs a key. False: it need not go on looking for others now.
+    /// Notes that the command needs a key. False: it should not look for others now.
     pub(crate) fn note(&mut self, db: &Db<'_>, key: &[u8]) -> Result<bool, Error> {
         match db.whereabouts(&db.key(key)) {
             Whereabouts::Known => {}
@@ -24,7 +24,7 @@ impl Lacking {
         Ok(self.0.len() < MOST)
     }
 
-    /// How the command has to end if it lacks something.
+    /// The outcome of the command if it lacks some.
     pub(crate) fn outcome(self) -> Option<Outcome> {
         (!self.0.is_empty()).then_some(Outcome::Load(self.0))
     }

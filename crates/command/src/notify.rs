@@ -75,20 +75,20 @@ fn list_field(list: &mut Vec<u8>, field: &[u8]) {
 /// The notifications of a command, in order.
 #[derive(Default)]
 pub struct Events {
-    /// Classes somebody wants (`notify-keyspace-events`); others cost nothing.
+    /// The wanted classes (`notify-keyspace-events`); others cost nothing.
     pub wanted: u32,
-    /// What happened.
+    /// The notifications.
     pub list: Vec<Event>,
 }
 
 impl Events {
-    /// Whether somebody wants to hear of keys that are new or missed.
+    /// Whether clients want to hear of keys that are new or missed.
     #[inline]
     pub fn wants_sightings(&self) -> bool {
         self.wanted & (class::NEW | class::KEY_MISS) != 0
     }
 
-    /// Notes what was seen since the last event: that a key is new comes before what else happens to it.
+    /// Notes the sightings since the last event: that a key is new comes before its other events.
     pub fn tell(&mut self, seen: Vec<Sighted>) {
         for (sighting, db, key) in seen {
             let (class, name) = match sighting {
@@ -126,7 +126,7 @@ impl Events {
         self.list.push(Event { class, name: name.into(), db, key: key.into(), fields: list.into() });
     }
 
-    /// Whether somebody wants to hear which fields of a hash an event is about.
+    /// Whether clients want to hear which fields of a hash an event is about.
     #[inline]
     pub fn names_fields(&self) -> bool {
         self.wanted & class::NAMING_FIELDS != 0 && self.wanted & class::HASH != 0

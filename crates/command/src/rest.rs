@@ -1,7 +1,7 @@
 //! Long replies written in steps: a million elements are not copied in one turn of a worker's loop.
 //!
-//! A handler that finds its reply long takes a clone of the collection, which costs nothing until somebody changes the
-//! original, and returns what is left to be written. The reply is of the moment at which the handler ran.
+//! A handler whose reply is long takes a clone of the collection, which costs nothing until the original changes, and
+//! returns the rest of the reply. The reply is of the moment at which the handler ran.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ const LONG: u64 = if cfg!(test) { 256 } else { 256 * 1024 };
 /// Bytes written in a step.
 const STEP: usize = if cfg!(test) { 64 } else { 128 * 1024 };
 
-/// What is left to be written of a reply.
+/// The rest of a reply.
 pub struct Rest(Box<dyn FnMut(&mut Reply<'_>) -> bool + Send>);
 
 impl Rest {
@@ -38,12 +38,12 @@ impl fmt::Debug for Rest {
     }
 }
 
-/// Whether `count` of the `len` elements of a collection with `memory` heap bytes are a long reply.
+/// Whether `count` of the `len` elements of a collection with `memory` heap bytes make a long reply.
 pub fn is_long(count: u64, len: u64, memory: usize) -> bool {
     (memory as u64 / len.max(1)).saturating_mul(count) > LONG
 }
 
-/// Writes elements until a step is full; how many, and whether there were no more.
+/// Writes elements until a step is full; returns how many, and whether there were no more.
 pub fn write_step<T>(
     out: &mut Reply<'_>,
     elements: impl Iterator<Item = T>,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::error::Error;
 use crate::rng::Rng;
 
-/// Most bytes of a reply of random elements. A negative count asks for any number of them, repetitions included, and would
-/// otherwise be an order to fill the memory.
+/// Most bytes of a reply of random elements. A negative count asks for any number of them, repetitions included, and
+/// could fill the memory otherwise.
 const REPLY_BYTES_MAX: usize = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 
 /// `count` different numbers below `n`, ascending; every choice is equally likely. `count` is at most `n`.
@@ -23,8 +23,8 @@ pub(crate) fn distinct(rng: &mut Rng, n: u64, count: u64) -> BTreeSet<u64> {
     chosen
 }
 
-/// Chooses `count` of `n` elements that are looked at one after another, every choice being equally likely (Knuth, The Art
-/// of Computer Programming, volume 2, algorithm S). The better way if most are chosen.
+/// Chooses `count` of `n` elements that are visited one after another, every choice being equally likely (Knuth, The
+/// Art of Computer Programming, volume 2, algorithm S). It is the better way if most are chosen.
 pub(crate) struct Sieve {
     left: u64,
     wanted: u64,

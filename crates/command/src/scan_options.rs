@@ -6,7 +6,7 @@ use object::glob;
 use crate::ctx::Ctx;
 use crate::error::Error;
 
-/// Which scan it is.
+/// The command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scanned {
     Hash,
@@ -16,7 +16,7 @@ pub(crate) enum Scanned {
 
 /// `[MATCH pattern] [COUNT count] [NOVALUES | NOSCORES]`.
 pub(crate) struct ScanOptions<'a> {
-    /// About how many elements to look at.
+    /// About how many elements to visit.
     pub count: usize,
     /// Leave out values (HSCAN) or scores (ZSCAN).
     pub no_values: bool,
@@ -24,7 +24,7 @@ pub(crate) struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
 }
 
-/// The answer to a cursor that no scan has given out.
+/// The answer to a cursor that no scan has returned.
 pub(crate) const INVALID_CURSOR: Error = Error::new("ERR invalid cursor");
 
 /// Redis reads a cursor with `strtoull`: white space, a plus and zeros before it do no harm, nor does a minus before zero.
@@ -44,7 +44,7 @@ pub(crate) fn cursor(ctx: &Ctx<'_>, i: usize) -> Result<u64, Error> {
     parse_cursor(ctx.arg(i)).ok_or(INVALID_CURSOR)
 }
 
-/// The cursor at argument 2 of HSCAN, SSCAN and ZSCAN: a hash of 32 bits, from which on elements have not been visited.
+/// The cursor at argument 2 of HSCAN, SSCAN and ZSCAN: a hash of 32 bits, from which on elements were not visited.
 pub(crate) fn element_cursor(ctx: &Ctx<'_>) -> Result<u64, Error> {
     let cursor = cursor(ctx, 2)?;
     u32::try_from(cursor).map(u64::from).map_err(|_| INVALID_CURSOR)

@@ -1,12 +1,13 @@
-//! What is declared about a command: one [`Row`] each, and everything else (COMMAND, arity, routing, ACL, MULTI, docs) follows.
+//! The declaration of a command: one [`Row`] each, and everything else (COMMAND, arity, routing, ACL, MULTI, docs)
+//! follows.
 
 use resp::Args;
 
-/// A command: what is declared about it, and the function that runs it.
+/// A command: its declaration, and the function that runs it.
 pub struct Row<F: 'static> {
-    /// What is declared.
+    /// Its declaration.
     pub spec: Spec,
-    /// What runs it. A container (CONFIG, OBJECT) has subcommands and runs only when none of them matches.
+    /// Its handler. A container (CONFIG, OBJECT) has subcommands, and its handler runs only when none of them matches.
     pub run: F,
     /// Subcommands; their `spec.name` is the subcommand's alone ("get" of CONFIG).
     pub subcommands: &'static [Row<F>],
@@ -45,7 +46,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A spec to take the unnamed fields from: `Spec { name: "get", arity: 2, ..Spec::NEW }`.
+    /// A spec for the unnamed fields: `Spec { name: "get", arity: 2, ..Spec::NEW }`.
     pub const NEW: Spec = Spec {
         name: "",
         arity: 1,
@@ -63,7 +64,7 @@ impl Spec {
         syntax: "",
     };
 
-    /// Whether `argc` arguments, the name included, are a number the command takes.
+    /// Whether the command takes `argc` arguments, the name included.
     #[inline]
     pub fn accepts(&self, argc: usize) -> bool {
         if self.arity >= 0 { argc == self.arity as usize } else { argc >= self.arity.unsigned_abs() as usize }
@@ -99,25 +100,25 @@ pub mod flags {
     pub const MOVABLE_KEYS: u32 = 1 << 17;
     pub const ALLOW_BUSY: u32 = 1 << 18;
     pub const NO_ASYNC_LOADING: u32 = 1 << 19;
-    /// Ours: never in MULTI's queue but executed at once (EXEC, DISCARD, WATCH ...).
+    /// Not Redis's: never in MULTI's queue but executed at once (EXEC, DISCARD, WATCH ...).
     pub const IN_MULTI: u32 = 1 << 20;
-    /// Ours: needs `enable-debug-command`.
+    /// Not Redis's: needs `enable-debug-command`.
     pub const PROTECTED: u32 = 1 << 21;
-    /// Ours: a reader of hashes that deletes the expired fields it comes across, so that it may write.
+    /// Not Redis's: a reader of hashes that deletes the expired fields it meets, so that it may write.
     pub const EXPIRES_FIELDS: u32 = 1 << 22;
-    /// Ours: may change its keys in another database than the selected one.
+    /// Not Redis's: may change its keys in another database than the selected one.
     pub const OTHER_DB: u32 = 1 << 23;
-    /// Ours: runs a script (EVAL, FCALL), whose commands are checked one by one.
+    /// Not Redis's: runs a script (EVAL, FCALL), whose commands are checked one by one.
     pub const RUNS_SCRIPT: u32 = 1 << 24;
-    /// Ours: looks at every key there is, and wants them all in memory.
+    /// Not Redis's: reads every key there is, and wants them all in memory.
     pub const EVERYTHING: u32 = 1 << 25;
-    /// Ours: refused by a server that is no node of a cluster.
+    /// Not Redis's: a server outside of a cluster refuses it.
     pub const NEEDS_CLUSTER: u32 = 1 << 26;
 
-    /// Ours: makes something as large as what its keys hold, or several times that.
+    /// Not Redis's: makes a result as large as its keys' values, or several times that.
     pub const COPIES: u32 = 1 << 27;
 
-    /// Two of ours that were given the same bit make one command do the other's things.
+    /// Two own flags with the same bit would make one command behave like the other.
     const _: () = assert!(
         IN_MULTI ^ PROTECTED ^ EXPIRES_FIELDS ^ OTHER_DB ^ RUNS_SCRIPT ^ EVERYTHING ^ NEEDS_CLUSTER ^ COPIES
             == IN_MULTI + PROTECTED + EXPIRES_FIELDS + OTHER_DB + RUNS_SCRIPT + EVERYTHING + NEEDS_CLUSTER + COPIES
@@ -249,7 +250,7 @@ impl Spec {
     }
 
     /// Appends the positions of the keys in `args`. False: the arguments contradict themselves (a key count that is no
-    /// number or exceeds them); the handler will answer what is wrong.
+    /// number or exceeds them); the handler answers the error.
     pub fn keys_of(&self, args: Args<'_>, out: &mut Vec<KeyAt>) -> bool {
         if let Some(find) = self.find_all_keys {
             find(args, out);

@@ -15,9 +15,9 @@ pub struct Tunables {
     pub databases: u16,
     /// `lazyfree-lazy-user-del` and its like do not change what commands answer, and freeing is in bounded steps always.
     pub lazy_user_del: bool,
-    /// Whether Redis would share small integers between keys under these settings: `OBJECT REFCOUNT` says so. It does not
-    /// where eviction looks at how a key was used, as that is kept in the shared object.
+    /// Whether Redis would share small integers between keys under these settings: `OBJECT REFCOUNT` shows it. It does
+    /// not share them where eviction depends on the use of a key, which is kept in the shared object.
     pub shares_integers: bool,
-    /// Whether Redis or Valkey decides where they differ (`compatibility`).
+    /// The server that decides where Redis and Valkey differ (`compatibility`).
     pub dialect: Dialect,
 }

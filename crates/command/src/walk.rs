@@ -1,7 +1,7 @@
 //! Commands that visit keys of the whole database (KEYS, SCAN, RANDOMKEY): the engine walks, the command looks.
 //!
-//! A walk takes one slot's latch at a time and stops after a bounded time, so that it disturbs nobody; inside MULTI, where
-//! everything is held, it runs to its end.
+//! A walk takes one slot's latch at a time and stops after a bounded time, so that it disturbs no other command. Inside
+//! MULTI, where everything is held, it runs to its end.
 
 use keyspace::{EntryRef, Kind, SLOTS};
 use resp::Reply;
@@ -11,7 +11,7 @@ use resp::Reply;
 pub struct Position {
     /// The slot.
     pub slot: u16,
-    /// Hash within the slot from which on keys have not been visited.
+    /// Hash within the slot from which on keys were not visited.
     pub hash: u64,
 }
 
@@ -20,7 +20,7 @@ pub struct Position {
 pub struct Visited<'a> {
     /// Its name.
     pub key: &'a [u8],
-    /// What it holds; of strings any kind of them.
+    /// Its type; for strings any kind of string.
     pub kind: Kind,
 }
 
@@ -30,9 +30,9 @@ impl<'a> From<EntryRef<'a>> for Visited<'a> {
     }
 }
 
-/// A command that looks at keys one by one.
+/// A command that visits keys one by one.
 pub trait Walk: Send {
-    /// Where to begin.
+    /// The begin.
     fn start(&self) -> Position {
         Position::default()
     }
@@ -42,10 +42,10 @@ pub trait Walk: Send {
         SLOTS as u16
     }
 
-    /// Looks at a key that has not expired.
+    /// Visits a key that has not expired.
     fn visit(&mut self, found: Visited<'_>);
 
-    /// Looks at a key whose time has come. True: it is deleted now, as a command that names it would. `kept`: no command deletes
+    /// Visits an expired key. True: it is deleted now, as by a command that names it. `kept`: no command deletes
     /// expired keys at present.
     fn visit_expired(&mut self, found: Visited<'_>, kept: bool) -> bool {
         let _ = (found, kept);
@@ -55,12 +55,12 @@ pub trait Walk: Send {
     /// Whether to stop at this position, before the next bucket. `buckets` have been visited since the start.
     fn enough(&self, at: Position, buckets: u64) -> bool;
 
-    /// Where to go on after the end; asked every time the end is reached, so it must be `None` sometime.
+    /// Where to go on after the end; called every time the end is reached, so it must be `None` at some time.
     fn wrap(&mut self) -> Option<Position> {
         None
     }
 
-    /// Writes the reply, a long one in parts: true when that was the last. `next`: where the walk stopped, `None` if it came to
+    /// Writes the reply, a long one in parts: true after the last. `next`: where the walk stopped, `None` if it came to
     /// the end.
     fn finish(&mut self, next: Option<Position>, out: &mut Reply<'_>) -> bool;
 }

@@ -19,15 +19,15 @@ const SLOT_BITS: u32 = SLOTS.trailing_zeros();
 const HASH_BITS: u32 = BITS - SLOT_BITS - 1;
 const _: () = assert!(1 << SLOT_BITS == SLOTS && HASH_BITS >= 32);
 
-/// The slot that a cursor of SCAN names; `None`: it is none.
+/// The slot that a cursor of SCAN names; `None`: it is no cursor.
 pub fn slot_of_cursor(cursor: &[u8]) -> Option<u16> {
     Some(position_of(scan_options::parse_cursor(cursor)?)?.slot)
 }
 
-/// Tells if a cursor can name exactly this position.
+/// Whether a cursor can name exactly this position.
 ///
 /// The lower bits of a hash do not fit. Tables of fewer than a billion keys do not need them; in a larger one a walk
-/// goes on to a position that has none of them.
+/// goes on to a position without such bits.
 pub(super) fn can_name(at: Position) -> bool {
     at.hash.trailing_zeros() >= 64 - HASH_BITS
 }

@@ -58,7 +58,7 @@ pub const ROWS: &[Row<Run>] = &[
     },
 ];
 
-/// SYNC and ASYNC are the same here: keys are gone at once, their memory follows in bounded steps.
+/// SYNC and ASYNC are the same here: keys are gone at once, and their memory follows in bounded steps.
 fn check_mode(ctx: &Ctx<'_>) -> Result<(), Error> {
     let known = match ctx.args.len() {
         1 => true,

@@ -1,4 +1,4 @@
-//! When keys end: EXPIRE and its kin, PERSIST, and the questions (TTL, EXPIRETIME and their kin).
+//! Expiry of keys: EXPIRE and its kin, PERSIST, and the questions (TTL, EXPIRETIME and their kin).
 
 use keyspace::Key;
 
@@ -101,7 +101,7 @@ const fn getter(name: &'static str, since: &'static str, summary: &'static str, 
     }
 }
 
-/// On which present expiry the new one is set.
+/// The condition on the present expiry.
 #[derive(Default)]
 struct Condition {
     nx: bool,
@@ -203,7 +203,7 @@ fn persist(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Answers -2 without the key, -1 without an expiry, else what `show` makes of the expiry and the present time.
+/// Answers -2 without the key, -1 without an expiry, else the result of `show` for the expiry and the present time.
 fn tell_expiry(ctx: &mut Ctx<'_>, show: fn(u64, u64) -> u64) -> Result<Outcome, Error> {
     let key = ctx.key(1);
     // Redis counts this lookup, but it does not make the key younger.

@@ -1,4 +1,4 @@
-//! Whether keys are there, what they are, and their end: DEL, UNLINK, EXISTS, TOUCH, TYPE.
+//! The existence, type and deletion of keys: DEL, UNLINK, EXISTS, TOUCH, TYPE.
 
 use crate::ctx::{Ctx, Outcome};
 use crate::effects::op;

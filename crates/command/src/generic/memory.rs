@@ -1,4 +1,4 @@
-//! MEMORY USAGE. The other subcommands of MEMORY look at no key: they are the session's (crate `node`).
+//! MEMORY USAGE. The other subcommands of MEMORY are about no key: they are the session's (crate `node`).
 
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;

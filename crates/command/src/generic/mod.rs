@@ -51,21 +51,21 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _:
 }
 
 impl Ctx<'_> {
-    /// Notes that `key` of the selected database has become what it is now, as a whole: value and expiry. For commands whose
+    /// Notes the present state of `key` of the selected database, as a whole: value and expiry. For commands whose
     /// result has no shorter description (RENAME, COPY, RESTORE, SORT STORE). Nothing is written if the key is absent.
     pub(crate) fn image_effect(&mut self, key: &Key<'_>) {
         image::effect(self, key);
     }
 
-    /// Notes that `key` of the selected database has become a collection, as which only its contents are said: the payload of effect `op`.
+    /// Notes that `key` of the selected database has become a collection whose contents are the payload of effect `op`.
     pub(crate) fn contents_effect(&mut self, op: u8, key: &Key<'_>) {
         self.db.note_change(key);
         let Some(entry) = self.db.peek(key) else { return };
         self.fx.push_contents(op, self.db.logical(), key, entry);
     }
 
-    /// Deletes `key` if its time has come. Only for keys the engine has not looked at before the command: those of other
-    /// databases (COPY, MOVE).
+    /// Deletes `key` if it has expired. Only for keys that the engine has not checked before the command: those of
+    /// other databases (COPY, MOVE).
     pub(crate) fn expire_now(&mut self, key: &Key<'_>) {
         let now = self.now;
         if self.db.peek(key).is_some_and(|entry| entry.expired(now)) {

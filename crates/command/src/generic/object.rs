@@ -1,4 +1,4 @@
-//! OBJECT: what is known about a key besides its value.
+//! OBJECT: facts about a key besides its value.
 
 use keyspace::{EntryRef, Str};
 
@@ -66,7 +66,7 @@ const fn about(
     }
 }
 
-/// Answers nil for an absent key, else with what `tell` says. Leaves no trace on the key.
+/// Answers nil for an absent key, else the result of `tell`. Leaves no trace on the key.
 fn tell(
     ctx: &mut Ctx<'_>,
     tell: impl FnOnce(EntryRef<'_>, &keyspace::access::AccessClock, &mut resp::Reply<'_>) -> Result<(), Error>,
@@ -92,7 +92,7 @@ fn refcount(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let shares = ctx.tunables.shares_integers;
     tell(ctx, |entry, _, out| {
         let shared = matches!(entry.string(), Ok(Str::Int(value)) if SHARED.contains(&value));
-        // Whoever shares any other value here copies it before changing it, so nobody can tell.
+        // A client that shares any other value here copies it before a change, so no client can tell.
         out.integer(if shares && shared { i64::from(i32::MAX) } else { 1 });
         Ok(())
     })

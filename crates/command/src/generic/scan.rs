@@ -1,4 +1,4 @@
-//! Commands that look at all keys, or at any: KEYS, SCAN, RANDOMKEY, DBSIZE.
+//! Commands about all keys, or any: KEYS, SCAN, RANDOMKEY, DBSIZE.
 //!
 //! A SCAN cursor is a position of the walk, see [`super::cursor`]. Tables are ordered by hash whatever their size, so a key
 //! that is there during the whole scan is returned exactly once.
@@ -86,8 +86,8 @@ pub const ROWS: &[Row<Run>] = &[
 
 /// A position from which there is nothing to visit.
 const THE_END: Position = Position { slot: SLOTS as u16, hash: 0 };
-/// Buckets a walk may look at in vain before it answers: a database of a few keys, spread over slots that another fills,
-/// must not take a call per key.
+/// Buckets that a walk may visit in vain before it answers. A database of a few keys, spread over slots that another
+/// database fills, must not take a call per key.
 const IDLE_BUCKETS: u64 = 4096;
 
 /// Whether keys may have a type of this name, in any case of letters.
@@ -96,7 +96,7 @@ fn is_type(name: &[u8]) -> bool {
     TYPES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Which keys are wanted.
+/// The wanted keys.
 struct Filter {
     /// `None`: every name.
     pattern: Option<Vec<u8>>,
@@ -143,7 +143,7 @@ struct Names {
     count: usize,
     /// Bulk strings, which are the same in every protocol.
     pieces: VecDeque<Vec<u8>>,
-    /// What comes before them has been written.
+    /// The bytes before them have been written.
     begun: bool,
 }
 
@@ -160,7 +160,7 @@ impl Names {
         }
     }
 
-    /// Writes the next part, and before the first what `head` writes and how many there are. True: it was the last.
+    /// Writes the next part. Before the first one it writes `head` and the number of names. True: it was the last.
     fn write(&mut self, out: &mut Reply<'_>, head: impl FnOnce(&mut Reply<'_>)) -> bool {
         if !self.begun {
             self.begun = true;
@@ -245,7 +245,7 @@ impl Walk for Scan {
         }
     }
 
-    /// Redis looks at the name, then whether the key has expired, and at its type last.
+    /// Redis checks the name, then whether the key has expired, and its type last.
     fn visit_expired(&mut self, found: Visited<'_>, _: bool) -> bool {
         self.seen += 1;
         self.filter.names(found.key)

@@ -82,8 +82,8 @@ pub(super) fn database(ctx: &Ctx<'_>, i: usize) -> Result<u16, Error> {
     }
 }
 
-/// Takes `from` out of the selected database and puts it at `to` of database `db` with all that belongs to it. False:
-/// there was nothing.
+/// Takes `from` out of the selected database and puts it at `to` of database `db` with its expiry. False: there was no
+/// such key.
 fn relocate(ctx: &mut Ctx<'_>, from: &Key<'_>, to: &Key<'_>, db: u16) -> bool {
     let access = ctx.db.peek(from).map(|entry| entry.access());
     let Some((value, expiry)) = ctx.db.take(from) else { return false };
@@ -111,7 +111,7 @@ fn renamenx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Whether the source is at the destination now because it was allowed to go there.
+/// Whether the source is at the destination now because that was allowed.
 fn rename_to(ctx: &mut Ctx<'_>, overwrite: bool) -> Result<bool, Error> {
     let (from, to) = (ctx.key(1), ctx.key(2));
     if ctx.db.peek(&from).is_none() {

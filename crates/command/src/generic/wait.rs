@@ -1,5 +1,5 @@
-//! WAIT. There are no replicas, so nothing is ever waited for: the count is 0 at once, where Redis would sit out the timeout to say
-//! the same.
+//! WAIT. There are no replicas, so it never waits: the count is 0 at once. Redis would answer the same after the
+//! timeout.
 
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! What GEOSEARCH and GEORADIUS are asked: the arguments of all eight commands.
+//! The arguments of GEOSEARCH, GEORADIUS and their kin: all eight commands.
 
 use object::ZSet;
 use object::geo::{Polygon, Position, Search, Shape};
@@ -10,7 +10,7 @@ use crate::ctx::Ctx;
 use crate::error::Error;
 use crate::spec::{KeyAt, key_flags};
 
-/// Which of the commands it is.
+/// The command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// GEORADIUS: the centre and the circle stand first.
@@ -21,7 +21,7 @@ pub(super) enum Form {
     Search,
 }
 
-/// Whether and where the command puts its result.
+/// Whether and where the command stores its result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Storing {
     Never,
@@ -37,7 +37,7 @@ pub(super) enum Order {
     FarthestFirst,
 }
 
-/// What is asked.
+/// The request.
 pub(super) struct Options {
     /// `None` if there is no set to search.
     pub center: Option<Position>,
@@ -53,7 +53,7 @@ pub(super) struct Options {
     pub order: Option<Order>,
     /// Most members of the result; 0: no limit.
     pub count: usize,
-    /// Whether the first that are found will do.
+    /// Whether the first found members will do.
     pub any: bool,
     /// The argument that is the key to store at.
     pub store: Option<usize>,
@@ -66,7 +66,7 @@ fn undecodable() -> Error {
 }
 
 impl Options {
-    /// Reads the arguments; `set`: what is to be searched.
+    /// Reads the arguments; `set`: the set to search.
     pub(super) fn parse(ctx: &Ctx<'_>, form: Form, storing: Storing, set: Option<&ZSet>) -> Result<Self, Error> {
         let mut options = Options {
             center: None,
@@ -103,7 +103,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Reads the options from argument `i` on; whether one of them says where to search from.
+    /// Reads the options from argument `i` on; returns whether one of them names the centre.
     fn words(
         &mut self,
         ctx: &Ctx<'_>,
@@ -177,7 +177,7 @@ impl Options {
         Ok(from_member || from_position)
     }
 
-    /// What is missing, or does not go together.
+    /// The error for missing options, or contradictory ones.
     fn check(&self, ctx: &Ctx<'_>, form: Form, storing: Storing, from: bool) -> Result<(), Error> {
         if self.store.is_some() && (self.with_distance || self.with_hash || self.with_position) {
             return Err(Error::new(match storing {

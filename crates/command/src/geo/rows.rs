@@ -1,4 +1,4 @@
-//! What is declared about the commands of geo.
+//! The declarations of the commands of geo.
 
 use super::options::store_key;
 use super::{add, read, search};
@@ -7,11 +7,11 @@ use crate::error::Error;
 use crate::families::Run;
 use crate::spec::{Begin, Find, KeySpec, Row, Spec, flags::*, key_flags::*};
 
-/// What these rows have in common.
+/// The common parts of these rows.
 const GEO: Spec = Spec { group: "geo", since: "3.2.0", ..Spec::NEW };
 const READ_ONE: &[KeySpec] = &[KeySpec::one(1, RO | ACCESS)];
 
-/// The key behind a word that is looked for from argument `from` on.
+/// The key behind a word that is searched from argument `from` on.
 const fn stored(word: &'static str, from: isize) -> KeySpec {
     let find = Find::Range { last: 0, step: 1, limit: 0 };
     KeySpec { begin: Begin::Keyword(word, from), find, flags: OW | UPDATE }

@@ -96,7 +96,7 @@ fn find<'a>(set: &'a ZSet, options: &Options) -> Vec<Found<'a>> {
     found
 }
 
-/// Sorts, as far as that is asked for, and keeps as many as are asked for.
+/// Sorts, if wanted, and keeps as many as wanted.
 fn arrange(found: &mut Vec<Found<'_>>, options: &Options) {
     let nearest_by_default = options.count > 0 && !options.any;
     let order = options.order.or(nearest_by_default.then_some(Order::NearestFirst));

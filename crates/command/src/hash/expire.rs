@@ -21,14 +21,14 @@ const DONE: i64 = 1;
 /// The time was in the past, so the field is gone.
 const DELETED: i64 = 2;
 
-/// How a time is given.
+/// The form of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unit {
     Seconds,
     Milliseconds,
 }
 
-/// What a time counts from.
+/// The base of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum From {
     Now,
@@ -87,13 +87,13 @@ impl Condition {
     }
 }
 
-/// What a command did to the expiry of some fields.
+/// The changes of the expiry of some fields.
 pub(super) struct Change<'a> {
     /// Fields that expire at another time now, or do not expire.
     pub updated: Vec<&'a [u8]>,
     /// Fields that are gone, because the time was in the past or they were taken.
     pub deleted: Vec<&'a [u8]>,
-    /// Fields whose time had passed before, met on the way and deleted.
+    /// Fields that had expired before, met on the way and deleted.
     pub expired: Vec<&'a [u8]>,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Change<'a> {
         DONE
     }
 
-    /// Logs and notifies the change. `at` is the new expiry of the updated fields, `event` says what happened to them.
+    /// Logs and notifies the change. `at` is the new expiry of the updated fields, `event` the name of the event.
     pub fn conclude(self, ctx: &mut Ctx<'_>, key: &Key<'_>, at: Option<u64>, event: &'static str, states: [State; 2]) {
         let [before, after] = states;
         let Change { updated, deleted, expired } = self;
@@ -147,7 +147,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The event of fields that are gone because their new time is over already.
+/// The event of fields that are gone because their new time is already over.
 pub(super) fn past_event(ctx: &Ctx<'_>) -> &'static str {
     if ctx.tunables.dialect.is_valkey(Difference::PastFieldTime) { "hexpired" } else { "hdel" }
 }

@@ -12,7 +12,7 @@ use crate::ctx::{Ctx, Outcome};
 use crate::elem::bulk;
 use crate::error::Error;
 
-/// What HGETEX does to the fields it finds.
+/// The action of HGETEX on the fields it finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Nothing,
@@ -138,7 +138,8 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let mut hash = ctx.db.get_or_create::<Hash>(&key)?;
     let before = State::of(&hash);
     hash.expect(words.len() / 2, limits);
-    // What has expired must not lend its time to what is set now. The hash is never empty meanwhile, so its key and its time stay.
+    // Expired fields must not lend their time to new ones. The hash is never empty meanwhile, so its key and its time
+    // stay.
     let mut lapsed = Vec::new();
     if expired {
         lapsed.extend(names().filter(|name| hash.find(name).is_some_and(|field| field.expired(now))));
@@ -199,7 +200,7 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Counts fields whose new time is over already as expired, where their event says so.
+/// Counts fields whose new time is already over as expired, where their event says so.
 fn count_past(ctx: &mut Ctx<'_>, fields: u64) {
     if past_event(ctx) == "hexpired" {
         keyspace::bump(&ctx.db.local().counters().expired_fields, fields);

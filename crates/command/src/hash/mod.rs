@@ -1,7 +1,7 @@
 //! Hashes: HSET to HGETDEL, with the expiry of fields.
 //!
-//! Fields expire by themselves: a command does not see a field whose time has passed. It is deleted by whoever finds it
-//! (readers too), or by the sweep through [`reclaim`]. HLEN and HDEL count it until then, as in Redis.
+//! Fields expire by themselves: a command does not see a field whose time has passed. The command that finds it deletes
+//! it (readers too), or the sweep does through [`reclaim`]. HLEN and HDEL count it until then, as in Redis.
 
 mod effect;
 mod expire;
@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::notify::class;
 use effect::{REMOVE, write_all};
 
-/// What the keyspace has to know of a hash.
+/// The facts about a hash for the keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct State {
     empty: bool,
@@ -42,8 +42,8 @@ impl State {
     }
 }
 
-/// Tells the keyspace how a hash was left: an empty one is deleted. To be called after the effect of what was done to the
-/// fields, if any are left, and after the notification.
+/// Tells the keyspace the final state of a hash: an empty one is deleted. To be called after the effect on the
+/// remaining fields, and after the notification.
 fn settle(ctx: &mut Ctx<'_>, key: &Key<'_>, before: State, after: State) {
     if after.empty {
         ctx.db.remove(key);
@@ -61,7 +61,7 @@ enum LastField {
     Told,
 }
 
-/// Deletes those of the named fields that have expired, because a command has come across them.
+/// Deletes those of the named fields that have expired, because a command has met them.
 #[cold]
 fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item = &'a [u8]> + Clone, last: LastField) {
     let now = ctx.now;
@@ -89,7 +89,7 @@ fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item 
     settle(ctx, key, before, after);
 }
 
-/// The hash at `key`, only to look at.
+/// The hash at `key`, only for reading.
 fn look<'c>(ctx: &'c Ctx<'_>, key: &Key<'_>) -> Result<Option<&'c Hash>, Error> {
     Ok(ctx.db.peek(key).map(|entry| entry.collection::<Hash>()).transpose()?)
 }

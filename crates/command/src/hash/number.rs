@@ -12,7 +12,7 @@ use super::{State, check_length, drop_expired, look, settle};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
 
-/// Replaces the value of a field by what `add` makes of it, its expiry staying as it is; returns the new value's text.
+/// Replaces the value of a field by the result of `add`; its expiry stays. Returns the new value's text.
 fn change(
     ctx: &mut Ctx<'_>,
     event: &'static str,

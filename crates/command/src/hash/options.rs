@@ -13,17 +13,17 @@ const TIMES: [(&str, Unit, From); 4] = [
     ("pxat", Unit::Milliseconds, From::Epoch),
 ];
 
-/// Which of the two commands is read.
+/// The command that is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Get,
     Set,
 }
 
-/// What is asked to happen to the expiry of fields.
+/// The change of the expiry of fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ttl {
-    /// Nothing is said.
+    /// None is given.
     Unsaid,
     At(u64),
     /// PERSIST of HGETEX, KEEPTTL of HSETEX.
@@ -141,7 +141,7 @@ fn one_ttl(before: Ttl, form: Form) -> Result<(), Error> {
     }
 }
 
-/// Reads what follows the time of HEXPIRE and its like.
+/// Reads the arguments after the time of HEXPIRE and its like.
 pub(super) fn hexpire_options(ctx: &Ctx<'_>) -> Result<(Condition, Fields), Error> {
     let words =
         [("nx", Condition::IfNone), ("xx", Condition::IfAny), ("gt", Condition::IfLater), ("lt", Condition::IfEarlier)];

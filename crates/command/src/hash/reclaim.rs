@@ -7,19 +7,19 @@ use super::effect::REMOVE;
 use crate::effects::{Effects, Reader, Writer, op};
 use crate::notify::{Events, class};
 
-/// What [`reclaim`] did.
+/// The result of [`reclaim`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reclaimed {
     /// Number of fields deleted.
     pub fields: u64,
-    /// When the next field expires, in unix milliseconds; in the past if there were more than were asked for. None: no field
+    /// When the next field expires, in unix milliseconds; in the past if there were more than `max`. None: no field
     /// expires any more, or the key is gone.
     pub next: Option<u64>,
 }
 
 /// Deletes up to `max` fields of the hash at `key` that have expired at `now`, and the key when it becomes empty.
 ///
-/// The key's slot is held and `db` has the key's database selected; what is no hash is left alone. The time this takes is
+/// The key's slot is held and `db` has the key's database selected; a value of another type is left alone. The time is
 /// bounded by `max`. Changes are logged and notified as if a command had made them.
 pub fn reclaim(
     db: &mut Db<'_>,

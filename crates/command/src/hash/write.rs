@@ -9,7 +9,7 @@ use super::{State, check_length, drop_expired, look, settle};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
 
-/// Sets the fields that follow the key; says how many are new.
+/// Sets the fields that follow the key; returns how many are new.
 fn set_fields(ctx: &mut Ctx<'_>, command: &str) -> Result<u64, Error> {
     let words = ctx.args.iter().skip(2);
     if words.len() % 2 == 1 {

@@ -1,4 +1,5 @@
-//! BLPOP, BRPOP, BLMPOP, BLMOVE, BLMOVEM, BRPOPLPUSH: as their cousins, if there is something to take; else they wait.
+//! BLPOP, BRPOP, BLMPOP, BLMOVE, BLMOVEM, BRPOPLPUSH: they do the same as the commands without B, or wait if the lists
+//! are empty.
 
 use super::end_at;
 use super::pop::{mpop, parse_mpop, pop_one};

@@ -1,6 +1,6 @@
 //! LSET, LINSERT, LREM, LTRIM.
 //!
-//! They look first and write then, so that a command that changes nothing leaves the entry's version alone.
+//! They read first and write then, so that a command that changes nothing leaves the entry's version alone.
 
 use super::effect::{INSERT, REMOVE, SET, TRIM, end_byte};
 use super::{index_of, pop::remove, range_of};
@@ -11,7 +11,7 @@ use keyspace::Key;
 use object::List;
 use object::list::End;
 
-/// The list at `key`, only to look at.
+/// The list at `key`, only for reading.
 fn look<'c>(ctx: &'c Ctx<'_>, key: &Key<'_>) -> Result<Option<&'c List>, Error> {
     Ok(ctx.db.peek(key).map(|entry| entry.collection::<List>()).transpose()?)
 }

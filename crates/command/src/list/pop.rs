@@ -78,7 +78,7 @@ pub(super) fn pop_many(ctx: &mut Ctx<'_>, key: &Key<'_>, end: End, count: u64) -
     Ok(true)
 }
 
-/// What follows after `count` elements were popped: effect, notification, removal of what is empty now.
+/// The steps after `count` elements were popped: effect, notification, removal of an empty list.
 pub(super) fn popped(ctx: &mut Ctx<'_>, key: &Key<'_>, end: End, count: u64, emptied: bool) {
     ctx.fx.dirty += count - 1;
     let event = if end == End::Front { "lpop" } else { "rpop" };

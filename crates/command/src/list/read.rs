@@ -59,12 +59,12 @@ pub(crate) fn show(out: &mut Reply<'_>, list: &List, range: Range<u64>) -> Outco
 
 /// The options of LPOS.
 struct Search {
-    /// Which match is the first to be returned, from 1.
+    /// The first match to be returned, counted from 1.
     rank: u64,
     backwards: bool,
     /// How many matches to return, 0 for all; `None`: one, not in an array.
     count: Option<u64>,
-    /// How many elements to look at, 0 for all.
+    /// How many elements to compare, 0 for all.
     len_max: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is declared about the commands on lists.
+//! The declarations of the commands on lists.
 
 use super::{blocking, change, pop, push, read, transfer};
 use crate::families::Run;

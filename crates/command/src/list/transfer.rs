@@ -56,7 +56,7 @@ pub(super) fn transfer(ctx: &mut Ctx<'_>, from: End, to: End) -> Result<bool, Er
     Ok(true)
 }
 
-/// What LMOVEM and BLMOVEM are asked.
+/// The arguments of LMOVEM and BLMOVEM.
 #[derive(Clone, Copy)]
 pub(super) struct Several {
     from: End,
@@ -64,7 +64,7 @@ pub(super) struct Several {
     count: u64,
     /// All of them or none.
     pub exactly: bool,
-    /// One after the other: what is pushed later lies nearer to the end.
+    /// One after the other: later elements lie nearer to the end.
     one_by_one: bool,
 }
 

@@ -17,7 +17,7 @@ use crate::elem::bulk;
 use crate::error::Error;
 use crate::notify::class;
 
-/// What is made of several sets.
+/// The operation on several sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operation {
     Intersection,
@@ -25,11 +25,11 @@ enum Operation {
     Difference,
 }
 
-/// Up to this number of sets a union asks the sets before for each member instead of collecting what it has seen.
+/// Up to this number of sets a union looks each member up in the earlier sets, and does not collect the seen ones.
 const ASKED_MAX: usize = 8;
 
 impl Operation {
-    /// Shows each member of the result once to `each`, until it says that it has seen enough. A set that is None is empty.
+    /// Shows each member of the result once to `each`, until it has seen enough. A set that is None is empty.
     fn run(self, sets: &[Option<&Set>], limits: &Limits, mut each: impl FnMut(Elem<'_>) -> bool) {
         let mut present: Vec<&Set> = sets.iter().copied().flatten().collect();
         match self {
@@ -46,7 +46,7 @@ impl Operation {
                 }
             }
             Operation::Union if present.len() <= ASKED_MAX => {
-                // Most members are in the largest sets, which are asked first.
+                // Most members are in the largest sets, which are checked first.
                 present.sort_by_key(|set| std::cmp::Reverse(set.len()));
                 for (i, set) in present.iter().enumerate() {
                     let new = |member: &Elem<'_>| !present[..i].iter().any(|before| before.contains_elem(*member));
@@ -66,14 +66,14 @@ impl Operation {
             Operation::Difference => {
                 let Some(Some(first)) = sets.first() else { return };
                 let others = &present[1..];
-                // As Redis weighs them: asking the others for each member, against taking each of theirs away.
+                // Redis's weights: looking each member up in the other sets, against removing each of theirs.
                 let asking = first.len().saturating_mul(present.len() as u64) / 2;
                 let taking = present.iter().map(|set| set.len()).sum();
                 if asking <= taking || others.iter().any(|set| std::ptr::eq(*set, *first)) {
                     let left = |member: &Elem<'_>| !others.iter().any(|set| set.contains_elem(*member));
                     first.iter().filter(left).all(&mut each);
                 } else {
-                    // A clone shares what is not taken away.
+                    // A clone shares the members that stay.
                     let mut left = Set::clone(first);
                     for member in others.iter().flat_map(|set| set.iter()) {
                         left.remove(member.as_bytes(&mut itoa::Buffer::new()));
@@ -90,7 +90,7 @@ fn operands<'c>(db: &'c Db<'_>, args: Args<'_>, at: Range<usize>) -> Result<Vec<
     at.filter_map(|i| args.get(i)).map(|key| Ok(db.read_as::<Set>(&db.key(key))?)).collect()
 }
 
-/// How many members are looked at.
+/// How many members are visited.
 fn cost(operation: Operation, sets: &[Option<&Set>]) -> u64 {
     let lengths = sets.iter().map(|set| set.map_or(0, Set::len));
     match operation {
@@ -99,7 +99,7 @@ fn cost(operation: Operation, sets: &[Option<&Set>]) -> u64 {
     }
 }
 
-/// What `make` makes of the sets at these arguments, or how the handler ends that has it made aside.
+/// The result of `make` for the sets at these arguments, or the outcome of a handler that has it made aside.
 fn made<T: Any + Send>(
     ctx: &mut Ctx<'_>,
     operation: Operation,
@@ -195,11 +195,11 @@ pub(super) fn sdiffstore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     store(ctx, Operation::Difference, "sdiffstore")
 }
 
-/// What SINTERCARD and its like are asked.
+/// The arguments of SINTERCARD and its like.
 struct Counting {
     /// Position after the last key; the first is argument 2.
     end: usize,
-    /// Where to stop counting; 0: nowhere.
+    /// The bound of the count; 0: none.
     limit: u64,
     /// Whether an estimate will do.
     approximately: bool,
@@ -250,9 +250,10 @@ fn count(ctx: &mut Ctx<'_>, operation: Operation) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// How many members the union of sets has, within a percent: what a HyperLogLog of them says. It stops at `limit`, unless that is 0.
+/// How many members the union of sets has, within a percent: the estimate of a HyperLogLog. It stops at `limit`, unless
+/// that is 0.
 fn estimate(sets: &[Option<&Set>], limit: u64) -> u64 {
-    /// So many members at least are added before the next estimate.
+    /// At least so many members are added before the next estimate.
     const AT_ONCE: u64 = 1000;
     let mut registers: Box<Registers> = Box::new([0; REGISTERS]);
     let size = |registers: &Registers| u64::try_from(hll::count(registers)).unwrap_or(0);

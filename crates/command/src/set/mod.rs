@@ -19,7 +19,7 @@ use crate::effects::op;
 use crate::error::Error;
 use crate::notify::class;
 
-/// Adds members to the set at `key`, which is made if it is absent; says how many are new.
+/// Adds members to the set at `key`, which is made if it is absent; returns how many are new.
 fn add_all<'a>(
     db: &mut Db<'_>,
     key: &Key<'_>,
@@ -51,7 +51,7 @@ fn delete(ctx: &mut Ctx<'_>, key: &Key<'_>) {
     }
 }
 
-/// The set at `key`, only to look at.
+/// The set at `key`, only for reading.
 fn look<'c>(ctx: &'c Ctx<'_>, key: &Key<'_>) -> Result<Option<&'c Set>, Error> {
     Ok(ctx.db.peek(key).map(|entry| entry.collection::<Set>()).transpose()?)
 }

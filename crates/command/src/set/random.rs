@@ -24,7 +24,7 @@ pub(super) fn spop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         _ => return Err(Error::SYNTAX),
     };
     if let Some(count) = count.filter(|_| headroom::is_limited()) {
-        // Members are answered as they go: there must be room for all of them.
+        // Members are answered as they are removed: there must be room for all of them.
         let each = |entry: EntryRef<'_>| entry.memory() as u64 / entry.elements().max(1) + 1;
         let bytes = |entry: EntryRef<'_>| each(entry).saturating_mul(3 * count.min(entry.elements())) as usize;
         let bytes = ctx.db.peek(&key).map_or(0, bytes);
@@ -41,12 +41,12 @@ pub(super) fn spop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             ctx.out.set(wanted as usize);
         }
         if wanted == len {
-            // The key goes as a whole.
+            // The whole key is deleted.
             set.iter().for_each(|member| bulk(&mut ctx.out, member));
             return (wanted > 0, (wanted, true));
         }
         for rank in sample::distinct(ctx.rng, len, wanted) {
-            // Ranks ascend, and each is one lower for every member that has gone before.
+            // Ranks ascend, and each is one lower for every member that was removed before.
             set.remove_nth(rank - popped, |member| {
                 bulk(&mut ctx.out, member);
                 if recording {

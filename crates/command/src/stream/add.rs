@@ -14,7 +14,7 @@ use crate::notify::class;
 const TOO_LARGE: Error = Error::new("ERR Elements are too large to be stored");
 const NOT_ABOVE: Error = Error::new("ERR The ID specified in XADD is equal or smaller than the target stream top item");
 
-/// What is to be trimmed.
+/// The bound of trimming.
 struct Trimming {
     to: Trim,
     /// Only whole nodes (`~`).
@@ -130,7 +130,7 @@ pub(super) fn xadd(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
             return Ok(Outcome::Done);
         }
         None => {
-            // What can fail on a new stream, before there is one.
+            // The steps that can fail on a new stream, before there is one.
             if pairs.clone().map(|(name, value)| name.len() + value.len()).sum::<usize>() > ENTRY_BYTES_MAX {
                 return Err(TOO_LARGE);
             }
@@ -193,7 +193,7 @@ pub(super) fn xtrim(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Logs what trimming with an eye on groups has done beside removing entries in front.
+/// Logs the effects of trimming that considers groups, beside removing entries in front.
 fn log_references(ctx: &mut Ctx<'_>, key: &Key<'_>, trimmed: &Trimmed) {
     if !trimmed.others.is_empty() {
         ctx.quiet_effect(TRIM_BETWEEN, key, |w| w.ids(&trimmed.others));

@@ -1,4 +1,4 @@
-//! XCLAIM and XAUTOCLAIM: pending entries change hands.
+//! XCLAIM and XAUTOCLAIM: pending entries change their consumers.
 
 use keyspace::Key;
 use object::Stream;
@@ -67,7 +67,7 @@ fn parse(ctx: &Ctx<'_>) -> Result<Options, Error> {
         }
         i += 1;
     }
-    // Clients compute times by their own clocks: what is odd is now.
+    // Clients compute times by their own clocks: an odd time counts as now.
     if options.time < 0 || options.time > now {
         options.time = now;
     }
@@ -92,7 +92,7 @@ fn check_group(ctx: &Ctx<'_>) -> Result<(), Error> {
     group.map(|_| ()).ok_or_else(|| no_key_or_group(key.bytes, name))
 }
 
-/// What a claim did.
+/// The result of a claim.
 #[derive(Default)]
 struct Claimed {
     new_consumer: bool,
@@ -102,7 +102,7 @@ struct Claimed {
 }
 
 impl Claimed {
-    /// Hands an entry over and answers it. `old`: who had it until now, if anybody had.
+    /// Hands an entry over and answers it. `old`: its former consumer, if it had one.
     fn take(&mut self, group: &mut Group, delivery: Delivery) {
         group.deliver(delivery);
         self.deliveries.push(delivery);
@@ -118,12 +118,13 @@ fn begin(group: &mut Group, name: &[u8], time: i64) -> (Member, bool) {
     (member, new)
 }
 
-/// Whether somebody has had an entry for less than `min_idle` milliseconds. What nobody has may be claimed at any time.
+/// Whether a consumer has had an entry for less than `min_idle` milliseconds. An entry without one may be claimed at
+/// any time.
 fn is_too_young(delivery: &Delivery, min_idle: i64, now: i64) -> bool {
     min_idle > 0 && !delivery.is_released() && now.wrapping_sub(delivery.time) < min_idle
 }
 
-/// What follows: effects and notifications.
+/// The further steps: effects and notifications.
 fn finish(ctx: &mut Ctx<'_>, claimed: &Claimed) {
     let (key, group, consumer) = (ctx.key(1), ctx.arg(2), ctx.arg(3));
     if claimed.new_consumer {
@@ -136,7 +137,7 @@ fn finish(ctx: &mut Ctx<'_>, claimed: &Claimed) {
     }
 }
 
-/// Logs that pending entries have changed hands, now: `of` names the group and the consumer that has them.
+/// Logs that pending entries have changed their consumer, now: `of` names the group and the new one.
 pub(super) fn log_claim(ctx: &mut Ctx<'_>, key: &Key<'_>, of: (&[u8], &[u8]), deliveries: &[Delivery]) {
     let time = now(ctx);
     ctx.quiet_effect(CLAIM, key, |w| {
@@ -176,7 +177,7 @@ pub(super) fn xclaim(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         let old = match old {
             None if !options.force => continue,
             Some(old) if is_too_young(&old, options.min_idle, time) => continue,
-            // What is made by force was delivered once.
+            // A forced entry was delivered once.
             old => old.unwrap_or(Delivery::new(*id, time, 1, member)),
         };
         let count = match options.count {
@@ -211,9 +212,9 @@ pub(super) fn xclaim(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 pub(super) fn xautoclaim(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     const COUNT: Error = Error::new("ERR COUNT must be > 0");
-    /// Pending entries looked at for each that may be claimed.
+    /// Pending entries visited for each that may be claimed.
     const ATTEMPTS: u64 = 10;
-    /// Looked at together.
+    /// Entries visited together.
     const BATCH: usize = 64;
     let min_idle = long_or(ctx.arg(4), "ERR Invalid min-idle-time argument for XAUTOCLAIM")?.max(0);
     let mut cursor = Some(id::parse_start(ctx.arg(5))?);

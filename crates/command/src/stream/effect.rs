@@ -1,7 +1,7 @@
 //! The effects of streams.
 //!
-//! IDs are two varints. What `*` and `$` stood for is written out, trimming is the number of entries it removed, and reading as a
-//! group says from where to where it read: replay finds the same entries there.
+//! IDs are two varints. The values of `*` and `$` are written out, trimming is the number of entries it removed, and
+//! reading as a group names its begin and end: replay finds the same entries there.
 
 use keyspace::{Db, Key};
 use object::stream::{Delivery, Group, Id};
@@ -30,7 +30,7 @@ pub(super) const CONSUMER_GONE: u8 = op::STREAMS + 8;
 /// Entries were delivered for the first time. Payload: names of group and consumer, time (int), 1 if none became pending, the
 /// group's last ID before and after, entries read (int).
 pub(super) const DELIVER: u8 = op::STREAMS + 9;
-/// Entries were delivered again to who has them. Payload: name of the group, time (int), IDs.
+/// Entries were delivered again to their consumer. Payload: name of the group, time (int), IDs.
 pub(super) const AGAIN: u8 = op::STREAMS + 10;
 /// Payload: names of group and consumer, time (int), number of entries (varint), their ID, time (int) and count (varint).
 pub(super) const CLAIM: u8 = op::STREAMS + 11;
@@ -40,8 +40,8 @@ pub(super) const ACKNOWLEDGE: u8 = op::STREAMS + 12;
 pub(super) const TRIM_BETWEEN: u8 = op::STREAMS + 13;
 /// Entries are no longer pending in any group. Payload: IDs.
 pub(super) const UNREFERENCE: u8 = op::STREAMS + 14;
-/// Pending entries have nobody any more whose they are, in this order. Payload: name of the group, number of entries (varint), their
-/// ID and how often they were delivered (varint).
+/// Pending entries have no consumer any more, in this order. Payload: name of the group, number of entries (varint),
+/// their ID and how often they were delivered (varint).
 pub(super) const RELEASE: u8 = op::STREAMS + 15;
 
 impl Writer<'_> {

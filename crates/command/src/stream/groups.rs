@@ -23,7 +23,7 @@ struct Options {
 }
 
 impl Options {
-    /// ENTRIESREAD, as far as a stream goes: no group has read more than was ever added.
+    /// ENTRIESREAD, bounded by the stream: no group has read more than was ever added.
     fn entries_read_of(&self, stream: Option<&Stream>) -> i64 {
         let added = stream.map_or(0, |stream| stream.log.marks().added);
         self.entries_read.min(i64::try_from(added).unwrap_or(i64::MAX))
@@ -127,7 +127,7 @@ pub(super) fn destroy(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         if let Some(stream) = ctx.db.stream_mut(&key)? {
             stream.groups.destroy(name);
         }
-        // Who waits for the group is told that it is gone.
+        // Clients that wait for the group are told that it is gone.
         ctx.effect(GROUP_GONE, &key, |w| w.bytes(name));
         ctx.notify(class::STREAM, "xgroup-destroy", &key);
     }

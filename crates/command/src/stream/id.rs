@@ -7,7 +7,7 @@ use crate::error::Error;
 
 const INVALID: Error = Error::new("ERR Invalid stream ID specified as stream command argument");
 
-/// Longest text that is looked at, as in Redis.
+/// Longest text that is read, as in Redis.
 const TEXT_MAX: usize = 127;
 
 /// An ID; `-` and `+` are none. Without a sequence number it has `missing_seq`.
@@ -35,7 +35,7 @@ pub(super) fn parse_new(text: &[u8]) -> Result<NewId, Error> {
     }
 }
 
-/// What XADD was told about the new entry's ID.
+/// The argument of XADD for the new entry's ID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NewId {
     /// `*`
@@ -46,7 +46,7 @@ pub(super) enum NewId {
     Exact(Id),
 }
 
-/// Where a range begins: `(` leaves the ID itself out.
+/// The begin of a range: `(` leaves the ID itself out.
 pub(super) fn parse_start(text: &[u8]) -> Result<Id, Error> {
     match exclusive(text) {
         Some(text) => parse(text, 0)?.next().ok_or(Error::new("ERR invalid start ID for the interval")),
@@ -54,7 +54,7 @@ pub(super) fn parse_start(text: &[u8]) -> Result<Id, Error> {
     }
 }
 
-/// Where a range ends: `(` leaves the ID itself out.
+/// The end of a range: `(` leaves the ID itself out.
 pub(super) fn parse_end(text: &[u8]) -> Result<Id, Error> {
     match exclusive(text) {
         Some(text) => parse(text, u64::MAX)?.previous().ok_or(Error::new("ERR invalid end ID for the interval")),
@@ -76,8 +76,8 @@ fn split(text: &[u8]) -> Result<(&[u8], Option<&[u8]>), Error> {
     })
 }
 
-/// A number as Redis reads it: a canonical one, or whatever `strtoull` takes, which allows blanks in front, a sign (a negative
-/// number wraps around) and leading zeros.
+/// A number as Redis reads it: a canonical one, or any text that `strtoull` takes, which allows blanks in front, a sign
+/// (a negative number wraps around) and leading zeros.
 fn number(text: &[u8]) -> Result<u64, Error> {
     if let Some(n) = parse_i64(text) {
         return u64::try_from(n).map_err(|_| INVALID);

@@ -39,7 +39,7 @@ fn write_entry(out: &mut Reply<'_>, entry: &Entry<'_>) {
     write_entry_parts(out, entry);
 }
 
-/// What [`write_entry`] puts into its array.
+/// The content of [`write_entry`]'s array.
 fn write_entry_parts(out: &mut Reply<'_>, entry: &Entry<'_>) {
     write_id(out, entry.id);
     out.array(entry.len() * 2);
@@ -67,12 +67,12 @@ fn now(ctx: &Ctx<'_>) -> i64 {
     i64::try_from(ctx.now).unwrap_or(i64::MAX)
 }
 
-/// What XPENDING, XCLAIM and XAUTOCLAIM answer where key or group is missing.
+/// The error of XPENDING, XCLAIM and XAUTOCLAIM for a missing key or group.
 fn no_key_or_group(key: &[u8], group: &[u8]) -> Error {
     Error::text([b"NOGROUP No such key '", key, b"' or consumer group '", group, b"'"].concat())
 }
 
-/// What XGROUP and XINFO answer where the group is missing.
+/// The error of XGROUP and XINFO for a missing group.
 fn no_group(key: &[u8], group: &[u8]) -> Error {
     Error::text([b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"].concat())
 }

@@ -28,7 +28,7 @@ pub(super) fn xack(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// What follows after entries of the key at argument 1 are no longer pending.
+/// The steps after entries of the key at argument 1 are no longer pending.
 pub(super) fn acknowledged(ctx: &mut Ctx<'_>, group: &[u8], ids: &[Id]) {
     if !ids.is_empty() {
         let key = ctx.key(1);

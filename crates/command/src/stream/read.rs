@@ -16,14 +16,14 @@ use crate::notify::class;
 use crate::spec::{KeyAt, key_flags};
 use resp::Args;
 
-/// What XREADGROUP's `>` is read as: entries that nobody has got yet. Redis takes the greatest ID for the same.
+/// The meaning of XREADGROUP's `>`: entries that no consumer has got yet. Redis takes the greatest ID for the same.
 const NEW: Id = Id::MAX;
 
 /// The options; keys and IDs come after them.
 struct Options {
     /// Most entries of each stream.
     count: usize,
-    /// BLOCK: until when.
+    /// BLOCK: the time limit.
     deadline: Option<Option<u64>>,
     /// Position of the group's name; the consumer's follows.
     group: Option<usize>,
@@ -36,7 +36,7 @@ struct Options {
     keys: usize,
 }
 
-/// The keys of XREAD and XREADGROUP: half of what follows STREAMS, which may also be the name of a group.
+/// The keys of XREAD and XREADGROUP: half of the arguments after STREAMS, which may also be the name of a group.
 pub(super) fn find_keys(args: Args<'_>, out: &mut Vec<KeyAt>) {
     let mut i = 1;
     while let Some(arg) = args.get(i) {
@@ -128,7 +128,7 @@ fn min_idle(text: &[u8]) -> Result<i64, Error> {
     if idle < 0 { Err(Error::new("ERR min-idle-time must be a positive integer")) } else { Ok(idle) }
 }
 
-/// Until something can be read: XREADGROUP also runs again when a key goes, to say so, and at a time `again`.
+/// Waits until something can be read: XREADGROUP also runs again when a key goes, to report it, and at a time `again`.
 fn wait(options: &Options, deadline: Option<u64>, again: Option<u64>, replaced: Vec<(usize, Vec<u8>)>) -> Outcome {
     Outcome::Block(Block {
         keys: (options.first..options.first + options.keys).collect(),
@@ -184,7 +184,7 @@ pub(super) fn xread(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         after.push(match ctx.arg(at) {
             b"$" => {
                 let last = stream.map_or(Id::MIN, |stream| stream.log.marks().last);
-                // When it runs again, it is still about what came after now.
+                // When it runs again, it still reads entries after the present ones.
                 replaced.push((at, last.to_string().into_bytes()));
                 last
             }
@@ -285,9 +285,10 @@ pub(super) fn enrolled(ctx: &mut Ctx<'_>, key: &Key<'_>, group: &[u8], consumer:
     ctx.notify(class::STREAM, "xgroup-createconsumer", key);
 }
 
-/// When something may have been pending for long enough to be claimed; `oldest`: since when the oldest has been.
+/// When an entry may have been pending for long enough to be claimed; `oldest`: since when the oldest has been.
 fn look_again(ctx: &Ctx<'_>, options: &Options, oldest: Option<i64>) -> Option<u64> {
-    /// With nothing pending, what is delivered meanwhile cannot be claimed before its time; looking more often than this is useless.
+    /// With nothing pending, an entry that is delivered meanwhile cannot be claimed earlier; more frequent checks are
+    /// useless.
     const REST_MS: i64 = 10;
     let (time, idle) = (now(ctx), options.claim?);
     let at = oldest.map_or_else(|| time.saturating_add(idle.max(REST_MS)), |oldest| oldest.saturating_add(idle));
@@ -310,8 +311,8 @@ fn write_claimed(out: &mut Reply<'_>, entry: &Entry<'_>, idle: i64, count: u64) 
     out.integer(count as i64);
 }
 
-/// Delivers what the group has not read yet, with CLAIM behind what has been pending for too long. Since when the oldest entry has been
-/// pending.
+/// Delivers entries that the group has not read yet, with CLAIM behind those that have been pending for too long.
+/// Returns since when the oldest entry has been pending.
 fn read_new(
     ctx: &mut Ctx<'_>,
     key: &Key<'_>,
@@ -389,7 +390,7 @@ fn read_new(
     Ok(oldest)
 }
 
-/// Answers what is pending for the consumer.
+/// Answers the consumer's pending entries.
 fn read_history(
     ctx: &mut Ctx<'_>,
     key: &Key<'_>,

@@ -1,4 +1,4 @@
-//! XDELEX and XACKDEL: deleting with an eye on consumer groups.
+//! XDELEX and XACKDEL: deletion that considers consumer groups.
 
 use object::stream::{Id, References, Stream};
 
@@ -8,12 +8,12 @@ use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
 use crate::notify::class;
 
-/// What is answered for an ID.
+/// The answer for an ID.
 const NOT_FOUND: i64 = -1;
 const DELETED: i64 = 1;
 const STILL_REFERENCED: i64 = 2;
 
-/// What argument `i` says about references, if it does.
+/// The treatment of references by argument `i`, if it names one.
 pub(super) fn references(ctx: &Ctx<'_>, i: usize) -> Option<References> {
     let words = [("keepref", References::Keep), ("delref", References::Drop), ("acked", References::Respect)];
     words.into_iter().find(|(word, _)| ctx.is(i, word)).map(|(_, references)| references)
@@ -48,7 +48,7 @@ fn parse(ctx: &Ctx<'_>, from: usize) -> Result<Options, Error> {
     Ok(Options { references: kept.unwrap_or(References::Keep), ids })
 }
 
-/// What was done to the entries of a command.
+/// The changes of a command's entries.
 #[derive(Default)]
 struct Changes {
     acknowledged: Vec<Id>,
@@ -62,7 +62,7 @@ impl Changes {
         self.acknowledged.is_empty() && self.unreferenced.is_empty() && self.deleted.is_empty()
     }
 
-    /// Deletes an entry if its references allow that. Whether they do: the entry need not be there.
+    /// Deletes an entry if its references allow that. Returns whether they do: the entry need not be there.
     fn delete(&mut self, stream: &mut Stream, id: Id, references: References) -> bool {
         match references {
             References::Keep => {}
@@ -77,7 +77,7 @@ impl Changes {
         true
     }
 
-    /// Answers, logs and tells.
+    /// Answers, logs and notifies.
     fn finish(self, ctx: &mut Ctx<'_>, group: &[u8]) {
         ctx.out.array(self.replies.len());
         self.replies.iter().for_each(|reply| ctx.out.integer(*reply));

@@ -8,7 +8,7 @@ use super::{id, no_key_or_group};
 use crate::ctx::{Ctx, Outcome};
 use crate::error::Error;
 
-/// Why an entry is released: it decides how often it counts as delivered.
+/// The reason why an entry is released: it decides how often it counts as delivered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// It was not tried: as if it had not been delivered.
@@ -29,7 +29,7 @@ struct Options {
 }
 
 impl Options {
-    /// How often an entry counts as delivered that did so `before` times.
+    /// How often an entry counts as delivered that counted `before` times.
     fn count_of(&self, before: u64) -> u64 {
         match (self.count, self.mode) {
             (Some(count), _) => count,
@@ -88,7 +88,7 @@ pub(super) fn xnack(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     ctx.out.count(released.len() as u64);
     if !released.is_empty() {
         ctx.fx.dirty += released.len() as u64 - 1;
-        // Those who wait for entries to claim are served.
+        // Commands that wait for entries to claim are served.
         ctx.effect(RELEASE, &key, |w| {
             w.bytes(name);
             w.varint(released.len() as u64);

@@ -1,4 +1,4 @@
-//! What is declared about the commands on streams without groups.
+//! The declarations of the commands on streams without groups.
 
 use super::{add, edit, range, read, references};
 use crate::families::Run;

@@ -1,4 +1,4 @@
-//! What is declared about consumer groups, and XINFO.
+//! The declarations of the commands of consumer groups, and of XINFO.
 
 use super::rows::after_streams;
 use super::{claim, groups, info, pending, read, references, release};

@@ -73,7 +73,7 @@ impl Operation {
         !matches!(self.action, Action::Get)
     }
 
-    /// Does it; what is answered (`None` is nil: OVERFLOW FAIL), and whether the field holds another value now.
+    /// Applies it. Returns the answer (`None` is nil: OVERFLOW FAIL), and whether the field holds another value now.
     fn run(&self, text: &mut [u8]) -> (Option<i64>, bool) {
         let before = self.field.get(text, self.offset);
         let (after, answer_before) = match self.action {
@@ -149,7 +149,7 @@ fn only_gets(args: Args<'_>) -> bool {
 fn bitfield(ctx: &mut Ctx<'_>, read_only: bool) -> Result<Outcome, Error> {
     let operations = parse(ctx)?;
     let key = ctx.key(1);
-    // The string is made long enough for all that may be written, whether it will be or not.
+    // The string is made long enough for all possible writes, whether they happen or not.
     let Some(len) = operations.iter().filter(|operation| operation.writes()).map(|operation| operation.bytes().1).max()
     else {
         let value = ctx.db.read_string(&key)?;
@@ -193,7 +193,7 @@ fn bitfield(ctx: &mut Ctx<'_>, read_only: bool) -> Result<Outcome, Error> {
         });
     }
     if grown && !changed.iter().any(|(offset, bytes)| offset + bytes.len() == len) {
-        // What would have been written last failed, but its place is there.
+        // The last write would have failed, but its place is there.
         ctx.effect(OVERWRITE, &key, |w| {
             w.varint(len as u64);
             w.bytes(&[]);

@@ -54,7 +54,7 @@ pub(crate) const ROWS: &[Row<Run>] = &[
     ),
 ];
 
-/// A condition under which a command acts.
+/// A condition for the command.
 #[derive(Clone, Copy)]
 pub(super) enum Condition<'a> {
     /// NX: there is no such key.
@@ -72,7 +72,7 @@ pub(super) enum Condition<'a> {
 }
 
 impl Condition<'_> {
-    /// Whether the condition is about the value, not only about whether there is one.
+    /// Whether the condition is about the value, not only about its presence.
     pub(super) fn compares(self) -> bool {
         !matches!(self, Condition::Absent | Condition::Present)
     }

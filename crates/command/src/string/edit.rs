@@ -1,4 +1,4 @@
-//! Changing strings in place: APPEND and SETRANGE, and what they share with the bitmaps.
+//! Changing strings in place: APPEND and SETRANGE, and their common part with the bitmaps.
 
 use keyspace::{Db, Expiry, INLINE_MAX, Key, Str, Value, WrongType};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn in_blob<R>(
         let len = blob.len();
         match Arc::get_mut(&mut blob).filter(|own| total <= own.capacity() || total / 2 <= len) {
             Some(own) => own.resize(total, 0),
-            // It comes zeroed from the system, page by page as they are touched: a bit far out costs no time.
+            // The system gives it zeroed, page by page as they are touched: a bit far out costs no time.
             None => {
                 let mut bytes = vec![0; total];
                 bytes[..len].copy_from_slice(&blob);
@@ -117,8 +117,8 @@ pub(super) fn overwrite(ctx: &mut Ctx<'_>, key: &Key<'_>, offset: usize, bytes: 
     Ok(())
 }
 
-/// Whether the system has memory for what a change of the key's string up to `end` makes: it is copied if it has to grow, and if a reply, a checkpoint or
-/// the journal of a block has it as well.
+/// Whether the system has memory for a change of the key's string up to `end`. The string is copied if it has to grow,
+/// and if a reply, a checkpoint or the journal of a block shares it.
 pub(super) fn check_room(ctx: &mut Ctx<'_>, key: &Key<'_>, end: usize) -> Result<(), Error> {
     if !headroom::is_limited() {
         return Ok(());
@@ -129,7 +129,7 @@ pub(super) fn check_room(ctx: &mut Ctx<'_>, key: &Key<'_>, end: usize) -> Result
         None => (0, true),
     };
     let total = present.max(end);
-    // What grows may get room to grow further.
+    // A string that grows may get room to grow further.
     let bytes = if end > present { 2 * total } else { total };
     let is_too_long = end > present && total as u64 > headroom::largest_string();
     if is_too_long || is_copied && !headroom::has_room(bytes, total) { Err(Error::OOM) } else { Ok(()) }

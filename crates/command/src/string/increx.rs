@@ -1,4 +1,4 @@
-//! INCREX (Redis 8.8): adds to a number within bounds, and says when it shall expire.
+//! INCREX (Redis 8.8): adds to a number within bounds, and sets its expiry.
 
 use keyspace::{Expiry, Key};
 use object::long_double::LongDouble;
@@ -28,7 +28,7 @@ pub(crate) const ROWS: &[Row<Run>] = &[row(
     increx,
 )];
 
-/// What is added, and between which bounds the sum stays.
+/// The increment, and the bounds of the sum.
 #[derive(Clone, Copy)]
 enum Step {
     Int { by: i64, least: i64, most: i64 },
@@ -44,7 +44,7 @@ struct Options<'a> {
     only_without_ttl: bool,
 }
 
-/// The arguments as they stand, each at most once.
+/// The arguments in the order of the client, each at most once.
 #[derive(Default)]
 struct Given<'a> {
     int: Option<i64>,
@@ -90,7 +90,7 @@ impl<'a> Given<'a> {
         Ok(given)
     }
 
-    /// The bounds are numbers of the kind of the increment, wherever that stands.
+    /// The bounds are numbers of the increment's kind, wherever that stands.
     fn step(&self) -> Result<Step, Error> {
         const CROSSED: Error = Error::new("ERR LBOUND can't be greater than UBOUND");
         let Some(by) = self.float else {
@@ -125,7 +125,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// What the key holds afterwards and how much was added, as texts. `changed`: the sum was allowed.
+/// The key's number afterwards and the added amount, as texts. `changed`: the sum was allowed.
 struct Sum {
     value: Vec<u8>,
     added: Vec<u8>,
@@ -204,7 +204,7 @@ fn increx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Stores the sum. A time that is over deletes the key instead.
+/// Stores the sum. A time that is over deletes the key.
 fn change(ctx: &mut Ctx<'_>, key: &Key<'_>, sum: &Sum, options: &Options<'_>, deadline: Option<u64>, had_ttl: bool) {
     let expiry = match deadline {
         Some(ms) if ms <= ctx.now => return expire_at_once(ctx, key),

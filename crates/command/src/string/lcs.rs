@@ -86,8 +86,8 @@ fn text(ctx: &Ctx<'_>, i: usize) -> Result<Vec<u8>, Error> {
     Ok(value.unwrap_or(Str::Bytes(b"")).to_vec())
 }
 
-/// Redis's bounds, which are those of its table of four bytes per pair of positions. Ours needs one bit, but time is bounded
-/// by the same product.
+/// Redis's bounds, which are those of its table of four bytes per pair of positions. This table needs one bit, but time
+/// is bounded by the same product.
 fn check_size(a: u64, b: u64, max: u64) -> Result<(), Error> {
     const LONGEST: u64 = u32::MAX as u64 - 1;
     if a >= LONGEST || b >= LONGEST {

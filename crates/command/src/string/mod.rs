@@ -1,4 +1,4 @@
-//! Strings, and what is made of them: counters, bitmaps, bitfields, HyperLogLogs.
+//! Strings, and commands on them: counters, bitmaps, bitfields, HyperLogLogs.
 
 mod bitfield;
 mod bitmap;
@@ -36,7 +36,7 @@ pub(crate) use lcs::ROWS as LCS_ROWS;
 pub(crate) use read::ROWS as READ_ROWS;
 pub(crate) use write::ROWS as WRITE_ROWS;
 
-/// What the rows of this family have in common.
+/// The common parts of this family's rows.
 const STRING: Spec = Spec { group: "string", ..Spec::NEW };
 const BITMAP: Spec = Spec { group: "bitmap", ..Spec::NEW };
 
@@ -76,7 +76,7 @@ mod flag {
     }
 }
 
-/// What an effect says of what was there before: replay need not look.
+/// The former state that an effect names: replay need not read it.
 pub(crate) fn before(number: u8, payload: &[u8]) -> Before {
     let flags = match number {
         SET => payload.first(),

@@ -14,10 +14,10 @@ pub(super) struct Options<'a> {
     pub(super) ttl: Ttl<'a>,
 }
 
-/// What becomes of the expiry.
+/// The change of the expiry.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Ttl<'a> {
-    /// Nothing said: SET clears it, GETEX leaves it.
+    /// None is given: SET clears it, GETEX leaves it.
     #[default]
     Unsaid,
     /// KEEPTTL.
@@ -28,7 +28,7 @@ pub(super) enum Ttl<'a> {
     Time(Unit, &'a [u8]),
 }
 
-/// How an expiry is given.
+/// The form of an expiry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     /// EX.
@@ -42,7 +42,7 @@ pub(super) enum Unit {
 }
 
 impl Ttl<'_> {
-    /// The unix time in milliseconds that is meant, if a time is given; `command` is named in the error.
+    /// The unix time in milliseconds, if a time is given; `command` is named in the error.
     pub(super) fn deadline(self, now: u64, command: &str) -> Result<Option<u64>, Error> {
         let Ttl::Time(unit, amount) = self else { return Ok(None) };
         let invalid = || Error::text(format!("ERR invalid expire time in '{command}' command"));
@@ -60,7 +60,7 @@ impl Ttl<'_> {
     }
 }
 
-/// Which command's options are read.
+/// The command whose options are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Grammar {
     Set,

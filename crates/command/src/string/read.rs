@@ -123,7 +123,7 @@ fn mget(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     ctx.out.array(ctx.args.len() - 1);
     for i in 1..ctx.args.len() {
         let key = ctx.key(i);
-        // Another type is as good as absent here.
+        // Another type counts as absent here.
         match ctx.db.read_string(&key) {
             Ok(Some(value)) => write_str(&mut ctx.out, value),
             _ => ctx.out.null(),
@@ -191,8 +191,8 @@ fn getrange(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Bytes `start` to `end`, both included; negative ones count from the end. What lies before the first byte means the first
-/// byte, for `end` too, unless both count from the end and are the wrong way round.
+/// Bytes `start` to `end`, both included; negative ones count from the end. A place before the first byte means the
+/// first byte, for `end` too, unless both count from the end and are the wrong way round.
 fn slice(text: &[u8], start: i64, end: i64) -> &[u8] {
     if start < 0 && end < 0 && start > end {
         return b"";

@@ -159,7 +159,7 @@ fn set(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// SET as its options say, `command` named in the errors; GET's reply is written here. False: the condition does not hold.
+/// SET with its options, `command` named in the errors. Writes GET's reply. False: the condition does not hold.
 fn set_with(
     ctx: &mut Ctx<'_>,
     key: &Key<'_>,
@@ -180,7 +180,7 @@ fn set_with(
         return Ok(false);
     }
     if deadline.is_some_and(|ms| ms <= ctx.now) {
-        // Nothing is set for a time that is over; what was there is gone all the same.
+        // Nothing is set for a time that is over, but the former value is gone.
         expire_at_once(ctx, key);
         return Ok(true);
     }
@@ -192,7 +192,7 @@ fn set_with(
     Ok(true)
 }
 
-/// Sets one key and tells if it takes the place of another value.
+/// Sets one key and returns whether it replaces another value.
 fn put_until(ctx: &mut Ctx<'_>, key: &Key<'_>, value: &[u8], ttl: Ttl<'_>, deadline: Option<u64>) {
     let expiry = match deadline {
         Some(ms) => Expiry::At(ms),
@@ -255,12 +255,12 @@ fn msetnx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Sets the keys that stand, with their values, at arguments `from..to`.
+/// Sets the keys at arguments `from..to`, with their values.
 fn put_pairs(ctx: &mut Ctx<'_>, from: usize, to: usize, ttl: Ttl<'_>, deadline: Option<u64>) {
     for i in (from..to).step_by(2) {
         let key = ctx.key(i);
         put_until(ctx, &key, ctx.arg(i + 1), ttl, deadline);
-        // MSETEX tells of the time first, unlike SET.
+        // MSETEX notifies of the time first, unlike SET.
         if deadline.is_some() {
             ctx.notify(class::GENERIC, "expire", &key);
         }

@@ -41,8 +41,8 @@ pub(super) fn zadd(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     add(ctx, i, options, changed)
 }
 
-/// Adds the pairs of scores and members from argument `first` on. `changed`: reply with the number of members whose score has
-/// changed, not only of those that are new.
+/// Adds the pairs of scores and members from argument `first` on. `changed`: reply with the number of members whose
+/// score has changed, not only of the new ones.
 fn add(ctx: &mut Ctx<'_>, first: usize, options: AddOptions, changed: bool) -> Result<Outcome, Error> {
     let pairs = (ctx.args.len() - first) / 2;
     if pairs == 0 || !(ctx.args.len() - first).is_multiple_of(2) {
@@ -61,7 +61,7 @@ fn add(ctx: &mut Ctx<'_>, first: usize, options: AddOptions, changed: bool) -> R
     add_members(ctx, &scores, Members { first: first + 1, step: 2 }, options, changed)
 }
 
-/// Which arguments are members.
+/// The arguments that are members.
 pub(crate) struct Members {
     /// The first of them.
     pub first: usize,

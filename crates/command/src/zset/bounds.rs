@@ -5,8 +5,7 @@ use crate::error::Error;
 use object::number::parse_bound;
 use object::zset::{LexBound, LexRange, ScoreBound, ScoreRange};
 
-/// The ranks from `start` to `stop`, both inclusive and counted from the end if negative, of what is there among `len`
-/// members.
+/// The ranks from `start` to `stop`, both inclusive and counted from the end if negative, among `len` members.
 pub(super) fn ranks(start: i64, stop: i64, len: u64) -> std::ops::Range<u64> {
     let from_front = |i: i64| if i >= 0 { Some(i as u64) } else { len.checked_sub(i.unsigned_abs()) };
     let start = from_front(start).unwrap_or(0);

@@ -26,12 +26,12 @@ enum Aggregate {
     Sum,
     Min,
     Max,
-    /// How much the inputs that have it weigh; scores do not matter.
+    /// How heavy the inputs that have it are; scores do not matter.
     Count,
 }
 
 impl Aggregate {
-    /// What a score of an input adds to the result.
+    /// The part of an input's score in the result.
     fn weighed(self, score: f64, weight: f64) -> f64 {
         if matches!(self, Aggregate::Count) { weight } else { weight * score }
     }
@@ -57,7 +57,7 @@ impl Aggregate {
     }
 }
 
-/// Infinity and its opposite add up to 0, and so does nothing of infinity.
+/// Infinity and its opposite add up to 0, and zero times infinity is 0.
 fn number(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
@@ -112,7 +112,7 @@ struct Input<'a> {
     weight: f64,
 }
 
-/// What follows the keys.
+/// The arguments after the keys.
 struct Options {
     weights: Vec<f64>,
     aggregate: Aggregate,
@@ -121,7 +121,7 @@ struct Options {
     limit: u64,
 }
 
-/// Which command it is, as far as options go.
+/// The command, as far as options depend on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Reply,
@@ -193,7 +193,7 @@ fn union<'a>(inputs: &[Input<'a>], aggregate: Aggregate) -> Members<'a> {
             input.source.iter().map(|(member, score)| (member, order, number(aggregate.weighed(score, input.weight)))),
         );
     }
-    // One after the other what is of one member, in the order of the inputs.
+    // The scores of one member one after the other, in the order of the inputs.
     all.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     let mut result: Members<'a> = Vec::new();
     for (member, _, score) in all {
@@ -305,7 +305,7 @@ impl Shared {
     }
 }
 
-/// How many members are looked at.
+/// How many members are visited.
 fn cost(inputs: &[Input<'_>], operation: Operation) -> u64 {
     let lengths = inputs.iter().map(|input| input.source.len());
     match operation {
@@ -314,7 +314,7 @@ fn cost(inputs: &[Input<'_>], operation: Operation) -> u64 {
     }
 }
 
-/// How a handler ends that has this made aside of the `keys` behind argument `at`.
+/// The outcome of a handler that has this made aside for the `keys` behind argument `at`.
 fn made_aside<T: Any + Send>(
     ctx: &Ctx<'_>,
     (at, keys): (usize, usize),

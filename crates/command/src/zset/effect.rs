@@ -10,7 +10,7 @@ pub(super) const SET: u8 = op::ZSETS;
 pub(super) const REMOVE: u8 = op::ZSETS + 1;
 /// Payload: first rank, number of members (varints): these are removed. Some are left.
 pub(super) const REMOVE_RANKS: u8 = op::ZSETS + 2;
-/// Payload: the set as it encodes itself, to the end. Whatever was at the key is gone, its expiry too.
+/// Payload: the set in its own encoding, to the end. The former value of the key is gone, its expiry too.
 pub(super) const STORE: u8 = op::ZSETS + 3;
 
 /// Applies an effect of this family.

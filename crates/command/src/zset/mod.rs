@@ -62,8 +62,8 @@ fn remove_key(ctx: &mut Ctx<'_>, key: &Key<'_>) {
     ctx.notify(class::GENERIC, "del", key);
 }
 
-/// What ZRANGESTORE, ZUNIONSTORE and their like do with their result: put it in the place of whatever was at `key`, or delete
-/// that if there is no result; reply with the number of members.
+/// The end of ZRANGESTORE, ZUNIONSTORE and their like: the result replaces the value at `key`, or the key is deleted if
+/// there is no result; the reply is the number of members.
 pub(crate) fn store(ctx: &mut Ctx<'_>, key: &Key<'_>, set: ZSet, event: &'static str) {
     ctx.out.count(set.len());
     if set.is_empty() {

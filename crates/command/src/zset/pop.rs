@@ -9,14 +9,14 @@ use keyspace::{Key, Kind};
 use object::ZSet;
 use std::ops::Range;
 
-/// Which members are taken first.
+/// The end from which members are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Min,
     Max,
 }
 
-/// Takes up to `count` members, `write` replying with them before they go. `count` is positive, the set not empty.
+/// Takes up to `count` members; `write` replies with them first. `count` is positive, the set not empty.
 fn take(
     ctx: &mut Ctx<'_>,
     key: &Key<'_>,

@@ -9,7 +9,7 @@ use object::{Limits, ZSet};
 use resp::Reply;
 use std::ops::Range;
 
-/// How a range is given.
+/// The form of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -24,7 +24,7 @@ enum Bounds<'a> {
     Members(LexRange<'a>),
 }
 
-/// What is asked for.
+/// The request.
 struct Query<'a> {
     bounds: Bounds<'a>,
     reverse: bool,
@@ -65,7 +65,8 @@ pub(super) fn zrevrangebylex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     reply(ctx, &query)
 }
 
-/// Parses `key start stop [option ...]` from argument `at` on. What `by` and `reverse` give is no option any more.
+/// Parses `key start stop [option ...]` from argument `at` on. Options that `by` and `reverse` replace are no options
+/// any more.
 fn parse<'a>(ctx: &Ctx<'a>, at: usize, by: Option<By>, reverse: Option<bool>) -> Result<Query<'a>, Error> {
     let (mut chosen_by, mut chosen_reverse) = (by, reverse);
     let (mut scores, mut offset, mut limit) = (false, 0, -1);
@@ -107,7 +108,7 @@ fn parse<'a>(ctx: &Ctx<'a>, at: usize, by: Option<By>, reverse: Option<bool>) ->
 }
 
 impl Query<'_> {
-    /// The ranks of the members asked for.
+    /// The ranks of the wanted members.
     fn ranks(&self, set: &ZSet) -> Range<u64> {
         let all = match &self.bounds {
             Bounds::Ranks(start, stop) => {
@@ -166,7 +167,7 @@ pub(super) fn zrangestore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         None => match ctx.db.read_as::<ZSet>(&ctx.key(2))? {
             Some(set) => {
                 let (ranks, limits) = (query.ranks(set), ctx.tunables.limits.clone());
-                // Only then Redis knows beforehand how many come.
+                // Only then Redis knows the number of members beforehand.
                 let expects = matches!(query.bounds, Bounds::Ranks(..));
                 if ctx.works_aside(ranks.end - ranks.start) {
                     let set = set.clone();

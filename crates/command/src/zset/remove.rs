@@ -76,7 +76,7 @@ fn remove_range(
     Ok(Outcome::Done)
 }
 
-/// What follows after members of these ranks, at least one, were removed: effect, and removal of the key if nothing is left.
+/// The steps after members of these ranks, at least one, were removed: effect, and removal of an empty key.
 pub(super) fn removed_ranks(ctx: &mut Ctx<'_>, key: &Key<'_>, ranks: Range<u64>, empty: bool) {
     let count = ranks.end - ranks.start;
     ctx.fx.dirty += count - 1;

@@ -1,4 +1,4 @@
-//! What is declared about the commands on one sorted set.
+//! The declarations of the commands on one sorted set.
 
 use super::{add, random, range, read, remove, scan};
 use crate::families::Run;

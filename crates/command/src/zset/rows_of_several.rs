@@ -1,4 +1,4 @@
-//! What is declared about the commands that take from sorted sets or combine several.
+//! The declarations of the commands that take from sorted sets or combine several.
 
 use super::{combine, pop, range};
 use crate::families::Run;

@@ -12,7 +12,7 @@ use super::options::Options;
 use super::pattern::Pattern;
 use crate::error::Error;
 
-/// What can be sorted.
+/// A collection that can be sorted.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     List(&'a List),
@@ -79,8 +79,8 @@ impl Elements {
         self.ends.push(self.bytes.len());
     }
 
-    /// All elements of a list, set or sorted set, or those that are to be answered if their order is kept. The latter come in
-    /// the order of the answer.
+    /// All elements of a list, set or sorted set; or those that are to be answered, in the order of the answer, if
+    /// their order is kept.
     pub(super) fn of(source: Source<'_>, options: &Options<'_>) -> Elements {
         let mut elements = Elements::default();
         match source {
@@ -104,7 +104,8 @@ impl Elements {
         elements
     }
 
-    /// Numbers of the elements in the order asked for, those that LIMIT leaves. `place`: where keys that a pattern leads to are looked for, and when.
+    /// Numbers of the elements in the wanted order, those within LIMIT. `place`: where and when keys of patterns are
+    /// looked up.
     pub(super) fn order(&self, place: Option<(&Db<'_>, u64)>, options: &Options<'_>) -> Result<Vec<usize>, Error> {
         let range = options.range(self.len());
         let by = options.by.as_ref().zip(place);
@@ -168,7 +169,7 @@ impl Elements {
 }
 
 impl Options<'_> {
-    /// The part of an ordered collection to look at: all, unless its order is kept.
+    /// The part of an ordered collection to visit: all, unless its order is kept.
     fn part_kept(&self, len: u64) -> Range<u64> {
         if !self.keep_order {
             return 0..len;

@@ -80,7 +80,8 @@ fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
     let entry = ctx.db.read(&key);
     let lasts = options.store.is_some() || ctx.in_script;
     if options.keep_order && lasts && entry.is_some_and(|e| e.kind() == keyspace::Kind::Set) {
-        // A set has no order to keep: what is stored, or what a script does, must not depend on how it lies in memory.
+        // A set has no order to keep: a stored result, or the behaviour of a script, must not depend on its place in
+        // memory.
         options.keep_order = false;
         options.alpha = true;
         options.by = None;
@@ -115,7 +116,7 @@ fn run(ctx: &mut Ctx<'_>, may_store: bool) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// What the elements of one value are in order, which does not depend on any other key.
+/// The elements of one value in order, which does not depend on any other key.
 fn sorted(source: Source<'_>, options: &Options<'_>, limits: &Limits) -> Result<List, Error> {
     let elements = Elements::of(source, options);
     let mut list = List::new();
@@ -125,7 +126,7 @@ fn sorted(source: Source<'_>, options: &Options<'_>, limits: &Limits) -> Result<
     Ok(list)
 }
 
-/// Stores or answers what was sorted aside.
+/// Stores or answers the elements that were sorted aside.
 fn done_aside(ctx: &mut Ctx<'_>, list: List, store: Option<usize>) -> Result<Outcome, Error> {
     match store {
         Some(at) => put(ctx, at, list),
@@ -137,7 +138,7 @@ fn done_aside(ctx: &mut Ctx<'_>, list: List, store: Option<usize>) -> Result<Out
     Ok(Outcome::Done)
 }
 
-/// How to end if memory does not know keys that the patterns lead to.
+/// The outcome if memory does not know keys of the patterns.
 fn lacking(
     db: &Db<'_>,
     patterns: &[Pattern<'_>],
@@ -193,7 +194,7 @@ fn store(ctx: &mut Ctx<'_>, at: usize, elements: &Elements, order: &[usize], opt
     put(ctx, at, list);
 }
 
-/// Makes the list what the key at an argument is, and answers its length.
+/// Makes the list the value of the key at an argument, and answers its length.
 fn put(ctx: &mut Ctx<'_>, at: usize, list: List) {
     let key = ctx.key(at);
     let len = list.len();

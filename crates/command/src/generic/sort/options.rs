@@ -1,4 +1,4 @@
-//! The options of SORT, and which keys they need.
+//! The options of SORT, and the keys that they need.
 
 use resp::Args;
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::families::Reach;
 use crate::spec::{KeyAt, key_flags};
 
-/// What SORT was asked for.
+/// The arguments of SORT.
 #[derive(Default)]
 pub(super) struct Options<'a> {
     pub(super) descending: bool,
@@ -20,7 +20,7 @@ pub(super) struct Options<'a> {
     pub(super) keep_order: bool,
     /// Weights come from here.
     pub(super) by: Option<Pattern<'a>>,
-    /// What to answer for each element, in place of itself.
+    /// The parts of the answer for each element, in place of itself.
     pub(super) get: Vec<Pattern<'a>>,
     /// Position of the key to store to.
     pub(super) store: Option<usize>,
@@ -83,7 +83,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// What counts where no pattern leads to another key and an order is to be made.
+    /// The options that matter for elements whose patterns lead to no other key and that are to be sorted.
     pub(super) fn alone(&self) -> Option<Options<'static>> {
         let is_alone = !self.keep_order && self.by.is_none() && self.get.is_empty();
         let options =
@@ -106,7 +106,7 @@ pub(super) fn store_key(args: Args<'_>, out: &mut Vec<KeyAt>) {
     out.extend(last.map(|index| KeyAt { index, flags: key_flags::OW | key_flags::UPDATE }));
 }
 
-/// Where the keys are that patterns lead to: in the sorted key's slot, or in any.
+/// The place of keys that patterns lead to: the sorted key's slot, or any.
 pub(super) fn reach(args: Args<'_>) -> Reach {
     let home = args.get(1).map(keyspace::slot_of);
     let patterns = words(args).filter_map(|word| match word {

@@ -14,7 +14,7 @@ pub(super) enum Pattern<'a> {
     Key { before: &'a [u8], after: &'a [u8], field: Option<&'a [u8]> },
 }
 
-/// What a pattern leads to.
+/// The value of a pattern.
 pub(super) enum Found<'a> {
     Element(&'a [u8]),
     String(Str<'a>),
@@ -52,7 +52,7 @@ impl<'a> Pattern<'a> {
         matches!(self, Pattern::Key { .. })
     }
 
-    /// Makes `name` the name of the key for `element`. False: there is none.
+    /// Makes `name` the name of the key for `element`. False: there is no such key.
     pub(super) fn name(&self, element: &[u8], name: &mut Vec<u8>) -> bool {
         let Pattern::Key { before, after, .. } = self else { return false };
         name.clear();

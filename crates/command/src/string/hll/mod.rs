@@ -1,4 +1,5 @@
-//! HyperLogLogs: PFADD, PFCOUNT, PFMERGE, and what tests look into them with. The values are strings, see [`object::hll`].
+//! HyperLogLogs: PFADD, PFCOUNT, PFMERGE, and the commands by which tests inspect them. The values are strings, see
+//! [`object::hll`].
 
 mod debug;
 mod rows;
@@ -35,7 +36,7 @@ impl From<Damaged> for Error {
 /// The registers that a command has raised.
 type Traces = SmallVec<[Trace; 4]>;
 
-/// What is to become of a HyperLogLog.
+/// The change of a HyperLogLog.
 enum Change {
     None,
     /// It was dense already: these registers are raised where it lies.
@@ -89,7 +90,7 @@ fn raise_dense(text: &mut [u8], traces: &[Trace]) {
     }
 }
 
-/// Finds out what adding these elements changes.
+/// Finds the change that adding these elements makes.
 fn plan<'a>(text: &[u8], elements: impl Iterator<Item = &'a [u8]>, max: usize) -> Result<Change, Error> {
     let hll = Hll::parse(text)?;
     if hll.form() == Form::Dense {
@@ -105,7 +106,7 @@ fn plan<'a>(text: &[u8], elements: impl Iterator<Item = &'a [u8]>, max: usize) -
     Ok(Change::Whole(hll.into_owned(), traces))
 }
 
-/// Adds elements; the registers that were raised.
+/// Adds elements; returns the raised registers.
 fn add<'h, 'a>(
     mut hll: Hll<'h>,
     elements: impl Iterator<Item = &'a [u8]>,
@@ -120,7 +121,7 @@ fn add<'h, 'a>(
     Ok((hll, traces))
 }
 
-/// Replays [`RAISE`]. What it says of the form makes it independent of `hll-sparse-max-bytes`.
+/// Replays [`RAISE`]. The named form makes it independent of `hll-sparse-max-bytes`.
 pub(super) fn replay(key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>) -> Result<(), Corrupt> {
     const NONE: Corrupt = Corrupt("a HyperLogLog effect on something else");
     let dense = r.u8()? != 0;

@@ -1,11 +1,11 @@
-//! What is declared about the commands of HyperLogLogs.
+//! The declarations of the commands of HyperLogLogs.
 
 use super::super::row;
 use super::{debug, pfadd, pfcount, pfmerge, selftest};
 use crate::families::Run;
 use crate::spec::{KeySpec, Row, Spec, flags::*, key_flags::*};
 
-/// What these rows have in common.
+/// The common parts of these rows.
 const HLL: Spec = Spec { group: "hyperloglog", since: "2.8.9", ..Spec::NEW };
 
 pub(crate) const ROWS: &[Row<Run>] = &[
