@@ -21,7 +21,7 @@ pub fn count(bytes: &[u8]) -> u64 {
     blocks + words + tail
 }
 
-/// Number of set bits from bit `first` to bit `last`, both included; what lies beyond the end counts nothing.
+/// Number of set bits from bit `first` to bit `last`, both included; bits beyond the end do not count.
 pub fn count_range(bytes: &[u8], first: u64, last: u64) -> u64 {
     let Some(range) = Range::of(bytes, first, last) else { return 0 };
     let inner = count(&bytes[range.first_byte..=range.last_byte]);
@@ -30,7 +30,8 @@ pub fn count_range(bytes: &[u8], first: u64, last: u64) -> u64 {
     inner - u64::from(before.count_ones()) - u64::from(after.count_ones())
 }
 
-/// Position of the first bit equal to `bit` from `first` to `last`, both included; `None` too if it would lie beyond the end.
+/// Position of the first bit equal to `bit` from `first` to `last`, both included; also `None` if it would lie beyond
+/// the end.
 pub fn position(bytes: &[u8], bit: bool, first: u64, last: u64) -> Option<u64> {
     let Range { first_byte, last_byte, first_mask, last_mask } = Range::of(bytes, first, last)?;
     // Turned round so that a set bit is looked for, then cut at both ends.
@@ -74,7 +75,8 @@ pub fn get(bytes: &[u8], position: u64) -> bool {
     byte & mask(position) != 0
 }
 
-/// Sets the bit at `position` and returns what it was (SETBIT). `None`, with nothing done, if the string is too short.
+/// Sets the bit at `position` and returns its former value (SETBIT). `None`, with nothing done, if the string is too
+/// short.
 pub fn set(bytes: &mut [u8], position: u64, bit: bool) -> Option<bool> {
     let byte = bytes.get_mut(usize::try_from(position / 8).ok()?)?;
     let mask = mask(position);

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Encoded bytes that do not describe a value: cut short, inconsistent or of an unknown version.
 ///
-/// Decoders return it for any damaged input and never panic. The text names what was wrong, for the log.
+/// Decoders return it for any damaged input and never panic. The text names the fault, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt(pub &'static str);
 

@@ -1,15 +1,15 @@
 //! Glob patterns as `KEYS`, `SCAN`, `PSUBSCRIBE`, `CONFIG GET` and ACL rules use them (Redis's `stringmatchlen`).
 //!
 //! `*` any bytes, `?` one byte, `[abc]`, `[a-z]`, `[^a]` one byte of a class, `\x` the byte `x` itself.
-//! The odd corners are Redis's, because clients can see them: an unclosed class ends with the pattern, a range
-//! written backwards is turned around, bytes above 127 sort below the others in a range, and an empty text matches
-//! only the empty pattern (not even `*`).
+//! The odd corners are Redis's, because clients can see them. An unclosed class ends with the pattern, a range written
+//! backwards is turned around, and bytes above 127 sort below the others in a range. An empty text matches only the
+//! empty pattern (not even `*`).
 //!
-//! Time is at most the product of the two lengths, whatever the pattern: a mismatch goes back to the *last* star
-//! only, since a longer match for an earlier one cannot help where the last one already tried every position.
+//! Time is at most the product of the two lengths, whatever the pattern: a mismatch goes back to the *last* star only.
+//! A longer match for an earlier one cannot help where the last one already tried every position.
 
 /// A pattern that comes to another star after this many (neighbours count as one, the last of the pattern not at all)
-/// matches nothing: Redis gives up there, so that nobody can keep it busy with stars.
+/// matches nothing: Redis gives up there, so that no client can keep it busy with stars.
 const STARS_MAX: usize = 1000;
 
 /// Whether all of `text` matches `pattern`, byte for byte.

@@ -1,9 +1,9 @@
 //! Longest common subsequence of two strings (LCS), by bit-parallel dynamic programming.
 //!
-//! Redis fills a table of 32-bit lengths. Within a row neighbouring lengths differ by at most one, so a row is one *bit* per
-//! column here, and 64 columns are advanced by a handful of word operations (Hyyro, "Bit-parallel LCS-length computation
-//! revisited", 2004). Walking back through the rows visits the same cells as Redis does, so ties break the same way and the same
-//! subsequence and ranges come out.
+//! Redis fills a table of 32-bit lengths. Within a row neighbouring lengths differ by at most one. So a row is one
+//! *bit* per column here, and a handful of word operations advance 64 columns (Hyyro, "Bit-parallel LCS-length
+//! computation revisited", 2004). Walking back through the rows visits the same cells as Redis does, so ties break the
+//! same way and the same subsequence and ranges come out.
 
 /// A stretch that both strings share within the subsequence; positions are first and last byte, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,7 +51,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether Redis would compress lists: what DEBUG OBJECT tells tests, and nothing else.
+    /// Whether Redis would compress lists: only DEBUG OBJECT shows it, for tests.
     pub fn asks_for_compressed_lists(&self) -> bool {
         self.list_compress_depth != 0
     }

@@ -1,8 +1,8 @@
 //! The 80-bit extended precision of x87, in software.
 //!
-//! INCRBYFLOAT and HINCRBYFLOAT compute in C's `long double` and store what `%.17Lf` prints, trailing zeros removed. Clients see
-//! those digits (`1.23 - 1.1` is `0.13`, not a double's `0.1299999999999999`), so they have to be ours too, on every machine:
-//! a 64-bit significand, a 15-bit exponent, round to nearest even at every step.
+//! INCRBYFLOAT and HINCRBYFLOAT compute in C's `long double` and store the output of `%.17Lf`, trailing zeros removed.
+//! Clients see those digits (`1.23 - 1.1` is `0.13`, not a double's `0.1299999999999999`), so they must come out on
+//! every machine: a 64-bit significand, a 15-bit exponent, round to nearest even at every step.
 
 use crate::long_double::natural::Natural;
 
@@ -47,9 +47,9 @@ impl LongDouble {
         Self { negative, magnitude: Magnitude::Finite { significand: 0, exponent: EXPONENT_MIN } }
     }
 
-    /// The number that the whole of `text` represents, as `strtold` reads it under Redis's `string2ld`: decimal or hexadecimal
-    /// with optional sign, point and exponent, or `inf` / `infinity`. Refused: spaces, `nan`, more than [`TEXT_MAX`] bytes, and
-    /// what overflows to infinity or underflows to zero.
+    /// The number that the whole of `text` represents, as `strtold` reads it under Redis's `string2ld`: decimal or
+    /// hexadecimal with optional sign, point and exponent, or `inf` / `infinity`. Refused: spaces, `nan`, more than
+    /// [`TEXT_MAX`] bytes, and numbers that overflow to infinity or underflow to zero.
     pub fn parse(text: &[u8]) -> Option<Self> {
         text::parse(text)
     }
@@ -89,7 +89,7 @@ impl LongDouble {
         }
     }
 
-    /// The sum, rounded once to nearest even; what INCRBYFLOAT refuses is [`NotFinite`].
+    /// The sum, rounded once to nearest even; [`NotFinite`] where INCRBYFLOAT refuses it.
     pub fn checked_add(self, other: Self) -> Result<Self, NotFinite> {
         let (
             Magnitude::Finite { significand: a, exponent: a_exponent },
@@ -104,7 +104,8 @@ impl LongDouble {
         } else {
             ((b, b_exponent, other.negative), (a, a_exponent))
         };
-        // 62 guard bits below the larger number leave two above it; what the smaller loses is jammed into its lowest bit.
+        // 62 guard bits below the larger number leave two above it; bits that the smaller one loses are jammed into its
+        // lowest bit.
         let large = u128::from(large) << 62;
         let small = shift_right_jam(u128::from(small) << 62, (large_exponent - small_exponent).unsigned_abs());
         let sum = if self.negative == other.negative { large + small } else { large - small };

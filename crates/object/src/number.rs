@@ -90,8 +90,8 @@ pub fn i64_text_len(value: i64) -> usize {
     digits + usize::from(value < 0)
 }
 
-/// Appends `value` as Redis stores a score (`d2string`): the shortest text that reads back as the same double; integers without
-/// a point; `inf`, `-inf`, `nan`, `-0`; an exponent (`1e+21`, `1.5e-9`) only where the plain form would be long.
+/// Appends `value` as Redis stores a score (`d2string`): the shortest text that reads back as the same double. Integers
+/// have no point; `inf`, `-inf`, `nan`, `-0`; an exponent (`1e+21`, `1.5e-9`) only where the plain form would be long.
 pub fn write_f64(out: &mut Vec<u8>, value: f64) {
     if value.is_nan() {
         return out.extend_from_slice(b"nan");

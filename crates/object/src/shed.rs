@@ -1,16 +1,17 @@
 //! Freeing a large value in steps.
 //!
-//! A collection of ten million elements is a hundred thousand allocations; whoever drops it at once lets every other client
-//! wait. So each collection has a method `shed(&mut self, budget: &mut usize)`: it frees nodes from the end, taking from the
-//! budget roughly one for each allocation freed, and stops when the budget is spent. If some of it is left, nothing large is
-//! left of the value, and dropping it costs little. Nodes that are shared with a clone are only let go.
+//! A collection of ten million elements is a hundred thousand allocations. Dropping it at once would make every other
+//! client wait. So each collection has a method `shed(&mut self, budget: &mut usize)`. It frees nodes from the end,
+//! takes from the budget roughly one for each allocation freed, and stops when the budget is spent. If budget is left,
+//! nothing large is left of the value, and dropping it costs little. Nodes that are shared with a clone are only let
+//! go.
 //!
 //! A value that has begun to shed must not be used for anything else: its counts no longer agree with its contents.
 
 /// A large allocation costs more: the system gets its pages back.
 const BYTES_PER_UNIT: usize = 64 * 1024;
 
-/// What freeing one allocation of `bytes` takes from the budget.
+/// The cost of freeing one allocation of `bytes`, in units of the budget.
 pub(crate) fn cost(bytes: usize) -> usize {
     1 + bytes / BYTES_PER_UNIT
 }

@@ -2,8 +2,8 @@
 
 use std::ops::Index;
 
-/// Where an argument lies. 32 bits are enough because a request is at most 4 GiB (see [`crate::Decoder`]), and half the size
-/// matters: a pipeline's positions should stay in the first-level cache.
+/// The place of an argument. 32 bits are enough because a request is at most 4 GiB (see [`crate::Decoder`]), and half
+/// the size matters: a pipeline's positions should stay in the first-level cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     pub start: u32,
@@ -31,9 +31,9 @@ struct Command {
 /// Commands decoded from one or several buffers, in order. Owned by a worker and reused, so that decoding allocates nothing
 /// once the vectors have grown.
 ///
-/// Positions are relative to the start of the buffer that was handed to [`crate::Decoder::decode`]: the caller may move its bytes
-/// between decoding and [`Batch::args`] as long as the same bytes are handed back. A batch may hold commands of several
-/// connections; which range of commands belongs to which buffer is the caller's to remember.
+/// Positions are relative to the start of the buffer that was handed to [`crate::Decoder::decode`]. The caller may move
+/// its bytes between decoding and [`Batch::args`] as long as the same bytes are handed back. A batch may hold commands
+/// of several connections; the caller has to remember which range of commands belongs to which buffer.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) ranges: Vec<Range>,
@@ -41,7 +41,7 @@ pub struct Batch {
     commands: Vec<Command>,
 }
 
-/// What [`Batch::clear`] keeps allocated: a pipeline of ordinary size, not the biggest ever seen.
+/// The memory that [`Batch::clear`] keeps: for a pipeline of ordinary size, not the biggest ever seen.
 const RANGES_KEPT: usize = 16 * 1024;
 const COMMANDS_KEPT: usize = 4 * 1024;
 const SCRATCH_KEPT: usize = 128 * 1024;
@@ -81,8 +81,8 @@ impl Batch {
         }
     }
 
-    /// Appends a command with copies of its arguments, for a command that outlives its buffer (`MULTI`) or never was in one
-    /// (scripts). [`Batch::args`] then needs no buffer: give it an empty one.
+    /// Appends a command with copies of its arguments, for a command that outlives its buffer (`MULTI`) or never was in
+    /// one (scripts). [`Batch::args`] then needs no buffer: give it an empty one.
     ///
     /// False, and nothing is appended, if there is no argument or if all together exceed 4 GiB.
     #[must_use]
@@ -111,11 +111,13 @@ impl Batch {
             + self.scratch.capacity()
     }
 
-    /// The arguments of command `index` (the first is its name; there is always one). `buffer` is the buffer it was decoded from.
+    /// The arguments of command `index` (the first is its name; there is always one). `buffer` is the buffer it was
+    /// decoded from.
     ///
     /// # Panics
-    /// If `index` is not below [`Batch::len`]. Looking at an argument panics if `buffer` is shorter than what was decoded. Both are
-    /// errors of the caller; no input causes them.
+    ///
+    /// If `index` is not below [`Batch::len`]. Reading an argument panics if `buffer` is shorter than the decoded
+    /// bytes. Both are errors of the caller; no input causes them.
     #[inline]
     pub fn args<'a>(&'a self, index: usize, buffer: &'a [u8]) -> Args<'a> {
         let command = &self.commands[index];
@@ -127,9 +129,10 @@ impl Batch {
         Args { base, ranges }
     }
 
-    /// Position just after command `index` in its buffer: what has been consumed if execution stops after it. 0 for a copy.
+    /// Position just after command `index` in its buffer: the consumed bytes if execution stops after it. 0 for a copy.
     ///
     /// # Panics
+    ///
     /// If `index` is not below [`Batch::len`].
     #[inline]
     pub fn end(&self, index: usize) -> usize {
@@ -149,7 +152,7 @@ impl Batch {
 
     #[inline]
     fn push(&mut self, first: usize, end: usize, home: Home) {
-        // It fits: only the first 4 GiB of a buffer are looked at.
+        // It fits: only the first 4 GiB of a buffer are decoded.
         debug_assert!(end <= u32::MAX as usize && first < self.ranges.len());
         let argc = self.ranges.len() - first;
         self.commands.push(Command { first, argc, end: end as u32, home });

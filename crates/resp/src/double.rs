@@ -3,8 +3,8 @@
 /// Appends `value` as Redis prints a double in a reply, a score or a dump (`d2string`): the shortest text that reads back as the same
 /// number. `3`, `0.1`, `1e+21`, `-0`, `inf`, `-inf`, `nan`. At most 32 bytes.
 ///
-/// Redis's own shortest-digits algorithm (Grisu2) misses the shortest form of about one number in a thousand; ours never
-/// does, so the last digit of such a number may differ. Both read back as the same number.
+/// Redis's own shortest-digits algorithm (Grisu2) misses the shortest form of about one number in a thousand. This one
+/// never does, so the last digit of such a number may differ. Both read back as the same number.
 pub fn append_double(out: &mut Vec<u8>, value: f64) {
     if value.is_nan() {
         out.extend_from_slice(b"nan");
@@ -21,8 +21,8 @@ pub fn append_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// The integer that `value` is, if it is one and within half of the range of `i64`, where the conversion is exact (Redis's
-/// `double2ll`).
+/// The integer that `value` is, if it is one and within half of the range of `i64`, where the conversion is exact
+/// (Redis's `double2ll`).
 fn as_integer(value: f64) -> Option<i64> {
     const BOUND: f64 = (i64::MAX / 2) as f64;
     let integer = value as i64;

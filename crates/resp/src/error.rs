@@ -1,9 +1,9 @@
-//! What a malformed request is told.
+//! The error for a malformed request.
 
 use std::fmt;
 
-/// A request that cannot be understood. The client gets [`ProtocolError::append_to`]'s text as an `-ERR` reply, then the
-/// connection is closed, for nothing after the damage can be trusted.
+/// A request that cannot be understood. The client gets [`ProtocolError::append_to`]'s text as an `-ERR` reply. Then
+/// the connection is closed, because nothing after the damage can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolError {
     /// `*` is followed by something that is no number or above `i32::MAX`.

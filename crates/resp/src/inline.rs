@@ -17,17 +17,17 @@ impl std::error::Error for UnbalancedQuotes {}
 
 /// Splits a line into arguments as Redis does for inline commands and `redis.conf`.
 ///
-/// Blanks separate. Between double quotes `\n \r \t \b \a \xHH` are escapes, any other escaped byte is itself. Between single quotes
-/// only `\'` is an escape. A closing quote must be followed by a blank or the end. A NUL is a byte as any other (Redis, whose
-/// lines are C strings, cannot see one).
+/// Blanks separate. Between double quotes `\n \r \t \b \a \xHH` are escapes, any other escaped byte is itself. Between
+/// single quotes only `\'` is an escape. A closing quote must be followed by a blank or the end. A NUL is a byte like
+/// any other (Redis, whose lines are C strings, cannot see one).
 pub fn split_args(line: &[u8]) -> Result<Vec<Vec<u8>>, UnbalancedQuotes> {
     let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
     split_into(line, &mut bytes, &mut ranges)?;
     Ok(ranges.iter().map(|range| bytes[range.start as usize..][..range.len as usize].to_vec()).collect())
 }
 
-/// Appends the unescaped arguments to `bytes` and their positions, relative to where `bytes` ended before, to `ranges`. After an
-/// error both hold remains that the caller cuts off.
+/// Appends the unescaped arguments to `bytes` and their positions, relative to the former end of `bytes`, to `ranges`.
+/// After an error both hold remains that the caller cuts off.
 pub(crate) fn split_into(line: &[u8], bytes: &mut Vec<u8>, ranges: &mut Vec<Range>) -> Result<(), UnbalancedQuotes> {
     // Positions fit in 32 bits: unescaping never makes a line longer.
     debug_assert!(line.len() <= u32::MAX as usize);
@@ -60,7 +60,7 @@ fn token<'a>(line: &'a [u8], bytes: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced
     }
 }
 
-/// What follows a closing quote must be a blank or nothing.
+/// A blank or nothing must follow a closing quote.
 fn closed(rest: &[u8]) -> Result<&[u8], UnbalancedQuotes> {
     match rest.first() {
         Some(byte) if !is_space(*byte) => Err(UnbalancedQuotes),

@@ -1,7 +1,7 @@
 //! RESP2 and RESP3 requests and replies, inline commands.
 //!
-//! Nothing here knows a command, a connection or a clock: bytes go in, positions and bytes come out. Everything that reads
-//! bounds what its input can make it keep, and no bytes can make it panic or loop.
+//! Nothing here knows a command, a connection or a clock: bytes go in, positions and bytes come out. Every reader
+//! bounds the memory that its input can take, and no bytes can make it panic or loop.
 
 mod batch;
 mod double;

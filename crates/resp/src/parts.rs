@@ -16,7 +16,7 @@ pub struct Part {
 pub struct Parts {
     list: Vec<Part>,
     len: usize,
-    /// Where a writer has left out what the system had no memory for.
+    /// The places where a writer has left out bytes that the system had no memory for.
     pub(crate) refused: Option<usize>,
 }
 
@@ -33,7 +33,8 @@ impl Parts {
         self.len
     }
 
-    /// Whether the system had no memory for a part of the reply, which is missing: the whole of it is to be replaced by an error. Only a writer
+    /// Whether the system had no memory for a part of the reply, which is missing: the whole of it is to be replaced by
+    /// an error. Only a writer with parts ([`crate::Reply::sharing`]) leaves anything out.
     /// with parts ([`crate::Reply::sharing`]) leaves anything out.
     #[inline]
     pub fn take_refused(&mut self) -> bool {

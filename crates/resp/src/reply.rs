@@ -25,11 +25,11 @@ impl Protocol {
     }
 }
 
-/// Appends replies in one client's protocol to its output. Nothing here fails, unless the system limits memory and has none for it: see
-/// [`Parts::take_refused`].
+/// Appends replies in one client's protocol to its output. Nothing here fails, unless the system limits memory and has
+/// none for it: see [`Parts::take_refused`].
 ///
-/// What RESP2 lacks is written as Redis writes it: maps and sets as flat arrays, doubles and big numbers as bulk strings,
-/// booleans as `:1` and `:0`.
+/// Types that RESP2 lacks are written as Redis writes them: maps and sets as flat arrays, doubles and big numbers as
+/// bulk strings, booleans as `:1` and `:0`.
 #[derive(Debug)]
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
@@ -254,7 +254,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// What is refused will be replaced: it does not matter what it is, but it must not become longer.
+    /// A refused part will be replaced: its bytes do not matter, but it must not become longer.
     #[cold]
     fn begin_again(&mut self, more: usize) {
         const SOME: usize = 16 << 10;
@@ -269,8 +269,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Whether something was left out for want of memory, so that the reply will be an error: nothing may be changed any more. See
-    /// [`Parts::take_refused`].
+    /// Whether a part was left out for want of memory, so that the reply will be an error: nothing may be changed any
+    /// more. See [`Parts::take_refused`].
     #[inline]
     pub fn is_refused(&self) -> bool {
         self.parts.as_ref().is_some_and(|parts| parts.refused.is_some())
@@ -302,7 +302,7 @@ impl<'a> Reply<'a> {
         self.bulk(itoa::Buffer::new().format(value));
     }
 
-    /// A bulk string of what `write` appends. It must not shorten what it is given.
+    /// A bulk string of the bytes that `write` appends. It must not shorten its buffer.
     pub fn bulk_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let at = self.out.len();
         self.reserve(64);

@@ -16,13 +16,14 @@ const BULK_CEILING: usize = REQUEST_MAX - LINE_MAX;
 const UNAUTHENTICATED_ARGS_MAX: i64 = 10;
 const UNAUTHENTICATED_BULK_MAX: usize = 16 * 1024;
 
-/// What a request may be at most.
+/// The bounds of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Longest argument in bytes (`proto-max-bulk-len`, 512 MB by default). Above 4 GB it counts as 4 GB.
     pub proto_max_bulk_len: usize,
-    /// Whether the client may send more than ten arguments and arguments above 16384 bytes. False while authentication is required
-    /// and has not happened; then decode one command at a time (`max_commands` 1), because it may be the one that authenticates.
+    /// Whether the client may send more than ten arguments and arguments above 16384 bytes. False while authentication
+    /// is required and has not happened. Then decode one command at a time (`max_commands` 1), because it may be the
+    /// one that authenticates.
     pub authenticated: bool,
 }
 
@@ -45,8 +46,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// How many bytes to reserve beyond the `unread` bytes that the buffer holds: what is missing, but at most three times what is
-    /// there, so that memory follows data that has arrived and not a length that was only announced.
+    /// How many bytes to reserve beyond the `unread` bytes in the buffer: the missing ones, but at most three times the
+    /// present ones, so that memory follows arrived data and not an announced length.
     pub fn reserve_hint(&self, unread: usize) -> usize {
         const READ: usize = 16 * 1024;
         self.missing.min(unread.saturating_mul(3).max(READ))
@@ -55,8 +56,8 @@ impl Progress {
 
 /// The state of one connection's request stream between reads: how far an incomplete request has been understood.
 ///
-/// It is small and allocates only while an array request is incomplete. The memory it takes then is in proportion to the bytes that
-/// have arrived, never to the lengths they announce.
+/// It is small and allocates only while an array request is incomplete. Its memory is then in proportion to the arrived
+/// bytes, never to announced lengths.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The arguments of the incomplete request that have arrived, relative to its first byte.
@@ -76,7 +77,7 @@ struct Cursor {
     bulk: Option<u32>,
 }
 
-/// What was found at a position.
+/// The finding at a position.
 enum Step {
     /// A command, ending before this position.
     Command(usize),
@@ -105,7 +106,7 @@ impl Decoder {
     /// bytes may be moved in between. An incomplete request is not read again from its start, only a header or
     /// inline line cut in two, of at most 64 KB, is.
     ///
-    /// After an error the decoder is as new; what it was given is not: the connection is to be closed.
+    /// After an error the decoder is as new; its input is not: the connection is to be closed.
     pub fn decode(&mut self, buffer: &[u8], limits: &Limits, max_commands: usize, batch: &mut Batch) -> Progress {
         let buffer = &buffer[..buffer.len().min(REQUEST_MAX)];
         let bulk_max = limits.proto_max_bulk_len.min(BULK_CEILING);
@@ -155,7 +156,9 @@ impl Decoder {
         self.args.capacity() * size_of::<Range>()
     }
 
-    /// Forgets an incomplete request. To be called when the next buffer does not start where the last call stopped: execution
+    /// Forgets an incomplete request. To be called when the next buffer does not start where the last call stopped:
+    /// execution has stopped within the batch (a blocked client), and the commands behind it are to be decoded again
+    /// later.
     /// has stopped within the batch (a blocked client), and the commands behind it are to be decoded again later.
     pub fn forget(&mut self) {
         self.cursor = None;
@@ -248,7 +251,7 @@ fn read_args(
         let len = match bulk.take() {
             Some(len) => len as usize,
             None => match header(buffer, pos) {
-                // The first byte is looked at only when the line is complete, as Redis does.
+                // The first byte is checked only when the line is complete, as in Redis.
                 Header::Number(..) | Header::NotANumber if buffer[pos] != b'$' => {
                     return Err(ProtocolError::ExpectedDollar(buffer[pos]));
                 }
@@ -266,7 +269,7 @@ fn read_args(
                 Header::NotANumber => return Err(ProtocolError::InvalidBulkLength),
             },
         };
-        // Redis does not look at the two bytes behind an argument, so neither do we. No overflow: both are below 4 GiB.
+        // Like Redis, this does not check the two bytes behind an argument. No overflow: both are below 4 GiB.
         let end = pos + len + 2;
         if end > buffer.len() {
             bulk = Some(len as u32);
@@ -289,7 +292,7 @@ enum Header {
     NotANumber,
 }
 
-/// Reads the line at `at`: a type byte, a decimal number, CR and one byte that is not looked at.
+/// Reads the line at `at`: a type byte, a decimal number, CR and one byte that is not checked.
 #[inline(always)]
 fn header(buffer: &[u8], at: usize) -> Header {
     // Nearly every header has one to three digits and no sign.

@@ -1,4 +1,4 @@
-//! Reading replies: what a client, the load generator and the tests need.
+//! Reading replies, for a client, the load generator and the tests.
 
 use crate::request::parse_integer;
 use std::fmt;
@@ -65,7 +65,7 @@ impl fmt::Display for BadReply {
 
 impl std::error::Error for BadReply {}
 
-/// What a reply may be at most.
+/// The bounds of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyLimits {
     /// Longest string in bytes.
@@ -84,7 +84,7 @@ impl Default for ReplyLimits {
     }
 }
 
-/// What the scanner says of a complete reply without building it.
+/// The scanner's finding about a complete reply, without building it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sort {
     /// `-` or `!` at the top: an error. One inside an array (`EXEC`) is not reported.
@@ -97,8 +97,8 @@ pub enum Sort {
     Other,
 }
 
-/// Finds where each reply of a stream ends, in constant memory, and reads no byte twice but those of a line or string cut in two.
-/// Attributes count as part of the reply they belong to.
+/// Finds where each reply of a stream ends, in constant memory, and reads no byte twice except those of a line or
+/// string cut in two. Attributes count as part of the reply they belong to.
 #[derive(Debug, Clone)]
 pub struct Scanner {
     limits: ReplyLimits,
@@ -116,8 +116,8 @@ impl Scanner {
         Self { limits, scanned: 0, pending: 1, sort: None }
     }
 
-    /// Scans the reply at the front of `buffer`: its length in bytes and its sort, or `None` if it is incomplete. Then the next call
-    /// must see the same bytes and what has arrived since; else the bytes behind the reply.
+    /// Scans the reply at the front of `buffer`: its length in bytes and its sort, or `None` if it is incomplete. Then
+    /// the next call must see the same bytes and further ones; else the bytes behind the reply.
     ///
     /// Nesting is not bounded here because it costs nothing. After an error the stream is lost.
     pub fn next(&mut self, buffer: &[u8]) -> Result<Option<(usize, Sort)>, BadReply> {
@@ -167,8 +167,8 @@ impl ReplyDecoder {
         Self { scanner: Scanner::new(limits) }
     }
 
-    /// Decodes the reply at the front of `buffer`: the value and its length in bytes, or `None` if it is incomplete. Then the next
-    /// call must see the same bytes and what has arrived since; else the bytes behind the reply.
+    /// Decodes the reply at the front of `buffer`: the value and its length in bytes, or `None` if it is incomplete.
+    /// Then the next call must see the same bytes and further ones; else the bytes behind the reply.
     pub fn next(&mut self, buffer: &[u8]) -> Result<Option<(Value, usize)>, BadReply> {
         let Some((len, _)) = self.scanner.next(buffer)? else { return Ok(None) };
         let limits = self.scanner.limits;
@@ -222,7 +222,7 @@ fn pairs(rest: &mut &[u8], limits: &ReplyLimits, depth: usize, count: usize) -> 
     (0..count / 2).map(|_| Ok((value(rest, limits, depth)?, value(rest, limits, depth)?))).collect()
 }
 
-/// One line and, for strings, what follows it.
+/// One line and, for strings, their bytes.
 enum Item<'a> {
     Simple(&'a [u8]),
     Error(&'a [u8]),

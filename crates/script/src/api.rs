@@ -8,7 +8,7 @@ use resp::Protocol;
 use smallvec::SmallVec;
 use std::ffi::c_int;
 
-/// The version of Redis whose commands and behaviour are offered: scripts and clients are told it.
+/// The version of Redis whose commands and behaviour are offered: scripts and clients see it.
 pub const REDIS_VERSION: &str = "8.8.0";
 const VERSION_NUM: f64 = 0x0008_0800 as f64;
 
@@ -155,7 +155,7 @@ fn sha1_hex(f: &mut Frame<'_>) -> Result<c_int, Raised> {
     if f.args() != 1 {
         return Err(errors::raise(f, "wrong number of arguments"));
     }
-    // Redis hashes nothing for what is no string.
+    // Redis hashes nothing for a value that is no string.
     let text = f.arg(1).unwrap_or_default();
     f.charge(text.len() / 8)?;
     f.push_bytes(sha1::hex(text));
@@ -188,7 +188,7 @@ fn status_reply(f: &mut Frame<'_>) -> Result<c_int, Raised> {
     Ok(1)
 }
 
-/// Checks its argument. What a script writes is always replicated: its effects are, not its text.
+/// Checks its argument. The effects of a script are always replicated, not its text.
 fn set_repl(f: &mut Frame<'_>) -> Result<c_int, Raised> {
     if f.args() != 1 {
         return Err(errors::raise(f, "redis.set_repl() requires one argument."));

@@ -44,7 +44,7 @@ pub(crate) fn raise(f: &mut Frame<'_>, text: impl AsRef<[u8]>) -> Raised {
     Raised
 }
 
-/// What an error object says.
+/// The content of an error object.
 #[derive(Debug, Default)]
 pub(crate) struct Description {
     /// Code and text.
@@ -83,13 +83,13 @@ fn field(f: &mut Frame<'_>, name: &str) -> Option<Vec<u8>> {
     text
 }
 
-/// Pushes the handler that every script runs under: it turns what is raised into an error object that knows its place.
+/// Pushes the handler of every script: it turns a raised value into an error object that knows its place.
 pub(crate) fn push_handler(f: &mut Frame<'_>) {
     f.push_native(handle);
 }
 
 fn handle(f: &mut Frame<'_>) -> Result<c_int, Raised> {
-    // The function that raised it; for a native its caller, who has the line that the script's author knows.
+    // The function that raised it; for a native its caller, which has the line that the script's author knows.
     let place = f.place(1).and_then(|place| if place.native { f.place(2) } else { Some(place) });
     let place = place.map(|place| (place.source.to_vec(), place.line));
     if f.kind(1) != Kind::Table || f.is_proxy(1) {

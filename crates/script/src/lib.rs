@@ -1,9 +1,9 @@
 //! Lua 5.1 for `EVAL` and `FUNCTION`, independent of sockets, keys and commands.
 //!
-//! A script is a generator: [`Running::step`] runs it until it wants something. `redis.call` gives [`Step::Call`]; the host
-//! executes the command [`Running::args`] on its own stack and steps on with the reply's bytes. Now and then, after about
-//! [`Limits::slice`] instructions, the script gives [`Step::SliceOver`], so that the host can serve others, look at its clock and
-//! end the script with [`Input::Stop`]. The script knows no clock and no time limit.
+//! A script is a generator: [`Running::step`] runs it up to its next request. `redis.call` gives [`Step::Call`]; the
+//! host executes the command [`Running::args`] on its own stack and steps on with the reply's bytes. After about
+//! [`Limits::slice`] instructions the script gives [`Step::SliceOver`], so that the host can serve others, read its
+//! clock and end the script with [`Input::Stop`]. The script knows no clock and no time limit.
 //!
 //! ```ignore
 //! let mut running = Running::eval(machine, &source, keys, argv, seed)?;
@@ -19,9 +19,9 @@
 //! let finished = running.finish(protocol, &mut out);
 //! ```
 //!
-//! What is the host's: numkeys and arity of `EVAL`, the cache of sources by SHA1 and its eviction, which commands a script may
-//! call (write commands in a read-only script, commands not allowed from scripts, ACLs; it answers with an error reply), undoing
-//! a stopped script's writes, the time limit and `SCRIPT KILL`.
+//! The host's tasks: numkeys and arity of `EVAL`, the cache of sources by SHA1 and its eviction, which commands a
+//! script may call (write commands in a read-only script, commands not allowed from scripts, ACLs; it answers with an
+//! error reply), undoing a stopped script's writes, the time limit and `SCRIPT KILL`.
 
 mod api;
 mod bit;

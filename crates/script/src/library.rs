@@ -8,14 +8,14 @@ use std::sync::Arc;
 pub struct Function {
     /// Its name. Unique among all libraries; that is for the host to see to.
     pub name: Box<str>,
-    /// What it says it does.
+    /// Its description.
     pub description: Option<Box<[u8]>>,
-    /// What it declares.
+    /// Its declared flags.
     pub flags: Flags,
 }
 
-/// A library loaded by `FUNCTION LOAD`. Machines load its code when one of its functions is first called there, and forget it after
-/// the last [`Arc`] is gone.
+/// A library loaded by `FUNCTION LOAD`. Machines load its code when one of its functions is first called there, and
+/// forget it after the last [`Arc`] is gone.
 #[derive(Debug)]
 pub struct Library {
     name: Box<str>,
@@ -107,10 +107,11 @@ pub fn library_name(code: &[u8]) -> Result<(Box<str>, usize), Error> {
     Ok((String::from_utf8_lossy(name).into(), end))
 }
 
-/// Runs a library's code to learn its functions (`FUNCTION LOAD`). Whether its name or those of its functions are taken is for the host
-/// to say.
+/// Runs a library's code to learn its functions (`FUNCTION LOAD`). The host checks whether its name or those of its
+/// functions are taken.
 ///
 /// # Errors
+///
 /// Redis's.
 pub fn load_library(machine: &mut Machine, code: &[u8]) -> Result<Library, Error> {
     let (name, lua) = library_name(code)?;

@@ -33,7 +33,7 @@ impl Loaded {
     }
 }
 
-/// Runs a library's code, without its shebang. What it logs is lost.
+/// Runs a library's code, without its shebang. Its log lines are lost.
 pub(crate) fn load(machine: &mut Machine, code: &[u8]) -> Result<Loaded, Error> {
     let globals = machine.globals;
     machine.state.set_globals(globals.function);
@@ -43,7 +43,7 @@ pub(crate) fn load(machine: &mut Machine, code: &[u8]) -> Result<Loaded, Error> 
         frame.truncate(0);
         return Err(Error::new(format!("ERR Error compiling function: {text}")));
     }
-    // What the library sees while it is loaded.
+    // The globals of the library while it is loaded.
     let show = |machine: &mut Machine, real| {
         let mut frame = machine.state.frame();
         frame.push_reference(globals.function_meta);
@@ -136,7 +136,7 @@ fn register(f: &mut Frame<'_>, loading: &mut Loading) -> Result<(), &'static str
     Ok(())
 }
 
-/// What is said of a function.
+/// The declaration of a function.
 #[derive(Default)]
 struct Given {
     name: Vec<u8>,

@@ -20,7 +20,7 @@ pub(crate) fn decompress(compressed: &[u8], len: usize) -> Option<Vec<u8>> {
             rest = tail;
             let distance = (control & 31) << 8 | usize::from(*low);
             let start = out.len().checked_sub(distance + 1)?;
-            // What is copied may overlap what is written.
+            // The copied bytes may overlap the written ones.
             for index in start..start + (control >> 5) + usize::from(*extra) + 2 {
                 out.push(*out.get(index)?);
             }

@@ -1,4 +1,4 @@
-//! One Lua state with its libraries, and what has been compiled in it.
+//! One Lua state with its libraries, and the scripts compiled in it.
 
 use crate::library::Library;
 use crate::load::{self, Loaded};
@@ -12,10 +12,11 @@ use std::ffi::c_int;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// What a machine may use.
+/// The limits of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that a script may make the machine hold; behind it allocation fails with a Lua error (`not enough memory`).
+    /// Bytes that a script may make the machine hold; beyond it allocation fails with a Lua error (`not enough
+    /// memory`).
     pub memory: usize,
     /// Instructions, or work in library functions worth as much, between two [`crate::Step::SliceOver`].
     pub slice: u32,
@@ -166,8 +167,8 @@ impl Machine {
         });
     }
 
-    /// Forgets all compiled scripts, and libraries that nobody holds any more, and collects garbage (`SCRIPT FLUSH`,
-    /// `FUNCTION FLUSH`).
+    /// Forgets all compiled scripts, and libraries without an owner, and collects garbage (`SCRIPT FLUSH`, `FUNCTION
+    /// FLUSH`).
     pub fn forget(&mut self) {
         self.forget_scripts();
         self.forget_dead_libraries();

@@ -33,7 +33,7 @@ fn new_proxy(f: &mut Frame<'_>) -> Result<c_int, Raised> {
     Ok(1)
 }
 
-/// Pushes a userdata with an empty metatable, and what the script sees of it as its `__metatable`.
+/// Pushes a userdata with an empty metatable, and the script's view of that as its `__metatable`.
 fn push_with_metatable(f: &mut Frame<'_>) {
     f.push_userdata();
     f.push_table(0, 1);

@@ -1,4 +1,5 @@
-//! What `FUNCTION DUMP` gives and `FUNCTION RESTORE` takes: Redis's `FUNCTION2` records of an RDB file, its version and a checksum.
+//! The payload of `FUNCTION DUMP` and `FUNCTION RESTORE`: Redis's `FUNCTION2` records of an RDB file, its version and a
+//! checksum.
 
 use crate::{Error, Library, lzf};
 use crc_fast::CrcAlgorithm;
@@ -10,7 +11,7 @@ const VERSION: u16 = 12;
 const FOOTER: usize = 10;
 /// A library: its code as a string.
 const FUNCTION: u8 = 245;
-/// What release candidates of Redis 7 wrote.
+/// The form of release candidates of Redis 7.
 const FUNCTION_PRE_GA: u8 = 246;
 
 /// The longest library read.

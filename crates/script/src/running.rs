@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use std::fmt;
 use std::sync::Arc;
 
-/// What the host gives a script.
+/// The host's input to a script.
 #[derive(Debug, Clone, Copy)]
 pub enum Input<'a> {
     /// The first input.
@@ -20,12 +20,13 @@ pub enum Input<'a> {
     Checked(Checked),
     /// Answers [`Step::SliceOver`] and [`Step::Log`].
     Continue,
-    /// Ends the script, whatever was asked, with this error (`Script killed by user with SCRIPT KILL...`; `ERR` is put in front). No
-    /// `pcall` holds it up, so steps may still come, which are to be answered with `Stop` again, but no calls.
+    /// Ends the script, whatever its request, with this error (`Script killed by user with SCRIPT KILL...`; `ERR` is
+    /// put in front). No `pcall` stops that. Further steps may come, which are to be answered with `Stop` again, but no
+    /// calls.
     Stop(&'a str),
 }
 
-/// What `redis.acl_check_cmd` is told.
+/// The answer to `redis.acl_check_cmd`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
     /// The user may run the command.
@@ -49,12 +50,12 @@ pub enum LogLevel {
     Warning,
 }
 
-/// What a script wants.
+/// The request of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Execute [`Running::args`], with the reply in this protocol.
     Call {
-        /// What the script has chosen with `redis.setresp`; RESP2 at first.
+        /// The protocol that the script has chosen with `redis.setresp`; RESP2 at first.
         protocol: Protocol,
     },
     /// Write a line to the log.
@@ -79,7 +80,7 @@ pub enum Outcome {
     Value,
     /// With an error, or by returning one.
     Error {
-        /// Whether it is still to be counted in `INFO errorstats`: an error of a command that failed has been counted then.
+        /// Whether it is still to be counted in `INFO errorstats`: an error of a command that failed was counted then.
         count: bool,
     },
 }
@@ -102,7 +103,7 @@ pub struct Refused {
     pub error: Error,
 }
 
-/// What errors call a script.
+/// The name of a script in errors.
 #[derive(Debug)]
 enum Name {
     Sha([u8; 40]),

@@ -1,7 +1,7 @@
-//! What scripts see: two sets of globals, one for `EVAL` and one for functions, of which nothing can be written to.
+//! The globals of scripts: two sets, one for `EVAL` and one for functions, both read-only.
 //!
-//! Redis has read-only tables in its own Lua. Ours are proxies: empty tables whose metatables read from the real ones and refuse to
-//! write. Lua's raw functions are guarded to see through them ([`crate::lua::guard`]).
+//! Redis has read-only tables in its own Lua. Here they are proxies: empty tables whose metatables read from the real
+//! ones and refuse to write. Lua's raw functions are guarded to see through them ([`crate::lua::guard`]).
 
 use crate::lua::guard::{Guard, READ_ONLY};
 use crate::lua::{Frame, Raised, State};
@@ -15,15 +15,15 @@ pub(crate) struct Globals {
     pub(crate) handler: c_int,
     /// The globals of `EVAL`, read-only.
     pub(crate) eval: c_int,
-    /// What is behind them, where `KEYS` and `ARGV` are.
+    /// The real tables behind them, with `KEYS` and `ARGV`.
     pub(crate) eval_real: c_int,
     /// The globals of functions, read-only.
     pub(crate) function: c_int,
     /// Their metatable, of which the `__index` is one of the next two.
     pub(crate) function_meta: c_int,
-    /// What functions see.
+    /// The globals of functions.
     pub(crate) function_real: c_int,
-    /// What a library sees while it is loaded.
+    /// The globals of a library while it is loaded.
     pub(crate) load_real: c_int,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Globals {
 const BASE: [&str; 10] =
     ["assert", "error", "gcinfo", "getmetatable", "ipairs", "rawequal", "select", "tonumber", "tostring", "type"];
 
-/// More of them, which Redis has taken away: with them a script could reach what it should not see.
+/// Further ones, which Redis has removed: with them a script could reach what it should not see.
 const DEPRECATED: [&str; 2] = ["getfenv", "setfenv"];
 
 /// Functions of `table` that write.
@@ -41,7 +41,7 @@ const TABLE: [(&str, Guard); 4] =
 /// Lua's globals while they are sorted, and what both sets have in common.
 const LUA: c_int = 1;
 const COMMON: c_int = 2;
-/// What scripts get as the metatable of any proxy.
+/// The metatable of any proxy, as scripts see it.
 const META: c_int = 3;
 
 /// Builds both sets of globals. `deprecated`: with those that Redis has taken away.
@@ -89,7 +89,7 @@ struct Set {
     meta: c_int,
 }
 
-/// One set of globals: what is common, and an API.
+/// One set of globals: the common ones, and an API.
 fn globals(f: &mut Frame<'_>, api: api::Set) -> Set {
     let real = f.top() + 1;
     f.push_table(0, 64);
@@ -153,7 +153,7 @@ fn refuse_write(f: &mut Frame<'_>) -> Result<c_int, Raised> {
     Err(f.raise(READ_ONLY))
 }
 
-/// Lets the table on top raise an error for what it does not have.
+/// Makes the table on top raise an error for missing names.
 fn refuse_unknown(f: &mut Frame<'_>) {
     f.push_table(0, 1);
     f.push_native(unknown);
@@ -169,7 +169,7 @@ fn unknown(f: &mut Frame<'_>) -> Result<c_int, Raised> {
     Err(f.raise(format!("Script attempted to access nonexistent global variable '{name}'")))
 }
 
-/// Adds Lua's basic functions to what is common.
+/// Adds Lua's basic functions to the common globals.
 fn base(f: &mut Frame<'_>, deprecated: bool) {
     let more = if deprecated { DEPRECATED.as_slice() } else { &[] };
     for name in BASE.iter().chain(more) {
@@ -209,7 +209,7 @@ fn base(f: &mut Frame<'_>, deprecated: bool) {
     f.set_field(COMMON, "_VERSION");
 }
 
-/// Adds the libraries to what is common.
+/// Adds the libraries to the common globals.
 fn libraries(f: &mut Frame<'_>) {
     f.push_field(LUA, "table");
     for (name, guard) in TABLE {
@@ -248,13 +248,13 @@ fn libraries(f: &mut Frame<'_>) {
     library(f, "struct");
 }
 
-/// Adds the table on top to what is common, read-only.
+/// Adds the table on top to the common globals, read-only.
 fn library(f: &mut Frame<'_>, name: &str) {
     proxy(f);
     f.set_field(COMMON, name);
 }
 
-/// What scripts get as the metatable of strings: read-only, and only the read-only library in it.
+/// The metatable of strings, as scripts see it: read-only, and only the read-only library in it.
 fn strings(f: &mut Frame<'_>) {
     f.push_bytes("");
     if f.push_metatable(-1) {
@@ -268,7 +268,7 @@ fn strings(f: &mut Frame<'_>) {
     f.pop(1);
 }
 
-/// The metatable of arrays that `cjson.decode` marks: what scripts get of it is read-only.
+/// The metatable of arrays that `cjson.decode` marks: scripts see a read-only one.
 fn arrays(f: &mut Frame<'_>) {
     json::push_array_metatable(f);
     f.push_copy(-1);
@@ -278,7 +278,7 @@ fn arrays(f: &mut Frame<'_>) {
     f.shared().json_array.set(array);
 }
 
-/// `collectgarbage`: what would change how garbage is collected does nothing.
+/// `collectgarbage`: options that would change the collection of garbage do nothing.
 fn collect_garbage(f: &mut Frame<'_>) -> Result<c_int, Raised> {
     let what = if f.is_nothing(1) { b"collect" } else { f.check_bytes(1)? };
     let mut result = 0.0;

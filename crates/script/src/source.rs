@@ -4,7 +4,7 @@ use crate::Error;
 use crate::sha1;
 use std::sync::Arc;
 
-/// What a script or a function declares (`flags=` of the shebang, `flags` of `redis.register_function`).
+/// The declaration of a script or a function (`flags=` of the shebang, `flags` of `redis.register_function`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags {
     /// `no-writes`: calls no command that writes.
@@ -78,7 +78,8 @@ impl Source {
         &self.body
     }
 
-    /// What the shebang declares; `None` without one: then the script may do all that its caller may (Redis's compatibility mode).
+    /// The declaration in the shebang; `None` without one: then the script may do everything that its caller may
+    /// (Redis's compatibility mode).
     pub fn flags(&self) -> Option<Flags> {
         self.flags
     }

@@ -1,4 +1,4 @@
-//! What is written at once.
+//! Changes that are written at once.
 
 use crate::Error;
 
@@ -52,7 +52,7 @@ impl Batch {
 
     fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) {
         if value.len() >= LARGE {
-            // No more than it needs: twice that could be what the system has no memory for.
+            // Just as large as needed: the system may have no memory for twice that.
             self.bytes.reserve_exact(key.len() + value.len());
         }
         self.bytes.extend_from_slice(key);
@@ -71,8 +71,8 @@ impl Batch {
         self.push(Kind::Delete, key, &[]);
     }
 
-    /// No key begins with `prefix`, and none ever will: a later put below it is refused while the store still knows. Costs as much
-    /// as one put; the space is given back later, mostly without reading what was there.
+    /// No key begins with `prefix`, and none ever will: a later put below it is refused while the store still knows.
+    /// Costs as much as one put; the space is given back later, mostly without reading its contents.
     pub fn retire(&mut self, prefix: &[u8]) {
         self.push(Kind::Retire, prefix, &[]);
     }

@@ -12,8 +12,8 @@ use crate::sections::{
 };
 use crate::{Error, Generation};
 
-/// Bytes before the content of a block: magic, kind, checksum of the content, its length, its length before compression, and four
-/// bytes of a checksum of all that.
+/// Bytes before the content of a block: magic, kind, checksum of the content, its length, its length before
+/// compression, and four bytes of a checksum of all that.
 const HEADER: usize = 4 + 1 + 16 + 4 + 4 + 4;
 
 const MAGIC: [u8; 4] = *b"LSM\x03";
@@ -25,13 +25,13 @@ pub struct Finding {
     pub file: PathBuf,
     /// Where in it, if that is known.
     pub offset: Option<u64>,
-    /// What.
+    /// The fault.
     pub what: String,
     /// Whether something is lost or wrong. If not, it is only in the way: the next open removes it.
     pub damage: bool,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Report {
     /// Whose data it is; `None` if that cannot be read.
@@ -42,7 +42,7 @@ pub struct Report {
     pub files: u64,
     /// Bytes that were verified.
     pub bytes: u64,
-    /// What is not as it must be.
+    /// The faults.
     pub findings: Vec<Finding>,
 }
 
@@ -119,7 +119,7 @@ fn check_tree(tree: &Path, report: &mut Report) {
         Ok(manifest) => manifest,
         Err(error) => {
             report.error(error, tree);
-            // Without it nothing says which tables count. Their blocks can still be looked at.
+            // Without it nothing says which tables count. Their blocks can still be verified.
             for name in file_names(&tree.join(TABLES)).unwrap_or_default() {
                 let path = tree.join(TABLES).join(name);
                 if let Some(error) = locate(&path) {
@@ -162,13 +162,13 @@ fn check_tree(tree: &Path, report: &mut Report) {
             report.left_over(tree.join(TABLES).join(name), "a table that does not count");
         }
     }
-    // Whether `current` still says the same shows that nobody wrote meanwhile.
+    // If `current` is still the same, no server wrote meanwhile.
     if read_current(tree).map(|(id, _)| id) != Ok(manifest.id) {
         report.error(Error::damaged(&tree.join(CURRENT), "it changed while it was read"), tree);
     }
 }
 
-/// What is wrong with a table, given the checksum that the manifest has for it.
+/// The fault of a table, given the checksum that the manifest has for it.
 pub(crate) fn verify_table(path: &Path, checksum: u128) -> Option<Error> {
     match hash(path) {
         Ok(found) if found == checksum => None,
@@ -209,7 +209,7 @@ pub(crate) fn locate(path: &Path) -> Option<Error> {
     })
 }
 
-/// Verifies the blocks from `start` on; says where the first bad one is, and what is wrong.
+/// Verifies the blocks from `start` on; returns where the first bad one is, and its fault.
 fn walk(path: &Path, start: u64, len: u64) -> Result<(), (u64, String)> {
     use std::io::{Seek, SeekFrom};
     let failed = |e: io::Error| (start, e.to_string());

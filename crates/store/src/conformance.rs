@@ -1,4 +1,4 @@
-//! What every store must do, whatever it is made of: histories compared with a map in memory, and a writer watched by readers.
+//! The duties of every store: histories compared with a map in memory, and a writer watched by readers.
 //!
 //! A test of an implementation hands in how to open it, always at the same place, and its own source of histories.
 
@@ -36,7 +36,7 @@ pub enum Step {
     Flush,
     /// Drops the store, flushed or not, and opens it again.
     Reopen,
-    /// Takes a snapshot, and compares the oldest of four with what it must still be.
+    /// Takes a snapshot, and compares the oldest of four with its expected contents.
     Snapshot,
     /// Compares a range: with the keys at its ends or without them.
     Range(Vec<u8>, bool, Vec<u8>, bool),
@@ -46,7 +46,7 @@ pub enum Step {
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a store must hold.
+/// The expected contents of a store.
 #[derive(Clone, Default)]
 struct Model {
     entries: Entries,
@@ -253,10 +253,12 @@ pub fn noise(seed: u64) -> impl Iterator<Item = u8> {
 /// Keys that always change together in [`watch`].
 const TOGETHER: u8 = 16;
 
-/// A writer and readers at the same time, for as many batches: every snapshot must be of one moment, and nobody may see time go
-/// back. Every so many batches are flushed, on another thread than the writer's.
+/// A writer and readers at the same time, for as many batches: every snapshot must be of one moment, and no reader may
+/// see time go back. Every so many batches are flushed, on another thread than the writer's.
 ///
 /// # Errors
+///
+/// A reader's view that was of no one moment, in words.
 /// What a reader has seen that was of no one moment, in words.
 pub fn watch(subject: &Subject<'_>, batches: u64, readers: usize) -> Result<(), String> {
     let store = (subject.open)().map_err(|e| e.to_string())?;

@@ -1,25 +1,27 @@
-//! What can go wrong.
+//! The errors of stores.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a store did not do what it was asked.
+/// The reason why a store did not carry out a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The disk is full, or files cannot be opened as too many are open. Nothing durable is lost, and the same call may be made again.
+    /// The disk is full, or files cannot be opened because too many are open. Nothing durable is lost, and the same
+    /// call may be made again.
     NoSpace(String),
-    /// A file is not what was written. Nothing was changed.
+    /// A file is not as it was written. Nothing was changed.
     Damaged {
         /// Which file.
         file: PathBuf,
         /// Where in it, if that is known.
         offset: Option<u64>,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
-    /// The folder holds something else, a newer format, another node's data, an older state than must be there; or it is in use.
+    /// The folder holds other files, a newer format, another node's data, or a state older than required; or it is in
+    /// use.
     Refused {
         /// Which folder.
         folder: PathBuf,
@@ -32,7 +34,7 @@ pub enum Error {
     Io {
         /// Which file or folder.
         file: PathBuf,
-        /// What it said.
+        /// Its error.
         what: String,
     },
     /// The batch asks for something that must not be asked for.
@@ -58,7 +60,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// What the operating system said about a file.
+    /// The operating system's error about a file.
     pub(crate) fn io(file: &Path, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -81,7 +83,7 @@ impl Error {
         Self::Refused { folder: folder.into(), why: why.into() }
     }
 
-    /// What `lsm-tree` said about a file or folder.
+    /// `lsm-tree`'s error about a file or folder.
     pub(crate) fn tree(file: &Path, error: &lsm_tree::Error) -> Self {
         match error {
             lsm_tree::Error::Io(error) => Self::io(file, error),

@@ -1,4 +1,4 @@
-//! The file `STORE`: whose data a folder holds, in which format. It is also what is locked while a store is open.
+//! The file `STORE`: the owner of a folder's data, and their format. It is also locked while a store is open.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};

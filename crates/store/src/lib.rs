@@ -1,16 +1,16 @@
 //! The store: an ordered map on disk. Checkpoints are written to it, evicted entries are read from it.
 //!
-//! Memory is the truth and the store its checkpoint, so the store has no log of its own: what is written becomes durable with the
-//! next [`Store::flush`], and everything between two flushes becomes durable at once or not at all. After a crash the store holds
-//! exactly what it held at some completed flush, the last acknowledged one or a later one that was under way. Rules C2 and C3 rest
-//! on that.
+//! Memory is the truth and the store its checkpoint, so the store has no log of its own. Written entries become durable
+//! with the next [`Store::flush`], and everything between two flushes becomes durable at once or not at all. After a
+//! crash the store is exactly as at some completed flush: the last acknowledged one, or a later one that was under way.
+//! Rules C2 and C3 rest on that.
 //!
-//! Keys and values are bytes that mean nothing here. The order in which batches are written is the order in which they count; versions
-//! of entries belong into their values. (A slot is checkpointed at a time, so the versions of entries do not rise in the order of writing,
-//! and a sequence number must.)
+//! Keys and values are bytes that mean nothing here. Batches count in the order in which they are written; versions of
+//! entries belong into their values. (A slot is checkpointed at a time, so the versions of entries do not rise in the
+//! order of writing, and a sequence number must.)
 //!
-//! [`Embedded`] is the implementation on the local disk, [`Simulated`] one for simulations. [`conformance`] is what every implementation
-//! must pass.
+//! [`Embedded`] is the implementation on the local disk, [`Simulated`] one for simulations. Every implementation must
+//! pass [`conformance`].
 
 #![warn(clippy::missing_errors_doc)]
 
@@ -52,12 +52,13 @@ pub type Entries<'a> = Box<dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), Error>
 
 /// An ordered map on disk. Synchronous; every method may be called from any thread at any time.
 pub trait Store: Send + Sync {
-    /// Carries out the batch, in its order, all at once for every snapshot. It becomes durable with the next flush. If it is refused,
-    /// nothing of it has happened.
+    /// Carries out the batch, in its order, all at once for every snapshot. It becomes durable with the next flush. If
+    /// it is refused, no part of it has happened.
     ///
-    /// May take as long as writing what memory no longer holds to disk.
+    /// It may take as long as spilling memory to disk.
     ///
     /// # Errors
+    ///
     /// The batch cannot be written, there is no room, or the store has failed before.
     fn write(&self, batch: &Batch) -> Result<(), Error>;
 
@@ -73,13 +74,14 @@ pub trait Store: Send + Sync {
     /// The last durable state.
     fn generation(&self) -> Generation;
 
-    /// The value of a key as of now, written or durable.
+    /// The present value of a key, written or durable.
     ///
     /// # Errors
-    /// The disk has failed to read, or what it has read is damaged.
+    ///
+    /// The disk has failed to read, or the bytes that it has read are damaged.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
-    /// All entries as of now, whatever is written later. It holds back the space of what is deleted meanwhile: drop it soon.
+    /// All present entries, whatever is written later. It holds back the space of later deletions: drop it soon.
     fn snapshot(&self) -> Box<dyn Snapshot>;
 
     /// Flushes, and makes a copy of that state in `folder`, which must be empty or absent. Tables are linked where the file system can.
@@ -88,14 +90,15 @@ pub trait Store: Send + Sync {
     /// The folder is not empty, there is no room, or a disk has failed.
     fn backup(&self, folder: &Path) -> Result<Generation, Error>;
 
-    /// Does from now on, in the background, what keeps it small and fast to read. A store that was just opened rests until then, or until it is flushed
-    /// first: whoever starts has better use for the processors.
+    /// From now on, keeps the store small and fast to read, in the background. A store that was just opened rests until
+    /// then, or until its first flush: a start has better use for the processors.
     fn tend(&self) {}
 
-    /// What it holds and has done since it was opened.
+    /// Its contents and activity since it was opened.
     fn figures(&self) -> Figures;
 
-    /// Bytes of memory that it may take beyond what it has now, about: for what is not durable yet, and for its cache.
+    /// Bytes of memory that it may take beyond the present ones, roughly: for entries that are not durable yet, and for
+    /// its cache.
     fn may_take(&self) -> u64 {
         0
     }
@@ -109,7 +112,8 @@ pub trait Snapshot: Send + Sync {
     /// The value of a key.
     ///
     /// # Errors
-    /// The disk has failed to read, or what it has read is damaged.
+    ///
+    /// The disk has failed to read, or the bytes that it has read are damaged.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
 
     /// The entries in a range. After an error there is nothing more.
@@ -122,7 +126,7 @@ pub trait Snapshot: Send + Sync {
     }
 }
 
-/// What a store holds and has done since it was opened.
+/// A store's contents and activity since it was opened.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Figures {
     /// Bytes of keys and values in batches.
@@ -155,7 +159,7 @@ pub struct Figures {
     pub pinned_bytes: u64,
     /// Flushes that made something durable.
     pub flushes: u64,
-    /// Entries that flushes have written, or looked at: it rises while one gets on.
+    /// Entries that flushes have written, or read: it rises while a flush progresses.
     pub flush_steps: u64,
     /// Microseconds they took together.
     pub flush_us_total: u64,

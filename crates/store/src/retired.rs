@@ -6,7 +6,7 @@ use std::ops::Bound::{Included, Unbounded};
 use crate::batch::check_key;
 use crate::{Batch, Error, Op, VALUE_MAX};
 
-/// Prefixes below which nothing is, whatever the tables say. None of them begins with another.
+/// Prefixes without entries below them, whatever the tables say. None of them begins with another.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Retired(BTreeSet<Vec<u8>>);
 

@@ -1,4 +1,5 @@
-//! What must be known of `lsm-tree`'s files to judge them without it: the table of contents that ends each of them, and the manifest.
+//! The parts of `lsm-tree`'s files that are needed to judge them without it: the table of contents that ends each of
+//! them, and the manifest.
 //!
 //! `lsm-tree` trusts lengths in a table of contents before it has compared its checksum, and its manifest without one. So they are
 //! verified here first.
@@ -11,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::Error;
 
-/// Below the store's folder: what `lsm-tree` writes.
+/// The names that `lsm-tree` uses below the store's folder.
 pub const TREE: &str = "tree";
 /// Below [`TREE`]: the tables, by their numbers.
 pub const TABLES: &str = "tables";
@@ -59,9 +60,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The sections of a file, after verifying that its table of contents is what was written.
+/// The sections of a file, after verifying its table of contents.
 ///
 /// # Errors
+///
 /// The file cannot be read, or its table of contents is damaged.
 pub fn sections(path: &Path) -> Result<Vec<Section>, Error> {
     let failed = |e: std::io::Error| Error::io(path, &e);

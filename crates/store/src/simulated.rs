@@ -1,4 +1,4 @@
-//! A store in memory for simulations and tests: it forgets what a crash would take, and fails when it is told to.
+//! A store in memory for simulations and tests: it drops unflushed entries at a crash, and fails when a test wants it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use crate::{Batch, Entries, Error, Figures, Generation, Op, Range, Snapshot, Sto
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What is durable. It outlives the stores on it: open another one on it to see what a crash has left.
+/// The durable part. It outlives the stores on it: open another one on it to see the state after a crash.
 #[derive(Clone, Default)]
 pub struct Platter(Arc<Mutex<Durable>>);
 
@@ -33,14 +33,14 @@ struct State {
 pub enum Fault {
     /// The disk is full, this time.
     NoSpace,
-    /// A sync fails, which is final. What was to be flushed is durable all the same, or it is not.
+    /// A sync fails, which is final. The entries of the flush are durable all the same, or they are not.
     Sync {
         /// Which of the two.
         durable: bool,
     },
 }
 
-/// A store on a [`Platter`]. Dropped, it loses what was not flushed, as in a crash.
+/// A store on a [`Platter`]. Dropped, it loses unflushed entries, as in a crash.
 pub struct Simulated {
     platter: Platter,
     written: Mutex<Written>,
@@ -76,7 +76,7 @@ impl Platter {
         lock(&self.0).fault = None;
     }
 
-    /// What `backup` has made under this name.
+    /// The result of `backup` under this name.
     #[must_use]
     pub fn copy(&self, folder: &Path) -> Option<Self> {
         lock(&self.0).backups.get(folder).cloned()
@@ -84,10 +84,11 @@ impl Platter {
 }
 
 impl Simulated {
-    /// Opens what is durable; refused if that is older than `at_least`.
+    /// Opens the durable part; refused if that is older than `at_least`.
     ///
     /// # Errors
-    /// What is durable is older than `at_least`.
+    ///
+    /// The durable part is older than `at_least`.
     pub fn open(platter: &Platter, at_least: Generation) -> Result<Self, Error> {
         let durable = lock(&platter.0).clone();
         if durable.generation < at_least {

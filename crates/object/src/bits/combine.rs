@@ -1,7 +1,7 @@
 //! BITOP: several strings into one, shorter ones padded with zeros.
 
-/// An operation of BITOP. `Diff` to `One` came with Redis 8.2; for the first three of them the first source is `X`, the others
-/// are `Y1, Y2, ...`.
+/// An operation of BITOP. `Diff` to `One` came with Redis 8.2. For the first three of them the first source is `X`, the
+/// others are `Y1, Y2, ...`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {
     /// Set in every source.
@@ -22,8 +22,8 @@ pub enum Combine {
     One,
 }
 
-/// Bytes handled per round: the running block and its companion stay in the first-level cache, and each source is read once,
-/// front to back.
+/// Bytes handled per round. The running block and its companion stay in the first-level cache, and each source is read
+/// once, front to back.
 const BLOCK: usize = 4096;
 
 /// The result of `operation` over `sources`, as long as the longest of them.

@@ -7,7 +7,7 @@ pub struct Field {
     bits: u8,
 }
 
-/// What a value out of range becomes (OVERFLOW).
+/// The treatment of a value out of range (OVERFLOW).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
     /// Modulo the range.
@@ -68,13 +68,14 @@ impl Field {
         rest[..len].copy_from_slice(&bits.to_be_bytes()[..len]);
     }
 
-    /// What SET stores for `value`. As in Redis, a negative value is out of an unsigned range on its upper side.
+    /// The value that SET stores for `value`. As in Redis, a negative value is out of an unsigned range on its upper
+    /// side.
     pub fn fit(self, value: i64, overflow: Overflow) -> Option<i64> {
         let value = if self.signed { i128::from(value) } else { i128::from(value as u64) };
         self.bound(value, overflow)
     }
 
-    /// What INCRBY stores for `value + increment`; `value` is what [`Self::get`] gave.
+    /// The value that INCRBY stores for `value + increment`; `value` is the result of [`Self::get`].
     pub fn add(self, value: i64, increment: i64, overflow: Overflow) -> Option<i64> {
         self.bound(i128::from(value) + i128::from(increment), overflow)
     }

@@ -14,8 +14,8 @@
 //! | `d0` `d1` | a string; its length follows in 4 or 8 bytes |
 //! | `e0 + n` | an integer in n bytes (1 to 8), two's complement |
 //!
-//! All numbers are little-endian. The back-length is the size of what precedes it in base 128, lowest digit last, every
-//! digit but the first marked by the high bit, so that it can be read from its end.
+//! All numbers are little-endian. The back-length is the size of the preceding bytes in base 128, lowest digit last.
+//! Every digit but the first has the high bit set, so that it can be read from its end.
 //!
 //! A block keeps spare room at its front as well as at its end: pushing and popping at either end moves nothing else.
 
@@ -80,8 +80,8 @@ impl Block {
         &self.buf[self.start..]
     }
 
-    /// Takes over encoded elements after checking them all: never panics, and accepts only what a block would have
-    /// written itself.
+    /// Takes over encoded elements after checking them all: never panics, and accepts only bytes that a block would
+    /// have written itself.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Corrupt> {
         let mut count = 0u32;
         let mut at = 0;
@@ -93,7 +93,7 @@ impl Block {
     }
 
     /// Takes encoded elements from the front until `bytes_max` are full: at least one, however large. Returns the block
-    /// and what is left; checks like [`Block::from_bytes`].
+    /// and the rest; checks like [`Block::from_bytes`].
     pub fn take_bytes(bytes: &[u8], bytes_max: usize) -> Result<(Self, &[u8]), Corrupt> {
         let (mut at, mut count) = (0, 0u32);
         while at < bytes.len() && count < u32::MAX {
@@ -193,7 +193,7 @@ impl Block {
     }
 
     /// Index and position of the first element equal to `needle` among the elements `from`, `from + stride`, ...;
-    /// `stride` 2 looks at the names of name-value pairs only. `stride` is at least 1.
+    /// `stride` 2 compares only the names of name-value pairs. `stride` is at least 1.
     pub fn find(&self, needle: &Needle<'_>, from: usize, stride: usize) -> Option<(usize, Pos)> {
         let bytes = self.as_bytes();
         let mut at = self.seek(from)?.0;
@@ -278,7 +278,7 @@ impl Block {
         self.cut(pos.0..end, removed);
     }
 
-    /// Removes the elements of these indexes; what is out of range is ignored.
+    /// Removes the elements of these indexes; those out of range are ignored.
     pub fn remove_range(&mut self, range: Range<usize>) {
         let end = range.end.min(self.len());
         if range.start >= end {
@@ -289,7 +289,7 @@ impl Block {
         }
     }
 
-    /// Removes the first element. What it occupied becomes spare room at the front.
+    /// Removes the first element. Its bytes become spare room at the front.
     pub fn pop_front(&mut self) {
         if self.count > 0 {
             let size = elem::size(self.as_bytes());
@@ -392,7 +392,7 @@ impl Block {
         }
     }
 
-    /// Makes the `old` bytes at `at` `new` bytes, moving what is behind; returns the place in `buf`.
+    /// Makes the `old` bytes at `at` `new` bytes, moving the bytes behind; returns the place in `buf`.
     fn resize(&mut self, at: usize, old: usize, new: usize) -> usize {
         if new > old {
             self.reserve_back(new - old);
@@ -430,7 +430,7 @@ impl Block {
         let used = self.bytes();
         let free = self.buf.capacity() - self.buf.len();
         if self.start + free >= more && free > used / 2 {
-            // The mirror image of the queue above: move the elements up into what the tail does not need.
+            // The mirror image of the queue above: move the elements up into room that the tail does not need.
             let shift = free - free / 8;
             if self.start + shift >= more {
                 let start = self.start;

@@ -44,8 +44,8 @@ impl Position {
     }
 }
 
-/// The text of a position as other systems write geohashes: 11 letters of 5 bits, of which Redis knows 52. The grid is that of
-/// the standard, with latitudes up to the poles.
+/// The text of a position as other systems write geohashes: 11 letters of 5 bits, of which Redis knows 52. The grid is
+/// that of the standard, with latitudes up to the poles.
 pub fn geohash(position: Position) -> [u8; 11] {
     const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
     let bits = bits_in(position, 90.0, STEPS);
@@ -61,8 +61,8 @@ pub fn integer_of_score(score: f64) -> i64 {
     if (-END..END).contains(&score) { score as i64 } else { i64::MIN }
 }
 
-/// Scores that ZADD has set may be anything; they name the cells they name in Redis (as x86 processors convert doubles to
-/// unsigned integers).
+/// ZADD may have set any score. It names the same cell as in Redis (as x86 processors convert doubles to unsigned
+/// integers).
 #[inline]
 fn bits_of_score(score: f64) -> u64 {
     const HALF: f64 = -(i64::MIN as f64);

@@ -42,8 +42,7 @@ fn steps_for(mut reach: f64, latitude: f64) -> u32 {
     steps.clamp(1, 26) as u32
 }
 
-/// The squares to look through: the one around the centre, then its neighbours as far as they can matter, in the order in which
-/// Redis looks through them.
+/// The squares to search: the one around the centre, then its neighbours as far as they can matter, in Redis's order.
 pub(super) fn cells(center: Position, shape: Shape) -> [Option<Cell>; 9] {
     debug_assert!(center.latitude.abs() <= LATITUDE_MAX);
     let bounds = bounds_of(center, shape);

@@ -1,8 +1,8 @@
 //! Positions on Earth as scores of sorted sets, and searches around a centre.
 //!
-//! A score is a cell of a grid: longitude and latitude, 26 bits each, bits interleaved, so that near positions mostly have near
-//! scores ("geohash") and a square of the grid is a range of scores. A search looks at the square around the centre and its
-//! eight neighbours, which are chosen as large as the shape needs, and asks of each position there whether it is inside.
+//! A score is a cell of a grid: longitude and latitude, 26 bits each, bits interleaved. So near positions mostly have
+//! near scores ("geohash"), and a square of the grid is a range of scores. A search covers the square around the centre
+//! and its eight neighbours, which are as large as the shape needs, and checks each position there.
 //!
 //! Every formula is evaluated in Redis's order, so that positions and distances are the same to the last digit.
 
@@ -19,7 +19,7 @@ pub use polygon::Polygon;
 
 use distance::{Center, latitude_distance};
 
-/// What a search asks for, in metres.
+/// The shape of a search, in metres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// Not farther than this from the centre.
@@ -31,7 +31,7 @@ pub enum Shape {
         /// South to north.
         height: f64,
     },
-    /// Between parallels and meridians: what is around a [`Polygon`].
+    /// Between parallels and meridians: the rectangle around a [`Polygon`].
     Area {
         /// The parallels and meridians.
         edges: Area,
@@ -48,12 +48,12 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search for what is in a shape around a position.
+    /// A search for positions in a shape around a position.
     pub fn new(center: Position, shape: Shape) -> Self {
         Search { center: Center::new(center), shape }
     }
 
-    /// The squares of the grid to look through, in Redis's order, as ranges of scores: from the first to before the second.
+    /// The squares of the grid to search, in Redis's order, as ranges of scores: from the first to before the second.
     pub fn ranges(&self) -> impl Iterator<Item = (f64, f64)> + use<> {
         cover::cells(self.center.position, self.shape).into_iter().flatten().map(Cell::scores)
     }

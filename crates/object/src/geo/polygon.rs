@@ -59,7 +59,7 @@ impl Polygon {
             z += latitude.sin();
         }
         let latitude = to_degrees(f64::atan2(z, (x * x + y * y).sqrt()));
-        // Corners that surround a pole may have their middle beyond what the grid covers.
+        // Corners that surround a pole may have their middle outside of the grid.
         let latitude = latitude.clamp(-super::LATITUDE_MAX, super::LATITUDE_MAX);
         Position { longitude: to_degrees(f64::atan2(y, x)), latitude }
     }

@@ -89,7 +89,7 @@ pub(super) fn read(record: &[u8]) -> Field<'_> {
     Field { name: Elem::Bytes(name), value: Elem::Bytes(value), expiry }
 }
 
-/// What precedes the name in a record.
+/// The bytes before the name in a record.
 pub(super) struct Head {
     bytes: [u8; HEAD_BYTES_MAX],
     len: u8,

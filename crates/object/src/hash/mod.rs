@@ -8,8 +8,8 @@
 //!
 //! As in Redis a hash changes its form when it grows and never turns back.
 //!
-//! A field is *expired* once its time, in unix milliseconds, has passed. It stays until somebody
-//! [reclaims](Hash::reclaim) it; until then [`get`](Hash::get) and [`iter`](Hash::iter) do not show it, while
+//! A field is *expired* once its time, in unix milliseconds, has passed. It stays until it is
+//! [reclaimed](Hash::reclaim). Until then [`get`](Hash::get) and [`iter`](Hash::iter) do not show it, while
 //! [`len`](Hash::len), [`find`](Hash::find) and ranks still count it.
 
 mod codec;
@@ -25,7 +25,7 @@ pub use field::{EXPIRY_MAX, Field};
 use field::{Head, Stored};
 use triples::Triples;
 
-/// What happens to the time of expiry of a field that is set.
+/// The treatment of the expiry of a field that is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// It stays as it is; a new field has none.
@@ -36,8 +36,8 @@ pub enum Expiry {
     At(u64),
 }
 
-/// A hash. Every field has a rank from 0 to `len() - 1` by which it is found in O(log n); ranks change with every change
-/// of the hash.
+/// A hash. Every field has a rank from 0 to `len() - 1` by which it is found in O(log n). Ranks change with every
+/// change of the hash.
 #[derive(Clone)]
 pub struct Hash {
     form: Form,
@@ -65,7 +65,7 @@ impl Hash {
         Hash::default()
     }
 
-    /// Changes the form early if `count` fields are about to be set, as `HSET` does before it looks at any of them.
+    /// Changes the form early if `count` fields are about to be set, as `HSET` does before it reads any of them.
     pub fn expect(&mut self, count: usize, limits: &Limits) {
         if count > limits.hash_max_listpack_entries {
             self.spread();
@@ -113,7 +113,7 @@ impl Hash {
         }
     }
 
-    /// Frees some of a value that nobody will look at any more: see [`crate::shed`].
+    /// Frees a part of a value that will not be read any more: see [`crate::shed`].
     pub fn shed(&mut self, budget: &mut usize) {
         if let Form::Table(table) = &mut self.form {
             table.shed(budget);
@@ -139,7 +139,8 @@ impl Hash {
         (expiry != NEVER).then_some(expiry)
     }
 
-    /// As [`Self::next_expiry`], of the fields that have not expired at `now`. O(fields) while some have that are still there.
+    /// As [`Self::next_expiry`], of the fields that have not expired at `now`. O(fields) while expired ones are still
+    /// there.
     pub fn next_expiry_from(&self, now: u64) -> Option<u64> {
         let next = self.next_expiry()?;
         if next >= now { Some(next) } else { self.iter(now).filter_map(|field| field.expiry).min() }
@@ -358,7 +359,7 @@ fn set_in_pairs(block: &mut Block, name: &[u8], value: &[u8]) -> bool {
     found.is_none()
 }
 
-/// What a name leads to.
+/// The value of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found<'a> {
     /// The field's value.

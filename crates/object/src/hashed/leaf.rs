@@ -1,8 +1,8 @@
 //! A leaf: some records in the order of their marks.
 //!
-//! Marks are uniform, so a record is found by interpolation: the first guess is off by a few places in a leaf of some
-//! hundred records, and one or two cache lines of tags are touched before the record itself. Nothing relies on the
-//! uniformity but the speed; a skewed leaf costs a binary search.
+//! Marks are uniform, so a record is found by interpolation. The first guess is off by a few places in a leaf of some
+//! hundred records, and one or two cache lines of tags are touched before the record itself. Only the speed relies on
+//! the uniformity; a skewed leaf costs a binary search.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -43,7 +43,8 @@ pub(crate) trait Record: 'static {
 /// See the module's text.
 pub(crate) struct Leaf<R> {
     page: Page,
-    /// The marks of the first and the last record, here so that a search need not look for them. Anything in an empty leaf.
+    /// The marks of the first and the last record, here so that a search need not read them elsewhere. Anything in an
+    /// empty leaf.
     first: Mark,
     last: Mark,
     /// The earliest expiry of any record, or [`NEVER`].
@@ -129,7 +130,7 @@ impl<R: Record> Leaf<R> {
         self.expiry_changed(before, NEVER);
     }
 
-    /// Keeps the records for which `keep` says so; it is asked once for each, in order.
+    /// Keeps the records for which `keep` is true; it is called once for each, in order.
     pub fn retain(&mut self, keep: impl FnMut(&[u8]) -> bool) {
         self.page.retain(keep);
         self.find_bounds();

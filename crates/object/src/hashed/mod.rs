@@ -1,8 +1,8 @@
 //! The large form of hashes and sets: a leaf tree ordered by a hash of the field or member.
 //!
 //! A record is found, inserted and removed by its key in O(log n), found by rank in O(log n), and scanned from any mark
-//! on, whatever was inserted and removed since the scan began: the cursor is a place in the order of hashes, which
-//! does not depend on what else is there.
+//! on, whatever was inserted and removed since the scan began. The cursor is a place in the order of hashes, which does
+//! not depend on other records.
 
 mod leaf;
 mod page;

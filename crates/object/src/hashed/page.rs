@@ -6,7 +6,7 @@
 //! records  one after another, without gaps, in the order of the tags
 //! ```
 //!
-//! One allocation, because what a lookup in a large collection costs is the lines and pages of memory that it touches.
+//! One allocation, because the cost of a lookup in a large collection is the lines and pages of memory that it touches.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ const START_MASK: u64 = u32::MAX as u64;
 /// Spare tags when there is no better guess.
 const ROOM_MIN: usize = 4;
 
-/// See the module's text. Starts fit 32 bits: the caller bounds what is put in.
+/// See the module's text. Starts fit 32 bits: the caller bounds the contents.
 #[derive(Clone, Default)]
 pub(super) struct Page {
     buf: Vec<u8>,
@@ -133,7 +133,7 @@ impl Page {
         self.shrink();
     }
 
-    /// Keeps the records for which `keep` says so; it is asked once for each, in order.
+    /// Keeps the records for which `keep` is true; it is called once for each, in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8]) -> bool) {
         let base = self.base();
         let (mut kept, mut end) = (0, 0);
@@ -196,8 +196,8 @@ impl Page {
         }
     }
 
-    /// Replaces a range of the records' bytes by the parts, `size` bytes in all. Grows by an eighth: a leaf lives long and
-    /// is one of many, so the slack of doubling would cost more than the copies of at most 8 KB that it saves.
+    /// Replaces a range of the records' bytes by the parts, `size` bytes in all. It grows by an eighth: a leaf lives
+    /// long and is one of many, so the slack of doubling would cost more than the copies of at most 8 KB that it saves.
     fn splice(&mut self, old: Range<usize>, size: usize, parts: &[&[u8]]) {
         let base = self.base();
         let (start, old_end, len) = (base + old.start, base + old.end, self.buf.len());

@@ -1,8 +1,8 @@
 //! The hash that orders the large forms of hashes and sets.
 //!
-//! The order of fields and members inside a tree is that of a 64-bit hash of their bytes, so that they spread evenly
-//! and a scan cursor can be a prefix of the hash. The seed is one per process: it is handed in once, before the first
-//! large value exists, by whoever owns randomness (the binary at its start, a simulator with its own seed).
+//! The order of fields and members inside a tree is that of a 64-bit hash of their bytes. So they spread evenly, and a
+//! scan cursor can be a prefix of the hash. There is one seed per process. The owner of randomness (the binary at its
+//! start, a simulator with its own seed) hands it in once, before the first large value exists.
 
 use std::hash::Hasher;
 use std::sync::OnceLock;
@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
-/// What is used when nobody handed in a seed: tests and tools. A server must hand one in, because whoever knows the
-/// seed can choose members that collide.
+/// The seed if none was handed in: for tests and tools. A server must hand one in, because a client that knows the seed
+/// can choose members that collide.
 const DEFAULT: u64 = 0x486f_6c64_6661_7374;
 
 static SEED: OnceLock<(u64, SharedSeed)> = OnceLock::new();

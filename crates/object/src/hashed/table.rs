@@ -76,7 +76,7 @@ impl<R: Record> Table<R> {
         self.tree.memory()
     }
 
-    /// Frees some of a table that nobody will look at any more: see [`crate::shed`].
+    /// Frees a part of a table that will not be read any more: see [`crate::shed`].
     pub fn shed(&mut self, budget: &mut usize) {
         self.tree.shed(budget);
     }
@@ -98,8 +98,8 @@ impl<R: Record> Table<R> {
         }
     }
 
-    /// The rank of a key in the leaves before the one that its mark leads to. Records of equal marks may have come to lie
-    /// in several leaves, and separators lead to the last of them.
+    /// The rank of a key in the leaves before the one of its mark. Records of equal marks may lie in several leaves,
+    /// and separators lead to the last of them.
     #[cold]
     fn rank_before(&self, mark: Mark, key: &[u8]) -> Option<u64> {
         let (mut base, _) = self.tree.find(|sep| *sep <= mark)?;

@@ -1,4 +1,5 @@
-//! The dense form: 6 bits per register, four registers in three bytes. `registers` is what follows the header, 12288 bytes.
+//! The dense form: 6 bits per register, four registers in three bytes. `registers` are the 12288 bytes after the
+//! header.
 
 use super::Registers;
 use super::estimate::{Histogram, VALUES};
@@ -32,7 +33,8 @@ fn place(register: usize) -> (usize, usize) {
     (register * 6 / 8, register * 6 % 8)
 }
 
-/// Registers that are unpacked at a time, a lane of four bytes for each four of them, so that the compiler uses vectors.
+/// Registers that are unpacked at a time, a lane of four bytes for each four of them, so that the compiler uses
+/// vectors.
 const GROUP: usize = 16;
 /// Bytes they are packed in.
 const PACKED: usize = GROUP * 6 / 8;

@@ -1,5 +1,5 @@
-//! From the registers to the cardinality: the estimator of Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog
-//! sketches" (arXiv:1702.01284), algorithm 6. It needs no correction for small or large sets.
+//! From the registers to the cardinality: the estimator of Otmar Ertl, "New cardinality estimation algorithms for
+//! HyperLogLog sketches" (arXiv:1702.01284), algorithm 6. It needs no correction for small or large sets.
 //!
 //! The order of the operations is Redis's, so that every estimate is the same to the last digit.
 

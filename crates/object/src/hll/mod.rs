@@ -59,7 +59,7 @@ pub enum Form {
     Sparse,
 }
 
-/// What one element says: its register, and the least value that this register has afterwards (1 to 51).
+/// The meaning of one element: its register, and the least value that this register has afterwards (1 to 51).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// Below [`REGISTERS`].
@@ -81,7 +81,7 @@ impl Trace {
     }
 }
 
-/// All registers, a byte each: what several HyperLogLogs are merged into.
+/// All registers, a byte each: the target of a merge.
 pub type Registers = [u8; REGISTERS];
 
 /// A HyperLogLog, borrowed until it is changed.
@@ -101,7 +101,7 @@ impl<'a> Hll<'a> {
         Hll { bytes: bytes.into(), form: Form::Sparse }
     }
 
-    /// The HyperLogLog in a string. Opcodes of the sparse form are not looked at yet.
+    /// The HyperLogLog in a string. Opcodes of the sparse form are not checked yet.
     pub fn parse(bytes: impl Into<Cow<'a, [u8]>>) -> Result<Self, NotHll> {
         let bytes = bytes.into();
         if bytes.len() < HEADER || !bytes.starts_with(MAGIC) {
@@ -169,9 +169,9 @@ impl<'a> Hll<'a> {
         }
     }
 
-    /// Raises a register; whether it was lower. A sparse HyperLogLog that cannot hold the value or would be longer than
-    /// `max_sparse` bytes becomes dense. The cardinality is void after a change of a sparse one; of a dense one the caller
-    /// says so ([`Self::forget`]).
+    /// Raises a register; returns whether it was lower. A sparse HyperLogLog becomes dense if it cannot hold the value
+    /// or would be longer than `max_sparse` bytes. The cardinality is void after a change of a sparse one; for a dense
+    /// one the caller declares it void ([`Self::forget`]).
     pub fn raise(&mut self, trace: Trace, max_sparse: usize) -> Result<bool, Damaged> {
         if self.form == Form::Sparse {
             match sparse::raise(&mut self.bytes, trace, max_sparse)? {
@@ -190,8 +190,8 @@ impl<'a> Hll<'a> {
         Ok(true)
     }
 
-    /// Raises every register to that of `registers`, which this one was merged into: none of them is lower, and none is above
-    /// 63. The cached cardinality is void afterwards.
+    /// Raises every register to that of `registers`, the result of a merge with this one. None of them is lower, and
+    /// none is above 63. The cached cardinality is void afterwards.
     pub fn raise_all(&mut self, registers: &Registers, max_sparse: usize) -> Result<(), Damaged> {
         if self.form == Form::Dense {
             dense::set_all(&mut self.bytes.to_mut()[HEADER..], registers);
@@ -231,8 +231,8 @@ impl<'a> Hll<'a> {
         }
     }
 
-    /// Estimates the number of different elements that were added, within 0.81 % (one standard error). Negative only for bytes
-    /// that nobody arrived at by adding, as in Redis.
+    /// Estimates the number of different elements that were added, within 0.81 % (one standard error). As in Redis, it
+    /// is negative only for bytes that did not come from adding elements.
     pub fn count(&self) -> Result<i64, Damaged> {
         let histogram = match self.form {
             Form::Dense => dense::histogram(self.registers()),

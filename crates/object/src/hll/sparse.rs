@@ -6,8 +6,8 @@
 //! 1vvvvvnn           n + 1 registers of v + 1     (1 to 4 of 1 to 32)
 //! ```
 //!
-//! Equal sets can have different opcodes, depending on the order of the elements: which runs are split and which are joined
-//! again is Redis's choice here, as the bytes have to be.
+//! Equal sets can have different opcodes, depending on the order of the elements. The choice which runs are split and
+//! joined again is Redis's, because the bytes have to be the same.
 
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -34,7 +34,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// The opcode at `at` and its length. Where the second byte is missing it is 0, as in Redis, whose strings end with one.
+    /// The opcode at `at` and its length. A missing second byte is 0, as in Redis, whose strings end with one.
     #[inline]
     fn at(opcodes: &[u8], at: usize) -> Option<(Opcode, usize)> {
         let &byte = opcodes.get(at)?;
@@ -90,7 +90,7 @@ pub(super) fn opcodes(opcodes: &[u8]) -> impl Iterator<Item = (Opcode, usize)> {
 
 /// Calls `visit` with every register that is not 0 and its value. The registers are below [`REGISTERS`].
 ///
-/// As in Redis, a run of values that begins behind the last register ends the walk: what follows it may be anything. To
+/// As in Redis, a run of values that begins behind the last register ends the walk; later bytes may be anything. To
 /// [`histogram`] that is damage.
 pub(super) fn each_register(bytes: &[u8], mut visit: impl FnMut(usize, u8)) -> Result<(), Damaged> {
     let mut first = 0;
@@ -121,7 +121,7 @@ pub(super) fn histogram(bytes: &[u8]) -> Result<Histogram, Damaged> {
     if registers == REGISTERS { Ok(histogram) } else { Err(Damaged) }
 }
 
-/// What [`raise`] did.
+/// The result of [`raise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raised {
     /// The register had this value or more.
@@ -211,7 +211,7 @@ pub(super) fn raise(hll: &mut Cow<'_, [u8]>, trace: Trace, max: usize) -> Result
         return Ok(Raised::Same);
     }
 
-    // The run falls into what is before the register, the register, and what is behind it: at most five bytes.
+    // The run falls into three: before the register, the register, and behind it: at most five bytes.
     let mut runs = SmallVec::<[u8; 8]>::new();
     write_run(&mut runs, opcode, register - first);
     runs.push(value_opcode(value, 1));

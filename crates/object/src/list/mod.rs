@@ -1,8 +1,8 @@
 //! Lists: one block, or a leaf tree of blocks.
 //!
-//! The form in memory follows from the size alone: up to [`LEAF_BYTES_MAX`] a list is one block. What `OBJECT ENCODING`
-//! reports is kept beside it, by Redis's rules: they depend on a setting and on the list's history (a quicklist turns
-//! back into a listpack only below half of the limit).
+//! The form in memory follows from the size alone: up to [`LEAF_BYTES_MAX`] a list is one block. The encoding that
+//! `OBJECT ENCODING` reports is kept beside it, by Redis's rules. These depend on a setting and on the list's history
+//! (a quicklist turns back into a listpack only below half of the limit).
 
 mod codec;
 pub(crate) mod leaf;
@@ -27,7 +27,7 @@ pub enum End {
     Back,
 }
 
-/// What Redis's listpack adds to its elements; part of the size that its limits are compared with.
+/// Bytes that Redis's listpack adds to its elements; part of the size that its limits are compared with.
 const LISTPACK_BYTES: usize = 7;
 
 /// First allocation of a further leaf at an end of the list.
@@ -83,7 +83,7 @@ impl List {
         }
     }
 
-    /// Frees some of a value that nobody will look at any more: see [`crate::shed`].
+    /// Frees a part of a value that will not be read any more: see [`crate::shed`].
     pub fn shed(&mut self, budget: &mut usize) {
         if let Form::Large(tree) = &mut self.form {
             tree.shed(budget);
@@ -98,7 +98,7 @@ impl List {
         }
     }
 
-    /// What `OBJECT ENCODING` says: `listpack` or `quicklist`.
+    /// The answer of `OBJECT ENCODING`: `listpack` or `quicklist`.
     pub fn encoding(&self) -> &'static str {
         if self.quicklist { "quicklist" } else { "listpack" }
     }

@@ -8,7 +8,7 @@ use crate::tree::Tree;
 use std::ops::Range;
 
 impl List {
-    /// Removes the elements of these indexes; what is beyond the end is ignored. O(log n + leaves dropped).
+    /// Removes the elements of these indexes; those beyond the end are ignored. O(log n + leaves dropped).
     pub fn remove_range(&mut self, range: Range<u64>, limits: &Limits) {
         let range = range.start.min(self.len())..range.end.min(self.len());
         match &mut self.form {

@@ -40,7 +40,7 @@ pub(crate) struct Scanned<'a> {
     len: usize,
     /// Power of the radix of the last digit, the exponent not included.
     scale: i64,
-    /// What stands behind `e` or `p`.
+    /// The digits after `e` or `p`.
     exponent: i64,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Scanned<'a> {
         self.len == 0
     }
 
-    /// What stands behind the mark; 0 for a number that is zero.
+    /// The exponent after the mark; 0 for a number that is zero.
     pub(crate) fn exponent(&self) -> i64 {
         self.exponent
     }

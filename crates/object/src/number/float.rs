@@ -11,9 +11,9 @@ const OWN_EXPONENTS: std::ops::RangeInclusive<i64> = -342..=308;
 /// Significant digits that Redis converts itself.
 const OWN_DIGITS: usize = 19;
 
-/// The double that the whole of `text` represents, as Redis accepts scores, increments, weights and coordinates: decimal or
-/// hexadecimal with optional sign, point and exponent, or `inf` / `infinity` in any case. Refused: blanks, `nan`, and what the
-/// C library calls out of range.
+/// The double that the whole of `text` represents, as Redis accepts scores, increments, weights and coordinates:
+/// decimal or hexadecimal with optional sign, point and exponent, or `inf` / `infinity` in any case. Refused: blanks,
+/// `nan`, and numbers that are out of range for the C library.
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
     // Scores are mostly integers: below 2^53 these are exact.
     if text.len() <= 15
@@ -26,8 +26,8 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
     (!extreme || !is_out_of_range(text)).then_some(value)
 }
 
-/// The double that a bound of a range of scores names. Redis is more lenient here than in [`parse_f64`]: blanks may come first,
-/// a zero byte ends the text, nothing at all is zero, and what is out of range is infinite or zero.
+/// The double that a bound of a range of scores names. Redis is more lenient here than in [`parse_f64`]. Blanks may
+/// come first, a zero byte ends the text, an empty text is zero, and a number out of range is infinite or zero.
 pub fn parse_bound(text: &[u8]) -> Option<f64> {
     let end = memchr::memchr(0, text).unwrap_or(text.len());
     let text = text.get(..end)?;

@@ -24,7 +24,7 @@ pub(super) fn open(payload: &[u8]) -> Option<&[u8]> {
     let (body, &[v0, v1, ref sum @ ..]) = payload.split_last_chunk::<LENGTH>()?;
     let sealed = &payload[..payload.len() - sum.len()];
     let known = u16::from_le_bytes([v0, v1]) <= NEWEST;
-    // Zeros say that whoever wrote it left the checksum out (`rdbchecksum no`).
+    // Zeros: the writer has left the checksum out (`rdbchecksum no`).
     let sound = *sum == [0; 8] || *sum == checksum(sealed).to_le_bytes();
     (known && sound).then_some(body)
 }

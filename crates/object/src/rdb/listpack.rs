@@ -1,4 +1,4 @@
-//! Listpacks: what Redis keeps small collections in since version 7.
+//! Listpacks: Redis's form of small collections since version 7.
 //!
 //! ```text
 //! total bytes (4), number of entries or ffff (2), entries, ff

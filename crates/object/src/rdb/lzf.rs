@@ -1,8 +1,8 @@
 //! LZF, the compression of RDB strings (Marc Lehmann's liblzf format).
 //!
-//! A control byte below 32 starts a run of that many plus one literal bytes. Any other starts a back reference: its upper three
-//! bits are the length minus two (seven: one more byte of length follows), its lower five and the next byte the distance minus
-//! one.
+//! A control byte below 32 starts a run of that many plus one literal bytes. Any other starts a back reference. Its
+//! upper three bits are the length minus two (seven: one more byte of length follows), its lower five and the next byte
+//! the distance minus one.
 
 use crate::Corrupt;
 
@@ -52,7 +52,7 @@ pub(super) fn decompress(input: &[u8], length: usize) -> Result<Vec<u8>, Corrupt
         if distance >= run {
             out.extend_from_within(start..start + run);
         } else {
-            // The run reads what it writes: a repeated pattern.
+            // The run reads its own output: a repeated pattern.
             for index in start..start + run {
                 out.push(out[index]);
             }
@@ -63,7 +63,7 @@ pub(super) fn decompress(input: &[u8], length: usize) -> Result<Vec<u8>, Corrupt
 
 /// `input` compressed to at most `limit` bytes; `None` if that cannot be done.
 pub(super) fn compress(input: &[u8], limit: usize) -> Option<Vec<u8>> {
-    // Positions are 32 bits wide; what is larger is not worth the time anyway.
+    // Positions are 32 bits wide; larger values are not worth the time anyway.
     if u32::try_from(input.len()).is_err() {
         return None;
     }

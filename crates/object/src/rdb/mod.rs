@@ -6,9 +6,10 @@
 //! type (1), value, RDB version (2, little-endian), CRC-64 of all before (8, little-endian)
 //! ```
 //!
-//! Written is what Redis 8 writes, so that it restores it; read is whatever any Redis since 2.4 has written. Payloads come from
-//! anybody: reading always checks what Redis checks under `sanitize-dump-payload yes`, allocates no more than a small multiple of
-//! the bytes it has seen (LZF may expand 88 times), and accepts no duplicates.
+//! The bytes are those of Redis 8, so that it restores them. The reader takes the bytes of any Redis since 2.4. A
+//! payload may come from any client. So the reader always checks what Redis checks under `sanitize-dump-payload yes`,
+//! allocates no more than a small multiple of the bytes it has seen (LZF may expand 88 times), and accepts no
+//! duplicates.
 
 mod footer;
 mod input;
@@ -121,12 +122,12 @@ pub enum Target {
     Valkey9,
 }
 
-/// What of a value a target has no form for.
+/// The part of a value that a target has no form for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CannotHold(pub &'static str);
 
-/// Why a collection without elements is refused. Redis has none, but some versions have written them: a reader of a file
-/// passes over such a key.
+/// The reason why a collection without elements is refused. Redis has none, but some versions have written them: a
+/// reader of a file skips such a key.
 pub const EMPTY: Corrupt = Corrupt("empty collection");
 
 /// The payload of a value (DUMP).
@@ -156,7 +157,7 @@ pub fn decode_string(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Corrupt> {
     Ok(string)
 }
 
-/// Appends a value's type byte and what follows it, as `target` reads it. Nothing is appended if it cannot hold the value.
+/// Appends a value's type byte and its bytes, as `target` reads them. Nothing is appended if it cannot hold the value.
 pub fn encode(out: &mut Vec<u8>, value: ValueRef<'_>, target: Target) -> Result<(), CannotHold> {
     if let ValueRef::Hash(hash) = value
         && hash.next_expiry().is_some()
@@ -188,7 +189,7 @@ pub fn encode_length(out: &mut Vec<u8>, length: u64) {
     output::length(out, length);
 }
 
-/// Appends version and checksum to a type and a value, so that [`restore`] looks at what they hold: for tests of it.
+/// Appends version and checksum to a type and a value, so that [`restore`] reads the contents: for its tests.
 pub fn seal(body: &mut Vec<u8>) {
     footer::seal(body);
 }
@@ -217,7 +218,7 @@ mod kind {
     /// Of the release candidates of Redis 7.4, as the next.
     pub(super) const HASH_METADATA_RC: u8 = 22;
     pub(super) const HASH_LISTPACK_EX_RC: u8 = 23;
-    /// What Valkey 9 writes with the number of a release candidate of Redis: a hash with times of expiry.
+    /// From Valkey 9, with the number of a release candidate of Redis: a hash with times of expiry.
     pub(super) const VALKEY_HASH_2: u8 = 22;
     pub(super) const HASH_METADATA: u8 = 24;
     pub(super) const HASH_LISTPACK_EX: u8 = 25;
@@ -226,9 +227,9 @@ mod kind {
     /// Of Redis 7.0.
     pub(super) const STREAM_LISTPACKS_2: u8 = 19;
     pub(super) const STREAM_LISTPACKS_3: u8 = 21;
-    /// Of Redis 8.6, with what it keeps for idempotent producers.
+    /// Of Redis 8.6, with its state for idempotent producers.
     pub(super) const STREAM_LISTPACKS_4: u8 = 26;
-    /// Of Redis 8.8, with entries that nobody has.
+    /// Of Redis 8.8, with entries without a consumer.
     pub(super) const STREAM_LISTPACKS_5: u8 = 27;
     /// Of Redis 8.8.
     pub(super) const ARRAY: u8 = 28;

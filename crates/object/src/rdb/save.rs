@@ -5,7 +5,7 @@ use crate::block::Elem;
 use crate::hash::Field;
 use crate::{Hash, List, Set, ZSet, number};
 
-/// Size at which a listpack of a list is closed and the next begun; what is larger alone gets a node of its own.
+/// Size at which a listpack of a list is closed and the next begun; a larger element gets a node of its own.
 const NODE_BYTES: usize = 8 * 1024;
 
 /// Appends type and value.

@@ -8,9 +8,9 @@
 //! [4: duration, size, producers (name, entries (text, ID)), two counts, for idempotent producers, which are not kept here]
 //! ```
 //!
-//! A listpack begins with the numbers of entries and of tombstones, the number of names, the names, and 0; an entry is flags, both
-//! parts of its ID relative to the node's first, the number of fields unless they are the node's names, what it holds, and the
-//! number of all these pieces.
+//! A listpack begins with the numbers of entries and of tombstones, the number of names, the names, and 0. An entry is
+//! flags, both parts of its ID relative to the node's first, the number of fields unless they are the node's names, its
+//! contents, and the number of all these pieces.
 
 use super::input::Input;
 use super::{kind, listpack, output};
@@ -264,7 +264,7 @@ fn load_group(kind: u8, input: &mut Input<'_>, stream: &Stream) -> Result<Group,
         input.length()? as i64
     };
     let mut group = Group::new(last, entries_read);
-    // Whose they are is said by the consumers.
+    // The consumers name their entries.
     let (mut pending, mut owned) = (std::collections::BTreeMap::new(), Vec::new());
     for _ in 0..input.length()? {
         let id = parse_id(input.array()?);
@@ -290,7 +290,7 @@ fn load_group(kind: u8, input: &mut Input<'_>, stream: &Stream) -> Result<Group,
             owned.push(Delivery::new(id, time, count, member));
         }
     }
-    // What is equally old is claimed in the order of IDs, whoever has it.
+    // Entries of equal age are claimed in the order of IDs, whatever their consumers.
     owned.sort_unstable_by_key(|delivery| delivery.id);
     owned.into_iter().for_each(|delivery| group.deliver(delivery));
     if kind == kind::STREAM_LISTPACKS_5 {

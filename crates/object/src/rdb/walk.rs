@@ -7,7 +7,7 @@ use crate::Corrupt;
 
 /// Bytes that come one after another, from memory or from a file.
 pub trait Source {
-    /// What can go wrong.
+    /// The possible faults.
     type Error: From<Corrupt>;
 
     /// The next `N` bytes.
@@ -17,7 +17,7 @@ pub trait Source {
     fn pass(&mut self, count: u64) -> Result<(), Self::Error>;
 }
 
-/// What stands before a string, or where a length belongs.
+/// The bytes before a string, or in the place of a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefix {
     /// A length, or a count.
@@ -221,7 +221,7 @@ pub fn pass_module_parts<S: Source>(source: &mut S) -> Result<(), S::Error> {
     }
 }
 
-/// What module names are made of, six bits a character.
+/// The characters of module names, six bits each.
 const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The type name in a module's number: nine characters above its version of ten bits.

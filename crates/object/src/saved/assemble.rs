@@ -10,11 +10,11 @@ use crate::set::Member;
 use crate::tree::Tree;
 use crate::{Corrupt, Hash, List, Set, Stream, ZSet, stream, zset};
 
-/// What a record says. Strings are borrowed from it.
+/// The content of a record. Strings are borrowed from it.
 pub enum Loaded<'a> {
     /// A string that is a canonical integer.
     Int(i64),
-    /// A short string. Records do not bound its length: whoever wrote it did.
+    /// A short string. Records do not bound its length: their writer did.
     Short(&'a [u8]),
     /// A short string that was changed in place.
     Raw(&'a [u8]),
@@ -126,7 +126,8 @@ impl Assembler {
         self.object
     }
 
-    /// About how many bytes of memory the value will take: more, if elements are longer than a leaf, each of which has one of its own.
+    /// About how many bytes of memory the value will take: more, if elements are longer than a leaf, each of which has
+    /// one of its own.
     pub fn bytes(&self) -> u64 {
         match self.parts {
             Parts::String(_) => self.len,

@@ -40,7 +40,7 @@ impl Shape {
         }
     }
 
-    /// What the store may have of it; `None`: it is written whole each time.
+    /// The leaves that the store may have; `None`: it is written whole each time.
     fn ledger(&self) -> Option<&Ledger> {
         match self {
             Shape::String(_) => None,
@@ -79,7 +79,7 @@ impl Frozen {
         string_has_leaves(text.len()).then(|| Self { shape: Shape::String(text.clone()), epoch: epoch().get() })
     }
 
-    /// What is to be written, given the record that the store has under the value's key, whatever that is.
+    /// The changes to write, given the store's record under the value's key, whatever that is.
     pub fn changes(&self, stored: Option<&[u8]>) -> Changes<'_> {
         let stored = stored.and_then(header_ids);
         let ledger = self.shape.ledger();
@@ -95,7 +95,7 @@ impl Frozen {
     }
 }
 
-/// What a checkpoint is to write of a frozen value. Deletions come first.
+/// The changes that a checkpoint has to write for a frozen value. Deletions come first.
 pub struct Changes<'a> {
     frozen: &'a Frozen,
     object: u64,

@@ -1,12 +1,12 @@
-//! What a tree of leaves remembers from one freeze to the next.
+//! The state that a tree of leaves keeps from one freeze to the next.
 //!
-//! Every leaf has a *label*, its name in the store, which stays with it from its making to its end, and a *stamp*: the tree's
-//! *mark* at its last change. Freezing a tree copies nothing and touches no leaf; it gives the tree the next mark. So a leaf has changed
-//! since the freeze that began mark `m` if its stamp is `m` or greater, in the tree and in every clone of it, and inner nodes
-//! that keep the greatest stamp below them lead to changed leaves past all others.
+//! Every leaf has a *label*, its name in the store, which stays with it all its life, and a *stamp*: the tree's *mark*
+//! at its last change. Freezing a tree copies nothing and touches no leaf; it gives the tree the next mark. So a leaf
+//! has changed since the freeze that began mark `m` if its stamp is `m` or greater, in the tree and in every clone of
+//! it. Inner nodes keep the greatest stamp below them, and so lead to changed leaves past all others.
 //!
-//! Labels of leaves that order themselves by what they hold are counted up. Leaves of lists have no order but their labels', which
-//! leave gaps for those to come.
+//! Labels of leaves that are ordered by their contents are counted up. Leaves of lists have no order but their labels',
+//! which leave gaps for later ones.
 
 use crate::tree::Totals;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ const MIDDLE: u64 = 1 << 63;
 /// Between the labels of neighbours, where there is nothing beyond.
 const STEP: u64 = 1 << 32;
 
-/// So many removed leaves are remembered at least, and never more than there are leaves: beyond, all is written anew, which
-/// costs no more than what has changed.
+/// So many removed leaves are remembered at least, and never more than there are leaves: beyond that all is written
+/// anew, which costs no more than the changes.
 const REMOVED_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 
 /// See the module's text.
@@ -30,9 +30,9 @@ pub(crate) struct Ledger {
     pub totals: Totals,
     /// The next label of those that are counted up.
     next: u64,
-    /// Counted labels from here on were given after the last freeze: nobody has stored them.
+    /// Counted labels from here on were given after the last freeze: the store has none of them.
     stored: u64,
-    /// Who froze it last, as it called itself; 0: nobody, or what has changed since is not known.
+    /// The name of the last freeze; 0: none, or the changes since are unknown.
     epoch: u64,
     /// Labels that were stored by the last freeze and are gone.
     removed: Option<Arc<Vec<u64>>>,
@@ -42,13 +42,13 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// What a change stamps its leaf with.
+    /// The stamp of a changed leaf.
     #[inline]
     pub fn mark(&self) -> u32 {
         self.mark
     }
 
-    /// The last freeze, if it is known what has changed since; else 0.
+    /// The last freeze, if the changes since are known; else 0.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -120,7 +120,7 @@ impl Ledger {
         }
     }
 
-    /// It is no longer known what has changed since the last freeze.
+    /// From now on the changes since the last freeze are unknown.
     pub fn lose(&mut self) {
         self.epoch = 0;
         self.removed = None;

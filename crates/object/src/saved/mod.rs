@@ -1,6 +1,6 @@
-//! Values in an ordered store of keys and bytes: small ones as one *record*, large ones as a record (their *header*) and leaves: of a collection a
-//! checkpoint writes only those that changed, of a string all. So nobody who handles what the store has needs to hold more than a leaf at once.
-//! Formats: `docs/formats.md`, "Values in the store".
+//! Values in an ordered store of keys and bytes: small ones as one *record*, large ones as a record (their *header*)
+//! and leaves. A checkpoint writes only the changed leaves of a collection, and all those of a string. So no reader or
+//! writer of the store needs to hold more than a leaf at once. Formats: `docs/formats.md`, "Values in the store".
 //!
 //! This module knows neither keys nor stores. For a value to be checkpointed the caller
 //!
@@ -16,11 +16,11 @@
 //!
 //! # What makes it safe
 //!
-//! Each freeze has an *epoch*, a number that no other freeze of any value has or had, not even before a restart. The value remembers the
-//! last one, and its header in the store has it too. Leaves are written one by one only if the two are the same: then the
-//! store holds exactly what the value was at that freeze. Otherwise (the checkpoint failed, was never made, the key holds a
-//! copy of another's value, or one that was renamed, or an older one after an undo) the value is written whole, as a new object
-//! that is called after the epoch.
+//! Each freeze has an *epoch*, a number that no other freeze of any value has or had, not even before a restart. The
+//! value remembers the last one, and its header in the store has it too. Leaves are written one by one only if the two
+//! are the same: then the store holds exactly the value as it was at that freeze. Otherwise the value is written whole,
+//! as a new object that is named after the epoch. That is the case if the checkpoint failed or was never made, and if
+//! the key holds a copy of another's value, a renamed one, or an older one after an undo.
 
 mod assemble;
 mod frozen;
@@ -107,12 +107,12 @@ pub enum Collection {
     Stream(Stream),
 }
 
-/// What large collections have in common.
+/// The common operations of large collections.
 pub trait Freeze {
     /// Whether it is saved as leaves: see [`LARGE_BYTES`]. O(1), but O(groups) for streams.
     fn is_large(&self) -> bool;
 
-    /// The value as it is now, for a checkpoint; `None` if it is not large. O(1): what is frozen shares its leaves.
+    /// The present value, for a checkpoint; `None` if it is not large. O(1): the frozen value shares its leaves.
     ///
     /// `epoch` must never have been handed to another freeze of any value: see the module's text.
     fn freeze(&mut self, epoch: NonZeroU64) -> Option<Frozen>;
@@ -147,7 +147,7 @@ pub enum Type {
     Stream,
 }
 
-/// The type of the value that a record is of; only its beginning is looked at.
+/// The type of the value of a record; only its beginning is read.
 pub fn type_of(record: &[u8]) -> Result<Type, Corrupt> {
     const LARGEST: u8 = kind::STREAM + kind::LARGE;
     let number = match record.first().ok_or(CUT)? ^ VERSION {

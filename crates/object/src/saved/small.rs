@@ -3,8 +3,8 @@
 use super::{VERSION, ValueRef, kind};
 use crate::hashed::varint;
 
-/// Appends the record of a value, in time and space proportional to it. Collections that are large can be saved so, too, if they have
-/// to be.
+/// Appends the record of a value, in time and space proportional to it. Large collections can be saved in this way,
+/// too, if necessary.
 pub fn save_small(value: ValueRef<'_>, out: &mut Vec<u8>) {
     let kind = match value {
         ValueRef::Int(_) => kind::INT,
@@ -33,7 +33,7 @@ fn zigzag(int: i64) -> u64 {
     ((int << 1) ^ (int >> 63)) as u64
 }
 
-/// What `save_small` made of an integer.
+/// The record that `save_small` made of an integer.
 pub(super) fn load_int(bytes: &[u8]) -> Option<i64> {
     let (number, size) = varint::read(bytes)?;
     (size == bytes.len()).then_some((number >> 1) as i64 ^ -((number & 1) as i64))

@@ -94,7 +94,7 @@ impl Ints {
         *self = Ints { bytes, width };
     }
 
-    /// Appends the array with its width: what [`decode`](Self::decode) reads.
+    /// Appends the array with its width, as [`decode`](Self::decode) reads it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.width);
         out.extend_from_slice(&self.bytes);

@@ -20,7 +20,7 @@ use crate::hashed::{Mark, Record, Table};
 use ints::Ints;
 pub use members::Members;
 
-/// A set. Every member has a rank from 0 to `len() - 1` by which it is found in O(log n); ranks change with every
+/// A set. Every member has a rank from 0 to `len() - 1` by which it is found in O(log n). Ranks change with every
 /// change of the set.
 #[derive(Clone, Default)]
 pub struct Set {
@@ -130,7 +130,7 @@ impl Set {
         }
     }
 
-    /// Frees some of a value that nobody will look at any more: see [`crate::shed`].
+    /// Frees a part of a value that will not be read any more: see [`crate::shed`].
     pub fn shed(&mut self, budget: &mut usize) {
         if let Form::Table(table) = &mut self.form {
             table.shed(budget);

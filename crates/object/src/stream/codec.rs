@@ -21,7 +21,7 @@ use crate::block::Elem;
 use crate::hashed::varint;
 
 const VERSION: u8 = 1;
-/// The version of a stream with entries that nobody has.
+/// The version of a stream with entries without a consumer.
 const VERSION_RELEASED: u8 = 2;
 const CUT: Corrupt = Corrupt("stream cut short");
 
@@ -157,10 +157,10 @@ fn encode_group(out: &mut Vec<u8>, group: &Group, releases: bool) {
         varint::write(out, consumer.seen as u64);
         varint::write(out, consumer.active.wrapping_add(1) as u64);
     }
-    // Consumers are numbered by name here: numbers in memory depend on who came and went.
+    // Consumers are numbered by name here: numbers in memory depend on their history.
     let mut places: Vec<_> = numbers.iter().copied().zip(0u64..).collect();
     places.sort_unstable();
-    // Turns count from 0 here, whatever came and went in memory.
+    // Turns count from 0 here, whatever the history in memory.
     let mut turns: Vec<_> = group.released().iter().map(|delivery| delivery.id).zip(0u64..).collect();
     turns.sort_unstable();
     varint::write(out, group.pending_len());
@@ -209,7 +209,7 @@ fn decode_group(input: &mut Input<'_>, releases: bool) -> Result<Group, Corrupt>
             _ => group.deliver(delivery),
         }
     }
-    // What was released comes back in the order in which it was released.
+    // Released entries come back in the order in which they were released.
     released.sort_unstable_by_key(|delivery| delivery.turn);
     released.into_iter().for_each(|delivery| group.deliver(delivery));
     Ok(group)

@@ -1,7 +1,8 @@
-//! Consumer groups: how far a group has read, its consumers, and what was delivered and is not acknowledged yet.
+//! Consumer groups: how far a group has read, its consumers, and its delivered entries without an acknowledgement.
 //!
-//! A pending entry belongs to a consumer, or to nobody where it was released (XNACK). Reading with CLAIM wants the oldest first: what was
-//! released comes before all else, in the order of release, and what was delivered follows, by time and by turn.
+//! A pending entry belongs to a consumer, or to none if it was released (XNACK). Reading with CLAIM wants the oldest
+//! first: released entries come before all others, in the order of release, and delivered ones follow, by time and by
+//! turn.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub struct Delivery {
     pub count: u64,
     /// To whom; [`Member::NOBODY`] if it was released.
     pub consumer: Member,
-    /// Orders what was delivered at the same time, and what was released.
+    /// Orders entries that were delivered at the same time, and released ones.
     pub(super) turn: u32,
 }
 
@@ -36,12 +37,12 @@ impl Delivery {
         Delivery { id, time, count, consumer, turn: 0 }
     }
 
-    /// An entry that nobody has any more.
+    /// An entry without a consumer.
     pub fn released(id: Id, count: u64) -> Self {
         Delivery::new(id, 0, count, Member::NOBODY)
     }
 
-    /// Whether nobody has it.
+    /// Whether it has no consumer.
     pub fn is_released(&self) -> bool {
         self.consumer == Member::NOBODY
     }
@@ -109,9 +110,9 @@ pub struct Group {
     /// How many entries the group has read, as far as that is known; -1: unknown.
     pub entries_read: i64,
     pub(super) pending: Pending<Delivery>,
-    /// How many of them nobody has.
+    /// How many of them have no consumer.
     pub(super) released: u64,
-    /// Pending entries, the oldest first. It is built when somebody first asks for that, and kept from then on.
+    /// Pending entries, the oldest first. It is built at the first use, and kept from then on.
     pub(super) oldest: Option<Pending<Place>>,
     /// The next turn.
     pub(super) turn: u32,
@@ -288,7 +289,7 @@ impl Group {
         new
     }
 
-    /// Number of pending entries that nobody has.
+    /// Number of pending entries without a consumer.
     pub fn released_len(&self) -> u64 {
         self.released
     }
@@ -387,7 +388,7 @@ impl Groups {
             self.ledger.renumbered(groups.len() as u64 + 1);
         }
         group.changes(self.ledger.mark());
-        // Whatever it was before, nothing of it is stored under its number.
+        // Whatever it was before, the store has nothing under its number.
         if self.ledger.mark() > 0 {
             group.pending.0.ledger_mut().lose();
         }
@@ -410,7 +411,7 @@ impl Groups {
         gone
     }
 
-    /// Groups with their names and numbers as they were stored, and the ledger that goes with them. `None`: two have one name.
+    /// Groups with their names and numbers as they were stored, and their ledger. `None`: two have one name.
     pub(super) fn loaded(groups: Vec<(Box<[u8]>, Group)>, epoch: u64) -> Option<Self> {
         let n = groups.len();
         let next = groups.iter().map(|(_, group)| group.section + 1).max().unwrap_or(0);

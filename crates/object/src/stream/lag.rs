@@ -1,4 +1,5 @@
-//! How many entries came before one: exact where it can be known without counting, and else not said, as in Redis.
+//! How many entries came before one: exact where it can be known without counting, and otherwise not reported, as in
+//! Redis.
 
 use super::id::Id;
 use super::log::Marks;
@@ -9,7 +10,7 @@ impl Marks {
         self.len > 0 && self.max_deleted != Id::MIN && start <= self.max_deleted
     }
 
-    /// How many entries up to and including `id` were ever added; `None`: it cannot be told.
+    /// How many entries up to and including `id` were ever added; `None`: unknown.
     pub fn entries_before(&self, id: Id) -> Option<u64> {
         if self.added == 0 {
             return Some(0);

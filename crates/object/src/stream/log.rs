@@ -1,4 +1,4 @@
-//! The entries of a stream and what is known about all that ever were.
+//! The entries of a stream and the figures of all that ever were.
 
 use super::entry::Entry;
 use super::id::Id;
@@ -47,7 +47,8 @@ pub enum Refused {
     TooLarge,
 }
 
-/// See the module's text. Nodes but the last are in a tree, which cloning shares; the last one, where entries are added, is at hand.
+/// See the module's text. All nodes but the last are in a tree, which cloning shares; the last one, where entries are
+/// added, is at hand.
 #[derive(Clone, Default)]
 pub struct Log {
     pub(crate) sealed: Tree<Node>,
@@ -65,7 +66,7 @@ impl Log {
         self.marks
     }
 
-    /// Number of nodes: what `radix-tree-keys` counts in Redis.
+    /// Number of nodes: the meaning of `radix-tree-keys` in Redis.
     pub fn nodes(&self) -> u64 {
         self.sealed.len() + u64::from(self.tail.live > 0)
     }
@@ -206,7 +207,8 @@ impl Log {
         true
     }
 
-    /// Removes entries from the front: with `approx` only whole nodes, and no more than `limit` entries (0: any number). How many.
+    /// Removes entries from the front: with `approx` only whole nodes, and no more than `limit` entries (0: any
+    /// number). Returns how many.
     pub fn trim(&mut self, to: Trim, approx: bool, limit: u64) -> u64 {
         let (mut nodes, mut removed) = (0, 0);
         let mut partly = false;
@@ -265,7 +267,7 @@ impl Log {
         removed
     }
 
-    /// Forgets what is deleted in front: for replay, where only the number of entries counts.
+    /// Drops deleted entries in front: for replay, where only the number of entries counts.
     pub fn remove_first(&mut self, count: u64) -> u64 {
         self.trim(Trim::Length(self.marks.len.saturating_sub(count)), false, 0)
     }

@@ -1,7 +1,7 @@
 //! Streams: a log of entries, and groups of consumers that read it together.
 //!
-//! Entries lie in nodes of Redis's size ([`log`], [`node`]): IDs relative to the node's first, field names once for all entries
-//! that share them. Groups ([`group`]) know what was delivered and not acknowledged, in trees of small arrays. So a clone of
+//! Entries lie in nodes of Redis's size ([`log`], [`node`]): IDs relative to the node's first, field names once for all
+//! entries that share them. Groups ([`group`]) hold the pending entries in trees of small arrays. So a clone of
 //! millions of entries, pending ones included, shares nearly everything.
 
 mod codec;
@@ -60,13 +60,13 @@ impl Stream {
         self.log.memory() + self.groups.memory()
     }
 
-    /// Frees some of a value that nobody will look at any more: see [`crate::shed`].
+    /// Frees a part of a value that will not be read any more: see [`crate::shed`].
     pub fn shed(&mut self, budget: &mut usize) {
         self.groups.shed(budget);
         self.log.shed(budget);
     }
 
-    /// What `OBJECT ENCODING` says.
+    /// The answer of `OBJECT ENCODING`.
     pub fn encoding(&self) -> &'static str {
         "stream"
     }

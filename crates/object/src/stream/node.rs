@@ -5,12 +5,13 @@
 //! entry: head (2) [size (4)], ms, seq [, number of fields], elements
 //! ```
 //!
-//! The head holds [`DELETED`], [`SAME`] and the size of what follows it, or that the size follows in four bytes. `ms` and `seq`
-//! are what is to be added to the node's first ID, in base 128, `seq` with its sign. The elements are the values where the fields
-//! are those of the first entry ([`SAME`]), and else pairs of field and value.
+//! The head holds [`DELETED`], [`SAME`] and the size of the rest, or that the size follows in four bytes. `ms` and
+//! `seq` are to be added to the node's first ID, in base 128, `seq` with its sign. The elements are the values if the
+//! fields are those of the first entry ([`SAME`]), and otherwise pairs of field and value.
 //!
-//! What is deleted stays as a tombstone until the last entry of its node has gone, as in Redis: approximate trimming counts nodes,
-//! and where they begin and end follows Redis's settings and the size that its listpack would have ([`Node::packed`]).
+//! A deleted entry stays as a tombstone until the last entry of its node has gone, as in Redis. Approximate trimming
+//! counts nodes, and their begins and ends follow Redis's settings and the size that its listpack would have
+//! ([`Node::packed`]).
 
 use crate::Corrupt;
 use crate::block::{Elem, append_bare, read_bare, take_bare};
@@ -63,8 +64,8 @@ pub(crate) struct Raw<'a> {
 }
 
 impl Node {
-    /// A node that begins with an entry of this ID and these fields, which is still to be pushed. `room`: bytes it will probably
-    /// take.
+    /// A node that begins with an entry of this ID and these fields, which is still to be pushed. `room`: bytes it will
+    /// probably take.
     pub fn open<'a>(id: Id, names: impl Iterator<Item = Elem<'a>>, room: usize) -> Node {
         let mut node = Node { first: id, bytes: Vec::with_capacity(room), ..Node::default() };
         for name in names {
@@ -182,7 +183,7 @@ impl Node {
         true
     }
 
-    /// Deletes entries from the front while `more` says so of their ID, `most` at most. How many.
+    /// Deletes entries from the front while `more` accepts their ID, `most` at most. Returns how many.
     pub fn trim(&mut self, most: u64, more: impl Fn(Id) -> bool) -> u64 {
         let doomed = self.raw().take_while(|raw| more(raw.id)).filter(|raw| !raw.deleted).take(most as usize);
         let doomed: Vec<usize> = doomed.map(|raw| raw.at).collect();
@@ -198,7 +199,7 @@ impl Node {
         self.deleted += 1;
     }
 
-    /// Adds a tombstone: what a payload of Redis has.
+    /// Adds a tombstone, as payloads of Redis have them.
     pub fn push_deleted<'a, P>(&mut self, id: Id, fields: usize, pairs: P)
     where
         P: Iterator<Item = (Elem<'a>, Elem<'a>)> + Clone,
@@ -215,7 +216,7 @@ impl Node {
         self.last_live = last.map_or(Id::MIN, |raw| raw.id);
     }
 
-    /// Gives back what is not used: nothing will be added any more.
+    /// Gives back unused memory: nothing will be added any more.
     pub fn shrink(&mut self) {
         if self.bytes.capacity() > self.bytes.len() + self.bytes.len() / 16 {
             self.bytes.shrink_to_fit();

@@ -26,7 +26,7 @@ impl Record for Place {
 }
 
 impl Delivery {
-    /// Where it is in the order of claims: what was released comes first.
+    /// Its place in the order of claims: released entries come first.
     pub(super) fn place(&self) -> Id {
         let ms = if self.is_released() { 0 } else { self.time.max(0) as u64 + 1 };
         Id::new(ms, u64::from(self.turn))
@@ -34,7 +34,7 @@ impl Delivery {
 }
 
 impl Group {
-    /// The next turn. They never run out: before that, what is pending is numbered anew.
+    /// The next turn. They never run out: before that, pending entries are numbered anew.
     pub(super) fn take_turn(&mut self) -> u32 {
         if self.turn == u32::MAX {
             self.number_anew();
@@ -43,7 +43,7 @@ impl Group {
         self.turn - 1
     }
 
-    /// Takes an entry out of what is pending for the group.
+    /// Takes an entry out of the group's pending ones.
     pub(super) fn take(&mut self, id: Id) -> Option<Delivery> {
         let delivery = self.pending.take(id)?;
         self.released -= u64::from(delivery.is_released());
@@ -76,7 +76,7 @@ impl Group {
         oldest.from(Id::MIN).filter_map(|one| pending.get(one.entry))
     }
 
-    /// Entries that nobody has, in the order in which they were released.
+    /// Entries without a consumer, in the order in which they were released.
     pub fn released(&self) -> Vec<Delivery> {
         if self.released == 0 {
             return Vec::new();
@@ -86,7 +86,8 @@ impl Group {
         released
     }
 
-    /// What is stored in place of a delivery's time: entries that nobody has are all of time 0, and keep their order instead.
+    /// The stored value in place of a delivery's time: entries without a consumer are all of time 0, and keep their
+    /// order instead.
     pub(super) fn time_or_turn(delivery: &Delivery) -> u64 {
         if delivery.is_released() { u64::from(delivery.turn) } else { delivery.time as u64 }
     }
@@ -100,7 +101,7 @@ impl Group {
         Ok(Delivery { turn, ..Delivery::released(id, count) })
     }
 
-    /// Gives turns to what was loaded: `all` in the order of IDs, of which entries that nobody has keep theirs.
+    /// Gives turns to loaded entries: `all` in the order of IDs; entries without a consumer keep theirs.
     pub(super) fn number_loaded<'a>(&mut self, all: impl Iterator<Item = &'a mut Delivery>) -> Result<(), Corrupt> {
         let (mut released, mut next) = (Vec::new(), 0);
         for delivery in all {

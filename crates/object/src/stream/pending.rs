@@ -4,7 +4,7 @@ use super::id::Id;
 use crate::tree::{LEAF_BYTES_MAX, Leaf, Tree};
 use std::ops::Range;
 
-/// What is kept in the order of IDs.
+/// The record of an entry in the order of IDs.
 pub(super) trait Record: Copy {
     fn id(&self) -> Id;
 }
@@ -28,7 +28,7 @@ impl<T> Default for Run<T> {
 impl<T: Record> Run<T> {
     fn search(&self, id: Id) -> Result<usize, usize> {
         match self.0.last() {
-            // What is delivered is newer than all that is pending.
+            // A delivered entry is newer than all pending ones.
             Some(last) if last.id() < id => Err(self.0.len()),
             _ => self.0.binary_search_by_key(&id, Record::id),
         }
@@ -107,7 +107,7 @@ impl<T: Record> Pending<T> {
             |run, _| match run.search(id) {
                 Ok(at) => Some(std::mem::replace(&mut run.0[at], record)),
                 Err(at) => {
-                    // Grown to what a leaf holds at most, not beyond.
+                    // Grown to the size of a leaf at most, not beyond.
                     if run.0.len() == run.0.capacity() {
                         let most = LEAF_BYTES_MAX / size_of::<T>() + 1;
                         let room = run.0.len().max(4).min(most.saturating_sub(run.0.len()).max(1));

@@ -11,8 +11,8 @@
 //!            of what nobody has: its turn for the time, 4294967295 for the consumer
 //! ```
 //!
-//! Numbers are in base 128, texts have their length before them. Consumers are called by their place; what is pending for each follows from
-//! what is pending for its group.
+//! Numbers are in base 128, texts have their length before them. Consumers are named by their place; the pending
+//! entries of each follow from those of its group.
 
 use std::convert::Infallible;
 
@@ -77,7 +77,7 @@ impl Stream {
         self.log.sealed.leaf_count() + u64::from(self.log.tail.live > 0) + groups
     }
 
-    /// Whether the nodes in the tree are known to be stored as of the last freeze but for what has changed since.
+    /// Whether the nodes in the tree are stored as of the last freeze, except for known changes since.
     fn sealed_known(&self) -> bool {
         self.log.sealed.ledger().is_some_and(|ledger| ledger.epoch() == self.groups.ledger.epoch())
     }
@@ -141,7 +141,7 @@ impl Stream {
         varint::write(out, marks.added);
     }
 
-    /// Appends the whole stream: what [`Stream::load`] reads. Tombstones are kept.
+    /// Appends the whole stream, as [`Stream::load`] reads it. Tombstones are kept.
     pub(crate) fn save(&self, out: &mut Vec<u8>) {
         self.save_own(out);
         let mut leaf = Vec::new();
@@ -164,7 +164,7 @@ impl Stream {
         let mut next = 0;
         while !input.0.is_empty() {
             let (label, leaf) = (input.number()?, input.text()?);
-            // Nobody has stored leaves under these labels, so others do as well, which are certainly distinct.
+            // The store has no leaves under these labels, so others do as well, which are certainly distinct.
             let (section, place) = (label >> PLACE_BITS, label & PLACE);
             next += 1;
             parts.add(self::label(section, if place == 0 { 0 } else { next }), leaf)?;
@@ -216,8 +216,8 @@ fn save_pending(out: &mut Vec<u8>, run: &Run<Delivery>) {
     }
 }
 
-/// A stream that is being read, leaf by leaf: what is pending follows its group. Labels are distinct; the caller has seen to that, or
-/// has them numbered anew.
+/// A stream that is being read, leaf by leaf: pending entries follow their group. Labels are distinct; the caller has
+/// checked that, or has them numbered anew.
 pub(crate) struct Parts {
     last: Id,
     max_deleted: Id,
@@ -225,7 +225,7 @@ pub(crate) struct Parts {
     tail: Option<Node>,
     sealed: Vec<(u64, Node)>,
     groups: Vec<(Box<[u8]>, Group)>,
-    /// What is pending for the last group.
+    /// The pending entries of the last group.
     pending: Vec<(u64, Run<Delivery>)>,
 }
 
@@ -264,7 +264,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Gives the last group and its consumers what is pending.
+    /// Gives the last group and its consumers their pending entries.
     fn finish_group(&mut self) -> Result<(), Corrupt> {
         let mut runs = std::mem::take(&mut self.pending);
         let Some((_, group)) = self.groups.last_mut() else { return Ok(()) };

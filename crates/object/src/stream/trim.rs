@@ -1,21 +1,21 @@
-//! Trimming that looks at consumer groups: entries that are still pending are kept, or stop being pending.
+//! Trimming that considers consumer groups: entries that are still pending are kept, or stop being pending.
 
 use super::Stream;
 use super::id::Id;
 use super::log::Trim;
 
-/// What becomes of references to entries that are removed, and of entries with references.
+/// The treatment of references to removed entries, and of entries with references.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum References {
-    /// Groups keep what is pending (`KEEPREF`).
+    /// Groups keep their pending entries (`KEEPREF`).
     Keep,
-    /// What is removed is no longer pending in any group (`DELREF`).
+    /// Removed entries are no longer pending in any group (`DELREF`).
     Drop,
     /// Only what every group has read and acknowledged is removed (`ACKED`).
     Respect,
 }
 
-/// What was trimmed.
+/// The result of trimming.
 #[derive(Default, Debug, PartialEq, Eq)]
 pub struct Trimmed {
     /// Entries removed in front.
@@ -39,7 +39,8 @@ impl Trimmed {
 }
 
 impl Stream {
-    /// Trims as [`super::Log::trim`] does. Where references matter, entries are looked at one by one, `approx` or not, as in Redis.
+    /// Trims as [`super::Log::trim`] does. Where references matter, entries are checked one by one, `approx` or not, as
+    /// in Redis.
     pub fn trim(&mut self, to: Trim, approx: bool, limit: u64, references: References) -> Trimmed {
         if references == References::Keep {
             return Trimmed { front: self.log.trim(to, approx, limit), ..Trimmed::default() };

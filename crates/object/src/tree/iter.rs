@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 /// Iterator over leaves; see [`Tree::leaves_from`] and [`Tree::leaves_back`].
 pub struct Leaves<'a, L: Leaf> {
-    /// For each level what is still to visit: children after (or before) the path.
+    /// For each level the nodes that are still to visit: children after (or before) the path.
     path: SmallVec<[&'a [Child<L>]; 6]>,
     /// Position in the first leaf to be returned, taken by the first call.
     start: Option<usize>,

@@ -1,11 +1,11 @@
 //! The leaf tree: a sequence of compact leaves under inner nodes with counts.
 //!
-//! Every large collection is one. Leaves hold at most [`LEAF_BYTES_MAX`] bytes (a single larger element has a leaf of its
-//! own), so that a million elements are about a thousand allocations, a checkpoint writes only what changed, and a
+//! Every large collection is one. Leaves hold at most [`LEAF_BYTES_MAX`] bytes (a single larger element has a leaf of
+//! its own). So a million elements are about a thousand allocations, and a checkpoint writes only changed leaves. A
 //! clone shares everything: nodes are behind `Arc` and copied when written while shared (`Arc::make_mut`).
 //!
-//! Elements are found by rank (inner nodes know counts) or, in ordered collections, by a predicate over separators. What
-//! an element is, only the leaf knows.
+//! Elements are found by rank (inner nodes know counts) or, in ordered collections, by a predicate over separators.
+//! Only the leaf interprets an element.
 
 mod iter;
 pub(crate) mod near;
@@ -38,7 +38,7 @@ pub trait Leaf: Clone + Default {
     /// Whether the tree keeps the least [`Leaf::least`] of every subtree.
     const KEEPS_LEAST: bool = false;
 
-    /// Whether the order of leaves follows from what they hold: see [`crate::saved`].
+    /// Whether the order of leaves follows from their contents: see [`crate::saved`].
     const SORTED: bool;
 
     /// The least of some figure of the elements, such as the time of expiry; see [`Tree::find_least`].
@@ -54,10 +54,10 @@ pub trait Leaf: Clone + Default {
         self.len() == 0
     }
 
-    /// Bytes the elements take: what splitting and merging go by.
+    /// Bytes the elements take: splitting and merging depend on them.
     fn bytes(&self) -> usize;
 
-    /// Bytes held on the heap, spare capacity included: what [`Tree::memory`] sums up.
+    /// Bytes held on the heap, spare capacity included: [`Tree::memory`] sums them up.
     fn heap_bytes(&self) -> usize {
         self.bytes()
     }
@@ -157,8 +157,8 @@ impl<L: Leaf> Tree<L> {
         *self = Self::with_ledger(leaves, self.ledger.take().unwrap_or_default());
     }
 
-    /// Builds from elements that come in order: `push` adds one at the end of a leaf. Leaves are filled to three quarters
-    /// if `room` is true, for collections that grow in the middle, and else full.
+    /// Builds from elements that come in order: `push` adds one at the end of a leaf. Leaves are filled to three
+    /// quarters if `room` is true, for collections that grow in the middle, and otherwise full.
     pub fn build<T>(items: impl IntoIterator<Item = T>, room: bool, mut push: impl FnMut(&mut L, T)) -> Self {
         let limit = if room { LEAF_BYTES_MERGED } else { LEAF_BYTES_MAX - LEAF_BYTES_MAX / 16 };
         let mut items = items.into_iter().peekable();
@@ -194,8 +194,8 @@ impl<L: Leaf> Tree<L> {
         Some((route.base, leaf))
     }
 
-    /// The leaf that [`Tree::find`] finds, and whether it is the first; faster, as nothing is counted, and where
-    /// separators are numbers that are spread evenly: `guess(first, last, n)` estimates where the target lies among `n`
+    /// The leaf that [`Tree::find`] finds, and whether it is the first. It is faster, because it does not count, for
+    /// separators that are evenly spread numbers: `guess(first, last, n)` estimates where the target lies among `n`
     /// separators from `first` to `last`. A bad guess costs time only.
     #[inline]
     pub fn seek(
@@ -247,7 +247,7 @@ impl<L: Leaf> Tree<L> {
     }
 
     /// Changes the leaf that [`Tree::find`] would return; `change` gets the leaf and the rank of its first element.
-    /// What it inserts must not precede elements of earlier leaves nor follow elements of later ones.
+    /// Inserted elements must not precede those of earlier leaves nor follow those of later ones.
     pub fn modify_at<R>(&mut self, reached: impl Fn(&L::Sep) -> bool, change: impl FnOnce(&mut L, u64) -> R) -> R {
         self.modify_by(BySep { reached, base: 0 }, |leaf, route| change(leaf, route.base))
     }
@@ -340,7 +340,7 @@ impl<L: Leaf> Tree<L> {
         self.settle(Vec::new());
     }
 
-    /// Frees leaves from the end, for a tree that nobody will look at any more: see [`crate::shed`].
+    /// Frees leaves from the end, for a tree that will not be read any more: see [`crate::shed`].
     pub fn shed(&mut self, budget: &mut usize) {
         if let Some(root) = Arc::get_mut(&mut self.root) {
             root.shed(budget);
@@ -390,7 +390,7 @@ impl<L: Leaf> Tree<L> {
         });
     }
 
-    /// What the tree remembers for checkpoints; `None` only if there are no leaves.
+    /// The tree's state for checkpoints; `None` only if there are no leaves.
     pub(crate) fn ledger(&self) -> Option<&Ledger> {
         self.ledger.as_deref()
     }
@@ -402,7 +402,7 @@ impl<L: Leaf> Tree<L> {
 
     /// Follows the mark of a value of several trees: see [`Ledger::follow`].
     pub(crate) fn follow(&mut self, mark: u32) {
-        // Nobody has frozen the value at mark 0.
+        // The value was not frozen at mark 0.
         if mark > 0 {
             self.ledger_mut().follow(mark);
         }
@@ -413,8 +413,8 @@ impl<L: Leaf> Tree<L> {
         self.root.changed(since, &mut each)
     }
 
-    /// Builds the tree that a freeze called `epoch` left in a store from its labels and leaves, in order. The caller has
-    /// checked the order of what they hold.
+    /// Builds the tree that a freeze called `epoch` left in a store from its labels and leaves, in order. The caller
+    /// has checked the order of their contents.
     pub(crate) fn assemble(leaves: Vec<(u64, L)>, epoch: u64) -> Result<Self, Corrupt> {
         let mut totals = Totals::default();
         let mut next = 0;

@@ -1,9 +1,9 @@
 //! Inner nodes: routing, splitting, merging.
 //!
-//! Separators are lower bounds, written when a leaf comes into being and moved, never recomputed, afterwards: every
-//! element of child i is at or above its separator and every element of child i-1 is below it. The
-//! separator of a node's *first* child is never used for routing (whatever is below goes left), and may be stale
-//! until that child gets a left neighbour: merging and pushing at the front repair it then.
+//! Separators are lower bounds, written when a leaf comes into being and moved, never recomputed, afterwards. Every
+//! element of child i is at or above its separator, and every element of child i-1 is below it. The separator of a
+//! node's *first* child is never used for routing (everything below goes left). It may be stale until that child gets a
+//! left neighbour: merging and pushing at the front repair it then.
 
 use super::near::partition_near;
 use super::{LEAF_BYTES_MAX, LEAF_BYTES_MERGED, LEAF_BYTES_MIN, Leaf};
@@ -76,7 +76,7 @@ impl<L: Leaf> Route<L> for ByRank {
     fn pick(&mut self, children: &[Child<L>], len: u64) -> usize {
         let last = children.len() - 1;
         if self.left > len / 2 {
-            // From the nearer end: pushing and popping at the tail looks at one child.
+            // From the nearer end: pushing and popping at the tail reads one child.
             let mut before = len;
             for (i, child) in children.iter().enumerate().rev() {
                 before -= child.len;
@@ -138,7 +138,8 @@ where
     }
 }
 
-/// To the first child with a leaf whose `least` is at most `limit`; `base` ends as the rank of the leaf's first element.
+/// To the first child with a leaf whose `least` is at most `limit`; `base` ends as the rank of the leaf's first
+/// element.
 pub(super) struct ByLeast {
     pub limit: u64,
     pub base: u64,
@@ -152,7 +153,7 @@ impl<L: Leaf> Route<L> for ByLeast {
     }
 }
 
-/// What a change left behind: the caller's result, the change in elements, and nodes to insert after this one.
+/// The result of a change: the caller's result, the change in elements, and nodes to insert after this one.
 pub(super) struct Done<L: Leaf, R> {
     pub result: R,
     pub grown: i64,
@@ -278,7 +279,8 @@ impl<L: Leaf> Inner<L> {
         }
     }
 
-    /// Changes the leaf a route leads to. `first` says whether this node is the first of its level, `next` is what follows it.
+    /// Changes the leaf a route leads to. `first` says whether this node is the first of its level, `next` is the
+    /// following one.
     pub fn modify<R, T: Route<L>>(
         &mut self,
         len: u64,
@@ -406,8 +408,7 @@ impl<L: Leaf> Inner<L> {
     }
 
     /// Replaces an overfull leaf by its parts. At an edge of the tree elements probably keep arriving at that edge, so
-    /// the part on the inside is left nearly full and the one outside nearly empty.
-    /// `next` is what follows this node.
+    /// the part on the inside is left nearly full and the one outside nearly empty. `next` is the node after this one.
     fn split_leaf(&mut self, i: usize, first: bool, next: Option<&Child<L>>, ledger: &mut Ledger) {
         let next = self.children.get(i + 1).or(next);
         let edge = (first, next.is_none());

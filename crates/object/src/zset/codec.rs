@@ -14,8 +14,8 @@ use crate::Corrupt;
 const VERSION: u8 = 1;
 const LARGE: u8 = 1;
 
-/// Most bytes of elements that are read into the small form, whatever the flags say: damaged or hostile bytes must not make
-/// every later operation slow.
+/// Most bytes of elements that are read into the small form, whatever the flags say: damaged or hostile bytes must not
+/// make every later operation slow.
 const SMALL_BYTES_MAX: usize = 1 << 20;
 
 fn write_varint(out: &mut Vec<u8>, mut v: u64) {

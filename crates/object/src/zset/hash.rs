@@ -1,7 +1,8 @@
 //! The hash that orders the index of members.
 //!
-//! It needs no seed: members with one hash are kept in the order of their bytes, so whoever makes many of them gains nothing,
-//! and ZSCAN's cursors stay valid across restarts and nodes. It must never change: cursors are made of it.
+//! It needs no seed. Members with one hash are kept in the order of their bytes, so a client gains nothing by making
+//! many of them, and ZSCAN's cursors stay valid across restarts and nodes. It must never change: cursors are made of
+//! it.
 
 /// Multiplies and folds the two halves of the product together: every bit of the input reaches every bit of the result.
 fn fold(x: u64) -> u64 {

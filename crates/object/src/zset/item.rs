@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-/// Strings longer than this, in bytes, are kept out of line: below it a second copy costs less than two pointers,
-/// a reference count and a cache miss.
+/// Strings longer than this, in bytes, are kept out of line: below it a second copy costs less than two pointers, a
+/// reference count and a cache miss.
 pub(super) const INLINE_MAX: usize = 48;
 
 /// A string on its way into a [`super::page::Page`]. A long one is shared by the two trees of a sorted set.
@@ -58,7 +58,7 @@ pub(super) trait Scalar: Copy {
     fn store(self, bytes: &mut [u8]);
 }
 
-/// What elements are sorted by before their strings decide: a score or a hash. Never NaN.
+/// The number by which elements are sorted before their strings decide: a score or a hash. Never NaN.
 pub(super) trait Number: Scalar + PartialOrd {
     /// How far this is on the way from `low` to `high`, as a guess: 0 to 1 where it lies between, anything (NaN included)
     /// elsewhere.
@@ -131,7 +131,7 @@ pub(super) enum Tie<'a> {
     Last,
 }
 
-/// What is known from above about the numbers in a node: where the search starts. Wrong bounds cost time only.
+/// The bounds of the numbers in a node, known from above: the search starts by them. Wrong bounds cost time only.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds<K> {
     pub(super) low: Option<K>,

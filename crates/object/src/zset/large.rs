@@ -1,7 +1,7 @@
 //! The large form: one tree orders scores and members, another finds the score of a member by its hash.
 //!
-//! Redis keeps a hash table and a skip list that share member strings: about eight allocations' worth of pointers for each
-//! member and a cache miss for each step of a search. Here short members are stored in both trees and long ones shared; a
+//! Redis keeps a hash table and a skip list that share member strings: about eight allocations' worth of pointers for
+//! each member and a cache miss for each step of a search. Here both trees store short members and share long ones. A
 //! member costs about 26 bytes beside twice its length, and a search a handful of cache misses.
 
 use std::ops::Range;
@@ -78,7 +78,7 @@ impl Large {
         self.order.heap() + self.index.heap() + self.long
     }
 
-    /// Frees some of a set that nobody will look at any more: see [`crate::shed`].
+    /// Frees a part of a set that will not be read any more: see [`crate::shed`].
     pub(super) fn shed(&mut self, budget: &mut usize) {
         self.order.shed(budget);
         self.index.shed(budget);
@@ -88,8 +88,8 @@ impl Large {
         self.index.get(hash(member), member)
     }
 
-    /// Finds the score of a member, if it is there, and gives it the one that `decide` makes of that; `None` leaves everything
-    /// as it is. `expected` is the score that will probably come out: it is asked for while the member is searched.
+    /// Finds the score of a member, if it is there, and replaces it by the result of `decide`; `None` leaves everything
+    /// as it is. `expected` is the probable result: it is prefetched while the member is searched.
     pub(super) fn update(&mut self, member: &[u8], expected: f64, decide: impl FnOnce(Option<f64>) -> Option<f64>) {
         self.order.prefetch(expected);
         let item = Item::new(member);
@@ -164,8 +164,8 @@ impl Large {
         start..end.max(start)
     }
 
-    /// Removes the elements of these ranks, which must be within the set. The order forgets them in O(log n + leaves); the
-    /// index loses them one by one, or is made anew if less is left than removed.
+    /// Removes the elements of these ranks, which must be within the set. The order drops them in O(log n + leaves).
+    /// The index loses them one by one, or is made anew if less is left than removed.
     pub(super) fn remove_range(&mut self, ranks: Range<u64>) {
         if ranks.is_empty() {
             return;
@@ -193,9 +193,10 @@ impl Large {
         self.order.range(ranks.start, ranks.end)
     }
 
-    /// Visits at least `count` elements from the cursor on, in the order of their hashes; the next cursor, 0 at the end.
+    /// Visits at least `count` elements from the cursor on, in the order of their hashes. Returns the next cursor, 0 at
+    /// the end.
     ///
-    /// A cursor is the hash from which on members have not been visited. Members with one hash are visited together.
+    /// A cursor is the hash from which on members were not visited. Members with one hash are visited together.
     pub(super) fn scan<'a>(&'a self, cursor: u64, count: u64, mut visit: impl FnMut(&'a [u8], f64)) -> u64 {
         let Ok(from) = u32::try_from(cursor) else { return 0 };
         let rank = self.index.rank(Place { number: from, tie: Tie::First });

@@ -3,8 +3,9 @@
 //! Up to Redis's thresholds a set is one block ("listpack"); beyond, it is two trees ("skiplist" by name): see `large`. It stays
 //! large when it shrinks, as in Redis.
 //!
-//! Everything by range works on ranks, positions from 0 in ascending order: [`ZSet::score_range`] and [`ZSet::lex_range`] find
-//! the ranks of a range in O(log n), and its length is the count; [`ZSet::iter`] and [`ZSet::remove_range`] take them.
+//! All operations on ranges work on ranks, positions from 0 in ascending order. [`ZSet::score_range`] and
+//! [`ZSet::lex_range`] find the ranks of a range in O(log n), and its length is the count. [`ZSet::iter`] and
+//! [`ZSet::remove_range`] take them.
 
 mod codec;
 mod hash;
@@ -65,7 +66,7 @@ pub struct AddOptions {
     pub increment: bool,
 }
 
-/// What [`ZSet::add`] did.
+/// The result of [`ZSet::add`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Added {
     /// The options forbade it.
@@ -109,7 +110,7 @@ impl ZSet {
         }
     }
 
-    /// Frees some of a value that nobody will look at any more: see [`crate::shed`].
+    /// Frees a part of a value that will not be read any more: see [`crate::shed`].
     pub fn shed(&mut self, budget: &mut usize) {
         if let Form::Large(large) = &mut self.0 {
             large.shed(budget);
@@ -256,8 +257,8 @@ impl ZSet {
         }
     }
 
-    /// Visits at least `count` members, if there are as many, from a cursor on; the next cursor, 0 at the end. A scan from 0
-    /// to 0 visits every member that is there all the while at least once. A small set is visited whole.
+    /// Visits at least `count` members, if there are as many, from a cursor on. Returns the next cursor, 0 at the end.
+    /// A scan from 0 to 0 visits every member that is there all the while at least once. A small set is visited whole.
     pub fn scan<'a>(&'a self, cursor: u64, count: u64, mut visit: impl FnMut(&'a [u8], f64)) -> u64 {
         match &self.0 {
             Form::Small(small) => {
@@ -281,7 +282,7 @@ fn add_large(large: &mut Large, score: f64, member: &[u8], options: AddOptions) 
     result
 }
 
-/// What ZADD does with a member that has this score, if it is there.
+/// ZADD's decision about a member with this score, if it is there.
 fn decide(old: Option<f64>, score: f64, options: AddOptions) -> Result<Added, NotANumber> {
     let Some(old) = old else {
         return Ok(if options.if_present { Added::Refused } else { Added::New(score) });

@@ -7,8 +7,8 @@ use crate::saved::Ledger;
 use super::item::{Bounds, Item, Number, Place, Scalar, Tie};
 use super::page::Page;
 
-/// The most a leaf weighs, in bytes, once an insertion is done. Smaller leaves cost more nodes, larger ones more copying
-/// at every insertion.
+/// Most bytes of a leaf after an insertion. Smaller leaves cost more nodes, larger ones more copying at every
+/// insertion.
 pub(super) const LEAF_MAX: usize = if cfg!(test) { 160 } else { 3 << 10 };
 /// The most bytes of strings that are out of line in a leaf of several elements: with them it is 8 KB in a store.
 const LONG_MAX: usize = if cfg!(test) { 300 } else { 5 << 10 };
@@ -26,7 +26,7 @@ pub(super) struct Inner<K, V> {
     pub(super) stamp: u32,
 }
 
-/// What a tree knows about all of its nodes, to be kept right while they change.
+/// The figures of all of a tree's nodes, to be kept right while they change.
 pub(super) struct Books<'a> {
     /// Bytes of heap.
     pub(super) heap: &'a mut usize,
@@ -68,8 +68,8 @@ impl<K, V> Clone for Inner<K, V> {
     }
 }
 
-/// Cuts a leaf if it has grown too heavy by an insertion at `inserted`: where elements arrive in order, right behind the
-/// last one, so that full leaves stay behind; otherwise in the middle.
+/// Cuts a leaf if it has grown too heavy by an insertion at `inserted`. Where elements arrive in order it is cut right
+/// behind the last one, so that full leaves stay behind; otherwise in the middle.
 fn split_leaf<K: Number, V: Scalar>(
     leaf: &mut Page<K, V>,
     inserted: usize,
@@ -136,7 +136,7 @@ impl<K: Number, V: Scalar> Inner<K, V> {
         }
     }
 
-    /// The child to go to for `place`, and what is known about the numbers in it.
+    /// The child for `place`, and the bounds of its numbers.
     pub(super) fn route(&self, place: Place<'_, K>, bounds: Bounds<K>) -> (usize, Bounds<K>) {
         let i = self.separators.rank(place, bounds);
         let low = if i > 0 { Some(self.separators.number(i - 1)) } else { bounds.low };
@@ -294,7 +294,7 @@ impl<K: Number, V: Scalar> Node<K, V> {
     }
 
     /// Runs `f` on the leaf where (number, string) is or would be, with its position there, and restores the shape of
-    /// this subtree. `f` may insert at that position, remove what is there, or change its value.
+    /// this subtree. `f` may insert at that position, remove the element there, or change its value.
     pub(super) fn edit<R>(
         &mut self,
         number: K,

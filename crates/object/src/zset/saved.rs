@@ -1,5 +1,5 @@
-//! A large sorted set in a store: the leaves of its order. The index of members is made anew when it is loaded, which costs less
-//! than to read it, and leaves a changed score nothing to write but the leaves it leaves and enters.
+//! A large sorted set in a store: the leaves of its order. The index of members is made anew when it is loaded. That
+//! costs less than reading it, and a changed score needs only the leaves that it leaves and enters.
 //!
 //! ```text
 //! leaf := elements: score (8, little-endian), length of the member (varint, LEB128), member

@@ -49,7 +49,7 @@ impl<K: Number, V: Scalar> Tree<K, V> {
         self.heap
     }
 
-    /// What the tree remembers for checkpoints.
+    /// The tree's state for checkpoints.
     pub(super) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -71,7 +71,7 @@ impl<K: Number, V: Scalar> Tree<K, V> {
         Tree { heap: root.heap(), len, root, ledger }
     }
 
-    /// Frees some of a tree that nobody will look at any more: see [`crate::shed`].
+    /// Frees a part of a tree that will not be read any more: see [`crate::shed`].
     pub(super) fn shed(&mut self, budget: &mut usize) {
         if let Node::Inner(inner) = &mut self.root
             && let Some(inner) = Arc::get_mut(inner)
@@ -169,8 +169,8 @@ impl<K: Number, V: Scalar> Tree<K, V> {
         }
     }
 
-    /// Finds an element and sets its value to what `decide` makes of the old one, `None` if the element is not there: it is
-    /// inserted then. If `decide` returns `None`, nothing changes. The old value.
+    /// Finds an element and replaces its value by the result of `decide`, which gets the old one; `None` if the element
+    /// is not there: it is inserted then. If `decide` returns `None`, nothing changes. Returns the old value.
     pub(super) fn update(&mut self, number: K, item: Item, decide: impl FnOnce(Option<V>) -> Option<V>) -> Option<V> {
         // The item moves into the leaf, so its bytes are borrowed apart for the search.
         let long: Arc<[u8]>;

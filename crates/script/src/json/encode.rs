@@ -109,7 +109,7 @@ fn array(f: &mut Frame<'_>, config: &Config, depth: i64, len: i64, out: &mut Vec
     Ok(())
 }
 
-/// A sparse array, or a table in which one long string is often, is longer than what it is made of.
+/// A sparse array, or a table in which one long string is often, is longer than its source.
 fn bound(f: &mut Frame<'_>, out: &[u8]) -> Result<(), Raised> {
     if out.len() <= f.shared().limit() { Ok(()) } else { Err(f.raise("not enough memory")) }
 }

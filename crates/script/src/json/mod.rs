@@ -7,10 +7,10 @@ mod number;
 use crate::lua::{Frame, Raised};
 use std::ffi::c_int;
 
-/// Tables or values within each other, whatever a script configures: as much recursion as a script's stack holds.
+/// Most nesting of tables or values, whatever a script configures: as much recursion as a script's stack holds.
 const DEPTH_MAX: i64 = 2_000;
 
-/// What a script may configure. Every script begins with the defaults.
+/// The configuration of a script. Every script begins with the defaults.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Config {
     sparse_convert: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Config {
     mark_arrays: bool,
 }
 
-/// How infinities and what is no number are written.
+/// How infinities and NaN are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Invalid {
     Refuse,

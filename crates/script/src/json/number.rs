@@ -40,8 +40,8 @@ pub(super) fn append(out: &mut Vec<u8>, number: f64, precision: usize) {
     }
 }
 
-/// The number at the front and its length; `None` if there is none. Also reads what JSON does not allow: signs, hexadecimal digits,
-/// infinities.
+/// The number at the front and its length; `None` if there is none. Also reads forms that JSON does not allow: signs,
+/// hexadecimal digits, infinities.
 pub(super) fn read(text: &[u8]) -> Option<(f64, usize)> {
     let at = |index: usize| text.get(index).copied().unwrap_or(0);
     let sign = usize::from(matches!(at(0), b'+' | b'-'));

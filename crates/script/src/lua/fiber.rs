@@ -10,8 +10,8 @@ use std::ffi::c_int;
 
 pub(super) type Yielder = corosensei::Yielder<Resume, Request>;
 
-/// Bytes of address space of a stack; pages are taken when touched. Lua bounds the depth of C calls to 200, and the deepest frame, that
-/// of a library function with a buffer, is some 10 KB.
+/// Bytes of address space of a stack; pages are taken when touched. Lua bounds the depth of C calls to 200, and the
+/// deepest frame, that of a library function with a buffer, is some 10 KB.
 const STACK: usize = 4 << 20;
 
 /// A stack for a script, kept between scripts.
@@ -39,7 +39,7 @@ impl Fiber {
         }))
     }
 
-    /// Goes on until the body suspends, or gives what it returned. To be called until it returns, and not again.
+    /// Goes on until the body suspends, or returns its result. To be called until it returns, and not again.
     pub(crate) fn resume(&mut self, shared: &Shared, input: Resume) -> Result<c_int, Request> {
         match self.0.resume(input) {
             CoroutineResult::Yield(request) => Err(request),
@@ -60,7 +60,7 @@ impl Fiber {
         }
     }
 
-    /// Gives up a fiber that will not come to an end. What its frames hold is leaked.
+    /// Gives up a fiber that will not come to an end. Memory of its frames is leaked.
     fn abandon(mut self) {
         // SAFETY: the frames on its stack are those of Lua and of natives, which never run again: the state is closed or leaked by
         // the caller, and nothing outside borrows from the stack.

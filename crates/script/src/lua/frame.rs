@@ -172,7 +172,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The type of an argument; what is above the arguments is none.
+    /// The type of an argument; an index above the arguments is none.
     fn arg_kind(&self, at: c_int) -> Kind {
         if at <= self.args { self.kind(at) } else { Kind::None }
     }
@@ -341,7 +341,8 @@ impl<'a> Frame<'a> {
         unsafe { ffi::lua_objlen(self.raw(), table) as usize }
     }
 
-    /// Replaces the key on top with the next key and its value; false, with the key gone, behind the last. The table has not been
+    /// Replaces the key on top with the next key and its value; false, with the key gone, behind the last. The table
+    /// has not been written to since the key was given.
     /// written to since the key was given.
     pub(crate) fn next(&mut self, table: c_int) -> bool {
         debug_assert_eq!(self.kind(table), Kind::Table);
@@ -507,8 +508,8 @@ impl<'a> Frame<'a> {
         Err(Raised)
     }
 
-    /// Asks for the reply to the command in [`Shared::call`] and has `then` read it, which must not suspend. `None`: the host
-    /// answered something else.
+    /// Asks for the reply to the command in [`Shared::call`] and has `then` read it, which must not suspend. `None`:
+    /// the host has given another answer.
     pub(crate) fn call<R>(&mut self, then: impl FnOnce(&mut Self, &[u8]) -> R) -> Result<Option<R>, Raised> {
         let Resume::Reply(reply) = self.ask(Request::Call)? else { return Ok(None) };
         // SAFETY: the host keeps the bytes until the script suspends again (see `Resume::Reply`).
@@ -516,7 +517,7 @@ impl<'a> Frame<'a> {
         Ok(Some(then(self, reply)))
     }
 
-    /// Counts work worth so many instructions, and lets the host look at its clock when a slice is over.
+    /// Counts work worth so many instructions, and lets the host read its clock when a slice is over.
     pub(crate) fn charge(&mut self, instructions: usize) -> Result<(), Raised> {
         if self.shared.charged(instructions) { self.ask(Request::Slice).map(drop) } else { Ok(()) }
     }

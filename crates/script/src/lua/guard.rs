@@ -215,9 +215,10 @@ unsafe extern "C-unwind" fn less_than(lua: *mut ffi::lua_State) -> c_int {
     }
 }
 
-/// Counts work in a guard, and lets the host look at its clock when a slice is over.
+/// Counts work in a guard, and lets the host read its clock when a slice is over.
 ///
 /// # Safety
+///
 /// As [`raise`].
 unsafe fn pause(lua: *mut ffi::lua_State, instructions: usize) {
     // SAFETY: as promised; the frame is gone when the error is raised.
@@ -257,8 +258,8 @@ unsafe extern "C-unwind" fn repeat(lua: *mut ffi::lua_State) -> c_int {
     }
 }
 
-/// How far before the end of a table `table.insert` may begin, beyond the table's length: Lua moves every place on the way, there
-/// or not, and cannot be interrupted.
+/// How far before the end of a table `table.insert` may begin, beyond the table's length: Lua moves every place on the
+/// way, also empty ones, and cannot be interrupted.
 const MOVES_MAX: usize = 1 << 16;
 
 /// # Safety
@@ -379,10 +380,11 @@ unsafe extern "C-unwind" fn xpcall(lua: *mut ffi::lua_State) -> c_int {
     }
 }
 
-/// The handler of `xpcall` around that of the script (its upvalue), which must not run when the script is to end: hooks are off then,
-/// so nothing could interrupt it.
+/// The handler of `xpcall` around that of the script (its upvalue). It must not run when the script is to end: hooks
+/// are off then, so it could not be interrupted.
 ///
 /// # Safety
+///
 /// See above.
 unsafe extern "C-unwind" fn handle(lua: *mut ffi::lua_State) -> c_int {
     // SAFETY: Lua gives its state.

@@ -1,10 +1,10 @@
-//! What Lua calls every so many instructions: ends slices and scripts.
+//! The function that Lua calls every so many instructions: it ends slices and scripts.
 
 use super::frame::shared;
 use super::{Frame, Request, Resume, Shared};
 use mlua_sys as ffi;
 
-/// Why a script ends that was stopped without a reason, because it had nobody to ask.
+/// The error of a script that was stopped without a reason, because it had no host.
 pub(super) const UNREACHABLE_HOST: &str = "not allowed here";
 
 /// Starts counting instructions in a state, or a coroutine.
@@ -46,8 +46,8 @@ unsafe extern "C-unwind" fn hook(lua: *mut ffi::lua_State, _: *mut ffi::lua_Debu
     }
 }
 
-/// Counts work that Lua does within one instruction; when the slice is over the next instruction calls the hook. A coroutine's
-/// instructions are counted as ever.
+/// Counts work that Lua does within one instruction; when the slice is over the next instruction calls the hook. A
+/// coroutine's instructions are counted as usual.
 pub(super) fn worked(shared: &Shared, instructions: usize) {
     let lua = shared.main.get();
     if shared.charged(instructions) && !lua.is_null() && !shared.yielder.get().is_null() {

@@ -8,8 +8,8 @@
 //! - *Guards* ([`guard`], [`hook`], [`strings`]) call what may raise (`lua_call`, Lua's own library functions). They are written like C:
 //!   nothing in them owns memory while such a call is made.
 //!
-//! A script runs on a stack of its own ([`fiber`]), so both may suspend anywhere: what they have borrowed must not be reachable for the
-//! host meanwhile.
+//! A script runs on a stack of its own ([`fiber`]), so both may suspend anywhere. The host must not reach anything that
+//! they have borrowed meanwhile.
 
 pub(crate) mod fiber;
 pub(crate) mod frame;

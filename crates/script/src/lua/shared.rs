@@ -1,4 +1,5 @@
-//! What a machine's natives, its allocator and its host share. Lives at one address as long as the Lua state does.
+//! The state that a machine's natives, its allocator and its host share. It lives at one address as long as the Lua
+//! state does.
 
 use super::fiber::Yielder;
 use crate::json;
@@ -11,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What a script asks the host when it suspends.
+/// The request of a script to the host when it suspends.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// Execute the command in [`Shared::call`].
@@ -24,7 +25,7 @@ pub(crate) enum Request {
     Slice,
 }
 
-/// What the host answers.
+/// The host's answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Resume {
     /// The reply to a call. The host keeps the bytes where they are until the script suspends again or ends.
@@ -46,7 +47,7 @@ pub(crate) struct Shared {
     pub(super) used: Cell<usize>,
     /// Bytes that Lua may hold now.
     pub(super) ceiling: Cell<usize>,
-    /// What of them is in [`HELD`].
+    /// The part of them that is in [`HELD`].
     reported: Cell<usize>,
     limit: usize,
     /// Bytes after the last collection that memory pressure caused.
@@ -63,7 +64,7 @@ pub(crate) struct Shared {
     pub(super) stop: RefCell<Option<Box<str>>>,
     /// The command of a pending call.
     pub(crate) call: Cell<Batch>,
-    /// What the script chose with `redis.setresp`.
+    /// The protocol that the script chose with `redis.setresp`.
     pub(crate) protocol: Cell<Protocol>,
     pub(crate) random: Cell<Random>,
     /// The library being loaded.
@@ -71,7 +72,7 @@ pub(crate) struct Shared {
     pub(crate) json: RefCell<json::Config>,
     /// The metatable of arrays that `cjson.decode` marks, in the registry.
     pub(crate) json_array: Cell<c_int>,
-    /// A buffer for whoever writes a string.
+    /// A buffer for writing a string.
     pub(crate) scratch: Cell<Vec<u8>>,
 }
 
@@ -85,7 +86,7 @@ pub fn memory() -> usize {
     HELD.load(Relaxed)
 }
 
-/// What [`Shared::give_back`] keeps allocated.
+/// The bytes that [`Shared::give_back`] keeps allocated.
 const SCRATCH_KEPT: usize = 64 * 1024;
 
 impl Shared {

@@ -1,4 +1,4 @@
-//! A Lua state and what belongs to it.
+//! A Lua state with its own data.
 //!
 //! Invariants: `lua` is the main state, closed when this is dropped; `shared` is its allocator's data and lives as long, at one address.
 //! While a fiber runs in the state its owner does nothing else with it.
@@ -20,12 +20,12 @@ pub(crate) struct State {
 /// Alignment of all that Lua allocates.
 const ALIGN: usize = 8;
 
-/// A block so large that whoever fills it (`..`, `string.upper`, `table.concat`) works for longer than for an instruction.
+/// A block so large that filling it (`..`, `string.upper`, `table.concat`) takes longer than an instruction.
 const LARGE: usize = 16 << 10;
 /// Bytes of it that are worth an instruction.
 const LARGE_PER_INSTRUCTION: usize = 64;
 
-/// Whether the system has memory for a block of `new` bytes. What is small is asked for by the megabyte.
+/// Whether the system has memory for a block of `new` bytes. Small ones are asked for by the megabyte.
 #[inline]
 fn has_room(new: usize, used: usize, wanted: usize) -> bool {
     const STEP: usize = 20;
@@ -54,7 +54,7 @@ unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize,
         if new > old && (wanted > shared.ceiling.get() || new > isize::MAX as usize - ALIGN) {
             return std::ptr::null_mut();
         }
-        // Who may not be refused takes what the process keeps for that.
+        // An allocation that may not be refused takes the process's reserve.
         if new > old && shared.ceiling.get() != UNLIMITED && !has_room(new, used, wanted) {
             return std::ptr::null_mut();
         }
@@ -62,7 +62,7 @@ unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize,
             hook::worked(shared, new / LARGE_PER_INSTRUCTION);
         }
         if new > old {
-            // Before it happens: what counts all memory must not see more of it than this for as long as the block is moved.
+            // Before it happens: the counter of all memory must not see more than this while the block is moved.
             shared.set_used(wanted);
         }
         let grown = if block.is_null() {
@@ -125,7 +125,7 @@ impl State {
         unsafe { ffi::lua_pushvalue(self.lua.as_ptr(), ffi::LUA_GLOBALSINDEX) };
     }
 
-    /// Makes the table of the registry the globals of what is compiled from now on.
+    /// Makes the table of the registry the globals of later compilations.
     pub(crate) fn set_globals(&mut self, reference: c_int) {
         self.frame().push_reference(reference);
         // SAFETY: a table is on top.

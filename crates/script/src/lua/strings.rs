@@ -33,10 +33,11 @@ unsafe fn bytes<'s>(lua: *mut ffi::lua_State, at: c_int) -> &'s [u8] {
     }
 }
 
-/// Runs a native within a guard: raises what it raises.
+/// Runs a native within a guard: raises the native's error.
 ///
 /// # Safety
-/// `lua` is Lua's; nothing with a destructor is alive in the caller, nor in what `native` gives.
+///
+/// `lua` is Lua's; nothing with a destructor is alive in the caller, nor in the result of `native`.
 unsafe fn native<R: Copy>(lua: *mut ffi::lua_State, native: impl FnOnce(&mut Frame<'_>) -> Result<R, Raised>) -> R {
     // SAFETY: as promised.
     unsafe {

@@ -7,10 +7,10 @@ use std::ffi::c_int;
 /// Captures in a pattern.
 const CAPTURES_MAX: usize = 32;
 
-/// Matches within each other: what the stack holds. Lua itself has no bound, and a stack that overflows.
+/// Most nesting of matches: as much as the stack holds. Lua itself has no bound, and a stack that overflows.
 const DEPTH_MAX: u32 = 1_000;
 
-/// Steps between two looks at the budget.
+/// Steps between two checks of the budget.
 const STEPS: usize = 1_024;
 
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ struct Capture {
     length: Length,
 }
 
-/// What a match has captured.
+/// The captures of a match.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Captures {
     level: usize,
@@ -102,7 +102,7 @@ impl<'a> Matcher<'a> {
         self.go(f, start, 0)
     }
 
-    /// What the last match that ended has captured.
+    /// The captures of the last match that ended.
     pub(crate) fn captures(&self) -> &Captures {
         &self.captures
     }
@@ -283,7 +283,7 @@ impl<'a> Matcher<'a> {
         Ok(end)
     }
 
-    /// `%1`: what has been captured, again.
+    /// `%1`: the captured text, again.
     fn back(&mut self, f: &mut Frame<'_>, at: usize, digit: u8) -> Result<Option<usize>, Raised> {
         let index = usize::from(digit).checked_sub(usize::from(b'1'));
         let capture = index.and_then(|index| self.captures.captures[..self.captures.level].get(index)).copied();

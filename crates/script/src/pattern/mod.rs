@@ -1,6 +1,7 @@
 //! `string.find` and `string.match`. `gsub` and `gmatch`, which call back or keep state, are in [``lua::strings``].
 //!
-//! Lua's own matcher cannot be interrupted, and takes exponential time for some patterns; ours counts steps and suspends.
+//! Lua's own matcher cannot be interrupted, and takes exponential time for some patterns; this one counts steps and
+//! suspends.
 
 mod class;
 mod matcher;

@@ -1,4 +1,4 @@
-//! What a script returns as a reply (Redis's `luaReplyToRedisReply`).
+//! The result of a script as a reply (Redis's `luaReplyToRedisReply`).
 
 use crate::Outcome;
 use crate::errors::Description;
@@ -22,7 +22,7 @@ enum Aggregate {
     Set,
 }
 
-/// What became of a value.
+/// The result of writing a value.
 enum Written {
     /// It is written and gone from the stack.
     Done,
@@ -32,9 +32,11 @@ enum Written {
     Open(Aggregate),
 }
 
-/// Writes the value on top, which is removed. `script` is the protocol that the script chose: with RESP2 `true` is 1 and `false` null.
+/// Writes the value on top, which is removed. `script` is the protocol that the script chose: with RESP2 `true` is 1
+/// and `false` null.
 ///
-/// Without recursion: a script may nest tables as deep as Lua's stack allows, some thousands, and the host's stack is small.
+/// Without recursion: a script may nest tables as deep as Lua's stack allows, some thousands, and the host's stack is
+/// small.
 pub(crate) fn write(f: &mut Frame<'_>, script: Protocol, reply: &mut Reply<'_>) -> Outcome {
     let mut levels: Vec<Level> = Vec::new();
     let mut outcome = Outcome::Value;
@@ -69,7 +71,7 @@ pub(crate) fn write(f: &mut Frame<'_>, script: Protocol, reply: &mut Reply<'_>) 
     }
 }
 
-/// Pushes what is to be written next of a table; false behind the last, with only the table left.
+/// Pushes the next part of a table to write; false behind the last, with only the table left.
 fn advance(f: &mut Frame<'_>, level: &mut Level) -> bool {
     match level.kind {
         Aggregate::Array => {

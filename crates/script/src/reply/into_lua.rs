@@ -3,7 +3,7 @@
 use crate::errors;
 use crate::lua::Frame;
 
-/// What was pushed.
+/// The pushed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushed {
     /// A value.

@@ -17,16 +17,18 @@ use crate::{Error, Generation};
 /// A manifest, the bytes of its files, and what keeps its tables.
 struct Pinned {
     manifest: Manifest,
-    /// What `current` and the manifest hold.
+    /// The contents of `current` and the manifest.
     bytes: [Vec<u8>; 2],
     _view: Arc<View>,
 }
 
 impl Shared {
-    /// Flushes and copies. The file that makes the folder a store comes last: without it, the copy is unfinished and refused.
+    /// Flushes and copies. The file that makes the folder a store comes last: without it, the copy is unfinished and
+    /// refused.
     ///
     /// # Errors
-    /// The store or the disk has failed, or there is something in the folder.
+    ///
+    /// The store or the disk has failed, or the folder is not empty.
     pub fn backup(&self, folder: &Path) -> Result<Generation, Error> {
         let from = self.tree_folder();
         let to = folder.join(TREE);
@@ -74,10 +76,11 @@ impl Shared {
     }
 }
 
-/// Makes a folder that a store opens as it would open `folder`, whatever is there: with links to its tables and copies of all else. Opening the mirror
-/// changes nothing in `folder`, which no store may use.
+/// Makes a folder that a store opens as it would open `folder`, in any state: with links to its tables and copies of
+/// all else. Opening the mirror changes nothing in `folder`, which no store may use.
 ///
 /// # Errors
+///
 /// The disk has failed to link or to copy a file.
 pub fn mirror(folder: &Path, to: &Path) -> Result<(), Error> {
     if !folder.try_exists().map_err(|e| Error::io(folder, &e))? {

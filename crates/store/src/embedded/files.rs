@@ -9,13 +9,13 @@ use lsm_tree::Table;
 
 use super::lock;
 
-/// Tables by number. `lsm-tree` leaves the file of a table that it could not finish where it is, so that a full disk would get fuller
-/// with every attempt.
+/// Tables by number. `lsm-tree` leaves the file of an unfinished table where it is, so that a full disk would get
+/// fuller with every attempt.
 #[derive(Default)]
 pub struct Files {
     /// Every table that was ever part of a view, with its bytes.
     known: Mutex<BTreeMap<u64, u64>>,
-    /// Held by whoever writes tables.
+    /// Held by the writer of tables.
     writing: RwLock<()>,
     /// Numbers that were given out during something that failed.
     litter: Mutex<Vec<Range<u64>>>,
@@ -52,7 +52,7 @@ impl Files {
         lock(&self.litter).push(numbers);
     }
 
-    /// Removes what failures left behind, unless somebody is writing tables now.
+    /// Removes the rests of failures, unless tables are being written now.
     pub fn tidy(&self, folder: &std::path::Path) {
         if lock(&self.litter).is_empty() {
             return;

@@ -20,15 +20,18 @@ const RUNS_MAX: u64 = 24;
 /// Sorted runs beyond which there are no more flushes: `lsm-tree` counts the runs of a level in one byte.
 const RUNS_LIMIT: u64 = 200;
 
-/// How often it is looked, at most, which manifest counts on the disk, and how long is waited while that cannot be read: a minute in all.
+/// How often the manifest on the disk is read, at most, to learn which one counts, and the pause while that fails: a
+/// minute in all.
 const LOOKS_MAX: usize = 600;
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Shared {
-    /// Makes room for a batch: if memory is full, what is not being flushed is spilled to disk. If there is no room there, twice as much
-    /// is taken before batches are refused.
+    /// Makes room for a batch: if memory is full, the entries that are not being flushed are spilled to disk. If there
+    /// is no room there, twice as much is taken before batches are refused.
     ///
     /// # Errors
+    ///
+    /// The store has failed before, or the disk has no room and memory is used up.
     /// The store has failed before, or the disk has no room and memory is used up.
     pub fn make_room(&self, writer: &mut Writer) -> Result<(), Error> {
         let limit = self.memory.load(Relaxed);
@@ -61,13 +64,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes entries to tables that no manifest names yet. Values below a retired prefix are left out; tombstones are not: the prefix
-    /// may be forgotten before the next flush, and then they alone hide what older tables hold.
+    /// Writes entries to tables that no manifest names yet. Values below a retired prefix are left out. Tombstones are
+    /// not: the prefix may be forgotten before the next flush, and then they alone hide entries of older tables.
     fn write_tables(&self, entries: Merge, retired: Option<&Retired>) -> Result<Run, Error> {
         let folder = self.tree_folder().join(TABLES);
         let writing = self.files.writing();
         let low = self.tree.next_table_id();
-        // Errors of reading are ours and name their file; `lsm-tree` only needs to know that there was one.
+        // Errors of reading are this crate's and name their file; `lsm-tree` only needs to know that there was one.
         let mut failed = None;
         let stream = entries.filter(|item| match (item, retired) {
             (Ok(item), Some(retired)) => item.is_tombstone() || !retired.covers(&item.key.user_key),
@@ -103,7 +106,8 @@ impl Shared {
     /// Makes everything written so far durable.
     ///
     /// # Errors
-    /// The store or the disk has failed, or there is no room for what is in memory or for compaction.
+    ///
+    /// The store or the disk has failed, or there is no room for the entries in memory or for compaction.
     pub fn flush(&self) -> Result<Generation, Error> {
         let _one = lock(&self.flushing);
         self.alive()?;
@@ -166,8 +170,9 @@ impl Shared {
         Ok(generation)
     }
 
-    /// What was spilled, with what is still in memory written to tables of its own between those, if none of it overlaps: who writes in the order of
-    /// keys, as checkpoints do, writes everything once. `None`: it has to be merged.
+    /// The spilled tables, with the entries in memory written to tables of their own between those, if none of them
+    /// overlap: a writer in the order of keys, as a checkpoint is, writes everything once. `None`: they have to be
+    /// merged.
     fn written_between(&self, view: &View, spilled: &[Table]) -> Result<Option<Run>, Error> {
         let mut spilled: Vec<&Table> = spilled.iter().collect();
         spilled.sort_by_key(|table| ends(table).0);
@@ -197,8 +202,8 @@ impl Shared {
         Ok(Some(run.into()))
     }
 
-    /// Notes that writing tables failed, from the table numbered `low` on. Only a full disk may be tried again: what a failed sync left
-    /// behind is not known.
+    /// Notes that writing tables failed, from the table numbered `low` on. Only a full disk may be tried again: it is
+    /// unknown what a failed sync left behind.
     fn failed(&self, error: Error, low: u64) -> Error {
         if matches!(error, Error::NoSpace(_)) {
             self.files.failed(low..self.tree.next_table_id());
@@ -214,8 +219,8 @@ impl Shared {
         if matches!(error, Error::NoSpace(_)) && self.alive().is_ok() { self.failed(error, low) } else { error }
     }
 
-    /// Notes that a manifest could not be written. If it may have become the one that counts, nothing may be written any more: memory
-    /// and disk would not be the same. [`Error::NoSpace`] is returned only if it has not.
+    /// Notes that a manifest could not be written. If it may have become the one that counts, nothing may be written
+    /// any more, because memory and disk would differ. [`Error::NoSpace`] is returned only if it has not.
     pub fn failed_to_register(&self, error: Error) -> Error {
         match error {
             Error::NoSpace(_) if self.is_as_on_disk() => error,
@@ -223,7 +228,8 @@ impl Shared {
         }
     }
 
-    /// Whether the manifest that counts on disk is the one that counts here. If it cannot be read for want of descriptors, that is found out when there are some.
+    /// Whether the manifest that counts on disk is the one that counts here. If it cannot be read for want of
+    /// descriptors, that is found out when there are some.
     fn is_as_on_disk(&self) -> bool {
         for _ in 0..LOOKS_MAX {
             let before = self.tree.current_version().id();
@@ -248,7 +254,7 @@ fn tables(layer: &Layer) -> &[Table] {
     }
 }
 
-/// Has the files of tables removed when nobody holds them any more.
+/// Has the files of tables removed when they have no owner any more.
 fn discard<'a>(tables: impl Iterator<Item = &'a Table>) {
     for table in tables {
         table.is_deleted.store(true, Release);

@@ -24,7 +24,7 @@ pub struct Merge {
     /// The newest first.
     sources: Vec<Source>,
     heap: BinaryHeap<Head>,
-    /// What went wrong before the first entry.
+    /// The error before the first entry.
     failed: Option<Error>,
     last: Option<Slice>,
 }
@@ -82,7 +82,7 @@ impl Merge {
         Self::of_layers_in(layers, &(Bound::Unbounded, Bound::Unbounded))
     }
 
-    /// What some layers have in a range, the newest first.
+    /// The entries of some layers in a range, the newest first.
     pub fn of_layers_in<'a>(layers: impl Iterator<Item = &'a Held>, bounds: &Bounds) -> Self {
         Self::new(layers.map(|held| source(held, bounds, SeqNo::MAX - 1)).collect())
     }
@@ -124,7 +124,8 @@ fn source(held: &Held, bounds: &Bounds, seq: SeqNo) -> Source {
     }
 }
 
-/// The entries of a memtable up to `seq`. They are taken out in chunks, as an iterator cannot own what it iterates.
+/// The entries of a memtable up to `seq`. They are taken out in chunks, because an iterator cannot own what it
+/// iterates.
 fn memory(memory: Arc<Memtable>, bounds: &Bounds, seq: SeqNo) -> Source {
     let at = |key: &Slice, seqno| InternalValue::from_components(key.clone(), "", seqno, ValueType::Value).key;
     // Versions of a key are ordered from the highest sequence number down.

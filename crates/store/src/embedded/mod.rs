@@ -1,13 +1,13 @@
-//! The store on the local disk: tables, manifest and compaction of `lsm-tree`, memory and flushes of our own.
+//! The store on the local disk: tables, manifest and compaction of `lsm-tree`, with memory and flushes of this crate.
 //!
-//! `lsm-tree` makes one memtable durable at a time and lets readers wait while it syncs a manifest. So it is used below its memtable:
-//!
-//! - Batches go into a memtable of ours ([`View::active`]), entries carry the number of their batch, and a batch is seen when the
-//!   number is published. A snapshot is a view and such a number.
+//! `lsm-tree` makes one memtable durable at a time and lets readers wait while it syncs a manifest. So it is used below
+//! its memtable:
+//! - Batches go into a memtable of this crate ([`View::active`]). Entries carry the number of their batch, and a batch
+//!   is seen when the number is published. A snapshot is a view and such a number.
 //! - When memory is full before a flush, the memtable becomes a run of tables that the manifest does not name.
-//! - A flush merges everything that is not durable into tables whose keys do not overlap, unless they do not as they are, and one new manifest
-//!   names them all.
-//! - Readers hold a [`View`], never a lock of `lsm-tree`; a table's file goes when nobody holds the table.
+//! - A flush merges everything that is not durable into tables whose keys do not overlap, unless they do not overlap as
+//!   they are. One new manifest names them all.
+//! - Readers hold a [`View`], never a lock of `lsm-tree`; a table's file is removed when the table has no owner.
 //! - One thread ([`tend`]) compacts, and gives back the space of retired prefixes.
 
 mod backup;
@@ -51,11 +51,11 @@ pub enum Compression {
     Lz4,
 }
 
-/// How much a store may use. What is not said here is fixed.
+/// The limits of a store. Others are fixed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes that may be written before memory is spilled to disk. While it flushes, or when the disk is full, up to three times as much
-    /// is used.
+    /// Bytes that may be written before memory is spilled to disk. While it flushes, or when the disk is full, up to
+    /// three times as much is used.
     pub memory: u64,
     /// Bytes of the cache of blocks.
     pub cache: u64,
@@ -87,7 +87,7 @@ impl Default for Limits {
 pub struct Settings {
     /// Whose data it is. A folder with another node's data is refused.
     pub node: [u8; 16],
-    /// The state that must be there at least. An older one means that somebody put old files back.
+    /// The state that must be there at least. An older one means that old files were put back.
     pub at_least: Generation,
     /// How much it may use.
     pub limits: Limits,
@@ -95,14 +95,15 @@ pub struct Settings {
     pub clock: Clock,
 }
 
-/// The store on the local disk. Dropped, it stops its thread; what was not flushed is lost. The folder stays in use as long as there are
-/// snapshots.
+/// The store on the local disk. Dropped, it stops its thread; unflushed entries are lost. The folder stays in use as
+/// long as there are snapshots.
 pub struct Embedded {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the store, its snapshots and its thread share. Locks are taken in the order `flushing`, `writer`, `current`.
+/// The state that the store, its snapshots and its thread share. Locks are taken in the order `flushing`, `writer`,
+/// `current`.
 struct Shared {
     folder: PathBuf,
     tree: Tree,
@@ -123,7 +124,7 @@ struct Shared {
     _lock: Lock,
 }
 
-/// What the one who writes needs.
+/// The state of the writer.
 struct Writer {
     layers: u64,
     memtables: u64,
@@ -131,7 +132,7 @@ struct Writer {
     flushing: u64,
 }
 
-/// What is to be seen now.
+/// The visible state.
 struct Current {
     view: Arc<View>,
     /// Of the last batch.
@@ -152,7 +153,7 @@ struct Counts {
     compaction_us_total: AtomicU64,
 }
 
-/// A lock whose holder panicked is taken all the same: what it guards is changed in single steps.
+/// A lock whose holder panicked is taken all the same: its state is changed in single steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -330,7 +331,8 @@ impl Embedded {
         self.shared.memory.store(bytes, Relaxed);
     }
 
-    /// Begins to tend the tables, and waits until there is nothing to compact and no space to give back, or the store takes no more writes.
+    /// Begins to tend the tables, and waits until there is nothing to compact and no space to give back, or the store
+    /// takes no more writes.
     pub fn settle(&self) {
         self.shared.tend.begin();
         self.shared.tend.settle();

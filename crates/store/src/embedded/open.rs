@@ -34,10 +34,12 @@ const FILTER_BITS: f32 = 10.0;
 impl Embedded {
     /// Opens the store in `folder`, or makes one there if it is empty or absent.
     ///
-    /// Nothing is changed or removed unless everything that was looked at is as it was written. That does not include the
-    /// entries themselves: their checksums are verified whenever they are read, and all at once by [`check`](crate::check).
+    /// Nothing is changed or removed unless all bytes that were checked are as they were written. That does not include
+    /// the entries themselves: their checksums are verified whenever they are read, and all at once by
+    /// [`check`](crate::check).
     ///
     /// # Errors
+    ///
     /// The folder is in use, cannot be read or made, or is not as it was written.
     pub fn open(folder: &Path, settings: &Settings) -> Result<Self, Error> {
         let lock = claim(folder, settings)?;
@@ -99,7 +101,7 @@ fn claim(folder: &Path, settings: &Settings) -> Result<Lock, Error> {
     if settings.at_least > 0 {
         return Err(missing(folder, settings));
     }
-    // Before anything is in it: whoever finds it does not look for its name on the disk.
+    // Before anything is in it: a later opener does not check that its name is on the disk.
     if let Some(parent) = folder.parent().filter(|p| !p.as_os_str().is_empty()) {
         sync(parent)?;
     }
@@ -160,8 +162,9 @@ fn open_tree(folder: &Path, settings: &Settings, pace: &Arc<Pace>) -> Result<Tre
         .use_descriptor_table(Some(Arc::new(DescriptorTable::new(limits.files))))
         .data_block_size_policy(BlockSizePolicy::all(BLOCK))
         .data_block_compression_policy(blocks)
-        // A table that is written keeps the last key of each block for the index: compaction's are parts of the blocks that it has read, which
-        // stay in memory with them. Where values are larger than a block, that would be the whole table, as it was before it was compressed.
+        // A table that is written keeps the last key of each block for the index. Compaction's are parts of the blocks
+        // that it has read, which stay in memory with them. Where values are larger than a block, that would be the
+        // whole table, as it was before it was compressed.
         .index_block_partitioning_policy(PartitioningPolicy::new([false, true]))
         .filter_policy(FilterPolicy::all(filter))
         .with_compaction_filter_factory(Some(Arc::new(Filters(pace.clone()))));

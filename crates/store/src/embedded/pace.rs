@@ -1,7 +1,8 @@
 //! Keeps compaction slow enough, and makes it stop when the store is closed.
 //!
-//! `lsm-tree` shows every entry that it merges to a filter. This one changes nothing: it counts bytes, waits where there were too
-//! many, and notices keys that are out of order, which is how a block shows that is whole but in the wrong place.
+//! `lsm-tree` shows every entry that it merges to a filter. This one changes nothing. It counts bytes, waits where
+//! there were too many, and notices keys that are out of order: so it finds a block that is whole but in the wrong
+//! place.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -14,7 +15,7 @@ use lsm_tree::compaction::{CompactionFilter, Factory, ItemAccessor, Verdict};
 
 use super::{Clock, lock};
 
-/// Bytes between two looks at the clock.
+/// Bytes between two readings of the clock.
 const STRIDE: u64 = 256 << 10;
 
 /// The longest single wait: a changed limit counts after that.

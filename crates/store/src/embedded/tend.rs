@@ -25,13 +25,13 @@ const LEVEL_BYTES: u64 = 256 << 20;
 /// The least number of tables that are compacted at once: a flush makes two, or more, if memory has been spilled.
 const TABLES_MIN: u64 = 6;
 
-/// The most: what has been merged by flushes is in larger tables, and every read may have to look into all of them.
+/// The most: flushed entries are in larger tables, and every read may have to search all of them.
 const TABLES_MAX: u64 = 8;
 
-/// How long it waits before it tries again what a full disk has prevented.
+/// The pause before it tries again after a full disk.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What the thread is told, and what it tells.
+/// The state that the thread shares with the store.
 #[derive(Default)]
 pub struct Tend {
     state: Mutex<State>,
@@ -52,7 +52,7 @@ struct State {
 }
 
 impl Tend {
-    /// For a store that was opened with these retired prefixes: it rests until it is told to begin, or something is flushed.
+    /// For a store that was opened with these retired prefixes: it rests until it is told to begin, or until a flush.
     pub fn new(retired: Arc<Retired>) -> Self {
         Self { state: Mutex::new(State { retired, ..State::default() }), changed: Condvar::new() }
     }
@@ -191,7 +191,7 @@ impl Shared {
         new
     }
 
-    /// Which file a compaction failed on. `lsm-tree` does not say, so all are looked at: the store stops anyway.
+    /// The file on which a compaction failed. `lsm-tree` does not say, so all are checked: the store stops anyway.
     fn blame(&self, error: &lsm_tree::Error) -> Error {
         let plain = Error::tree(self.tree_folder(), error);
         if !matches!(plain, Error::Damaged { .. }) {
@@ -218,8 +218,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Tables that lie wholly below the prefix are dropped unread. What is left, at most the ends of a run, is deleted entry by entry.
-    /// Then the prefix is forgotten.
+    /// Tables that lie wholly below the prefix are dropped unread. The rest, at most the ends of a run, is deleted
+    /// entry by entry. Then the prefix is forgotten.
     fn give_back_prefix(&self, prefix: &[u8]) -> Result<(), Error> {
         let end = prefix_end(prefix).unwrap_or_default();
         let (view, _) = self.view();
@@ -285,7 +285,8 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// The thread of a store that begins by itself may be late: that it has done nothing yet does not show that it rests.
+    /// The thread of a store that begins by itself may be late: that it has done nothing yet does not show that it
+    /// rests.
     #[test]
     fn who_was_just_opened_rests_until_told_to_begin_or_flushed() {
         for wake in [Tend::begin, |tend: &Tend| tend.flushed(Arc::default())] {

@@ -1,4 +1,4 @@
-//! What a reader sees: an unchanging list of places to look, the newest first.
+//! A reader's view: an unchanging list of places to search, the newest first.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::{Error, Generation, check};
 /// Tables whose keys do not overlap, in order.
 pub type Run = Arc<[Table]>;
 
-/// What is not durable yet, part by part.
+/// The entries that are not durable yet, part by part.
 #[derive(Clone)]
 pub enum Held {
     Memory(Arc<Memtable>),
@@ -20,7 +20,7 @@ pub enum Held {
     Run(Run),
 }
 
-/// A part of what is not durable.
+/// A part of the entries that are not durable.
 #[derive(Clone)]
 pub struct Layer {
     /// Rises with every layer.
@@ -28,7 +28,8 @@ pub struct Layer {
     pub held: Held,
 }
 
-/// Where to look. It never changes, but that the active memory grows; what is newer than a reader's sequence number is skipped.
+/// The places to search. It never changes, except that the active memory grows; entries newer than a reader's sequence
+/// number are skipped.
 #[derive(Clone)]
 pub struct View {
     pub active: Arc<Memtable>,
@@ -66,9 +67,10 @@ fn find<'a>(run: &'a [Table], key: &[u8]) -> Option<&'a Table> {
 }
 
 impl View {
-    /// The value of a key among what was written up to `seq`.
+    /// The value of a key among the entries written up to `seq`.
     ///
     /// # Errors
+    ///
     /// The disk has failed to read, or a block does not match its checksum.
     pub fn get(&self, key: &[u8], seq: SeqNo) -> Result<Option<InternalValue>, Error> {
         if self.retired.covers(key) {
@@ -127,7 +129,7 @@ fn look_up(run: &[Table], key: &[u8], hash: u64) -> Result<Option<InternalValue>
     table.get(key, SeqNo::MAX, hash).map_err(|e| table_error(&table.path, &e))
 }
 
-/// What is wrong with a table, as exactly as its file can tell.
+/// The fault of a table, as exactly as its file can tell.
 pub fn table_error(path: &Path, error: &lsm_tree::Error) -> Error {
     let plain = Error::tree(path, error);
     match plain {
