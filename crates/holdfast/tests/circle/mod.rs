@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The bounds, which only sink: a commit that brings a number down lowers its bound.
 const CIRCLE_MAX: usize = 4;
 const WORKER_FILES_MAX: usize = 26;
+/// Places that ask whether the server is a node of a cluster.
+const CLUSTER_ASKED_MAX: usize = 21;
 
 const ROOT: &str = "node/src/";
 
@@ -256,4 +258,23 @@ fn each_group_of_waits_has_one_place() {
         }
     }
     assert!(known >= WAITS.len(), "the groups of waits are not found");
+}
+
+/// `Peers::new` tells a server that is no cluster from one that is. Behind it there is a `Peers` always, so that no code
+/// has to find out for itself.
+#[test]
+fn peers_are_told_apart_once() {
+    let sources = super::sources();
+    let (mut asked, mut known) = (Vec::new(), 0);
+    for (name, text) in sources.iter().filter(|(name, _)| name.starts_with(ROOT)) {
+        let (code, _) = without_tests(text);
+        for line in code.lines().filter(|line| !line.contains("fn ")) {
+            let is_optional = line.contains("Option<") && super::has_word(line, "Peers");
+            assert!(!is_optional, "{name} has peers that may be missing: {line}");
+            known += usize::from(super::has_word(line, "Peers"));
+            asked.extend((line.contains(".is_cluster()") || line.contains(".lacks_lease()")).then_some(name));
+        }
+    }
+    assert!(known > 0 && !asked.is_empty(), "no peers are found");
+    assert!(asked.len() <= CLUSTER_ASKED_MAX, "{} places ask for a cluster: {asked:?}", asked.len());
 }

@@ -26,8 +26,8 @@ pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 impl Worker {
     /// The nodes that the block of a connection needs.
     pub(crate) fn needs_of_block(&self, conn: &Conn) -> Needs {
-        let (Some(multi), Some(peers)) = (&conn.session.multi, &self.peers) else { return Needs::NONE };
-        peers.needs_of((&self.node.table, self.follower.settings().databases), multi)
+        let Some(multi) = &conn.session.multi else { return Needs::NONE };
+        self.peers.needs_of((&self.node.table, self.follower.settings().databases), multi)
     }
 
     /// EXEC. `None`: the block runs here, or is refused as everywhere.
@@ -37,7 +37,7 @@ impl Worker {
             return self.in_turn(conn, false);
         }
         let needs = self.needs_of_block(conn);
-        let link = match self.peers.as_deref_mut()?.way_of(&needs, conn) {
+        let link = match self.peers.way_of(&needs, conn) {
             Way::Here { quick } => return self.in_turn(conn, quick),
             Way::At(link) => link,
             Way::Over => return Some(self.exec_over_nodes(conn, command, args)),
@@ -250,7 +250,7 @@ impl Worker {
         if conn.session.multi.is_some() {
             return self.in_turn(conn, false);
         }
-        let peers = self.peers.as_deref_mut()?;
+        let peers = &mut self.peers;
         let me = peers.me;
         match peers.place_of(command, args, None) {
             Place::Anywhere => self.in_turn(conn, false),
@@ -283,7 +283,7 @@ impl Worker {
         if let Some(next) = self.in_turn(conn, false) {
             return next;
         }
-        let Some(peers) = self.peers.as_deref_mut() else { return Next::Continue };
+        let peers = &mut self.peers;
         let mut of_nodes: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
         for key in args.iter().skip(1) {
             let Some(owner) = peers.map.owner_of(keyspace::slot_of(key)) else {

@@ -42,7 +42,7 @@ impl Worker {
     /// The connection waits for another map, with its command unread. `None`: it has waited for long enough.
     pub(crate) fn wait_for_map(&mut self, conn: &mut Conn) -> Option<Next> {
         let now = self.engine.now();
-        let (awaited, peers) = (&mut conn.map, self.peers.as_deref()?);
+        let (awaited, peers) = (&mut conn.map, &self.peers);
         let version = Some(peers.map.version());
         if awaited.in_vain == version {
             return None;
@@ -61,7 +61,7 @@ impl Worker {
     /// As [`Self::wait_for_map`], for a client whose command was sent back by a map that is newer than the one here.
     /// `None`: there is no newer one.
     pub(crate) fn wait_for_newer_map(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
-        if conn.map.version <= self.peers.as_deref()?.map.version() {
+        if conn.map.version <= self.peers.map.version() {
             return None;
         }
         self.wait_for_map(conn).or_else(|| {
@@ -92,7 +92,7 @@ impl Worker {
     /// keys that are not available here run again, and get an error or go to the right node.
     pub(crate) fn look_at_blocked(&mut self, changed: bool) {
         let now = self.engine.now();
-        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let peers = &mut self.peers;
         let lapsed = peers.has_lapsed(now);
         if !changed && !lapsed {
             return;
@@ -106,7 +106,7 @@ impl Worker {
             let waiting: Vec<Token> = waiting.map(|conn| conn.token).collect();
             waiting.into_iter().for_each(|token| self.resume_from_map(token));
         }
-        let Some(peers) = self.peers.as_deref() else { return };
+        let peers = &self.peers;
         let mut positions: Vec<KeyAt> = Vec::new();
         let mut away = |conn: &&Conn| {
             let Some(blocked) = conn.wait.blocked() else { return false };
@@ -141,7 +141,7 @@ impl Worker {
     /// Answers a command of another node's client with the command itself, which was not executed and will not be. For
     /// EXEC the answer has its whole block. `None`: the block watches keys, which the command alone does not say.
     pub(crate) fn send_back(&mut self, conn: &mut Conn, kind: Kind, args: Args<'_>) -> Option<Next> {
-        let version = self.peers.as_deref().map_or(0, |peers| peers.map.version());
+        let version = self.peers.map.version();
         let mut command = Vec::new();
         if kind == Kind::Exec {
             let multi =

@@ -40,7 +40,7 @@ impl Worker {
         if conn.out.has_holes() {
             return self.wait_for_replies(conn, 0);
         }
-        let Some(peers) = &mut self.peers else { return Next::Continue };
+        let peers = &mut self.peers;
         let (map, me, all) = (peers.map.clone(), peers.me, !merge.is_without_lost(&command.name));
         let asked = (0..map.nodes().len() as u16).filter(|node| all || *node == me || !map.node(*node).lost);
         let mut links: Vec<usize> = asked.map(|node| peers.link_to(node)).collect();
@@ -84,7 +84,7 @@ impl Worker {
     /// Whether a command that must run at all nodes may be sent to them: `None`. It waits for links that were not
     /// needed yet, and is refused if a node is out of reach. Nothing guards against later failures.
     fn reaches_all(&mut self, conn: &mut Conn, command: &Command, links: &[usize]) -> Option<Next> {
-        let (peers, now) = (self.peers.as_deref()?, self.engine.now());
+        let (peers, now) = (&self.peers, self.engine.now());
         if !peers.serves {
             let text = peers.no_lease();
             return Some(self.decline(conn, command, &text));

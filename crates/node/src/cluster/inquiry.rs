@@ -81,7 +81,7 @@ impl SessionCtx<'_> {
     /// more.
     pub(crate) fn asks(&mut self, command: &Command, args: Args<'_>, db: u16, may: bool) -> Asks {
         let smart = self.session.moves(self.settings.cluster_redirect);
-        let Some(merge) = self.peers.and_then(|peers| peers.merges(command, smart)) else { return Asks::Nothing };
+        let Some(merge) = self.peers.merges(command, smart) else { return Asks::Nothing };
         let home = merge != Merge::Receivers;
         let question = Question::of(db, args, home);
         let answers = self.session.answers.get_or_insert_default();
@@ -103,13 +103,16 @@ impl SessionCtx<'_> {
     /// Notes where a SCAN of a block or script that runs here ends: at the same place as a SCAN by itself.
     #[inline]
     pub(crate) fn note_scan(&mut self, command: &Command, args: Args<'_>) {
-        if self.peers.is_some() {
+        if self.peers.is_cluster() {
             self.set_scan_end(command, args);
         }
     }
 
     fn set_scan_end(&mut self, command: &Command, args: Args<'_>) {
-        let Some(peers) = self.peers.filter(|peers| peers.kinds[command.id] == Kind::Scan) else { return };
+        let peers = self.peers;
+        if peers.kinds[command.id] != Kind::Scan {
+            return;
+        }
         let smart = self.session.moves(self.settings.cluster_redirect);
         let all = smart || peers.is_alone();
         self.engine.scan_end = if all { keyspace::SLOTS as u16 } else { peers.end_of_scan(args) };
@@ -125,7 +128,7 @@ impl SessionCtx<'_> {
         (protocol, reply, from): (Protocol, &mut Vec<u8>, usize),
     ) {
         let smart = self.session.moves(self.settings.cluster_redirect);
-        let (Some(peers), Some(answers)) = (self.peers, self.session.answers.as_deref()) else { return };
+        let (peers, Some(answers)) = (self.peers, self.session.answers.as_deref()) else { return };
         let Some(merge) = peers.merges(command, smart) else { return };
         let home = merge != Merge::Receivers && self.aside.is_some();
         let Some(known) = answers.find(&Question::of(db, args, home)) else { return };
@@ -153,7 +156,7 @@ impl SessionCtx<'_> {
         db: u16,
         (protocol, reply): (Protocol, &mut Vec<u8>),
     ) {
-        let (Some(peers), Some(answers)) = (self.peers, self.session.answers.as_deref()) else { return };
+        let (peers, Some(answers)) = (self.peers, self.session.answers.as_deref()) else { return };
         let Some(merge) = peers.merges(command, false) else { return };
         let Some(known) = answers.find(&Question::of(db, args, true)) else { return };
         let mut parts = known.clone();
@@ -195,7 +198,10 @@ impl Worker {
 
     /// The first open question of a block.
     fn question_of(&self, conn: &Conn, multi: &Multi, over_nodes: bool) -> Option<Question> {
-        let peers = self.peers.as_deref().filter(|peers| !peers.is_alone())?;
+        let peers = &self.peers;
+        if peers.is_alone() {
+            return None;
+        }
         let settings = self.follower.settings();
         let smart = conn.session.moves(settings.cluster_redirect);
         let answers = conn.session.answers.as_deref();
@@ -257,12 +263,10 @@ impl Worker {
         let command = node.table.find_command(name).or_else(|| node.table.find_own(name));
         let command = command.and_then(|command| node.table.with_word(command, sub));
         let request = question.request();
-        let links = match (self.peers.as_deref_mut(), command) {
-            (Some(peers), Some(command)) => match peers.merges(command, false) {
-                Some(merge) => peers.asked(merge, &question, command),
-                None => Vec::new(),
-            },
-            _ => Vec::new(),
+        let merge = command.and_then(|command| Some((command, self.peers.merges(command, false)?)));
+        let links = match merge {
+            Some((command, merge)) => self.peers.asked(merge, &question, command),
+            None => Vec::new(),
         };
         self.ensure_out(conn);
         if links.is_empty() {

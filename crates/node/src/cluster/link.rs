@@ -29,7 +29,7 @@ impl Worker {
     /// The next link to connect. The driver then calls [`Self::link_opened`], and the link is one more connection of
     /// the driver's; or it calls [`Self::closed`].
     pub fn next_dial(&mut self) -> Option<Dial> {
-        let peers = self.peers.as_deref_mut()?;
+        let peers = &mut self.peers;
         let (token, link) = peers.dials.pop()?;
         let link = &peers.links[link];
         Some(Dial { token, node: link.node?, host: link.host.clone(), port: link.port })
@@ -40,11 +40,9 @@ impl Worker {
     pub fn link_opened(&mut self, token: Token) -> bool {
         let Some(Conn { role: Role::Origin(link), .. }) = self.conn(token) else { return false };
         let (link, now) = (*link, self.engine.now());
-        if let Some(peers) = &mut self.peers {
-            let out = &mut peers.links[link];
-            (out.state, out.failures, out.vain_ms) = (State::Open(token), 0, 0);
-            (out.in_vain, out.since, out.probe) = (false, now, Probe::default());
-        }
+        let out = &mut self.peers.links[link];
+        (out.state, out.failures, out.vain_ms) = (State::Open(token), 0, 0);
+        (out.in_vain, out.since, out.probe) = (false, now, Probe::default());
         self.transactions().linked(link);
         self.tell_owed_scripts(link);
         self.hear_all_over(link);
@@ -53,7 +51,7 @@ impl Worker {
 
     /// Notes a loaded script for the nodes at these links, which have not got it. They get it when they are reached.
     pub(crate) fn owe_script(&mut self, loaded: &[u8], links: &[usize]) {
-        let Some(peers) = self.peers.as_deref_mut().filter(|_| !links.is_empty()) else { return };
+        let peers = &mut self.peers;
         let digest = loaded.split(|byte| *byte == b'\n').nth(1).and_then(|line| line.trim_ascii_end().try_into().ok());
         let Some(digest) = digest else { return };
         for link in links {
@@ -65,8 +63,7 @@ impl Worker {
     }
 
     fn tell_owed_scripts(&mut self, link: usize) {
-        let Some(peers) = self.peers.as_deref_mut() else { return };
-        let out = &mut peers.links[link];
+        let out = &mut self.peers.links[link];
         for digest in std::mem::take(&mut out.owed_scripts) {
             // A script that was flushed meanwhile is not needed.
             let Some(known) = self.node.scripts.find(&digest) else { continue };
@@ -92,28 +89,26 @@ impl Worker {
     /// Makes sure that a link will be open.
     pub(crate) fn want_link(&mut self, link: usize) {
         let now = self.engine.now();
-        let Some(peers) = &self.peers else { return };
+        let peers = &self.peers;
         match peers.links[link].state {
             State::Down(until) if until <= now => {}
             _ => return,
         }
         let token = self.add_link_end(now, Role::Origin(link));
         if link != HOME {
-            let Some(peers) = &mut self.peers else { return };
+            let peers = &mut self.peers;
             peers.links[link].state = State::Dialing(token, now + DIAL_MS);
             return peers.dials.push((token, link));
         }
         let other = self.add_link_end(now, Role::Owner(Box::new(Inbound::new("", Some(token)))));
-        if let Some(peers) = &mut self.peers {
-            peers.links[HOME].state = State::Open(token);
-            peers.links[HOME].partner = Some(other);
-        }
+        let home = &mut self.peers.links[HOME];
+        (home.state, home.partner) = (State::Open(token), Some(other));
     }
 
     /// Checks the links.
     pub(crate) fn look_at_links(&mut self, now: u64) {
-        for link in 0..self.peers.as_ref().map_or(0, |peers| peers.links.len()) {
-            let Some(peers) = &mut self.peers else { return };
+        for link in 0..self.peers.links.len() {
+            let peers = &mut self.peers;
             let out = &mut peers.links[link];
             match out.state {
                 State::Down(until) if until <= now && out.deadline().is_some() => {
@@ -126,7 +121,7 @@ impl Worker {
                 State::Dialing(token, until) if until <= now => self.closed(token),
                 State::Open(token) => {
                     let unsent = self.conn(token).map_or(0, |conn| conn.owed());
-                    let Some(peers) = &mut self.peers else { return };
+                    let peers = &mut self.peers;
                     let out = &mut peers.links[link];
                     out.unsent = unsent;
                     if !out.waiting.is_empty() && out.stage.len() + unsent < LINK_MAX / 2 {
@@ -141,16 +136,17 @@ impl Worker {
 
     /// When a link has to be checked, unix milliseconds.
     pub(crate) fn link_deadline(&self) -> Option<u64> {
-        let peers = self.peers.as_deref()?;
+        let peers = &self.peers;
+        if !peers.is_cluster() {
+            return None;
+        }
         peers.links.iter().filter_map(Outbound::deadline).chain(peers.probes_due()).chain(peers.lapse_due()).min()
     }
 
     /// Makes the connection wait, with its command unread, until fewer bytes wait for a link.
     pub(crate) fn wait_for_link(&mut self, conn: &mut Conn, link: usize) {
-        if let Some(peers) = &mut self.peers {
-            conn.wait = Wait::Node(NodeWait::Link);
-            peers.links[link].waiting.push(conn.token);
-        }
+        conn.wait = Wait::Node(NodeWait::Link);
+        self.peers.links[link].waiting.push(conn.token);
     }
 
     fn go_on_saying(&mut self, waiting: Vec<Token>) {
@@ -167,12 +163,11 @@ impl Worker {
     /// Hands frames to the driver, unless they may wait for more.
     pub(crate) fn flush_links(&mut self) {
         let (clock, reads) = (self.engine.last_version(), self.stats.reads.load(Relaxed));
-        let Some(peers) = &mut self.peers else { return };
+        let peers = &mut self.peers;
         let (news, waits) = (clock > peers.told, peers.has_staged() && peers.patience.lasts(reads));
         let mut all = true;
-        for link in 0..peers.links.len() {
-            let Some(peers) = &mut self.peers else { return };
-            let out = &mut peers.links[link];
+        for link in 0..self.peers.links.len() {
+            let out = &mut self.peers.links[link];
             let State::Open(token) = out.state else { continue };
             if out.stage.is_empty() {
                 continue;
@@ -186,18 +181,14 @@ impl Worker {
             }
             let (partner, mut stage) = (out.partner, std::mem::take(&mut out.stage));
             self.say(token, partner, &mut stage);
-            let Some(peers) = &mut self.peers else { return };
             // Its memory is reused.
-            peers.links[link].stage = stage;
+            self.peers.links[link].stage = stage;
         }
-        let Some(peers) = &mut self.peers else { return };
-        for token in std::mem::take(&mut peers.staged) {
+        for token in std::mem::take(&mut self.peers.staged) {
             let Some(Conn { role: Role::Owner(inbound), .. }) = self.conn(token) else { continue };
             if waits && inbound.partner.is_none() && inbound.stage.may_wait() {
                 all = false;
-                if let Some(peers) = &mut self.peers {
-                    peers.staged.push(token);
-                }
+                self.peers.staged.push(token);
                 continue;
             }
             inbound.is_staged = false;
@@ -210,10 +201,8 @@ impl Worker {
                 inbound.stage = stage;
             }
         }
-        if let Some(peers) = &mut self.peers
-            && all
-        {
-            peers.told = peers.told.max(clock);
+        if all {
+            self.peers.told = self.peers.told.max(clock);
         }
     }
 
@@ -237,8 +226,7 @@ impl Worker {
     /// A link has ended, or could not be opened.
     pub(crate) fn link_ended(&mut self, link: usize) {
         let now = self.engine.now();
-        let Some(peers) = &mut self.peers else { return };
-        let out = &mut peers.links[link];
+        let out = &mut self.peers.links[link];
         let was_open = out.open_end().is_some();
         out.fail(now);
         let is_given_up = std::mem::take(&mut out.given_up);
@@ -252,9 +240,9 @@ impl Worker {
 
     /// Answers items for links that were dialed in vain, without waiting for the next dial.
     pub(crate) fn look_at_vain_words(&mut self) {
-        for link in 0..self.peers.as_ref().map_or(0, |peers| peers.links.len()) {
+        for link in 0..self.peers.links.len() {
             let in_vain = |out: &Outbound| out.is_out_of_reach() && !out.stage.is_empty();
-            if self.peers.as_ref().is_some_and(|peers| in_vain(&peers.links[link])) {
+            if in_vain(&self.peers.links[link]) {
                 self.tell_of_end(link, false);
             }
         }
@@ -263,8 +251,7 @@ impl Worker {
     /// Tells the waiting clients that items for a link, or replies over it, will not arrive. `was_open`: some items may
     /// have left.
     fn tell_of_end(&mut self, link: usize, was_open: bool) {
-        let Some(peers) = &mut self.peers else { return };
-        let out = &mut peers.links[link];
+        let out = &mut self.peers.links[link];
         let (clients, asleep) = out.forget();
         let waiting = std::mem::take(&mut out.waiting);
         let may_be_done = was_open && !std::mem::take(&mut out.leaves);
@@ -336,8 +323,8 @@ impl Worker {
 
     /// The address of the node at the other end of this link: ` at HOST:PORT`, or nothing if it is unknown.
     fn place(&self, link: usize) -> String {
-        let place = self.peers.as_deref().and_then(|peers| {
-            let node = peers.map.node(peers.map.index_of(peers.links[link].node?)?);
+        let place = self.peers.links[link].node.and_then(|node| {
+            let node = self.peers.map.node(self.peers.map.index_of(node)?);
             Some(format!(" at {}:{}", node.host, node.port))
         });
         place.unwrap_or_default()

@@ -39,7 +39,7 @@ pub(crate) mod unknown;
 pub(crate) mod verdict;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
 
 use ::membership::{BootNs, Map, NodeId};
 
@@ -81,7 +81,29 @@ pub struct Cluster {
     pub(crate) parts: crate::transactions::parts::Parts,
 }
 
+/// The lease of a server that is no cluster.
+struct NoLease;
+
+impl Lease for NoLease {
+    fn until(&self) -> BootNs {
+        BootNs::default()
+    }
+
+    fn reason(&self) -> String {
+        String::new()
+    }
+}
+
 impl Cluster {
+    /// What a server that is no cluster has in place of one: no nodes and no lease.
+    pub(crate) fn none() -> Arc<Cluster> {
+        static NONE: LazyLock<Arc<Cluster>> = LazyLock::new(|| {
+            let (nobody, map) = (NodeId::default(), Arc::new(Map::empty()));
+            Cluster::new(nobody, 0, BootNs::default(), map, Box::new(NoLease))
+        });
+        NONE.clone()
+    }
+
     /// The node `me`, with this map, in its life `incarnation`. A life's number is higher than that of the life before,
     /// which had ended at `started`.
     pub fn new(me: NodeId, incarnation: u64, started: BootNs, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {

@@ -55,21 +55,19 @@ impl Worker {
     /// Notes that a link has received bytes.
     pub(crate) fn note_heard(&mut self, token: Token) {
         let Some(conn) = self.conn(token) else { return };
-        if !std::mem::replace(&mut conn.queued, true)
-            && let Some(peers) = &mut self.peers
-        {
-            peers.heard.push(token);
+        if !std::mem::replace(&mut conn.queued, true) {
+            self.peers.heard.push(token);
         }
     }
 
     /// Takes the bytes that links have received.
     pub(crate) fn hear(&mut self) {
-        let Some(peers) = &mut self.peers else { return };
+        let peers = &mut self.peers;
         for token in std::mem::take(&mut peers.heard) {
             let Some(mut conn) = self.take_conn(token) else { continue };
             conn.queued = false;
-            if let (Role::Origin(link), Some(peers)) = (&conn.role, self.peers.as_deref_mut()) {
-                peers.links[*link].probe.heard();
+            if let Role::Origin(link) = &conn.role {
+                self.peers.links[*link].probe.heard();
             }
             let result = self.hear_from(&mut conn);
             let has_left = self.owner_has_left(&conn.role);
@@ -86,7 +84,7 @@ impl Worker {
 
     /// Whether this end of a link forwards, and the other end executes nothing any more.
     fn owner_has_left(&self, role: &Role) -> bool {
-        matches!((role, self.peers.as_deref()), (Role::Origin(link), Some(peers)) if peers.links[*link].leaves)
+        matches!(role, Role::Origin(link) if self.peers.links[*link].leaves)
     }
 
     fn hear_from(&mut self, conn: &mut Conn) -> Result<(), Broken> {
@@ -140,7 +138,7 @@ impl Worker {
 
     /// Takes an item of an owner.
     fn hear_owner(&mut self, link: usize, item: &Item<'_>) -> Result<(), Broken> {
-        let Some(peers) = &mut self.peers else { return Ok(()) };
+        let peers = &mut self.peers;
         let out = &mut peers.links[link];
         if let Item::Replies { vc, bytes, .. } = *item
             && let Some(token) = out.waits_for(vc)
@@ -354,7 +352,7 @@ impl Worker {
     pub(crate) fn acknowledge(&mut self, conn: &mut Conn) {
         let ready = conn.out.sendable() + conn.in_flight;
         let (next, kept) = (conn.out.next_hole(), conn.out.kept());
-        let Some((remote, peers)) = conn.remote.as_deref_mut().zip(self.peers.as_deref_mut()) else { return };
+        let Some(remote) = conn.remote.as_deref_mut() else { return };
         for (link, line) in remote.lines.iter_mut().enumerate() {
             let Some(line) = line.as_mut().filter(|line| line.unacknowledged >= ACKNOWLEDGED) else { continue };
             let ahead = match line.expected.front() {
@@ -368,7 +366,7 @@ impl Worker {
                 continue;
             }
             let bytes = std::mem::take(&mut line.unacknowledged) as u32;
-            peers.links[link].stage.put(&Item::Credit { vc: line.vc, bytes });
+            self.peers.links[link].stage.put(&Item::Credit { vc: line.vc, bytes });
         }
     }
 
@@ -386,9 +384,9 @@ impl Worker {
     /// A client that waits for keys of another node sends nothing more. It is given up, as a client that waits here,
     /// and no element is taken for it any more.
     pub(crate) fn leave_wait_elsewhere(&mut self, conn: &mut Conn, link: usize) {
-        let Some((remote, peers)) = conn.remote.as_deref_mut().zip(self.peers.as_deref_mut()) else { return };
+        let Some(remote) = conn.remote.as_deref_mut() else { return };
         let Some(line) = remote.lines.get_mut(link).and_then(Option::take) else { return };
-        peers.links[link].close(line.vc);
+        self.peers.links[link].close(line.vc);
         for expect in line.expected {
             if let Expect::Hole(hole, _) = expect {
                 conn.out.fill(hole, &[], true);
@@ -401,10 +399,10 @@ impl Worker {
 
     /// A client has gone: its virtual connections are closed.
     pub(crate) fn leave_nodes(&mut self, conn: &mut Conn) {
-        let Some((remote, peers)) = conn.remote.take().zip(self.peers.as_deref_mut()) else { return };
+        let Some(remote) = conn.remote.take() else { return };
         for (link, line) in remote.lines.into_iter().enumerate() {
             if let Some(line) = line {
-                peers.links[link].close(line.vc);
+                self.peers.links[link].close(line.vc);
             }
         }
     }
@@ -419,9 +417,7 @@ impl Worker {
         let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };
         line.questions.push_back(question);
         let vc = line.vc;
-        if let Some(peers) = &mut self.peers {
-            peers.links[link].stage.put(&Item::Unblock { vc, with_error });
-        }
+        self.peers.links[link].stage.put(&Item::Unblock { vc, with_error });
     }
 }
 

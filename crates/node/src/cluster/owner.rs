@@ -163,10 +163,8 @@ impl Worker {
     }
 
     fn note_staged(&mut self, link: Token, inbound: &mut Inbound) {
-        if !std::mem::replace(&mut inbound.is_staged, true)
-            && let Some(peers) = &mut self.peers
-        {
-            peers.staged.push(link);
+        if !std::mem::replace(&mut inbound.is_staged, true) {
+            self.peers.staged.push(link);
         }
     }
 
@@ -215,9 +213,9 @@ impl Worker {
     /// not count.
     pub(crate) fn counts_here(&self, conn: &Conn, command: &Command) -> bool {
         let Role::Virtual(line) = &conn.role else { return true };
-        match self.peers.as_deref().map(|peers| peers.kinds[command.id]) {
-            Some(Kind::Keyed | Kind::Patient | Kind::Script | Kind::Scan | Kind::Slot | Kind::Exec) => true,
-            Some(Kind::Gather(_)) => line.is_home,
+        match self.peers.kinds[command.id] {
+            Kind::Keyed | Kind::Patient | Kind::Script | Kind::Scan | Kind::Slot | Kind::Exec => true,
+            Kind::Gather(_) => line.is_home,
             _ => false,
         }
     }
@@ -225,8 +223,8 @@ impl Worker {
     /// Whether the slow log may take a command of a virtual connection: all commands that count, and those that all
     /// nodes run, because some nodes may take longer. Only messages come to nodes also without a client's command.
     pub(crate) fn is_logged_here(&self, conn: &Conn, command: &Command) -> bool {
-        let kind = self.peers.as_deref().map(|peers| peers.kinds[command.id]);
-        let is_part = matches!(kind, Some(Kind::Gather(merge)) if merge != Merge::Receivers);
+        let kind = self.peers.kinds[command.id];
+        let is_part = matches!(kind, Kind::Gather(merge) if merge != Merge::Receivers);
         is_part || self.counts_here(conn, command)
     }
 
@@ -253,7 +251,7 @@ impl Worker {
 
     /// Puts the output of virtual connections into frames.
     pub(crate) fn speak(&mut self) {
-        let Some(peers) = &mut self.peers else { return };
+        let peers = &mut self.peers;
         for token in std::mem::take(&mut peers.speaking) {
             self.release(token);
             let Some(mut conn) = self.take_conn(token) else { continue };
@@ -281,9 +279,7 @@ impl Worker {
         if unsaid > LINK_MAX && inbound.partner.is_none() && !was_over {
             // Checked again in the next turn, which comes when a part was sent.
             conn.dirty = true;
-            if let Some(peers) = &mut self.peers {
-                peers.speaking.push(conn.token);
-            }
+            self.peers.speaking.push(conn.token);
             return false;
         }
         let mut left = if cut { 0 } else { sendable };
@@ -321,8 +317,8 @@ impl Worker {
             inbound.lines[line.vc as usize] = None;
         }
         let staged = !inbound.stage.is_empty() && !std::mem::replace(&mut inbound.is_staged, true);
-        if staged && let Some(peers) = &mut self.peers {
-            peers.staged.push(line.link);
+        if staged {
+            self.peers.staged.push(line.link);
         }
         if conn.out.is_done() {
             line.news = 0;

@@ -15,6 +15,7 @@ use crate::worker::token::Token;
 
 /// See the module's text.
 pub(crate) struct Peers {
+    is_cluster: bool,
     pub(crate) shared: Arc<Cluster>,
     pub(crate) map: Arc<Map>,
     changes: u64,
@@ -58,9 +59,14 @@ pub(crate) const HOME: usize = 0;
 const NOT_THERE: u16 = u16::MAX;
 
 impl Peers {
-    pub(crate) fn new(node: &Node, shared: Arc<Cluster>) -> Self {
+    /// The peers of a worker of `node`, which is one of a `cluster`, or none. Whether it is one is told apart here: all
+    /// others ask [`Self::is_cluster`] at most. A server that is no cluster has a map without nodes.
+    pub(crate) fn new(node: &Node, cluster: Option<Arc<Cluster>>) -> Self {
+        let is_cluster = cluster.is_some();
+        let shared = cluster.unwrap_or_else(Cluster::none);
         let changes = shared.changes();
         let mut peers = Self {
+            is_cluster,
             changes,
             me: NOT_THERE,
             epoch: 0,
@@ -82,6 +88,17 @@ impl Peers {
         };
         peers.take_map();
         peers
+    }
+
+    /// Whether the node is one of a cluster, perhaps the only one.
+    #[inline]
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.is_cluster
+    }
+
+    /// Whether the node is one of a cluster, and has no lease.
+    pub(crate) fn lacks_lease(&self) -> bool {
+        self.is_cluster && !self.serves
     }
 
     fn take_map(&mut self) {

@@ -153,7 +153,7 @@ impl Worker {
         raw: &[u8],
         redirect: Redirect,
     ) -> Option<Next> {
-        let peers = self.peers.as_deref()?;
+        let peers = &self.peers;
         let kind = peers.kinds[command.id];
         if conn.session.transaction.is_some() {
             return self.transactions().route(conn, command, args, kind);
@@ -186,7 +186,7 @@ impl Worker {
 
     /// A command that another node has forwarded runs here or nowhere.
     fn take_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>, kind: Kind) -> Option<Next> {
-        let peers = self.peers.as_deref()?;
+        let peers = &self.peers;
         if conn.session.queues(command) {
             // It is checked when the block is to run.
             return None;
@@ -210,7 +210,7 @@ impl Worker {
             }
             _ => Place::Anywhere,
         };
-        let peers = self.peers.as_deref()?;
+        let peers = &self.peers;
         if kind == Kind::Scan {
             self.engine.scan_end = peers.end_of_scan(args);
         }
@@ -245,7 +245,7 @@ impl Worker {
         if let Some(next) = self.wait_for_newer_map(conn, command) {
             return Some(next);
         }
-        let peers = self.peers.as_deref()?;
+        let peers = &self.peers;
         let alone = peers.is_alone();
         let moves = conn.session.moves(redirect);
         let queues = conn.session.queues(command);
@@ -304,7 +304,7 @@ impl Worker {
                 return self.in_turn(conn, false);
             }
         };
-        let peers = self.peers.as_deref_mut()?;
+        let peers = &mut self.peers;
         if kind == Kind::Scan {
             self.engine.scan_end = peers.end_of_scan(args);
         }
@@ -422,7 +422,7 @@ impl Worker {
         if conn.out.has_holes() && conn.remote.as_ref().is_some_and(|remote| remote.forwarded > FORWARDED_MAX) {
             return Some(self.wait_for_replies(conn, 0));
         }
-        if self.peers.as_ref().is_some_and(|peers| peers.links[link].is_full()) {
+        if self.peers.links[link].is_full() {
             self.wait_for_link(conn, link);
             return Some(Next::Retry);
         }
@@ -450,8 +450,8 @@ impl Worker {
         expected: impl IntoIterator<Item = Expect>,
     ) {
         self.line_over(conn, link);
-        let (Some(peers), Some(remote)) = (self.peers.as_deref_mut(), conn.remote.as_deref_mut()) else { return };
-        let out = &mut peers.links[link];
+        let Some(remote) = conn.remote.as_deref_mut() else { return };
+        let out = &mut self.peers.links[link];
         let epoch = out.epoch;
         remote.forwarded += raw.len();
         let Some(line) = remote.line(link) else { return };
@@ -467,9 +467,9 @@ impl Worker {
     }
 
     /// The virtual connection over a link, opened if need be, in the state of the session. Returns its number.
-    pub(crate) fn line_over(&mut self, conn: &mut Conn, link: usize) -> Option<u32> {
+    pub(crate) fn line_over(&mut self, conn: &mut Conn, link: usize) -> u32 {
         self.want_link(link);
-        let peers = self.peers.as_deref_mut()?;
+        let peers = &mut self.peers;
         let says_principals = peers.says_principals();
         let out = &mut peers.links[link];
         let remote = conn.remote.get_or_insert_default();
@@ -514,7 +514,7 @@ impl Worker {
             line.principal = principal;
             line.follow(&conn.session, tracking, |bytes| out.stage.commands(vc, epoch, bytes));
         }
-        Some(line.vc)
+        line.vc
     }
 
     /// Notes that a client's command is carried out by several nodes, or partly elsewhere: it counts here.

@@ -64,7 +64,7 @@ impl Worker {
         if self.node.trackers.count() == 0 {
             return;
         }
-        let Some(peers) = self.peers.as_deref() else { return };
+        let peers = &self.peers;
         if !owners(before).eq(owners(&peers.map)) {
             self.flush_trackers();
         }
@@ -78,7 +78,7 @@ impl Worker {
     /// The session of a connection tracks in another way than before its command, which has answered from `start` on.
     pub(crate) fn track_over_nodes(&mut self, conn: &mut Conn, command: &Command, start: usize) -> Next {
         conn.session.tracks_anew = false;
-        if self.peers.is_none() || !conn.is_client() {
+        if !conn.is_client() {
             return Next::Continue;
         }
         let mode = conn.session.tracking_mode();
@@ -115,7 +115,7 @@ impl Worker {
     /// client asks `anew`.
     fn unheard(&mut self, conn: &mut Conn, anew: bool) -> Vec<usize> {
         let moves = conn.session.moves(self.follower.settings().cluster_redirect);
-        let Some(peers) = self.peers.as_deref_mut() else { return Vec::new() };
+        let peers = &mut self.peers;
         // A client that finds nodes by itself hears from each node about that node's keys.
         if !conn.session.tracking_mode().broadcasts() || moves {
             return Vec::new();
@@ -133,7 +133,7 @@ impl Worker {
     fn hear_all(&mut self, conn: &mut Conn, again: bool) {
         for link in self.unheard(conn, false) {
             // A node out of reach is asked when it is back: see [`Self::hear_all_over`].
-            if self.peers.as_deref().is_some_and(|peers| !peers.links[link].is_out_of_reach()) {
+            if !self.peers.links[link].is_out_of_reach() {
                 self.ask(conn, link, None, QUESTION, [Expect::Heard(link, again)]);
             }
         }
@@ -190,9 +190,9 @@ impl Worker {
         conn.session.end_caching();
         conn.holds_news = true;
         let table = self.node.clone();
-        let kinds = self.peers.as_deref().map(|peers| &peers.kinds);
+        let kinds = &self.peers.kinds;
         let reads = |id: usize| {
-            let is_script = kinds.is_some_and(|kinds| kinds[id] == Kind::Script);
+            let is_script = kinds[id] == Kind::Script;
             is_script || table.table.get(id).spec.has(flags::READONLY)
         };
         caller.caches &= multi.queue.iter().any(|queued| reads(queued.command));
@@ -207,12 +207,11 @@ impl Worker {
             return;
         }
         for part in parts {
-            let link = self.peers.as_deref_mut().and_then(|peers| peers.link_to_member(part.member.id));
+            let link = self.peers.link_to_member(part.member.id);
             let Some(link) = link.filter(|link| *link != HOME) else { continue };
-            if let Some(vc) = self.line_over(conn, link) {
-                runs.forget(link);
-                runs.lines.push((link, vc));
-            }
+            let vc = self.line_over(conn, link);
+            runs.forget(link);
+            runs.lines.push((link, vc));
         }
     }
 
@@ -226,17 +225,17 @@ impl Worker {
         let known = runs.lines.iter().find(|(over, _)| *over == link).map(|(_, vc)| *vc);
         let vc = match known {
             Some(vc) => Some(vc),
-            None => self.take_conn(token).and_then(|mut conn| {
+            None => self.take_conn(token).map(|mut conn| {
                 let vc = self.line_over(&mut conn, link);
                 self.put_conn(conn);
                 vc
             }),
         };
-        let Some((vc, peers)) = vc.zip(self.peers.as_deref_mut()) else { return };
+        let Some(vc) = vc else { return };
         if let Some(runs) = self.txn.runs_for_mut(sequence).filter(|_| known.is_none()) {
             runs.lines.push((link, vc));
         }
-        peers.links[link].stage.put(&Item::For { vc, client: caller.client, caches: caller.caches });
+        self.peers.links[link].stage.put(&Item::For { vc, client: caller.client, caches: caller.caches });
     }
 
     /// The virtual connection of another node for which a part runs, if it is there.

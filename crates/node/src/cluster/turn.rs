@@ -70,7 +70,7 @@ impl Worker {
     /// The cluster's part of a turn before anything is executed.
     pub(crate) fn begin_cluster_turn(&mut self, now: u64) {
         let boot = self.node.clock.boot_ns();
-        let Some(peers) = &mut self.peers else { return };
+        let peers = &mut self.peers;
         let before = peers.map.clone();
         let changed = peers.begin_turn(boot);
         let begins = self.txn.is_new();
@@ -93,7 +93,7 @@ impl Worker {
 
     /// The cluster's part of a turn after everything was executed.
     pub(crate) fn end_cluster_turn(&mut self) {
-        if self.peers.is_some() {
+        if self.peers.is_cluster() {
             self.transactions().step();
             self.spread_committed();
             self.look_at_vain_words();
@@ -104,7 +104,10 @@ impl Worker {
 
     /// A message was published by this node itself: the other nodes get it.
     pub(crate) fn spread(&mut self, kind: Kind, channel: &[u8], payload: &[u8], seen: &Horizon) {
-        let Some(peers) = self.peers.as_deref_mut().filter(|peers| !peers.is_alone()) else { return };
+        if self.peers.is_alone() {
+            return;
+        }
+        let peers = &mut self.peers;
         let spread = &mut peers.spread;
         if spread.bytes > WAITING_MAX {
             return;
@@ -119,17 +122,17 @@ impl Worker {
     /// Sends the messages that are committed.
     pub(crate) fn spread_committed(&mut self) {
         let is_ready = |worker: &Worker| {
-            let (seen, _) = worker.peers.as_deref()?.spread.waiting.front()?;
+            let (seen, _) = worker.peers.spread.waiting.front()?;
             seen.versions().iter().all(|version| worker.engine.is_committed(*version)).then_some(())
         };
         while is_ready(self).is_some() {
-            let Some(peers) = self.peers.as_deref_mut() else { return };
+            let peers = &mut self.peers;
             let Some((_, command)) = peers.spread.waiting.pop_front() else { return };
             peers.spread.bytes -= command.len();
             let links: Vec<usize> = (0..peers.map.nodes().len() as u16).map(|node| peers.link_to(node)).collect();
             for link in links.into_iter().filter(|link| *link != HOME) {
                 self.want_link(link);
-                let Some(peers) = self.peers.as_deref_mut() else { return };
+                let peers = &mut self.peers;
                 peers.links[link].say_by_itself(&command);
             }
         }
@@ -137,7 +140,7 @@ impl Worker {
 
     /// Ends links over which nothing comes any more.
     pub(crate) fn probe_links(&mut self, now: u64) {
-        let ended = self.peers.as_deref_mut().map_or_else(Vec::new, |peers| peers.look_at_silence(now));
+        let ended = self.peers.look_at_silence(now);
         for (link, token, is_open) in ended {
             if !is_open {
                 self.closed(token);
@@ -146,9 +149,7 @@ impl Worker {
             tracing::warn!(
                 "a link to a node that may be down is closed: nothing comes from it, or it was taken out of the cluster"
             );
-            if let Some(peers) = &mut self.peers {
-                peers.links[link].given_up = true;
-            }
+            self.peers.links[link].given_up = true;
             self.cut(token);
         }
     }

@@ -69,8 +69,8 @@ impl Worker {
     }
 
     fn awaits(&self) -> bool {
-        let spreads = self.peers.as_ref().is_some_and(|peers| !peers.spread.is_empty());
-        let prepares = self.peers.is_some() && self.txn.awaits_log();
+        let spreads = !self.peers.spread.is_empty();
+        let prepares = self.peers.is_cluster() && self.txn.awaits_log();
         self.promises.awaits() || spreads || prepares
     }
 
@@ -222,7 +222,7 @@ impl Worker {
 
     /// Whether this worker may write the log itself, and wait for the disk.
     fn may_lend(&mut self, durable: &Durable) -> bool {
-        let is_idle = !self.has_work() && self.dirty.is_empty() && self.peers.is_none();
+        let is_idle = !self.has_work() && self.dirty.is_empty() && !self.peers.is_cluster();
         self.promises.may_lend(durable, is_idle)
     }
 

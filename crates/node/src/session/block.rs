@@ -32,7 +32,7 @@ impl Block {
     /// `retry`: it was undone and runs again.
     pub(super) fn new(run: BlockRun, ctx: &SessionCtx<'_>, retry: Option<&Retry>) -> Self {
         let micros = retry.map_or_else(|| ctx.node.clock.unix_us(), |retry| retry.micros);
-        let map = ctx.peers.map_or(0, |peers| peers.map.version());
+        let map = ctx.peers.map.version();
         Self { run, micros, map, messages: Vec::new(), lines: Vec::new(), asleep: 0 }
     }
 
@@ -49,7 +49,7 @@ impl Block {
         for (kind, channel, payload) in self.messages {
             let worker = usize::from(ctx.engine.index());
             ctx.node.publish(worker, kind, &channel, &payload, &seen);
-            if ctx.peers.is_some() {
+            if ctx.peers.is_cluster() {
                 let message = Message::Spread { kind, channel, payload, seen: seen.clone() };
                 ctx.node.send_from(worker, worker, message);
             }

@@ -74,7 +74,7 @@ pub struct SessionCtx<'a> {
     /// Whether commands are shown to a client (MONITOR).
     pub monitored: bool,
     /// The cluster, if this is a node of one.
-    pub(crate) peers: Option<&'a Peers>,
+    pub(crate) peers: &'a Peers,
     /// The client is connected to another node.
     pub(crate) forwarded: bool,
     /// The command that runs. Without one that was admitted there is no context, and no handler runs.
@@ -102,10 +102,7 @@ impl<'a> SessionCtx<'a> {
 
     /// The error about this node's disk, as the client hears it.
     pub(crate) fn signed(&self, text: String) -> String {
-        match self.peers {
-            Some(peers) if self.forwarded => peers.signed(text),
-            _ => text,
-        }
+        if self.forwarded { self.peers.signed(text) } else { text }
     }
 
     /// The context of a command inside a block. Its reply is written behind the bytes so far.
@@ -145,7 +142,7 @@ impl<'a> SessionCtx<'a> {
 
     /// Whether a script may turn out to need keys of other nodes. Then its block is undone, and runs over nodes.
     pub(crate) fn may_go_over(&self) -> bool {
-        self.aside.is_none() && self.peers.is_some_and(|peers| !peers.is_alone())
+        self.aside.is_none() && !self.peers.is_alone()
     }
 
     /// The caller that commands run for. Reads in a workspace are noted nowhere.

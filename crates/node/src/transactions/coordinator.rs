@@ -9,7 +9,6 @@ use super::plan::{NOT_SERVED, Plan, TOO_LONG};
 use super::port::{Desk, Port, Transacting};
 use super::split::lacking;
 use super::wire;
-use crate::admission::cluster::SEVERAL;
 use crate::figures::stats::add;
 use crate::session::Multi;
 use crate::table::Command;
@@ -72,13 +71,10 @@ impl<P: Port> Transacting<'_, P> {
         let elsewhere = if alone.is_none() { watched_elsewhere(conn) } else { Vec::new() };
         let watches = (if alone.is_none() { &*conn.session.watched } else { &[] }, &*elsewhere);
         let Desk { txn, peers, .. } = self.desk();
-        let planned = match peers {
-            None => Err(SEVERAL.into()),
-            Some(peers) => match peers.plan((&node, databases), &multi, watches, (db, protocol), &extra) {
-                Ok(_) if txn.coordinator.is_none() => Err(NOT_SERVED.into()),
-                Ok(plan) => peers.refusal(&plan.parts).map_or(Ok(plan), Err),
-                Err(error) => Err(error),
-            },
+        let planned = match peers.plan((&node, databases), &multi, watches, (db, protocol), &extra) {
+            Ok(_) if txn.coordinator.is_none() => Err(NOT_SERVED.into()),
+            Ok(plan) => peers.refusal(&plan.parts).map_or(Ok(plan), Err),
+            Err(error) => Err(error),
         };
         let Plan { mut parts, answers, selected, fetches } = match planned {
             Ok(plan) => plan,
@@ -264,7 +260,7 @@ impl<P: Port> Transacting<'_, P> {
         let token = self.txn().blocks.get(&sequence).map(|block| block.token);
         let transaction =
             token.and_then(|token| self.port.conn(token)).and_then(|conn| conn.session.transaction.take());
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        let Desk { txn, peers, .. } = self.desk();
         let failed = |text: &[u8]| Refusal::Failed(text.into());
         let mut planned = match txn.blocks.get(&sequence) {
             None => Err(failed(NOT_SERVED)),

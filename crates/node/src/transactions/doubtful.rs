@@ -21,14 +21,14 @@ impl<P: Port> Transacting<'_, P> {
         let doubts = &node.doubts;
         let everything = || engine.awaits_quiet(conn.token).then(|| doubts.about_any()).flatten();
         let cause = doubts.about(engine.claimed(conn.token)).or_else(everything)?;
-        let text = cause.text(peers.map(|peers| &*peers.map));
+        let text = cause.text(peers.is_cluster().then_some(&*peers.map));
         add(&self.stats().refused_in_doubt, 1);
         Some(text)
     }
 
     /// Why it is not, as a script has the locks for too long.
     fn slow_script_before(&mut self, conn: &Conn) -> Option<Vec<u8>> {
-        let Desk { peers: Some(peers), engine, node, .. } = self.desk() else { return None };
+        let Desk { peers, engine, node, .. } = self.desk();
         let everything = engine.awaits_quiet(conn.token);
         let claims = |locks: &[Lock]| engine.claimed(conn.token).any(|wanted| conflicts(locks, wanted));
         node.slow_scripts.find(&peers.shared.parts, |_, locks| everything || claims(locks))
@@ -36,7 +36,7 @@ impl<P: Port> Transacting<'_, P> {
 
     /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
     pub(super) fn is_refused_in_doubt(&mut self, tx: TxnId, locks: &[Lock]) -> bool {
-        let Desk { peers: Some(peers), node, .. } = self.desk() else { return false };
+        let Desk { peers, node, .. } = self.desk();
         let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));
         let doubt = node.doubts.about(keys).map(|cause| cause.text(Some(&peers.map)));
         let is_doubt = doubt.is_some();
@@ -60,11 +60,11 @@ impl<P: Port> Transacting<'_, P> {
         let Desk { txn, peers, node, log, .. } = self.desk();
         let doubts = &node.doubts;
         if doubts.may_exist(&node.engine.transactions) && doubts.is_due(now) {
-            if let Some(peers) = peers.as_deref() {
-                node.slow_scripts.look(&peers.shared.parts);
+            let cluster = peers.is_cluster().then(|| (&peers.shared.parts, &*peers.map));
+            if let Some((parts, _)) = cluster {
+                node.slow_scripts.look(parts);
             }
             let hangs = log.is_some_and(|log| log.stall.is_on());
-            let cluster = peers.as_deref().map(|peers| (&peers.shared.parts, &*peers.map));
             if doubts.look(cluster, timeout, hangs) && cluster.is_none() {
                 // Nothing else would have the other workers look.
                 node.look_all();

@@ -73,7 +73,7 @@ impl<P: Port> Transacting<'_, P> {
     fn begin_apart(&mut self, sequence: u64) {
         let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let (node, databases, mut events) = (self.node().clone(), self.settings().databases, Vec::new());
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        let Desk { txn, peers, .. } = self.desk();
         let Some(mut block) = txn.blocks.remove(&sequence) else { return };
         let extra = block.fetching.as_deref().map(|fetching| fetching.extra.clone()).unwrap_or_default();
         let session = (block.db, block.protocol);
@@ -131,7 +131,8 @@ impl<P: Port> Transacting<'_, P> {
             return self.fetch_further_interactive((which.0, block, conn), missing);
         }
         let begins_again = block.fetching.as_deref_mut().is_none_or(|fetching| fetching.shares_some_of(&missing));
-        let planned = self.peers().filter(|_| !begins_again).map(|peers| {
+        let planned = (!begins_again).then(|| {
+            let peers = self.peers();
             let parts = peers.plan_further(missing.clone(), block.protocol)?;
             peers.refusal(&parts).map_or(Ok(parts), Err)
         });
@@ -173,7 +174,7 @@ impl<P: Port> Transacting<'_, P> {
         }
         let now = self.now();
         let (node, databases) = (self.node().clone(), self.settings().databases);
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        let Desk { txn, peers, .. } = self.desk();
         let Some(mut block) = txn.blocks.remove(&which.0) else { return };
         let planned = match block.fetching.as_deref_mut() {
             None => Err(NOT_SERVED.to_vec()),

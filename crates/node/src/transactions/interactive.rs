@@ -96,8 +96,8 @@ impl<P: Port> Transacting<'_, P> {
             _ => {}
         }
         match kind {
-            Kind::Script if calls_function(command) && self.peers().is_some_and(|peers| !peers.serves) => {
-                let text = self.peers().map(|peers| peers.no_lease()).unwrap_or_default();
+            Kind::Script if calls_function(command) && !self.peers().serves => {
+                let text = self.peers().no_lease();
                 Some(self.port.decline(conn, command, &text))
             }
             Kind::Keyed | Kind::Patient | Kind::Script if command.reach(args) != Reach::Keys => {
@@ -145,7 +145,7 @@ impl<P: Port> Transacting<'_, P> {
         extra: &[Lock],
     ) -> Result<Vec<Part>, Vec<u8>> {
         let (node, databases) = (self.node().clone(), self.settings().databases);
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return Err(NOT_SERVED.into()) };
+        let Desk { txn, peers, .. } = self.desk();
         let parts = peers.plan_fetching((&node, databases), multi, (&[], &[]), session, extra)?;
         if txn.coordinator.is_none() && !parts.is_empty() {
             return Err(NOT_SERVED.into());
@@ -195,11 +195,11 @@ impl<P: Port> Transacting<'_, P> {
         missing: Vec<Lock>,
     ) {
         let Desk { txn, peers, .. } = self.desk();
-        let planned = match peers {
-            Some(peers) if txn.coordinator.is_some() => peers
+        let planned = match txn.coordinator {
+            Some(_) => peers
                 .plan_further(missing.clone(), block.protocol)
                 .and_then(|parts| peers.refusal(&parts).map_or(Ok(parts), Err)),
-            _ => Err(NOT_SERVED.into()),
+            None => Err(NOT_SERVED.into()),
         };
         match (planned, block.fetching.as_deref_mut(), conn.session.transaction.as_deref()) {
             (Ok(parts), Some(fetching), Some(transaction)) => {
@@ -299,14 +299,11 @@ impl<P: Port> Transacting<'_, P> {
     fn commit(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
         let Some(transaction) = conn.session.transaction.take() else { return Next::Continue };
         let Desk { txn, peers, .. } = self.desk();
-        let planned = match peers {
-            None => Err(NOT_SERVED.into()),
-            Some(peers) => match peers.plan_commit(&transaction) {
-                Ok(parts) if parts.is_empty() => Ok(parts),
-                Ok(_) if txn.coordinator.is_none() => Err(NOT_SERVED.into()),
-                Ok(parts) => peers.refusal(&parts).map_or(Ok(parts), Err),
-                Err(text) => Err(text),
-            },
+        let planned = match peers.plan_commit(&transaction) {
+            Ok(parts) if parts.is_empty() => Ok(parts),
+            Ok(_) if txn.coordinator.is_none() => Err(NOT_SERVED.into()),
+            Ok(parts) => peers.refusal(&parts).map_or(Ok(parts), Err),
+            Err(text) => Err(text),
         };
         let parts = match planned {
             Ok(parts) => parts,

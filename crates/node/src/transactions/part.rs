@@ -116,9 +116,7 @@ impl<P: Port> Transacting<'_, P> {
         undone: Undone,
     ) -> Done {
         let mut actions = Vec::new();
-        if let Some(peers) = self.peers() {
-            peers.shared.parts.with(|parts| parts.executed(tx, execution, &mut actions));
-        }
+        self.peers().shared.parts.with(|parts| parts.executed(tx, execution, &mut actions));
         let prepared = actions.iter().find_map(|action| match action {
             Action::Append { record: Record::Prepare(prepared) } => Some(prepared.clone()),
             _ => None,
@@ -218,7 +216,7 @@ impl<P: Port> Transacting<'_, P> {
     /// Why a part cannot be executed here: the keys are not this node's by now, or it is to be logged and the log takes
     /// no writes.
     fn refusal_of_owner(&mut self, locks: &[Lock], logged: bool) -> Option<Refusal> {
-        let Desk { peers: Some(peers), log, .. } = self.desk() else { return None };
+        let Desk { peers, log, .. } = self.desk();
         let owns = |lock: &Lock| peers.has(keyspace::slot_of(&lock.key));
         if !locks.iter().all(owns) {
             return Some(Refusal::Moved);

@@ -85,7 +85,7 @@ impl<P: Port> Transacting<'_, P> {
     /// The log has failed, and commits nothing any more: `why`. Attempts that have looked at what is not committed are
     /// refused, and keep no locks.
     pub(crate) fn log_failed(&mut self, why: &str) {
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        let Desk { txn, peers, .. } = self.desk();
         txn.logged.clear();
         txn.unsynced.clear();
         txn.outcomes.clear();
@@ -100,7 +100,7 @@ impl<P: Port> Transacting<'_, P> {
 
     /// Tells the participant which records are committed.
     pub(super) fn look_at_log(&mut self, now: u64) {
-        let Desk { txn, peers: Some(peers), engine, log, .. } = self.desk() else { return };
+        let Desk { txn, peers, engine, log, .. } = self.desk();
         if !txn.awaits_log() {
             return;
         }

@@ -29,8 +29,7 @@ pub(crate) struct Transacting<'w, P> {
 /// The state of transactions, and what it works on: each can be borrowed beside the others.
 pub(crate) struct Desk<'a> {
     pub(crate) txn: &'a mut Transactions,
-    /// The cluster, if this is a node of one.
-    pub(crate) peers: Option<&'a mut Peers>,
+    pub(crate) peers: &'a mut Peers,
     pub(crate) engine: &'a mut Engine,
     pub(crate) node: &'a Arc<Node>,
     /// The log, if anybody waits for it.
@@ -161,7 +160,7 @@ impl<'w, P: Port> Transacting<'w, P> {
     }
 
     #[inline]
-    pub(super) fn peers(&mut self) -> Option<&mut Peers> {
+    pub(super) fn peers(&mut self) -> &mut Peers {
         self.port.desk().peers
     }
 

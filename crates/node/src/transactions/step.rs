@@ -25,7 +25,7 @@ impl<P: Port> Transacting<'_, P> {
     /// The map has changed, or is known for the first time: who is there, and in which life.
     pub(crate) fn map_changed(&mut self) {
         let (now, lane) = (self.now(), self.index() as u16);
-        let Desk { txn, peers: Some(peers), node, .. } = self.desk() else { return };
+        let Desk { txn, peers, node, .. } = self.desk();
         if peers.is_out() && !txn.is_new() {
             return self.taken_out();
         }
@@ -84,7 +84,7 @@ impl<P: Port> Transacting<'_, P> {
     /// A link to another node is open: what it has not answered may have been lost.
     pub(crate) fn linked(&mut self, link: usize) {
         let now = self.now();
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        let Desk { txn, peers, .. } = self.desk();
         let of = |node: &&::membership::map::Node| Some(node.id) == peers.links[link].node;
         let Some(there) = peers.map.nodes().iter().find(of).map(|node| member(node).id) else { return };
         let Some(coordinator) = &mut txn.coordinator else { return };
@@ -96,7 +96,7 @@ impl<P: Port> Transacting<'_, P> {
     /// A link has ended; the time at which it was open last, as links and blocks are counted.
     pub(crate) fn link_ended(&mut self, link: usize, was_open: bool) {
         let (now, timeout) = (self.now(), self.settings().cluster_lock_timeout);
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        let Desk { txn, peers, .. } = self.desk();
         txn.ticks += 1;
         if was_open {
             peers.links[link].last_open = txn.ticks;
@@ -171,7 +171,7 @@ impl<P: Port> Transacting<'_, P> {
     /// Has what nobody will ask about forgotten, now and then.
     pub(super) fn forget_some(&mut self) {
         const OFTEN: u64 = 64;
-        let Desk { txn, peers: Some(peers), node, .. } = self.desk() else { return };
+        let Desk { txn, peers, node, .. } = self.desk();
         txn.records += 1;
         if txn.records.is_multiple_of(OFTEN) {
             let transactions = &node.engine.transactions;
@@ -181,7 +181,7 @@ impl<P: Port> Transacting<'_, P> {
 
     /// Says something to a node's coordinators or to a participant, which may be this node's. It may get lost.
     pub(super) fn send(&mut self, to: Recipient, message: Message) {
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        let Desk { txn, peers, .. } = self.desk();
         if let (Message::Prepare(prepare) | Message::Fetch(prepare), Recipient::Participant(to)) = (&message, to) {
             txn.note_told(prepare, to);
         }
@@ -207,7 +207,7 @@ impl<P: Port> Transacting<'_, P> {
         if let Some(tx) = message.tx().filter(|_| asks(&message)) {
             self.port.say_for_whom(tx.sequence, link);
         }
-        let Some(peers) = self.peers() else { return };
+        let peers = self.peers();
         wire::put(me, &message, |write| peers.links[link].stage.message(write));
         self.port.want_link(link);
     }
@@ -223,7 +223,7 @@ impl<P: Port> Transacting<'_, P> {
                 self.carry_out(events);
             }
         }
-        let Some(peers) = self.peers() else { return };
+        let peers = self.peers();
         if peers.shared.parts.due() <= now {
             let mut actions = Vec::new();
             peers.shared.parts.with(|parts| parts.tick(now, &mut actions));
@@ -255,7 +255,7 @@ impl<P: Port> Transacting<'_, P> {
         // What has been done in this step may have taken a while, and one message may follow from another.
         let now = self.now();
         let index = self.index();
-        let Desk { txn, peers: Some(peers), node, .. } = self.desk() else { return };
+        let Desk { txn, peers, node, .. } = self.desk();
         let Some(me) = peers.shared.parts.me() else { return };
         match message.coordinator(me) {
             Some(lane) if usize::from(lane) == index => {

@@ -122,7 +122,7 @@ impl<P: Port> Transacting<'_, P> {
                 // The clock may have gone on since the turn began, and somebody may have seen by it that a key is gone.
                 let Desk { peers, engine, node, .. } = self.desk();
                 engine.advance(node.clock.unix_ms());
-                let is_wanted = || peers.as_deref().is_some_and(|peers| peers.shared.parts.is_queued(tx));
+                let is_wanted = || peers.shared.parts.is_queued(tx);
                 match engine.lock_attempt((tx, age, &locks), is_wanted, asked, token)? {
                     Locked::GivenUp => Done::Over,
                     Locked::Dies if self.is_refused_in_doubt(tx, &locks) => Done::Over,
@@ -175,14 +175,12 @@ impl<P: Port> Transacting<'_, P> {
 
     /// Whether a part still wants its locks.
     fn is_queued(&mut self, tx: TxnId) -> bool {
-        self.peers().is_some_and(|peers| peers.shared.parts.is_queued(tx))
+        self.peers().shared.parts.is_queued(tx)
     }
 
     pub(super) fn part_locked(&mut self, tx: TxnId, granted: bool) -> Vec<Action> {
         let mut actions = Vec::new();
-        if let Some(peers) = self.peers() {
-            peers.shared.parts.with(|parts| parts.locked(tx, granted, &mut actions));
-        }
+        self.peers().shared.parts.with(|parts| parts.locked(tx, granted, &mut actions));
         actions
     }
 

@@ -83,7 +83,7 @@ impl<P: Port> Transacting<'_, P> {
 
     /// Asks the owners of these arguments to say when they are not any more as they were looked at.
     fn ask_for_notices(&mut self, conn: &Conn, block: &mut Block, wait: &command::Block) {
-        let Desk { peers: Some(peers), engine, .. } = self.desk() else { return };
+        let Desk { peers, engine, .. } = self.desk();
         let Some(fetching) = block.fetching.as_deref() else { return };
         let mut of_owners: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
         let Some((_, args)) = block.multi.commands().next() else { return };
@@ -167,7 +167,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     fn wake(&mut self, token: Token) -> Option<Block> {
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return None };
+        let Desk { txn, peers, .. } = self.desk();
         let mut block = txn.sleeping.remove(&token)?;
         let waiting = block.waiting.get_or_insert_default();
         for (link, vc) in waiting.notices.drain(..) {
@@ -187,7 +187,7 @@ impl<P: Port> Transacting<'_, P> {
         }
         let (node, databases) = (self.node().clone(), self.settings().databases);
         let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
-        let Desk { txn, peers: Some(peers), .. } = self.desk() else { return };
+        let Desk { txn, peers, .. } = self.desk();
         let session = (block.db, block.protocol);
         let planned = peers
             .plan_fetching((&node, databases), &block.multi, (&[], &[]), session, &[])

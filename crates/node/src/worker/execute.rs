@@ -58,7 +58,7 @@ impl Worker {
         if next != Next::Retry || conn.wait.outlasts_locks() {
             self.waits_no_more(conn);
         }
-        if next != Next::Retry && self.peers.is_some() {
+        if next != Next::Retry && self.peers.is_cluster() {
             // Only a node of a cluster asks others.
             self.leave_map(conn);
             if conn.session.answers.is_some() {
@@ -243,7 +243,7 @@ impl Worker {
             machines: &mut self.machines,
             log: self.promises.log(),
             monitored,
-            peers: self.peers.as_deref(),
+            peers: &self.peers,
             forwarded,
             command,
             args,
@@ -333,10 +333,7 @@ impl Worker {
 
     /// The error about this node's disk, as a client hears it. `forwarded`: the command came from another node.
     pub(crate) fn signed(&self, text: String, forwarded: bool) -> String {
-        match self.peers.as_deref() {
-            Some(peers) if forwarded => peers.signed(text),
-            _ => text,
-        }
+        if forwarded { self.peers.signed(text) } else { text }
     }
 
     /// Answers an error to a command that did not run. A block that it belonged to is broken. EXEC ends its block.

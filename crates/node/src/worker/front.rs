@@ -68,7 +68,7 @@ impl Caller for Front<'_> {
     fn state(&mut self, command: &Command, _: Args<'_>) -> Result<(), Next> {
         let (conn, settings) = (&*self.conn, &**self.settings);
         let view = state::View {
-            clustered: self.worker.peers.is_some(),
+            clustered: self.worker.peers.is_cluster(),
             in_block: conn.session.multi.is_some(),
             // Nodes send each other DEBUG AWAIT (`transactions/waiting.rs`).
             debug_open: || command.spec.name == "await" && conn.is_virtual() || debug_is_open(settings, conn),
@@ -91,7 +91,7 @@ impl Caller for Front<'_> {
 
     #[inline(always)]
     fn cluster(&mut self, command: &Command, args: Args<'_>) -> Result<(), Next> {
-        if self.worker.peers.is_none() {
+        if !self.worker.peers.is_cluster() {
             return Ok(());
         }
         let redirect = self.settings.cluster_redirect;
@@ -211,7 +211,7 @@ fn no_subcommand<'t>(
     if container.spec.has(flags::PROTECTED) && !debug_is_open(settings, conn) {
         return (Some(container), state::DEBUG_FORBIDDEN.into());
     }
-    if container.spec.has(flags::NEEDS_CLUSTER) && worker.peers.is_none() {
+    if container.spec.has(flags::NEEDS_CLUSTER) && !worker.peers.is_cluster() {
         return (Some(container), state::NO_CLUSTER.into());
     }
     (None, unknown_subcommand(container, name))

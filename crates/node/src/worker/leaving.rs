@@ -35,7 +35,7 @@ impl Worker {
             return true;
         }
         self.leave_origins();
-        let under_way = self.peers.as_deref().is_some_and(|peers| peers.owes() || self.txn.owes());
+        let under_way = self.peers.owes() || self.txn.owes();
         !under_way && !self.conns.iter().flatten().any(|conn| conn.is_owed())
     }
 

@@ -124,8 +124,8 @@ pub struct Worker {
     pub(crate) inherited: Option<Box<Inherited>>,
     /// Connections and tasks that wait for locks, and since when.
     pub(crate) long_waits: LongWaits,
-    /// The cluster, if this is a node of one.
-    pub(crate) peers: Option<Box<Peers>>,
+    /// The cluster and the links to its nodes. A server that is no cluster has no others.
+    pub(crate) peers: Peers,
     /// Transactions over nodes.
     pub(crate) txn: Box<Transactions>,
     /// Buffers to be used again.
@@ -137,6 +137,7 @@ impl Worker {
     pub fn new(node: Arc<Node>, index: usize, seed: u64) -> Self {
         let engine = Engine::new(node.engine.clone(), index as u16, seed);
         let machines = Machines::default();
+        let peers = Peers::new(&node, node.cluster().cloned());
         let mut worker = Self {
             follower: Follower::new(node.config.clone()),
             meter: Meter::new(&node, index),
@@ -175,7 +176,7 @@ impl Worker {
             turn: 0,
             inherited: None,
             long_waits: LongWaits::default(),
-            peers: None,
+            peers,
             txn: Box::default(),
             spares: Vec::new(),
         };
@@ -183,7 +184,6 @@ impl Worker {
             worker.engine.log_to(durable.link(index, true));
             (worker.promises.durable, worker.promises.promised) = (Some(durable), true);
         }
-        worker.peers = worker.node.cluster().map(|cluster| Box::new(Peers::new(&worker.node, cluster.clone())));
         worker.inherited = Inherited::of(&worker.node, index);
         worker.reconfigure();
         worker
@@ -485,7 +485,7 @@ impl Worker {
     /// Whether another turn has to follow at once.
     pub fn has_work(&self) -> bool {
         let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
-        let linked = self.peers.as_ref().is_some_and(|peers| peers.has_work() || self.txn.has_work());
+        let linked = self.peers.is_cluster() && (self.peers.has_work() || self.txn.has_work());
         // Work that the end of a turn has left to be sent on.
         let left = !self.again.is_empty() || !self.engine.wakes.is_empty() || !self.engine.served.is_empty();
         let work = left

@@ -42,7 +42,7 @@ impl Worker {
             conn.stalled = false;
             self.walks.push_back(token);
         }
-        if self.peers.is_some() {
+        if self.peers.is_cluster() {
             self.look_at_debts(token);
         }
     }

@@ -35,7 +35,10 @@ impl Worker {
 
     /// When transactions over nodes have something to do next, unix milliseconds.
     pub(crate) fn transactions_deadline(&self) -> Option<u64> {
-        let parts = &self.peers.as_deref()?.shared.parts;
+        if !self.peers.is_cluster() {
+            return None;
+        }
+        let parts = &self.peers.shared.parts;
         let doubts = self.node.engine.transactions.any().then(|| self.node.doubts.due());
         let due = self.txn.deadline(parts, doubts)?;
         Some(self.engine.now() + due.saturating_sub(self.node.clock.boot_ns().ms()))
@@ -61,7 +64,7 @@ impl Port for Worker {
     fn desk(&mut self) -> Desk<'_> {
         Desk {
             txn: &mut self.txn,
-            peers: self.peers.as_deref_mut(),
+            peers: &mut self.peers,
             engine: &mut self.engine,
             node: &self.node,
             log: self.promises.log(),

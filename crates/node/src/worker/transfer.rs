@@ -292,8 +292,8 @@ impl Worker {
         if let Some(conn) = self.conns.get_mut(index).and_then(Option::as_deref_mut).filter(|conn| conn.token == token)
             && !std::mem::replace(&mut conn.dirty, true)
         {
-            match (&mut self.peers, &conn.role) {
-                (Some(peers), Role::Virtual(_)) => peers.speaking.push(token),
+            match &conn.role {
+                Role::Virtual(_) => self.peers.speaking.push(token),
                 _ => self.dirty.push_back(token),
             }
         }
@@ -302,8 +302,8 @@ impl Worker {
     /// As [`Self::mark_dirty`] for a connection that is not in its place.
     pub(crate) fn note_output(&mut self, conn: &mut Conn) {
         if !std::mem::replace(&mut conn.dirty, true) {
-            match (&mut self.peers, &conn.role) {
-                (Some(peers), Role::Virtual(_)) => peers.speaking.push(conn.token),
+            match &conn.role {
+                Role::Virtual(_) => self.peers.speaking.push(conn.token),
                 _ => self.dirty.push_back(conn.token),
             }
         }

@@ -95,7 +95,7 @@ impl Worker {
         if self.inherited.is_some() {
             self.settle_inherited(now);
         }
-        if self.peers.is_some() {
+        if self.peers.is_cluster() {
             self.begin_cluster_turn(now);
         } else if self.node.doubts.may_exist(&self.node.engine.transactions) {
             self.transactions().look_at_doubts();
@@ -240,7 +240,7 @@ impl Worker {
     /// Starts to prefetch a key's slot, unless another node has the key.
     #[inline]
     fn bring_slot(&self, slot: u16, hash: u64) -> Option<(u16, u64)> {
-        if self.peers.as_deref().is_some_and(|peers| !peers.has(slot)) {
+        if self.peers.is_cluster() && !self.peers.has(slot) {
             return None;
         }
         self.node.engine.keyspace.prefetch_slot(slot);

@@ -114,7 +114,7 @@ impl Worker {
     fn notify(&mut self, events: Vec<Event>) {
         let classes = self.follower.settings().notify_keyspace_events;
         let seen = self.engine.everything_seen();
-        let alone = self.peers.as_ref().is_none_or(|peers| peers.is_alone());
+        let alone = self.peers.is_alone();
         for event in events {
             if !self.node.pubsub.any() && alone {
                 continue;

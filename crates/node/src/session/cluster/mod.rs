@@ -146,8 +146,9 @@ pub const ROWS: &[Row<SessionRun>] = &[
 
 /// The map as this turn sees it, and this node's place in it.
 fn map(ctx: &SessionCtx<'_>) -> Result<(Arc<Map>, Option<u16>), Error> {
-    let peers = ctx.peers.ok_or(Error::new(NO_CLUSTER))?;
-    Ok((peers.map.clone(), peers.my_place()))
+    let peers = ctx.peers;
+    let known = peers.is_cluster().then(|| (peers.map.clone(), peers.my_place()));
+    known.ok_or(Error::new(NO_CLUSTER))
 }
 
 fn ok(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

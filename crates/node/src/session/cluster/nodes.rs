@@ -17,7 +17,7 @@ pub(super) fn failed(node: &Node, silent: &BTreeSet<NodeId>) -> bool {
 
 pub(super) fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (map, me) = map(ctx)?;
-    let serves = ctx.peers.is_some_and(|peers| peers.serves);
+    let serves = ctx.peers.serves;
     let assigned = map.assigned();
     let silent = silent(ctx);
     let has_failed = |index: &u16| Some(*index) != me && failed(map.node(*index), &silent);
@@ -70,7 +70,7 @@ pub(super) fn nodes(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 pub(super) fn links(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let links = ctx.peers.map(|peers| peers.open_links()).unwrap_or_default();
+    let links = ctx.peers.open_links();
     let mut reply = ctx.reply();
     reply.array(links.len());
     for link in links {

@@ -189,7 +189,10 @@ impl Caller for FromScript<'_, '_> {
     fn cluster(&mut self, command: &Command, args: Args<'_>) -> Passes {
         let db = self.script.db;
         self.has_copies(command, args)?;
-        let Some(peers) = self.ctx.peers else { return Ok(()) };
+        let peers = self.ctx.peers;
+        if !peers.is_cluster() {
+            return Ok(());
+        }
         self.is_at_home(peers, command, args)?;
         self.ctx.note_scan(command, args);
         let may = self.ctx.aside.is_some() || self.block.run.can_be_undone();

@@ -9,10 +9,10 @@ use super::{Flow, SessionCtx, numkeys, rules, start};
 pub(super) fn fcall(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let libraries = ctx.node.scripts.libraries();
     let name = std::str::from_utf8(ctx.arg(1)).unwrap_or_default();
-    let (library, function) = libraries.function(name).ok_or_else(|| match ctx.peers {
+    let (library, function) = libraries.function(name).ok_or_else(|| match ctx.peers.lacks_lease() {
         // The node may not have all functions.
-        Some(peers) if !peers.serves => Error::text(peers.no_lease()),
-        _ => Error::new("ERR Function not found"),
+        true => Error::text(ctx.peers.no_lease()),
+        false => Error::new("ERR Function not found"),
     })?;
     let numkeys = numkeys(ctx, Error::new("ERR Bad number of keys provided"))?;
     let rules = rules(ctx, Some(function.flags))?;

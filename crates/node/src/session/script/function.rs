@@ -124,7 +124,7 @@ fn change(
 
 /// Whether the client sends the command to every node, as smart clients do: then the other nodes need not repeat it.
 fn asks_every_node(ctx: &SessionCtx<'_>) -> bool {
-    ctx.peers.is_some() && ctx.session.moves(ctx.settings.cluster_redirect)
+    ctx.peers.is_cluster() && ctx.session.moves(ctx.settings.cluster_redirect)
 }
 
 /// Whether exactly this library is there.
