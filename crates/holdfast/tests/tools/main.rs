@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod import;
 mod install;
+mod packaged;
 mod reach;
 #[path = "../support/mod.rs"]
 mod support;
