@@ -1,7 +1,8 @@
-//! What the repository promises about itself: file lengths, the rooms of ARCHITECTURE.md, where `unsafe` lives, and its documents.
+//! What the repository promises about itself: file lengths, the rooms of ARCHITECTURE.md, where `unsafe` lives, its documents and packages.
 
 mod circle;
 mod documents;
+mod packaging;
 
 use std::collections::BTreeMap;
 use std::fs;
