@@ -13,6 +13,7 @@ use engine::checkpoint::{Checkpointer, Step, World};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Expiry, Keyspace, Local, Waiter};
 use object::{Limits, Set, ZSet};
+use redolog::Lsn;
 use store::{Embedded, Store};
 
 /// As the server has.
@@ -31,15 +32,15 @@ fn thread_cpu() -> u64 {
 }
 
 impl World for Alone {
-    fn left(&self) -> Vec<u64> {
-        vec![0]
+    fn left(&self) -> Vec<Lsn> {
+        vec![Lsn::ZERO]
     }
 
-    fn committed(&self) -> Vec<u64> {
-        vec![0]
+    fn committed(&self) -> Vec<Lsn> {
+        vec![Lsn::ZERO]
     }
 
-    fn cut(&mut self, _: &[u64]) {}
+    fn cut(&mut self, _: &[Lsn]) {}
 
     fn wake(&mut self, _: Waiter) {}
 

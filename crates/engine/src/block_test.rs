@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use command::Tunables;
 use keyspace::{Keyspace, stream_of};
-use redolog::{Intake, Take, Watermarks};
+use redolog::{Intake, Lsn, Take, Watermarks};
 
 use crate::testing::{run, with_call};
 use crate::{Begin, Engine, Link, Shared};
@@ -40,10 +40,10 @@ fn a_block_widens_over_most_slots_in_short_steps() {
 #[test]
 fn a_block_waits_for_what_a_log_will_have() {
     let shared = Arc::new(Shared::new(Keyspace::new(2, 1, 7)));
-    let (_intakes, gates): (Vec<_>, Vec<_>) = (0..4).map(|_| Intake::new(2, 0)).unzip();
+    let (_intakes, gates): (Vec<_>, Vec<_>) = (0..4).map(|_| Intake::new(2, Lsn::ZERO)).unzip();
     let mut links = [0, 1].map(|_| Link {
         gates: Vec::new(),
-        marks: Arc::new(Watermarks::new(&[0; 4])),
+        marks: Arc::new(Watermarks::new(&[Lsn::ZERO; 4])),
         promises: true,
         late_from: 16,
     });
@@ -91,9 +91,14 @@ fn a_block_waits_for_what_a_log_will_have() {
 fn a_change_that_changes_nothing_is_a_record_where_others_may_stand_on_it() {
     let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 1, 7))), 0, 1);
     engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 1, ..Tunables::default() }), 0);
-    let (mut intakes, gates): (Vec<_>, Vec<_>) = (0..2).map(|_| Intake::new(1, 0)).unzip();
+    let (mut intakes, gates): (Vec<_>, Vec<_>) = (0..2).map(|_| Intake::new(1, Lsn::ZERO)).unzip();
     let gates = gates.into_iter().flatten().collect();
-    engine.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[0; 2])), promises: true, late_from: 16 }));
+    engine.log_to(Some(Link {
+        gates,
+        marks: Arc::new(Watermarks::new(&[Lsn::ZERO; 2])),
+        promises: true,
+        late_from: 16,
+    }));
     engine.begin_turn(1_000_000_000_000);
     let mut records = |engine: &mut Engine, line: &str| {
         run(engine, 0, &line.split(' ').collect::<Vec<_>>());

@@ -68,7 +68,7 @@ struct Record {
 
 impl Record {
     fn stream(&self) -> usize {
-        keyspace::stream_of(self.lsn)
+        keyspace::stream_of(self.lsn.0)
     }
 
     /// The slots it changed.
@@ -241,7 +241,7 @@ impl Taken {
     fn take(&mut self, intake: &mut Intake) {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { return };
-        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, is_part: false, body: &body };
+        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: Lsn(0), is_part: false, body: &body };
         for record in block.records().map(|record| record.expect("our own encoding")) {
             assert!(self.cut < record.lsn && record.lsn <= taken.cut);
             let redolog::Record { lsn, dependencies, effects } = record;
@@ -285,10 +285,10 @@ fn check_cut(records: &[Record], at: Vec<usize>) {
     let mut ends: Vec<Lsn> = at.iter().map(|at| records[*at].lsn).collect();
     let survives = |record: &Record, ends: &[Lsn]| record.lsn <= ends[record.stream()];
     while let Some(lost) = records.iter().find(|record| {
-        let kept = |dependency: &Lsn| *dependency <= ends[keyspace::stream_of(*dependency)];
+        let kept = |dependency: &Lsn| *dependency <= ends[usize::from(dependency.stream())];
         survives(record, &ends) && !record.dependencies.iter().all(kept)
     }) {
-        ends[lost.stream()] = lost.lsn - 1;
+        ends[lost.stream()] = lost.lsn.before();
     }
     let mut gone: BTreeSet<u16> = BTreeSet::new();
     for record in records {
@@ -308,8 +308,8 @@ fn effects_in_the_order_of_versions_give_what_is_there() {
         shared.disturbed.store(true, Relaxed);
         let time = AtomicU64::new(BEGIN);
         let streams = 1 + seed as usize % 3;
-        let marks = Arc::new(Watermarks::new(&vec![0; streams]));
-        let (mut intakes, gates): (Vec<_>, Vec<_>) = (0..streams).map(|_| Intake::new(3, 0)).unzip();
+        let marks = Arc::new(Watermarks::new(&vec![Lsn::ZERO; streams]));
+        let (mut intakes, gates): (Vec<_>, Vec<_>) = (0..streams).map(|_| Intake::new(3, Lsn(0))).unzip();
         let mut logs: Vec<Taken> = intakes.iter().map(|_| Taken::default()).collect();
         let mut links: Vec<Link> =
             (0..3).map(|_| Link { gates: Vec::new(), marks: marks.clone(), promises: true, late_from: 16 }).collect();

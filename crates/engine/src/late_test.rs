@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use command::{Tunables, effects};
 use keyspace::{Held, Keyspace, Need};
-use redolog::{Block, Intake, Take, Watermarks};
+use redolog::{Block, Intake, Lsn, Take, Watermarks};
 
 use crate::testing::{run, with_call};
 use crate::{Begin, Engine, Link, Shared};
@@ -21,8 +21,8 @@ fn engine() -> Engine {
 /// An engine and where its records are left.
 fn logged() -> (Engine, Intake) {
     let mut engine = engine();
-    let (intake, gates) = Intake::new(1, 0);
-    let marks = Arc::new(Watermarks::new(&[0]));
+    let (intake, gates) = Intake::new(1, Lsn(0));
+    let marks = Arc::new(Watermarks::new(&[Lsn(0)]));
     engine.log_to(Some(Link { gates, marks, promises: true, late_from: 10_000 }));
     (engine, intake)
 }
@@ -67,7 +67,7 @@ fn everything(engine: &mut Engine) -> Vec<(u16, String, String)> {
 fn replayed(intake: &mut Intake) -> Engine {
     let mut bytes = Vec::new();
     assert!(matches!(intake.take(&mut bytes), Take::Taken(_)), "nobody is inside");
-    let block = Block { incarnation: 0, sequence: 0, cut: 0, synced: 0, is_part: false, body: &bytes };
+    let block = Block { incarnation: 0, sequence: 0, cut: Lsn(0), synced: Lsn(0), is_part: false, body: &bytes };
     let mut other = engine();
     let shared = other.shared.clone();
     let held: Held = shared.keyspace.try_acquire(&Need::All, |_| {}).expect("nobody else is there");
@@ -75,7 +75,7 @@ fn replayed(intake: &mut Intake) -> Engine {
     for record in block.records().map(|record| record.expect("our own record")) {
         for effect in effects::decode(record.effects) {
             let mut effect = effect.expect("our own effect");
-            let mut db = other.db(&held, effect.db, record.lsn);
+            let mut db = other.db(&held, effect.db, record.lsn.0);
             effects::replay(&mut effect, &mut db, &limits).expect("what is there is as it was");
         }
     }

@@ -118,7 +118,8 @@ impl Engine {
     /// Reads the watermarks.
     pub fn look_at_marks(&mut self) {
         let marks = self.promised().map(|link| link.marks.all());
-        self.local.set_committed(marks.into_iter().flatten().collect::<SmallVec<[u64; 2]>>().into_iter());
+        self.local
+            .set_committed(marks.into_iter().flatten().map(|lsn| lsn.0).collect::<SmallVec<[u64; 2]>>().into_iter());
     }
 
     /// Number of effects since the last call that do not name what they found ([`command::Before::Unknown`]): a start
@@ -130,7 +131,7 @@ impl Engine {
 
     /// Whether everything seen up to here is committed.
     pub fn is_committed(&self, version: u64) -> bool {
-        self.promised().is_none_or(|link| version <= link.marks.of(stream_of(version) as u16))
+        self.promised().is_none_or(|link| Lsn(version) <= link.marks.of(stream_of(version) as u16))
     }
 
     /// Whether uncommitted versions may have been seen since [`Self::take_seen`].
@@ -142,25 +143,25 @@ impl Engine {
     /// The versions seen since the last call that may not be committed yet: replies about them must wait (rule L7).
     pub fn take_seen(&mut self) -> Horizon {
         let recorder = &self.recorder;
-        self.local.take_seen(|f| recorder.gates().for_each(|gate| f(gate.end())))
+        self.local.take_seen(|f| recorder.gates().for_each(|gate| f(gate.end().0)))
     }
 
     /// All versions that this engine has ever seen and that may not be committed yet.
     pub fn everything_seen(&self) -> Horizon {
-        self.local.everything_seen(|f| self.recorder.gates().for_each(|gate| f(gate.end())))
+        self.local.everything_seen(|f| self.recorder.gates().for_each(|gate| f(gate.end().0)))
     }
 
     /// The ends of the streams: everything written so far is below.
     pub fn ends(&self) -> Horizon {
         let mut ends = Horizon::default();
-        self.recorder.gates().map(Gate::end).filter(|end| *end > 0).for_each(|end| ends.extend(end));
+        self.recorder.gates().map(Gate::end).filter(|end| *end > Lsn::ZERO).for_each(|end| ends.extend(end.0));
         ends
     }
 
     /// Notes that everything was seen, for a command that has read no key in particular (rule L7).
     pub fn note_everything(&mut self) {
         for gate in self.recorder.gates() {
-            self.local.note_version(gate.end());
+            self.local.note_version(gate.end().0);
         }
     }
 
@@ -198,7 +199,7 @@ impl Engine {
     /// Later versions there are above it.
     pub(crate) fn next_version(&mut self, held: &Held) -> u64 {
         if let Some(lsn) = self.recorder.open {
-            return lsn;
+            return lsn.0;
         }
         let mut floor = self.last_version.max(self.shared.keyspace.last_version(held));
         let stream = self.recorder.stream(held);
@@ -206,13 +207,13 @@ impl Engine {
         let gate = self.recorder.link.as_mut().filter(|_| !deferred).and_then(|link| link.gates.get_mut(stream));
         let opens = gate.is_some();
         if let Some(gate) = gate {
-            floor = floor.max(gate.enter());
+            floor = floor.max(gate.enter().0);
         }
         let stream = if deferred { STREAMS } else { stream };
         self.last_version = version_above(floor.max((self.now << VERSION_SHIFT).saturating_sub(1)), stream);
         if opens {
             // The slots note it if there is a record of it.
-            self.recorder.open = Some(self.last_version);
+            self.recorder.open = Some(Lsn(self.last_version));
         } else if !deferred {
             self.shared.keyspace.raise(held, self.last_version);
         }
@@ -223,7 +224,7 @@ impl Engine {
     #[inline]
     pub(crate) fn following_version(&mut self) -> u64 {
         if let Some(lsn) = self.recorder.open {
-            return lsn;
+            return lsn.0;
         }
         // Of no stream: the last one may be that of a slot that the block has come to since, which names one.
         self.last_version = version_above(self.last_version, STREAMS);
@@ -249,7 +250,7 @@ impl Engine {
 
     fn leave(&mut self, lsn: Lsn, held: &Held) {
         let Some(link) = &mut self.recorder.link else { return };
-        let gate = &mut link.gates[stream_of(lsn)];
+        let gate = &mut link.gates[usize::from(lsn.stream())];
         let effects = &mut self.fx.encoded;
         let late = &mut self.fx.late;
         if !self.local.take_stamped() && effects.is_empty() {
@@ -265,19 +266,19 @@ impl Engine {
             gate.pass(lsn);
         } else if late.is_empty() {
             gate.leave(lsn, |out| Record::encode(lsn, &dependencies, effects, out));
-            self.local.note_version(lsn);
+            self.local.note_version(lsn.0);
         } else {
             let (effects, late) = (std::mem::take(effects), std::mem::take(late));
             let about = effects::length_with_images(&effects, &late) as u64;
             let write = move |out: &mut Vec<u8>| effects::write_with_images(&effects, &late, out);
             gate.leave_late(lsn, about, Box::new(move |out| Record::encode_with(lsn, &dependencies, write, out)));
-            self.local.note_version(lsn);
+            self.local.note_version(lsn.0);
         }
         gate.exit();
         effects.clear();
         effects.shrink_to(1 << 20);
-        self.shared.keyspace.raise(held, lsn);
-        self.recorder.left |= 1 << stream_of(lsn);
+        self.shared.keyspace.raise(held, lsn.0);
+        self.recorder.left |= 1 << usize::from(lsn.stream());
     }
 
     /// Changes the libraries of functions and leaves a record of them, if there is a log: `change` returns them as
@@ -345,6 +346,7 @@ fn dependencies(keyspace: &Keyspace, held: &Held, lsn: Lsn, marks: &Watermarks) 
             *last = version.max(*last);
         }
     });
-    let others = last.into_iter().enumerate().filter(|(stream, last)| *stream != stream_of(lsn) && *last > 0);
-    others.filter(|(stream, last)| *last > marks.synced(*stream as u16)).map(|(_, last)| last).collect()
+    let others =
+        last.into_iter().map(Lsn).zip(0..).filter(|(last, stream)| *stream != lsn.stream() && *last > Lsn::ZERO);
+    others.filter(|(last, stream)| *last > marks.synced(*stream)).map(|(last, _)| last).collect()
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
 use std::time::Instant;
 
-use redolog::{Fsync, Limits, Opened, Record, Settings};
+use redolog::{Fsync, Limits, Lsn, Opened, Record, Settings};
 
 /// CPU time of the process in microseconds.
 fn cpu() -> f64 {
@@ -48,7 +48,7 @@ fn main() {
     for fsync in [Fsync::Always, Fsync::Everysec] {
         let folder = PathBuf::from(&args[0]);
         let opened = Opened::new(std::slice::from_ref(&folder), &[]).expect("a log");
-        let (log, mut gates) = opened.start([1; 16], 0, 1, settings(fsync)).expect("a log");
+        let (log, mut gates) = opened.start([1; 16], Lsn::ZERO, 1, settings(fsync)).expect("a log");
         let gate = &mut gates[0][0];
         let (worker, moved) = (thread::current(), Arc::new(AtomicBool::new(false)));
         let flag = moved.clone();
@@ -56,7 +56,7 @@ fn main() {
             flag.store(true, SeqCst);
             worker.unpark();
         }));
-        let mut waiting: VecDeque<u64> = VecDeque::new();
+        let mut waiting: VecDeque<Lsn> = VecDeque::new();
         let (mut ready, mut count, mut rung) = (clients, 0u64, 0);
         let (before, start) = (cpu(), Instant::now());
         while start.elapsed().as_secs() < seconds {
@@ -74,7 +74,7 @@ fn main() {
                 continue;
             }
             work(us);
-            let lsn = ((gate.enter() >> 4) + 1) << 4;
+            let lsn = gate.enter().above(0);
             gate.leave(lsn, |out| Record::encode(lsn, &[], &[7; 150], out));
             gate.exit();
             waiting.push_back(lsn);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use redolog::{Fsync, Limits, Opened, Record, STREAM_BITS, Settings};
+use redolog::{Fsync, Limits, Lsn, Opened, Record, Settings};
 
 /// CPU time of the process in seconds.
 fn cpu() -> f64 {
@@ -24,14 +24,14 @@ fn main() {
     let clock: redolog::Clock = Arc::new(move || began.elapsed().as_nanos() as u64);
     let settings = Settings { limits: Limits::default(), fsync: Fsync::No, clock, seed: 1 };
     let opened = Opened::new(&folders, &[]).expect("a log");
-    let (log, mut gates) = opened.start([1; 16], 0, 1, settings).expect("a log");
+    let (log, mut gates) = opened.start([1; 16], Lsn::ZERO, 1, settings).expect("a log");
     let body = vec![7; size as usize];
-    let mut last = 0;
+    let mut last = Lsn::ZERO;
     for i in 0..bytes / size {
         let stream = i % streams;
         let gate = &mut gates[0][stream as usize];
-        let lsn = ((gate.enter().max(last) >> STREAM_BITS) + 1) << STREAM_BITS | stream;
-        let before: &[u64] = if last > 0 && streams > 1 { &[last] } else { &[] };
+        let lsn = gate.enter().max(last).above(stream as u16);
+        let before: &[Lsn] = if last > Lsn::ZERO && streams > 1 { &[last] } else { &[] };
         gate.leave(lsn, |out| Record::encode(lsn, before, &body, out));
         gate.exit();
         last = lsn;
@@ -39,7 +39,7 @@ fn main() {
             (0..streams).for_each(|stream| log.ring(stream as u16));
         }
         // No more than a little ahead of the disk.
-        while i % 65536 == 65535 && log.marks().of(stream as u16) + (1 << 21) < last {
+        while i % 65536 == 65535 && log.marks().of(stream as u16).0 + (1 << 21) < last.0 {
             std::thread::yield_now();
         }
     }

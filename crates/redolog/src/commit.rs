@@ -10,7 +10,7 @@ use crate::flight::Flight;
 use crate::format::Block;
 use crate::intake::{Intake, Take, empty};
 use crate::writer::Writer;
-use crate::{Lsn, Taken, stream_of};
+use crate::{Lsn, Taken};
 
 /// How far each stream is committed as the configuration promises (rules L5, L6).
 pub struct Watermarks {
@@ -21,7 +21,7 @@ pub struct Watermarks {
 impl Watermarks {
     /// The watermarks of streams that end here, on the disk.
     pub fn new(ends: &[Lsn]) -> Self {
-        let marks = || ends.iter().map(|end| AtomicU64::new(*end)).collect();
+        let marks = || ends.iter().map(|end| AtomicU64::new(end.0)).collect();
         Self { promised: marks(), synced: marks() }
     }
 
@@ -31,7 +31,7 @@ impl Watermarks {
     /// If there is no such stream.
     #[inline]
     pub fn of(&self, stream: u16) -> Lsn {
-        self.promised[usize::from(stream)].load(Acquire)
+        Lsn(self.promised[usize::from(stream)].load(Acquire))
     }
 
     /// How far a stream is on the disk and survives, whatever its watermark promises (rule L6): at or below the
@@ -42,7 +42,7 @@ impl Watermarks {
     /// If there is no such stream.
     #[inline]
     pub fn synced(&self, stream: u16) -> Lsn {
-        self.synced[usize::from(stream)].load(Acquire)
+        Lsn(self.synced[usize::from(stream)].load(Acquire))
     }
 
     /// How many streams there are.
@@ -53,23 +53,23 @@ impl Watermarks {
 
     /// The watermarks, in the order of the streams.
     pub fn all(&self) -> impl ExactSizeIterator<Item = Lsn> {
-        self.promised.iter().map(|mark| mark.load(Acquire))
+        self.promised.iter().map(|mark| Lsn(mark.load(Acquire)))
     }
 
     /// Takes over how far others are committed, and not how far they are on the disk. For simulations, which hand these
     /// out instead.
     pub fn copy_promised(&self, from: &Watermarks) {
         for (mark, end) in self.promised.iter().zip(from.all()) {
-            mark.store(end, Release);
+            mark.store(end.0, Release);
         }
     }
 
     fn is_committed(&self, dependency: Lsn) -> bool {
-        self.promised.get(usize::from(stream_of(dependency))).is_some_and(|end| dependency <= end.load(Acquire))
+        self.promised.get(usize::from(dependency.stream())).is_some_and(|end| dependency.0 <= end.load(Acquire))
     }
 
     fn is_synced(&self, dependency: Lsn) -> bool {
-        self.synced.get(usize::from(stream_of(dependency))).is_some_and(|end| dependency <= end.load(Acquire))
+        self.synced.get(usize::from(dependency.stream())).is_some_and(|end| dependency.0 <= end.load(Acquire))
     }
 }
 
@@ -141,9 +141,9 @@ impl<D: Disk> Committer<D> {
             marks,
             promise,
             standing: BTreeMap::new(),
-            settled: 0,
+            settled: Lsn::ZERO,
             buffer: Vec::new(),
-            passed: 0,
+            passed: Lsn::ZERO,
         }
     }
 
@@ -159,7 +159,7 @@ impl<D: Disk> Committer<D> {
         }
         if self.promise != promise {
             // Records that were left under the stronger promise may stand on these, too.
-            self.settled = 0;
+            self.settled = Lsn::ZERO;
         }
         self.promise = promise;
         Ok(())
@@ -248,7 +248,7 @@ impl<D: Disk> Committer<D> {
     pub(crate) fn is_waiting(&self) -> bool {
         match self.promise {
             Promise::Synced => !self.standing.is_empty(),
-            Promise::Written => self.standing.range(self.settled + 1..).next().is_some(),
+            Promise::Written => self.standing.range(self.settled.next()..).next().is_some(),
         }
     }
 
@@ -293,8 +293,14 @@ impl<D: Disk> Committer<D> {
         if self.marks.count() < 2 || taken.ends.is_empty() {
             return;
         }
-        let block =
-            Block { incarnation: 0, sequence: 0, cut: taken.cut, synced: 0, is_part: false, body: &self.buffer };
+        let block = Block {
+            incarnation: 0,
+            sequence: 0,
+            cut: taken.cut,
+            synced: Lsn::ZERO,
+            is_part: false,
+            body: &self.buffer,
+        };
         for record in block.records().flatten().filter(|record| !record.dependencies.is_empty()) {
             // Another worker's record may have the same LSN.
             self.standing.entry(record.lsn).or_default().extend(record.dependencies);
@@ -315,7 +321,7 @@ impl<D: Disk> Committer<D> {
         end = match self.promise {
             Promise::Synced => before_first(&mut self.standing, end, |dependency| marks.is_synced(dependency)),
             Promise::Written => {
-                let unsettled = self.standing.range(self.settled + 1..).take_while(|(lsn, _)| **lsn <= end);
+                let unsettled = self.standing.range(self.settled.next()..).take_while(|(lsn, _)| **lsn <= end);
                 let mut first = None;
                 for (lsn, dependencies) in unsettled {
                     if !dependencies.iter().all(|dependency| marks.is_committed(*dependency)) {
@@ -324,13 +330,13 @@ impl<D: Disk> Committer<D> {
                     }
                     self.settled = *lsn;
                 }
-                first.map_or(end, |first| first - 1)
+                first.map_or(end, Lsn::before)
             }
         };
         let mark = &self.marks.promised[usize::from(self.stream)];
-        let committed = mark.load(Relaxed) < end;
+        let committed = mark.load(Relaxed) < end.0;
         if committed {
-            mark.store(end, Release);
+            mark.store(end.0, Release);
         }
         Moved { committed, synced: self.show_synced() }
     }
@@ -342,7 +348,7 @@ impl<D: Disk> Committer<D> {
         let mark = marks.of(self.stream);
         let end = if self.writer.synced() < self.writer.written() { self.writer.synced().min(mark) } else { mark };
         let end = before_first(&mut self.standing, end, |dependency| marks.is_synced(dependency));
-        marks.synced[usize::from(self.stream)].fetch_max(end, Release) < end
+        marks.synced[usize::from(self.stream)].fetch_max(end.0, Release) < end.0
     }
 }
 
@@ -351,7 +357,7 @@ impl<D: Disk> Committer<D> {
 fn before_first(records: &mut BTreeMap<Lsn, Vec<Lsn>>, end: Lsn, there: impl Fn(Lsn) -> bool) -> Lsn {
     while let Some(first) = records.first_entry().filter(|first| *first.key() <= end) {
         if !first.get().iter().all(|dependency| there(*dependency)) {
-            return first.key() - 1;
+            return first.key().before();
         }
         first.remove();
     }

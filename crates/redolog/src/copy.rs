@@ -9,13 +9,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::Lsn;
 use crate::disk::make_folders;
 use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::run::Opened;
 use crate::scan::places;
 use crate::segments::{Limits, end_name, name};
-use crate::{Lsn, stream_of};
 
 /// Bytes copied at once.
 const CHUNK: usize = 1 << 20;
@@ -37,13 +37,13 @@ pub fn copy(from: &[PathBuf], to: &[PathBuf], covered: &[Lsn], ends: &[Lsn]) -> 
     }
     let mut opened = Opened::new(to, &[])?;
     opened.replay(|_| {})?;
-    let last = ends.iter().copied().max().unwrap_or(0);
+    let last = ends.iter().copied().max().unwrap_or_default();
     for (end, there) in ends.iter().zip(opened.ends()?) {
         if there < *end {
-            return Err(Damage::Streams(format!("stream {} was copied up to {there}, not {end}", stream_of(*end))));
+            return Err(Damage::Streams(format!("stream {} was copied up to {there}, not {end}", end.stream())));
         }
     }
-    opened.void_from(last + 1)?;
+    opened.void_from(last.next())?;
     opened.settle(Limits::of(1 << 16))?;
     Ok(bytes)
 }

@@ -145,11 +145,11 @@ mod tests {
         for seed in 0..100 {
             let mut chance = Chance(seed);
             let mut flights = Flights::default();
-            let (mut air, mut landed, mut next, mut durable) = (Vec::new(), Vec::new(), 1 + chance.below(9), 0);
+            let (mut air, mut landed, mut next, mut durable) = (Vec::new(), Vec::new(), 1 + chance.below(9), Lsn::ZERO);
             let first = next;
             for _ in 0..50 {
                 if air.len() < 4 && chance.below(2) == 0 {
-                    flights.depart(next, next * 10, 1, next);
+                    flights.depart(next, Lsn(next * 10), 1, next);
                     air.push(next);
                     next += 1;
                 } else if !air.is_empty() {
@@ -157,7 +157,7 @@ mod tests {
                     landed.push(sequence);
                     let end = flights.land(Flight::new(file.clone(), 0, Aligned::default(), sequence));
                     let prefix = (first..).take_while(|sequence| landed.contains(sequence)).last();
-                    assert_eq!(end, prefix.map(|last| last * 10).filter(|end| *end > durable));
+                    assert_eq!(end, prefix.map(|last| Lsn(last * 10)).filter(|end| *end > durable));
                     durable = end.unwrap_or(durable);
                 }
                 assert_eq!(flights.count(), air.len());

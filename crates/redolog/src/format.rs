@@ -79,6 +79,10 @@ impl<'a> Numbers<'a> {
         self.bytes().map(u64::from_le_bytes)
     }
 
+    fn lsn(&mut self) -> Result<Lsn, Broken> {
+        self.u64().map(Lsn)
+    }
+
     fn varint(&mut self) -> Result<u64, Broken> {
         let mut value = 0u64;
         for shift in (0..63).step_by(7) {
@@ -132,8 +136,8 @@ impl SegmentHeader {
         bytes.extend_from_slice(&(self.size as u32).to_le_bytes());
         bytes.extend_from_slice(&self.number.to_le_bytes());
         bytes.extend_from_slice(&self.incarnation.to_le_bytes());
-        bytes.extend_from_slice(&self.base.to_le_bytes());
-        bytes.extend_from_slice(&self.reach.to_le_bytes());
+        bytes.extend_from_slice(&self.base.0.to_le_bytes());
+        bytes.extend_from_slice(&self.reach.0.to_le_bytes());
         bytes.extend_from_slice(&((self.size >> 32) as u32).to_le_bytes());
         bytes.push(self.has_end.into());
         bytes.resize(SEGMENT_HEADER - 12, 0);
@@ -168,8 +172,8 @@ impl SegmentHeader {
             size: numbers.u32()?.into(),
             number: numbers.u64()?,
             incarnation: numbers.u64()?,
-            base: numbers.u64()?,
-            reach: numbers.u64()?,
+            base: numbers.lsn()?,
+            reach: numbers.lsn()?,
             has_end: false,
         };
         header.size |= u64::from(numbers.u32()?) << 32;
@@ -258,7 +262,7 @@ impl<'a> Block<'a> {
         let mut header = Vec::with_capacity(BLOCK_HEADER - 4);
         let kind = if self.is_part { IS_PART } else { 0 };
         header.extend_from_slice(&(self.body.len() as u32 | kind).to_le_bytes());
-        for number in [self.incarnation, self.sequence, self.cut, self.synced] {
+        for number in [self.incarnation, self.sequence, self.cut.0, self.synced.0] {
             header.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&crc(&[&header, self.body]).to_le_bytes());
@@ -291,8 +295,8 @@ impl<'a> Block<'a> {
         Ok(Self {
             incarnation: numbers.u64()?,
             sequence: numbers.u64()?,
-            cut: numbers.u64()?,
-            synced: numbers.u64()?,
+            cut: numbers.lsn()?,
+            synced: numbers.lsn()?,
             is_part,
             body: numbers.take(length)?,
         })
@@ -354,7 +358,7 @@ pub(crate) struct Part<'a> {
 impl<'a> Part<'a> {
     /// Appends it to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        for number in [self.lsn, self.length, self.offset] {
+        for number in [self.lsn.0, self.length, self.offset] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(self.bytes);
@@ -362,7 +366,7 @@ impl<'a> Part<'a> {
 
     fn decode(body: &'a [u8]) -> Result<Self, Broken> {
         let mut numbers = Numbers(body);
-        let (lsn, length, offset) = (numbers.u64()?, numbers.u64()?, numbers.u64()?);
+        let (lsn, length, offset) = (numbers.lsn()?, numbers.u64()?, numbers.u64()?);
         let end = offset.checked_add(numbers.0.len() as u64);
         if numbers.0.is_empty() || end.is_none_or(|end| end > length) {
             return Err(Broken("a part beyond the end of its record"));
@@ -396,7 +400,7 @@ impl Head {
             length: (numbers.u32().ok()? & !IS_PART) as usize,
             incarnation: numbers.u64().ok()?,
             sequence: numbers.u64().ok()?,
-            cut: numbers.u64().ok()?,
+            cut: numbers.lsn().ok()?,
         })
     }
 }
@@ -421,7 +425,7 @@ impl RawRecord {
         let length = usize::try_from(rest.varint()?).map_err(|_| Broken("length of a record"))?;
         let mut record = Numbers(rest.take(length)?);
         let to = size - rest.0.len();
-        let lsn = record.u64()?;
+        let lsn = record.lsn()?;
         let count = usize::from(record.u8()?);
         record.take(count * 8)?;
         Ok(Self { lsn, from, to })
@@ -434,7 +438,7 @@ pub(crate) fn split_record(bytes: &[u8]) -> (impl Iterator<Item = Lsn> + Clone, 
     let bytes = bytes.get(length + 8..).unwrap_or_default();
     let (count, rest) = bytes.split_first().map_or((0, bytes), |(count, rest)| (usize::from(*count), rest));
     let (dependencies, effects) = rest.split_at_checked(count * 8).unwrap_or((&[], rest));
-    (dependencies.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)), effects)
+    (dependencies.as_chunks::<8>().0.iter().map(|bytes| Lsn(u64::from_le_bytes(*bytes))), effects)
 }
 
 /// The effects of one command, block or script.
@@ -465,10 +469,10 @@ impl<'a> Record<'a> {
         if effects.len() >= LARGE_RECORD {
             out.reserve_exact(length_of_rest);
         }
-        out.extend_from_slice(&lsn.to_le_bytes());
+        out.extend_from_slice(&lsn.0.to_le_bytes());
         out.push(count);
         for dependency in dependencies {
-            out.extend_from_slice(&dependency.to_le_bytes());
+            out.extend_from_slice(&dependency.0.to_le_bytes());
         }
         out.extend_from_slice(effects);
     }
@@ -483,10 +487,10 @@ impl<'a> Record<'a> {
         let count = u8::try_from(dependencies.len()).expect("at most one dependency per stream");
         let before = out.len();
         out.extend_from_slice(&[0; LONG_LENGTH]);
-        out.extend_from_slice(&lsn.to_le_bytes());
+        out.extend_from_slice(&lsn.0.to_le_bytes());
         out.push(count);
         for dependency in dependencies {
-            out.extend_from_slice(&dependency.to_le_bytes());
+            out.extend_from_slice(&dependency.0.to_le_bytes());
         }
         effects(out);
         let mut length = (out.len() - before - LONG_LENGTH) as u64;
@@ -499,11 +503,11 @@ impl<'a> Record<'a> {
     fn decode(from: &mut Numbers<'a>) -> Result<Self, Broken> {
         let length = usize::try_from(from.varint()?).map_err(|_| Broken("length of a record"))?;
         let mut record = Numbers(from.take(length)?);
-        let lsn = record.u64()?;
+        let lsn = record.lsn()?;
         let count = record.u8()?;
         let mut dependencies = Vec::with_capacity(count.into());
         for _ in 0..count {
-            dependencies.push(record.u64()?);
+            dependencies.push(record.lsn()?);
         }
         Ok(Self { lsn, dependencies, effects: record.0 })
     }
@@ -521,11 +525,12 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let mut body = Vec::new();
-        Record::encode(0x0102_0304, &[], b"ab", &mut body);
-        Record::encode(0x0506, &[9], b"", &mut body);
+        Record::encode(Lsn(0x0102_0304), &[], b"ab", &mut body);
+        Record::encode(Lsn(0x0506), &[Lsn(9)], b"", &mut body);
         assert_eq!(hex(&body), "0b0403020100000000006162110605000000000000010900000000000000");
         let mut block = Vec::new();
-        Block { incarnation: 1, sequence: 2, cut: 3, synced: 4, is_part: false, body: b"xyz" }.encode(&mut block);
+        Block { incarnation: 1, sequence: 2, cut: Lsn(3), synced: Lsn(4), is_part: false, body: b"xyz" }
+            .encode(&mut block);
         assert_eq!(
             hex(&block[4..]),
             concat!(
@@ -545,8 +550,8 @@ mod tests {
             size: 0x3_0000_1000,
             number: 5,
             incarnation: 6,
-            base: 8,
-            reach: 9,
+            base: Lsn(8),
+            reach: Lsn(9),
             has_end: true,
         };
         let bytes = header.encode();
@@ -580,9 +585,9 @@ mod tests {
     #[test]
     fn golden_bytes_of_a_part() {
         let (mut body, mut bytes) = (Vec::new(), Vec::new());
-        let part = Part { lsn: 0x0102, length: 9, offset: 4, bytes: b"xyz" };
+        let part = Part { lsn: Lsn(0x0102), length: 9, offset: 4, bytes: b"xyz" };
         part.encode(&mut body);
-        let block = Block { incarnation: 1, sequence: 2, cut: 3, synced: 4, is_part: true, body: &body };
+        let block = Block { incarnation: 1, sequence: 2, cut: Lsn(3), synced: Lsn(4), is_part: true, body: &body };
         block.encode(&mut bytes);
         assert_eq!(
             hex(&bytes[4..]),
@@ -636,18 +641,18 @@ mod tests {
     #[test]
     fn a_record_of_unknown_length_is_read_as_any_other() {
         let (mut body, mut other) = (Vec::new(), Vec::new());
-        Record::encode_with(0x0102, &[9], |out| out.extend_from_slice(b"ab"), &mut body);
+        Record::encode_with(Lsn(0x0102), &[Lsn(9)], |out| out.extend_from_slice(b"ab"), &mut body);
         assert_eq!(hex(&body), "938080808000020100000000000001090000000000000061 62".replace(' ', ""));
-        Record::encode_with(3, &[], |out| out.extend_from_slice(&[7; 1000]), &mut body);
-        Record::encode(0x0102, &[9], b"ab", &mut other);
-        Record::encode(3, &[], &[7; 1000], &mut other);
-        let block = |body| Block { incarnation: 0, sequence: 0, cut: 0, synced: 0, is_part: false, body };
+        Record::encode_with(Lsn(3), &[], |out| out.extend_from_slice(&[7; 1000]), &mut body);
+        Record::encode(Lsn(0x0102), &[Lsn(9)], b"ab", &mut other);
+        Record::encode(Lsn(3), &[], &[7; 1000], &mut other);
+        let block = |body| Block { incarnation: 0, sequence: 0, cut: Lsn(0), synced: Lsn(0), is_part: false, body };
         let read = |body| block(body).records().collect::<Result<Vec<_>, _>>();
         assert!(read(&body).is_ok() && read(&body) == read(&other));
         let raw = block(&body).raw_records().next().and_then(Result::ok).map(|raw| (raw.lsn, raw.to));
-        assert_eq!(raw, Some((0x0102, 25)));
+        assert_eq!(raw, Some((Lsn(0x0102), 25)));
         let (dependencies, effects) = split_record(&body[..25]);
-        assert_eq!((dependencies.collect::<Vec<_>>(), effects), (vec![9], &b"ab"[..]));
+        assert_eq!((dependencies.collect::<Vec<_>>(), effects), (vec![Lsn(9)], &b"ab"[..]));
     }
 
     #[test]
@@ -658,14 +663,14 @@ mod tests {
     proptest! {
         #[test]
         fn blocks_come_back_and_damage_is_noticed(
-            records in prop::collection::vec((any::<u64>(), prop::collection::vec(any::<u64>(), 0..3), prop::collection::vec(any::<u8>(), 0..300)), 0..8),
-            (cut, at, bit) in (any::<u64>(), any::<prop::sample::Index>(), 0u8..8),
+            records in prop::collection::vec((any::<u64>().prop_map(Lsn), prop::collection::vec(any::<u64>().prop_map(Lsn), 0..3), prop::collection::vec(any::<u8>(), 0..300)), 0..8),
+            (cut, at, bit) in (any::<u64>().prop_map(Lsn), any::<prop::sample::Index>(), 0u8..8),
         ) {
             let mut body = Vec::new();
             for (lsn, dependencies, effects) in &records {
                 Record::encode(*lsn, dependencies, effects, &mut body);
             }
-            let block = Block { incarnation: 1, sequence: 7, cut, synced: 3, is_part: false, body: &body };
+            let block = Block { incarnation: 1, sequence: 7, cut, synced: Lsn(3), is_part: false, body: &body };
             let mut bytes = Vec::new();
             block.encode(&mut bytes);
             prop_assert_eq!(bytes.len(), Block::size(body.len()));
@@ -686,7 +691,7 @@ mod tests {
         fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
             let _ = SegmentHeader::decode(&bytes);
             let _ = Block::decode(&bytes);
-            let block = Block { incarnation: 0, sequence: 0, cut: 0, synced: 0, is_part: false, body: &bytes };
+            let block = Block { incarnation: 0, sequence: 0, cut: Lsn(0), synced: Lsn(0), is_part: false, body: &bytes };
             block.records().for_each(drop);
             let _ = Part::decode(&bytes);
         }

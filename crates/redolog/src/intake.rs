@@ -109,6 +109,10 @@ struct Lane {
 }
 
 impl Lane {
+    fn last(&self) -> Lsn {
+        Lsn(self.last.load(Acquire))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,6 +120,11 @@ impl Lane {
 
 /// The parts of all workers, shared, which loom need not check.
 type Lanes = std::sync::Arc<[Arc<Lane>]>;
+
+/// The LSN of the last record that any worker has left.
+fn last_left(lanes: &[Arc<Lane>]) -> Lsn {
+    lanes.iter().map(|lane| lane.last()).max().unwrap_or_default()
+}
 
 /// The writer's side.
 pub struct Intake {
@@ -195,7 +204,7 @@ impl Intake {
             pending: Mutex::default(),
         };
         let lanes: Lanes = (0..workers).map(|_| Arc::new(lane())).collect::<Vec<_>>().into();
-        let shared = Arc::new(AtomicU64::new(floor));
+        let shared = Arc::new(AtomicU64::new(floor.0));
         let gate = |lane: &Arc<Lane>| Gate { lane: lane.clone(), lanes: lanes.clone(), floor: shared.clone() };
         let gates = lanes.iter().map(gate).collect();
         (Intake { lanes, floor: shared, done: floor, round: None }, gates)
@@ -214,11 +223,11 @@ impl Intake {
     }
 
     fn begin(&self) -> Option<Round> {
-        let cut = self.lanes.iter().map(|lane| lane.last.load(Acquire)).max().unwrap_or(0);
+        let cut = last_left(&self.lanes);
         if cut <= self.done {
             return None;
         }
-        self.floor.store(cut, Relaxed);
+        self.floor.store(cut.0, Relaxed);
         // A worker that enters and does not see this floor is seen to be inside.
         fence(SeqCst);
         let passes = self.lanes.iter().map(|lane| lane.passes.load(Acquire)).enumerate();
@@ -261,7 +270,7 @@ impl Intake {
 
     /// Whether a record waits to be taken.
     pub fn has_records(&self) -> bool {
-        self.round.is_some() || self.lanes.iter().any(|lane| lane.last.load(Acquire) > self.done)
+        self.round.is_some() || self.lanes.iter().any(|lane| lane.last() > self.done)
     }
 
     /// The waiting records, for other threads to ask.
@@ -295,12 +304,12 @@ impl Gate {
         self.lane.passes.store(passes + 1, Relaxed);
         // The writer sees that the worker is inside, or the worker sees its floor.
         fence(SeqCst);
-        self.floor.load(Relaxed).max(self.lane.last.load(Relaxed))
+        Lsn(self.floor.load(Relaxed).max(self.lane.last.load(Relaxed)))
     }
 
     /// Leaves an encoded record ([`crate::Record::encode`]) with this LSN. The worker is inside.
     pub fn leave(&mut self, lsn: Lsn, encode: impl FnOnce(&mut Vec<u8>)) {
-        debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
+        debug_assert!(lsn.0 > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
         let mut pending = self.lane.lock();
         let before = pending.bytes.len();
         pending.make_room();
@@ -314,7 +323,7 @@ impl Gate {
     /// As [`Self::leave`], for a record that takes long to encode: the writer encodes it when it takes it. `about`: its
     /// estimated bytes.
     pub fn leave_late(&mut self, lsn: Lsn, about: u64, encode: Late) {
-        debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
+        debug_assert!(lsn.0 > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
         let mut pending = self.lane.lock();
         let end = pending.bytes.len();
         pending.ends.push((lsn, end));
@@ -326,18 +335,18 @@ impl Gate {
     fn count(&mut self, lsn: Lsn, bytes: u64) {
         let left = self.lane.left.load(Relaxed).wrapping_add(bytes);
         self.lane.left.store(left, Release);
-        self.lane.last.store(lsn, Release);
+        self.lane.last.store(lsn.0, Release);
     }
 
     /// Instead of [`Self::leave`]: there is no record, but a version has this LSN, and the watermark must pass it.
     pub fn pass(&mut self, lsn: Lsn) {
-        debug_assert!(lsn > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
-        self.lane.last.store(lsn, Release);
+        debug_assert!(lsn.0 > self.lane.last.load(Relaxed), "rule L1: above what the worker has left");
+        self.lane.last.store(lsn.0, Release);
     }
 
     /// The stream's end: no version that was seen is above it. 0 before the first record.
     pub fn end(&self) -> Lsn {
-        self.lanes.iter().map(|lane| lane.last.load(Acquire)).max().unwrap_or(0)
+        last_left(&self.lanes)
     }
 
     /// The worker has left its records.

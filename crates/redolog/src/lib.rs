@@ -21,6 +21,7 @@ mod flight;
 mod format;
 mod intake;
 mod lack;
+mod lsn;
 mod pieces;
 mod recover;
 mod run;
@@ -43,23 +44,8 @@ pub use flight::Flight;
 pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};
 pub use intake::{Gate, Intake, Late, Take, Taken};
 pub use lack::Lack;
+pub use lsn::{Lsn, STREAM_BITS, STREAMS_MAX};
 pub use recover::{Damage, Recovered, Recovery, recover};
 pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Step, Stepped};
 pub use segments::{Identity, Limits};
 pub use writer::Writer;
-
-/// A position in a stream: a hybrid timestamp (rule L1). Records of workers that have seen nothing of each other may have the same. 0 is
-/// before everything.
-pub type Lsn = u64;
-
-/// Low bits of an LSN that name its stream.
-pub const STREAM_BITS: u32 = 4;
-
-/// Most streams of a node. The LSNs of one further stream are for versions that belong to no record.
-pub const STREAMS_MAX: usize = (1 << STREAM_BITS) - 1;
-
-/// The stream that an LSN belongs to.
-#[inline]
-pub const fn stream_of(lsn: Lsn) -> u16 {
-    (lsn & ((1 << STREAM_BITS) - 1)) as u16
-}

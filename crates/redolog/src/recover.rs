@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use crate::Lsn;
 use crate::disk::{Disk, File};
 use crate::format::SegmentHeader;
 use crate::lack::Lack;
@@ -10,7 +11,6 @@ use crate::scan::Scan;
 use crate::segments::{Identity, Limits};
 use crate::tail::{Put, Tail};
 use crate::writer::{Position, Writer};
-use crate::{Lsn, stream_of};
 
 /// The reason why a log cannot be used. Nothing has been changed.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl<D: Disk> Recovery<D> {
 
     /// An LSN above all that were ever in the streams, cut records included (rule L1).
     pub fn highest(&self) -> Lsn {
-        self.scans.iter().map(|scan| scan.highest).max().unwrap_or(0)
+        self.scans.iter().map(|scan| scan.highest).max().unwrap_or_default()
     }
 
     /// Whether there is any record.
@@ -152,7 +152,10 @@ impl<D: Disk> Recovery<D> {
 
     /// The begin of each stream: records at or below are not there any more; 0 if nothing is missing.
     pub fn bases(&self) -> Vec<Lsn> {
-        self.scans.iter().map(|scan| scan.segments().first().map_or(0, |segment| segment.header.reach)).collect()
+        self.scans
+            .iter()
+            .map(|scan| scan.segments().first().map_or(Lsn::ZERO, |segment| segment.header.reach))
+            .collect()
     }
 
     /// Files whose ends were torn, and where: nothing behind that had been synced.
@@ -193,7 +196,7 @@ impl<D: Disk> Recovery<D> {
         let mut ends: Vec<Lsn> = self.scans.iter().map(|scan| scan.end).collect();
         let mut cursors: Vec<_> = self.scans.iter().map(Scan::cursor).collect();
         let mut heads = cursors.iter_mut().map(|cursor| cursor.peek()).collect::<Result<Vec<_>, _>>()?;
-        let mut last = 0;
+        let mut last = Lsn::ZERO;
         while let Some((lsn, stream)) = heads.iter().zip(0..).filter_map(|(lsn, stream)| Some(((*lsn)?, stream))).min()
         {
             let wrong = |what| Damage::Streams(format!("stream {stream}, record {lsn}: {what}"));
@@ -203,8 +206,8 @@ impl<D: Disk> Recovery<D> {
             }
             last = lsn;
             let is_lost = |on: Lsn| {
-                let of = usize::from(stream_of(on));
-                ends.get(of).is_none_or(|end| on > *end.max(self.durable.get(of).unwrap_or(&0)))
+                let of = usize::from(on.stream());
+                ends.get(of).is_none_or(|end| on > *end.max(self.durable.get(of).unwrap_or(&Lsn::ZERO)))
             };
             {
                 // Records with one LSN survive together.
@@ -214,7 +217,7 @@ impl<D: Disk> Recovery<D> {
                     return Err(wrong("it depends on a later one"));
                 }
                 if others_are_lost || dependencies.any(is_lost) {
-                    ends[stream] = lsn - 1;
+                    ends[stream] = lsn.before();
                     heads[stream] = None;
                     continue;
                 }
@@ -234,7 +237,7 @@ impl<D: Disk> Recovery<D> {
     /// A disk has failed to read, or synced bytes are damaged.
     pub fn void_from(&mut self, lsn: Lsn) -> Result<(), Damage> {
         let ends = self.ends()?;
-        self.ends = Some(ends.into_iter().map(|end| end.min(lsn.saturating_sub(1))).collect());
+        self.ends = Some(ends.into_iter().map(|end| end.min(lsn.before())).collect());
         Ok(())
     }
 

@@ -11,7 +11,6 @@ use crate::format::{
 };
 use crate::recover::Damage;
 use crate::segments::{Full, is_end, is_made, is_spare};
-use crate::stream_of;
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 20;
@@ -180,9 +179,9 @@ impl<D: Disk> Scan<D> {
             litter,
             sequence: 0,
             incarnation: 0,
-            end: 0,
-            synced: 0,
-            highest: 0,
+            end: Lsn::ZERO,
+            synced: Lsn::ZERO,
+            highest: Lsn::ZERO,
             blocks: 0,
             records: 0,
             bytes: 0,
@@ -263,7 +262,7 @@ impl<D: Disk> Scan<D> {
                 broken = None;
             }
             self.segments[index].end = at;
-            let said = self.segments.get(index + 1).map_or(0, |next| next.header.reach);
+            let said = self.segments.get(index + 1).map_or(Lsn::ZERO, |next| next.header.reach);
             self.segments[index].highest = self.highest.max(said);
             // The chain may go on in the next segment. If it does not, it ended here. A segment that was begun at the
             // end of the chain shows that nothing before it is missing.
@@ -327,7 +326,7 @@ impl<D: Disk> Scan<D> {
 
     /// Notes that there is a record with this LSN.
     fn note(&mut self, segment: usize, at: u64, lsn: Lsn) -> Result<(), Damage> {
-        if stream_of(lsn) != self.segments[segment].header.stream {
+        if lsn.stream() != self.segments[segment].header.stream {
             return Err(self.damage(segment, at, "a record of another stream"));
         }
         self.highest = self.highest.max(lsn);
@@ -413,7 +412,7 @@ impl<D: Disk> Scan<D> {
     fn cursor_at(&self, segment: usize) -> Cursor<'_, D> {
         let at = self.begin_of(segment);
         // A segment may begin in the middle of a group.
-        let cut = self.segments.get(segment).map_or(0, |segment| segment.header.base);
+        let cut = self.segments.get(segment).map_or(Lsn::ZERO, |segment| segment.header.base);
         Cursor {
             scan: self,
             segment,
@@ -627,5 +626,5 @@ fn open<D: Disk>(disk: &D, name: String) -> Result<Segment, Damage> {
     if header.size != size || crate::segments::name(header.number) != name {
         return Err(damage("not the segment that its header describes"));
     }
-    Ok(Segment { name, header, size, begin: SEGMENT_HEADER as u64, end: SEGMENT_HEADER as u64, highest: 0 })
+    Ok(Segment { name, header, size, begin: SEGMENT_HEADER as u64, end: SEGMENT_HEADER as u64, highest: Lsn::ZERO })
 }

@@ -6,6 +6,9 @@
 #[path = "../src/intake.rs"]
 mod intake;
 
+#[path = "../src/lsn.rs"]
+mod lsn;
+
 /// Loom's in the place of the standard library's.
 mod sync {
     pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -13,21 +16,20 @@ mod sync {
     pub use std::sync::PoisonError;
 }
 
-type Lsn = u64;
-
 use intake::{Gate, Intake, Take};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
+use lsn::Lsn;
 
 /// A worker writes to a slot: under its latch it chooses an LSN above the slot's and the floor, and leaves the record, which
 /// says what the slot's last record was.
 fn write(gate: &mut Gate, slot: &Mutex<Lsn>, late: bool) {
     let mut last = slot.lock().unwrap();
-    let lsn = gate.enter().max(*last) + 1;
-    let before = *last as u8;
+    let lsn = gate.enter().max(*last).next();
+    let before = last.0 as u8;
     match late {
-        true => gate.leave_late(lsn, 2, Box::new(move |bytes| bytes.extend([lsn as u8, before]))),
-        false => gate.leave(lsn, |bytes| bytes.extend([lsn as u8, before])),
+        true => gate.leave_late(lsn, 2, Box::new(move |bytes| bytes.extend([lsn.0 as u8, before]))),
+        false => gate.leave(lsn, |bytes| bytes.extend([lsn.0 as u8, before])),
     }
     gate.exit();
     *last = lsn;
@@ -45,7 +47,7 @@ impl Log {
         self.0.extend(bytes.chunks(2).map(|record| (record[0], record[1])));
         if let Take::Taken(taken) = &take {
             for &(lsn, before) in &self.0 {
-                assert!(Lsn::from(lsn) <= taken.cut);
+                assert!(Lsn(lsn.into()) <= taken.cut);
                 assert!(before == 0 || self.0.iter().any(|(other, _)| *other == before), "{:?} lacks {before}", self.0);
             }
         }
@@ -56,8 +58,8 @@ impl Log {
 #[test]
 fn a_cut_is_a_consistent_prefix() {
     loom::model(|| {
-        let (mut intake, gates) = Intake::new(2, 0);
-        let slot = Arc::new(Mutex::new(0));
+        let (mut intake, gates) = Intake::new(2, Lsn::ZERO);
+        let slot = Arc::new(Mutex::new(Lsn::ZERO));
         let workers: Vec<_> = gates
             .into_iter()
             .zip([false, true])
@@ -80,10 +82,10 @@ fn a_cut_is_a_consistent_prefix() {
 #[test]
 fn records_of_slots_apart_are_all_taken() {
     loom::model(|| {
-        let (mut intake, mut gates) = Intake::new(2, 5);
+        let (mut intake, mut gates) = Intake::new(2, Lsn(5));
         let mut other = gates.pop().unwrap();
-        let worker = thread::spawn(move || write(&mut other, &Mutex::new(0), true));
-        write(&mut gates[0], &Mutex::new(0), false);
+        let worker = thread::spawn(move || write(&mut other, &Mutex::new(Lsn::ZERO), true));
+        write(&mut gates[0], &Mutex::new(Lsn::ZERO), false);
         let mut log = Log::default();
         log.take(&mut intake);
         worker.join().unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redolog::{After, Folder, Fsync, Limits, Opened, Record, STREAM_BITS, Settings};
+use redolog::{After, Folder, Fsync, Limits, Lsn, Opened, Record, Settings};
 
 /// The system's allocator, and how many bytes of it are in use now, and were at most.
 struct Counting;
@@ -71,11 +71,11 @@ fn live(folder: &Path, found: usize, sizes: &[usize]) -> usize {
         let mut there = 0;
         opened.replay(|_| there += 1).expect("its records");
         assert_eq!(there, found);
-        opened.start_by_hand([1; 16], 0, 1, settings()).expect("a start")
+        opened.start_by_hand([1; 16], Lsn(0), 1, settings()).expect("a start")
     });
     let (gate, effects) = (&mut gates[0][0], vec![5; sizes.iter().copied().max().unwrap_or(0)]);
     for (size, number) in sizes.iter().zip(1..) {
-        let lsn = ((gate.enter() >> STREAM_BITS) + 1) << STREAM_BITS;
+        let lsn = gate.enter().above(0);
         gate.leave(lsn, |out| Record::encode(lsn, &[], &effects[..*size], out));
         gate.exit();
         if number % 50 == 0 || *size > BLOCK || number == sizes.len() {
@@ -116,11 +116,11 @@ fn what_was_large_is_not_held_when_it_is_written() {
         let opened = Opened::of(vec![Folder::new(&folder).expect("a folder")], &[]).expect("a log");
         let limits = Limits { block: Limits::default().block, ..settings().limits };
         let settings = Settings { limits, fsync, ..settings() };
-        let (log, mut gates, mut streams) = opened.start_by_hand([1; 16], 0, 1, settings).expect("a start");
+        let (log, mut gates, mut streams) = opened.start_by_hand([1; 16], Lsn(0), 1, settings).expect("a start");
         let gate = &mut gates[0][0];
         let mut write = |size: usize, records: usize| {
             for _ in 0..records {
-                let lsn = ((gate.enter() >> STREAM_BITS) + 1) << STREAM_BITS;
+                let lsn = gate.enter().above(0);
                 gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![5; size], out));
                 gate.exit();
             }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use redolog::{Fsync, Limits, Opened, Record, STREAM_BITS, Settings};
+use redolog::{Fsync, Limits, Lsn, Opened, Record, STREAM_BITS, Settings};
 
 const STEPS: [&str; 7] = [
     "log-after-append",
@@ -34,11 +34,11 @@ fn write(folder: &Path, fsync: Fsync) {
         .expect("a log");
     let limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 4096 };
     let settings = Settings { limits, fsync, clock: Arc::new(|| 1), seed: 7 };
-    let (log, mut gates) = opened.start([1; 16], 0, 1, settings).expect("a log");
+    let (log, mut gates) = opened.start([1; 16], Lsn(0), 1, settings).expect("a log");
     let mut out = std::io::stdout();
     for number in last + 1..last + 200 {
         let gate = &mut gates[0][0];
-        let lsn = ((gate.enter() >> STREAM_BITS) + 1) << STREAM_BITS;
+        let lsn = gate.enter().above(0);
         let mut effects = vec![number as u8; 8 + (number % 7 * 100) as usize];
         effects[..8].copy_from_slice(&number.to_le_bytes());
         gate.leave(lsn, |out| Record::encode(lsn, &[], &effects, out));
@@ -50,7 +50,7 @@ fn write(folder: &Path, fsync: Fsync) {
         writeln!(out, "committed {number}").expect("somebody who reads");
         if number % 50 == 0 {
             // All but the last few.
-            log.truncate(&[lsn - (5 << STREAM_BITS)]);
+            log.truncate(&[Lsn(lsn.0 - (5 << STREAM_BITS))]);
         }
     }
     log.stop();

@@ -34,7 +34,7 @@ impl Ledger {
             fresh: Records::new(),
             settled_records: Vec::new(),
             model: Memory::empty(),
-            settled: vec![0; streams],
+            settled: vec![Lsn::ZERO; streams],
             now,
         }
     }

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use command::Position;
 use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space};
 use object::Corrupt;
+use redolog::Lsn;
 use store::Error;
 
 use super::counts::{Count, OfSlot};
@@ -57,9 +58,9 @@ pub struct Header {
     /// The number of the next freeze of a value (`object::saved`).
     pub epoch: u64,
     /// No version here is above this one.
-    pub highest: u64,
+    pub highest: Lsn,
     /// For each stream of the log, the LSN up to which no record is needed.
-    pub covered: Vec<u64>,
+    pub covered: Vec<Lsn>,
     /// The libraries of functions, as FUNCTION DUMP gives them.
     pub libraries: Vec<u8>,
     /// The state of transactions over nodes (rule C6).
@@ -322,9 +323,9 @@ impl Header {
         }
         out.extend_from_slice(&length(databases.abandoned.len()));
         databases.abandoned.iter().for_each(|space| out.extend_from_slice(&space.to_le_bytes()));
-        out.extend_from_slice(&self.highest.to_le_bytes());
+        out.extend_from_slice(&self.highest.0.to_le_bytes());
         out.extend_from_slice(&length(self.covered.len()));
-        self.covered.iter().for_each(|lsn| out.extend_from_slice(&lsn.to_le_bytes()));
+        self.covered.iter().for_each(|lsn| out.extend_from_slice(&lsn.0.to_le_bytes()));
         out.extend_from_slice(&length(self.libraries.len()));
         out.extend_from_slice(&self.libraries);
         let at = out.len();
@@ -356,10 +357,10 @@ impl Header {
         for _ in 0..input.number(4)? {
             databases.abandoned.push(input.number(4)? as Space);
         }
-        let highest = input.number(8)?;
+        let highest = Lsn(input.number(8)?);
         let mut covered = Vec::new();
         for _ in 0..input.number(4)? {
-            covered.push(input.number(8)?);
+            covered.push(Lsn(input.number(8)?));
         }
         let length = input.number(4)? as usize;
         let libraries = input.take(length)?.to_vec();
@@ -382,11 +383,11 @@ fn probe(seed: u64) -> u64 {
 
 /// The bytes of a group of slots' checkpoints: for each slot, C(s), the highest version of a key that was written (0:
 /// there has never been one), and the store's figures.
-pub(super) fn encode_chunk(covered: &[u64], reach: &[u64], counts: &[OfSlot]) -> Vec<u8> {
+pub(super) fn encode_chunk(covered: &[Lsn], reach: &[Lsn], counts: &[OfSlot]) -> Vec<u8> {
     let mut out = Vec::new();
     for ((lsn, reach), counts) in covered.iter().zip(reach).zip(counts) {
-        out.extend_from_slice(&lsn.to_le_bytes());
-        out.extend_from_slice(&reach.to_le_bytes());
+        out.extend_from_slice(&lsn.0.to_le_bytes());
+        out.extend_from_slice(&reach.0.to_le_bytes());
         out.extend_from_slice(&(counts.len() as u32).to_le_bytes());
         for (space, count) in counts {
             for number in [*space, count.keys, count.expiring, count.fields] {
@@ -401,13 +402,13 @@ pub(super) fn encode_chunk(covered: &[u64], reach: &[u64], counts: &[OfSlot]) ->
 /// Fills a group of slots' checkpoints.
 pub(super) fn decode_chunk(
     bytes: &[u8],
-    covered: &mut [u64],
-    reach: &mut [u64],
+    covered: &mut [Lsn],
+    reach: &mut [Lsn],
     counts: &mut [OfSlot],
 ) -> Result<(), Corrupt> {
     let mut input = Input(bytes);
     for ((lsn, reach), counts) in covered.iter_mut().zip(reach).zip(counts) {
-        (*lsn, *reach) = (input.number(8)?, input.number(8)?);
+        (*lsn, *reach) = (Lsn(input.number(8)?), Lsn(input.number(8)?));
         for _ in 0..input.number(4)? {
             let mut number = || Ok(input.number(4)? as u32);
             let space = number()?;
@@ -492,15 +493,15 @@ mod tests {
     fn golden_bytes_of_slots() {
         let count = Count { keys: 0x0102, expiring: 3, fields: 4, earliest: 0x0506 };
         let counts: [OfSlot; 2] = [OfSlot::new(), [(7, count)].into_iter().collect()];
-        let bytes = encode_chunk(&[1, 0x0203], &[0, 0x0809], &counts);
+        let bytes = encode_chunk(&[Lsn(1), Lsn(0x0203)], &[Lsn(0), Lsn(0x0809)], &counts);
         assert_eq!(
             hex(&bytes),
             "01000000000000000000000000000000000000000302000000000000090800000000000001000000070000000201000003000000\
              040000000605000000000000"
         );
-        let (mut covered, mut reach, mut read) = ([0; 2], [0; 2], [OfSlot::new(), OfSlot::new()]);
+        let (mut covered, mut reach, mut read) = ([Lsn::ZERO; 2], [Lsn::ZERO; 2], [OfSlot::new(), OfSlot::new()]);
         decode_chunk(&bytes, &mut covered, &mut reach, &mut read).unwrap();
-        assert_eq!((covered, reach, read), ([1, 0x0203], [0, 0x0809], counts));
+        assert_eq!((covered, reach, read), ([1, 0x0203].map(Lsn), [0, 0x0809].map(Lsn), counts));
         for cut in 0..bytes.len() {
             let mut read = [OfSlot::new(), OfSlot::new()];
             assert!(decode_chunk(&bytes[..cut], &mut covered, &mut reach, &mut read).is_err());
@@ -517,11 +518,11 @@ mod tests {
             next_space: 5,
             abandoned: vec![1],
         };
-        let (covered, libraries) = (vec![9, 10], vec![0xab, 0xcd]);
+        let (covered, libraries) = (vec![Lsn(9), Lsn(10)], vec![0xab, 0xcd]);
         let mut outcomes = Outcomes::default();
         outcomes.note(txn::Record::Abort { tx: txn::TxnId::default() });
         let header =
-            Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: 0x0b0c, covered, libraries, outcomes };
+            Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: Lsn(0x0b0c), covered, libraries, outcomes };
         let bytes = header.encode().unwrap();
         assert_eq!(hex(&bytes[..9]), "050700000000000000");
         assert_eq!(

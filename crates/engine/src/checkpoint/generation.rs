@@ -21,8 +21,8 @@ const TOMBSTONES_PER_HOLD: usize = 256;
 /// If there is no stream.
 pub fn leave_mark(gates: &mut [Gate], mark: Generation) -> Lsn {
     let (Generation::Begins(now) | Generation::Ends(now)) = mark;
-    let last = gates.iter().map(Gate::end).fold((now << VERSION_SHIFT).saturating_sub(1), Lsn::max);
-    let lsn = version_above(gates[0].enter().max(last), 0);
+    let last = gates.iter().map(Gate::end).fold(Lsn((now << VERSION_SHIFT).saturating_sub(1)), Lsn::max);
+    let lsn = Lsn(version_above(gates[0].enter().max(last).0, 0));
     gates[0].leave(lsn, |out| Record::encode(lsn, &[], &mark.encode(), out));
     gates[0].exit();
     lsn
@@ -51,7 +51,7 @@ pub fn begin(
 /// busy, try again.
 pub fn moment(shared: &Shared, gates: &mut [Gate], mut wake: impl FnMut(Waiter)) -> Option<Vec<Lsn>> {
     let held = shared.keyspace.try_acquire(&Need::All, &mut wake).ok()?;
-    let passed = pass(shared, gates, &held, 0);
+    let passed = pass(shared, gates, &held, Lsn::ZERO);
     shared.keyspace.release(held, wake);
     Some(passed)
 }
@@ -60,17 +60,17 @@ pub fn moment(shared: &Shared, gates: &mut [Gate], mut wake: impl FnMut(Waiter))
 /// from slots what they stand on, so it stands on all of that itself: on the others' records (rule L4).
 fn pass(shared: &Shared, gates: &mut [Gate], held: &Held, above: Lsn) -> Vec<Lsn> {
     let keyspace = &shared.keyspace;
-    let mut last = keyspace.last_version(held).max(above);
+    let mut last = Lsn(keyspace.last_version(held)).max(above);
     let mut passed = Vec::with_capacity(gates.len());
     for (stream, gate) in gates.iter_mut().enumerate() {
-        last = version_above(last.max(gate.enter()), stream);
+        last = Lsn(version_above(last.max(gate.enter()).0, stream));
         // Records of other streams may come to depend on it: a start after a crash must find it.
         gate.leave(last, |out| Record::encode(last, &passed, &[], out));
         gate.exit();
         passed.push(last);
     }
     // The databases are as of this moment.
-    keyspace.raise(held, last);
+    keyspace.raise(held, last.0);
     passed
 }
 

@@ -196,11 +196,11 @@ impl<'a> Hand<'a> {
                 return Ok(());
             }
         }
-        let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, dealt.lsn);
+        let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, dealt.lsn.0);
         effects::replay(&mut effect, &mut db, &self.ground.limits)?;
         // Some effects are applied to readers' entries.
         db.stamp(key);
-        keyspace.raise_slot(held, dealt.slot, dealt.lsn);
+        keyspace.raise_slot(held, dealt.slot, dealt.lsn.0);
         self.applied += 1;
         Ok(())
     }
@@ -241,7 +241,7 @@ impl<'a> Hand<'a> {
                 }
             }
         }
-        let (is_there, alone) = (version >= dealt.lsn, dealt.alone);
+        let (is_there, alone) = (version >= dealt.lsn.0, dealt.alone);
         let keys = self.changed_by(dealt.record);
         if is_there {
             // Or the record itself has done that.

@@ -111,7 +111,7 @@ pub fn restore(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) -> Res
         let loaded = restore_held(store, header, keyspace, held)?;
         let spaces = &loaded.header.databases.spaces;
         let used: Vec<(u16, Space)> = (0..).zip(spaces.iter().copied()).filter(|(_, space)| *space != 0).collect();
-        for slot in (0..SLOTS as u16).filter(|slot| loaded.reach[usize::from(*slot)] > 0) {
+        for slot in (0..SLOTS as u16).filter(|slot| loaded.reach[usize::from(*slot)] > Lsn::ZERO) {
             for (physical, space) in &used {
                 let figures = loaded.counts.of(slot).find(|(known, _)| known == space);
                 let figures = figures.map_or_else(ColdFigures::default, |(_, figures)| figures);
@@ -154,8 +154,9 @@ pub fn highest(store: &dyn Store, header: &Header) -> Result<Lsn, Unloadable> {
 
 fn highest_of(header: &Header, slots: &Slots) -> Lsn {
     let databases = &header.databases;
-    let known = slots.covered.iter().chain(&slots.reach).chain(&databases.floors).chain(&header.covered);
-    known.copied().fold(header.highest.max(databases.map_lsn), Lsn::max)
+    let of_databases = databases.floors.iter().chain([&databases.map_lsn]).map(|lsn| Lsn(*lsn));
+    let known = slots.covered.iter().chain(&slots.reach).chain(&header.covered).copied().chain(of_databases);
+    known.fold(header.highest, Lsn::max)
 }
 
 /// The figures of the slots in a store: see [`Loaded`].
@@ -167,7 +168,7 @@ struct Slots {
 
 impl Slots {
     fn of(store: &dyn Store) -> Result<Self, Unloadable> {
-        let none = || vec![0; SLOTS].into();
+        let none = || vec![Lsn::ZERO; SLOTS].into();
         let mut slots = Slots { covered: none(), reach: none(), counts: Counts::default() };
         for chunk in 0..CHUNKS {
             let (key, first) = (format::chunk_key(chunk), chunk * SLOTS_PER_CHUNK);
@@ -193,7 +194,7 @@ fn restore_held(store: &dyn Store, header: Header, keyspace: &Keyspace, held: &H
     // The next checkpoint's map is as of no earlier record than this one's, which the log may still have.
     keyspace.raise(held, databases.map_lsn);
     for (slot, (covered, reach)) in (0..).zip(slots.covered.iter().zip(&slots.reach)) {
-        keyspace.raise_slot(held, slot, *covered.max(reach));
+        keyspace.raise_slot(held, slot, covered.max(reach).0);
     }
     let highest = highest_of(&header, &slots);
     let Slots { covered, reach, counts } = slots;
@@ -224,7 +225,7 @@ fn load_held(
             let (bytes, stored) = read(&stored_key, &value, space, keyspace.hasher())?;
             let key = db.key(&bytes);
             let found = fetch::decode_within(&stored_key, &stored, &*snapshot, &mut |_| true)?;
-            loaded.highest = loaded.highest.max(found.version());
+            loaded.highest = loaded.highest.max(Lsn(found.version()));
             keyspace.raise_slot(held, key.slot, found.version());
             match found {
                 Fetched::There(record) => {

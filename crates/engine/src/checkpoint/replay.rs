@@ -127,9 +127,10 @@ impl<'a> Dealer<'a> {
         hands: usize,
     ) -> (Self, Vec<Hand<'a>>) {
         let loaded = from.map(|(loaded, _)| loaded);
-        let none = || vec![0; keyspace::SLOTS].into();
-        let mut floors = loaded.map_or_else(Vec::new, |loaded| loaded.header.databases.floors.clone());
-        floors.resize(keyspace.databases(), 0);
+        let none = || vec![Lsn::ZERO; keyspace::SLOTS].into();
+        let floors = loaded.map_or(&[][..], |loaded| &loaded.header.databases.floors);
+        let mut floors: Vec<Lsn> = floors.iter().map(|lsn| Lsn(*lsn)).collect();
+        floors.resize(keyspace.databases(), Lsn::ZERO);
         let snapshot = from.map(|(_, store)| store.snapshot());
         let reach = loaded.map_or_else(none, |loaded| loaded.reach.clone());
         let ground = Arc::new(Ground { keyspace, limits, snapshot, reach, now });
@@ -142,7 +143,7 @@ impl<'a> Dealer<'a> {
             covered: loaded.map_or_else(none, |loaded| loaded.covered.clone()),
             unneeded: loaded.map_or_else(Vec::new, |loaded| loaded.header.covered.clone()),
             dealt: 0,
-            map_lsn: loaded.map_or(0, |loaded| loaded.header.databases.map_lsn),
+            map_lsn: loaded.map_or(Lsn::ZERO, |loaded| Lsn(loaded.header.databases.map_lsn)),
             floors,
             figures: Replayed { libraries, outcomes, ..Replayed::default() },
         };
@@ -166,7 +167,7 @@ impl<'a> Dealer<'a> {
     ) -> Result<(), Unreplayable> {
         let nonsense = |Corrupt(what)| Unreplayable { lsn, why: Why::Nonsense(what) };
         // Records of different slots may have the same.
-        if lsn < self.figures.last || lsn >> keyspace::VERSION_BITS != 0 {
+        if lsn < self.figures.last || lsn.0 >> keyspace::VERSION_BITS != 0 {
             return Err(nonsense(Corrupt("its LSN is below the last one")));
         }
         self.figures.last = lsn;
@@ -174,7 +175,7 @@ impl<'a> Dealer<'a> {
             return Ok(());
         }
         self.dealt += 1;
-        let is_needed = self.unneeded.get(keyspace::stream_of(lsn)).is_none_or(|unneeded| lsn > *unneeded);
+        let is_needed = self.unneeded.get(usize::from(lsn.stream())).is_none_or(|unneeded| lsn > *unneeded);
         if is_needed {
             self.figures.records += 1;
             self.figures.bytes += encoded.len() as u64;
@@ -284,7 +285,7 @@ impl<'a> Dealer<'a> {
                 }
             }
         }
-        keyspace.raise(&held, lsn);
+        keyspace.raise(&held, lsn.0);
         self.local.publish_counts();
         keyspace.release(held, |_| {});
         Ok(())

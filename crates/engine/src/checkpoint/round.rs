@@ -164,11 +164,11 @@ impl Checkpointer {
             Some(loaded) => (loaded.covered, loaded.reach, loaded.counts, loaded.highest),
             None => {
                 shared.keyspace.void_marks();
-                (vec![0; SLOTS].into(), vec![0; SLOTS].into(), Counts::default(), 0)
+                (vec![Lsn::ZERO; SLOTS].into(), vec![Lsn::ZERO; SLOTS].into(), Counts::default(), Lsn::ZERO)
             }
         };
         assert_eq!(covered.len(), SLOTS);
-        covered.iter().enumerate().for_each(|(slot, lsn)| shared.keyspace.set_covered(slot as u16, *lsn));
+        covered.iter().enumerate().for_each(|(slot, lsn)| shared.keyspace.set_covered(slot as u16, lsn.0));
         Self {
             shared,
             seed,
@@ -188,7 +188,7 @@ impl Checkpointer {
     /// As [`Self::new`], for a store that begins anew with everything in memory (rule L13). `header`: its present
     /// header; `epoch`: that of no freeze of a value in memory.
     pub fn anew(shared: Arc<Shared>, store: Arc<dyn Store>, seed: u64, header: Option<&Header>, epoch: u64) -> Self {
-        let (before, highest) = header.map_or((1, 0), |header| (header.epoch, header.highest));
+        let (before, highest) = header.map_or((1, Lsn::ZERO), |header| (header.epoch, header.highest));
         Self { copied: Copied::new(epoch.max(before)), highest, ..Self::new(shared, store, seed, None) }
     }
 
@@ -287,10 +287,10 @@ impl Checkpointer {
                 Some(walk) => walk,
                 None if *next < SLOTS => {
                     *next += 1;
-                    SlotWalk::new(*next as u16 - 1, round.covered[*next - 1])
+                    SlotWalk::new(*next as u16 - 1, round.covered[*next - 1].0)
                 }
                 None => match busy.pop() {
-                    Some(slot) => SlotWalk::new(slot, round.covered[usize::from(slot)]),
+                    Some(slot) => SlotWalk::new(slot, round.covered[usize::from(slot)].0),
                     None => return self.copied_all(round, world),
                 },
             };
@@ -311,7 +311,7 @@ impl Checkpointer {
             }
             let hold = current.hold(&self.shared.keyspace, &held, (&mut self.copied, &mut self.counts));
             let reach = &mut self.reach[usize::from(slot)];
-            *reach = current.reach().max(*reach);
+            *reach = Lsn(current.reach()).max(*reach);
             #[cfg(test)]
             let hold = self.spoil(hold, slot, &held);
             self.release(held, world);
@@ -325,7 +325,7 @@ impl Checkpointer {
                 Hold::Clean => continue,
                 Hold::More => *walk = Some(current),
                 Hold::Done(lsn) => {
-                    round.covered[usize::from(slot)] = lsn;
+                    round.covered[usize::from(slot)] = Lsn(lsn);
                     round.chunks[usize::from(slot) / SLOTS_PER_CHUNK] = true;
                     round.slots.push(slot);
                 }
@@ -389,7 +389,7 @@ impl Checkpointer {
         self.covered.clone_from(&round.covered);
         // Keys that have not changed since may leave memory.
         let keyspace = &self.shared.keyspace;
-        round.slots.iter().for_each(|slot| keyspace.set_covered(*slot, round.covered[usize::from(*slot)]));
+        round.slots.iter().for_each(|slot| keyspace.set_covered(*slot, round.covered[usize::from(*slot)].0));
         self.shared.keyspace.forget_spaces(&round.databases.abandoned);
         world.cut(&round.cut);
         self.figures = Figures {

@@ -6,7 +6,7 @@ use command::{Tunables, effects::op};
 use keyspace::{ColdFigures, Keyspace, Str};
 use object::Limits;
 use proptest::prelude::*;
-use redolog::{Block, Gate, Intake, Take, Watermarks};
+use redolog::{Block, Gate, Intake, Lsn, Take, Watermarks};
 use txn::locks::Mode;
 use txn::{Life, Lock, NodeId, Origin, Prepared, Record, Stamp, TxnId};
 
@@ -266,18 +266,18 @@ fn locked_keys_do_not_expire_by_themselves() {
 }
 
 fn logging(engine: &mut Engine) -> (Intake, Arc<Watermarks>, Vec<Gate>) {
-    let (intake, mut gates) = Intake::new(2, 0);
+    let (intake, mut gates) = Intake::new(2, Lsn(0));
     let own = gates.split_off(1);
-    let marks = Arc::new(Watermarks::new(&[0]));
+    let marks = Arc::new(Watermarks::new(&[Lsn(0)]));
     engine.log_to(Some(Link { gates, marks: marks.clone(), promises: true, late_from: 16 }));
     engine.begin_turn(NOW);
     (intake, marks, own)
 }
 
 /// What a start makes of what was left.
-fn replayed(bytes: &[u8], cut: u64) -> (Engine, Outcomes) {
+fn replayed(bytes: &[u8], cut: Lsn) -> (Engine, Outcomes) {
     let [mut engine] = engines();
-    let block = Block { incarnation: 1, sequence: 1, cut, synced: 0, is_part: false, body: bytes };
+    let block = Block { incarnation: 1, sequence: 1, cut, synced: Lsn(0), is_part: false, body: bytes };
     let mut records: Vec<_> = block.records().map(|record| record.unwrap()).collect();
     records.sort_by_key(|record| record.lsn);
     let keyspace = Keyspace::new(2, 2, 7);
@@ -389,7 +389,7 @@ proptest! {
         let keyspace = Keyspace::new(1, 1, 7);
         let mut replay = Replay::new(&keyspace, keyspace.local(0), Limits::default(), None, NOW);
         let record = [&[op::TRANSACTION, 0, 0, bytes.len() as u8], &bytes[..]].concat();
-        let replayed = replay.record(1 << 14, &record);
+        let replayed = replay.record(Lsn(1 << 14), &record);
         prop_assert_eq!(replayed.is_ok(), Record::decode(&bytes).is_ok());
     }
 }
@@ -449,9 +449,9 @@ fn what_is_prepared_for_another_value_is_not_installed() {
 #[test]
 fn what_is_tried_in_vain_is_logged_once() {
     let [mut one] = engines();
-    let (intakes, gates): (Vec<_>, Vec<_>) = (0..2).map(|_| Intake::new(1, 0)).unzip();
+    let (intakes, gates): (Vec<_>, Vec<_>) = (0..2).map(|_| Intake::new(1, Lsn(0))).unzip();
     let gates = gates.into_iter().flatten().collect();
-    one.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[0; 2])), promises: true, late_from: 16 }));
+    one.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[Lsn::ZERO; 2])), promises: true, late_from: 16 }));
     one.begin_turn(NOW);
     let logged = || intakes.iter().map(|intake| intake.waiting().ever()).sum::<u64>();
     say(&mut one, "rpush l x");

@@ -102,7 +102,7 @@ impl Switch {
         let Disks { log, node: id, store, header, places } = disks;
         self.must_not_replace(log.recovery(), header.is_some(), &places)?;
         let highest = header.as_ref().map(|header| highest(&*store, header)).transpose();
-        let above = highest.map_err(|error| error.to_string())?.unwrap_or(0);
+        let above = highest.map_err(|error| error.to_string())?.unwrap_or_default();
         if header.is_some() {
             tracing::warn!(
                 cause = "replaced",

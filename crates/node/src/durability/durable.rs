@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Link;
 use keyspace::{Horizon, stream_of};
-use redolog::{Gate, Log, State, Watermarks};
+use redolog::{Gate, Log, Lsn, State, Watermarks};
 
 use crate::durability::stall::Stall;
 use crate::durability::tail::Tail;
@@ -64,17 +64,17 @@ impl Durable {
     pub(crate) fn is_synced(&self, ends: &Horizon) -> bool {
         let is_synced = |end: &u64| {
             let stream = stream_of(*end) as u16;
-            stream >= self.log.streams() || *end <= self.log.synced(stream)
+            stream >= self.log.streams() || Lsn(*end) <= self.log.synced(stream)
         };
         ends.versions().iter().all(is_synced)
     }
 
     /// Asks for a sync of everything up to here, soon.
     pub(crate) fn sync(&self, upto: impl Iterator<Item = u64>) {
-        let mut ends = vec![0; usize::from(self.log.streams())];
+        let mut ends = vec![Lsn::ZERO; usize::from(self.log.streams())];
         for version in upto {
             if let Some(end) = ends.get_mut(stream_of(version)) {
-                *end = version.max(*end);
+                *end = Lsn(version).max(*end);
             }
         }
         self.log.want_synced(&ends);

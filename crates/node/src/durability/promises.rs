@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspace::stream_of;
-use redolog::State;
+use redolog::{Lsn, State};
 use smallvec::SmallVec;
 
 use super::backlog::Backlog;
@@ -34,7 +34,7 @@ pub(crate) struct Promises {
     /// About how many connections have waited for the log lately, at most.
     waited: usize,
     /// The watermarks at the last look.
-    pub(super) marks: SmallVec<[u64; 2]>,
+    pub(super) marks: SmallVec<[Lsn; 2]>,
     /// The disk of the log hung at the last look.
     pub(super) stalled: bool,
 }
@@ -78,7 +78,7 @@ impl Promises {
     pub(super) fn look_at_marks(&mut self, durable: &Durable) -> impl Fn(u64) -> bool + use<> {
         self.marks = durable.log().marks().all().collect();
         let marks = self.marks.clone();
-        move |version| marks.get(stream_of(version)).is_none_or(|mark| version <= *mark)
+        move |version| marks.get(stream_of(version)).is_none_or(|mark| Lsn(version) <= *mark)
     }
 
     /// Notes records that were left; `now` in monotonic nanoseconds. Returns whether to wait for more before ringing.

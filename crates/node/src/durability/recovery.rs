@@ -26,7 +26,7 @@ impl Recovered {
 
     /// New LSNs must be above this, whatever the log holds (rule L1).
     pub fn highest(&self) -> Lsn {
-        self.loaded.as_ref().map_or(0, |loaded| loaded.highest)
+        self.loaded.as_ref().map_or(Lsn::ZERO, |loaded| loaded.highest)
     }
 }
 
@@ -108,7 +108,7 @@ pub fn check_disks<D: Disk>(
             missing.join(", ")
         ));
     }
-    let reaches = |(stream, base): (usize, &u64)| *base <= covered.get(stream).copied().unwrap_or(0);
+    let reaches = |(stream, base): (usize, &Lsn)| *base <= covered.get(stream).copied().unwrap_or_default();
     if !bases.iter().enumerate().all(reaches) {
         return Err(format!(
             "the log goes on from a checkpoint that the store in {store} does not have: was it removed or replaced?"

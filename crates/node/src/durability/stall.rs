@@ -56,7 +56,7 @@ impl Stall {
         let waits = !matches!(log.state(), State::Failed(_))
             && facts.iter().any(|facts| facts.backlog > 0 || facts.stalled > 0);
         let done = facts.iter().map(|facts| facts.written.wrapping_add(facts.syncs.iter().sum()));
-        let progress = done.chain(log.marks().all()).fold(0, u64::wrapping_add);
+        let progress = done.chain(log.marks().all().map(|mark| mark.0)).fold(0, u64::wrapping_add);
         let since = now.saturating_sub(self.looked.swap(now, Relaxed)).min(COUNTS_MS);
         let moved = self.progress.swap(progress, Relaxed) != progress;
         let waited = if waits && !moved { self.waited() + since } else { 0 };

@@ -376,7 +376,7 @@ impl Log {
     pub fn want_synced(&self, ends: &[Lsn]) {
         for ((stream, end), index) in self.shared.streams.iter().zip(ends).zip(0..) {
             if *end > self.synced(index) {
-                stream.sync_wanted.fetch_max(*end, SeqCst);
+                stream.sync_wanted.fetch_max(end.0, SeqCst);
                 stream.bell.ring();
             }
         }
@@ -403,7 +403,7 @@ impl Log {
     /// elsewhere (rule C3). It happens later.
     pub fn truncate(&self, ends: &[Lsn]) {
         for (stream, end) in self.shared.streams.iter().zip(ends) {
-            stream.truncate.fetch_max(*end, SeqCst);
+            stream.truncate.fetch_max(end.0, SeqCst);
             stream.bell.ring();
         }
     }

@@ -9,7 +9,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::Taken;
 use crate::commit::{Committer, Moved, Promise};
 use crate::disk::Disk;
 use crate::flight::Flight;
@@ -18,6 +17,7 @@ use crate::lack::Lack;
 use crate::run::helper::Helper;
 use crate::run::{FAILED, Fsync, RUNNING, Shared, Stream, full};
 use crate::writer::Unsynced;
+use crate::{Lsn, Taken};
 
 /// Longest time that records wait for which no worker has rung.
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_millis(1);
@@ -491,7 +491,7 @@ impl<D: Disk> Runner<D> {
 
     /// Makes the helper sync the written bytes, if it is time: writes go on meanwhile.
     fn sync_behind(&mut self) {
-        let is_asked = self.stream().sync_wanted.load(SeqCst) > self.shared.marks.synced(self.index as u16);
+        let is_asked = self.stream().sync_wanted.load(SeqCst) > self.shared.marks.synced(self.index as u16).0;
         let due = match self.fsync {
             // Bytes on their way are not written.
             _ if self.committer.writer().in_flight() > 0 => false,
@@ -593,7 +593,7 @@ impl<D: Disk> Runner<D> {
     }
 
     fn truncate(&mut self) {
-        let end = self.stream().truncate.load(SeqCst);
+        let end = Lsn(self.stream().truncate.load(SeqCst));
         let writer = self.committer.writer();
         let retired = writer.retired(end);
         if retired.is_empty() {

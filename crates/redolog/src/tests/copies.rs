@@ -32,7 +32,7 @@ fn found(folder: &PathBuf) -> Vec<Lsn> {
 
 /// A record, and the block that it departs in.
 fn depart(gate: &mut Gate, stepped: &mut Stepped<Folder>) -> (Lsn, Flight<<Folder as crate::disk::Disk>::File>) {
-    let lsn = ((gate.enter() >> 4) + 1) << 4;
+    let lsn = gate.enter().above(0);
     gate.leave(lsn, |out| Record::encode(lsn, &[], &[7; 100], out));
     gate.exit();
     for _ in 0..3 {
@@ -50,7 +50,7 @@ fn a_copy_ends_at_its_moment_whatever_was_in_flight() {
     let (from, to) = (Own::new("copied"), Own::new("copy"));
     let settings = Settings { limits: Limits::of(1 << 20), ..settings(Fsync::Always) };
     let opened = Opened::new(std::slice::from_ref(&from.0), &[]).unwrap_or_else(|damage| panic!("{damage}"));
-    let started = opened.start_by_hand([1; 16], 0, 1, settings);
+    let started = opened.start_by_hand([1; 16], Lsn(0), 1, settings);
     let (_log, mut gates, mut stepped) = started.unwrap_or_else(|damage| panic!("{damage}"));
     let (gate, stepped) = (&mut gates[0][0], &mut stepped[0]);
     let mut left = Vec::new();
@@ -64,7 +64,7 @@ fn a_copy_ends_at_its_moment_whatever_was_in_flight() {
         stepped.step(false);
     }
     let end = left[7];
-    let bytes = copy(std::slice::from_ref(&from.0), std::slice::from_ref(&to.0), &[0], &[end]);
+    let bytes = copy(std::slice::from_ref(&from.0), std::slice::from_ref(&to.0), &[Lsn(0)], &[end]);
     let bytes = bytes.unwrap_or_else(|damage| panic!("{damage}"));
     assert_eq!(found(&to.0), left[..8]);
     assert!(bytes < 20 * 4096, "{bytes} bytes: nothing behind it is copied");
@@ -75,12 +75,12 @@ fn a_copy_ends_at_its_moment_whatever_was_in_flight() {
 fn a_copy_to_a_record_that_is_not_there_fails() {
     let (from, to) = (Own::new("behind"), Own::new("copy-behind"));
     let opened = Opened::new(std::slice::from_ref(&from.0), &[]).unwrap_or_else(|damage| panic!("{damage}"));
-    let started = opened.start_by_hand([1; 16], 0, 1, settings(Fsync::Always));
+    let started = opened.start_by_hand([1; 16], Lsn(0), 1, settings(Fsync::Always));
     let (_log, mut gates, mut stepped) = started.unwrap_or_else(|damage| panic!("{damage}"));
     let (lsn, flight) = depart(&mut gates[0][0], &mut stepped[0]);
     let written = flight.write();
     stepped[0].land(flight, written);
-    let copied = copy(std::slice::from_ref(&from.0), std::slice::from_ref(&to.0), &[0], &[lsn + 16]);
+    let copied = copy(std::slice::from_ref(&from.0), std::slice::from_ref(&to.0), &[Lsn(0)], &[lsn.above(0)]);
     let said = copied.map_err(|damage| damage.to_string()).expect_err("there is no such record");
-    assert!(said.contains(&format!("no block of it has record {}", lsn + 16)), "{said}");
+    assert!(said.contains(&format!("no block of it has record {}", lsn.above(0))), "{said}");
 }

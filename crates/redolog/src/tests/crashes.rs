@@ -10,9 +10,7 @@ use crate::flight::Flight;
 use crate::intake::{Take, Taken};
 use crate::lack::Lack;
 use crate::simulated::{Chance, Open, Simulated};
-use crate::{
-    Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover, stream_of,
-};
+use crate::{Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover};
 
 /// Most groups are one block.
 const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 64 << 10 };
@@ -24,7 +22,7 @@ const SLOTS: u64 = 6;
 fn effects(slot: u64, before: Lsn, filler: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&slot.to_le_bytes());
-    bytes.extend_from_slice(&before.to_le_bytes());
+    bytes.extend_from_slice(&before.0.to_le_bytes());
     bytes.resize(16 + filler, slot as u8);
     bytes
 }
@@ -72,7 +70,7 @@ impl World {
             committers: Vec::new(),
             air: Vec::new(),
             held: Vec::new(),
-            landed: 0,
+            landed: Lsn(0),
             gates: Vec::new(),
             marks: Arc::new(Watermarks::new(&[])),
             last: BTreeMap::new(),
@@ -80,7 +78,7 @@ impl World {
             reads: BTreeMap::new(),
             dead: Vec::new(),
             promised: Vec::new(),
-            covered: vec![0; streams],
+            covered: vec![Lsn(0); streams],
             incarnation: 0,
             limits,
             trusts_the_tail: false,
@@ -100,19 +98,19 @@ impl World {
         self.committers.clear();
         self.air.clear();
         self.held.clear();
-        self.landed = 0;
+        self.landed = Lsn(0);
         let durable = if self.forgets_dependencies { vec![Lsn::MAX; 3] } else { self.covered.clone() };
         let mut recovery = recover(self.disks.clone(), &durable)?;
         for (base, covered) in recovery.bases().iter().zip(&self.covered) {
             assert!(base <= covered, "what follows {covered} must be there, and the stream begins at {base}");
         }
         let mut found = BTreeMap::new();
-        let mut order = 0;
+        let mut order = Lsn::ZERO;
         recovery.replay(|record| {
             assert!(record.lsn > order, "rule L2: in the order of LSNs");
             order = record.lsn;
             let number = |at: usize| u64::from_le_bytes(record.effects[at..at + 8].try_into().unwrap());
-            found.insert(record.lsn, (number(0), number(8)));
+            found.insert(record.lsn, (number(0), Lsn(number(8))));
         })?;
         for lsn in &self.promised {
             assert!(found.contains_key(lsn) || self.is_covered(*lsn), "record {lsn} was promised and is lost");
@@ -123,10 +121,10 @@ impl World {
         let mut last = BTreeMap::new();
         for (lsn, record) in &found {
             assert_eq!(self.written.get(lsn), Some(record), "record {lsn} was cut, or never there");
-            let before = last.insert(record.0, *lsn).unwrap_or(0);
+            let before = last.insert(record.0, *lsn).unwrap_or_default();
             assert_eq!(before, record.1, "record {lsn} without the one before it in its slot");
             let (read, _) = self.reads.get(lsn).copied().unwrap_or_default();
-            assert!(read == 0 || found.contains_key(&read), "record {lsn} without {read}, which it read");
+            assert!(read == Lsn(0) || found.contains_key(&read), "record {lsn} without {read}, which it read");
         }
         if self.trusts_the_tail {
             recovery.trust_the_tail();
@@ -154,14 +152,14 @@ impl World {
     }
 
     fn is_covered(&self, lsn: Lsn) -> bool {
-        self.covered.get(usize::from(stream_of(lsn))).is_some_and(|end| lsn <= *end)
+        self.covered.get(usize::from(lsn.stream())).is_some_and(|end| lsn <= *end)
     }
 
     /// What is promised may become durable elsewhere: the log gives it up, at once or later.
     fn cover(&mut self) {
         let stream = self.chance.below(self.disks.len() as u64) as usize;
-        let end = self.chance.below(3).min(1) * self.marks.of(stream as u16).saturating_sub(self.chance.below(200));
-        self.covered[stream] = self.covered[stream].max(end);
+        let end = self.chance.below(3).min(1) * self.marks.of(stream as u16).0.saturating_sub(self.chance.below(200));
+        self.covered[stream] = self.covered[stream].max(Lsn(end));
         if !self.dead[stream] && self.air[stream].is_empty() {
             self.dead[stream] = self.committers[stream].writer().truncate(self.covered[stream]).is_err();
         }
@@ -173,16 +171,16 @@ impl World {
         let other = self.chance.below(SLOTS);
         let stream = self.stream_of(slot);
         let worker = self.chance.below(2) as usize;
-        let before = self.last.get(&slot).copied().unwrap_or(0);
-        let read = self.last.get(&other).copied().unwrap_or(0);
+        let before = self.last.get(&slot).copied().unwrap_or_default();
+        let read = self.last.get(&other).copied().unwrap_or_default();
         let gate = &mut self.gates[stream][worker];
         // The low bits name stream and worker: no two choose the same.
         let own = (worker << STREAM_BITS | stream) as u64;
-        let above = gate.enter().max(before).max(read) >> (STREAM_BITS + 1);
-        let lsn = (above + 1 + self.chance.below(3)) << (STREAM_BITS + 1) | own;
+        let above = gate.enter().max(before).max(read).0 >> (STREAM_BITS + 1);
+        let lsn = Lsn((above + 1 + self.chance.below(3)) << (STREAM_BITS + 1) | own);
         let mut dependencies = Vec::new();
         let (streams, of_other) = (self.disks.len(), other as usize % self.disks.len());
-        if streams > 1 && of_other != stream && read > 0 {
+        if streams > 1 && of_other != stream && read > Lsn(0) {
             dependencies.push(read);
         }
         let filler = if self.chance.below(20) == 0 { 10_000 } else { self.chance.below(600) as usize };
@@ -222,7 +220,7 @@ impl World {
             self.dead[stream] = done.is_err();
         }
         let of = |slot: u64| slot as usize % self.disks.len();
-        let landed = if self.forgets_the_order { self.landed } else { 0 };
+        let landed = if self.forgets_the_order { self.landed } else { Lsn(0) };
         let is_committed = |lsn: Lsn, slot: u64| lsn <= self.marks.of(of(slot) as u16).max(landed);
         let committed = self.written.iter().filter(|(lsn, (slot, _))| is_committed(**lsn, *slot));
         self.promised = committed.map(|(lsn, _)| *lsn).collect();
@@ -569,7 +567,7 @@ fn segments_are_given_up_and_used_again() {
         world.committers[0].round().unwrap();
         if round % 10 == 9 {
             let end = world.marks.of(0);
-            world.committers[0].writer().truncate(end - 1).unwrap();
+            world.committers[0].writer().truncate(end.before()).unwrap();
             assert!(world.disks[0].names().len() <= 12, "{:?}", world.disks[0].names());
         }
     }

@@ -17,12 +17,12 @@ fn start(disk: &Simulated, fsync: Fsync, block: usize) -> (Log, Gate, Stepped<Si
     let limits = Limits { segment: 16384, spares: 1, reserve: 0, block };
     let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
     let (log, mut gates, mut stepped) =
-        opened.start_by_hand([1; 16], 0, 1, Settings { limits, clock, ..settings(fsync) }).unwrap();
+        opened.start_by_hand([1; 16], Lsn(0), 1, Settings { limits, clock, ..settings(fsync) }).unwrap();
     (log, gates.remove(0).remove(0), stepped.remove(0))
 }
 
 fn leave(gate: &mut Gate, size: usize) -> Lsn {
-    let lsn = ((gate.enter() >> 4) + 1) << 4;
+    let lsn = gate.enter().above(0);
     gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![7; size], out));
     gate.exit();
     lsn
@@ -57,7 +57,7 @@ fn a_failed_sync_is_final_whatever_it_says() {
             failed += u32::from(matches!(log.state(), State::Failed(_)));
             let said = log.synced(0);
             disk.crash(&mut Chance(0));
-            let there = found(&[disk]).last().copied().unwrap_or(0);
+            let there = found(&[disk]).last().copied().unwrap_or_default();
             assert!(there >= said, "{fsync:?}, sync {syncs}: {said} was said to be on the disk, and there is {there}");
         }
         // Those of what says how far the log goes at least may be done without.
@@ -89,7 +89,7 @@ fn who_syncs_beside_a_helper_hears_of_its_failure() {
         let limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 4096 };
         let settings = Settings { limits, clock: Arc::new(move || clock.load(SeqCst)), ..settings(Fsync::Everysec) };
         let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
-        let (log, mut gates) = opened.start([1; 16], 0, 1, settings).unwrap();
+        let (log, mut gates) = opened.start([1; 16], Lsn(0), 1, settings).unwrap();
         let gate = &mut gates[0][0];
         let lsn = leave(gate, 100);
         log.ring(0);

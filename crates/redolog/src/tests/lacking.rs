@@ -6,7 +6,7 @@ use std::thread;
 
 use super::running::{found, settings, start, wait};
 use crate::simulated::{Chance, Simulated};
-use crate::{Clock, Fsync, Lack, Limits, Opened, Record, Settings, State, Taken, Writer};
+use crate::{Clock, Fsync, Lack, Limits, Lsn, Opened, Record, Settings, State, Taken, Writer};
 
 /// Time passes whenever somebody looks.
 pub(super) fn passing(ns: u64) -> Clock {
@@ -28,7 +28,7 @@ fn a_full_disk_is_waited_for() {
     let mut left = Vec::new();
     let mut write = |size: usize| {
         let gate = &mut gates[0][0];
-        let lsn = ((gate.enter() >> 4) + 1) << 4;
+        let lsn = gate.enter().above(0);
         gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![7; size], out));
         gate.exit();
         log.ring(0);
@@ -70,10 +70,10 @@ fn what_was_left_needs_no_room_for_a_whole_segment() {
         let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
         let settings = || Settings { limits, clock: passing(200_000_000), ..settings(fsync) };
         disk.set_room(Some((1 << 20) + 1000));
-        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings()).unwrap();
+        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], Lsn(0), 1, settings()).unwrap();
         let mut write = |size: usize| {
             let gate = &mut gates[0][0];
-            let lsn = ((gate.enter() >> 4) + 1) << 4;
+            let lsn = gate.enter().above(0);
             gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![7; size], out));
             gate.exit();
             lsn
@@ -117,11 +117,11 @@ fn descriptors_are_waited_for() {
         let limits = Limits { segment: 16384, spares: 1, reserve, block: 16 << 20 };
         let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
         let settings = Settings { limits, clock: passing(200_000_000), ..settings(Fsync::Always) };
-        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings).unwrap();
+        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], Lsn(0), 1, settings).unwrap();
         let (mut gate, mut stepped) = (gates.remove(0).remove(0), stepped.remove(0));
         let mut left = Vec::new();
         let mut write = |size: usize, helps: bool| {
-            let lsn = ((gate.enter() >> 4) + 1) << 4;
+            let lsn = gate.enter().above(0);
             gate.leave(lsn, |out| Record::encode(lsn, &[], &vec![7; size], out));
             gate.exit();
             left.push(lsn);
@@ -168,17 +168,17 @@ fn what_is_used_again_needs_no_descriptor() {
         let taken = Taken { cut: lsn, ends: vec![bytes.len()] };
         writer.write(&bytes, &taken, true)
     };
-    write(writer, 0x10).expect("room");
-    write(writer, 0x20).expect("a segment of its own");
-    writer.truncate(0x10).expect("the first is given up");
+    write(writer, Lsn(0x10)).expect("room");
+    write(writer, Lsn(0x20)).expect("a segment of its own");
+    writer.truncate(Lsn(0x10)).expect("the first is given up");
     assert_eq!(writer.spares().ready(), 0);
     disk.set_out_of_descriptors(true);
-    let refused = write(writer, 0x30).expect_err("it is not open");
+    let refused = write(writer, Lsn(0x30)).expect_err("it is not open");
     assert_eq!(Lack::of(&refused), Some(Lack::Descriptors));
     disk.set_out_of_descriptors(false);
     writer.spares().make_ready(&disk, 1).expect("it is there");
     assert_eq!(writer.spares().ready(), 1);
     disk.set_out_of_descriptors(true);
-    write(writer, 0x30).expect("it is open");
+    write(writer, Lsn(0x30)).expect("it is open");
     assert!(disk.names().iter().all(|name| !name.starts_with("spare-")), "{:?}", disk.names());
 }

@@ -20,13 +20,13 @@ fn start(disk: &Simulated, above: Lsn) -> Started {
 fn fill((log, gates, streams): &mut Started, chance: &mut Chance) {
     for _ in 0..40 {
         let gate = &mut gates[0][0];
-        let lsn = ((gate.enter() >> 4) + 1) << 4;
+        let lsn = gate.enter().above(0);
         gate.leave(lsn, |out| Record::encode(lsn, &[], &[7; 4000], out));
         gate.exit();
         if streams[0].step(true) == After::End {
             return;
         }
-        log.truncate(&[lsn - 16]);
+        log.truncate(&[lsn.before()]);
         while chance.below(4) > 0 && streams[0].help(0) {}
     }
 }
@@ -37,7 +37,7 @@ fn a_segment_gets_a_new_header_after_a_new_name() {
     for seed in 0..200 {
         let (disk, mut chance) = (Simulated::default(), Chance(seed));
         for _ in 0..6 {
-            let mut started = start(&disk, 0);
+            let mut started = start(&disk, Lsn(0));
             disk.fail_power_after(chance.below(60));
             fill(&mut started, &mut chance);
             // Of changes of names that were not synced a new process knows as well.
@@ -50,8 +50,8 @@ fn a_segment_gets_a_new_header_after_a_new_name() {
 #[test]
 fn a_stream_begins_above_what_the_store_knows() {
     let disk = Simulated::default();
-    let (log, mut gates, _) = start(&disk, 0x1234);
-    assert!(log.marks().of(0) >= 0x1234);
+    let (log, mut gates, _) = start(&disk, Lsn(0x1234));
+    assert!(log.marks().of(0) >= Lsn(0x1234));
     assert!(gates[0][0].enter() >= log.marks().of(0));
 }
 
@@ -62,23 +62,23 @@ fn what_is_wanted_on_the_disk_is_synced() {
         let disks = [Simulated::default()];
         let settings = Settings { limits: LIMITS, fsync, clock: Arc::new(|| 1), seed: 1 };
         let opened = Opened::of(disks.to_vec(), &[]).expect("an empty log");
-        let (log, mut gates, mut streams) = opened.start_by_hand([1; 16], 0, 1, settings).expect("a start");
+        let (log, mut gates, mut streams) = opened.start_by_hand([1; 16], Lsn(0), 1, settings).expect("a start");
         let gate = &mut gates[0][0];
         gate.enter();
-        gate.leave(0x100, |out| Record::encode(0x100, &[], b"effects", out));
+        gate.leave(Lsn(0x100), |out| Record::encode(Lsn(0x100), &[], b"effects", out));
         gate.exit();
         streams[0].step(true);
-        assert_eq!((log.marks().of(0), log.synced(0)), (0x100, 0), "written, and promised as that");
-        log.want_synced(&[0x100]);
+        assert_eq!((log.marks().of(0), log.synced(0)), (Lsn(0x100), Lsn(0)), "written, and promised as that");
+        log.want_synced(&[Lsn(0x100)]);
         streams[0].step(false);
         assert!(streams[0].help(1));
         streams[0].step(false);
-        assert_eq!(log.synced(0), 0x100);
+        assert_eq!(log.synced(0), Lsn(0x100));
         disks[0].crash(&mut Chance(1));
         let mut found = Vec::new();
         let mut opened = Opened::of(disks.to_vec(), &[]).expect("a log");
         opened.replay(|record| found.push(record.lsn)).expect("its records");
-        assert_eq!(found, [0x100]);
+        assert_eq!(found, [Lsn(0x100)]);
     }
 }
 
@@ -88,7 +88,7 @@ fn a_missing_newest_segment_is_noticed_after_a_crash() {
     for seed in 0..100 {
         let (disk, mut chance) = (Simulated::default(), Chance(seed));
         for _ in 0..2 {
-            let mut started = start(&disk, 0);
+            let mut started = start(&disk, Lsn(0));
             disk.fail_power_after(chance.below(200));
             fill(&mut started, &mut chance);
             if chance.below(2) == 0 && !disk.is_dead() { disk.kill() } else { disk.crash(&mut chance) }
@@ -126,11 +126,11 @@ fn a_segment_that_was_behind_a_hole_may_become_the_first() {
             let (opened, found) = open(&disk);
             kept = found;
             let settings = Settings { limits, fsync, clock: Arc::new(|| 1), seed: 1 };
-            let started = opened.start_by_hand([1; 16], life << 16, 1, settings);
+            let started = opened.start_by_hand([1; 16], Lsn(life << 16), 1, settings);
             let (log, mut gates, mut streams) = started.unwrap_or_else(|damage| panic!("{damage}"));
             for _ in 0..[12, 2][life as usize - 1] {
                 let gate = &mut gates[0][0];
-                let lsn = ((gate.enter() >> 4) + 1) << 4;
+                let lsn = gate.enter().above(0);
                 gate.leave(lsn, |out| Record::encode(lsn, &[], &[7; 3000], out));
                 gate.exit();
                 streams[0].step(true);
@@ -138,7 +138,7 @@ fn a_segment_that_was_behind_a_hole_may_become_the_first() {
             }
             if life == 2 {
                 // All segments of the life before.
-                log.truncate(&[2 << 16]);
+                log.truncate(&[Lsn(2 << 16)]);
                 streams[0].step(true);
                 while streams[0].help(0) {}
             }
@@ -146,9 +146,9 @@ fn a_segment_that_was_behind_a_hole_may_become_the_first() {
         }
         let (opened, found) = open(&disk);
         let first = opened.recovery().bases()[0];
-        began_behind_a_hole += u32::from(first > 0 && first < 2 << 16 && !kept.contains(&first));
+        began_behind_a_hole += u32::from(first > Lsn(0) && first < Lsn(2 << 16) && !kept.contains(&first));
         assert!(found.iter().all(|lsn| kept.contains(lsn)), "seed {seed}: {found:x?}, of {kept:x?}");
-        let promised = kept.iter().filter(|lsn| **lsn > 2 << 16);
+        let promised = kept.iter().filter(|lsn| **lsn > Lsn(2 << 16));
         assert!(promised.clone().all(|lsn| found.contains(lsn)), "seed {seed}: {found:x?}, of {kept:x?}");
     }
     assert!(began_behind_a_hole > 3, "only {began_behind_a_hole} times");
@@ -171,21 +171,21 @@ fn a_sync_in_the_middle_of_a_group_is_not_one_of_the_group() {
         let recovery = crate::recover(vec![disk.clone()], &[]).unwrap_or_else(|damage| panic!("{damage}"));
         let mut writers = recovery.open([1; 16], 1, limits).unwrap_or_else(|damage| panic!("{damage}"));
         let writer = &mut writers[0];
-        let (bytes, taken) = group(&[0x10]);
+        let (bytes, taken) = group(&[Lsn(0x10)]);
         writer.write(&bytes, &taken, false).expect("room");
         let unsynced = writer.give_unsynced();
         unsynced.sync().expect("a sync");
-        let ((bytes, taken), mut done) = (group(&[0x20, 0x30, 0x40]), 0);
+        let ((bytes, taken), mut done) = (group(&[Lsn(0x20), Lsn(0x30), Lsn(0x40)]), 0);
         disk.set_room(Some(0));
         writer.write_from(&bytes, &taken, false, &mut done).expect_err("no room");
         assert!(done > 0, "one of them is written");
         writer.note_synced(&unsynced);
         disk.set_room(None);
         writer.write_from(&bytes, &taken, false, &mut done).expect("room");
-        assert_eq!(writer.sync().expect("a sync"), 0x40);
+        assert_eq!(writer.sync().expect("a sync"), Lsn(0x40));
         disk.crash(&mut Chance(seed));
         let found = crate::recover(vec![disk], &[]).and_then(|mut recovery| recovery.ends());
-        assert_eq!(found.unwrap_or_else(|damage| panic!("seed {seed}: {damage}")), [0x40], "seed {seed}");
+        assert_eq!(found.unwrap_or_else(|damage| panic!("seed {seed}: {damage}")), [Lsn(0x40)], "seed {seed}");
     }
 }
 
@@ -202,12 +202,12 @@ fn what_a_step_without_room_has_left_is_made_anew() {
         let taken = Taken { cut: lsn, ends: vec![bytes.len()] };
         writers[0].write(&bytes, &taken, true).expect("a segment of its own");
     };
-    write(0x10);
-    write(0x20);
+    write(Lsn(0x10));
+    write(Lsn(0x20));
     let names = disk.names();
     let incarnation = names.iter().find_map(|name| name.strip_prefix("end-")).expect("it is said where the log ends");
     for number in [u64::MAX, u64::MAX - 1] {
         disk.create(&format!("making-{incarnation}-{number:x}"), 8).expect("room");
     }
-    write(0x30);
+    write(Lsn(0x30));
 }

@@ -24,10 +24,10 @@ pub(super) fn settings(fsync: Fsync) -> Settings {
 }
 
 /// Leaves a record, not rung for.
-pub(super) fn leave(gate: &mut Gate, stream: u64, dependencies: &[Lsn]) -> Lsn {
+pub(super) fn leave(gate: &mut Gate, stream: u16, dependencies: &[Lsn]) -> Lsn {
     let above = dependencies.iter().copied().fold(gate.enter(), Lsn::max);
-    let lsn = ((above >> 4) + 1) << 4 | stream;
-    gate.leave(lsn, |out| Record::encode(lsn, dependencies, &lsn.to_le_bytes(), out));
+    let lsn = above.above(stream);
+    gate.leave(lsn, |out| Record::encode(lsn, dependencies, &lsn.0.to_le_bytes(), out));
     gate.exit();
     lsn
 }
@@ -46,7 +46,7 @@ pub(super) fn found(disks: &[Simulated]) -> Vec<Lsn> {
 }
 
 pub(super) fn start(disks: &[Simulated], settings: Settings) -> (Log, Vec<Vec<Gate>>) {
-    Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], 0, 2, settings).unwrap()
+    Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], Lsn(0), 2, settings).unwrap()
 }
 
 #[test]
@@ -87,12 +87,12 @@ fn what_nobody_rings_for_is_committed_at_the_end() {
 fn streams_wait_for_each_other() {
     let disks = [Simulated::default(), Simulated::default(), Simulated::default()];
     let (log, mut gates) = start(&disks, settings(Fsync::Always));
-    let mut last = 0;
+    let mut last = Lsn::ZERO;
     let mut left = Vec::new();
     for i in 0..300u16 {
         let stream = i % 3;
-        let of = if last == 0 { vec![] } else { vec![last] };
-        last = leave(&mut gates[0][usize::from(stream)], stream.into(), &of);
+        let of = if last == Lsn::ZERO { vec![] } else { vec![last] };
+        last = leave(&mut gates[0][usize::from(stream)], stream, &of);
         left.push(last);
         // The one it stands on is rung for after it, now and then.
         if i % 2 == 1 {
@@ -160,7 +160,7 @@ fn board(stepped: &mut Stepped<Simulated>) -> Option<Flight<Open>> {
 fn blocks_in_flight_land_in_any_order() {
     let disks = [Simulated::default()];
     let opened = Opened::of(disks.to_vec(), &[]).unwrap();
-    let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+    let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
     let before = log.marks().of(0);
     let mut flights = Vec::new();
     for _ in 0..2 {
@@ -185,7 +185,7 @@ fn blocks_in_flight_land_in_any_order() {
 fn a_failed_block_fails_what_is_in_flight() {
     let disks = [Simulated::default()];
     let opened = Opened::of(disks.to_vec(), &[]).unwrap();
-    let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+    let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
     let before = log.marks().of(0);
     let flights: Vec<_> = (0..2)
         .map(|_| {
@@ -210,7 +210,7 @@ fn a_failed_block_fails_what_is_in_flight() {
 fn a_block_departs_when_it_pays() {
     let disks = [Simulated::default()];
     let opened = Opened::of(disks.to_vec(), &[]).unwrap();
-    let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+    let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
     let stepped = &mut stepped[0];
     for _ in 0..3 {
         leave(&mut gates[0][0], 0, &[]);
@@ -258,11 +258,11 @@ fn many_workers_and_many_blocks() {
     for fsync in [Fsync::Always, Fsync::Everysec] {
         let disks = [Simulated::default(), Simulated::default()];
         let opened = Opened::of(disks.to_vec(), &[]).unwrap();
-        let (log, gates) = opened.start([1; 16], 0, 3, settings(fsync)).unwrap();
+        let (log, gates) = opened.start([1; 16], Lsn(0), 3, settings(fsync)).unwrap();
         at_once(&log, gates, |log, gates, worker| {
             for i in 0..600u16 {
                 let gate = &mut gates[usize::from(i % 2)];
-                let lsn = (((gate.enter() >> 7) + 1) << 7) | (worker << 4) | u64::from(i % 2);
+                let lsn = Lsn((((gate.enter().0 >> 7) + 1) << 7) | (worker << 4) | u64::from(i % 2));
                 let effects = vec![worker as u8; usize::from(i % 50 * 10) + 1];
                 gate.leave(lsn, |out| Record::encode(lsn, &[], &effects, out));
                 gate.exit();
@@ -271,7 +271,7 @@ fn many_workers_and_many_blocks() {
                 }
                 if i % 10 == 0 {
                     wait(log.marks(), i % 2, lsn);
-                    log.truncate(&[lsn.saturating_sub(1 << 12); 2]);
+                    log.truncate(&[Lsn(lsn.0.saturating_sub(1 << 12)); 2]);
                 }
             }
         });
@@ -286,12 +286,12 @@ fn many_workers_and_many_blocks() {
 fn who_waits_may_write() {
     let disks = [Simulated::default()];
     let opened = Opened::of(disks.to_vec(), &[]).unwrap();
-    let (log, gates) = opened.start([1; 16], 0, 3, settings(Fsync::Always)).unwrap();
+    let (log, gates) = opened.start([1; 16], Lsn(0), 3, settings(Fsync::Always)).unwrap();
     let lent = at_once(&log, gates, |log, gates, worker| {
         let mut lent = 0;
         for _ in 0..400 {
             let gate = &mut gates[0];
-            let lsn = (((gate.enter() >> 7) + 1) << 7) | (worker << 4);
+            let lsn = Lsn((((gate.enter().0 >> 7) + 1) << 7) | (worker << 4));
             gate.leave(lsn, |out| Record::encode(lsn, &[], &[worker as u8; 40], out));
             gate.exit();
             if log.lend(0) {
@@ -321,7 +321,7 @@ fn what_a_worker_does_not_wait_for_is_committed() {
     let limits = Limits { segment: 1 << 16, ..LIMITS };
     let opened = Opened::new(&folders, &[]).unwrap();
     let settings = Settings { limits, ..settings(Fsync::Always) };
-    let (log, mut gates) = opened.start_lending([1; 16], 0, 1, settings, Duration::ZERO).unwrap();
+    let (log, mut gates) = opened.start_lending([1; 16], Lsn(0), 1, settings, Duration::ZERO).unwrap();
     let left: Vec<_> = (0..200)
         .map(|n| {
             let lsn = leave(&mut gates[0][0], 0, &[]);
@@ -423,7 +423,7 @@ fn a_change_of_the_setting_weakens_nothing() {
         let disks = [Simulated::default()];
         let mut chance = Chance(seed);
         let (log, mut gates) = start(&disks, settings(Fsync::Always));
-        let mut promised = 0;
+        let mut promised = Lsn::ZERO;
         for _ in 0..30 {
             let before = log.fsync();
             let lsn = leave(&mut gates[0][0], 0, &[]);
@@ -448,9 +448,9 @@ fn a_change_of_the_setting_weakens_nothing() {
 /// What a stream is about to write is neither waiting nor being written; it counts as backlog all the same: who was told less would go on.
 #[test]
 fn what_is_being_taken_is_still_left() {
-    let (mut intake, mut gates) = crate::Intake::new(1, 0);
+    let (mut intake, mut gates) = crate::Intake::new(1, Lsn(0));
     let waiting = intake.waiting();
-    let lsn = gates[0].enter() + 1;
+    let lsn = gates[0].enter().next();
     gates[0].leave(lsn, |bytes| bytes.extend_from_slice(&[7; 100]));
     gates[0].exit();
     assert_eq!((waiting.bytes(), waiting.ever()), (100, 100));
@@ -461,10 +461,10 @@ fn what_is_being_taken_is_still_left() {
 /// Late records are taken in the order in which all were left, and count as what they turned out to be.
 #[test]
 fn late_records_come_in_their_order() {
-    let (mut intake, mut gates) = crate::Intake::new(2, 0);
+    let (mut intake, mut gates) = crate::Intake::new(2, Lsn(0));
     let waiting = intake.waiting();
     let mut leave = |worker: usize, late: bool, fill: u8| {
-        let lsn = gates[worker].enter() + 1;
+        let lsn = gates[worker].enter().next();
         match late {
             true => gates[worker].leave_late(lsn, 40, Box::new(move |out| out.extend_from_slice(&[fill; 100]))),
             false => gates[worker].leave(lsn, |out| out.extend_from_slice(&[fill; 10])),
@@ -492,14 +492,14 @@ fn late_records_come_in_their_order() {
 /// A late record above the cut stays, though it has no bytes yet.
 #[test]
 fn late_records_above_the_cut_stay() {
-    let (mut intake, mut gates) = crate::Intake::new(2, 0);
-    let lsn = gates[0].enter() + 10;
+    let (mut intake, mut gates) = crate::Intake::new(2, Lsn(0));
+    let lsn = gates[0].enter().above(0);
     gates[0].leave(lsn, |out| out.extend_from_slice(&[1; 10]));
     gates[0].exit();
     let inside = gates[1].enter();
     let mut bytes = Vec::new();
     assert_eq!(intake.take(&mut bytes), crate::Take::Soon);
-    let later = gates[0].enter() + 1;
+    let later = gates[0].enter().next();
     gates[0].leave_late(later, 5, Box::new(|out| out.extend_from_slice(&[2; 10])));
     gates[0].exit();
     gates[1].exit();

@@ -7,13 +7,13 @@ use super::running::{found, leave, settings, start, wait};
 use crate::check::examine;
 use crate::disk::Disk;
 use crate::simulated::{Chance, Simulated};
-use crate::{Fsync, Lack, Limits, Opened, Record, Settings, State};
+use crate::{Fsync, Lack, Limits, Lsn, Opened, Record, Settings, State};
 
 #[test]
 fn what_is_truncated_is_gone_and_its_files_are_used_again() {
     let disks = [Simulated::default()];
     let (log, mut gates) = start(&disks, settings(Fsync::Always));
-    let mut last = 0;
+    let mut last = Lsn::ZERO;
     for _ in 0..2000 {
         last = leave(&mut gates[0][0], 0, &[]);
         log.ring(0);
@@ -34,7 +34,7 @@ fn a_first_start_that_was_cut_short_is_done_again() {
     for steps in 0..40 {
         let disks = [Simulated::default(), Simulated::default(), Simulated::default()];
         disks[2].fail_power_after(steps);
-        if Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], 0, 1, settings(Fsync::Always)).is_ok() {
+        if Opened::of(disks.to_vec(), &[]).unwrap().start([1; 16], Lsn(0), 1, settings(Fsync::Always)).is_ok() {
             assert!(steps > 3, "the power should have failed");
             return;
         }
@@ -113,7 +113,8 @@ fn a_missing_stream_stops_the_start() {
     assert!(refused(&[a, &other, c]).contains("holds nothing"));
     assert!(refused(&[a, c, b]).contains("in this order"));
     assert!(refused(&[a, b, c, &other]).contains("given are 4"));
-    let (log, _) = Opened::of(vec![other.clone()], &[]).unwrap().start([2; 16], 0, 1, settings(Fsync::No)).unwrap();
+    let (log, _) =
+        Opened::of(vec![other.clone()], &[]).unwrap().start([2; 16], Lsn(0), 1, settings(Fsync::No)).unwrap();
     log.stop();
     assert!(refused(&[&other, b, c]).contains("of another node"));
 }
@@ -142,7 +143,7 @@ fn a_folder_is_used_by_one_server() {
     let opened = Opened::new(&folders, &[]).unwrap();
     let error = Opened::new(&folders, &[]).err().map(|damage| damage.to_string());
     assert!(error.is_some_and(|text| text.ends_with("is used by another server")));
-    let (log, mut gates) = opened.start([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+    let (log, mut gates) = opened.start([1; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
     assert!(Opened::new(&folders, &[]).is_err());
     let mut left = Vec::new();
     for _ in 0..500 {
@@ -163,10 +164,10 @@ fn a_folder_is_used_by_one_server() {
 fn a_check_finds_every_turned_bit() {
     let disks = [Simulated::default(), Simulated::default()];
     let (log, mut gates) = start(&disks, settings(Fsync::Always));
-    let mut last = 0;
+    let mut last = Lsn::ZERO;
     for i in 0..200u16 {
-        let of = if last == 0 { vec![] } else { vec![last] };
-        last = leave(&mut gates[0][usize::from(i % 2)], (i % 2).into(), &of);
+        let of = if last == Lsn::ZERO { vec![] } else { vec![last] };
+        last = leave(&mut gates[0][usize::from(i % 2)], i % 2, &of);
         log.ring(i % 2);
         wait(log.marks(), i % 2, last);
     }
@@ -249,7 +250,7 @@ fn a_start_on_a_nearly_full_disk() {
         let limits = || Limits { segment: 16384, spares: 1, reserve, block: 16 << 20 };
         let settings = |fsync| Settings { limits: limits(), clock: passing(200_000_000), ..settings(fsync) };
         let (log, mut gates) = start(std::slice::from_ref(&disk), settings(Fsync::No));
-        let first = ((gates[0][0].enter() >> 4) + 1) << 4;
+        let first = gates[0][0].enter().above(0);
         gates[0][0].leave(first, |out| Record::encode(first, &[], &vec![7; size], out));
         gates[0][0].exit();
         log.ring(0);
@@ -261,7 +262,7 @@ fn a_start_on_a_nearly_full_disk() {
         spares.iter().for_each(|name| disk.remove(name).unwrap());
         disk.set_room(Some(room));
         let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
-        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings(Fsync::Always)).unwrap();
+        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
         assert_eq!(log.state(), State::Full(Lack::Space), "{size} bytes, before any step");
         let mut step = |count| {
             for _ in 0..count {
@@ -289,7 +290,7 @@ fn a_start_on_a_full_disk_is_cut_short() {
         disk.set_room(Some(16384 + 64));
         let settings = || Settings { clock: passing(200_000_000), ..settings(Fsync::No) };
         let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
-        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], 0, 1, settings()).unwrap();
+        let (log, mut gates, mut stepped) = opened.start_by_hand([1; 16], Lsn(0), 1, settings()).unwrap();
         let left: Vec<_> = (0..100).map(|_| leave(&mut gates[0][0], 0, &[])).collect();
         stepped[0].step(true);
         assert_eq!(log.marks().of(0), left[99]);
@@ -298,8 +299,8 @@ fn a_start_on_a_full_disk_is_cut_short() {
         disk.fail_power_after(steps);
         let mut served = 0;
         let opened = Opened::of(vec![disk.clone()], &[]).unwrap();
-        if let Ok((log, mut gates, mut stepped)) = opened.start_by_hand([1; 16], 0, 1, settings()) {
-            served = log.marks().of(0);
+        if let Ok((log, mut gates, mut stepped)) = opened.start_by_hand([1; 16], Lsn(0), 1, settings()) {
+            served = log.marks().of(0).0;
             assert!(!log.takes_writes());
             disk.set_room(Some(1 << 20));
             for _ in 0..8 {
@@ -341,7 +342,7 @@ fn a_cut_needs_room() {
     disks[0].set_room(Some(0));
     let mut opened = Opened::of(disks.to_vec(), &[]).unwrap();
     assert!(opened.ends().unwrap()[0] < cut);
-    let refused = opened.start([1; 16], 0, 1, settings(Fsync::Always)).err().map(|damage| damage.to_string());
+    let refused = opened.start([1; 16], Lsn(0), 1, settings(Fsync::Always)).err().map(|damage| damage.to_string());
     let text = refused.unwrap_or_default();
     assert!(text.contains("that a start writes cannot be made: "), "{text}");
     // The other one may wait, once the cut is on the disk.

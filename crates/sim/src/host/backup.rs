@@ -103,7 +103,7 @@ impl Host {
         let disks: Vec<Simulated> = self.hardware.disks.iter().map(Simulated::clone_now).collect();
         let mut opened = Opened::of(disks.clone(), &[])?;
         opened.replay(|_| {})?;
-        opened.void_from(ends.iter().copied().max().unwrap_or(0) + 1)?;
+        opened.void_from(ends.iter().copied().max().unwrap_or_default().next())?;
         opened.settle(LIMITS)?;
         Ok(Hardware { disks, platter, clock: self.hardware.clock.clone(), seat: None })
     }

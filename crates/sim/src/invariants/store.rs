@@ -7,7 +7,7 @@ use crate::machine::slots_of;
 pub fn check(restart: &Restart<'_>) -> Verdict {
     for (&at, records) in restart.written.iter().filter(|(at, _)| !restart.survived(**at)) {
         for slots in records.iter().filter_map(|effects| slots_of(effects)) {
-            let covered = |slot: u16| restart.start.covered.get(usize::from(slot)).copied().unwrap_or(0);
+            let covered = |slot: u16| restart.start.covered.get(usize::from(slot)).copied().unwrap_or_default();
             if let Some(slot) = slots.into_iter().find(|slot| covered(*slot) >= at.0) {
                 return violated(
                     "store",

@@ -23,7 +23,7 @@ pub fn check(restart: &Restart<'_>) -> Verdict {
         for effects in records {
             // A flush or swap concerns all slots.
             let slots = slots_of(effects).unwrap_or_else(|| (0..SLOTS as u16).collect());
-            let covered = |slot: &u16| restart.start.covered.get(usize::from(*slot)).copied().unwrap_or(0);
+            let covered = |slot: &u16| restart.start.covered.get(usize::from(*slot)).copied().unwrap_or_default();
             let open = slots.iter().find(|slot| covered(slot) < lsn && slots.len() < SLOTS);
             if let Some(slot) = open {
                 let what =

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use command::Rng;
 use keyspace::Keyspace;
-use redolog::{Intake, Watermarks};
+use redolog::{Intake, Lsn, Watermarks};
 
 use super::hand::Hand;
 use super::model::{DATABASES, Log, Machine, Model, NOW, digest_of, tunables};
@@ -20,7 +20,7 @@ const WORKERS: u16 = 3;
 fn live(seed: u64) -> usize {
     let shared = Arc::new(Shared::new(Keyspace::new(2 * usize::from(WORKERS), DATABASES, 7)));
     shared.disturbed.store(true, Relaxed);
-    let (mut intake, mut gates) = Intake::new(usize::from(WORKERS) + 1, 0);
+    let (mut intake, mut gates) = Intake::new(usize::from(WORKERS) + 1, Lsn(0));
     let store = Model::default();
     let mut checkpointer = Checkpointer::new(shared.clone(), Arc::new(store.clone()), 7, None);
     let mut rng = Rng::new(seed);
@@ -39,7 +39,7 @@ fn live(seed: u64) -> usize {
                     engine.configure(tunables(), 0);
                     engine.log_to(Some(Link {
                         gates: vec![gate],
-                        marks: Arc::new(Watermarks::new(&[0])),
+                        marks: Arc::new(Watermarks::new(&[Lsn(0)])),
                         promises: true,
                         late_from: 16,
                     }));

@@ -1,5 +1,7 @@
 //! One worker, one checkpointer, and crashes between any two steps of either.
 
+use redolog::Lsn;
+
 use super::evicted::Evicted;
 use super::model::{DATABASES, Machine, NOW, digest_of, tunables};
 use crate::checkpoint::Step;
@@ -100,7 +102,7 @@ fn a_swap_is_not_done_twice() {
         machine.take();
         history.extend_from_slice(&machine.log.records[known..]);
         machine.checkpoint();
-        machine.log.cut = 0;
+        machine.log.cut = Lsn(0);
         machine = machine.crash(&mut history, life).unwrap_or_else(|wrong| panic!("life {life}: {wrong}"));
     }
 }

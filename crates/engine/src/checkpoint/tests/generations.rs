@@ -1,5 +1,7 @@
 //! Rule L13: the log is switched off and on.
 
+use redolog::Lsn;
+
 use super::model::{DATABASES, Machine};
 use crate::checkpoint::Step;
 use crate::checkpoint::round::Planted;
@@ -99,16 +101,16 @@ fn a_moment_stands_on_all_that_was_before_it() {
 
     let shared = crate::Shared::new(Keyspace::new(1, 1, 7));
     let (mut intakes, mut gates): (Vec<_>, Vec<_>) =
-        (0..3).map(|_| Intake::new(1, 0)).map(|(intake, mut gates)| (intake, gates.remove(0))).unzip();
-    let before = version_above(gates[0].enter(), 0);
-    gates[0].leave(before, |out| redolog::Record::encode(before, &[], b"x", out));
+        (0..3).map(|_| Intake::new(1, Lsn(0))).map(|(intake, mut gates)| (intake, gates.remove(0))).unzip();
+    let before = version_above(gates[0].enter().0, 0);
+    gates[0].leave(Lsn(before), |out| redolog::Record::encode(Lsn(before), &[], b"x", out));
     gates[0].exit();
     let passed = super::super::moment(&shared, &mut gates, |_| ()).expect("nobody is there");
-    assert!(passed[0] > before);
+    assert!(passed[0] > Lsn(before));
     for (stream, intake) in intakes.iter_mut().enumerate() {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { panic!("stream {stream} has no record") };
-        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, is_part: false, body: &body };
+        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: Lsn(0), is_part: false, body: &body };
         let last = block.records().map(Result::unwrap).last().expect("the moment's");
         assert_eq!((last.lsn, last.dependencies.as_slice()), (passed[stream], &passed[..stream]));
     }

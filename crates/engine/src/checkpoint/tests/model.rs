@@ -179,7 +179,7 @@ impl Log {
     pub(super) fn take(&mut self, intake: &mut Intake) {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { return };
-        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: 0, is_part: false, body: &body };
+        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: Lsn(0), is_part: false, body: &body };
         let mut records: Vec<_> = block.records().map(|record| record.expect("our own encoding")).collect();
         records.sort_by_key(|record| record.lsn);
         self.records.extend(records.into_iter().map(|record| (record.lsn, record.effects.into())));
@@ -274,7 +274,7 @@ impl Machine {
         }
         let replayed = replay.finish().map_err(|error| error.to_string())?;
         log.records.retain(|(lsn, _)| replayed.void_from.is_none_or(|void| *lsn < void));
-        let highest = replayed.last.max(restored.as_ref().map_or(0, |restored| restored.highest));
+        let highest = replayed.last.max(restored.as_ref().map_or(Lsn(0), |restored| restored.highest));
         let shared = Arc::new(Shared::new(keyspace));
         let has_restarted = restored.is_some();
         let mut checkpointer = Checkpointer::new(shared.clone(), Arc::new(store.clone()), hashes, restored);
@@ -364,7 +364,7 @@ impl Machine {
         // Files are given up whole: some of what was cut is still there.
         let below: Vec<Lsn> = self.log.records.iter().map(|(lsn, _)| *lsn).filter(|lsn| *lsn <= self.log.cut).collect();
         let first = self.hand.rng.below(below.len() as u64 + 1) as usize;
-        let cut = below.get(first).map_or(self.log.cut, |lsn| lsn - 1);
+        let cut = below.get(first).map_or(self.log.cut, |lsn| lsn.before());
         let survived = self.log.records.into_iter().filter(|(lsn, _)| *lsn <= committed && *lsn > cut);
         let records: Vec<_> = survived.collect();
         let again = || {
