@@ -5,6 +5,7 @@
 //! fixed unless `DIFFERENTIAL_CASES` asks for more, which are then new every time.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real servers")]
 
+mod peer;
 mod redis;
 
 use std::path::PathBuf;
@@ -14,7 +15,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use resp::{OwnedArgs, Protocol, Reply, ReplyDecoder, ReplyLimits, Value};
 
-use redis::{Redis, items, show, text};
+use peer::{Peer, show};
+use redis::{catalogue, items, start, text, users_file};
 
 /// Requests for DRYRUN. `K` is a name.
 const REQUESTS: &[&str] = &[
@@ -241,7 +243,7 @@ fn error(text: &[u8]) -> Value {
 }
 
 struct Pair {
-    redis: Redis,
+    redis: Peer,
     users: Users,
     catalogue: Catalogue,
 }
@@ -287,7 +289,7 @@ impl Pair {
             }
             Step::Load(file) => {
                 let file = format!("{ADMIN}\n{file}");
-                std::fs::write(self.redis.file(), &file).unwrap();
+                std::fs::write(users_file(&self.redis), &file).unwrap();
                 let ours = match self.users.load(book, "users.acl", file.as_bytes()) {
                     Ok(_) => written(|out| out.ok()),
                     Err(wrong) => error(&wrong.reply()),
@@ -362,9 +364,9 @@ fn users_are_as_in_redis() {
         eprintln!("nothing compared: REDIS_SERVER does not name a redis-server");
         return;
     };
-    let mut redis = Redis::start(&reference, ADMIN);
+    let mut redis = start(&reference, ADMIN);
     assert_eq!(text(&redis.words("auth admin x")), "OK");
-    let catalogue = redis.catalogue();
+    let catalogue = catalogue(&mut redis);
     let categories: Vec<String> = items(&redis.words("acl cat")).iter().map(text).collect();
     assert!(categories.iter().all(|name| acl::CATEGORIES.contains(&&**name)), "{categories:?}");
     let mut commands = Vec::new();

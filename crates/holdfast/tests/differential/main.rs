@@ -11,8 +11,8 @@
 mod bend;
 mod lines;
 mod pair;
-#[path = "../support/mod.rs"]
-mod support;
+#[path = "../../../acl/tests/differential/peer.rs"]
+mod peer;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -23,7 +23,8 @@ use resp::Value;
 
 use bend::bend;
 use lines::{LINES, fill, needed};
-use pair::{Peer, comparable, show};
+use pair::{comparable, start, version};
+use peer::{Peer, show};
 
 /// A line of the table, and what its placeholders become.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ impl Servers {
     /// Whether both servers have the command, and the reference is as new as the line wants it.
     fn know(&mut self, line: &str) -> bool {
         let (version, line) = needed(line);
-        if version.is_some_and(|version| self.redis.version() < version) {
+        if version.is_some_and(|version| self::version(&mut self.redis) < version) {
             return false;
         }
         let name = line.split(' ').next().unwrap_or_default();
@@ -165,7 +166,7 @@ fn replies_are_those_of_redis() {
         // Nodes so small that trimming finds some.
         let narrow = ["--stream-node-max-entries", "3"];
         let ours_args = [["server"].as_slice(), &narrow].concat();
-        Servers { redis: Peer::start(&reference, &narrow), ours: Peer::start(&ours, &ours_args) }
+        Servers { redis: start(&reference, &narrow), ours: start(&ours, &ours_args) }
     };
     let known: Vec<Vec<bool>> =
         LINES.iter().map(|lines| lines.iter().map(|line| servers.know(line)).collect()).collect();

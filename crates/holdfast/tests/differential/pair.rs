@@ -1,14 +1,10 @@
 //! Two servers side by side, and when their replies count as the same.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use resp::{ReplyDecoder, ReplyLimits, Value};
+use resp::Value;
 
-use crate::support::{Scratch, free_port};
+use crate::peer::Peer;
 
 /// Thresholds so low that short histories cross them; both servers take them.
 const SETTINGS: &[&str] = &[
@@ -34,96 +30,17 @@ const SETTINGS: &[&str] = &[
     "40",
 ];
 
-/// A server process and a connection to it; both end with the value.
-pub struct Peer {
-    process: Child,
-    stream: TcpStream,
-    unread: Vec<u8>,
-    /// Where it works.
-    _dir: Scratch,
+/// Starts `program` with `args` before the settings and connects.
+pub fn start(program: &Path, args: &[&str]) -> Peer {
+    Peer::start(program, &[args, SETTINGS].concat(), &[])
 }
 
-impl Peer {
-    /// Starts `program` with `args` before the settings and connects.
-    pub fn start(program: &Path, args: &[&str]) -> Peer {
-        // Somebody else may take the port before the server does.
-        let peer = (0..5).find_map(|_| Self::try_start(program, args));
-        peer.unwrap_or_else(|| panic!("{} does not answer", program.display()))
-    }
-
-    fn try_start(program: &Path, args: &[&str]) -> Option<Peer> {
-        let (port, dir) = (free_port(), Scratch::new());
-        let mut process = Command::new(program)
-            .args(args)
-            .args(["--port", &port.to_string(), "--dir", &dir.path().display().to_string()])
-            .args(SETTINGS)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        let Some(stream) = connect(port) else {
-            let _ = process.kill();
-            let _ = process.wait();
-            return None;
-        };
-        let mut peer = Peer { process, stream, unread: Vec::new(), _dir: dir };
-        let wanted = format!("process_id:{}\r\n", peer.process.id());
-        let Value::Bulk(info) = peer.words("info server") else { panic!("INFO is a string") };
-        String::from_utf8_lossy(&info).contains(&wanted).then_some(peer)
-    }
-
-    /// The version it says it has: 255.255 for one that is not released.
-    pub fn version(&mut self) -> (u32, u32) {
-        let Value::Bulk(info) = self.words("info server") else { panic!("INFO is a string") };
-        let info = String::from_utf8_lossy(&info).into_owned();
-        let line = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or_default().to_owned();
-        let mut parts = line.split('.').map(|part| part.parse().unwrap_or(0));
-        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
-    }
-
-    /// Sends a command and waits for its reply.
-    pub fn call<T: AsRef<[u8]>>(&mut self, args: &[T]) -> Value {
-        let mut request = Vec::new();
-        resp::append_request(&mut request, args);
-        self.stream.write_all(&request).unwrap();
-        let mut decoder = ReplyDecoder::new(ReplyLimits::default());
-        loop {
-            if let Some((value, len)) = decoder.next(&self.unread).unwrap() {
-                self.unread.drain(..len);
-                return value;
-            }
-            let mut more = [0; 16 * 1024];
-            let len = match self.stream.read(&mut more) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                len => len.unwrap(),
-            };
-            assert!(len > 0, "the server closed the connection");
-            self.unread.extend_from_slice(&more[..len]);
-        }
-    }
-
-    /// A command given as words.
-    pub fn words(&mut self, line: &str) -> Value {
-        self.call(&line.split_ascii_whitespace().collect::<Vec<_>>())
-    }
-}
-
-fn connect(port: u16) -> Option<TcpStream> {
-    for _ in 0..500 {
-        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
-            stream.set_nodelay(true).unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            return Some(stream);
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    None
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// The version that a server says it has: 255.255 for one that is not released.
+pub fn version(peer: &mut Peer) -> (u32, u32) {
+    let info = peer.info_server();
+    let line = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or_default();
+    let mut parts = line.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
 /// A reply in a form in which what may differ does not: members without order are sorted, doubles are numbers.
@@ -257,24 +174,5 @@ fn scanned(reply: Value, width: usize) -> Value {
             Value::Array(parts)
         }
         other => other,
-    }
-}
-
-/// A reply for people.
-pub fn show(value: &Value) -> String {
-    let all = |items: &[Value]| items.iter().map(show).collect::<Vec<_>>().join(", ");
-    match value {
-        Value::Simple(text) => format!("+{}", text.escape_ascii()),
-        Value::Error(text) => format!("-{}", text.escape_ascii()),
-        Value::Bulk(text) => format!("\"{}\"", text.escape_ascii()),
-        Value::Integer(number) => number.to_string(),
-        Value::Null => "nil".into(),
-        Value::Array(items) => format!("[{}]", all(items)),
-        Value::Set(items) => format!("{{{}}}", all(items)),
-        Value::Map(pairs) => {
-            let pairs: Vec<_> = pairs.iter().map(|(key, value)| format!("{}: {}", show(key), show(value))).collect();
-            format!("{{{}}}", pairs.join(", "))
-        }
-        other => format!("{other:?}"),
     }
 }

@@ -82,7 +82,7 @@ fn more_data_than_memory() {
 
 #[test]
 fn what_is_resident_stays_within_the_limit() {
-    const KEYS: u64 = 40_000;
+    const KEYS: u64 = 30_000;
     const LIMIT: u64 = 128 << 20;
     let dir = Scratch::new();
     let server = server(&dir, &["--workers", "2", "--maxmemory", &LIMIT.to_string()]);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::support::attack::long;
 use crate::support::{Client, Scratch, Server, random};
 
 const WRITERS: usize = 6;
@@ -109,7 +110,8 @@ fn what_was_confirmed_before_and_after_the_switch_is_kept() {
         let dirs: Vec<String> = (0..streams).map(|i| format!("stream-{i}")).collect();
         let mut settings = vec!["--log-dirs"];
         settings.extend(dirs.iter().map(String::as_str));
-        for life in 0..3 {
+        // The first life begins without a log, and each later one with it.
+        for life in 0..if long() { 6 } else { 2 } {
             let server =
                 server(&dir, &[&settings[..], &["--appendonly", if life == 0 { "no" } else { "yes" }]].concat());
             let mut client = server.client();
@@ -145,7 +147,7 @@ fn a_kill_in_the_middle_leaves_the_old_or_the_new() {
         client.call("debug digest")
     };
     let (mut rng, mut news, mut olds) = (random(4711), 0, 0);
-    for life in 1..24 {
+    for life in 1..=if long() { 60 } else { 12 } {
         let server = server(&dir, &["--appendonly", "yes"]);
         let mut client = server.client();
         assert_eq!(client.call("config set appendonly no"), "+OK");

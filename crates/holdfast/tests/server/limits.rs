@@ -220,7 +220,8 @@ fn collections_and_pipelines() {
     let server = Server::within(LIMIT, &["--workers", "2"]);
     let mut client = server.client();
     let mut n = 0;
-    let item = "i".repeat(200);
+    // Long, so that few commands fill the room.
+    let item = "i".repeat(2000);
     let refused = loop {
         let line = format!(
             "rpush list {item}{n};sadd set {item}{n};zadd zset {n} {item}{n};hset hash {n} {item};xadd stream * f {item}{n}"

@@ -163,8 +163,8 @@ impl Client {
         self.reply()
     }
 
-    /// Sends a command, or several in one packet, separated by `;`. Between quotes `"` blanks and `;` are part of a word, and `\n`
-    /// is a line break.
+    /// Sends a command, or several in one packet, separated by `;`. Blanks and line breaks end a word. Between quotes `"` they
+    /// and `;` are part of a word, and `\n` is a line break.
     pub fn send(&mut self, lines: &str) {
         let mut bytes = Vec::new();
         let mut words: Vec<String> = vec![String::new()];
@@ -173,11 +173,16 @@ impl Client {
                 words.last_mut().unwrap().push_str(&piece.replace("\\n", "\n"));
                 continue;
             }
-            for c in piece.chars() {
-                match c {
-                    ';' => encode(&mut words, &mut bytes),
-                    c if c.is_whitespace() => words.push(String::new()),
-                    c => words.last_mut().unwrap().push(c),
+            // In pieces: values are long, and this code is not optimised.
+            for (n, command) in piece.split(';').enumerate() {
+                if n > 0 {
+                    encode(&mut words, &mut bytes);
+                }
+                for (n, word) in command.split(' ').flat_map(|word| word.split('\n')).enumerate() {
+                    if n > 0 {
+                        words.push(String::new());
+                    }
+                    words.last_mut().unwrap().push_str(word);
                 }
             }
         }
