@@ -344,7 +344,6 @@ impl<'a> Acceptor<'a> {
     /// # Errors
     ///
     /// There is no connection: one of the two refuses, or the body is no step of a handshake.
-    /// There is no connection: one of the two refuses, or the body is no step of a handshake.
     pub fn step(
         &mut self,
         body: &[u8],

@@ -114,7 +114,7 @@ pub enum Round {
     Moved,
 }
 
-/// The committer of one stream; a thread of its own calls [`Committer::round`].
+/// The committer of one stream. The stream's threads take its steps in turns; tests call [`Committer::round`].
 pub struct Committer<D: Disk> {
     stream: u16,
     intake: Intake,

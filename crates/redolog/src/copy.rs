@@ -96,7 +96,6 @@ fn open(path: &Path, file_name: &str) -> io::Result<Option<Source>> {
 
 /// Copies a segment up to the block that has `end`, if it has that; zeros follow. `is_last`: it must have it, and bytes
 /// behind it may be under way. Returns the bytes copied.
-/// under way. The bytes copied.
 fn copy_segment(segment: &Source, path: &Path, end: Lsn, is_last: bool) -> io::Result<u64> {
     let size = segment.header.size;
     let upto = match until(segment, end)? {

@@ -246,7 +246,6 @@ impl Coordinator {
     /// # Panics
     ///
     /// Without parts.
-    /// Without parts.
     pub fn begin(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
         self.open((now, time), parts, (false, false), out)
     }

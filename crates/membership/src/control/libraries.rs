@@ -172,7 +172,6 @@ impl Agent {
     /// # Errors
     ///
     /// In words, after [`COMMAND`] at the latest. Most leave open whether the change was made, or will be, and say so.
-    /// In words, after [`COMMAND`] at the latest. Most leave open whether the change was made, or will be, and say so.
     pub async fn change_libraries(self: &Arc<Self>, known: u64, payload: Arc<[u8]>) -> Result<bool, String> {
         match self.commit_libraries(known, payload).await? {
             None => Ok(true),

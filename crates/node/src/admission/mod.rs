@@ -2,7 +2,7 @@
 //!
 //! Five callers run commands: a client, a block (EXEC), a script, a part of a transaction over nodes, and a workspace.
 //! Each of them calls [`admit`], which takes the command through every [`Step`]. Only [`admit`] makes an [`Admitted`],
-//! and no handler runs without one: [`Admitted`] holds the calls of the engine, and the context of a session command
+//! and [`Admitted::goes_on`] for a command that it has admitted before. No handler runs without one: it holds the calls of the engine, and the context of a session command
 //! has one.
 //!
 //! The checks themselves are functions over plain inputs, one file for each kind: [`arity`], [`rights`], [`state`],
@@ -145,7 +145,7 @@ const fn is_whole(order: &[Step; Step::COUNT]) -> bool {
 /// The rest of a command that has begun and stopped in the middle: it was admitted then.
 pub(crate) trait Underway {}
 
-/// A command that has been admitted. Nothing but [`admit`] makes one, and no handler runs without one.
+/// A command that has been admitted: by [`admit`], or before it stopped in the middle. No handler runs without one.
 #[derive(Clone, Copy)]
 pub struct Admitted<'t> {
     command: &'t Command,

@@ -117,8 +117,8 @@ What differs from a single server:
 - When slots get another owner, commands for them wait for nodes that hear of it late, for 2 s at most, and go where the keys are. One behind which others of
   its pipeline have been executed by then is answered -TRYAGAIN, and a block with watched keys of the old owner -EXECABORT: nothing of it was done. Who waits for a key (`BLPOP`)
   goes on at the new owner, for its whole time anew; at a node that has had no lease for 3 s it is answered -CLUSTERDOWN.
-- Where a node stops in the midst of a command or block with keys of several nodes, the keys of the others stay locked until it is back, or taken out of the
-  cluster. Who needs them waits for `cluster-lock-timeout` and is answered -CLUSTERDOWN then, or at once if others have waited: the command was not executed.
+- A node with keys of a command or block over several nodes may stop in its midst. If no other node knows whether it agreed, the keys of the others stay locked
+  until it is back, or taken out of the cluster. A command that needs them waits for `cluster-lock-timeout` and is answered -CLUSTERDOWN then, or at once if others have waited: the command was not executed.
 - `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT` and `PUBSUB` are for the whole cluster, whichever node is asked at `port`.
   Smart clients, as those of Redis Cluster, ask every node and add up. For them a node has another port, `cluster-client-port`, which `CLUSTER SLOTS`, `SHARDS`
   and `NODES` name. There a node answers these for what it has itself, and a key of another node with -MOVED. Commands, blocks and scripts with keys of several

@@ -262,7 +262,6 @@ impl Log {
     /// # Panics
     ///
     /// If there is no such stream.
-    /// If there is no such stream.
     #[inline]
     pub fn ring(&self, stream: u16) {
         self.shared.streams[usize::from(stream)].ring();

@@ -32,7 +32,6 @@ impl Shared {
     /// # Errors
     ///
     /// The store has failed before, or the disk has no room and memory is used up.
-    /// The store has failed before, or the disk has no room and memory is used up.
     pub fn make_room(&self, writer: &mut Writer) -> Result<(), Error> {
         let limit = self.memory.load(Relaxed);
         let held = self.current().view.memory(writer.flushing);
