@@ -1,17 +1,18 @@
-//! A clock that moves when the simulation says so.
+//! A clock that advances when the simulation says so.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use membership::BootNs;
 
-/// What every reading of the fine clock costs, in nanoseconds: time passes while somebody works.
+/// The cost of each reading of the fine clock, in nanoseconds: time passes while code runs.
 const READING_NS: u64 = 200;
 
 /// The clocks of a machine. They go on while it is off.
 pub struct Clock {
     unix_us: AtomicU64,
     monotonic_ns: AtomicU64,
-    /// What leases are reckoned by: readings cost nothing, so that clocks of several machines differ as their plan says.
+    /// The clock that leases are measured by. Readings cost nothing, so that the clocks of machines differ only as
+    /// their plan says.
     boot_ns: AtomicU64,
 }
 
@@ -28,7 +29,7 @@ impl Clock {
         self.boot_ns.fetch_add(us * 1000, Relaxed);
     }
 
-    /// Somebody sets the clock of the machine back.
+    /// The machine's wall clock is set back.
     pub fn set_back_ms(&self, ms: u64) {
         self.unix_us.fetch_sub(ms * 1000, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What runs have seen.
+//! Counts of the events that runs have seen.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ counts! {
     crashes: "crashes",
     /// Requests that were answered.
     answered: "requests answered",
-    /// Requests that were refused, as there was no room for what they would write.
+    /// Requests that were refused because the log had no room for their records.
     refused: "refused",
     /// Logs that have failed.
     failures: "failed logs",
@@ -49,7 +49,7 @@ counts! {
     checkpoints: "checkpoints",
     /// Keys that left memory for the store.
     cooled: "keys that left memory",
-    /// What loaders were asked for and did.
+    /// Requests to loaders, and their results.
     fetched: "requests of loaders",
     /// Changes of the log's disks.
     disk_steps: "changes of disks",
@@ -57,7 +57,7 @@ counts! {
     echoed: "messages that came twice",
     /// Attempts that a start has found prepared.
     in_doubt: "attempts in doubt after starts",
-    /// Times that a node of a cluster held back who writes.
+    /// How often a node of a cluster paused its writers.
     held_back: "times held back",
     /// Slots that were given to another node.
     moved: "slots moved",

@@ -1,4 +1,4 @@
-//! What a machine has when it is off: the disks of its log, the platter of its store, a clock.
+//! The parts of a machine that outlive a stop: the disks of its log, the platter of its store, a clock.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::nodes::seat::Seat;
 /// How a machine stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// The power fails: what was not synced is there in part.
+    /// The power fails: of the bytes that were not synced, a part survives.
     Power,
-    /// The process is killed: what was written stays.
+    /// The process is killed: all written bytes stay.
     Kill,
 }
 
@@ -60,7 +60,8 @@ impl Hardware {
         disk.fail_sync_after(chance.below(most));
     }
 
-    /// Some disk of the log has no room for more, or for one more segment; or there is no descriptor for another file of it.
+    /// Some disk of the log has no room for more bytes or for one more segment, or no file descriptor is left for the
+    /// log.
     pub fn fill(&self, chance: &mut Chance) {
         let disk = &self.disks[chance.below(self.disks.len() as u64) as usize];
         match chance.below(3) {

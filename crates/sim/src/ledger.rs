@@ -1,7 +1,8 @@
-//! All that was ever written to the log and has not been lost, and what it makes: the model that a recovered machine is compared with.
+//! All records that were ever written to the log and not lost, and the contents they produce: the model that a
+//! recovered machine is compared with.
 //!
-//! The ledger reads the log's disks as a process would that is killed now, before anything is truncated and before every crash. So it
-//! knows records that the log has given up, and does not know those that a crash has cut.
+//! The ledger reads the log's disks as a process killed at this moment would leave them: before each truncation and
+//! before every crash. So it knows records that the log has given up, and does not know records that a crash has cut.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +21,9 @@ pub struct Ledger {
     fresh: Records,
     /// Those of all lives before that were not lost, in their order.
     settled_records: Vec<(Lsn, Vec<u8>)>,
-    /// What they have made.
+    /// The contents they have produced.
     model: Memory,
-    /// Where each stream ended when this life began: what is at or below has been settled.
+    /// The end of each stream when this life began: records at or below it are settled.
     settled: Vec<Lsn>,
     now: u64,
 }
@@ -39,7 +40,7 @@ impl Ledger {
         }
     }
 
-    /// Reads what the disks have by now.
+    /// Reads what the disks have so far.
     pub fn read(&mut self, disks: &[Simulated]) -> Result<(), Damage> {
         let mut there: Records = Records::new();
         let mut log = Opened::of(disks.iter().map(Simulated::clone_now).collect(), &[])?;
@@ -71,7 +72,8 @@ impl Ledger {
         &self.settled
     }
 
-    /// The machine has stopped, and each stream ends here now: the rest is lost for good. What is left makes this.
+    /// The machine has stopped, and each stream ends here: the rest is lost for good. Returns the contents that the
+    /// remaining records produce.
     pub fn settle(&mut self, ends: &[Lsn]) -> Result<Digests, String> {
         let fresh = std::mem::take(&mut self.fresh);
         let survived = fresh.iter().filter(|((lsn, stream), _)| *lsn <= ends[usize::from(*stream)]);
@@ -82,7 +84,7 @@ impl Ledger {
         Ok(self.model.digests())
     }
 
-    /// What all records make up to these positions, one in each stream of this life.
+    /// The contents that all records up to these positions produce, one position in each stream of this life.
     pub fn until(&self, ends: &[Lsn]) -> Result<Digests, String> {
         let fresh = self.fresh.iter().filter(|((lsn, stream), _)| *lsn <= ends[usize::from(*stream)]);
         let fresh = fresh.flat_map(|((lsn, _), records)| records.iter().map(|effects| (*lsn, &effects[..])));
@@ -92,7 +94,7 @@ impl Ledger {
         Ok(memory.digests())
     }
 
-    /// Those of what a start has found that are of this life, as the ledger keeps them.
+    /// Of the records that a start has found, those of this life, as the ledger keeps them.
     pub fn of_this_life(&self, found: &[Found]) -> Records {
         let mut records = Records::new();
         for Found { lsn, stream, effects } in found {

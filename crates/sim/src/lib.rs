@@ -1,9 +1,9 @@
 //! The simulator: one node, its disks, its clients and its crashes, all from one seed; or a cluster of them ([`nodes`]).
 //!
-//! The server's own code runs here on one thread, a step at a time: workers, log, checkpointer, recovery. Disks, clock and network are made
-//! up: what was not synced is dropped, torn and reordered, and the machine may stop at any step. After every stop [`invariants`] are looked at, by
-//! what clients were told and by what the log held. Nothing that is not decided by the seed has any influence: the same seed gives the same
-//! [`trace`], byte for byte.
+//! The server's own code runs here on one thread, a step at a time: workers, log, checkpointer, recovery. Disks, clock
+//! and network are simulated: bytes that were not synced are dropped, torn and reordered, and the machine may stop at
+//! any step. After every stop the [`invariants`] are checked against the replies to clients and the records of the log.
+//! The seed decides everything: the same seed gives the same [`trace`], byte for byte.
 
 pub mod clients;
 pub mod clock;
@@ -26,10 +26,10 @@ use plan::{Plan, Planted};
 use story::Story;
 use world::World;
 
-/// What came of a seed.
+/// The result of a seed.
 #[derive(Default)]
 pub struct Outcome {
-    /// What was seen.
+    /// The events that were seen.
     pub counts: Counts,
     /// Stands for everything that happened.
     pub hash: u64,
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub events: u64,
     /// All of it, if that was asked for.
     pub trace: String,
-    /// What does not hold.
+    /// The invariant that does not hold.
     pub violation: Option<Violation>,
 }
 
@@ -54,7 +54,7 @@ impl Outcome {
     }
 }
 
-/// Lives through what a seed says. `keep`: the whole trace.
+/// Runs the lives that a seed decides. `keep`: keep the whole trace.
 pub fn run(seed: u64, planted: Planted, keep: bool) -> Outcome {
     run_plan(seed, Plan::of(seed, planted), keep)
 }

@@ -1,4 +1,5 @@
-//! A connection: bytes on their way to the machine, and replies as they leave it. What has left the machine counts as said.
+//! A connection: bytes on their way to the machine, and replies as they leave it. A reply that has left the machine
+//! counts as said.
 
 use std::collections::VecDeque;
 

@@ -121,7 +121,7 @@ fn main() -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What else the command line had.
+/// The rest of the command line.
 fn chosen(options: &Options) -> String {
     let mut chosen = String::new();
     if options.cluster {

@@ -1,11 +1,11 @@
-//! What a seed decides before anything happens.
+//! What a seed decides before a machine starts.
 
 use redolog::Fsync;
 use redolog::simulated::Chance;
 
 use crate::nodes::forgets::Forgets;
 
-/// A mistake that the checks must notice: made by the simulation in what it hands in, not by the server's code.
+/// A mistake that the checks must notice. The simulation makes it in its inputs; the server's code has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Planted {
     /// None.
@@ -15,25 +15,25 @@ pub enum Planted {
     SkippedSync,
     /// Recovery takes every dependency for fulfilled (rule L5).
     WrongCut,
-    /// Records do not name what they stand on in other streams (rule L4).
+    /// Records do not name the records in other streams that they depend on (rule L4).
     SkippedPrefix,
-    /// The log is cut to its end and not to what the store has (rule C3).
+    /// The log is cut at its end instead of where the store has it (rule C3).
     EarlyTruncate,
     /// The store does not wait for the log (rule C2).
     EarlyStore,
     /// Expiry times are not found in the log.
     LostExpiry,
-    /// Replies leave when what they say is written, and not when it is synced (rule L7).
+    /// Replies leave when their records are written, before they are synced (rule L7).
     GatesOff,
     /// The log's streams are replayed one after the other (rule L2).
     WrongOrder,
     /// Tombstones are dropped when a checkpoint begins, and not when the store has the deletions (rule C4).
     EarlyDrop,
-    /// What a loader puts into memory is what the store had before the last checkpoint (rule C5).
+    /// A loader puts into memory what the store had before the last checkpoint (rule C5).
     StaleLoad,
-    /// The last name of a listing of what the store has is left out (rule C5).
+    /// The last name of a listing of the store is left out (rule C5).
     ForgetfulListing,
-    /// What is written while the log has no room is dropped, and seems to be written (rule L8).
+    /// Records that are written while the log has no room are dropped, and seem to be written (rule L8).
     DroppedWhenFull,
     /// A sync that has failed is tried again, and taken for good (rule L9).
     RetriedSync,
@@ -67,32 +67,32 @@ pub struct Plan {
     pub workers: usize,
     /// When the log syncs.
     pub fsync: Fsync,
-    /// What the store has need not be in memory.
+    /// A key that the store has need not be in memory.
     pub is_cold: bool,
     /// After a start it is read into memory.
     pub warms_up: bool,
-    /// Somebody has keys leave memory for it.
+    /// A client makes keys leave memory.
     pub evicts: bool,
     /// Keys leave memory for it when they take more than this, in bytes; 0: they do not.
     pub maxmemory: u64,
-    /// Somebody changes `appendfsync`.
+    /// A client changes `appendfsync`.
     pub changes_fsync: bool,
     /// How often the machine starts.
     pub lives: u64,
     /// Events between two crashes, at most.
     pub events: u64,
-    /// What is wrong.
+    /// The planted mistake.
     pub planted: Planted,
-    /// A planted mistake of a node: what a start does not see of the log.
+    /// A planted mistake of a node: the records that a start does not see.
     pub forgets: Option<Forgets>,
     /// Milliseconds for which commands wait for keys in doubt (`cluster-lock-timeout`); 0: as by default.
     pub lock_timeout_ms: u64,
-    /// Only what clients are told is looked at, and whether the server starts, not what the log held.
+    /// Check only the replies to clients and whether the server starts, not the records of the log.
     pub clients_only: bool,
 }
 
 impl Plan {
-    /// What this seed makes of it.
+    /// What this seed decides.
     pub fn of(seed: u64, planted: Planted) -> Plan {
         let mut chance = Chance(seed ^ 0x706c_616e);
         let fsync = match chance.below(6) {

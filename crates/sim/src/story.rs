@@ -1,4 +1,4 @@
-//! What goes through all that happens: chance, and what is written down.
+//! Passed through the whole run: the random numbers, and the trace.
 
 use redolog::simulated::Chance;
 
@@ -9,9 +9,9 @@ use crate::trace::Trace;
 pub struct Story {
     /// Decides.
     pub chance: Chance,
-    /// What happened.
+    /// The events.
     pub trace: Trace,
-    /// What came of it.
+    /// The result.
     pub counts: Counts,
 }
 

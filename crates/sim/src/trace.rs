@@ -1,4 +1,4 @@
-//! What has happened, in order: the same for the same seed, byte for byte.
+//! The events in order: the same for the same seed, byte for byte.
 
 use std::fmt::{self, Write};
 
@@ -28,7 +28,7 @@ impl Trace {
         }
     }
 
-    /// What stands for all of it.
+    /// The digest of all of it.
     pub fn hash(&self) -> u64 {
         self.hash
     }

@@ -24,7 +24,7 @@ use crate::trace::{Trace, hash};
 /// Steps in which whatever is under way comes to its end.
 const QUIET_STEPS: usize = 20_000;
 
-/// Steps in which somebody who waits for nothing else is answered.
+/// Steps in which a client that waits for nothing else gets its answer.
 const PROBE_STEPS: usize = 400;
 
 /// A client and its connection.
@@ -36,14 +36,14 @@ struct Seat {
 /// See the module's text.
 pub struct World {
     plan: Plan,
-    /// What has happened.
+    /// The events so far.
     pub story: Story,
     host: Host,
     seats: Vec<Seat>,
     common: Common,
-    /// What was acknowledged since clients looked has been kept by every stop.
+    /// Every write that was acknowledged since the clients last looked has survived every stop.
     keeps_promises: bool,
-    /// What was sent to connections that no client has.
+    /// The bytes that were sent to connections without a client.
     to_nobody: Mail,
 }
 
@@ -167,7 +167,7 @@ impl World {
         self.host.machine.workers[worker].input(token, &bytes);
     }
 
-    /// Somebody looks at a machine whose log has no room.
+    /// A client looks at a machine whose log has no room.
     fn probe(&mut self) -> Verdict {
         note!(self.story.trace, "a look at a full log");
         let mut link = self.visit();
@@ -248,7 +248,7 @@ impl World {
                 return Ok(false);
             }
             let is_answered = self.seats.iter().all(|seat| seat.link.to.is_none() || seat.link.is_quiet());
-            // A log that has failed commits nothing more; those who wait for it are cut off.
+            // A log that has failed commits nothing more; clients that wait for it are cut off.
             if is_answered && (self.host.is_committed() || self.host.has_failed()) {
                 return Ok(true);
             }
@@ -268,7 +268,7 @@ impl World {
         Ok(self.host.hardware.is_dead())
     }
 
-    /// Clients look at what there is now, and go on; unless the power fails meanwhile.
+    /// Clients look at the present contents, and go on; unless the power fails meanwhile.
     fn survey(&mut self) -> Verdict {
         let from = self.host.hardware.clock.unix_ms();
         let mut link = self.visit();
@@ -307,7 +307,8 @@ impl World {
         self.call_for(QUIET_STEPS, link, request)
     }
 
-    /// Asks and waits so long for the answer. `None`: the power fails before, or it has to wait for what the log has no room for.
+    /// Sends a request and waits this long for the reply. `None`: the power fails before, or the reply waits for a
+    /// record that the log has no room for.
     fn call_for(&mut self, steps: usize, link: &mut Link, request: &Request) -> Result<Option<Vec<Value>>, Violation> {
         let Some((worker, token)) = link.to.filter(|_| !request.is_empty()) else { return Ok(Some(Vec::new())) };
         self.to_nobody.clear();
@@ -327,7 +328,7 @@ impl World {
                             return Ok(Some(replies));
                         }
                     }
-                    // Its log has failed, and it was to be answered what is not committed.
+                    // Its log has failed, and the reply was to wait for a record that is not committed.
                     Sent::Closed if of == token => return Ok(None),
                     _ => {}
                 }

@@ -1,5 +1,5 @@
-//! Clients that move amounts between accounts of everybody, in blocks and scripts, and keep a journal of it: the sum is nothing, always, and
-//! the accounts are what the journals say.
+//! Clients that move amounts between shared accounts, in blocks and scripts, and keep a journal of it. The sum of all
+//! accounts is always zero, and each account is what the journals say.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,7 @@ const ACCOUNTS: u64 = 8;
 /// A transfer: from, to, how much.
 type Transfer = (u64, u64, i64);
 
-/// What is known of the accounts.
+/// What the clients know of the accounts.
 #[derive(Default)]
 pub struct Bank {
     /// Of each account after the last start.
@@ -39,7 +39,7 @@ struct Journal {
 }
 
 enum Asked {
-    /// What was promised then.
+    /// What `appendfsync` promised at that time.
     Transfer(Promise),
     Sum,
 }
@@ -81,7 +81,7 @@ impl Bank {
             let there = number_in(found.contents, &journal(*id));
             let survived = there.checked_sub(known.before).map(|survived| survived as usize);
             let least = if found.keeps_promises { known.acknowledged } else { known.firm };
-            // Without promises what was before may be lost, too: then nothing can be said.
+            // Without promises earlier writes may be lost as well: the check can say nothing then.
             let Some(survived) = survived.filter(|survived| (least..=known.sent.len()).contains(survived)) else {
                 return Err(format!(
                     "banker {id} had {} transfers, made {} and heard of {} ({} firmly): its journal says {there}",

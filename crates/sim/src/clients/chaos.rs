@@ -1,11 +1,13 @@
-//! A client that does whatever there is to do with data, in databases that nobody else looks at: what comes of it is compared by digest.
+//! A client that runs commands of every kind on data, in databases that no other client uses. The contents are compared
+//! by digest.
 
 use redolog::simulated::Chance;
 
 use super::heedless::Deeds;
 use super::{Request, Words, block};
 
-/// `K` is a key, `D` a database, `N` a small number, `V` a value, `L` a key of large values, `W` a long element, `T` a time soon.
+/// `K` is a key, `D` a database, `N` a small number, `V` a value, `L` a key of large values, `W` a long element, `T` a
+/// time in the near future.
 const LINES: &[&str] = &[
     "set K V",
     "set K N",
@@ -85,7 +87,7 @@ impl Chaos {
     }
 
     fn words(&self, chance: &mut Chance) -> Words {
-        // What empties databases is rare.
+        // Commands that empty databases are rare.
         let count = LINES.len() as u64 - if chance.below(15) == 0 { 0 } else { 3 };
         let line = LINES[chance.below(count) as usize];
         let word = |word: &str| match word {

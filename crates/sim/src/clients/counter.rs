@@ -12,7 +12,7 @@ use crate::machine::promise::Promise;
 /// Requests under way at most.
 const WINDOW: usize = 4;
 
-/// What is known of a counter.
+/// What the clients know of a counter.
 #[derive(Default)]
 pub struct Tally {
     /// It cannot be higher.
@@ -21,14 +21,14 @@ pub struct Tally {
     told: BTreeSet<u64>,
     /// It cannot be lower.
     least: u64,
-    /// It cannot be lower after a power failure, whatever was promised then.
+    /// The counter cannot be lower after a power failure, whatever was promised at the time.
     firm: u64,
 }
 
 /// See the module's text.
 pub struct Counter {
     id: usize,
-    /// Of each request, what the counter had been at least when it was sent, and what was promised.
+    /// Of each request: the least value the counter had when it was sent, and the promise.
     pending: VecDeque<(u64, Promise)>,
     is_cut_off: bool,
 }

@@ -1,4 +1,4 @@
-//! Clients that remember nothing: whatever is answered is right, and what comes of what they do is for others to see.
+//! Clients that remember nothing. They accept every answer; other clients check the effects.
 
 use redolog::simulated::Chance;
 use resp::Value;
@@ -11,7 +11,7 @@ pub trait Deeds {
     const WINDOW: u64;
     /// For messages.
     fn name(&self) -> String;
-    /// What it sends next.
+    /// The next request.
     fn request(&mut self, chance: &mut Chance) -> Request;
 }
 

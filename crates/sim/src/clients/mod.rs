@@ -1,4 +1,4 @@
-//! Clients that remember what they were told.
+//! Clients that remember the answers they got.
 
 pub mod bank;
 pub mod chaos;
@@ -22,10 +22,10 @@ use model::Contents;
 /// Words of a command.
 pub type Words = Vec<String>;
 
-/// What clients know together.
+/// What all clients know together.
 #[derive(Default)]
 pub struct Common {
-    /// Of each register, the highest number that anybody has been shown.
+    /// Of each register, the highest number that any client has been shown.
     pub shown: BTreeMap<String, u64>,
     /// Of each register, the highest number that was acknowledged when that was a firm promise.
     pub firm: BTreeMap<String, u64>,
@@ -33,8 +33,8 @@ pub struct Common {
     pub promise: Promise,
     /// Names of all registers.
     pub registers: Vec<String>,
-    /// Names of all keys that may expire soon. An expired one may be left where it is, and be there again if the clock is set back, until
-    /// somebody asks for it.
+    /// Names of all keys that may expire soon. An expired key may stay in memory until a client asks for it. It is
+    /// visible again if the clock is set back before that.
     pub timed: Vec<model::Name>,
     /// What is known of the counter.
     pub tally: counter::Tally,
@@ -50,7 +50,7 @@ pub struct Common {
 pub type Request = Vec<Words>;
 
 impl Common {
-    /// Whether what was sent when this was promised, and is acknowledged now, must be there after a power failure.
+    /// Whether a request that was sent under this promise, and is acknowledged now, must survive a power failure.
     pub fn is_firm(&self, promised: Promise) -> bool {
         promised.is_firm && promised == self.promise
     }
@@ -64,7 +64,7 @@ pub struct Found<'a> {
     pub from: u64,
     /// See [`Self::from`].
     pub to: u64,
-    /// What was acknowledged must be there. It need not where the power failed and the log was not to be synced.
+    /// Acknowledged writes must be there. The exception: the power failed and the log did not promise a sync.
     pub keeps_promises: bool,
 }
 
@@ -72,20 +72,20 @@ pub struct Found<'a> {
 pub trait Client {
     /// For messages.
     fn name(&self) -> String;
-    /// What it sends next; `None`: nothing at the moment.
+    /// The next request; `None`: none at the moment.
     fn next(&mut self, common: &mut Common, chance: &mut Chance) -> Option<Request>;
     /// The first of its requests that was not answered is.
     fn answered(&mut self, common: &mut Common, replies: Vec<Value>) -> Verdict;
     /// The first of its requests that was not answered has not been done, and will not be: there was no room.
     fn refused(&mut self, common: &mut Common);
-    /// The machine has been started again, or its connection was closed: what has come of requests that were not answered, nobody has said. It
-    /// sends nothing until it has seen what is there.
+    /// The machine has been started again, or the connection was closed, so the outcome of unanswered requests is
+    /// unknown. The client sends nothing until it has seen what is there.
     fn cut_off(&mut self);
     /// The machine has been started again, and this is there.
     fn look(&mut self, common: &mut Common, found: &Found<'_>) -> Verdict;
 }
 
-/// An answer that is not what it should be.
+/// A wrong answer.
 pub fn wrong(rule: &'static str, who: &str, what: impl std::fmt::Display) -> Verdict {
     Err(Violation { rule, what: format!("{who}: {what}") })
 }
@@ -117,7 +117,7 @@ pub fn block(commands: impl IntoIterator<Item = Words>) -> Request {
     [words("multi")].into_iter().chain(commands).chain([words("exec")]).collect()
 }
 
-/// A script that runs commands and answers what the last of them does; keys are not declared.
+/// A script that runs commands and answers with the reply of the last one. It declares no keys.
 pub fn script(commands: impl IntoIterator<Item = Words>) -> Request {
     let quoted = |words: &Words| words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(",");
     let calls: Vec<_> = commands.into_iter().map(|words| format!("redis.call({})", quoted(&words))).collect();

@@ -1,4 +1,4 @@
-//! What a client knows of its keys: a small database of its own, written down apart from the server's code.
+//! A client's model of its keys: a small database, written independently of the server's code.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -55,7 +55,7 @@ pub struct Entry {
     pub until: Option<u64>,
 }
 
-/// Keys and what they hold.
+/// The keys and their values.
 pub type Contents = BTreeMap<Name, Entry>;
 
 /// A change, or a look.
@@ -200,7 +200,7 @@ impl Act {
         words.into_iter().map(ToString::to_string).collect()
     }
 
-    /// Does it, and says what the server answers; `None`: time may decide.
+    /// Applies the command to the model and returns the server's expected reply. `None`: the reply depends on time.
     pub fn apply(&self, contents: &mut Contents) -> Option<Value> {
         let timed = self
             .keys()
@@ -350,8 +350,8 @@ fn within<R>(contents: &mut Contents, key: &Name, f: impl FnOnce(&mut Content) -
     answer
 }
 
-/// What is there as a client may find it between two times: a key whose time had come before is gone, one whose time comes in between
-/// may be.
+/// The contents that a client may find between two times. A key that expired before the first time is gone; a key that
+/// expires in between may be there.
 pub fn may_be(wanted: &Contents, found: &Contents, from: u64, to: u64) -> bool {
     let alive = |entry: &Entry, at: u64| entry.until.is_none_or(|until| until > at);
     wanted.iter().all(|(key, entry)| match found.get(key) {

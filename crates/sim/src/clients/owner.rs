@@ -1,5 +1,5 @@
-//! A client with keys of its own, which nobody else writes: it knows what every command must answer, and after a crash what may be
-//! there.
+//! A client with keys that no other client writes. It knows the reply to every command, and the possible contents after
+//! a crash.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::{Client, Common, Found, Request, Verdict, Words, block, script, wrong
 use crate::invariants::{blocks, expiry, seen};
 use crate::machine::promise::Promise;
 
-/// Requests under way at most: what a crash may leave of them is tried in all ways.
+/// The most requests under way: after a crash the check tries every outcome of these.
 const WINDOW: usize = 5;
 
 /// How many keys it has of each kind.
@@ -29,9 +29,9 @@ enum Manner {
 struct Op {
     acts: Vec<Act>,
     manner: Manner,
-    /// What was promised then.
+    /// What `appendfsync` promised at that time.
     promised: Promise,
-    /// What the replies must be, if that is known.
+    /// The replies, if the client knows what they must be.
     wanted: Vec<Option<Value>>,
 }
 
@@ -83,7 +83,7 @@ pub struct Owner {
     /// After all that was sent.
     ahead: Contents,
     pending: VecDeque<Op>,
-    /// Numbers what it writes.
+    /// Numbers the values that the client writes.
     count: u64,
     /// Its own register, and the last number written there.
     register: String,
@@ -153,7 +153,7 @@ impl Owner {
                 let to = (from.0, self.key(kind, chance).1);
                 if from == to { Act::Get(self.key("t", chance)) } else { Act::Copy(from, to) }
             }
-            // Far from now, or soon; of what lies between nobody could say what it finds.
+            // Expiry is far away or very near. With times in between the client could not predict the reply.
             24 | 25 => Act::Sink(self.key("z", chance), few),
             26 => Act::Rise(self.key("z", chance), few, 0),
             21 | 22 => Act::SetUntil(self.key("e", chance), text, now + [30, 100_000_000][chance.below(2) as usize]),
@@ -181,7 +181,7 @@ impl Owner {
             Manner::Block => block(commands),
             Manner::Script => script(commands),
         };
-        // Whatever has become of requests before.
+        // Whatever the outcome of earlier requests.
         if self.dbs.len() > 1 { [select(first)].into_iter().chain(commands).collect() } else { commands }
     }
 }
@@ -262,7 +262,7 @@ impl Client for Owner {
 
     fn refused(&mut self, _: &mut Common) {
         self.pending.pop_front();
-        // What was asked for since finds less.
+        // Later requests have removed some of it.
         self.ahead.clone_from(&self.base);
         for op in &mut self.pending {
             op.wanted = op.acts.iter().map(|act| act.apply(&mut self.ahead)).collect();
@@ -282,7 +282,7 @@ impl Client for Owner {
         };
         let there = found.contents.iter().filter(|(key, _)| mine(key));
         let there: Contents = there.map(|(key, entry)| (key.clone(), entry.clone())).collect();
-        // What has changed nothing when it was done has left nothing that later ones would stand on.
+        // A request that changed nothing when it ran left nothing for later requests to depend on.
         let mut done = self.base.clone();
         let changes = |op: &Op| {
             let before = done.clone();

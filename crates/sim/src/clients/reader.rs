@@ -1,4 +1,4 @@
-//! A client that looks at what others write, and copies it.
+//! A client that reads what other clients write, and copies it.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ const WINDOW: usize = 3;
 /// See the module's text.
 pub struct Reader {
     id: usize,
-    /// The registers that each request asks for, and what they had been at least when it was sent.
+    /// The registers that each request asks for, and the least value each had when the request was sent.
     pending: VecDeque<Vec<(String, u64)>>,
     is_cut_off: bool,
 }

@@ -8,7 +8,7 @@ use super::model::{Content, Contents, Entry, Name};
 use super::{Request, Words};
 use crate::invariants::Violation;
 
-/// Databases that are looked at.
+/// The databases that a survey looks at.
 pub const DATABASES: u16 = 3;
 
 fn words(words: &[&str]) -> Words {
@@ -20,7 +20,7 @@ pub fn names() -> Request {
     (0..DATABASES).flat_map(|db| [words(&["select", &db.to_string()]), words(&["keys", "*"])]).collect()
 }
 
-/// What [`names`] was answered.
+/// The reply to [`names`].
 pub fn read_names(replies: &[Value]) -> BTreeSet<Name> {
     let mut names = BTreeSet::new();
     for (db, replies) in (0..DATABASES).zip(replies.chunks(2)) {
@@ -53,7 +53,7 @@ pub fn values(names: &BTreeSet<Name>) -> Request {
     names.iter().flat_map(ask).collect()
 }
 
-/// What [`values`] was answered. Keys that have expired meanwhile are left out.
+/// The reply to [`values`], without keys that have expired meanwhile.
 pub fn read_values(names: &BTreeSet<Name>, replies: &[Value]) -> Result<Contents, Violation> {
     let mut contents = Contents::new();
     for (name, replies) in names.iter().zip(replies.chunks(3)) {

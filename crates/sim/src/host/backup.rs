@@ -1,4 +1,4 @@
-//! A backup of a moment, as `HOLDFAST BACKUP` makes it, and a start with what it holds.
+//! A backup of a moment, as `HOLDFAST BACKUP` makes it, and a start from it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Host {
         Ok(())
     }
 
-    /// Copies log and store, and starts a machine with them, which has what there was at the moment.
+    /// Copies log and store and starts a machine from the copies. The machine has the contents of that moment.
     fn restore(&mut self, ends: &[Lsn], story: &mut Story) -> Verdict {
         self.read_ledger()?;
         let copied = self.copy(ends, story.counts.backups);

@@ -1,4 +1,4 @@
-//! A machine stops, and another one starts with what it has left.
+//! A machine stops, and another one starts with the disks it left.
 
 use super::Host;
 use super::faults::Faults;
@@ -12,8 +12,8 @@ use crate::story::Story;
 const STARTS: usize = 6;
 
 impl Host {
-    /// The machine stops and starts again, perhaps after some attempts. `is_quiet`: all that it was asked for has been answered. Whether what
-    /// was acknowledged must be there.
+    /// The machine stops and starts again, perhaps after some attempts. `is_quiet`: every request has been answered.
+    /// Returns whether acknowledged writes must be there.
     pub fn restart(&mut self, is_quiet: bool, story: &mut Story) -> Result<bool, Violation> {
         let stop = match story.chance.below(3) {
             0 if !self.hardware.is_dead() => Stop::Kill,

@@ -8,7 +8,7 @@ use crate::note;
 use crate::plan::Planted;
 use crate::story::Story;
 
-/// What is wrong with the disks at present.
+/// The present faults of the disks.
 #[derive(Default)]
 pub struct Faults {
     /// Disks of the log fill up, and have room again.
@@ -22,7 +22,7 @@ pub struct Faults {
 }
 
 impl Host {
-    /// What will be wrong in this life.
+    /// The faults of this life.
     pub fn plan_faults(&mut self, story: &mut Story) {
         self.faults = Faults::default();
         let (hardware, chance) = (&self.hardware, &mut story.chance);

@@ -19,15 +19,15 @@ use crate::note;
 use crate::plan::Plan;
 use crate::story::Story;
 
-/// What was sent to whom.
+/// Which bytes were sent to which connection.
 pub type Mail = Vec<(usize, Token, Sent)>;
 
 /// See the module's text.
 pub struct Host {
     plan: Plan,
-    /// What is there when it is off.
+    /// The parts that exist while the machine is off.
     pub hardware: Hardware,
-    /// What is there when it is on.
+    /// The parts that exist while the machine is on.
     pub machine: Machine,
     ledger: Ledger,
     faults: Faults,
@@ -95,7 +95,7 @@ impl Host {
         }
     }
 
-    /// A loader does something, or whoever reads the store into memory.
+    /// A loader takes a step, or the thread that reads the store into memory does.
     pub fn fetch(&mut self, story: &mut Story) {
         let (loader, apart) = (story.one_of(LOADERS), story.once_in(2));
         let done = self.machine.fetching.step(loader, apart, &mut story.chance);
@@ -169,7 +169,7 @@ impl Host {
         note!(story.trace, "{us} us pass");
     }
 
-    /// Everybody does what he has to do, for a moment.
+    /// Every thread takes a step, for a moment.
     pub fn everybody_works(&mut self, story: &mut Story) -> Result<Mail, Violation> {
         let mut mail = Mail::new();
         for worker in 0..self.plan.workers {
@@ -194,7 +194,7 @@ impl Host {
         if self.backup.is_some() {
             self.back_up(story)?;
         }
-        // One that somebody waits for.
+        // A checkpoint that a client waits for.
         self.step_checkpoint(600, story)?;
         self.hardware.clock.advance_us(1000);
         Ok(mail)

@@ -1,11 +1,12 @@
-//! No acknowledged write is lost: each stream ends at or above the watermark that replies were let out by (rules L5, L6). Clients look at
-//! the same from their side.
+//! No acknowledged write is lost: each stream ends at or above the watermark up to which replies were released (rules
+//! L5, L6). The clients check the same from their side.
 
 use super::{Restart, Verdict, violated};
 
 /// See the module's text.
 pub fn check(restart: &Restart<'_>) -> Verdict {
-    // Without a promise, too, what is known to be on the disk stays there, unless it stands on what is not.
+    // Even without a promise, a record that is known to be on the disk stays, unless it depends on a record that is
+    // not.
     let marks = match (restart.keeps_promises, restart.synced) {
         (true, _) => restart.marks,
         (false, [one]) => std::slice::from_ref(one),

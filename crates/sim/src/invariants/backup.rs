@@ -1,11 +1,11 @@
-//! A backup has what there was at its moment, and nothing else.
+//! A backup has exactly the contents of its moment.
 
 use super::{Verdict, violated};
 use crate::invariants::digest::differences;
 use crate::machine::Start;
 use crate::machine::memory::Digests;
 
-/// `wanted`: what the records up to the moment make.
+/// `wanted`: the contents that the records up to the moment produce.
 pub fn check(start: &Start, wanted: &Digests) -> Verdict {
     if start.digests == *wanted {
         return Ok(());

@@ -1,17 +1,18 @@
-//! Blocks, scripts and commands with several keys are whole, and what a client has not heard of survives only with what it stands on.
+//! Blocks, scripts and commands with several keys are atomic. A request without a reply survives only together with the
+//! requests it depends on.
 
 use crate::clients::model::Contents;
 
 /// Something that happens as a whole, or not.
 pub trait Whole {
-    /// What it makes of the contents.
+    /// The contents after this request.
     fn apply(&self, contents: &mut Contents);
-    /// Whether it, which was done later, survives only if the other does: it has read or changed what that has changed.
+    /// Whether this later request survives only if the other one does: it has read or changed what the other changed.
     fn stands_on(&self, other: &Self) -> bool;
 }
 
-/// Whether some of what is pending, in its order, makes of `base` what `fits`: any choice that leaves nothing out that a later one stands
-/// on.
+/// Whether some of the pending requests, applied to `base` in their order, produce a state that `fits`. A choice may
+/// leave out a request only if no chosen later one depends on it.
 pub fn can_be<W: Whole>(base: &Contents, pending: &[W], fits: &dyn Fn(&Contents) -> bool) -> bool {
     choose(base, pending, 0, &mut Vec::new(), fits)
 }

@@ -1,4 +1,4 @@
-//! DBSIZE and SCAN count what there is, wherever it is: nothing that only the store has is forgotten, and nothing is counted twice.
+//! DBSIZE and SCAN count every key, in memory or in the store only: no key is left out, and no key is counted twice.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use resp::Value;
 use super::{Verdict, violated};
 use crate::clients::model::Contents;
 
-/// `contents`: what was found key by key just before, and nobody has changed since; `counted`: for each database the replies to SELECT,
-/// DBSIZE and SCAN; `now`: unix milliseconds after them.
+/// `contents`: the keys found one by one just before, unchanged since. `counted`: for each database the replies to
+/// SELECT, DBSIZE and SCAN. `now`: unix milliseconds after them.
 pub fn check(contents: &Contents, counted: &[Value], now: u64) -> Verdict {
     for (db, replies) in (0u16..).zip(counted.chunks(3)) {
         let there = contents.iter().filter(|((of, _), _)| *of == db);

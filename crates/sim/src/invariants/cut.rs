@@ -1,5 +1,5 @@
-//! What survives is a consistent cut over the streams (rules L4, L5): who wrote to a slot survives only with everything that was written there
-//! before. What a record has read is looked at by clients that copy.
+//! The records that survive are a consistent cut over the streams (rules L4, L5): a write to a slot survives only with
+//! every earlier write to that slot. Clients that copy check the records that a write has read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub fn check(restart: &Restart<'_>) -> Verdict {
         for effects in records {
             let slots = slots_of(effects);
             if slots.as_ref().is_some_and(BTreeSet::is_empty) {
-                // It stands for a moment, and is nobody's.
+                // A moment's record belongs to no slot.
                 continue;
             }
             if !survived {

@@ -1,11 +1,11 @@
-//! What a start makes of log and store is what the records that survived make when they are applied one after the other; and if nothing was
-//! under way when the machine stopped, it is what that had in memory.
+//! A start produces from log and store what the surviving records produce when they are applied one after the other. If
+//! nothing was under way when the machine stopped, that is also what it had in memory.
 
 use super::{Verdict, violated};
 use crate::machine::Start;
 use crate::machine::memory::Digests;
 
-/// `model`: what the records make; `before`: what was in memory, if all of that was promised.
+/// `model`: what the records produce; `before`: the contents of memory at the stop, if all of that was promised.
 pub fn check(start: &Start, model: &Digests, before: Option<&Digests>) -> Verdict {
     if start.digests != *model {
         return violated("digest", format_args!("not what the records make: {}", differences(&start.digests, model)));
@@ -19,7 +19,7 @@ pub fn check(start: &Start, model: &Digests, before: Option<&Digests>) -> Verdic
     }
 }
 
-/// In which keys one is not what it should be.
+/// The keys in which the two differ.
 pub fn differences(there: &Digests, wanted: &Digests) -> String {
     let of = |one: &Digests, other: &Digests| {
         let differ = one.iter().filter(|(key, digest)| other.get(key) != Some(digest));

@@ -5,8 +5,8 @@ use resp::Value;
 use super::{Violation, violated};
 use crate::clients::model::{Content, Entry};
 
-/// Whether a key whose value is known has expired, as the answer to GET says. `latest`: the highest unix time in milliseconds there has
-/// been.
+/// Whether a key with a known value has expired, judged by the reply to GET. `latest`: the highest unix time in
+/// milliseconds so far.
 pub fn has_expired(who: &str, known: Option<&Entry>, got: &Value, latest: u64) -> Result<bool, Violation> {
     let until = known.and_then(|entry| entry.until);
     let text = known.and_then(|entry| match &entry.content {

@@ -1,11 +1,11 @@
-//! When a sync has failed, its stream commits nothing any more, whatever later ones say (rule L9). Others may: what they have stands on
-//! nothing that it lacks.
+//! After a failed sync its stream commits nothing more, whatever later syncs report (rule L9). Other streams may commit
+//! records that depend on nothing in the failed stream.
 
 use redolog::Lsn;
 
 use super::{Verdict, violated};
 
-/// `failed_at`: the watermarks of the streams that have ended when the log was seen to have failed; `now`: those of all at present.
+/// `failed_at`: the watermarks of the ended streams when the failure was seen; `now`: those of all streams at present.
 pub fn check(failed_at: &[Option<Lsn>], now: &[Lsn]) -> Verdict {
     if failed_at.iter().zip(now).all(|(before, now)| before.is_none_or(|before| before == *now)) {
         return Ok(());

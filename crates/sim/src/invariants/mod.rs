@@ -1,4 +1,4 @@
-//! What must hold, a file each. Some look at what clients are told, some at the records of the log.
+//! What must hold, one file for each invariant. Some check the replies to clients, some the records of the log.
 
 pub mod acknowledged;
 pub mod backup;
@@ -26,7 +26,7 @@ use crate::machine::Start;
 pub struct Violation {
     /// Which invariant.
     pub rule: &'static str,
-    /// What was seen.
+    /// The evidence.
     pub what: String,
 }
 
@@ -48,9 +48,9 @@ pub fn violated(rule: &'static str, what: impl fmt::Display) -> Verdict {
 pub struct Restart<'a> {
     /// Watermarks when it stopped.
     pub marks: &'a [Lsn],
-    /// Up to where each stream was on the disk then, whatever had been promised.
+    /// The end of each stream on the disk at that time, whatever had been promised.
     pub synced: &'a [Lsn],
-    /// What was acknowledged must be there.
+    /// Acknowledged writes must be there.
     pub keeps_promises: bool,
     /// All records of the life that ended, lost ones included.
     pub written: &'a Records,

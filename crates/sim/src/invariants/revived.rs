@@ -1,5 +1,5 @@
-//! A start finds what was written and has not been cut, and nothing else: what was cut once does not come back (rule L5), and nothing is
-//! missing in the middle.
+//! A start finds exactly the records that were written and not cut. A record that was cut once does not come back (rule
+//! L5), and no record is missing in the middle.
 
 use super::{Restart, Verdict, violated};
 

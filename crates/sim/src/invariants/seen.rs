@@ -1,5 +1,5 @@
-//! Nothing that anybody was shown is lost (rule L7): not what its writer has not heard of yet, either. And what was copied from what was
-//! shown does not survive without it (rule L4).
+//! A value that any client was shown is not lost (rule L7), even if its writer has no reply yet. A copy of a shown
+//! value does not survive without that value (rule L4).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub fn number_in(contents: &Contents, register: &str) -> u64 {
     }
 }
 
-/// `shown`: of each register, the highest number that anybody was shown.
+/// `shown`: of each register, the highest number that any client was shown.
 pub fn check(shown: &BTreeMap<String, u64>, contents: &Contents) -> Verdict {
     for (register, number) in shown {
         let there = number_in(contents, register);
@@ -25,7 +25,7 @@ pub fn check(shown: &BTreeMap<String, u64>, contents: &Contents) -> Verdict {
     Ok(())
 }
 
-/// A register is not behind what was firmly promised of it. `firm`: of each register, the number.
+/// A register is not behind its firm promise. `firm`: of each register, the promised number.
 pub fn check_firm(firm: &BTreeMap<String, u64>, register: &str, contents: &Contents) -> Verdict {
     let (promised, there) = (firm.get(register).copied().unwrap_or(0), number_in(contents, register));
     if there < promised {

@@ -1,4 +1,4 @@
-//! The store is never ahead of the log (rule C2): what it knows of has survived there, too.
+//! The store is never ahead of the log (rule C2): every record whose effect it has survives in the log as well.
 
 use super::{Restart, Verdict, violated};
 use crate::machine::slots_of;

@@ -1,4 +1,5 @@
-//! The log is not cut before the store has it (rule C3): of the life that ended, whatever a stream no longer holds lies at or below the C(s)
+//! The log is not cut before the store has its contents (rule C3). For the life that ended: a record that a stream no
+//! longer holds lies at or below the C(s) of every slot it wrote.
 //! of every slot it wrote.
 
 use keyspace::SLOTS;
@@ -6,7 +7,7 @@ use keyspace::SLOTS;
 use super::{Restart, Verdict, violated};
 use crate::machine::{Machine, slots_of};
 
-/// After every step of the checkpointer: what it had cut is durable in the store.
+/// After every step of the checkpointer: the cut part of the log is durable in the store.
 pub fn check_cut(machine: &Machine) -> Verdict {
     match &machine.outside.cuts_too_far {
         Some(what) => violated("truncation", what),

@@ -1,4 +1,4 @@
-//! The thread of the checkpoints, a step at a time: what somebody asks for, and who is told how it has ended.
+//! The thread of the checkpoints, a step at a time: the requests for checkpoints, and the reports of how they ended.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::plan::Planted;
 
 /// The checkpoint under way.
 pub struct Rounds {
-    /// What others see of it.
+    /// What other threads see of it.
     pub checkpoints: Arc<Checkpoints>,
     /// Rounds it still takes; 0: none is under way.
     left: u64,
     changes: u64,
 }
 
-/// What a step of a checkpoint has come to.
+/// The result of a step of a checkpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// There is more to do.
@@ -44,7 +44,7 @@ impl Rounds {
         self.left > 0
     }
 
-    /// Whether somebody waits for one that has not begun.
+    /// Whether a client waits for a checkpoint that has not begun.
     pub fn is_asked(&self) -> bool {
         self.checkpoints.orders().0
     }
@@ -59,7 +59,7 @@ impl Machine {
         }
         self.rounds.changes = self.outside.changes();
         self.rounds.checkpoints.begun(self.outside.now());
-        // What a round that could not go on has copied is from before anybody asked for this one.
+        // The copies of a round that could not go on are older than this request.
         self.rounds.left = 1 + u64::from(self.checkpointer.is_running());
         true
     }

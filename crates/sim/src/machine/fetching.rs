@@ -1,7 +1,8 @@
 //! Loaders, which fetch keys that only the store has, a step at a time (rule C5).
 //!
-//! A loader reads the store without a latch, and others do what they like between that and the moment when it puts what it has read into
-//! memory: so what it is to do is taken, and read, in one step, and done in a later one.
+//! A loader reads the store without a latch. Between the read and the moment when the loader puts the value into
+//! memory, other threads may do anything. So the simulation takes and reads a request in one step, and completes it in
+//! a later one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,9 +26,9 @@ type Read = Result<Option<Fetched>, Unreadable>;
 struct Shelf {
     store: StoreSource,
     planted: Planted,
-    /// A planted mistake: what is fetched is what was durable at some time.
+    /// A planted mistake: a fetch returns what was durable at some earlier time.
     stale: Mutex<Option<StoreSource>>,
-    /// What the loader that is working has read.
+    /// What the working loader has read.
     read: Mutex<VecDeque<Read>>,
 }
 
@@ -42,7 +43,7 @@ impl Source for Shelf {
         if let Some(stale) = &*self.stale.lock().unwrap_or_else(PoisonError::into_inner) {
             return stale.fetch_within(space, key, has_room);
         }
-        // What was read before has its room.
+        // The room for what was read before is taken.
         let read = self.read().pop_front();
         read.unwrap_or_else(|| self.store.fetch_within(space, key, has_room))
     }
@@ -77,8 +78,8 @@ impl Fetching {
         Self { node: node.clone(), shelf, loaders: (0..LOADERS).map(|number| (loader(number), None)).collect() }
     }
 
-    /// A loader takes something to do and reads it, or does what it has taken. `apart`: it does not do both at once. How much it has done; 0: it
-    /// has nothing to do.
+    /// A loader takes a request and reads, or completes the one it has taken. `apart`: it does not do both in one step.
+    /// Returns how much it has done; 0: there is nothing to do.
     pub fn step(&mut self, loader: usize, apart: bool, chance: &mut Chance) -> usize {
         let (batch, read) = match self.loaders[loader].1.take() {
             Some(taken) => taken,
@@ -103,7 +104,7 @@ impl Fetching {
         count
     }
 
-    /// A planted mistake: from now on what is fetched is what this store has.
+    /// A planted mistake: from now on fetches return the contents of this store.
     pub fn fetch_stale(&self, store: Arc<dyn Store>) {
         let stale = StoreSource { store, report: |_| {} };
         *self.shelf.stale.lock().unwrap_or_else(PoisonError::into_inner) = Some(stale);

@@ -1,4 +1,4 @@
-//! What memory holds, apart from who works with it: to be compared, and recovered on the side.
+//! The contents of memory, apart from the threads that work with it: to be compared, and recovered separately.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use store::Store;
 
 use super::{DATABASES, HASH_SEED};
 
-/// Of each key the digest of what it holds: database, name.
+/// Of each key (database, name) the digest of its value.
 pub type Digests = BTreeMap<(u16, Vec<u8>), Digest>;
 
-/// See the module's text. Nobody else uses it.
+/// See the module's text. No thread uses it.
 pub struct Memory(Arc<Shared>);
 
 impl Drop for Memory {
@@ -25,9 +25,9 @@ impl Drop for Memory {
     }
 }
 
-/// Frees all keys, which nobody uses any more: a server leaves that to the end of its process.
+/// Frees all keys, when no thread uses them any more. A server leaves that to the end of its process.
 pub fn free(keyspace: &Keyspace) {
-    // Who held a slot when a machine went off holds it for ever.
+    // A thread that held a slot when its machine went off never releases it.
     let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { return };
     let mut local = keyspace.local(0);
     let mut reclaim = keyspace.flush(&held, &mut local, None);
@@ -44,7 +44,7 @@ impl Memory {
         Self(Arc::new(Shared::new(Keyspace::new(2, usize::from(DATABASES), HASH_SEED))))
     }
 
-    /// What a start makes of a store and of these records of the log. `now`: unix milliseconds.
+    /// The contents that a start produces from a store and these records of the log. `now`: unix milliseconds.
     pub fn recover<'a>(
         store: &Arc<dyn Store>,
         records: impl Iterator<Item = (Lsn, &'a [u8])>,
@@ -85,14 +85,14 @@ impl Memory {
     }
 }
 
-/// Reads into memory what the store has and memory does not know. `index`: a part of the keyspace that is nobody else's.
+/// Reads into memory the keys that only the store has. `index`: a part of the keyspace that no other thread owns.
 pub fn warm_up(shared: &Arc<Shared>, store: &Arc<dyn Store>, index: usize) -> Result<(), Box<dyn std::error::Error>> {
     let mut warm = WarmUp::new(shared.clone(), store.clone(), index);
     while warm.step(|_| {})? != Warmth::Done {}
     Ok(())
 }
 
-/// All that a keyspace holds that nobody uses.
+/// The contents of a keyspace that no thread uses.
 pub fn digests(keyspace: &Keyspace) -> Digests {
     let mut digests = Digests::new();
     let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { return digests };

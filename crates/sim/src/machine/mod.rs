@@ -29,7 +29,7 @@ pub use start::{Found, LIMITS, NoStart, Start};
 use streams::Stream;
 use watched::Watched;
 
-/// What keys and members are hashed with: one for the whole process.
+/// The seed of the hashes of keys and members: one for the whole process.
 pub const HASH_SEED: u64 = 7;
 /// Databases of the node.
 pub const DATABASES: u16 = 5;
@@ -55,7 +55,7 @@ pub struct Machine {
     pub dials: Vec<(usize, Dial)>,
     /// The log.
     pub log: Log,
-    /// What the workers are told of how far it has come, if that is not true.
+    /// The log position that the workers are told, if it is not the true one.
     pretended: Option<Arc<Watermarks>>,
     /// Its streams.
     pub streams: Vec<Stream>,
@@ -68,11 +68,11 @@ pub struct Machine {
     pub rounds: Rounds,
     /// What it sees.
     pub outside: Watched,
-    /// Gates of whoever makes backups.
+    /// The gates of the thread that makes backups.
     pub backup_gates: Vec<Gate>,
-    /// Who fetches keys from the store.
+    /// The loaders, which fetch keys from the store.
     pub fetching: Fetching,
-    /// Reads what the store has into memory.
+    /// Reads the contents of the store into memory.
     warm_up: Option<WarmUp>,
     /// The last to be dropped.
     _keys: Keys,
@@ -192,7 +192,7 @@ pub fn slots_of(encoded: &[u8]) -> Option<BTreeSet<u16>> {
             return None;
         }
         if let Some(record) = effect.transaction() {
-            // What its keys are, only a Prepare says.
+            // Only a Prepare says which keys the transaction has.
             if let Ok(Record::Prepare(prepared)) = Record::decode(record) {
                 slots.extend(prepared.locks.iter().map(|lock| keyspace::slot_of(&lock.key)));
             }

@@ -8,7 +8,7 @@ use redolog::{Fsync, Log};
 /// A promise that holds from one change of the setting to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promise {
-    /// What is acknowledged is on the disk.
+    /// An acknowledged write is on the disk.
     pub is_firm: bool,
     /// How often it has changed.
     pub number: u64,
@@ -48,7 +48,7 @@ impl Process {
         Self { log, promise: Arc::new(Mutex::new(Promise::of(fsync))) }
     }
 
-    /// What is promised now.
+    /// The present promise.
     pub fn promise(&self) -> Promise {
         *self.promise.lock().unwrap_or_else(PoisonError::into_inner)
     }

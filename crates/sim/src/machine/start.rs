@@ -1,4 +1,4 @@
-//! A start: as the server's, with what the disks have.
+//! A start, as the server's, from the contents of the disks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -112,7 +112,7 @@ impl Machine {
             });
             Ok(())
         })?;
-        // What the invariants compare is in memory: in this one, or in one beside it.
+        // The contents that the invariants compare are in memory: in this machine's, or in one beside it.
         if plan.is_cold {
             let records = told.iter().map(|found| (found.lsn, &found.effects[..]));
             start.digests = Memory::recover(&store, records, started_ms)?.digests();
@@ -214,7 +214,7 @@ fn node(hardware: &Hardware, plan: &Plan, started_ms: u64) -> Result<Arc<Node>, 
     Ok(Node::new(live, hardware.clock.clone(), plan.workers, HASH_SEED, facts))
 }
 
-/// What is replayed of what was found: all of it, in its order, unless a mistake is planted.
+/// The records that are replayed: all that were found, in their order, unless a mistake is planted.
 fn told(found: &[Found], plan: &Plan, keyspace: &Keyspace) -> Vec<Found> {
     let mut told = found.to_vec();
     match plan.planted {

@@ -22,8 +22,8 @@ impl Stream {
 }
 
 impl Machine {
-    /// A step of one of a stream's threads. `apart`: a block that it hands out is written later, by [`Self::land`]; what comes of the step,
-    /// nothing if it is that.
+    /// A step of one of a stream's threads. `apart`: a block that the step hands out is written later, by
+    /// [`Self::land`]. Returns the result of the step, or nothing if it handed out a block.
     pub fn step_stream(&mut self, stream: usize, late: bool, apart: bool) -> Option<After> {
         let stream = &mut self.streams[stream];
         if stream.has_ended {
@@ -59,7 +59,8 @@ impl Machine {
         stream.stepped.land(flight, written);
     }
 
-    /// The machine stops: of blocks on their way some are written, as a whole or in part, though nobody heard of that.
+    /// The machine stops. Of the blocks on their way some are written, as a whole or in part, though no thread was
+    /// told.
     pub fn interrupt_flights(&mut self, disks: &[Simulated], chance: &mut Chance) {
         for (stream, disk) in self.streams.iter_mut().zip(disks).filter(|(_, disk)| !disk.is_dead()) {
             for flight in stream.flights.drain(..) {

@@ -15,7 +15,7 @@ pub struct Watched {
     pub(super) planted: Planted,
     /// The log was cut, and the durable store had less.
     pub cuts_too_far: Option<String>,
-    /// The log was cut since this was looked at.
+    /// The log was cut since the last look at this.
     pub has_cut: bool,
 }
 

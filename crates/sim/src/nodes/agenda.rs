@@ -1,4 +1,4 @@
-//! What is going to happen, and when.
+//! The events to come, and their times.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use node::Token;
 /// Microseconds since the beginning.
 pub type Time = u64;
 
-/// What a node's threads do.
+/// A step of a node's threads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Chore {
     /// A worker takes a turn.
@@ -23,7 +23,7 @@ pub enum Chore {
     Checkpoint,
 }
 
-/// What the nodes' control threads do and say to each other.
+/// Work of the nodes' control threads, and their messages to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Talk {
     /// A node wants its lease renewed.
@@ -31,18 +31,18 @@ pub enum Talk {
         /// Which.
         from: usize,
     },
-    /// That has come to who is believed to lead.
+    /// The request has come to the node that is believed to lead.
     Asked {
-        /// Who asks, in which life.
+        /// The node that asks, and its life.
         from: (usize, u64),
-        /// Who is asked.
+        /// The node that is asked.
         to: usize,
-        /// When it was sent, by the clock of who asks.
+        /// When the request was sent, by the clock of the node that asks.
         sent: BootNs,
     },
-    /// A majority has answered who leads.
+    /// A majority has confirmed the leader.
     Confirmed {
-        /// Who leads, in which term.
+        /// The leader, and its term.
         leader: (usize, u64),
         /// As before.
         from: (usize, u64),
@@ -58,7 +58,7 @@ pub enum Talk {
         /// Where the log was then.
         index: usize,
     },
-    /// A node hears of what has been decided.
+    /// A node learns of decided entries.
     Follow {
         /// Which.
         node: usize,
@@ -68,7 +68,7 @@ pub enum Talk {
         /// Which, in which life.
         from: (usize, u64),
     },
-    /// The nodes look whether somebody leads.
+    /// The nodes look whether there is a leader.
     Elect,
     /// An administrator wants slots to move.
     Move {
@@ -88,7 +88,7 @@ pub enum Event {
         node: usize,
         /// In which life.
         life: u64,
-        /// What it does.
+        /// The client's action.
         chore: Chore,
     },
     /// Bytes of a link may arrive: those that this side has sent.
@@ -100,9 +100,9 @@ pub enum Event {
     },
     /// A link is opened, or cannot be.
     Dial {
-        /// Who dials: node, its life, worker, what that calls it.
+        /// The end that dials: node, its life, worker, the worker's name for it.
         from: (usize, u64, usize, Token),
-        /// Who is dialed.
+        /// The end that is dialed.
         to: usize,
         /// The other end has it.
         accepted: Option<u64>,
@@ -112,7 +112,7 @@ pub enum Event {
         /// Which.
         client: usize,
     },
-    /// What a client has sent arrives.
+    /// Bytes of a client arrive.
     Carry {
         /// Which.
         client: usize,
@@ -123,7 +123,7 @@ pub enum Event {
     Talk(Talk),
     /// Something breaks.
     Fault,
-    /// A node begins to hold back who writes.
+    /// A node begins to pause its writers.
     HoldBack,
     /// A node that is off is started.
     Start {
@@ -137,11 +137,11 @@ pub enum Event {
         /// In which life.
         life: u64,
     },
-    /// What was broken is mended.
+    /// A fault is mended.
     Mend(Mend),
 }
 
-/// What ends.
+/// The thing that ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mend {
     /// Nodes reach each other again.
@@ -173,13 +173,13 @@ pub struct Agenda {
 }
 
 impl Agenda {
-    /// This happens then; after what was put there before for the same time.
+    /// Adds an event at this time, after those that were added before for the same time.
     pub fn put(&mut self, at: Time, event: Event) {
         self.events.insert((at, self.next), event);
         self.next += 1;
     }
 
-    /// What happens next.
+    /// The next event.
     pub fn take(&mut self) -> Option<(Time, Event)> {
         self.events.pop_first().map(|((at, _), event)| (at, event))
     }

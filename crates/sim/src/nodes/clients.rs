@@ -32,7 +32,7 @@ enum Act {
     See(usize),
 }
 
-/// What a request is.
+/// The kinds of requests.
 enum Shape {
     /// Each command is a deed.
     Alone(Vec<Act>),
@@ -59,7 +59,7 @@ pub struct Client {
     /// Counts its connections.
     pub connection: u64,
     asked: VecDeque<Asked>,
-    /// What it has watched, and what was there.
+    /// The keys it has watched, and their contents.
     watching: Option<Vec<(usize, Vec<u64>)>>,
     /// Requests under way at most.
     window: usize,
@@ -134,12 +134,12 @@ impl Client {
         self.asked.is_empty()
     }
 
-    /// Since when it has been waiting for what it waits for longest.
+    /// Since when the oldest unanswered request has been waiting.
     pub fn waits_since(&self) -> Option<u64> {
         self.asked.front().map(|asked| asked.at)
     }
 
-    /// Its connection is gone: what was not answered may have been done or not.
+    /// The client's connection is gone: an unanswered request may have been done or not.
     pub fn cut_off(&mut self) {
         self.link.to = None;
         self.asked.clear();
@@ -170,12 +170,12 @@ impl Client {
         acts
     }
 
-    /// What it asks next.
+    /// The next request.
     pub fn next(&mut self, history: &mut History, now: u64, chance: &mut Chance) -> Option<Request> {
         if self.link.to.is_none() || self.asked.len() >= self.window {
             return None;
         }
-        // What is sent while keys are watched belongs to that.
+        // A request that is sent while keys are watched belongs to that block.
         let watches = |asked: &Asked| matches!(asked.shape, Shape::Watch(_) | Shape::Block { watched: true, .. });
         if self.asked.iter().any(watches) {
             return None;
@@ -205,7 +205,7 @@ impl Client {
         })
     }
 
-    /// What it asks when all is over.
+    /// The requests when all is over.
     pub fn look(&mut self, history: &mut History, now: u64) -> Request {
         let acts = (0..self.keys).map(Act::Read).chain((0..=LENT).map(Act::See)).collect();
         self.alone(acts, history, now)
@@ -316,7 +316,7 @@ impl Client {
                     }
                 }
                 let is_watched = replies.iter().all(|reply| !matches!(reply, Value::Error(_)));
-                // Whatever was refused: a block follows, which may be done or not.
+                // Whatever was refused, a block follows, which may be done or not.
                 self.watching = Some(if is_watched { seen } else { Vec::new() });
                 Ok(!is_watched)
             }
@@ -359,7 +359,7 @@ fn begin(client: usize, acts: &[Act], history: &mut History) -> usize {
     history.begin(client, appends.collect(), wrote)
 }
 
-/// What a command of a deed was answered. False: it is no answer.
+/// Takes the reply to one command of a deed. False: it is not a valid reply.
 fn note(act: Act, reply: &Value, deed: usize, history: &mut History) -> bool {
     let known = &mut history.deeds[deed];
     match (act, reply) {

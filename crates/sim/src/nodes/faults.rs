@@ -1,4 +1,4 @@
-//! What breaks in a cluster, and how it is mended.
+//! The faults of a cluster, and how they are mended.
 
 use node::Pause;
 
@@ -105,7 +105,7 @@ impl World {
             10 if !is_off => {
                 note!(self.story.trace, "a sync of node {node} will fail");
                 self.members[node].host.hardware.plan_failed_sync(&mut self.story.chance, 8);
-                // Somebody sees it and starts the node again.
+                // A supervisor sees it and starts the node again.
                 let at = self.now + self.a_while();
                 self.agenda.put(at, Event::Crash { node, life });
             }
@@ -119,7 +119,7 @@ impl World {
         Ok(())
     }
 
-    /// When a node next holds back who writes.
+    /// When a node next pauses its writers.
     pub(super) fn plan_hold_back(&mut self) {
         if self.plan.holds_back > 0 {
             let wait = 1 + self.story.chance.below(2 * self.plan.holds_back);
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// A node holds back who writes, as with CLIENT PAUSE.
+    /// A node pauses its writers, as with CLIENT PAUSE.
     pub(super) fn hold_back(&mut self) -> Verdict {
         if self.is_over {
             return Ok(());
@@ -174,7 +174,7 @@ impl World {
             }
         }
         note!(self.story.trace, "nodes do not reach each other: {:?}", self.network.blocked);
-        // Some of what is held up is given up.
+        // Some of the bytes that are held up are given up.
         if self.story.once_in(2) {
             for (link, [a, b]) in self.network.links() {
                 if !self.network.reach(a, b) && self.story.once_in(2) {
@@ -187,7 +187,7 @@ impl World {
         self.mend_later(Mend::Partition);
     }
 
-    /// Somebody wants to give a key's slot to another node: its owner must have no lease for that.
+    /// A key's slot is to go to another node: its owner must have no lease for that.
     fn move_something(&mut self) {
         if self.plan.movable == 0 {
             return;
@@ -227,7 +227,7 @@ impl World {
         note!(self.story.trace, "node {node} is off");
         let member = &mut self.members[node];
         (member.is_off, member.paused_until) = (true, 0);
-        // The kernel of a killed process says so; that of a machine without power does not.
+        // The kernel of a killed process reports it; that of a machine without power does not.
         let within = if self.story.once_in(2) { 2_000 } else { 10 * SECOND };
         for (at, link, side) in self.network.off(node, within, self.now, &mut self.story.chance) {
             self.agenda.put(at, Event::Arrive { link, side });

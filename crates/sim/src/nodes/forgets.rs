@@ -4,12 +4,12 @@ use command::effects::{self, Effects};
 use keyspace::Keyspace;
 use txn::Record;
 
-/// What is not seen.
+/// The record that a start does not see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forgets {
-    /// That an attempt is prepared: as if it had not been logged before it was said (rule T4).
+    /// The record that an attempt is prepared: as if it had been said before it was logged (rule T4).
     Prepares,
-    /// That an attempt is committed, and what it has done (rule T5).
+    /// The record that an attempt is committed, with its effects (rule T5).
     Commits,
 }
 

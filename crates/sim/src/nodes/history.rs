@@ -1,4 +1,5 @@
-//! What clients asked for and were told: lists that everybody appends to, in blocks and alone, and registers that are written together.
+//! The requests and replies of clients: lists that all of them append to, in blocks and alone, and registers that are
+//! written together.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ pub type Moment = u64;
 /// Of something that has not ended.
 pub const NEVER: Moment = Moment::MAX;
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Came {
-    /// Nobody has said.
+    /// The outcome is unknown.
     Unknown,
     /// It was done.
     Done,
@@ -19,7 +20,7 @@ pub enum Came {
     Refused,
 }
 
-/// What a client did in one go. What it appends to lists, and writes into registers, is its number.
+/// What a client did in one request. The number of the deed is what it appends to lists and writes into registers.
 #[derive(Clone, Debug)]
 pub struct Deed {
     /// Whose.
@@ -30,13 +31,13 @@ pub struct Deed {
     pub ended: Moment,
     /// See [`Came`].
     pub came: Came,
-    /// Lists that it has seen: the key's number, what was there.
+    /// The lists that it has seen: the key's number, the contents.
     pub reads: Vec<(usize, Vec<u64>)>,
-    /// Lists that it has appended to, and how long each was then, if that was said.
+    /// The lists that it has appended to, and how long each was then, if the reply said so.
     pub appends: Vec<(usize, Option<u64>)>,
     /// The registers that it has written together: the number of their group.
     pub wrote: Option<usize>,
-    /// Registers that it has seen: the number of their group, what was in each of them.
+    /// The registers that it has seen: the number of their group, the contents of each.
     pub saw: Option<(usize, Vec<Option<u64>>)>,
 }
 
@@ -45,10 +46,10 @@ pub struct Deed {
 pub struct History {
     /// All deeds, by their numbers.
     pub deeds: Vec<Deed>,
-    /// Keys whose slot was given to another node, and when. What was there before is there no more, and the owner before must not be asked
-    /// by anybody who begins later.
+    /// Keys whose slot was given to another node, and when. The earlier contents are gone. The earlier owner may not
+    /// serve a client that begins later.
     pub moved: BTreeMap<usize, Moment>,
-    /// Somebody has set a node's clock back: what is gone by that has not ended yet by what it says now.
+    /// A node's clock was set back: a deed that had ended by the old time may not have ended by the new one.
     pub is_set_back: bool,
     now: Moment,
 }

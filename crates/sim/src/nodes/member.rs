@@ -27,7 +27,7 @@ pub struct Member {
     pub paused_until: Time,
     /// How fast its clock goes, in thousandths.
     rate: u64,
-    /// Until when its clock has been told the time, and what was lost of that by rounding.
+    /// Up to when its clock has been advanced, and what rounding lost of that.
     told: (Time, u64),
     /// When its chores are due.
     due: BTreeMap<Chore, Time>,
@@ -55,7 +55,7 @@ impl Member {
         }
     }
 
-    /// Its clock shows what it shows then.
+    /// What the node's clock shows at that time.
     pub fn tell_time(&mut self, now: Time) {
         let (before, rest) = self.told;
         let passed = (now - before) * self.rate + rest;
@@ -68,7 +68,7 @@ impl Member {
         self.host.hardware.clock.boot_ns()
     }
 
-    /// What [`Self::boot_ns`] will be then, if nobody has told it since.
+    /// What [`Self::boot_ns`] will be at that time, if the clock is not advanced meanwhile.
     pub fn boot_ns_at(&self, now: Time) -> BootNs {
         self.boot_ns().after(now.saturating_sub(self.told.0) * self.rate)
     }

@@ -1,6 +1,6 @@
-//! The cluster's metadata: the real state machine and the real leases behind a log that all agree on (that is what Raft
-//! promises): one order of commands, and who leads comes to the end of a confirmation only if nobody has been elected
-//! meanwhile. Who reaches whom, and how long it takes, the world decides.
+//! The cluster's metadata: the real state machine and the real leases behind a log that all nodes agree on, which is
+//! what Raft promises. There is one order of commands, and a leader completes a confirmation only if no other leader
+//! has been elected meanwhile. The world decides which nodes reach each other, and how long messages take.
 //!
 //! The metadata have no command that moves a slot. Here slots move all the same, so that nodes lose and gain them.
 
@@ -22,7 +22,7 @@ struct Voter {
     /// Of the log's entries.
     applied: usize,
     leases: Leases,
-    /// Who leads, as it believes.
+    /// The leader, as this node believes.
     asks: usize,
     /// The term in which it believes to lead.
     leads: Option<u64>,
@@ -40,7 +40,7 @@ pub struct Metadata {
     /// After each entry of the log.
     maps: Vec<Arc<Map>>,
     voters: Vec<Voter>,
-    /// Who was elected last, and in which term.
+    /// The node that was elected last, and its term.
     elected: (usize, u64),
 }
 
@@ -108,7 +108,7 @@ impl Metadata {
         self.elected.0
     }
 
-    /// Whether who was elected last knows it still.
+    /// Whether the node that was elected last still knows that it leads.
     pub fn is_led(&self) -> bool {
         self.voters[self.elected.0].leads == Some(self.elected.1)
     }
@@ -118,7 +118,7 @@ impl Metadata {
         self.voters[node].asks
     }
 
-    /// What a node has applied, as a map.
+    /// The metadata that a node has applied, as a map.
     pub fn known(&self, node: usize) -> &Arc<Map> {
         &self.maps[self.voters[node].applied - 1]
     }
@@ -175,7 +175,7 @@ impl Metadata {
         due
     }
 
-    /// A node hears of so many more entries, and who leads. True: there was something new.
+    /// A node learns of this many more entries, and of the leader. True: something was new.
     pub fn follow(&mut self, node: usize, entries: usize) -> bool {
         let (elected, end) = (self.elected, self.maps.len());
         let voter = &mut self.voters[node];
@@ -186,7 +186,7 @@ impl Metadata {
         voter.applied > before
     }
 
-    /// The leader applies what there is.
+    /// The leader applies the entries there are.
     fn catch_up(&mut self) {
         let (leader, end) = (self.elected.0, self.maps.len());
         self.voters[leader].applied = end;

@@ -1,9 +1,10 @@
 //! Many nodes: a cluster with its network, its metadata, its clients and its crashes, all from one seed.
 //!
-//! Each node is a machine as in the simulation of one (`crate::machine`): the server's own workers, log, checkpointer and recovery, and its own code
-//! for links, forwarded commands and transactions over nodes. Made up are the disks, the clocks, which go at different speeds, the network, which
-//! takes its time, loses links and parts nodes, and what the control threads of servers do: here the metadata's state machine and the leases are the
-//! real ones, and Raft is what it promises.
+//! Each node is a machine as in the simulation of one (`crate::machine`): the server's own workers, log, checkpointer
+//! and recovery, and its own code for links, forwarded commands and transactions over nodes. Simulated are the disks,
+//! the clocks (which run at different speeds), the network (which delays, loses links and partitions nodes) and the
+//! work of the servers' control threads. The metadata's state machine and the leases are the real ones; Raft is
+//! replaced by its promises.
 
 pub mod agenda;
 pub mod clients;
@@ -23,7 +24,7 @@ use crate::Outcome;
 use plan::{Plan, Planted};
 use world::World;
 
-/// Lives through what a seed says. `keep`: the whole trace.
+/// Runs the lives that a seed decides. `keep`: keep the whole trace.
 pub fn run(seed: u64, planted: Planted, keep: bool) -> Outcome {
     run_plan(seed, Plan::of(seed, planted), keep)
 }

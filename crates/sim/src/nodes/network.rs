@@ -1,6 +1,6 @@
-//! The network between the nodes: links, each of which keeps its bytes in order, as TCP does. What is under way takes its time, is held up where
-//! nodes do not reach each other, and may be lost with its link. No byte comes twice; but a message of a transaction may, as its sender repeats it
-//! when it hears nothing.
+//! The network between the nodes: links, each of which keeps its bytes in order, as TCP does. Bytes under way take
+//! time, are held up while the nodes do not reach each other, and may be lost with their link. No byte comes twice. A
+//! message of a transaction may, because its sender repeats it when it hears nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,13 +11,13 @@ use txn::Message;
 
 use super::agenda::Time;
 
-/// One end of a link: node, worker, what that calls it.
+/// One end of a link: node, worker, the worker's name for it.
 pub type End = (usize, usize, Token);
 
-/// Bytes before a message in the body of its frame: who says it.
+/// Bytes before a message in the body of its frame: the sender.
 const SPEAKER: usize = 16;
 
-/// What is under way.
+/// The bytes under way.
 pub enum Piece {
     /// These bytes.
     Bytes(Vec<u8>),
@@ -54,20 +54,20 @@ pub struct Network {
     links: BTreeMap<u64, Wire>,
     ends: BTreeMap<End, (u64, usize)>,
     next: u64,
-    /// Who does not reach whom.
+    /// Which nodes do not reach each other.
     pub blocked: BTreeSet<(usize, usize)>,
     /// Between whom it takes longer, by so many microseconds.
     pub slow: BTreeMap<(usize, usize), Time>,
     /// One message of a transaction in so many comes twice; 0: none.
     echoes: u64,
-    /// A planted mistake: what coordinators say is finished is not (rule T5).
+    /// A planted mistake: a transaction that its coordinator calls finished is not finished (rule T5).
     forges_finished: bool,
     /// Messages that came twice.
     pub echoed: u64,
 }
 
 impl Network {
-    /// Nobody speaks yet.
+    /// Neither end has sent anything yet.
     pub fn new(echoes: u64, forges_finished: bool) -> Self {
         Self { echoes, forges_finished, ..Self::default() }
     }
@@ -151,7 +151,7 @@ impl Network {
         }
     }
 
-    /// What has arrived by now of what one side has sent, and where. Behind an end there is nothing.
+    /// The bytes of one side that have arrived by now, and where. After the end of a link there are none.
     pub fn arrive(&mut self, link: u64, side: usize, now: Time) -> Option<(End, Vec<Piece>)> {
         let [from, to] = self.nodes_of(link, side)?;
         let is_blocked = self.blocked.contains(&(from, to));
@@ -173,7 +173,8 @@ impl Network {
         Some((end, pieces))
     }
 
-    /// A link breaks: of what is under way either end gets the beginning, and hears of it some time, within so many microseconds. When something may
+    /// A link breaks. Each end gets a prefix of the bytes under way to it, and learns of the break within this many
+    /// microseconds. Returns when bytes may arrive, by side.
     /// arrive, by side.
     pub fn cut(&mut self, link: u64, within: Time, now: Time, chance: &mut Chance) -> Vec<(Time, u64, usize)> {
         let Some(wire) = self.links.get_mut(&link) else { return Vec::new() };
@@ -187,7 +188,8 @@ impl Network {
         arrivals
     }
 
-    /// A node is off: nothing reaches it any more, and the others hear that its links have ended some time, within so many microseconds.
+    /// A node is off: no bytes reach it any more. The other nodes learn within this many microseconds that its links
+    /// have ended.
     pub fn off(&mut self, node: usize, within: Time, now: Time, chance: &mut Chance) -> Vec<(Time, u64, usize)> {
         let mut arrivals = Vec::new();
         for (link, wire) in &mut self.links {
@@ -207,7 +209,7 @@ impl Network {
         arrivals
     }
 
-    /// All nodes reach each other: what was held up, as the sides of links.
+    /// All nodes reach each other again. Returns the bytes that were held up, as the sides of links.
     pub fn heal(&mut self) -> Vec<(u64, usize)> {
         self.blocked.clear();
         let mut stalled = Vec::new();
@@ -223,14 +225,14 @@ impl Network {
 }
 
 impl Pipe {
-    /// Something is sent that arrives then, or with what is before it. When that is.
+    /// Sends bytes that arrive at this time, or together with those before them. Returns when.
     fn put(&mut self, at: Time, piece: Piece) -> Time {
         self.last = self.last.max(at);
         self.pieces.push_back((self.last, piece));
         self.last
     }
 
-    /// Only the beginning of what is under way gets there.
+    /// Only a prefix of the bytes under way arrives.
     fn shorten(&mut self, chance: &mut Chance) {
         let keep = chance.below(self.pieces.len() as u64 + 1) as usize;
         self.pieces.truncate(keep);
@@ -239,7 +241,7 @@ impl Pipe {
         }
     }
 
-    /// What becomes of what an end sends.
+    /// What happens to the bytes that an end sends.
     fn pass(
         &mut self,
         bytes: Vec<u8>,
@@ -275,7 +277,7 @@ impl Pipe {
     }
 }
 
-/// A frame with the message of this body, in which all transactions of its coordinator are said to be finished.
+/// A frame with the message of this body, in which all transactions of its coordinator are called finished.
 fn forged(body: &[u8]) -> Option<Vec<u8>> {
     let (speaker, message) = body.split_at_checked(SPEAKER)?;
     let message = match Message::decode(message).ok()? {

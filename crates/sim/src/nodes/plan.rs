@@ -1,4 +1,4 @@
-//! What a seed decides of a cluster before anything happens.
+//! What a seed decides of a cluster before it starts.
 
 use redolog::Fsync;
 use redolog::simulated::Chance;
@@ -8,7 +8,7 @@ use super::faults;
 use super::forgets::Forgets;
 use crate::plan;
 
-/// A mistake that the checks must notice: made by the simulation in what it hands in, not by the server's code.
+/// A mistake that the checks must notice. The simulation makes it in its inputs; the server's code has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Planted {
     /// None.
@@ -20,9 +20,9 @@ pub enum Planted {
     UnlockedByStart,
     /// That an attempt is prepared is not in the log (rule T4).
     UnloggedPrepare,
-    /// Nodes serve, whatever their leases say (rule O1).
+    /// Nodes serve whatever their leases say (rule O1).
     LeaseIgnored,
-    /// Leases count before what was decided earlier is known: slots are served by an old epoch (rule O1).
+    /// Leases count before earlier decisions are known: slots are served in an old epoch (rule O1).
     StaleEpoch,
     /// A start does not see that attempts were committed (rule T5).
     ForgottenCommit,
@@ -88,24 +88,25 @@ pub struct Plan {
     pub thinks: Time,
     /// How often something breaks: about every so many microseconds.
     pub breaks: Time,
-    /// How often a node holds back who writes, for a while: about every so many microseconds; 0: never. Parts of blocks wait then before they ask for
-    /// their locks.
+    /// How often a node pauses its writers for a while: about once in this many microseconds; 0: never. Parts of blocks
+    /// then wait before they ask for their locks.
     pub holds_back: Time,
     /// Which kinds of things break, a bit each: see `faults.rs`.
     pub faults: u32,
     /// One message of a transaction in so many comes twice; 0: none.
     pub echoes: u64,
-    /// What is wrong.
+    /// The planted mistake.
     pub planted: Planted,
-    /// Only what clients are told is looked at, and whether all comes to rest.
+    /// Check only the replies to clients, and whether all comes to rest.
     pub clients_only: bool,
 }
 
 impl Plan {
-    /// What this seed makes of it.
+    /// What this seed decides.
     pub fn of(seed: u64, planted: Planted) -> Plan {
         let mut chance = Chance(seed ^ 0x6e6f_6465);
-        // Where a mistake needs the part of the keyspace that is otherwise that of who reads the store into memory, nobody does.
+        // Some mistakes need the part of the keyspace that the reader of the store otherwise owns. That reader does not
+        // run then.
         let is_cold = chance.below(4) == 0 && !matches!(planted, Planted::EarlyUnlock | Planted::UnlockedByStart);
         let (of_nodes, forgets) = planted.of_nodes();
         let node = plan::Plan {
@@ -124,7 +125,7 @@ impl Plan {
             lock_timeout_ms: 0,
             clients_only: false,
         };
-        // Drawn apart: what other seeds show stays what it is.
+        // Drawn separately, so that the runs of other seeds stay the same.
         let fsync = match Chance(seed ^ 0x6673_796e).below(8) {
             0 if planted == Planted::Nothing => Fsync::Everysec,
             _ => Fsync::Always,
@@ -136,9 +137,10 @@ impl Plan {
             _ if planted == Planted::OverdueAsking => 200_000,
             _ => 0,
         };
-        // Then who needs keys in doubt is told so before that is over.
+        // Then a client that needs keys in doubt gets an error before the doubt is over.
         let node = plan::Plan { lock_timeout_ms: if holds_back > 0 { 500 } else { 0 }, ..node };
-        // Some worlds lack some kinds of faults, some have one kind only. Mistakes that show only where something breaks are made where that does.
+        // Some worlds lack some kinds of faults, and some have one kind only. A mistake that shows only under a fault
+        // is planted where that fault occurs.
         let faults = match chance.below(4) {
             _ if planted.is_about_owners() => faults::MOVE,
             _ if planted.is_about_starts() => faults::CRASH | faults::POWER | faults::PART,

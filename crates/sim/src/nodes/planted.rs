@@ -6,7 +6,7 @@ use txn::{Lock, Stamp, TxnId};
 use super::world::World;
 
 impl World {
-    /// A planted mistake: who is prepared gives its locks back.
+    /// A planted mistake: a prepared participant gives its locks back.
     pub(super) fn unlock_early(&mut self, node: usize) {
         let machine = &self.members[node].host.machine;
         let outcomes = machine.node.engine.transactions.outcomes();
@@ -17,7 +17,8 @@ impl World {
         engine.wakes.drain(..).for_each(|waiter| machine.node.wake(waiter));
     }
 
-    /// A planted mistake: while a node holds parts back, an attempt that is over asks for the keys of one that is prepared, and is dropped.
+    /// A planted mistake: while a node holds parts back, an attempt that is over asks for the keys of a prepared one,
+    /// and is dropped.
     pub(super) fn ask_overdue(&mut self, node: usize) {
         let machine = &self.members[node].host.machine;
         let now = self.members[node].host.hardware.clock.unix_ms();

@@ -1,4 +1,5 @@
-//! A machine's place in a cluster: what the control thread of a server keeps in its folder, and what it hands to the workers.
+//! A machine's place in a cluster: what the control thread of a server keeps in its folder, and what it hands to the
+//! workers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +15,10 @@ pub struct Seat {
     /// The node's name.
     pub id: NodeId,
     lives: AtomicU64,
-    /// As it was last told, and as its folder has it.
+    /// The state it was last told, which is also in its folder.
     map: Mutex<Arc<Map>>,
     lease: Arc<Until>,
-    /// A planted mistake: the node serves, whatever its lease says (rule O1).
+    /// A planted mistake: the node serves whatever its lease says (rule O1).
     ignores_lease: bool,
 }
 

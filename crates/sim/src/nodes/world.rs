@@ -1,4 +1,4 @@
-//! Nodes, the network between them, their metadata and their clients, and what happens to them: one event after the other, as a seed decides.
+//! Nodes, the network between them, their metadata and their clients, one event after the other, as a seed decides.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const REST: Time = 60_000_000;
 /// See the module's text.
 pub struct World {
     pub(super) plan: Plan,
-    /// What has happened.
+    /// The events so far.
     pub story: Story,
     pub(super) now: Time,
     pub(super) agenda: Agenda,
@@ -40,7 +40,7 @@ pub struct World {
     pub(super) metadata: Metadata,
     pub(super) clients: Vec<Client>,
     pub(super) history: History,
-    /// Nothing breaks any more, and nobody begins anything.
+    /// No new faults happen, and no client begins a new request.
     pub(super) is_over: bool,
 }
 
@@ -125,7 +125,7 @@ impl World {
 
     // ---- nodes
 
-    /// Plans what the threads of a node that has just been started do.
+    /// Plans the work of the threads of a node that has just been started.
     pub(super) fn start_chores(&mut self, node: usize) {
         for worker in 0..self.plan.node.workers {
             self.want(node, Chore::Turn(worker), self.now + 1);
@@ -193,7 +193,7 @@ impl World {
                     _ => {}
                 }
                 if has_synced {
-                    // Who has synced rings.
+                    // A thread that has synced rings the workers.
                     self.want(node, Chore::Step(stream), now + takes);
                 }
             }
@@ -219,7 +219,7 @@ impl World {
         self.follow_up(node, chore)
     }
 
-    /// What a node's threads do next.
+    /// The next work of a node's threads.
     pub(super) fn follow_up(&mut self, node: usize, done: Chore) -> Verdict {
         if self.members[node].host.hardware.is_dead() {
             note!(self.story.trace, "the power of node {node} fails");
@@ -244,7 +244,7 @@ impl World {
         Ok(())
     }
 
-    /// What a worker has sent goes where it is to go.
+    /// The bytes that a worker has sent go to their destination.
     fn hand_out(&mut self, node: usize, mail: Mail) -> Verdict {
         for (worker, token, what) in mail {
             let end = (node, worker, token);
@@ -331,7 +331,7 @@ impl World {
 
     fn arrive(&mut self, link: u64, side: usize) -> Verdict {
         let now = self.now;
-        // What arrives at a node that stands still waits in its kernel.
+        // Bytes that arrive at a stopped node wait in its kernel.
         let until = self.network.target(link, side).map_or(0, |node| self.members[node].paused_until);
         if until > now {
             self.agenda.put(until, Event::Arrive { link, side });
@@ -420,7 +420,7 @@ impl World {
         }
     }
 
-    /// What a client has sent arrives, some of it later.
+    /// Bytes of a client arrive, some of them later.
     fn carry(&mut self, client: usize, connection: u64) -> Verdict {
         let (known, story) = (&mut self.clients[client], &mut self.story);
         let Some((worker, token)) = known.link.to.filter(|_| known.connection == connection) else { return Ok(()) };
@@ -643,7 +643,7 @@ impl World {
         self.clients.iter().all(Client::is_quiet) && self.members.iter().all(rests)
     }
 
-    /// A client looks at everything there is: each list.
+    /// A client reads every list.
     fn look(&mut self) -> Result<Vec<Vec<u64>>, Violation> {
         let (client, until) = (0, self.now + REST);
         while self.now < until {
@@ -663,7 +663,7 @@ impl World {
             if seen.iter().all(|deed| deed.came == Came::Done) {
                 return Ok(seen.iter().flat_map(|deed| &deed.reads).map(|(_, list)| list.clone()).collect());
             }
-            // Somebody has no lease yet.
+            // Some node has no lease yet.
             let until = self.now + 100_000;
             while self.now < until {
                 self.step()?;
@@ -672,7 +672,7 @@ impl World {
         Err(Violation { rule: "rest", what: "who looks at everything is not answered".into() })
     }
 
-    /// What has come of it.
+    /// The result of it.
     pub fn outcome(mut self, violation: Option<Violation>) -> Outcome {
         self.story.counts.echoed = self.network.echoed;
         Outcome::of(&self.story, violation)

@@ -1,4 +1,4 @@
-//! What was acknowledged is there, once; what was refused is not (rule T9).
+//! An acknowledged write is there exactly once; a refused write is not there (rule T9).
 
 use super::Lists;
 use crate::invariants::{Verdict, violated};
@@ -23,7 +23,7 @@ pub fn check(history: &History, lists: &Lists) -> Verdict {
                         return violated("acknowledged", what);
                     }
                     (Some(_), _) => {}
-                    // What was there before the key's slot got another owner is not there any more.
+                    // The contents from before the key's slot got another owner are gone.
                     (None, _) if history.moved.get(key).is_some_and(|moved| deed.began < *moved) => {}
                     (None, _) => {
                         let what =

@@ -1,4 +1,5 @@
-//! Of what nobody was told the outcome all is there, or nothing. (Who was told is looked at by `acknowledged`.)
+//! Of a block without a known outcome either all is there, or nothing. (`acknowledged` checks those with a known
+//! outcome.)
 
 use super::Lists;
 use crate::invariants::{Verdict, violated};

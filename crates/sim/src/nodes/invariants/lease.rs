@@ -1,5 +1,5 @@
-//! No two nodes serve one slot (rule O1): by what they hold, and by what clients saw. Who begins after a slot got another owner is not served by the
-//! one before.
+//! No two nodes serve one slot (rule O1), judged by the leases they hold and by what clients saw. A request that begins
+//! after a slot got another owner is not served by the earlier one.
 
 use super::Lists;
 use crate::invariants::{Verdict, violated};
@@ -29,7 +29,8 @@ pub fn check(world: &World) -> Verdict {
     Ok(())
 }
 
-/// The generation of a list that a deed has seen or made: whether it is that of the last owner of the key's slot. `None`: nobody can say.
+/// Whether the generation of a list that a deed has seen or made is that of the last owner of the key's slot. `None`:
+/// the history does not tell.
 pub fn is_of_last_owner(
     history: &History,
     lists: &Lists,
@@ -46,7 +47,7 @@ pub fn is_of_last_owner(
     }
 }
 
-/// By what clients were told.
+/// The same, judged by the replies to clients.
 pub fn check_history(history: &History, lists: &Lists) -> Verdict {
     for (key, moved) in &history.moved {
         for (number, deed) in history.deeds.iter().enumerate().filter(|(_, deed)| deed.came == Came::Done) {

@@ -1,10 +1,10 @@
-//! When nothing is broken any more, everybody is answered and all locks are given back.
+//! When no fault is left, every client gets its answers and all locks are given back.
 
 use crate::invariants::Violation;
 use crate::nodes::clients::Client;
 use crate::nodes::member::Member;
 
-/// Who does not come to rest.
+/// The nodes and clients that do not come to rest.
 pub fn unrest(members: &[Member], clients: &[Client]) -> Violation {
     let waiting: Vec<usize> = (0..clients.len()).filter(|client| !clients[*client].is_quiet()).collect();
     let nodes = members.iter().enumerate().map(|(number, member)| {

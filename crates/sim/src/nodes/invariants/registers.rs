@@ -1,10 +1,11 @@
-//! Registers that are written together are seen together, those that are lent until they are gone together, and nobody sees what was replaced before he asked.
+//! Registers that are written together are seen together. Registers that expire together are gone together. No client
+//! sees a value that was replaced before it asked.
 
 use crate::invariants::{Verdict, violated};
 use crate::nodes::clients::LENT;
 use crate::nodes::history::{Came, Deed, History};
 
-/// They are seen together, though what was replaced may come back.
+/// They are seen together, though a replaced value may come back.
 pub fn check_alike(history: &History) -> Verdict {
     for (number, deed) in history.deeds.iter().enumerate() {
         if let Some((group, seen)) = &deed.saw
@@ -32,7 +33,7 @@ pub fn check(history: &History) -> Verdict {
                 _ => return violated("refused", format_args!("{number} has seen {by} in group {group}")),
             },
         };
-        // Somebody wrote after that, and was answered before this one asked.
+        // A later write was answered before this client asked.
         let newer = |by: &&Deed| by.began > ended && by.ended < deed.began;
         if let Some(newer) = history.deeds.iter().filter(writes(*group)).find(newer) {
             let what = format_args!("{number} has seen {first:?} in group {group}, replaced by {newer:?} before");

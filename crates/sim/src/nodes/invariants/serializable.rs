@@ -1,6 +1,7 @@
-//! All that was done and seen is as if it had been done one after the other, and nobody who began after another was answered came before him: strict
-//! serializability of lists that are appended to (as Elle has it: Kingsbury and Alvaro, 2020). A list says in which order it was appended to; who has
-//! seen it came after the last that is in it and before the next. With the order of time, these must make no circle.
+//! All deeds are as if they had been done one after the other, and a deed that began after another was answered comes
+//! after it: strict serializability of lists that are appended to (as Elle has it: Kingsbury and Alvaro, 2020). A list
+//! says in which order it was appended to. A deed that has seen it comes after the last deed in it and before the next.
+//! Together with the order of time, these must not form a cycle.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ pub fn check(history: &History, lists: &Lists) -> Verdict {
         for (key, seen) in &deed.reads {
             let Some(is_last) = is_of_last_owner(history, lists, deed, *key, Some(seen)) else { continue };
             let Some(order) = orders.get(&(*key, is_last)) else { continue };
-            // Its own appending is the end of what it has seen, if that came first.
+            // If the deed appended first, its own element is the end of what it has seen.
             let before = seen.iter().rposition(|by| *by != number as u64);
             if let Some(before) = before {
                 graph.edge(seen[before] as usize, number);
@@ -49,8 +50,8 @@ fn done(history: &History) -> impl Iterator<Item = (usize, &Deed)> {
     history.deeds.iter().enumerate().filter(|(_, deed)| deed.came == Came::Done)
 }
 
-/// In which order each list was appended to: what was found at the end, or, of an owner before the last, the longest that anybody has seen. All that
-/// anybody has seen is the beginning of that.
+/// The order in which each list was appended to: its contents at the end or, for an earlier owner, the longest contents
+/// that any deed has seen. Whatever a deed has seen is a prefix of that.
 fn orders(history: &History, lists: &Lists) -> Result<BTreeMap<Place, Vec<u64>>, Violation> {
     let mut orders: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
     for (key, list) in lists.iter().enumerate() {
@@ -76,7 +77,7 @@ fn orders(history: &History, lists: &Lists) -> Result<BTreeMap<Place, Vec<u64>>,
     Ok(orders)
 }
 
-/// Who comes before whom: deeds, and moments between them.
+/// Which deeds and moments come before which.
 struct Graph {
     deeds: usize,
     after: Vec<Vec<usize>>,
@@ -93,7 +94,8 @@ impl Graph {
         }
     }
 
-    /// Who was answered comes before who begins later: by way of a chain of the moments at which somebody was answered.
+    /// An answered deed comes before a deed that begins later, by way of a chain of the moments at which deeds were
+    /// answered.
     fn in_time(&mut self, deeds: &[Deed], counts: impl Fn(usize) -> bool) {
         let counted: Vec<usize> = (0..deeds.len()).filter(|number| counts(*number)).collect();
         let mut ends: Vec<(u64, usize)> =
@@ -133,7 +135,7 @@ impl Graph {
         if left == 0 {
             return None;
         }
-        // Everything that is left has somebody before it that is left: going back leads into a circle.
+        // Each deed that is left has a predecessor that is left, so going back leads into a cycle.
         let mut earlier = vec![None; before.len()];
         for (from, after) in self.after.iter().enumerate().filter(|(from, _)| before[*from] > 0) {
             after.iter().filter(|to| before[**to] > 0).for_each(|to| earlier[*to] = Some(from));
