@@ -19,9 +19,11 @@ pub mod leases;
 pub mod level;
 pub mod map;
 pub mod meta;
+mod slot;
 mod time;
 
 pub use codec::Malformed;
 pub use id::{ClusterId, ID_BYTES, NodeId};
-pub use map::{Map, SLOTS};
+pub use map::Map;
+pub use slot::{SLOTS, Slot};
 pub use time::{BootNs, LeaseEnd};

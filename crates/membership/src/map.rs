@@ -1,10 +1,7 @@
 //! The slot map: the owners of slots, and the places of nodes. It is immutable; a new one replaces the old one as a
 //! whole.
 
-use crate::{ClusterId, NodeId, level};
-
-/// Slots of a cluster (Redis Cluster specification).
-pub const SLOTS: usize = 16384;
+use crate::{ClusterId, NodeId, SLOTS, Slot, level};
 
 /// In the table of owners: none, because the cluster was not formed.
 const NOBODY: u16 = u16::MAX;
@@ -51,9 +48,9 @@ impl Node {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// The first slot.
-    pub start: u16,
+    pub start: Slot,
     /// The last slot.
-    pub end: u16,
+    pub end: Slot,
     /// The owner's index in [`Map::nodes`].
     pub node: u16,
 }
@@ -61,7 +58,7 @@ pub struct Range {
 impl Range {
     /// How many slots there are, at least one.
     pub fn slots(&self) -> usize {
-        usize::from(self.end - self.start) + 1
+        usize::from(self.end.get() - self.start.get()) + 1
     }
 }
 
@@ -96,7 +93,7 @@ impl Map {
         let mut owners = vec![NOBODY; SLOTS].into_boxed_slice();
         for range in &ranges {
             assert!(usize::from(range.node) < nodes.len(), "a range of no node");
-            owners[usize::from(range.start)..=usize::from(range.end)].fill(range.node);
+            owners[usize::from(range.start.get())..=usize::from(range.end.get())].fill(range.node);
         }
         let next_number = nodes.iter().map(|node| node.number + 1).max().unwrap_or(1);
         let of_block = |block: &[u16]| if block.iter().all(|owner| *owner == block[0]) { block[0] } else { SEVERAL };
@@ -152,10 +149,10 @@ impl Map {
         &self.ranges
     }
 
-    /// The index of the owner of `slot`, which is below [`SLOTS`]; none if the cluster has not been formed.
+    /// The index of the owner of `slot`; none if the cluster has not been formed.
     #[inline]
-    pub fn owner_of(&self, slot: u16) -> Option<u16> {
-        let slot = usize::from(slot);
+    pub fn owner_of(&self, slot: Slot) -> Option<u16> {
+        let slot = usize::from(slot.get());
         let owner = match self.blocks[slot / BLOCK] {
             SEVERAL => self.owners[slot],
             owner => owner,
@@ -195,7 +192,7 @@ impl Map {
     }
 
     /// The first slot at or behind `slot` that the node with this index owns.
-    pub fn next_slot_of(&self, index: u16, slot: u16) -> Option<u16> {
+    pub fn next_slot_of(&self, index: u16, slot: Slot) -> Option<Slot> {
         self.ranges_of(index).find(|range| range.end >= slot).map(|range| range.start.max(slot))
     }
 }
@@ -222,15 +219,18 @@ mod tests {
 
     #[test]
     fn a_map_says_who_owns_what() {
-        let range = |start, end, node| Range { start, end, node };
+        let range = |start, end, node| Range { start: Slot::of(start), end: Slot::of(end), node };
         let ranges = vec![range(0, 99, 0), range(100, 100, 1), range(101, 16383, 0)];
         let map = Map::new(Some(ClusterId([9; 20])), 4, 2, vec![node(1), node(2), node(3)], ranges.clone());
-        assert_eq!([0, 99, 100, 101, 16383].map(|slot| map.owner_of(slot)), [0, 0, 1, 0, 0].map(Some));
+        assert_eq!([0, 99, 100, 101, 16383].map(|slot| map.owner_of(Slot::of(slot))), [0, 0, 1, 0, 0].map(Some));
         assert_eq!(map.ranges_of(0).collect::<Vec<_>>(), [ranges[0], ranges[2]]);
         assert_eq!((map.slots_of(0), map.slots_of(1), map.slots_of(2)), (SLOTS - 1, 1, 0));
         assert_eq!((map.assigned(), map.owners()), (SLOTS, 2));
-        assert_eq!([0, 100, 16383].map(|slot| map.next_slot_of(0, slot)), [0, 101, 16383].map(Some));
-        assert_eq!([0, 100, 101].map(|slot| map.next_slot_of(1, slot)), [Some(100), Some(100), None]);
+        assert_eq!([0, 100, 16383].map(|slot| map.next_slot_of(0, Slot::of(slot))), [0, 101, 16383].map(Slot::new));
+        assert_eq!(
+            [0, 100, 101].map(|slot| map.next_slot_of(1, Slot::of(slot))),
+            [Slot::new(100), Slot::new(100), None]
+        );
         assert_eq!((map.index_of(NodeId([3; 20])), map.index_of(NodeId([4; 20]))), (Some(2), None));
         assert_eq!(map.node(1).number, 2);
         assert_eq!(map, map.clone());
@@ -243,15 +243,19 @@ mod tests {
     #[test]
     fn before_the_cluster_is_formed_nobody_owns_anything() {
         let map = Map::empty();
-        assert_eq!((map.owner_of(0), map.owner_of(16383), map.assigned(), map.owners()), (None, None, 0, 0));
+        assert_eq!(
+            (map.owner_of(Slot::FIRST), map.owner_of(Slot::LAST), map.assigned(), map.owners()),
+            (None, None, 0, 0)
+        );
         assert_eq!((map.cluster(), map.version()), (None, 0));
     }
 
     #[test]
     fn owners_may_change_anywhere() {
-        let ranges = vec![Range { start: 70, end: 191, node: 0 }, Range { start: 192, end: 8000, node: 1 }];
+        let range = |start, end, node| Range { start: Slot::of(start), end: Slot::of(end), node };
+        let ranges = vec![range(70, 191, 0), range(192, 8000, 1)];
         let map = Map::new(None, 1, 1, vec![node(1), node(2)], ranges.clone());
-        for slot in 0..SLOTS as u16 {
+        for slot in Slot::all() {
             let owner = ranges.iter().find(|range| (range.start..=range.end).contains(&slot)).map(|range| range.node);
             assert_eq!(map.owner_of(slot), owner, "{slot}");
         }

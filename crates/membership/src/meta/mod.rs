@@ -14,8 +14,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::map::{Map, Node, Range, SLOTS};
-use crate::{ClusterId, NodeId, level};
+use crate::map::{Map, Node, Range};
+use crate::{ClusterId, NodeId, SLOTS, level};
 
 pub use command::{ChangeId, Command, Describe, Heard, Refusal, Response};
 pub use configuration::{CONFIGURATION_MAX, CONFIGURED_MAX, Configuration, Setting, VALUE_MAX};

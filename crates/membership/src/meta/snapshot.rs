@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ChangeId, Configuration, Libraries, Member, NODES_MAX, SETTINGS_MAX, State, TEXT_MAX, spread};
+use crate::SLOTS;
 use crate::codec::{Malformed, Reader, crc, put_bytes, put_count};
-use crate::map::SLOTS;
 use crate::{ClusterId, NodeId, level};
 
 /// The newest format of snapshots. All others are read as well. Version 1 has no libraries, in versions 1 and 2 a
@@ -64,7 +64,7 @@ impl State {
         let runs = spread::runs(&self.owners);
         put_count(&mut out, runs.len());
         for (_, end, owner) in runs {
-            out.extend_from_slice(&end.to_le_bytes());
+            out.extend_from_slice(&end.get().to_le_bytes());
             out.extend_from_slice(&owner.to_le_bytes());
         }
         self.libraries.put_apart(&mut out);

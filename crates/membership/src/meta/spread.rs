@@ -1,6 +1,6 @@
 //! The spreading of slots over nodes: evenly, and in few ranges.
 
-use crate::map::SLOTS;
+use crate::{SLOTS, Slot};
 
 /// By slot, which of `nodes` nodes owns it: one range each, no two of which differ by more than one slot.
 pub fn evenly(nodes: usize) -> impl Iterator<Item = usize> {
@@ -8,12 +8,12 @@ pub fn evenly(nodes: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Runs of equal values: first and last index, and the value.
-pub fn runs(owners: &[u32]) -> Vec<(u16, u16, u32)> {
-    let mut runs: Vec<(u16, u16, u32)> = Vec::new();
-    for (slot, &owner) in owners.iter().enumerate() {
+pub fn runs(owners: &[u32]) -> Vec<(Slot, Slot, u32)> {
+    let mut runs: Vec<(Slot, Slot, u32)> = Vec::new();
+    for (slot, &owner) in Slot::all().zip(owners) {
         match runs.last_mut() {
-            Some(last) if last.2 == owner => last.1 = slot as u16,
-            _ => runs.push((slot as u16, slot as u16, owner)),
+            Some(last) if last.2 == owner => last.1 = slot,
+            _ => runs.push((slot, slot, owner)),
         }
     }
     runs
@@ -56,7 +56,7 @@ mod tests {
             let owners: Vec<u32> = evenly(nodes).map(|node| node as u32).collect();
             let runs = runs(&owners);
             assert_eq!(runs.len(), nodes);
-            let sizes: Vec<u16> = runs.iter().map(|(start, end, _)| end - start).collect();
+            let sizes: Vec<u16> = runs.iter().map(|(start, end, _)| end.get() - start.get()).collect();
             assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{nodes}");
         }
     }

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Slot;
 use crate::codec::Reader;
 
 fn id(n: u8) -> NodeId {
@@ -59,7 +60,7 @@ fn a_cluster_is_formed_of_nodes_in_the_order_of_their_addresses() {
     let state = formed(&[3, 1, 2]);
     let map = map(&state);
     assert_eq!(map.nodes().iter().map(|n| (n.id, n.number)).collect::<Vec<_>>(), [(id(1), 1), (id(2), 2), (id(3), 3)]);
-    let range = |start, end, node| Range { start, end, node };
+    let range = |start, end, node| Range { start: Slot::of(start), end: Slot::of(end), node };
     assert_eq!(map.ranges(), [range(0, 5461, 0), range(5462, 10922, 1), range(10923, 16383, 2)]);
     assert_eq!(map.nodes().iter().map(|n| n.epoch).collect::<Vec<_>>(), [1, 1, 1]);
     let mut again = state.clone();
@@ -124,7 +125,7 @@ fn a_wiped_node_is_a_new_one_and_its_slots_stay_until_it_is_forgotten() {
     assert_eq!(response, Response::Done { version: 3, epoch: 2 });
     assert_eq!(owned(&state), [5462, 5461, 5461]);
     let map = map(&state);
-    assert_eq!(map.node(map.owner_of(16383).unwrap()).id, id(9), "who has least inherits");
+    assert_eq!(map.node(map.owner_of(Slot::LAST).unwrap()).id, id(9), "who has least inherits");
     assert_eq!(map.nodes().iter().map(|n| n.epoch).collect::<Vec<_>>(), [1, 1, 2]);
     assert_eq!(refused(state.apply(&Command::Forget { id: id(3) })), Refusal::Unknown(id(3)));
     let mut alone = formed(&[1]);
@@ -334,10 +335,10 @@ fn check(before: &State, after: &State, response: &Response) {
     assert!(new.nodes().iter().all(|node| node.lost || node.level >= new.level()), "all members speak what all speak");
     assert_eq!(new.assigned(), if new.cluster().is_some() { SLOTS } else { 0 }, "every slot has an owner");
     for window in new.ranges().windows(2) {
-        assert_eq!(window[0].end + 1, window[1].start, "and one only");
+        assert_eq!(window[0].end.get() + 1, window[1].start.get(), "and one only");
         assert_ne!(window[0].node, window[1].node, "in as few ranges as can be");
     }
-    for slot in 0..SLOTS as u16 {
+    for slot in Slot::all() {
         let (Some(was), Some(is)) = (old.owner_of(slot), new.owner_of(slot)) else { continue };
         let (was, is) = (old.node(was), new.node(is));
         if was.id != is.id {

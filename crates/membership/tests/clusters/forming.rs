@@ -1,6 +1,6 @@
 use std::fs;
 
-use membership::SLOTS;
+use membership::{SLOTS, Slot};
 
 use crate::harness::{Nodes, wait};
 
@@ -10,7 +10,7 @@ fn three_form_a_cluster_and_all_know_it() {
     let map = nodes.nodes[0].map();
     assert_eq!(map.assigned(), SLOTS);
     assert_eq!(map.ranges().len(), 3, "one range each");
-    let owners: Vec<_> = [0, 8000, 16383].map(|slot| map.node(map.owner_of(slot).unwrap()).id).to_vec();
+    let owners: Vec<_> = [0, 8000, 16383].map(|slot| map.node(map.owner_of(Slot::of(slot)).unwrap()).id).to_vec();
     assert_eq!(owners, nodes.nodes.iter().map(|node| node.id()).collect::<Vec<_>>(), "in the order of the addresses");
     assert!(map.nodes().iter().all(|node| node.voter && !node.lost && node.epoch == 1 && node.port == 7000));
     assert_eq!(map.nodes()[2].host, nodes.nodes[2].settings.bind.ip().to_string());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use membership::map::{Node as Member, Range};
-use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, level};
+use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, Slot, level};
 use net::{Driver, Links, Listener, Server};
 use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};
@@ -95,7 +95,11 @@ impl Nodes {
             })
             .collect();
         let first = |i: usize| (SLOTS * i / count) as u16;
-        let range = |i: usize| Range { start: first(i), end: (SLOTS * (i + 1) / count - 1) as u16, node: i as u16 };
+        let range = |i: usize| Range {
+            start: Slot::of(first(i)),
+            end: Slot::of((SLOTS * (i + 1) / count - 1) as u16),
+            node: i as u16,
+        };
         let addresses: BTreeMap<NodeId, u16> = members.iter().map(|member| (member.id, member.bus_port)).collect();
         let map = Map::new(Some(ClusterId([9; 20])), 1, 1, members, (0..count).map(range).collect())
             .with_level(level::HIGHEST);

@@ -2,13 +2,15 @@
 //!
 //! The room `cluster` finds the owners of keys, and acts on the verdicts. The verdicts are here.
 
+use ::membership::Slot;
+
 /// The owner of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// There are no keys.
     Anywhere,
     /// To the node at this place of the map; the first key's slot.
-    At(u16, u16),
+    At(u16, Slot),
     /// The slot of one of them has no owner.
     Nobody,
     /// To several nodes.
@@ -36,7 +38,7 @@ pub(crate) fn no_lease(reason: &str) -> Vec<u8> {
 
 /// The error for a client that hears where a slot is.
 #[cold]
-pub(crate) fn moved(slot: u16, host: &str, port: u16) -> Vec<u8> {
+pub(crate) fn moved(slot: Slot, host: &str, port: u16) -> Vec<u8> {
     format!("MOVED {slot} {host}:{port}").into()
 }
 
@@ -64,7 +66,7 @@ pub(crate) enum Runs {
     /// At the node at this place of the map.
     At(u16),
     /// Nowhere: the client hears that the slot is at the node at this place of the map.
-    Moved(u16, u16),
+    Moved(Slot, u16),
     /// Nowhere: this node has no lease.
     NoLease,
     /// Nowhere, with this error.

@@ -1,6 +1,7 @@
 //! The order of the steps, and the verdicts of each check by itself.
 
 use ::command::{Dialect, Spec, flags};
+use ::membership::Slot;
 use engine::Room;
 use resp::{Batch, Protocol};
 
@@ -8,6 +9,10 @@ use super::cluster::{Called, Forwarded, OfClient, OfScript, OnCopies, Place, Run
 use super::memory::{Shortage, Verdict};
 use super::*;
 use crate::table::Table;
+
+const fn slot(number: u16) -> Slot {
+    Slot::of(number)
+}
 
 /// A caller that notes the steps that it was asked for, and does not pass one of them.
 struct Noting<const SCRIPT: bool> {
@@ -180,30 +185,30 @@ fn a_client_s_command_runs_where_its_keys_are() {
     let plain = |place| of_client(place, true, false, false, false, true);
     let smart = |place| of_client(place, true, true, false, false, true);
     assert_eq!(plain(Place::Anywhere), Runs::Here);
-    assert_eq!(plain(Place::At(ME, 5)), Runs::Here);
-    assert_eq!(of_client(Place::At(ME, 5), false, false, false, false, true), Runs::NoLease);
-    assert_eq!(plain(Place::At(OTHER, 5)), Runs::At(OTHER));
-    assert_eq!(smart(Place::At(OTHER, 5)), Runs::Moved(5, OTHER));
+    assert_eq!(plain(Place::At(ME, slot(5))), Runs::Here);
+    assert_eq!(of_client(Place::At(ME, slot(5)), false, false, false, false, true), Runs::NoLease);
+    assert_eq!(plain(Place::At(OTHER, slot(5))), Runs::At(OTHER));
+    assert_eq!(smart(Place::At(OTHER, slot(5))), Runs::Moved(slot(5), OTHER));
     assert_eq!(
-        (plain(Place::At(LOST, 5)), smart(Place::At(LOST, 5))),
+        (plain(Place::At(LOST, slot(5))), smart(Place::At(LOST, slot(5)))),
         (Runs::At(LOST), Runs::Refused(cluster::NO_OWNER))
     );
     assert_eq!(plain(Place::Nobody), Runs::Refused(cluster::NO_OWNER));
     assert_eq!(plain(Place::Several), Runs::OverNodes);
     assert!(matches!(of_client(Place::Several, true, false, false, false, false), Runs::Refused(_)));
     assert_eq!(of_client(Place::Several, true, true, true, false, false), Runs::WithItsBlock);
-    assert_eq!(of_client(Place::At(OTHER, 5), true, true, true, true, true), Runs::WithItsBlock);
-    assert_eq!(of_client(Place::At(OTHER, 5), true, true, true, false, true), Runs::Moved(5, OTHER));
+    assert_eq!(of_client(Place::At(OTHER, slot(5)), true, true, true, true, true), Runs::WithItsBlock);
+    assert_eq!(of_client(Place::At(OTHER, slot(5)), true, true, true, false, true), Runs::Moved(slot(5), OTHER));
 }
 
 #[test]
 fn what_is_forwarded_runs_at_the_owner_with_a_lease_or_nowhere() {
     let forwarded = |place, serves, behind: bool| cluster::of_forwarded(place, ME, serves, || behind);
     assert_eq!(forwarded(Place::Anywhere, false, true), Forwarded::Runs);
-    assert_eq!(forwarded(Place::At(ME, 5), true, true), Forwarded::AwaitsMap);
-    assert_eq!(forwarded(Place::At(ME, 5), true, false), Forwarded::Runs);
-    assert_eq!(forwarded(Place::At(ME, 5), false, false), Forwarded::NoLease);
-    assert_eq!(forwarded(Place::At(OTHER, 5), true, false), Forwarded::GoesBack);
+    assert_eq!(forwarded(Place::At(ME, slot(5)), true, true), Forwarded::AwaitsMap);
+    assert_eq!(forwarded(Place::At(ME, slot(5)), true, false), Forwarded::Runs);
+    assert_eq!(forwarded(Place::At(ME, slot(5)), false, false), Forwarded::NoLease);
+    assert_eq!(forwarded(Place::At(OTHER, slot(5)), true, false), Forwarded::GoesBack);
     assert_eq!(forwarded(Place::Several, true, false), Forwarded::GoesBack);
     assert_eq!(forwarded(Place::Nobody, true, false), Forwarded::Refused(cluster::NO_OWNER));
 }
@@ -212,13 +217,13 @@ fn what_is_forwarded_runs_at_the_owner_with_a_lease_or_nowhere() {
 fn a_script_that_can_be_undone_is_undone_and_one_that_cannot_goes_on_with_what_it_holds() {
     let script = |serves, can_be_undone, is_old| OfScript { me: ME, serves, can_be_undone, is_old };
     let calls = |script: OfScript, place| script.calls_with_keys(place, false, || true);
-    assert_eq!(calls(script(true, true, false), Place::At(ME, 5)), Called::Runs);
-    assert_eq!(calls(script(false, true, false), Place::At(ME, 5)), Called::UndoesForLease);
-    assert_eq!(calls(script(false, false, false), Place::At(ME, 5)), Called::Runs);
-    assert_eq!(script(false, true, false).calls_with_keys(Place::At(ME, 5), true, || true), Called::Runs);
+    assert_eq!(calls(script(true, true, false), Place::At(ME, slot(5))), Called::Runs);
+    assert_eq!(calls(script(false, true, false), Place::At(ME, slot(5))), Called::UndoesForLease);
+    assert_eq!(calls(script(false, false, false), Place::At(ME, slot(5))), Called::Runs);
+    assert_eq!(script(false, true, false).calls_with_keys(Place::At(ME, slot(5)), true, || true), Called::Runs);
     assert_eq!(calls(script(true, true, false), Place::Several), Called::Fails(cluster::SEVERAL));
-    assert_eq!(calls(script(true, true, true), Place::At(OTHER, 5)), Called::Elsewhere);
-    assert_eq!(calls(script(true, false, true), Place::At(OTHER, 5)), Called::Runs);
+    assert_eq!(calls(script(true, true, true), Place::At(OTHER, slot(5))), Called::Elsewhere);
+    assert_eq!(calls(script(true, false, true), Place::At(OTHER, slot(5))), Called::Runs);
     assert_eq!(calls(script(true, true, false), Place::Nobody), Called::Undoes(cluster::NO_OWNER));
     let patterns = script(true, true, false).calls_with_keys(Place::Several, false, || false);
     assert_eq!(patterns, Called::Fails(cluster::EVERYTHING));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use resp::{Args, Reply, append_request};
 
 use super::gather::Merge;
-use super::peers::HOME;
+use super::peers::{HOME, slot_of};
 use super::remote::{Expect, Forwarded};
 use super::route::{GOES_OVER, append_args};
 use crate::admission::cluster::{NO_OWNER, Place, SEVERAL};
@@ -286,7 +286,7 @@ impl Worker {
         let peers = &mut self.peers;
         let mut of_nodes: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
         for key in args.iter().skip(1) {
-            let Some(owner) = peers.map.owner_of(keyspace::slot_of(key)) else {
+            let Some(owner) = peers.map.owner_of(slot_of(key)) else {
                 return self.decline(conn, command, NO_OWNER);
             };
             of_nodes.entry(peers.link_to(owner)).or_default().push(key);

@@ -18,6 +18,7 @@ use super::Peers;
 use super::blocks::EXEC;
 use super::kinds::Kind;
 use super::origin::keep_watched;
+use super::peers::slot_of;
 use super::remote::Expect;
 use super::route::append_args;
 use crate::admission::cluster::TRY_AGAIN;
@@ -114,7 +115,7 @@ impl Worker {
             positions.clear();
             blocked.row.spec.keys_of(args, &mut positions);
             let mut keys = positions.iter().filter_map(|at| args.get(at.index));
-            lapsed || keys.any(|key| peers.map.owner_of(keyspace::slot_of(key)) != peers.my_place())
+            lapsed || keys.any(|key| peers.map.owner_of(slot_of(key)) != peers.my_place())
         };
         let conns = self.conns.iter().flatten().map(|conn| &**conn);
         let tokens: Vec<Token> = conns.filter(&mut away).map(|conn| conn.token).collect();

@@ -1,11 +1,12 @@
 //! Commands in which every node has a part: each runs it as if it were alone, and the replies become one.
 
+use ::membership::Slot;
 use resp::Args;
 
 use super::answers::Question;
 use super::gathering::{Gather, Then};
 pub(crate) use super::merge::Merge;
-use super::peers::HOME;
+use super::peers::{HOME, slot_of};
 use super::remote::{Expect, Remote};
 use crate::table::Command;
 use crate::worker::Worker;
@@ -14,16 +15,16 @@ use crate::worker::execute::Next;
 use crate::worker::wait::{NodeWait, Wait};
 
 /// The slot of all keys that a pattern matches, if it is one.
-fn slot_of_pattern(pattern: &[u8]) -> Option<u16> {
+fn slot_of_pattern(pattern: &[u8]) -> Option<Slot> {
     let is_literal = |text: &[u8]| !text.iter().any(|byte| b"*?[\\".contains(byte));
     let Some(open) = pattern.iter().position(|byte| *byte == b'{').filter(|open| is_literal(&pattern[..*open])) else {
-        return is_literal(pattern).then(|| keyspace::slot_of(pattern));
+        return is_literal(pattern).then(|| slot_of(pattern));
     };
     let tag = &pattern[open + 1..];
     let close = tag.iter().position(|byte| *byte == b'}').filter(|close| *close > 0 && is_literal(&tag[..*close]));
     match close {
-        Some(close) => Some(keyspace::slot_of(&tag[..close])),
-        None => is_literal(pattern).then(|| keyspace::slot_of(pattern)),
+        Some(close) => Some(slot_of(&tag[..close])),
+        None => is_literal(pattern).then(|| slot_of(pattern)),
     }
 }
 
@@ -201,7 +202,7 @@ mod tests {
     fn a_pattern_may_be_about_one_slot() {
         let slots = [("{a}*", "a"), ("x{a}[bc]", "a"), ("key", "key"), ("{}", "{}"), ("{a", "{a")];
         for (pattern, key) in slots {
-            assert_eq!(slot_of_pattern(pattern.as_bytes()), Some(keyspace::slot_of(key.as_bytes())), "{pattern}");
+            assert_eq!(slot_of_pattern(pattern.as_bytes()), Some(slot_of(key.as_bytes())), "{pattern}");
         }
         for pattern in ["*", "*{a}", "[x]{a}", "{a*}", "{}*", "{a?", "k\\{a}", "{*}{a}"] {
             assert_eq!(slot_of_pattern(pattern.as_bytes()), None, "{pattern}");

@@ -6,6 +6,7 @@
 //! about the time of the block, and not isolated from other clients. A question about a message needs no keys: a script
 //! that runs on copies is suspended for it.
 
+use ::membership::Slot;
 use engine::Busy;
 use keyspace::Need;
 use resp::{Args, Protocol};
@@ -65,7 +66,7 @@ impl Peers {
             Kind::Scan => {
                 let words: Vec<&[u8]> = question.words.iter().map(|word| &**word).collect();
                 let slot = words.get(1).and_then(|cursor| command::slot_of_cursor(cursor));
-                let owner = slot.map_or(Place::Anywhere, |slot| self.place(slot));
+                let owner = slot.map_or(Place::Anywhere, |slot| self.place(Slot::of(slot)));
                 let owner = if let Place::At(owner, _) = owner { owner } else { me };
                 [owner].into_iter().filter(|node| home || *node != me).collect()
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::membership::{BootNs, Map, NodeId, level};
+use ::membership::{BootNs, Map, NodeId, Slot, level};
 
 use super::Cluster;
 use super::kinds::Kind;
@@ -12,6 +12,12 @@ use super::probe::Probes;
 use super::spread::Spread;
 use crate::node::Node;
 use crate::worker::token::Token;
+
+/// The slot of a key, to be looked up in the map.
+#[inline]
+pub(crate) fn slot_of(key: &[u8]) -> Slot {
+    Slot::of(keyspace::slot_of(key))
+}
 
 /// See the module's text.
 pub(crate) struct Peers {
@@ -162,7 +168,7 @@ impl Peers {
 
     /// Whether a slot is this node's, by the map.
     #[inline]
-    pub(crate) fn has(&self, slot: u16) -> bool {
+    pub(crate) fn has(&self, slot: Slot) -> bool {
         self.map.owner_of(slot) == Some(self.me)
     }
 

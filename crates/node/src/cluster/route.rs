@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use ::membership::Slot;
 use ::membership::items::Item;
 use command::{KeyAt, Reach, flags};
 use resp::{Args, OwnedArgs, Reply};
@@ -9,7 +10,7 @@ use resp::{Args, OwnedArgs, Reply};
 use super::Role;
 use super::gather::Merge;
 use super::kinds::Kind;
-use super::peers::{HOME, Peers};
+use super::peers::{HOME, Peers, slot_of};
 use super::remote::{Expect, Line, Script};
 use crate::admission::cluster as admission;
 use crate::admission::cluster::{Called, Forwarded, OfClient, OfScript, OnCopies, Place, Runs, TRY_AGAIN};
@@ -38,7 +39,7 @@ pub(crate) const GOES_OVER: &[u8] = b">1\r\n+goes-over\r\n";
 impl Peers {
     /// The owner of a slot.
     #[inline]
-    pub(crate) fn place(&self, slot: u16) -> Place {
+    pub(crate) fn place(&self, slot: Slot) -> Place {
         self.map.owner_of(slot).map_or(Place::Nobody, |owner| Place::At(owner, slot))
     }
 
@@ -46,7 +47,7 @@ impl Peers {
     /// key, if that is known.
     pub(crate) fn place_of(&self, command: &Command, args: Args<'_>, key: Option<u16>) -> Place {
         if let Some(slot) = key {
-            return self.place(slot);
+            return self.place(Slot::of(slot));
         }
         if !self.is_alone() && command.reach(args) == Reach::Everything {
             return Place::Several;
@@ -54,7 +55,7 @@ impl Peers {
         let mut positions: Vec<KeyAt> = Vec::new();
         command.spec.keys_of(args, &mut positions);
         let keys = positions.iter().filter_map(|at| args.get(at.index));
-        keys.fold(Place::Anywhere, |place, key| place.and(self.place(keyspace::slot_of(key))))
+        keys.fold(Place::Anywhere, |place, key| place.and(self.place(slot_of(key))))
     }
 }
 
@@ -99,7 +100,7 @@ impl Peers {
         let mut positions: Vec<KeyAt> = Vec::new();
         command.spec.keys_of(args, &mut positions);
         for slot in positions.iter().filter_map(|at| args.get(at.index)).map(keyspace::slot_of) {
-            place = place.and(self.place(slot));
+            place = place.and(self.place(Slot::of(slot)));
             is_held &= block.run.held().covers(slot);
         }
         script.calls_with_keys(place, is_held, || command.reach(args) == Reach::Keys)
@@ -119,19 +120,20 @@ impl Peers {
 
     /// The owner of the slot that the cursor of SCAN names. A wrong cursor runs anywhere, and gets an error.
     fn place_of_scan(&self, args: Args<'_>) -> Place {
-        args.get(1).and_then(command::slot_of_cursor).map_or(Place::Anywhere, |slot| self.place(slot))
+        args.get(1).and_then(command::slot_of_cursor).map_or(Place::Anywhere, |slot| self.place(Slot::of(slot)))
     }
 
     /// The owner of the slot that a subcommand of CLUSTER names.
     fn place_of_slot(&self, args: Args<'_>) -> Place {
-        args.get(2).and_then(command::slot_of_argument).map_or(Place::Anywhere, |slot| self.place(slot))
+        args.get(2).and_then(command::slot_of_argument).map_or(Place::Anywhere, |slot| self.place(Slot::of(slot)))
     }
 
     /// The end of a SCAN that runs here: behind the range of this node that the slot in its cursor is in.
     pub(crate) fn end_of_scan(&self, args: Args<'_>) -> u16 {
         let slot = args.get(1).and_then(command::slot_of_cursor);
-        let of_slot = |slot| self.map.ranges_of(self.me).find(|range| (range.start..=range.end).contains(&slot));
-        slot.and_then(of_slot).map_or(keyspace::SLOTS as u16, |range| range.end + 1)
+        let of_slot =
+            |slot| self.map.ranges_of(self.me).find(|range| (range.start..=range.end).contains(&Slot::of(slot)));
+        slot.and_then(of_slot).map_or(keyspace::SLOTS as u16, |range| range.end.get() + 1)
     }
 
     /// Whether a command of a virtual connection was sent here by a map that this node does not know yet.
@@ -164,7 +166,7 @@ impl Worker {
         {
             // The usual case of a client that knows where its keys are.
             if let Some((slot, _)) = parsed.key
-                && peers.has(slot)
+                && peers.has(Slot::of(slot))
                 && peers.serves
                 && !peers.is_behind(conn)
             {

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use ::membership::items::Item;
-use ::membership::{Map, NodeId};
+use ::membership::{Map, NodeId, Slot};
 use command::flags;
 use engine::Caller;
 use resp::append_request;
@@ -34,7 +34,7 @@ use crate::worker::{Token, Worker};
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 /// The owners of slots, with their lives.
-fn owners(map: &Map) -> impl Iterator<Item = (u16, u16, NodeId, u64)> + '_ {
+fn owners(map: &Map) -> impl Iterator<Item = (Slot, Slot, NodeId, u64)> + '_ {
     let of = |range: &::membership::map::Range| {
         let node = map.node(range.node);
         (range.start, range.end, node.id, node.incarnation)

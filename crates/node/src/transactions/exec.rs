@@ -1,8 +1,10 @@
 //! Where a block runs: here, at one other node as a whole, or over several nodes.
 
+use ::membership::Slot;
+
 use crate::admission::cluster::{EVERYTHING, NO_OWNER, Place};
 use crate::cluster::kinds::Kind;
-use crate::cluster::peers::Peers;
+use crate::cluster::peers::{Peers, slot_of};
 use crate::cluster::route::calls_function;
 use crate::session::Multi;
 use crate::table::Table;
@@ -111,11 +113,11 @@ impl Peers {
         let here = self.place_of_watched_here(conn);
         let Some(remote) = conn.remote.as_deref() else { return here };
         let lines = remote.lines.iter().flatten().flat_map(|line| &line.watched);
-        lines.fold(here, |place, (_, key)| place.and(self.place(keyspace::slot_of(key))))
+        lines.fold(here, |place, (_, key)| place.and(self.place(slot_of(key))))
     }
 
     /// This node, if the connection watches keys here.
     fn place_of_watched_here(&self, conn: &Conn) -> Place {
-        conn.session.watched.first().map_or(Place::Anywhere, |watched| Place::At(self.me, watched.slot))
+        conn.session.watched.first().map_or(Place::Anywhere, |watched| Place::At(self.me, Slot::of(watched.slot)))
     }
 }

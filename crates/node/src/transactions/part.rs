@@ -18,6 +18,7 @@ use super::state::Looked;
 use super::tasks::Done;
 use super::wire;
 use crate::admission::{self, AS_OF_CLIENTS, Admitted, Step, admit, arity, memory, rights, state};
+use crate::cluster::peers::slot_of;
 use crate::table::Command;
 
 /// Bytes of a part's replies at most: they are one message.
@@ -217,7 +218,7 @@ impl<P: Port> Transacting<'_, P> {
     /// no writes.
     fn refusal_of_owner(&mut self, locks: &[Lock], logged: bool) -> Option<Refusal> {
         let Desk { peers, log, .. } = self.desk();
-        let owns = |lock: &Lock| peers.has(keyspace::slot_of(&lock.key));
+        let owns = |lock: &Lock| peers.has(slot_of(&lock.key));
         if !locks.iter().all(owns) {
             return Some(Refusal::Moved);
         }

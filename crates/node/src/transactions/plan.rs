@@ -14,7 +14,7 @@ use super::wire::{Changes, Check};
 use super::{member, wire};
 use crate::admission::cluster::{EVERYTHING, NO_OWNER, Place, SEVERAL};
 use crate::cluster::kinds::Kind;
-use crate::cluster::peers::Peers;
+use crate::cluster::peers::{Peers, slot_of};
 use crate::config::Isolation;
 use crate::node::Node;
 use crate::session::interactive::Interactive;
@@ -70,7 +70,7 @@ impl Peers {
 impl Peers {
     /// Who owns a key.
     pub(super) fn owner(&self, key: &[u8]) -> Result<u16, Vec<u8>> {
-        self.map.owner_of(keyspace::slot_of(key)).ok_or_else(|| NO_OWNER.into())
+        self.map.owner_of(slot_of(key)).ok_or_else(|| NO_OWNER.into())
     }
 
     /// What is watched, by nodes.

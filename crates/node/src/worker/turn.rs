@@ -240,7 +240,7 @@ impl Worker {
     /// Starts to prefetch a key's slot, unless another node has the key.
     #[inline]
     fn bring_slot(&self, slot: u16, hash: u64) -> Option<(u16, u64)> {
-        if self.peers.is_cluster() && !self.peers.has(slot) {
+        if self.peers.is_cluster() && !self.peers.has(::membership::Slot::of(slot)) {
             return None;
         }
         self.node.engine.keyspace.prefetch_slot(slot);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use membership::Map;
 use membership::map::{Node as Member, Range};
+use membership::{Map, Slot};
 
 use crate::net::{Net, even_map, key_of, shown};
 
@@ -28,8 +28,8 @@ fn split_at(version: u64, a: &str, b: &str) -> Arc<Map> {
     let at = slots[0].max(slots[1]);
     let ranges = [
         even.ranges()[0],
-        Range { end: at - 1, ..*of_second },
-        Range { start: at, end: of_second.end, node: 2 },
+        Range { end: Slot::of(at - 1), ..*of_second },
+        Range { start: Slot::of(at), end: of_second.end, node: 2 },
         even.ranges()[2],
     ];
     let mut nodes: Vec<Member> = even.nodes().to_vec();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use membership::control::Status;
 use membership::map::Range;
 use membership::meta::{Command, Setting};
-use membership::{Map, NodeId, SLOTS};
+use membership::{Map, NodeId, Slot};
 use node::cluster::{Administration, Changed, LibrariesChanged, SettingsChanged};
 use resp::Value;
 
@@ -73,7 +73,8 @@ fn scan_finds_every_key_of_every_node() {
 fn scan_passes_the_last_slot_of_a_node() {
     let mut net = Net::new(3, 1, 11);
     let client = net.connect(0);
-    let ends: Vec<u16> = even_map(3, 1).ranges().iter().flat_map(|range| [range.start, range.end]).collect();
+    let ends: Vec<u16> =
+        even_map(3, 1).ranges().iter().flat_map(|range| [range.start.get(), range.end.get()]).collect();
     let tag = |slot| (0..).map(|n: u32| format!("{{{n}}}")).find(|tag| keyspace::slot_of(tag.as_bytes()) == slot);
     let mut keys = BTreeSet::new();
     for tag in ends.iter().filter_map(|slot| tag(*slot)) {
@@ -117,7 +118,7 @@ fn scan_knows_no_end_that_is_not_there_any_more() {
     assert_ne!(cursor(&mut net), "0", "the other node's slots are behind this one's");
     // Now the node is the only one.
     let nodes = even_map(2, 2).nodes()[..1].to_vec();
-    let all = Range { start: 0, end: SLOTS as u16 - 1, node: 0 };
+    let all = Range { start: Slot::FIRST, end: Slot::LAST, node: 0 };
     net.cluster(0).set_map(Arc::new(Map::new(even_map(2, 2).cluster(), 2, 1, nodes, vec![all])));
     let eval = |net: &mut Net| {
         net.send_words(client, &["EVAL", "return redis.call('scan', '0', 'count', '1000')[1]", "0"]);
@@ -455,7 +456,7 @@ fn nodes_that_are_silent_have_failed_and_may_be_forgotten() {
     let id = |n: u8| NodeId([n; 20]);
     // Another owns everything, one has gone, and this one knows better of itself.
     let even = even_map(3, 2);
-    let range = Range { start: 0, end: SLOTS as u16 - 1, node: 1 };
+    let range = Range { start: Slot::FIRST, end: Slot::LAST, node: 1 };
     net.cluster(0).set_map(Arc::new(Map::new(even.cluster(), 2, 1, even.nodes().to_vec(), vec![range])));
     silent.lock().unwrap().extend([id(1), id(2)]);
     let nodes = net.say(client, "CLUSTER NODES");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use membership::frame::{self, Kind};
 use membership::items::{Item, Principal};
 use membership::map::{Node as Member, Range};
-use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, level};
+use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, Slot, level};
 use node::cluster::Cluster;
 use node::config::{Live, Renames, Values};
 use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
@@ -139,7 +139,11 @@ pub fn even_map(n: usize, version: u64) -> Map {
         voter: true,
     });
     let at = |i: usize| (SLOTS * i / n) as u16;
-    let ranges = (0..n).map(|i| Range { start: at(i), end: (SLOTS * (i + 1) / n - 1) as u16, node: i as u16 });
+    let ranges = (0..n).map(|i| Range {
+        start: Slot::of(at(i)),
+        end: Slot::of((SLOTS * (i + 1) / n - 1) as u16),
+        node: i as u16,
+    });
     Map::new(Some(ClusterId([9; 20])), version, 1, nodes.collect(), ranges.collect()).with_level(level::HIGHEST)
 }
 
@@ -148,7 +152,7 @@ pub fn key_of(i: usize, n: usize, name: &str) -> String {
     let map = even_map(n, 1);
     (0..)
         .map(|salt| format!("{name}:{salt}"))
-        .find(|key| map.owner_of(keyspace::slot_of(key.as_bytes())) == Some(i as u16))
+        .find(|key| map.owner_of(Slot::of(keyspace::slot_of(key.as_bytes()))) == Some(i as u16))
         .unwrap()
 }
 

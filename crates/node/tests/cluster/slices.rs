@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use membership::Map;
 use membership::map::Range;
+use membership::{Map, Slot};
 
 use crate::net::{Net, even_map, key_of};
 
@@ -95,7 +95,7 @@ fn a_script_that_has_no_keys_is_refused_as_a_whole_where_there_is_no_lease() {
 fn a_map_that_changes_between_two_slices_leaves_nothing_half_done() {
     each(|net, client, [a, b], _, text| {
         let even = even_map(2, 2);
-        let all = vec![Range { start: 0, end: even.ranges()[1].end, node: 1 }];
+        let all = vec![Range { start: Slot::FIRST, end: even.ranges()[1].end, node: 1 }];
         let map = Arc::new(Map::new(even.cluster(), 2, 2, even.nodes().to_vec(), all));
         net.cluster(0).set_map(map.clone());
         net.cluster(1).set_map(map);

@@ -1,5 +1,6 @@
 //! The faults of a cluster, and how they are mended.
 
+use membership::Slot;
 use node::Pause;
 
 use super::agenda::{Event, Mend, Talk, Time};
@@ -195,7 +196,7 @@ impl World {
         let key = self.story.one_of(self.plan.movable);
         let slot = keyspace::slot_of(super::clients::list(key).as_bytes());
         let map = self.metadata.latest().clone();
-        let owner = map.owner_of(slot).map(|owner| map.node(owner).id);
+        let owner = map.owner_of(Slot::of(slot)).map(|owner| map.node(owner).id);
         let from = (0..self.members.len()).find(|node| Some(metadata::id(*node)) == owner);
         let to = self.story.one_of(self.members.len());
         let Some(from) = from.filter(|from| *from != to && !self.history.moved.contains_key(&key)) else { return };

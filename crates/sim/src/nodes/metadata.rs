@@ -10,7 +10,7 @@ use std::sync::Arc;
 use membership::leases::Leases;
 use membership::map::Range;
 use membership::meta::{Command, Describe, State};
-use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, level};
+use membership::{BootNs, ClusterId, Map, NodeId, Slot, level};
 
 /// How long a lease lasts, nanoseconds: as in the server.
 pub const LEASE_NS: u64 = 2_000_000_000;
@@ -86,10 +86,10 @@ impl Metadata {
             node.epoch = epochs.get(&node.id).map_or(node.epoch, |at| map.epoch() + at);
         }
         let mut ranges: Vec<Range> = Vec::new();
-        for slot in 0..SLOTS as u16 {
-            let moved = slots.get(&slot).and_then(|id| map.index_of(*id));
+        for slot in Slot::all() {
+            let moved = slots.get(&slot.get()).and_then(|id| map.index_of(*id));
             let Some(node) = moved.or(map.owner_of(slot)) else { continue };
-            match ranges.last_mut().filter(|last| last.node == node && last.end + 1 == slot) {
+            match ranges.last_mut().filter(|last| last.node == node && last.end.get() + 1 == slot.get()) {
                 Some(last) => last.end = slot,
                 None => ranges.push(Range { start: slot, end: slot, node }),
             }
@@ -212,7 +212,7 @@ impl Metadata {
             return false;
         }
         let map = self.latest();
-        let is_owner = map.owner_of(slot).is_some_and(|owner| map.node(owner).id == id(from));
+        let is_owner = map.owner_of(Slot::of(slot)).is_some_and(|owner| map.node(owner).id == id(from));
         if is_owner && from != to {
             self.moves += 1;
             self.moved.0.insert(slot, id(to));

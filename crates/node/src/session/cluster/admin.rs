@@ -217,9 +217,9 @@ fn problems(status: &Status) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use ::membership::ClusterId;
     use ::membership::control::NodeStatus;
     use ::membership::map::{Node, Range};
+    use ::membership::{ClusterId, Slot};
 
     use super::*;
 
@@ -237,7 +237,7 @@ mod tests {
             level: 8,
             voter: true,
         };
-        let range = |start, end, node| Range { start, end, node };
+        let range = |start, end, node| Range { start: Slot::of(start), end: Slot::of(end), node };
         let ranges = vec![range(0, 8000, 0), range(8001, 16383, 1)];
         let map = Map::new(Some(ClusterId([9; 20])), 4, 1, (1..4).map(node).collect(), ranges);
         let of = |(n, lease_ms)| NodeStatus {

@@ -14,8 +14,8 @@ pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     for range in map.ranges() {
         let node = map.node(range.node);
         reply.array(3);
-        reply.count(range.start.into());
-        reply.count(range.end.into());
+        reply.count(range.start.get().into());
+        reply.count(range.end.get().into());
         reply.array(4);
         reply.bulk(&node.host);
         reply.count(node.port_for_smart_clients().into());
@@ -36,8 +36,8 @@ pub(super) fn shards(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         reply.bulk("slots");
         reply.array(ranges.len() * 2);
         for range in ranges {
-            reply.count(range.start.into());
-            reply.count(range.end.into());
+            reply.count(range.start.get().into());
+            reply.count(range.end.get().into());
         }
         reply.bulk("nodes");
         reply.array(1);

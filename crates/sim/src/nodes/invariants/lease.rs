@@ -1,6 +1,8 @@
 //! No two nodes serve one slot (rule O1), judged by the leases they hold and by what clients saw. A request that begins
 //! after a slot got another owner is not served by the earlier one.
 
+use membership::Slot;
+
 use super::Lists;
 use crate::invariants::{Verdict, violated};
 use crate::nodes::clients::list;
@@ -18,7 +20,7 @@ pub fn check(world: &World) -> Verdict {
         let serves = |node: &usize| {
             let member = &world.members[*node];
             let map = member.seat.map();
-            let owns = map.owner_of(slot).is_some_and(|owner| map.node(owner).id == metadata::id(*node));
+            let owns = map.owner_of(Slot::of(slot)).is_some_and(|owner| map.node(owner).id == metadata::id(*node));
             owns && !member.is_off && member.boot_ns_at(world.now) < member.seat.until()
         };
         let serving: Vec<usize> = (0..world.members.len()).filter(serves).collect();
