@@ -134,6 +134,11 @@ impl ConfiguredUsers {
         self.0.is_empty()
     }
 
+    /// Whether a line is about this user.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// A line `user NAME RULE ...`, without its first word. The error names no password.
     pub fn add<T: AsRef<[u8]>>(&mut self, book: RuleBook<'_>, name: &[u8], rules: &[T]) -> Result<(), String> {
         let wrong = |what: &[u8], why: &str| {

@@ -135,13 +135,13 @@ impl Users {
         Ok(self.replace(before, user))
     }
 
-    /// `requirepass`: the only password of the user `default`, or none.
-    pub fn set_default_password(&mut self, password: Option<PasswordHash>) -> Change {
-        let before = self.get(UserNumber::DEFAULT).cloned();
-        let mut user = before.as_deref().cloned().unwrap_or_else(|| User::new(DEFAULT, UserNumber::DEFAULT, false));
+    /// `requirepass`: the only password of the user `default`, or none. No rights change, and so no revision does: nodes of
+    /// a cluster hear of `requirepass` at different times.
+    pub fn set_default_password(&mut self, password: Option<PasswordHash>) {
+        let Some(user) = self.by_number.get_mut(&UserNumber::DEFAULT) else { return };
+        let user = Arc::make_mut(user);
         user.passwords = password.into_iter().collect();
         user.needs_no_password = password.is_none();
-        self.replace(before, user)
     }
 
     /// A user that has not changed keeps its revision.

@@ -20,6 +20,7 @@ mod secret;
 mod session;
 mod table;
 mod transactions;
+pub mod users;
 mod worker;
 
 pub use client::{Client, Peer};

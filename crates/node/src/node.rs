@@ -26,6 +26,7 @@ use crate::scripts::Scripts;
 use crate::table::Table;
 use crate::transactions::doubts::Doubts;
 use crate::transactions::slow::SlowScripts;
+use crate::users::UserTable;
 use crate::worker::jobs::Jobs;
 use crate::worker::message::{Mailbox, Message};
 use crate::worker::pause::Pauses;
@@ -95,6 +96,8 @@ pub struct Node {
     pub trackers: Trackers,
     /// Scripts and libraries of functions.
     pub scripts: Scripts,
+    /// The users, and what they were denied.
+    pub(crate) users: UserTable,
     /// Jobs, which take long.
     pub jobs: Jobs,
     /// The log and its checkpoints, if there is one.
@@ -120,6 +123,8 @@ pub struct Facts {
     pub run_id: String,
     /// Process id.
     pub pid: u32,
+    /// Fills with random bytes that nobody can guess; false: it could not.
+    pub random: Option<fn(&mut [u8]) -> bool>,
     /// Operating system, as `uname` says.
     pub os: String,
     /// Unix milliseconds of the start.
@@ -162,6 +167,7 @@ impl Node {
         let databases = usize::from(config.settings().databases);
         let table = table.renamed(config.renames().clone());
         let commands = table.all().len();
+        let users = UserTable::new(&table);
         Arc::new(Node {
             engine: Arc::new(engine::Shared::new(Keyspace::new(workers + LOADERS + 1, databases, seed))),
             config,
@@ -191,6 +197,7 @@ impl Node {
             pubsub: PubSub::default(),
             trackers: Trackers::default(),
             scripts: Scripts::default(),
+            users,
             jobs: Jobs::default(),
             durable: RwLock::default(),
             doubts: Doubts::default(),

@@ -15,6 +15,8 @@ pub fn is_secret(args: Args<'_>, i: usize) -> bool {
     } else if is(0, "hello") {
         // HELLO 3 AUTH user password: both are hidden, as in Redis.
         i >= 3 && (is(i - 1, "auth") || is(i - 2, "auth"))
+    } else if is(0, "acl") && ["setuser", "deluser", "getuser"].iter().any(|name| is(1, name)) {
+        i >= 2
     } else if is(0, "config") && is(1, "set") {
         i >= 3 && i % 2 == 1 && SETTINGS.iter().any(|name| is(i - 1, name))
     } else {

@@ -72,11 +72,6 @@ pub(super) enum Condition<'a> {
 }
 
 impl Condition<'_> {
-    /// Whether the condition is about the value, not only about its presence.
-    pub(super) fn compares(self) -> bool {
-        !matches!(self, Condition::Absent | Condition::Present)
-    }
-
     /// Whether the condition holds. Comparing is an error where the key has another type or the digest cannot be one.
     pub(super) fn holds(self, entry: Option<EntryRef<'_>>) -> Result<bool, Error> {
         match self {

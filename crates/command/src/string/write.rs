@@ -20,11 +20,14 @@ pub(crate) const ROWS: &[Row<Run>] = &[
             arity: -3,
             flags: WRITE | DENYOOM,
             keys: &[KeySpec::one(1, RW | ACCESS | UPDATE | VARIABLE_FLAGS)],
+            // As in Redis: any such word counts, whatever stands before it. A user that may not read hears that first.
             vary_flags: Some(|args| {
-                let options = Options::parse_set(args).unwrap_or_default();
-                match (options.get, options.condition) {
+                let has = |words: &[&str]| {
+                    args.iter().skip(3).any(|arg| words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes())))
+                };
+                match (has(&["get"]), has(&["ifeq", "ifne", "ifdeq", "ifdne"])) {
                     (true, _) => RW | ACCESS | UPDATE,
-                    (false, Some(condition)) if condition.compares() => RW | UPDATE,
+                    (false, true) => RW | UPDATE,
                     _ => OW | UPDATE,
                 }
             }),
@@ -304,7 +307,8 @@ mod tests {
             ("ex 5 nx", OW | UPDATE),
             ("ifeq x", RW | UPDATE),
             ("ex get get", RW | ACCESS | UPDATE),
-            ("ifeq get", RW | UPDATE),
+            ("ifeq get", RW | ACCESS | UPDATE),
+            ("ex get", RW | ACCESS | UPDATE),
         ] {
             let line = format!("set k v {options}");
             let mut batch = resp::Batch::new();

@@ -24,6 +24,11 @@ impl Source {
     }
 }
 
+/// Fills with it; false: the system could not.
+pub fn fill(bytes: &mut [u8]) -> bool {
+    Source::open().and_then(|source| source.fill(bytes)).is_ok()
+}
+
 /// So many bytes of it.
 ///
 /// # Errors

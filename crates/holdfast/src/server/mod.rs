@@ -78,6 +78,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let table = Table::new();
     let exists = |name: &[u8]| table.find(name).is_some_and(|command| !command.is_subcommand);
     let renames = loaded.renames(exists, node::compatibility::is_known)?;
+    let users = node::users::configured(&table, &loaded)?;
     let Loaded { mut values, file, hash, named, warnings, .. } = loaded;
     // Paths of the command line are meant from where it was typed, all others from `dir`.
     let file = file.map(std::path::absolute).transpose()?;
@@ -116,6 +117,10 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         None => u64::from_le_bytes(chance::random()?),
     };
     let node = start_node(Arc::clone(&live), driver, clock.clone(), seed, limits)?;
+    if let Err(why) = node::users::begin(&node, users) {
+        tracing::error!("{why}");
+        return Err(why.into());
+    }
     crash::prepare(&node, &settings.logfile)?;
     crash::follow(settings.crash_log_enabled);
     if let Err(error) = oom::follow(&settings) {
@@ -211,6 +216,7 @@ fn start_node(
             u32::from_le_bytes(chance::random()?)
         ),
         pid: std::process::id(),
+        random: Some(chance::fill),
         os: process::system(),
         cpu: Some(process::cpu),
         system_memory: process::memory(),

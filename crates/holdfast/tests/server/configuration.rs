@@ -63,8 +63,8 @@ fn a_password_of_which_only_the_hash_is_known_can_be_taken_away() {
 fn lines_that_cannot_hold_are_named() {
     let scratch = Scratch::new();
     for (content, wanted) in [
-        ("port 0\nuser bob on >x ~* &* +@all\n", "at line 2"),
-        ("port 0\n\nuser default on nopass ~* &* +@all -flushall\n", "at line 3"),
+        ("port 0\nuser bob on >x ~* &* +nosuch\n", "at line 2"),
+        ("port 0\n\nuser default on nopass ~* &* +@all -nosuch\n", "at line 3"),
         ("rename-command nosuch x\n", "at line 1"),
         ("save 900 1\nappendonly no\n", "at line 1"),
     ] {

@@ -1,6 +1,7 @@
 //! One server as its owner and its clients see it. Each module is a subject.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
+mod access;
 mod blocking;
 mod configuration;
 mod crash_report;

@@ -8,6 +8,8 @@ use command::{Spec, flags};
 use resp::{Args, Limits};
 
 use crate::config::OutputLimit;
+use crate::table::Command;
+use crate::users::{Denial, UserTable};
 
 /// The error for a stranger.
 pub(crate) const NOAUTH: &[u8] = b"NOAUTH Authentication required.";
@@ -17,6 +19,27 @@ const STRANGER_INPUT_MAX: u64 = 1 << 20;
 /// The bound of a stranger's output, beyond what fits the first buffer, as in Redis: it gets nothing but errors.
 const STRANGER_OUTPUT: OutputLimit = OutputLimit { hard: 1024, soft: 0, seconds: 0 };
 
+/// For whom commands run: a user as nodes name it to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct User {
+    /// The number of the user, and the revision by which it has its rights.
+    pub principal: Principal,
+    /// The generation of the table of users at which it could do everything.
+    pub full_at: u64,
+}
+
+impl User {
+    /// The user that connections begin as. At first it may do everything.
+    pub const DEFAULT: User = User { principal: Principal { user: 0, revision: 0 }, full_at: 0 };
+    /// No generation of the table of users.
+    pub const NEVER: u64 = u64::MAX;
+
+    /// A user whose rights have to be looked up.
+    pub(crate) const fn new(principal: Principal) -> User {
+        User { principal, full_at: User::NEVER }
+    }
+}
+
 /// Whether a client has to log in before it runs this command.
 #[inline]
 pub(crate) fn must_log_in(spec: &Spec, authenticated: bool) -> bool {
@@ -25,11 +48,10 @@ pub(crate) fn must_log_in(spec: &Spec, authenticated: bool) -> bool {
 
 /// The reason why a user may not run this command with these arguments, if there is one.
 ///
-/// A user is a number, and the revision of the table of users that gives it its rights. The table has one user today,
-/// the default one, to whom nothing is denied. So the check is empty in a built binary.
+/// A user that may do everything costs a comparison: of the generation at which that was found out with the present one.
 #[inline(always)]
-pub(crate) fn refusal(_: Principal, _: &Spec, _: Args<'_>) -> Option<Vec<u8>> {
-    None
+pub(crate) fn refusal(users: &UserTable, user: &mut User, command: &Command, args: Args<'_>) -> Option<Denial> {
+    if user.full_at == users.generation() { None } else { users.refusal(user, command, args) }
 }
 
 /// The limits by which a client's input is parsed. `argument_max`: most bytes of an argument. For a stranger the

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::admission::rights::User;
 use ::membership::frame::{self, Kind};
 use ::membership::items::{Item, Lengths, Principal, items};
 use resp::Reply;
@@ -48,7 +49,7 @@ impl Worker {
         if conn.unread() > 0 || !conn.is_free() || conn.remote.as_deref().is_some_and(Remote::is_owed) {
             return false;
         }
-        conn.session.principal = principal;
+        conn.session.user = User::new(principal);
         true
     }
 

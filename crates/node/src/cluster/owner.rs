@@ -13,6 +13,7 @@ use super::gather::Merge;
 use super::kinds::Kind;
 use super::origin::Broken;
 use super::role::{Inbound, Virtual};
+use crate::admission::rights::User;
 use crate::client::{Client, Peer};
 use crate::session::Session;
 use crate::table::Command;
@@ -140,17 +141,17 @@ impl Worker {
         let Some(conn) = line.and_then(|token| self.conn(token)).filter(|conn| !conn.closing) else { return Ok(()) };
         // A client that becomes another user is owed nothing: so no command is judged by the rights of another user.
         let is_owed = conn.unread() > 0 || !conn.wait.is_over();
-        if is_owed && principal.user != conn.session.principal.user {
+        if is_owed && principal.user != conn.session.user.principal.user {
             return Err("another user of commands that have not run".into());
         }
-        conn.session.principal = principal;
+        conn.session.user = User::new(principal);
         Ok(())
     }
 
     /// The users of commands of other nodes' clients here: the clients' numbers at their nodes, and the principals.
     pub fn principals(&self) -> impl Iterator<Item = (u64, Principal)> + '_ {
         self.conns.iter().flatten().filter_map(|conn| match &conn.role {
-            Role::Virtual(line) if !line.is_home => Some((line.client, conn.session.principal)),
+            Role::Virtual(line) if !line.is_home => Some((line.client, conn.session.user.principal)),
             _ => None,
         })
     }

@@ -109,7 +109,7 @@ impl Line {
     pub(crate) fn follows(&self, session: &Session, tracking: Mode) -> bool {
         let is_same = (self.db, self.protocol, self.no_touch)
             == (Some(session.db), session.protocol.number() as u8, session.no_touch);
-        is_same && self.tracking == tracking && self.principal == session.principal
+        is_same && self.tracking == tracking && self.principal == session.user.principal
     }
 }
 

@@ -483,7 +483,7 @@ impl Worker {
             None => {
                 let vc = out.open(conn.token);
                 out.stage.put(&Item::Open { vc, client: conn.session.client.id, db, protocol });
-                let principal = conn.session.principal;
+                let principal = conn.session.user.principal;
                 if says_principals {
                     out.stage.put(&Item::Principal { vc, principal });
                 }
@@ -509,7 +509,7 @@ impl Worker {
         // This node's own connection is no second client.
         let tracking = if link == HOME { Mode::default() } else { conn.session.tracking_mode() };
         if !line.follows(&conn.session, tracking) {
-            let (vc, principal) = (line.vc, conn.session.principal);
+            let (vc, principal) = (line.vc, conn.session.user.principal);
             if says_principals && line.principal != principal {
                 out.stage.put(&Item::Principal { vc, principal });
             }

@@ -4,7 +4,6 @@ use super::Comes;
 
 /// Commands without a row that do not come with the rest of their area. A container's name means its subcommands, too.
 pub(super) const COMMANDS: &[(&str, Comes)] = &[
-    ("acl", Comes::Users),
     ("backup", Comes::Later),
     ("client|import-source", Comes::Moves),
     ("cluster|cancelslotmigrations", Comes::Moves),

@@ -21,8 +21,6 @@ enum Comes {
     Standbys,
     /// Nothing: nodes do its work by themselves.
     Arranged,
-    /// ACL users.
-    Users,
     /// Data types that are modules in Redis.
     Modules,
 }
@@ -35,7 +33,6 @@ impl Comes {
             Comes::Moves => "comes with slots that move",
             Comes::Standbys => "comes with standbys",
             Comes::Arranged => "nodes arrange their slots themselves",
-            Comes::Users => "comes with users (ACL)",
             Comes::Modules => "comes after the core: in Redis it is a module",
         }
     }
@@ -316,8 +313,6 @@ mod tests {
             answer("arget").unwrap(),
             "ERR 'arget' is not supported by this version of Holdfast: it is not there yet"
         );
-        let of_acl = subcommand_not_there("acl", b"SETUSER").unwrap();
-        assert_eq!(of_acl, "ERR 'acl setuser' is not supported by this version of Holdfast: it comes with users (ACL)");
         assert_eq!(subcommand_not_there("client", b"nothing"), None);
     }
 }

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::change::{self, Host, Plan, Rights, SetError};
 use super::files::replace_file;
-use super::login;
 use super::renames::Renames;
 use super::rewrite::rewrite;
 use super::settings::Settings;
@@ -241,7 +240,7 @@ impl Live {
     /// # Errors
     ///
     /// The file is then unchanged.
-    pub fn rewrite(&self, all: bool) -> Result<(), RewriteError> {
+    pub fn rewrite(&self, users: &[Vec<u8>], all: bool) -> Result<(), RewriteError> {
         let file = self.file.as_ref().ok_or(RewriteError::NoFile)?;
         let state = self.state();
         let old = match std::fs::read(file) {
@@ -249,8 +248,7 @@ impl Live {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(RewriteError::Io(error)),
         };
-        let users: Vec<_> = state.hash.as_ref().map(login::line_of).into_iter().collect();
-        replace_file(file, &rewrite(&old, &state.values, Some(&users), all, state.of_cluster)).map_err(RewriteError::Io)
+        replace_file(file, &rewrite(&old, &state.values, Some(users), all, state.of_cluster)).map_err(RewriteError::Io)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

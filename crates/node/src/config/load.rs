@@ -61,13 +61,32 @@ pub struct Loaded {
     rename_places: Vec<Place>,
     /// SHA-256 of the password, if a `user` line has no more of it.
     pub hash: Option<[u8; 32]>,
+    /// Other `user` lines, without their first word, and where they stand.
+    users: Vec<(Vec<Vec<u8>>, Place)>,
     /// Settings that the file or the command line names.
     pub named: BTreeSet<Id>,
+    /// A `user` line says as much as `requirepass` can.
+    has_login: bool,
     /// Warnings for the user before the server runs.
     pub warnings: Vec<String>,
 }
 
 impl Loaded {
+    /// Hands the name and the rules of each `user` line out that says more than `requirepass` can.
+    ///
+    /// # Errors
+    /// The first line that is refused.
+    pub fn users(&self, mut add: impl FnMut(&[u8], &[Vec<u8>]) -> Result<(), String>) -> Result<(), LoadError> {
+        for (words, place) in &self.users {
+            let [name, rules @ ..] = &words[..] else { continue };
+            if self.has_login && name == b"default" {
+                return Err(at(place.clone(), TWICE));
+            }
+            add(name, rules).map_err(|why| at(place.clone(), &why))?;
+        }
+        Ok(())
+    }
+
     /// The commands under their new names; `exists` and `is_known` as for [`Renames::new`].
     ///
     /// # Errors
@@ -224,11 +243,14 @@ impl Loader<'_> {
                 Ok(())
             }
             (b"user", [_, ..]) => {
-                let login = match login::read(words) {
-                    Ok(_) if self.login.is_some() => Err("there is a line for the user 'default' already".to_owned()),
-                    other => other,
-                };
-                self.login = Some(login.map_err(|why| at(without_passwords(place, words), &why))?);
+                let place = without_passwords(place, words);
+                match login::read(words) {
+                    Some(login) if self.login.is_none() => self.login = Some(login),
+                    Some(_) => {
+                        return Err(at(place, TWICE));
+                    }
+                    None => self.loaded.users.push((words.to_vec(), place)),
+                }
                 Ok(())
             }
             (b"loadmodule", [_, ..]) => Err(at(place, "Modules can't be loaded: Holdfast has none")),
@@ -295,6 +317,7 @@ impl Loader<'_> {
     fn take_login(&mut self) {
         let Some((id, _)) = table::find(b"requirepass") else { return };
         let on_command_line = self.origins.get(&id).is_some_and(|place| *place.source == Source::CommandLine);
+        self.loaded.has_login = self.login.is_some();
         let Some(login) = self.login.take().filter(|_| !on_command_line) else { return };
         let known = match self.loaded.values.get(id) {
             Value::Text(text) => text.clone(),
@@ -327,6 +350,10 @@ impl Loader<'_> {
         Ok(self.loaded)
     }
 }
+
+/// As Redis says it.
+const TWICE: &str =
+    "Error in user declaration 'default': Duplicate user found. A user can only be defined once in config files";
 
 const NO_SNAPSHOTS: &str = "With `appendonly no` this server would forget its data when it stops: the snapshots of `save` are not \
     there yet. `appendonly yes` makes it keep them; `save \"\"` makes it a cache, which starts empty";

@@ -90,6 +90,12 @@ pub struct Settings {
     pub transaction_idle_timeout: u64,
 
     pub requirepass: Option<Password>,
+    /// File of users, or empty.
+    pub aclfile: Vec<u8>,
+    /// A new user may use all channels (`acl-pubsub-default`).
+    pub acl_pubsub_default: bool,
+    /// `acllog-max-len`
+    pub acllog_max_len: usize,
     pub enable_debug_command: Allowed,
     pub enable_protected_configs: Allowed,
 
@@ -259,6 +265,9 @@ impl Settings {
             transaction_idle_timeout: read.number("transaction-idle-timeout"),
 
             requirepass: read.optional("requirepass").map(Password::Plain),
+            aclfile: read.text("aclfile"),
+            acl_pubsub_default: read.choice("acl-pubsub-default") == "allchannels",
+            acllog_max_len: read.number("acllog-max-len"),
             enable_debug_command: read.allowed("enable-debug-command"),
             enable_protected_configs: read.allowed("enable-protected-configs"),
 

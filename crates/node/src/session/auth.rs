@@ -2,12 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use ::acl::{Context, Event, Reason, UserNumber};
 use command::{Difference, Error, Row, Spec, flags::*};
 use resp::Protocol;
 
 use super::client::{check_name, set_name};
 use super::{Flow, Replies, SessionCtx, SessionRun};
 use crate::REDIS_VERSION;
+use crate::admission::rights::User;
 use crate::figures::stats::add;
 use crate::node::VALKEY_VERSION;
 
@@ -58,25 +60,27 @@ pub const ROWS: &[Row<SessionRun>] = &[
 
 const WRONG_PASSWORD: Error = Error::new("WRONGPASS invalid username-password pair or user is disabled.");
 
-/// Lets the client in if user and password are right. There is one user, "default"; `requirepass` is its password.
+/// Lets the client in if user and password are right.
 fn log_in(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
-    let right = match &ctx.settings.requirepass {
-        None => true,
-        Some(wanted) => wanted.is(password),
-    };
-    if user != b"default" || !right {
+    let Some(login) = ctx.node.users.log_in(ctx.settings.requirepass.as_ref(), user, password) else {
         add(&ctx.stats.denied, 1);
+        let context = if ctx.session.multi.is_some() { Context::Multi } else { Context::TopLevel };
+        let (object, user) = (ctx.arg(0).to_vec(), user.to_vec());
+        super::acl::note(ctx, |client| Some(Event { reason: Reason::Auth, context, object, user, client }));
         return Err(WRONG_PASSWORD);
-    }
+    };
     ctx.session.authenticated = true;
-    ctx.session.client.texts().user = b"default".to_vec();
+    ctx.session.user = login.user;
+    ctx.session.client.texts().user = login.name;
     Ok(())
 }
 
 fn auth(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     match ctx.args.len() {
         2 => {
-            if ctx.settings.requirepass.is_none() {
+            ctx.node.users.keep_up(ctx.settings.requirepass.as_ref());
+            let default = ctx.node.users.read(|users| users.get(UserNumber::DEFAULT).cloned());
+            if default.is_some_and(|user| user.needs_no_password()) {
                 return Err(Error::new(
                     "ERR AUTH <password> called without any password configured for the default user. Are you sure \
                      your configuration is correct?",
@@ -162,7 +166,8 @@ fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let session = &mut *ctx.session;
     session.set_protocol(Protocol::Resp2);
     session.set_db(0);
-    session.authenticated = ctx.settings.requirepass.is_none();
+    session.authenticated = ctx.node.users.lets_in(ctx.settings.requirepass.as_ref());
+    session.user = User::DEFAULT;
     session.replies = Replies::On;
     session.redirect = None;
     session.client.no_evict.store(false, Relaxed);

@@ -180,7 +180,7 @@ fn set_own(ctx: &mut SessionCtx<'_>, pairs: &[&[u8]], rights: Rights) -> Result<
 }
 
 fn rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    match ctx.node.config.rewrite(false) {
+    match ctx.node.config.rewrite(&ctx.node.users.lines_of_configuration(ctx.settings), false) {
         Ok(()) => tracing::info!("CONFIG REWRITE executed with success."),
         Err(error) => {
             tracing::warn!("CONFIG REWRITE failed: {error}");

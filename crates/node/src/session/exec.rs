@@ -47,8 +47,13 @@ impl Caller for InBlock<'_, '_> {
     /// The rights may have changed since it was queued.
     #[inline]
     fn rights(&mut self, command: &Command, args: Args<'_>) -> Result<(), Instead> {
-        rights::refusal(self.ctx.session.principal, command.spec, args)
-            .map_or(Ok(()), |error| Err(Instead::Refused(error)))
+        let ctx = &mut *self.ctx;
+        let Some(denial) = rights::refusal(&ctx.node.users, &mut ctx.session.user, command, args) else {
+            return Ok(());
+        };
+        let error = denial.in_exec();
+        super::acl::note(ctx, |client| denial.event(::acl::Context::Multi, client));
+        Err(Instead::Refused(error))
     }
 
     /// Checked when it was queued, because the client's state counts.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use command::{Error, Row};
 
 use super::{
-    Flow, SessionCtx, SessionRun, auth, backup, client, cluster, commands, config_command, connection, debug, info,
-    interactive, latency, memory, monitor, multi, pubsub, script, server, slowlog, waitaof,
+    Flow, SessionCtx, SessionRun, acl, auth, backup, client, cluster, commands, config_command, connection, debug,
+    info, interactive, latency, memory, monitor, multi, pubsub, script, server, slowlog, waitaof,
 };
 use crate::clock::Clock;
 use crate::config::Live;
@@ -15,6 +15,7 @@ use crate::table::{Handler, SessionRow, Specified, Table};
 
 /// The rows of every family of session commands.
 const FAMILIES: &[&[Row<SessionRun>]] = &[
+    acl::ROWS,
     auth::ROWS,
     backup::ROWS,
     client::ROWS,

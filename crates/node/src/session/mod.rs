@@ -1,5 +1,6 @@
 //! A client's session, and the commands that work on it rather than on keys.
 
+pub(crate) mod acl;
 pub(crate) mod aside;
 mod auth;
 mod backup;
@@ -36,6 +37,7 @@ pub(crate) mod waitaof;
 pub use aside::Aside;
 pub(crate) use aside::locks_of;
 pub use block::Block;
+pub(crate) use client::line_at;
 pub(crate) use connection::database;
 pub(crate) use context::{Flow, SessionCtx, SessionRun, container, help, tipped, wrong_arguments};
 pub(crate) use debug::is_open as debug_is_open;

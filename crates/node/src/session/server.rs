@@ -51,23 +51,6 @@ const fn container(
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[
     container(
-        "acl",
-        "6.0.0",
-        "A container for Access List Control commands.",
-        &[
-            row("help", 2, LOADING | STALE, "6.0.0", "", HELP, help),
-            row(
-                "whoami",
-                2,
-                NOSCRIPT | LOADING | STALE,
-                "6.0.0",
-                "",
-                "Returns the authenticated username of the current connection.",
-                whoami,
-            ),
-        ],
-    ),
-    container(
         "module",
         "4.0.0",
         "A container for module commands.",
@@ -133,12 +116,6 @@ pub const ROWS: &[Row<SessionRun>] = &[
     row("replicaof", 3, REPLICA_FLAGS, "5.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
     row("slaveof", 3, REPLICA_FLAGS, "1.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
 ];
-
-fn whoami(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let user = ctx.session.client.texts().user.clone();
-    ctx.reply().bulk(user);
-    Ok(Flow::Done)
-}
 
 /// There are no modules: what they do in Redis will be built in.
 fn modules(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ::membership::items::Principal;
 use command::flags;
 use engine::{Again, WatchedKey};
 use keyspace::Key;
@@ -14,6 +13,7 @@ use txn::Lock;
 use super::caching::Tracking;
 use super::subscriptions::Subscriptions;
 use super::transaction::Interactive;
+use crate::admission::rights::User;
 use crate::client::Client;
 use crate::cluster::Answers;
 use crate::config::Redirect;
@@ -30,7 +30,7 @@ pub struct Session {
     /// Whether it may run commands.
     pub authenticated: bool,
     /// The user that its commands run for; for a virtual connection, the one that its origin named.
-    pub principal: Principal,
+    pub user: User,
     /// Commands queued since MULTI.
     pub multi: Option<Box<Multi>>,
     /// The transaction since BEGIN.
@@ -168,7 +168,7 @@ impl Session {
             db: 0,
             protocol: Protocol::Resp2,
             authenticated,
-            principal: Principal::default(),
+            user: User::DEFAULT,
             multi: None,
             transaction: None,
             spare_multi: None,

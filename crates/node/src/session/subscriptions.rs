@@ -55,6 +55,12 @@ impl Subscriptions {
         }
     }
 
+    /// Whether a user that may use these channels keeps all of them.
+    pub(crate) fn are_kept(&self, left: &acl::Subscriptions) -> bool {
+        let keeps = |all: &BTreeSet<Arc<[u8]>>, is_pattern| all.iter().all(|topic| left.keeps(topic, is_pattern));
+        keeps(&self.channels, false) && keeps(&self.shards, false) && keeps(&self.patterns, true)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.counted_with(Kind::Channel) + self.counted_with(Kind::Shard) == 0
     }

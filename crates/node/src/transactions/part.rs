@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ::membership::items::Principal;
+use crate::admission::rights::User;
 use command::effects::{self, op};
 use command::flags;
 use engine::{BlockRun, Call, Caller, Undone, Untimely};
@@ -20,6 +20,7 @@ use super::wire;
 use crate::admission::{self, AS_OF_CLIENTS, Admitted, Step, admit, arity, memory, rights, state};
 use crate::cluster::peers::slot_of;
 use crate::table::Command;
+use crate::users::UserTable;
 
 /// Bytes of a part's replies at most: they are one message.
 const REPLIES_MAX: usize = 8 << 20;
@@ -267,7 +268,7 @@ impl<P: Port> Transacting<'_, P> {
         let (protocol, commands) = wire::commands(commands).map_err(|malformed| failed(malformed.0))?;
         let node = self.node().clone();
         // The message of a part does not name a user yet.
-        let user = Principal::default();
+        let user = User { full_at: node.users.generation(), ..User::DEFAULT };
         let mut replies = Vec::new();
         for (db, words) in &commands {
             let command = node.table.of_words(words).ok_or_else(|| failed(arity::UNKNOWN_IN_PART))?;
@@ -276,7 +277,7 @@ impl<P: Port> Transacting<'_, P> {
                 return Err(failed("ERR a command is too long"));
             }
             let args = batch.args(0, &[]);
-            let mut part = InPart { locks, db: *db, databases: self.settings().databases, user };
+            let mut part = InPart { locks, db: *db, databases: self.settings().databases, user, users: &node.users };
             let command = admit(command, args, &mut part).map_err(failed)?;
             let Some(row) = command.data_row() else { return Err(failed(state::NOT_IN_PART)) };
             let token = 0;
@@ -319,7 +320,8 @@ struct InPart<'l> {
     /// How many there are here.
     databases: u16,
     /// For whom it runs.
-    user: Principal,
+    user: User,
+    users: &'l UserTable,
 }
 
 type Passes = Result<(), &'static str>;
@@ -339,7 +341,10 @@ impl admission::Caller for InPart<'_> {
 
     fn rights(&mut self, command: &Command, args: Args<'_>) -> Passes {
         // An attempt answers an error of its own: the client's node has refused a command that its user may not run.
-        if rights::refusal(self.user, command.spec, args).is_some() { Err(state::NOT_IN_PART) } else { Ok(()) }
+        match rights::refusal(self.users, &mut self.user, command, args) {
+            Some(_) => Err(state::NOT_IN_PART),
+            None => Ok(()),
+        }
     }
 
     fn state(&mut self, command: &Command, args: Args<'_>) -> Passes {

@@ -113,7 +113,7 @@ impl<P: Port> Transacting<'_, P> {
             let (vc, epoch) = (out.open_notice(block.token), out.epoch);
             out.stage.put(&Item::Open { vc, client: conn.session.client.id, db: block.db, protocol: 2 });
             if says_principals {
-                out.stage.put(&Item::Principal { vc, principal: conn.session.principal });
+                out.stage.put(&Item::Principal { vc, principal: conn.session.user.principal });
             }
             let mut bytes = Vec::new();
             append_request(&mut bytes, &words);

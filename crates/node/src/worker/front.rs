@@ -1,6 +1,7 @@
 //! A client as a caller of commands: its error, or its wait, where a command does not pass a check.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use command::flags;
 use engine::Room;
@@ -14,6 +15,7 @@ use crate::durability::backlog::Until;
 use crate::node::Node;
 use crate::session;
 use crate::table::{Command, Table};
+use crate::users::Denial;
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
@@ -58,8 +60,8 @@ impl Caller for Front<'_> {
         if rights::must_log_in(command.spec, self.conn.session.authenticated) {
             return self.refuse(command, rights::NOAUTH);
         }
-        match rights::refusal(self.conn.session.principal, command.spec, args) {
-            Some(error) => self.refuse(command, &error),
+        match rights::refusal(&self.node.users, &mut self.conn.session.user, command, args) {
+            Some(denial) => self.deny(command, denial),
             None => Ok(()),
         }
     }
@@ -155,6 +157,20 @@ impl Caller for Front<'_> {
 impl Front<'_> {
     fn refuse(&mut self, command: &Command, error: &[u8]) -> Result<(), Next> {
         Err(self.worker.decline(self.conn, command, error))
+    }
+
+    /// The user may not run it.
+    #[cold]
+    fn deny(&mut self, command: &Command, denial: Denial) -> Result<(), Next> {
+        let session = &self.conn.session;
+        // The log shows the command as that of the client.
+        session.client.last_command.store(command.id as u32 + 1, Relaxed);
+        let context = if session.multi.is_some() { acl::Context::Multi } else { acl::Context::TopLevel };
+        let (reply, now) = (denial.reply(), self.worker.engine.now());
+        if let Some(event) = denial.event(context, session::line_at(self.node, &session.client, now)) {
+            self.node.users.log().add(now as i64, self.settings.acllog_max_len, event);
+        }
+        self.refuse(command, &reply)
     }
 
     /// Refuses a command that needs room, or has it wait: there is none.

@@ -30,6 +30,15 @@ pub enum Message {
         /// The connection.
         token: u64,
     },
+    /// A user may use no other channels than these: ends its connections that are subscribed to others.
+    ChannelsLost {
+        /// The user's number.
+        user: u32,
+        /// What it may still be subscribed to.
+        left: Arc<acl::Subscriptions>,
+    },
+    /// Users have fewer rights, or are gone: commands that wait are judged again.
+    RightsChanged,
     /// Ends a connection because of `maxmemory-clients`, and drops its unsent output.
     Evict {
         /// The connection.

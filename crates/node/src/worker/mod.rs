@@ -216,7 +216,11 @@ impl Worker {
     pub fn accept(&mut self, peer: Peer, now: u64) -> Result<Token, &'static [u8]> {
         // The present settings: the last turn may have been a while ago.
         let settings = self.node.config.settings();
-        if settings.protected_mode && settings.requirepass.is_none() && !peer.unix && !peer.loopback {
+        if settings.protected_mode
+            && !peer.unix
+            && !peer.loopback
+            && self.node.users.needs_no_password(settings.requirepass.as_ref())
+        {
             return Err(PROTECTED);
         }
         // A client that connects to make room gets in, unless there are many of them.
@@ -232,7 +236,7 @@ impl Worker {
         let token = self.reserve_token();
         let client = Arc::new(Client::new(id, peer, now, self.index as u16, token));
         self.node.register(client.clone());
-        let session = Session::new(client, settings.requirepass.is_none());
+        let session = Session::new(client, self.node.users.lets_in(settings.requirepass.as_ref()));
         self.install(token, session, Role::Client);
         Ok(token)
     }
@@ -369,6 +373,8 @@ impl Worker {
             Message::Unpark(token) => self.unpark(token),
             Message::Served { token, reply, seen } => self.served(token, reply.as_deref(), &seen),
             Message::Kill { token } => self.cut(token),
+            Message::RightsChanged => self.judge_waits(),
+            Message::ChannelsLost { user, left } => self.end_subscribers(user, &left),
             Message::Evict { token } => self.cut_off(token),
             Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
             Message::UnblockElsewhere { token, with_error, question } => {

@@ -277,6 +277,17 @@ impl Worker {
         self.mark_dirty(token);
     }
 
+    /// Closes connections of a user whose rights to channels are fewer now, if they are subscribed to one of the others.
+    pub(crate) fn end_subscribers(&mut self, user: u32, left: &acl::Subscriptions) {
+        let is_lost = |conn: &&Conn| {
+            let session = &conn.session;
+            session.user.principal.user == user && session.subscriptions.as_ref().is_some_and(|all| !all.are_kept(left))
+        };
+        let lost: Vec<Token> =
+            self.conns.iter().flatten().map(|conn| &**conn).filter(is_lost).map(|c| c.token).collect();
+        lost.into_iter().for_each(|token| self.cut(token));
+    }
+
     /// Closes a connection that exceeds a limit.
     pub(crate) fn cut_off(&mut self, token: Token) {
         if let Some(conn) = self.conn(token) {

@@ -8,12 +8,14 @@ use engine::{Blocked, Ending};
 use keyspace::{Horizon, Need};
 use resp::{Args, OwnedArgs, Reply};
 
+use crate::admission::rights;
 use crate::durability::checkpoints::{Checkpoints, Ticket};
 use crate::figures::stats::{add, sub};
 use crate::push::notifications::each_message;
 use crate::push::pubsub::Kind;
-use crate::session::Undone;
+use crate::session::{self, Undone};
 use crate::table::Command;
+use crate::users::Denial;
 use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::jobs::{Done, Job, Outcome};
@@ -321,6 +323,54 @@ impl Worker {
             self.deadlines.remove(&(at, conn.token));
             sub(&self.stats.waiting_with_deadline, 1);
         }
+    }
+
+    /// Ends waits for keys of commands that their users may not run any more. Redis finds that out when a key changes: here
+    /// the change itself serves the command, and must not ask whose it is.
+    pub(crate) fn judge_waits(&mut self) {
+        let denied = |conn: &Conn| {
+            let blocked = conn.wait.blocked()?;
+            let args = blocked.args.args();
+            let command = self.node.table.find_command(args.get(0)?)?;
+            let command = self.node.table.with_word(command, args.get(1)).unwrap_or(command);
+            let denial = rights::refusal(&self.node.users, &mut conn.session.user.clone(), command, args)?;
+            Some((conn.token, blocked.clone(), denial))
+        };
+        let all: Vec<_> = self.conns.iter().flatten().map(|conn| &**conn).filter_map(denied).collect();
+        for (token, blocked, denial) in all {
+            self.deny_wait(token, &blocked, denial);
+        }
+    }
+
+    fn deny_wait(&mut self, token: Token, blocked: &Blocked, denial: Denial) {
+        if !blocked.cancel() {
+            return;
+        }
+        let Some(mut conn) = self.take_conn(token) else { return };
+        self.end_wait(&mut conn);
+        let reply = denial.reply();
+        let now = self.engine.now();
+        if let Some(event) =
+            denial.event(acl::Context::TopLevel, session::line_at(&self.node, &conn.session.client, now))
+        {
+            self.node.users.log().add(now as i64, self.node.config.settings().acllog_max_len, event);
+        }
+        self.refuse_wait(&mut conn, blocked, &reply);
+        self.put_conn(conn);
+        self.mark_dirty(token);
+        self.resume(token);
+    }
+
+    /// Answers a wait whose command may not run any more.
+    pub(crate) fn refuse_wait(&mut self, conn: &mut Conn, blocked: &Blocked, error: &[u8]) {
+        self.ensure_out(conn);
+        let before = conn.out.bytes.len();
+        write_error(&mut conn.out.bytes, blocked.protocol, error);
+        if let Some(id) = (conn.session.client.last_command.load(Relaxed) as usize).checked_sub(1) {
+            add(&self.stats.commands[self.node.table.get(id).counted_as].rejected, 1);
+        }
+        self.stats.count_error(error);
+        self.apply_reply_mode(conn, before);
     }
 
     /// Counts a command that had to wait, now that it has this reply.

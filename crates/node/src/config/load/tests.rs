@@ -206,13 +206,22 @@ fn a_line_for_the_default_user_is_its_password() {
         );
     }
     for (text, why) in [
-        ("port 1\nuser alice on >secret ~* +@all", "'user alice on >(redacted) ~* +@all'\nACL users are not there yet"),
-        ("port 1\nuser default on >secret ~* &* +get", "at line 2\n>>> 'user default on >(redacted) ~* &* +get'"),
+        ("port 1\nuser alice on >secret ~* +nosuch", "at line 2\n>>> 'user alice on >(redacted) ~* +nosuch'\nError in"),
+        (
+            "user alice on\nuser alice on >secret",
+            "at line 2\n>>> 'user alice on >(redacted)'\nError in user declaration",
+        ),
         ("user default on nopass ~* &* +@all\nuser default on nopass ~* &* +@all", "at line 2"),
+        ("user default on nopass ~* &* +@all\nuser default off", "at line 2"),
     ] {
-        let error = loaded(text, &[]).unwrap_err().to_string();
+        let table = crate::table::Table::new();
+        let users = loaded(text, &[]).and_then(|loaded| crate::users::configured(&table, &loaded));
+        let error = users.unwrap_err().to_string();
         assert!(error.contains(why) && !error.contains("secret"), "{error}");
     }
+    let table = crate::table::Table::new();
+    let loaded = loaded("user alice on >a +get ~a*\nuser bob on nopass", &[]).unwrap();
+    assert!(!crate::users::configured(&table, &loaded).unwrap().is_empty());
 }
 
 /// A user of a Redis file expects its snapshots to keep the data.

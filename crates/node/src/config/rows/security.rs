@@ -10,18 +10,14 @@ pub(super) static SECTION: Section = Section {
     title: "Security",
     rows: &[
         row("requirepass", Kind::OptionalText, "", "Password of the user `default`.").cluster().sensitive(),
-        row("aclfile", Kind::Text, "", "File of users and their rights.")
-            .immutable()
-            .refused("users other than `default` are not built yet"),
+        row("aclfile", Kind::Text, "", "File of users and their rights.").immutable(),
         row(
             "acl-pubsub-default",
             Kind::Enum(&["allchannels", "resetchannels"]),
             "resetchannels",
             "Channels that a new user may use.",
-        )
-        .inert("users other than `default` are not built yet"),
-        row("acllog-max-len", long(0), "128", "Entries kept in ACL LOG.")
-            .inert("users other than `default` are not built yet"),
+        ),
+        row("acllog-max-len", long(0), "128", "Entries kept in ACL LOG."),
         row("enable-debug-command", ALLOWED, "no", "Who may use DEBUG: nobody, all, or clients on this machine.")
             .immutable(),
         row("enable-protected-configs", ALLOWED, "no", "Who may change protected settings such as `dir`.").immutable(),

@@ -37,16 +37,21 @@ pub fn kill(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let filter = if old_form { by_address(ctx.arg(2)) } else { filter(ctx)? };
     let now = ctx.engine.now();
     let me = ctx.session.client.id;
-    let chosen: Vec<Arc<Client>> = ctx
-        .node
-        .clients()
-        .values()
-        .filter(|client| !(filter.skip_me && client.id == me) && filter.admits(client, now))
-        .cloned()
-        .collect();
+    let (killed, close_me) = end(ctx, |client| !(filter.skip_me && client.id == me) && filter.admits(client, now));
+    match (old_form, killed) {
+        (true, 0) => return Err(Error::new("ERR No such client")),
+        (true, _) => ctx.reply().ok(),
+        (false, killed) => ctx.reply().count(killed as u64),
+    }
+    Ok(if close_me { Flow::Close } else { Flow::Done })
+}
+
+/// Ends the clients that `chosen` says: how many, and whether the one that asks is among them, which the caller closes.
+pub(crate) fn end(ctx: &SessionCtx<'_>, chosen: impl Fn(&Client) -> bool) -> (usize, bool) {
+    let all: Vec<Arc<Client>> = ctx.node.clients().values().filter(|client| chosen(client)).cloned().collect();
     let mut close_me = false;
-    for client in &chosen {
-        if client.id == me {
+    for client in &all {
+        if client.id == ctx.session.client.id {
             close_me = true;
             continue;
         }
@@ -55,12 +60,7 @@ pub fn kill(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         client.seat.close();
         ctx.node.send(usize::from(client.worker.load(Relaxed)), Message::Kill { token: client.token.load(Relaxed) });
     }
-    match (old_form, chosen.len()) {
-        (true, 0) => return Err(Error::new("ERR No such client")),
-        (true, _) => ctx.reply().ok(),
-        (false, killed) => ctx.reply().count(killed as u64),
-    }
-    Ok(if close_me { Flow::Close } else { Flow::Done })
+    (all.len(), close_me)
 }
 
 /// The old form may end the connection that asks.
@@ -89,7 +89,7 @@ fn filter<'a>(ctx: &SessionCtx<'a>) -> Result<Filter<'a>, Error> {
         } else if ctx.is(i, "LADDR") {
             filter.local = Some(value);
         } else if ctx.is(i, "USER") {
-            if value != b"default" {
+            if ctx.node.users.read(|users| users.find(value).is_none()) {
                 return Err(Error::text([b"ERR No such user '", value, b"'"].concat()));
             }
             filter.user = Some(value);

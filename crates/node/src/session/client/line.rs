@@ -34,6 +34,13 @@ pub fn lines_of_all(node: &Node) -> Vec<u8> {
     out
 }
 
+/// The line of a client that asks nothing: its command did not run.
+pub(crate) fn line_at(node: &Node, client: &Client, now: u64) -> Vec<u8> {
+    let mut text = Vec::new();
+    append(&mut text, node, client, now, None);
+    text
+}
+
 /// The line of one client, if there is one of this id.
 pub fn line_of(ctx: &SessionCtx<'_>, id: i64, out: &mut Vec<u8>) {
     let client = u64::try_from(id).ok().and_then(|id| ctx.node.clients().get(&id).cloned());

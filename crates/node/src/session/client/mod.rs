@@ -14,7 +14,8 @@ use crate::client::Client;
 use crate::cluster::Question;
 use crate::worker::message::Message;
 
-pub(crate) use line::lines_of_all;
+pub(crate) use kill::end as end_clients;
+pub(crate) use line::{line_at, lines_of_all, own_line};
 pub use rows::ROWS;
 
 /// A client's name in the form in which it is stored, if it is a valid one.

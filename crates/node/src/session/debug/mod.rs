@@ -98,7 +98,7 @@ fn nothing(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn config_rewrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let written = ctx.node.config.rewrite(true);
+    let written = ctx.node.config.rewrite(&ctx.node.users.lines_of_configuration(ctx.settings), true);
     written.map_err(|error| Error::text(format!("ERR CONFIG-REWRITE-FORCE-ALL failed: {error}")))?;
     ctx.reply().ok();
     Ok(Flow::Done)

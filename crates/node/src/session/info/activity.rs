@@ -90,12 +90,11 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("instantaneous_eventloop_cycles_per_sec", rates.turns);
     t.line("instantaneous_eventloop_duration_usec", rates.turn_micros);
     t.line("acl_access_denied_auth", r.sum(|s| &s.denied));
-    t.zeros(&[
-        "acl_access_denied_cmd",
-        "acl_access_denied_key",
-        "acl_access_denied_channel",
-        "acl_access_denied_tls_cert",
-    ]);
+    let denied = r.node.users.log().counts();
+    t.line("acl_access_denied_cmd", denied.command);
+    t.line("acl_access_denied_key", denied.key);
+    t.line("acl_access_denied_channel", denied.channel);
+    t.line("acl_access_denied_tls_cert", denied.certificate);
 }
 
 pub fn replication(r: &Report<'_>, t: &mut Text) {

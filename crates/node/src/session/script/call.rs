@@ -123,8 +123,13 @@ impl ScriptRun {
     pub(super) fn check_command(&self, ctx: &SessionCtx<'_>) -> Checked {
         let args = self.running.args();
         match ctx.node.table.find_command(&args[0]) {
-            Some(command) if rights::refusal(ctx.session.principal, command.spec, args).is_some() => Checked::Denied,
-            Some(_) => Checked::Allowed,
+            Some(command) => {
+                let command = ctx.node.table.with_word(command, args.get(1)).unwrap_or(command);
+                match rights::refusal(&ctx.node.users, &mut ctx.session.user.clone(), command, args) {
+                    Some(_) => Checked::Denied,
+                    None => Checked::Allowed,
+                }
+            }
             None => Checked::Unknown,
         }
     }
@@ -172,7 +177,13 @@ impl Caller for FromScript<'_, '_> {
     }
 
     fn rights(&mut self, command: &Command, args: Args<'_>) -> Passes {
-        rights::refusal(self.ctx.session.principal, command.spec, args).map_or(Ok(()), refused)
+        let ctx = &mut *self.ctx;
+        let Some(denial) = rights::refusal(&ctx.node.users, &mut ctx.session.user, command, args) else {
+            return Ok(());
+        };
+        let error = denial.in_script();
+        crate::session::acl::note(ctx, |client| denial.event(acl::Context::Lua, client));
+        refused(error)
     }
 
     fn state(&mut self, command: &Command, _: Args<'_>) -> Passes {

@@ -1,0 +1,174 @@
+//! Users and their rights, with real clients: AUTH, ACL, refusals, lost subscriptions.
+
+use crate::support::{Client, Scratch, Server};
+
+fn as_user(server: &Server, login: &str) -> Client {
+    let mut client = server.client();
+    assert_eq!(client.call(login), "+OK");
+    client
+}
+
+#[test]
+fn a_user_does_what_it_may_and_nothing_else() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut admin = server.client();
+    assert_eq!(admin.call("acl setuser bob on >pw +@all -debug ~a* %R~r* &ch*"), "+OK");
+    let mut bob = as_user(&server, "auth bob pw");
+    assert_eq!(bob.call("acl whoami"), "$3 bob");
+    for (request, reply) in [
+        ("set a1 x", "+OK"),
+        ("get r1", "$-1"),
+        ("set r1 x", "-NOPERM No permissions to access a key"),
+        ("get z", "-NOPERM No permissions to access a key"),
+        ("publish other m", "-NOPERM No permissions to access a channel"),
+        ("debug sleep 0", "-NOPERM User bob has no permissions to run the 'debug' command"),
+        ("sort a by w*", "-ERR BY option of SORT denied due to insufficient ACL permissions."),
+        ("sort a get #", "-ERR GET option of SORT denied due to insufficient ACL permissions."),
+    ] {
+        assert_eq!(bob.call(request), reply, "{request}");
+    }
+    // A right that is taken away is gone for the next command of a connection that is there.
+    assert_eq!(admin.call("acl setuser bob -set"), "+OK");
+    assert_eq!(bob.call("set a1 y"), "-NOPERM User bob has no permissions to run the 'set' command");
+    assert_eq!(bob.call("multi"), "+OK");
+    assert!(bob.call("set a1 y").starts_with("-NOPERM"));
+    assert!(bob.call("exec").starts_with("-EXECABORT"));
+    let log = admin.call("acl log 1");
+    assert!(log.contains("$5 multi") && log.contains("$3 set") && log.contains("$3 bob"), "{log}");
+}
+
+#[test]
+fn rights_are_looked_at_again_by_exec_and_by_scripts() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut admin = server.client();
+    assert_eq!(admin.call("acl setuser bob on nopass +@all ~a"), "+OK");
+    let mut bob = as_user(&server, "auth bob x");
+    assert_eq!(bob.call("multi"), "+OK");
+    assert_eq!(bob.call("set a 1"), "+QUEUED");
+    assert_eq!(admin.call("acl setuser bob resetkeys ~b"), "+OK");
+    assert!(bob.call("exec").contains("-NOPERM ACLs rules changed between the moment"), "EXEC looks again");
+    let script = bob.call("eval redis.call('get','a') 0");
+    assert!(script.contains("ACL failure in script: No permissions to access a key"), "{script}");
+    assert_eq!(bob.call("eval return(redis.acl_check_cmd('get','b')) 0"), ":1");
+    assert_eq!(bob.call("eval return(redis.acl_check_cmd('get','a')) 0"), "$-1");
+}
+
+#[test]
+fn clients_go_with_their_user_and_with_their_channels() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut admin = server.client();
+    assert_eq!(admin.call("acl setuser sub on nopass +@all &a &b*"), "+OK");
+    let (mut lost, mut kept) = (as_user(&server, "auth sub x"), as_user(&server, "auth sub x"));
+    assert!(lost.call("subscribe a").contains("subscribe"));
+    assert!(kept.call("psubscribe b*").contains("psubscribe"));
+    assert_eq!(admin.call("acl setuser sub resetchannels &b*"), "+OK");
+    assert!(lost.is_closed(), "it was subscribed to a channel that its user has lost");
+    assert!(!admin.call("client list").contains("sub=1 psub=0"));
+    assert_eq!(admin.call("acl deluser sub nobody"), ":1");
+    assert!(kept.is_closed(), "its user is gone");
+}
+
+#[test]
+fn a_command_that_waits_is_denied_when_its_user_loses_the_key() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut admin = server.client();
+    assert_eq!(admin.call("acl setuser bob on nopass +@all ~list*"), "+OK");
+    let (mut bob, mut other) = (as_user(&server, "auth bob x"), as_user(&server, "auth bob x"));
+    bob.send("blpop list1 0");
+    other.send("blpop list2 0");
+    server.blocked_clients(2);
+    assert_eq!(admin.call("acl setuser bob resetkeys ~list2"), "+OK");
+    assert_eq!(bob.reply(), "-NOPERM No permissions to access a key");
+    assert_eq!(admin.call("rpush list1 x"), ":1");
+    assert_eq!(admin.call("llen list1"), ":1", "nobody has taken it");
+    assert_eq!(admin.call("rpush list2 y"), ":1");
+    assert_eq!(other.reply(), "*2 $5 list2 $1 y");
+    assert_eq!(bob.call("ping"), "+PONG");
+    assert!(admin.call("info commandstats").contains("cmdstat_blpop:calls=1"));
+}
+
+#[test]
+fn the_session_shows_its_user_and_reset_takes_it_away() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut admin = server.client();
+    assert_eq!(admin.call("acl setuser bob on >pw +@all ~*"), "+OK");
+    let mut bob = server.client();
+    assert!(bob.call("hello 2 auth bob wrong").starts_with("-WRONGPASS"));
+    assert!(bob.call("hello 2 auth bob pw setname it").contains("$5 proto"));
+    assert!(bob.call("client info").contains(" user=bob "));
+    assert!(admin.call("client list").contains(" user=bob "));
+    assert!(admin.call("info stats").contains("acl_access_denied_auth:1"));
+    let log = admin.call("acl log");
+    assert!(log.contains("$4 auth") && log.contains("$11 client-info"), "{log}");
+    assert_eq!(bob.call("reset"), "+RESET");
+    assert_eq!(bob.call("acl whoami"), "$7 default");
+    assert_eq!(bob.call("auth bob pw"), "+OK");
+    assert_eq!(admin.call("client kill user bob"), ":1");
+    assert!(bob.is_closed());
+    // What is secret is not shown.
+    assert_eq!(admin.call("config set slowlog-log-slower-than 0"), "+OK");
+    assert_eq!(admin.call("acl setuser bob >topsecret"), "+OK");
+    assert_eq!(admin.call("auth bob topsecret"), "+OK");
+    assert!(!admin.call("slowlog get 10").contains("topsecret"));
+}
+
+#[test]
+fn users_come_from_a_file_and_go_to_it() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("users.acl");
+    std::fs::write(&file, "user bob on >pw ~a* +@all\nuser eve on nopass ~* +@all &*\n").unwrap();
+    let path = file.display().to_string();
+    let server = Server::start(&["--workers", "2", "--aclfile", &path]);
+    let mut admin = server.client();
+    let mut eve = as_user(&server, "auth eve x");
+    let mut bob = as_user(&server, "auth bob pw");
+    assert_eq!(admin.call("acl setuser bob -get"), "+OK");
+    assert_eq!(admin.call("acl save"), "+OK");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("user bob on sanitize-payload #") && text.contains("+@all -get"), "{text}");
+    assert!(text.contains("user default on nopass"), "{text}");
+    // A file with an error changes nothing.
+    std::fs::write(&file, "user bob on nopass +nosuch\n").unwrap();
+    assert!(admin.call("acl load").starts_with("-ERR "), "nothing is loaded");
+    assert_eq!(admin.call("acl users"), "*3 $3 bob $7 default $3 eve");
+    // Clients of users that are gone are closed, those of others stay.
+    std::fs::write(&file, "user bob on >other ~b* +@all\n").unwrap();
+    assert_eq!(admin.call("acl load"), "+OK");
+    assert!(eve.is_closed());
+    assert_eq!(bob.call("get a1"), "-NOPERM No permissions to access a key");
+    assert_eq!(bob.call("get b1"), "$-1");
+    assert!(server.client().call("auth bob pw").starts_with("-WRONGPASS"));
+    drop(server);
+    std::fs::write(&file, "user bob on >secret +nosuch\n").unwrap();
+    let error = Server::refused(&["--aclfile", &path]);
+    assert!(error.contains("because of ACL errors") && error.contains("+nosuch"), "{error}");
+    let both = scratch.path().join("both.conf");
+    std::fs::write(&both, format!("aclfile {path}\nuser eve on\n")).unwrap();
+    let error = Server::with_file(&both, &[]).err().unwrap();
+    assert!(error.contains("but not both"), "{error}");
+}
+
+#[test]
+fn lines_of_the_configuration_make_users_and_a_rewrite_keeps_them() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("server.conf");
+    std::fs::write(&file, "requirepass secret\nuser bob on >pw ~a* +@all\n").unwrap();
+    for _ in 0..2 {
+        let server = Server::with_file(&file, &["--workers", "1", "--appendonly", "no", "--save", ""]).unwrap();
+        assert!(server.client().call("get a").starts_with("-NOAUTH"));
+        let mut admin = as_user(&server, "auth secret");
+        let mut bob = as_user(&server, "auth bob pw");
+        assert_eq!(bob.call("get b"), "-NOPERM No permissions to access a key");
+        assert_eq!(bob.call("get a"), "$-1");
+        assert_eq!(admin.call("acl setuser eve on nopass"), "+OK");
+        assert_eq!(admin.call("config rewrite"), "+OK");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains("user bob on sanitize-payload #") && text.contains("user eve on nopass"), "{text}");
+        assert!(!text.contains("user default"), "{text}");
+        assert_eq!(admin.call("acl setuser default on >more"), "+OK");
+        assert_eq!(
+            admin.call("acl load"),
+            "-ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! The users of this server, as all its workers see them (docs/internals/acl.md).
+
+mod files;
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use ::membership::items::Principal;
+use acl::{Access, AccessLog, Catalogue, Categories, Channels, CommandId, Declared, Denied, KeyUse, KeyUses};
+use acl::{Change, RuleBook, Subscriptions, UserNumber, Users};
+use command::{KeyAt, flags, key_flags};
+use resp::Args;
+
+use crate::admission::rights::User;
+use crate::config::Password;
+use crate::node::Node;
+use crate::table::{Command, Table};
+use crate::worker::message::Message;
+
+pub use files::{begin, configured};
+pub(crate) use files::{load, save};
+
+/// The users, and what they were denied.
+pub(crate) struct UserTable {
+    catalogue: Catalogue,
+    state: RwLock<State>,
+    /// Rises with every change of users: written under the lock, read by every command without it.
+    generation: AtomicU64,
+    log: Mutex<AccessLog>,
+}
+
+struct State {
+    users: Users,
+    /// `requirepass`, as the user `default` has last got it.
+    password: Option<Password>,
+}
+
+/// What a client becomes that has logged in.
+pub(crate) struct Login {
+    /// As which user it runs commands.
+    pub user: User,
+    /// The user's name.
+    pub name: Vec<u8>,
+}
+
+/// A command that a user may not run.
+pub(crate) enum Denial {
+    /// It lacks a right.
+    OfRights {
+        /// Which.
+        denied: Denied,
+        /// The user's name.
+        user: Vec<u8>,
+        /// The command, key or channel.
+        object: Vec<u8>,
+        /// What the errors have in common.
+        brief: Vec<u8>,
+    },
+    /// Patterns of SORT, which lead to keys that are no arguments; the error.
+    OfPatterns(&'static str),
+}
+
+impl UserTable {
+    /// The user `default` alone, with all rights.
+    pub fn new(table: &Table) -> UserTable {
+        let catalogue = catalogue(table);
+        let users = Users::new(&catalogue);
+        let state = RwLock::new(State { users, password: None });
+        UserTable { catalogue, state, generation: AtomicU64::new(0), log: Mutex::default() }
+    }
+
+    /// Rises with every change of users.
+    #[inline(always)]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
+    /// The commands that rules speak of.
+    pub(crate) fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// What was denied.
+    pub(crate) fn log(&self) -> MutexGuard<'_, AccessLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_state(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the users.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Users) -> T) -> T {
+        look(&self.read_state().users)
+    }
+
+    /// Changes users.
+    pub(crate) fn change<T>(&self, all_channels: bool, change: impl FnOnce(&mut Users, RuleBook<'_>) -> T) -> T {
+        let mut state = self.write_state();
+        let changed = change(&mut state.users, RuleBook { catalogue: &self.catalogue, all_channels });
+        self.generation.fetch_add(1, Release);
+        changed
+    }
+
+    /// Gives the user `default` the password of `requirepass`, if that has changed since it last got it. Called before
+    /// anything that a password decides.
+    pub(crate) fn keep_up(&self, requirepass: Option<&Password>) {
+        if self.read_state().password.as_ref() == requirepass {
+            return;
+        }
+        let mut state = self.write_state();
+        state.password = requirepass.cloned();
+        state.users.set_default_password(requirepass.map(hash_of));
+        self.generation.fetch_add(1, Release);
+    }
+
+    /// Whether a new connection may run commands as the user `default`.
+    pub(crate) fn lets_in(&self, requirepass: Option<&Password>) -> bool {
+        self.keep_up(requirepass);
+        self.read(|users| users.get(UserNumber::DEFAULT).is_some_and(|user| user.is_on() && user.needs_no_password()))
+    }
+
+    /// Whether any password will do for the user `default`.
+    pub(crate) fn needs_no_password(&self, requirepass: Option<&Password>) -> bool {
+        self.keep_up(requirepass);
+        self.read(|users| users.get(UserNumber::DEFAULT).is_some_and(|user| user.needs_no_password()))
+    }
+
+    /// AUTH.
+    pub(crate) fn log_in(&self, requirepass: Option<&Password>, name: &[u8], password: &[u8]) -> Option<Login> {
+        self.keep_up(requirepass);
+        self.read(|users| {
+            let user = users.authenticate(name, password)?;
+            let principal = Principal { user: number_on_wire(user.number()), revision: user.revision() };
+            Some(Login { user: User::new(principal), name: user.name().to_vec() })
+        })
+    }
+
+    /// Why a user may not run a command, if so. A user that may do everything is marked, and not looked at again before
+    /// users change.
+    #[cold]
+    pub(crate) fn refusal(&self, user: &mut User, command: &Command, args: Args<'_>) -> Option<Denial> {
+        let state = self.read_state();
+        let Some(known) = state.users.get(UserNumber(user.principal.user.into())) else {
+            // It was deleted, and its clients are about to be closed.
+            let brief = b"User is deleted".to_vec();
+            let (denied, object) = (Denied::Command, command.name.clone().into());
+            return Some(Denial::OfRights { denied, user: Vec::new(), object, brief });
+        };
+        user.principal.revision = known.revision();
+        if known.is_full() {
+            user.full_at = self.generation();
+            return None;
+        }
+        user.full_at = User::NEVER;
+        let id = id_of(command);
+        let find = |keys: &mut KeyUses| find_keys(command, args, keys);
+        let Err(denied) = known.check(&self.catalogue, id, args, find) else {
+            let patterns = patterns_of_sort(command, args)?;
+            let may = known.check_with_any_key(&self.catalogue, id, args, find, Access::READ);
+            return if may { None } else { Some(Denial::OfPatterns(patterns)) };
+        };
+        Some(Denial::OfRights {
+            denied,
+            user: known.name().to_vec(),
+            object: denied.object(&self.catalogue, id, args),
+            brief: denied.brief(known, &self.catalogue, id),
+        })
+    }
+}
+
+impl Denial {
+    /// The error that a client is answered.
+    pub(crate) fn reply(&self) -> Vec<u8> {
+        match self {
+            Denial::OfRights { brief, .. } => [b"NOPERM ", &brief[..]].concat(),
+            Denial::OfPatterns(error) => error.as_bytes().to_vec(),
+        }
+    }
+
+    /// The error that a script gets.
+    pub(crate) fn in_script(&self) -> Vec<u8> {
+        match self {
+            Denial::OfRights { brief, .. } => [b"ERR ACL failure in script: ", &brief[..]].concat(),
+            Denial::OfPatterns(error) => error.as_bytes().to_vec(),
+        }
+    }
+
+    /// The error of a command that was queued when it was still allowed.
+    pub(crate) fn in_exec(&self) -> Vec<u8> {
+        match self {
+            Denial::OfRights { denied, .. } => denied.in_exec().as_bytes().to_vec(),
+            Denial::OfPatterns(error) => error.as_bytes().to_vec(),
+        }
+    }
+
+    /// What ACL LOG shows of it, if anything.
+    pub(crate) fn event(self, context: acl::Context, client: Vec<u8>) -> Option<acl::Event> {
+        match self {
+            Denial::OfRights { denied, user, object, .. } => {
+                Some(acl::Event { reason: denied.reason(), context, object, user, client })
+            }
+            Denial::OfPatterns(_) => None,
+        }
+    }
+}
+
+/// The error of the first pattern of SORT that leads to other keys than its arguments.
+fn patterns_of_sort(command: &Command, args: Args<'_>) -> Option<&'static str> {
+    if !matches!(&*command.name, "sort" | "sort_ro") {
+        return None;
+    }
+    let is = |at: usize, word: &str| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    let mut at = 2;
+    while at + 1 < args.len() {
+        if is(at, "by") && args[at + 1].contains(&b'*') {
+            return Some("ERR BY option of SORT denied due to insufficient ACL permissions.");
+        }
+        if is(at, "get") {
+            return Some("ERR GET option of SORT denied due to insufficient ACL permissions.");
+        }
+        at += match at {
+            at if is(at, "limit") => 3,
+            at if is(at, "by") || is(at, "store") => 2,
+            _ => 1,
+        };
+    }
+    None
+}
+
+/// The number of a user as nodes name it to each other. There are never so many that it does not fit.
+pub(crate) fn number_on_wire(number: UserNumber) -> u32 {
+    u32::try_from(number.0).unwrap_or(u32::MAX)
+}
+
+/// DEBUG's subcommands are first arguments to rules.
+pub(crate) fn id_of(command: &Command) -> CommandId {
+    CommandId(if command.is_hidden() { command.counted_as } else { command.id } as u16)
+}
+
+/// The keys of a request, and what is done with them.
+pub(crate) fn find_keys(command: &Command, args: Args<'_>, keys: &mut KeyUses) {
+    let mut found = Vec::new();
+    if !command.spec.keys_of(args, &mut found) {
+        return;
+    }
+    keys.extend(found.iter().map(|KeyAt { index, flags }| {
+        let changes = key_flags::INSERT | key_flags::UPDATE | key_flags::DELETE;
+        KeyUse { index: *index, access: Access::new(flags & key_flags::ACCESS != 0, flags & changes != 0) }
+    }));
+}
+
+/// Workers end waits of commands that their users may not run any more, and close those clients that are subscribed to something that these may not use any more.
+pub(crate) fn follow(node: &Node, changes: &[Change]) {
+    if !changes.is_empty() {
+        (0..node.workers()).for_each(|worker| node.send(worker, Message::RightsChanged));
+    }
+    for change in changes.iter().filter(|change| change.after.is_some()) {
+        let (Subscriptions::Only(_), Some(number)) = (change.subscriptions(), change.number()) else { continue };
+        let left = Arc::new(change.subscriptions());
+        for worker in 0..node.workers() {
+            node.send(worker, Message::ChannelsLost { user: number_on_wire(number), left: left.clone() });
+        }
+    }
+}
+
+fn hash_of(password: &Password) -> acl::PasswordHash {
+    match password {
+        Password::Plain(text) => acl::PasswordHash::of(text),
+        Password::Hash(hash) => acl::PasswordHash::from(*hash),
+    }
+}
+
+fn catalogue(table: &Table) -> Catalogue {
+    Catalogue::new(table.all().iter().map(|command| Declared {
+        name: command.name.clone(),
+        arity: command.spec.arity,
+        categories: Categories::named(command.categories()).unwrap_or_default(),
+        is_free: command.spec.has(flags::NO_AUTH),
+        channels: match &*command.name {
+            "publish" | "spublish" => Channels::First,
+            "subscribe" | "ssubscribe" => Channels::All,
+            "psubscribe" => Channels::Patterns,
+            _ => Channels::None,
+        },
+        is_hidden: command.is_hidden(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn categories_of_commands_are_known() {
+        for command in Table::new().all() {
+            assert!(Categories::named(command.categories()).is_some(), "{}", command.name);
+        }
+    }
+}
