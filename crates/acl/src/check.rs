@@ -71,6 +71,10 @@ impl User {
     /// not all keys; a request whose keys cannot be told has none.
     ///
     /// A user with full rights ([`User::is_full`]) needs no call. The others pay for a bit, and for their patterns.
+    ///
+    /// # Errors
+    ///
+    /// The most telling of the rights that are lacking.
     pub fn check(
         &self,
         catalogue: &Catalogue,

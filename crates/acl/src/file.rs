@@ -36,6 +36,10 @@ impl Users {
 
     /// ACL LOAD: the users of a file instead of all others, or none of them if anything in it is wrong. `file` is its
     /// name, for errors.
+    ///
+    /// # Errors
+    ///
+    /// Every line that is wrong, and why: nothing has changed.
     pub fn load(&mut self, book: RuleBook<'_>, file: &str, text: &[u8]) -> Result<Vec<Change>, FileError> {
         let mut reading = Reading { book, file, users: BTreeMap::new(), errors: Vec::new() };
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
@@ -140,6 +144,10 @@ impl ConfiguredUsers {
     }
 
     /// A line `user NAME RULE ...`, without its first word. The error names no password.
+    ///
+    /// # Errors
+    ///
+    /// The name or a rule is wrong, or the user was there already. Nothing was added.
     pub fn add<T: AsRef<[u8]>>(&mut self, book: RuleBook<'_>, name: &[u8], rules: &[T]) -> Result<(), String> {
         let wrong = |what: &[u8], why: &str| {
             Err(format!("Error in user declaration '{}': {why}", String::from_utf8_lossy(what)))

@@ -28,6 +28,10 @@ impl GenpassError {
 
 /// A password of this many bits (256 without an argument, `None` where that is no number), as hexadecimal digits.
 /// `fill` gives random bytes that nobody can guess.
+///
+/// # Errors
+///
+/// The argument is no number of bits from 1 to 4096.
 pub fn genpass(bits: Option<Option<i64>>, fill: impl FnOnce(&mut [u8])) -> Result<String, GenpassError> {
     let bits = bits.unwrap_or(Some(256)).ok_or(GenpassError::NoNumber)?;
     if !(1..=GENPASS_BITS_MAX).contains(&bits) {

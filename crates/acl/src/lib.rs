@@ -6,6 +6,8 @@
 //! A [`User`] never changes. [`Users`] replaces it by another one with the same number and a higher revision, so that a
 //! connection may keep the one it has and see by one number whether that is still the newest.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod apply;
 mod catalogue;
 mod check;

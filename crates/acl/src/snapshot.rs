@@ -61,6 +61,10 @@ impl Users {
     }
 
     /// Reads what [`Users::to_bytes`] has written, maybe with other commands in the catalogue.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are damaged, are too many, or another version has written them.
     pub fn from_bytes(catalogue: &Catalogue, bytes: &[u8]) -> Result<Users, Damaged> {
         if bytes.len() > SNAPSHOT_BYTES_MAX {
             return Err(Damaged("they are longer than users may be"));

@@ -122,6 +122,10 @@ impl Users {
     }
 
     /// ACL SETUSER. All rules are applied, or none.
+    ///
+    /// # Errors
+    ///
+    /// The name has a blank, or a rule is wrong: nothing has changed.
     pub fn set<T: AsRef<[u8]>>(&mut self, book: RuleBook<'_>, name: &[u8], rules: &[T]) -> Result<Change, Refused> {
         if has_blank(name) {
             return Err(Refused::BadName);
@@ -156,6 +160,10 @@ impl Users {
     }
 
     /// ACL DELUSER: the users that were there.
+    ///
+    /// # Errors
+    ///
+    /// The user `default` is among them: nothing has changed.
     pub fn delete<T: AsRef<[u8]>>(&mut self, names: &[T]) -> Result<Vec<Change>, Refused> {
         if names.iter().any(|name| name.as_ref() == DEFAULT) {
             return Err(Refused::DefaultStays);

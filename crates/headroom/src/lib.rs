@@ -8,6 +8,8 @@
 //!
 //! Without a limit nothing is kept, everything fits, and it costs a load.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod reserve;
 
 use std::sync::OnceLock;

@@ -84,6 +84,10 @@ impl SharedImage {
 
 impl Value {
     /// Reads an image. Fails on bytes that no value writes.
+    ///
+    /// # Errors
+    ///
+    /// The image is damaged.
     pub fn from_image(image: &[u8]) -> Result<Value, Corrupt> {
         let (&kind, contents) = image.split_first().ok_or(Corrupt("image is empty"))?;
         let kind = Kind::from_byte(kind).ok_or(Corrupt("kind of value"))?;

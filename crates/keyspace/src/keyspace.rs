@@ -372,6 +372,10 @@ impl Keyspace {
 
     /// Tries to take the latches of `need`. On failure nothing is held, and the busy slot is returned. Connections that
     /// began to wait for a latch that was taken and given back meanwhile are handed to `wake`.
+    ///
+    /// # Errors
+    ///
+    /// The slot whose latch is busy: nothing is held.
     #[inline]
     pub fn try_acquire(&self, need: &Need, wake: impl FnMut(Waiter)) -> Result<Held, u16> {
         match need {
@@ -389,6 +393,10 @@ impl Keyspace {
 
     /// Tries to take the latches of `need` that `held` lacks: a holder may try for more in any order, but not wait.
     /// Returns their union, unless `held` has all. On failure `held` is as it was and the busy slot is returned.
+    ///
+    /// # Errors
+    ///
+    /// The slot whose latch is busy: `held` is as it was.
     pub fn try_extend(
         &self,
         held: &mut Held,
@@ -475,6 +483,10 @@ impl Keyspace {
     }
 
     /// As [`Self::try_acquire`] for the acquirer that has reserved `need`; the reservation ends on success.
+    ///
+    /// # Errors
+    ///
+    /// The slot whose latch is busy: nothing is held.
     pub fn try_acquire_reserved(&self, need: &Need, wake: impl FnMut(Waiter)) -> Result<Held, u16> {
         match need {
             Need::Slots(slots) => {

@@ -4,6 +4,8 @@
 //! sees one logical database through them ([`Db`]). Inside, a slot's line holds the latch and the root of its `table`,
 //! a table is made of `segment`s of `bucket`s, and a bucket's words point to [`entry`] blocks from the [`heap`].
 
+#![warn(clippy::missing_errors_doc)]
+
 pub mod access;
 mod acquire;
 mod bucket;

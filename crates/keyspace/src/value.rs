@@ -210,6 +210,10 @@ macro_rules! collections {
             }
 
             /// Reads what [`Self::encode`] wrote for a collection of this kind.
+            ///
+            /// # Errors
+            ///
+            /// The bytes are no such collection.
             pub fn decode(kind: Kind, bytes: &[u8]) -> Result<Self, Corrupt> {
                 match kind {
                     $(Kind::$name => $name::decode(bytes).map(Into::into),)*

@@ -66,6 +66,10 @@ pub struct Entry {
 impl Entry {
     /// The value; `limits` decide its encoding. What is damaged is an error, and so is a collection without elements
     /// ([`Error::is_empty_collection`]).
+    ///
+    /// # Errors
+    ///
+    /// The value is damaged, or is a collection without elements.
     pub fn value(&self, limits: &Limits) -> Result<Value<'_>, Error> {
         decode(&self.body, self.dialect, limits).map_err(|corrupt| Error {
             offset: self.offset,
@@ -80,6 +84,10 @@ impl Entry {
     }
 
     /// The payload that RESTORE takes. The value is not looked at unless Redis would not know its form.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Entry::value`], for values of a dialect that Redis does not know.
     pub fn into_payload(mut self, limits: &Limits) -> Result<Vec<u8>, Error> {
         if self.dialect == Dialect::Valkey {
             let value = self.value(limits)?;

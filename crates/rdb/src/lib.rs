@@ -13,6 +13,8 @@
 //!
 //! A key is its time of expiry, how long it was idle or its frequency, the type byte, its name, and its value.
 
+#![warn(clippy::missing_errors_doc)]
+
 pub mod aof;
 mod bytes;
 mod error;

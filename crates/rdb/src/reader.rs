@@ -39,6 +39,10 @@ enum State {
 
 impl<R: Read> Reader<R> {
     /// Reads the header: which server's file it is, and its version.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be read, is no such file, or is of a version that is not known.
     pub fn new(input: R) -> Result<Self, Error> {
         Self::from_bytes(Bytes::new(input))
     }
@@ -82,6 +86,10 @@ impl<R: Read> Reader<R> {
     /// The next item; none after the file's end, when its checksum was right. What follows the end is not read.
     ///
     /// After an error there is nothing more: how long the damaged part is cannot be known.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be read, ends early or is damaged, or an earlier call has failed.
     pub fn next_item(&mut self) -> Result<Option<Item>, Error> {
         let item = match self.state {
             State::Reading => self.item(),

@@ -51,6 +51,10 @@ impl<'a> EntryRef<'a> {
 
 impl<W: Write> Writer<W> {
     /// Begins a file. `out` is written to in small pieces: it should be buffered.
+    ///
+    /// # Errors
+    ///
+    /// `out` cannot be written to.
     pub fn new(out: W, target: Target) -> io::Result<Self> {
         let digest = Digest::new(CrcAlgorithm::Crc64Redis);
         let mut writer = Self { out, target, digest, db: None, buffer: Vec::new() };
@@ -66,6 +70,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// A field about the file. Readers pass over fields that they do not know.
+    ///
+    /// # Errors
+    ///
+    /// `out` cannot be written to.
     pub fn aux(&mut self, name: &[u8], value: &[u8]) -> io::Result<()> {
         self.buffer.push(opcode::AUX);
         encode_string(&mut self.buffer, name);
@@ -74,6 +82,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// A library of functions: its code.
+    ///
+    /// # Errors
+    ///
+    /// `out` cannot be written to.
     pub fn function(&mut self, code: &[u8]) -> io::Result<()> {
         self.buffer.push(opcode::FUNCTION);
         encode_string(&mut self.buffer, code);
@@ -81,6 +93,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// Begins a database: how many keys follow, and how many of them have a time of expiry.
+    ///
+    /// # Errors
+    ///
+    /// `out` cannot be written to.
     pub fn database(&mut self, db: u64, keys: u64, expires: u64) -> io::Result<()> {
         self.select(db);
         self.buffer.push(opcode::SIZE);
@@ -98,6 +114,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// A key with its value. It is written whole or, if the target cannot hold it, not at all.
+    ///
+    /// # Errors
+    ///
+    /// `out` cannot be written to.
     pub fn entry(&mut self, entry: EntryRef<'_>) -> io::Result<Written> {
         self.select(entry.db);
         self.flush()?;
@@ -129,6 +149,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends the file with its checksum, and flushes it.
+    ///
+    /// # Errors
+    ///
+    /// `out` cannot be written to, or not flushed.
     pub fn finish(mut self) -> io::Result<W> {
         self.buffer.push(opcode::END);
         self.flush()?;

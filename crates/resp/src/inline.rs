@@ -20,6 +20,10 @@ impl std::error::Error for UnbalancedQuotes {}
 /// Blanks separate. Between double quotes `\n \r \t \b \a \xHH` are escapes, any other escaped byte is itself. Between
 /// single quotes only `\'` is an escape. A closing quote must be followed by a blank or the end. A NUL is a byte like
 /// any other (Redis, whose lines are C strings, cannot see one).
+///
+/// # Errors
+///
+/// A quote is not closed, or what follows a closing quote is no blank.
 pub fn split_args(line: &[u8]) -> Result<Vec<Vec<u8>>, UnbalancedQuotes> {
     let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
     split_into(line, &mut bytes, &mut ranges)?;

@@ -3,6 +3,8 @@
 //! Nothing here knows a command, a connection or a clock: bytes go in, positions and bytes come out. Every reader
 //! bounds the memory that its input can take, and no bytes can make it panic or loop.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod batch;
 mod double;
 mod error;

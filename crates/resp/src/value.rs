@@ -120,6 +120,10 @@ impl Scanner {
     /// the next call must see the same bytes and further ones; else the bytes behind the reply.
     ///
     /// Nesting is not bounded here because it costs nothing. After an error the stream is lost.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no reply, or are longer than the limits allow.
     pub fn next(&mut self, buffer: &[u8]) -> Result<Option<(usize, Sort)>, BadReply> {
         loop {
             let rest = buffer.get(self.scanned..).unwrap_or_default();
@@ -151,6 +155,10 @@ impl Scanner {
 }
 
 /// Scans one reply at the front of `buffer`, as [`Scanner::next`] does, from its start and with the default limits.
+///
+/// # Errors
+///
+/// Those of [`Scanner::next`].
 pub fn skip_reply(buffer: &[u8]) -> Result<Option<(usize, Sort)>, BadReply> {
     Scanner::new(ReplyLimits::default()).next(buffer)
 }
@@ -169,6 +177,10 @@ impl ReplyDecoder {
 
     /// Decodes the reply at the front of `buffer`: the value and its length in bytes, or `None` if it is incomplete.
     /// Then the next call must see the same bytes and further ones; else the bytes behind the reply.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Scanner::next`], and the reply may be nested more deeply than the limits allow.
     pub fn next(&mut self, buffer: &[u8]) -> Result<Option<(Value, usize)>, BadReply> {
         let Some((len, _)) = self.scanner.next(buffer)? else { return Ok(None) };
         let limits = self.scanner.limits;

@@ -23,6 +23,8 @@
 //! script may call (write commands in a read-only script, commands not allowed from scripts, ACLs; it answers with an
 //! error reply), undoing a stopped script's writes, the time limit and `SCRIPT KILL`.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod api;
 mod bit;
 mod error;

@@ -1,7 +1,7 @@
 //! Identities: nodes, participants and their lives, attempts of transactions, and the age of a transaction.
 //!
-//! A coordinator runs at a *node*, and ends with the node's process. The owner of keys is a *participant*. Today a node is one
-//! participant, of the same number, which [`ParticipantId::of`] alone says.
+//! A coordinator runs at a *node*, and ends with the node's process. The owner of keys is a *participant*. Today a node
+//! is one participant of the same number, and [`ParticipantId::of`] is the only place that knows so.
 
 /// A node's number in the cluster's metadata, never used for another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -77,7 +77,8 @@ pub struct TxnId {
     pub attempt: u32,
 }
 
-/// How old a transaction is: the lower, the older. All its attempts have the same (rule T1), so that it grows old by being refused.
+/// How old a transaction is: the lower, the older. All its attempts have the same (rule T1), so that it grows old by
+/// being refused.
 ///
 /// No two transactions have the same: a coordinator gives no time twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -13,6 +13,8 @@
 //! The rules are defined in `docs/internals/rules.md` (letter T); every rule is named where it is kept. The models in
 //! `tests/` explore small clusters exhaustively.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod coordinator;
 mod id;
 mod inquiry;

@@ -162,12 +162,20 @@ impl<'a> Db<'a> {
     }
 
     /// The string for a reader.
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     #[inline]
     pub fn read_string(&self, key: &Key<'_>) -> Result<Option<Str<'_>>, WrongType> {
         self.read(key).map(EntryRef::string).transpose()
     }
 
     /// The collection for a reader.
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     #[inline]
     pub fn read_as<T: Collection>(&self, key: &Key<'_>) -> Result<Option<&T>, WrongType> {
         self.read(key).map(EntryRef::collection::<T>).transpose()

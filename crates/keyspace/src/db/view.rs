@@ -127,6 +127,10 @@ impl<'a> EntryRef<'a> {
     }
 
     /// The string, or the error that it is none.
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     #[inline]
     pub fn string(self) -> Result<Str<'a>, WrongType> {
         match self.entry.kind() {
@@ -138,6 +142,10 @@ impl<'a> EntryRef<'a> {
     }
 
     /// The collection, if it is a `T`.
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     #[inline]
     pub fn collection<T: Collection>(self) -> Result<&'a T, WrongType> {
         self.entry.collection::<T>().ok_or(WrongType)

@@ -48,6 +48,10 @@ impl Over {
 
 impl Db<'_> {
     /// The collection for a writer. Its version becomes this command's.
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     #[inline]
     pub fn get_mut<T: Collection>(&mut self, key: &Key<'_>) -> Result<Option<Changing<'_, T>>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
@@ -58,6 +62,10 @@ impl Db<'_> {
     }
 
     /// As [`Self::get_mut`], for a stream: its size does not count.
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     pub fn stream_mut(&mut self, key: &Key<'_>) -> Result<Option<&mut Stream>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         let stream = entry.collection_mut::<Stream>().ok_or(WrongType)?;
@@ -67,6 +75,10 @@ impl Db<'_> {
     }
 
     /// As [`Self::get_or_create`], for a stream.
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     pub fn stream_or_create(&mut self, key: &Key<'_>) -> Result<&mut Stream, WrongType> {
         let entry = self.find_or_create::<Stream>(key);
         let stream = entry.collection_mut::<Stream>().ok_or(WrongType)?;
@@ -93,6 +105,10 @@ impl Db<'_> {
 
     /// The collection for a writer that may find nothing to do: `change` returns whether it has changed anything, and
     /// only then the version becomes this command's. `None` if the key is absent.
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     #[inline]
     pub fn edit<T: Collection, R>(
         &mut self,
@@ -110,6 +126,10 @@ impl Db<'_> {
     }
 
     /// The collection for a writer, made empty if absent: the caller adds to it, or calls [`Self::remove_if_empty`].
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     pub fn get_or_create<T: Collection>(&mut self, key: &Key<'_>) -> Result<Changing<'_, T>, WrongType> {
         let entry = self.find_or_create::<T>(key);
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
@@ -425,6 +445,10 @@ impl Db<'_> {
 
     /// A long string to be changed: the present one, made a `Blob` if it was not. Replies that share it do not see the
     /// change. Only for strings longer than [`INLINE_MAX`] or about to become so.
+    ///
+    /// # Errors
+    ///
+    /// The key holds a value of another type.
     pub fn blob_mut(&mut self, key: &Key<'_>) -> Result<Option<Changing<'_, Arc<Blob>>>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         if !entry.kind().is_string() {

@@ -55,6 +55,10 @@ impl<R: Read, O: FnMut(&File) -> io::Result<R>> Files<O, R> {
     }
 
     /// The next step; none after the last of the last file.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be opened or read, is damaged, or is cut short and is not the last.
     pub fn next_step(&mut self) -> Result<Option<Step>, FilesError> {
         loop {
             let Some((file, reader)) = &mut self.current else {

@@ -47,6 +47,10 @@ impl std::error::Error for ManifestError {}
 
 impl Manifest {
     /// Reads a manifest. What newer servers say of a file beside its name, number and type is passed over.
+    ///
+    /// # Errors
+    ///
+    /// A line is not what a manifest has, or there is none.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
         let mut manifest = Manifest::default();
         let text = std::str::from_utf8(text).map_err(|_| ManifestError { line: 1, reason: "it is no text" })?;

@@ -85,6 +85,10 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next step; none after the last. An RDB part that is cut short is an error.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be read, is damaged, or its RDB part is cut short.
     pub fn next_step(&mut self) -> Result<Option<Step>, Error> {
         loop {
             match std::mem::replace(&mut self.part, Part::Failed) {
