@@ -96,7 +96,7 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
     let taken = sizes.sum::<io::Result<u64>>().unwrap_or(bytes);
     tracing::info!(
         cause = "backup",
-        "Backup: {files} files of {bytes} bytes, which take {taken} on the disk, in {}; for its moment others waited {held} us",
+        "Backup: {files} files of {bytes} bytes, which take {taken} on the disk, in {}; clients waited {held} us for its moment",
         folder.display()
     );
     Ok(())

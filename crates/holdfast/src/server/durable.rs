@@ -79,7 +79,7 @@ impl Disks {
         let log = log.map_err(|damage| no_log(&damage, &places, folder))?;
         for (file, at) in log.recovery().torn() {
             tracing::warn!(
-                "{file}: cut at byte {at}; what stood there was not known to be on the disk and was never confirmed"
+                "{file}: cut at byte {at}; the records after that were not known to be on the disk and were never confirmed"
             );
         }
         let node = identity_of(&log, folder)?;
@@ -135,7 +135,7 @@ impl Disks {
         let tail = size_of(bytes, records, fetched);
         let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
         tracing::info!(
-            "DB loaded from disk: {there} keys in {ms} ms: {keys} are in a checkpoint and are read when they are needed; {records} records of the log, for which {fetched} were read"
+            "DB loaded from disk: {there} keys in {ms} ms: {keys} are in a checkpoint, each read when a command needs it; {records} records of the log, for which {fetched} were read"
         );
 
         self.heed(&recovered)?;
@@ -175,13 +175,13 @@ impl Disks {
     fn heed(&mut self, recovered: &Recovered) -> Result<(), Box<dyn Error>> {
         if let Some(lsn) = recovered.replayed.void_from {
             tracing::warn!(
-                "The last run ended while it switched appendonly on: what was changed then was not confirmed to be durable, and is not here"
+                "The last run ended while it switched appendonly on: changes made during that were not confirmed to be durable, and are lost"
             );
             self.log.void_from(lsn)?;
         }
         if let Some(ms) = recovered.replayed.ended {
             tracing::warn!(
-                "The data is as it was when appendonly was switched off, at unix time {}.{:03}: what was changed later was not logged",
+                "The data is as it was when appendonly was switched off, at unix time {}.{:03}: later changes were not logged",
                 ms / 1000,
                 ms % 1000
             );
@@ -292,7 +292,7 @@ impl Kept {
             0
         });
         if let redolog::State::Failed(reason) = self.log.stop() {
-            tracing::warn!("The log has failed, and what it did not confirm may be lost: {reason}");
+            tracing::warn!("The log has failed, and writes that it did not confirm may be lost: {reason}");
         }
         epoch
     }

@@ -33,7 +33,7 @@ pub fn apply() -> Limits {
     ];
     let resident = memory::group_limit().map_or(0, within);
     if resident > 0 {
-        tracing::info!("The control group limits memory: {resident} bytes may be resident, less than that be data");
+        tracing::info!("The control group limits memory: {resident} bytes may be resident, fewer of them data");
     }
     let tightest =
         all.into_iter().filter_map(|(limit, name, count)| Some((limit?, name, count))).min_by_key(|found| found.0);

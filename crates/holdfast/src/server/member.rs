@@ -305,7 +305,7 @@ fn take_libraries(node: &Node, version: u64, payload: &[u8]) -> Result<(), Strin
         let gone: Vec<&str> = had.all().map(|library| library.name()).filter(|name| has.get(name).is_none()).collect();
         if !gone.is_empty() {
             tracing::warn!(
-                "libraries of functions that this node's data have, and the cluster has not, are gone: {}",
+                "libraries of functions that only this node's data had, and not the cluster, are gone: {}",
                 gone.join(", ")
             );
         }
@@ -319,7 +319,7 @@ fn say_where_smart_clients_go(port: u16, told: u16) {
             "There is no port for smart clients: CLUSTER SLOTS names port {port}, where every node answers for all of them"
         ),
         told => tracing::info!(
-            "CLUSTER SLOTS names port {told}, for smart clients. Where they can reach port {port} alone they cannot connect: set cluster-client-port to 0 there"
+            "CLUSTER SLOTS names port {told}, for smart clients. If they can reach port {port} only, they cannot connect: then set cluster-client-port to 0"
         ),
     }
 }
@@ -344,7 +344,7 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     };
     control.agreed = vec![("databases".to_owned(), settings.databases.to_string())];
     if settings.cluster_secret.is_none() && control.tls.is_none() && !bind.ip().is_loopback() {
-        tracing::warn!("cluster-secret is empty and tls-cluster is off: whoever reaches {bind} may join the cluster");
+        tracing::warn!("cluster-secret is empty and tls-cluster is off: any host that reaches {bind} may join the cluster");
     }
     Ok(control)
 }

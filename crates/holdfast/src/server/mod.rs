@@ -156,7 +156,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     drop(membership);
     node.jobs.wake();
     if chores.join().is_err() | asides.join().is_err() {
-        tracing::warn!("A thread of what takes long has panicked");
+        tracing::warn!("A thread of long tasks has panicked");
     }
     switch.stop();
     ended?;
@@ -265,10 +265,10 @@ fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
     let directories: Vec<_> = settings.log_dirs.iter().map(|path| lossy(path)).collect();
     match (settings.appendonly, settings.appendfsync) {
         (false, _) => {
-            tracing::info!("Durability: none. A restart starts empty; `appendonly yes` keeps what was confirmed");
+            tracing::info!("Durability: none. A restart starts empty; `appendonly yes` keeps confirmed writes");
         }
         (true, AppendFsync::Always) => tracing::info!(
-            "Durability: always. What is confirmed is on the disk, in {}; `appendonly no` makes a pure cache",
+            "Durability: always. Confirmed writes are on the disk, in {}; `appendonly no` makes a pure cache",
             directories.join(" ")
         ),
         (true, AppendFsync::Everysec) => tracing::info!(
@@ -276,7 +276,7 @@ fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
             directories.join(" ")
         ),
         (true, AppendFsync::No) => tracing::info!(
-            "Durability: no appendfsync. The log is in {}; if the machine fails, what the system has not written is lost",
+            "Durability: no appendfsync. The log is in {}; if the machine fails, writes that the system has not put on the disk are lost",
             directories.join(" ")
         ),
     }

@@ -13,10 +13,10 @@ pub fn tell(settings: &Settings) {
             "No password is set (`requirepass`): every client on this machine is served, and `protected-mode` refuses all others"
         ),
         Some(Openness::Addresses(addresses)) => tracing::warn!(
-            "WARNING: no password is set (`requirepass`) and protected-mode is off: whoever reaches {addresses} is served"
+            "WARNING: no password is set (`requirepass`) and protected-mode is off: every client that reaches {addresses} is served"
         ),
         Some(Openness::World) => tracing::warn!(
-            "WARNING: no password is set (`requirepass`), protected-mode is off, and `bind` names every address: whoever reaches this machine is served"
+            "WARNING: no password is set (`requirepass`), protected-mode is off, and `bind` names every address: every client that reaches this machine is served"
         ),
     }
 }

@@ -385,7 +385,7 @@ impl Agent {
             }
         };
         tokio::time::timeout(VOTES_ON, out).await.map_err(|_| {
-            format!("node {id} has been taken out, but it still votes, perhaps as too few of the others answer: if it runs, it must go on until `cluster status` says that who votes is not being changed any more")
+            format!("node {id} has been taken out, but it still votes, perhaps because too few other nodes answer: if it runs, it must go on until `cluster status` no longer says that the voting nodes are being changed")
         })
     }
 

@@ -85,7 +85,7 @@ impl Agent {
             }
             if self.settings.seeds.is_empty() {
                 tracing::warn!(
-                    "cluster-announce-ip is not set: this node says to be at 127.0.0.1, where other machines do not find it"
+                    "cluster-announce-ip is not set: this node announces 127.0.0.1, where other machines do not find it"
                 );
                 self.volatile().host = Some("127.0.0.1".to_owned());
                 return;

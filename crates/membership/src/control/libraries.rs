@@ -59,7 +59,7 @@ impl Taken {
             return;
         }
         if !why.is_empty() {
-            tracing::warn!("this node has not the cluster's libraries of functions: {why}");
+            tracing::warn!("this node does not have the cluster's libraries of functions: {why}");
         }
         *said = why;
     }

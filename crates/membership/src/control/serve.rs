@@ -188,7 +188,7 @@ impl Agent {
     /// Raft talks to members of this node's cluster. A node that has found a cluster belongs to it from then on,
     /// durably before it has answered anything.
     async fn belong(&self, peer: &Peer) -> Result<(), String> {
-        let theirs = peer.party.cluster.ok_or("who belongs to no cluster does not vote")?;
+        let theirs = peer.party.cluster.ok_or("a node that belongs to no cluster does not vote")?;
         match self.cluster() {
             Some(ours) if ours == theirs => Ok(()),
             Some(_) => Err("another cluster".to_owned()),

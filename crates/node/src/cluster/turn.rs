@@ -147,7 +147,7 @@ impl Worker {
                 continue;
             }
             tracing::warn!(
-                "a link to a node that may be down is closed: nothing comes from it, or it was taken out of the cluster"
+                "a link to a node that may be down is closed: no bytes come from it, or it was taken out of the cluster"
             );
             self.peers.links[link].given_up = true;
             self.cut(token);

@@ -49,11 +49,11 @@ const REMARKS: &[(&str, &str)] = &[
     ("bgsave", "a checkpoint; needs `appendonly yes`"),
     (
         "cluster|finalize",
-        "not of Redis: raises the level of the cluster to the highest that all of its nodes speak; none goes back to an earlier build then",
+        "not of Redis: raises the level of the cluster to the highest that all of its nodes speak; after that no node can go back to an earlier build",
     ),
     (
         "cluster|forget",
-        "for the whole cluster, and for good; LOSE-DATA for a node that owns slots, which the others get, empty; transactions that it had a part in and that are in doubt are committed by the nodes that are left, if those are prepared, and noted in their logs",
+        "for the whole cluster, and for good; a node that owns slots needs LOSE-DATA, and the other nodes get its slots, empty; transactions in doubt that it took part in are committed by the remaining nodes that are prepared, and noted in their logs",
     ),
     ("cluster|leave", "not of Redis: takes this node out of the cluster, if it owns no slots"),
     ("cluster|links", "those of the worker that serves the connection"),
@@ -61,27 +61,27 @@ const REMARKS: &[(&str, &str)] = &[
     ("cluster|status", "not of Redis: nodes, leases, epochs, slots and health as a table for people"),
     (
         "commit",
-        "not of Redis: all that was done since BEGIN happens, or nothing: -CONFLICT: somebody else has changed what was looked at; -ABORTED: why it cannot be. After any other error the transaction is still there",
+        "not of Redis: makes all changes since BEGIN, or none: -CONFLICT if another client has changed keys that the transaction uses, -ABORTED with the reason if it cannot be committed. After any other error the transaction still exists",
     ),
     (
         "config|set",
-        "`appendonly` waits until all is durable, or closed; settings of a cluster hold at all nodes; neither in a transaction or script",
+        "`appendonly` is answered when all data is durable, or the log is closed; settings of a cluster hold at all nodes; neither is possible in a transaction or script",
     ),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
-    ("holdfast|receivers", "not of Redis: by it nodes ask each other whom a message of a block or script would reach"),
-    ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` makes data of it"),
+    ("holdfast|receivers", "not of Redis: nodes ask each other how many clients a message of a block or script would reach"),
+    ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` turns it into data"),
     (
         "info",
-        "`used_memory` counts what the store keeps for itself (`used_memory_store_`...), which is part of `used_memory_overhead`: its cache, up to 64 MB, stays full when keys are deleted; `keysizes` counts keys in memory: one that only the store has counts when it is read again, and in a cluster each node counts its own",
+        "`used_memory` counts what the store keeps for itself (`used_memory_store_`...), which is part of `used_memory_overhead`: its cache, up to 64 MB, stays full when keys are deleted. `keysizes` counts keys in memory; a key that only the store has counts when it is read again. In a cluster each node counts its own keys",
     ),
     ("lastsave", "of the last checkpoint; without a log, the time of the start"),
     ("readonly", "accepted: there are no replicas yet"),
     ("readwrite", "accepted: there are no replicas yet"),
     ("replicaof", "NO ONE only; there are no replicas yet"),
-    ("rollback", "not of Redis: nothing that was done since BEGIN happens"),
+    ("rollback", "not of Redis: drops all changes since BEGIN"),
     (
         "scan",
-        "cursors are below 2^53; one holds a slot and the upper 38 bits of a hash, and is good until the server's data are made anew; one that no scan gave out is an error",
+        "cursors are below 2^53; a cursor holds a slot and the upper 38 bits of a hash, and is valid until the server's data are created anew; a cursor that no scan returned is an error",
     ),
     ("save", "the connection waits, others do not; needs `appendonly yes`"),
     ("shutdown", "SAVE needs `appendonly yes`"),
@@ -89,7 +89,7 @@ const REMARKS: &[(&str, &str)] = &[
     ("wait", "there are no replicas yet"),
     (
         "waitaof",
-        "there are no replicas yet; in a cluster every node answers, and the least counts; not in blocks and scripts there",
+        "there are no replicas yet; in a cluster every node is asked, and the lowest answer counts; there it is not possible in blocks and scripts",
     ),
     (
         "xinfo|stream",
@@ -99,54 +99,55 @@ const REMARKS: &[(&str, &str)] = &[
 
 /// Differences between a cluster and one server, for clients that do not care where their keys are.
 const OVER_NODES: &str = "\
-Every node of a cluster serves every key, and commands, blocks and scripts may use keys of several nodes: they are done as a whole, or not at all.
+Every node of a cluster serves every key. Commands, blocks and scripts may use keys of several nodes: either all of their effects happen, or none.
 What differs from a single server:
 
-- Who waits for keys of several nodes (`BLPOP a b 0`) is served by whichever of them gets something, the first in order if several do. But it takes
-  part in no queue: others who wait for the same keys may be served before it, even if they came later. If a node that owns one of the keys is out of reach,
-  it is answered -CLUSTERDOWN, as it would not notice a change.
-- A script may use keys that it has not declared, wherever they are. If one of them is at another node, what the script has done is undone, and it runs again,
-  once, on copies of its keys. Each further key is locked and fetched when the script comes to it: one round trip, however many there are. A block with
-  such a script is undone and runs again as a whole. For one node, 8 MB of values are copied at most, and 8 MB of keys that were not declared.
-- A command or block with keys of several nodes may have 8 MB of arguments for each node, and 8 MB of replies from each. What is longer is refused, and nothing of it was done.
-- `SORT` with patterns (BY, GET) that lead to keys of other slots than the sorted key's is refused where there are several nodes, as in Redis Cluster. With
-  patterns of the same slot (`{tag}`) it runs where that slot is: in a command, block or script with keys of several nodes, and between `BEGIN` and `COMMIT`, it is refused.
-- When slots get another owner, commands for them wait for nodes that hear of it late, for 2 s at most, and go where the keys are. One behind which others of
-  its pipeline have been executed by then is answered -TRYAGAIN, and a block with watched keys of the old owner -EXECABORT: nothing of it was done. Who waits for a key (`BLPOP`)
-  goes on at the new owner, for its whole time anew; at a node that has had no lease for 3 s it is answered -CLUSTERDOWN.
-- A node with keys of a command or block over several nodes may stop in its midst. If no other node knows whether it agreed, the keys of the others stay locked
-  until it is back, or taken out of the cluster. A command that needs them waits for `cluster-lock-timeout` and is answered -CLUSTERDOWN then, or at once if others have waited: the command was not executed.
+- A client that waits for keys of several nodes (`BLPOP a b 0`) is served by the key that gets an element first, or by the first in its order if several do.
+  But it has no place in a queue: other clients that wait for the same keys may be served before it, even if they came later. If a node that owns one of the
+  keys is out of reach, the client gets -CLUSTERDOWN, because it would not notice a change there.
+- A script may use keys that it has not declared, at any node. If one of them is at another node, the script's effects are undone and it runs again,
+  once, on copies of its keys. Each further key is locked and fetched when the script needs it, which costs one round trip each. A block with
+  such a script is undone and runs again as a whole. The limits are 8 MB of values copied for one node, and 8 MB of keys that were not declared.
+- A command or block with keys of several nodes may have 8 MB of arguments for each node, and 8 MB of replies from each. A longer one is refused without effect.
+- `SORT` with patterns (BY, GET) is refused in a cluster if they lead to keys of other slots than the sorted key's, as in Redis Cluster. With
+  patterns of the same slot (`{tag}`) it runs at that slot's node. It is refused in a command, block or script with keys of several nodes, and between `BEGIN` and `COMMIT`.
+- When slots get another owner, commands for them wait up to 2 s for nodes that learn of it late, and then go to the new owner. If later commands of the same
+  pipeline have been executed by then, such a command gets -TRYAGAIN. A block with watched keys of the old owner gets -EXECABORT, without effect. A client that waits
+  for a key (`BLPOP`) goes on waiting at the new owner, for its whole time again. At a node that has had no lease for 3 s it gets -CLUSTERDOWN.
+- A node may stop in the middle of a command or block over several nodes. If no other node knows whether it agreed, the keys at the other nodes stay locked
+  until it is back, or taken out of the cluster. A command that needs them waits for `cluster-lock-timeout` and then gets -CLUSTERDOWN, without being executed. Once
+  one command has waited that long, others get the error at once.
 - `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY`, `FLUSHALL`, `FLUSHDB`, `SWAPDB`, `SCRIPT` and `PUBSUB` are for the whole cluster, whichever node is asked at `port`.
   Smart clients, as those of Redis Cluster, ask every node and add up. For them a node has another port, `cluster-client-port`, which `CLUSTER SLOTS`, `SHARDS`
-  and `NODES` name. There a node answers these for what it has itself, and a key of another node with -MOVED. Commands, blocks and scripts with keys of several
-  nodes run there as well; a block whose first key is another node's is answered -MOVED. `PUBLISH` reaches, and counts, the subscribers of all nodes,
+  and `NODES` name. There a node answers these commands for its own keys, and a command for another node's key with -MOVED. Commands, blocks and scripts with
+  keys of several nodes run there as well; a block whose first key is another node's gets -MOVED. `PUBLISH` reaches, and counts, the subscribers of all nodes,
   also in blocks, scripts and functions.
-  `cluster-redirect moved` answers so at `port`, too; `CLUSTER REDIRECT` chooses it for one connection.
-- `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY` and `PUBSUB` are for all nodes in blocks and scripts, too. The nodes are asked while the block is about to run, and holds nothing: so
-  what they say is not isolated from others. A script that comes to such a command is undone, and runs again with the answers; 256 of them at most. So it is with `PUBLISH`,
-  but a script with keys of several nodes goes on when that is answered. What a script or a block over nodes has changed itself `DBSIZE` alone sees; a block whose
-  keys are all of one node sees it everywhere. After `BEGIN` only scripts can use these commands. A smart client's script with keys of several nodes cannot.
-  `FLUSHALL`, `FLUSHDB` and `SWAPDB` are refused in blocks before anything of the block has run, and in scripts.
-- `INFO commandstats`, `total_commands_processed`, `SLOWLOG` and `MONITOR` are of clients' commands alone. Each counts once: at the node that runs it, or at the
-  client's node where several nodes do. The slow log has it where it took long. `MONITOR` shows it at the client's node, but not what a script calls that runs elsewhere.
-- Whether a key's time has come its node says by its own clock. A command, block or script with keys of several nodes sees all of them as at one moment, whatever their clocks say, if none is set back
-  meanwhile: where by one clock a key is there whose time has come by another, it waits until it has come by both. A time to live that is relative (EXPIRE, SET EX) counts from when the key's node does its part. What a block itself sets
-  to end (PEXPIREAT), and looks at again, each node judges by its own clock.
-- `SCRIPT KILL` and `FUNCTION KILL` kill at whichever node the script runs. One that runs on copies of keys of several nodes can be killed also when it has written:
-  nothing of it, and of the block it is in, is done.
-- A script that came with `SCRIPT LOAD` is known to all nodes, to those that could not be reached as soon as they are; one that came with `EVAL`, to those that have run it.
-- Libraries of functions belong to the cluster: its metadata have them, and every node that serves has them, also one that joins later, was away or has lost all it had. `FUNCTION LOAD`,
-  `DELETE`, `FLUSH` and `RESTORE` are answered when all nodes have the change that may serve, which takes up to about 2 s where one has just failed; of changes at once none is lost. Where
-  no more than half of the voting nodes are up they are refused with -CLUSTERDOWN, or, if that comes to pass meanwhile, answered within some ten seconds with an error that says that nobody knows whether the change was made
-  (`-ERR whether the libraries are changed nobody knows: ...`). All libraries together may have 1 MB. They cannot be changed in blocks. A node without a lease answers `FCALL`
-  with -CLUSTERDOWN, keys or none. Smart clients may load the same library again, and delete one that is not there, without an error: they ask each node for the same change.
-- Settings that clients depend on belong to the cluster, as docs/configuration.md marks them: `CONFIG SET` at one node holds at all nodes, also at those that join or come back. It answers when more
-  than half of the voting nodes have it on their disks; other nodes have it a moment later. Without a majority it is answered -CLUSTERDOWN. `CONFIG SET` of a node's own settings stays at the node.
-- `FLUSHALL`, `FLUSHDB` and `SWAPDB` are done by each node by itself, not at one moment everywhere. Unless all nodes can be reached and serve, they are refused with -CLUSTERDOWN, which names the
-  node, before anything is done. If a node fails in that very moment, the error says how many have done it (`-ERR 2 of 3 nodes have executed it ...`), and it may be repeated; but after `SWAPDB`
-  those that have not done it still have to. `SCRIPT FLUSH` is done by the nodes that can be reached, and says so with the same error.
-- While a node cannot be reached, what needs nothing of it is answered: `RANDOMKEY` where another node has a key, `SCRIPT LOAD`, `SCRIPT EXISTS`, `PUBSUB`, and `WAITAOF` of a connection that has changed
-  nothing there. `DBSIZE` and `KEYS` need all nodes, and are answered -CLUSTERDOWN, which names the node.
+  With `cluster-redirect moved` a node also answers like that at `port`; `CLUSTER REDIRECT` chooses it for one connection.
+- `DBSIZE`, `KEYS`, `SCAN`, `RANDOMKEY` and `PUBSUB` are for all nodes in blocks and scripts, too. The nodes are asked just before the block runs, while it holds no
+  locks: their answers are not isolated from other clients. A script that comes to such a command is undone, and runs again with the answers, 256 of them at most. The same
+  holds for `PUBLISH`, except that a script with keys of several nodes goes on when it is answered. The changes that a script or a block over nodes has made itself are seen
+  by `DBSIZE` only; a block whose keys are all of one node sees them in all of these. After `BEGIN` only scripts can use these commands. A smart client's script with keys of several nodes cannot.
+  `FLUSHALL`, `FLUSHDB` and `SWAPDB` are refused in scripts, and in blocks before any command of the block has run.
+- `INFO commandstats`, `total_commands_processed`, `SLOWLOG` and `MONITOR` are of clients' commands only. Each command counts once: at the node that runs it, or at the
+  client's node if several nodes do. The slow log has it at the node where it took long. `MONITOR` shows it at the client's node, but does not show what a script calls that runs elsewhere.
+- A key's node decides by its own clock whether the key has expired. A command, block or script with keys of several nodes sees all of them at one moment, unless a clock is set back
+  meanwhile: if a key still exists by one of the nodes' clocks and has expired by another, it waits until the key has expired by both. A relative time to live (EXPIRE, SET EX) counts from the moment when the key's node does its part. If a block sets an
+  absolute time (PEXPIREAT) and reads the key again, the key's node decides by its own clock.
+- `SCRIPT KILL` and `FUNCTION KILL` kill a script at whichever node it runs. A script that runs on copies of keys of several nodes can be killed even after it has written:
+  it, and the block that it is in, have no effect.
+- A script loaded with `SCRIPT LOAD` is known to all nodes; a node that cannot be reached gets it later. A script sent with `EVAL` is known to the nodes that have run it.
+- Libraries of functions belong to the cluster. They are in its metadata, and every node that serves has them, also one that joins later, was away or has lost its data. `FUNCTION LOAD`,
+  `DELETE`, `FLUSH` and `RESTORE` are answered when all nodes that may serve have the change. That takes up to about 2 s if a node has just failed. Of concurrent changes none is lost.
+  If no more than half of the voting nodes are up, they are refused with -CLUSTERDOWN. If that happens meanwhile, they get an error within some ten seconds, which says that the outcome is not known
+  (`-ERR whether the libraries are changed nobody knows: ...`). All libraries together may have 1 MB. They cannot be changed in blocks. A node without a lease answers every `FCALL`,
+  with keys or without, with -CLUSTERDOWN. Smart clients ask each node for the same change: so they may load the same library again, and delete one that does not exist, without an error.
+- Settings that clients depend on belong to the cluster; docs/configuration.md marks them. `CONFIG SET` at one node holds at all nodes, also at nodes that join or come back. It answers when more
+  than half of the voting nodes have the value on their disks; other nodes have it a moment later. Without a majority it gets -CLUSTERDOWN. `CONFIG SET` of a node's own settings stays at the node.
+- `FLUSHALL`, `FLUSHDB` and `SWAPDB` are executed by each node separately, not at one moment everywhere. If a node cannot be reached or does not serve, they are refused with -CLUSTERDOWN, which names the
+  node, before any node executes them. If a node fails at that very moment, the error says how many nodes have executed the command (`-ERR 2 of 3 nodes have executed it ...`). The client may repeat `FLUSHALL` and `FLUSHDB`;
+  after `SWAPDB` the other nodes still have to swap. `SCRIPT FLUSH` is executed by the nodes that can be reached; if that is not all of them, the client gets the same error.
+- While a node cannot be reached, commands that need nothing of it are answered: `RANDOMKEY` if another node has a key, `SCRIPT LOAD`, `SCRIPT EXISTS`, `PUBSUB`, and `WAITAOF` of a connection that has changed
+  nothing there. `DBSIZE` and `KEYS` need all nodes, and get -CLUSTERDOWN, which names the node.
 ";
 
 fn remark(name: &str) -> Option<&'static str> {

@@ -18,12 +18,12 @@ const HEAD: &str = "\
 ";
 
 const READING: &str = "\
-A command that is there has all options and legacy forms of Redis, and Valkey's, unless its remark says otherwise.
-A command that is not there answers an error that says what it comes with. One that there will never be is unknown.
-As in Redis, the commands of a cluster answer an error where the server is not part of one.
+An implemented command has all options and legacy forms of Redis and Valkey, unless its remark says otherwise. A
+command that is not implemented yet answers an error that says with which development it comes. A command that will
+never be implemented is unknown. As in Redis, the commands of a cluster answer an error at a server without a cluster.
 
-Redis's and Valkey's own test suites measure how close the rest is: `tests/redis-suite/run`, with what it skips in
-`tests/redis-suite/skips.txt`.
+Redis's and Valkey's own test suites measure how close the rest is: `tests/redis-suite/run`. Tests that it skips
+are in `tests/redis-suite/skips.txt`.
 
 ";
 
@@ -36,8 +36,8 @@ pub(super) fn missing_words(name: &str) -> impl Iterator<Item = (&'static str, C
 /// The section about Redis and Valkey.
 fn dialects() -> String {
     let mut text = String::from(
-        "\n## Redis and Valkey\n\nWhere Redis 8.8 and Valkey 9 answer differently, Redis's answer holds. With \
-         `compatibility valkey` Valkey's hold,\nin all of these places:\n\n| what differs | redis | valkey |\n|---|---|---|\n",
+        "\n## Redis and Valkey\n\nThe server gives Redis's replies where Redis 8.8 and Valkey 9 differ, and Valkey's with \
+         `compatibility valkey`.\nAll differences:\n\n| what differs | redis | valkey |\n|---|---|---|\n",
     );
     for [about, redis, valkey] in Difference::ALL.map(Difference::texts) {
         let _ = writeln!(text, "| {about} | {redis} | {valkey} |");

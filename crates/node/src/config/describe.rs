@@ -83,30 +83,39 @@ pub fn markdown() -> String {
         "# Configuration\n\n\
          <!-- Generated from crates/node/src/config/rows: change those, then run\n     \
          HOLDFAST_BLESS=1 cargo test -p node docs_are_current -->\n\n\
-         `holdfast server [FILE] [--NAME VALUE ...] [-]` reads a file in the syntax of `redis.conf`, then standard input\n\
-         where `-` asks for it, then the options; what comes last holds. Settings have Redis's names and defaults\n\
-         wherever Redis has them. `CONFIG GET`, `CONFIG SET` and `CONFIG REWRITE` work as in Redis.\n\n\
-         In a file: one setting and its values on a line; `#` starts a comment line; values with blanks go into `\"...\"`\n\
-         (with `\\n`, `\\xHH`, `\\\"`) or `'...'`; `include PATH` reads other files, `*`, `?`, `[...]` naming several;\n\
-         `rename-command OLD NEW` renames a command, `rename-command OLD \"\"` removes it.\n\n\
-         Amounts of memory are bytes, or have a unit: `k`, `m`, `g` for powers of 1000, `kb`, `mb`, `gb` for powers of 1024.\n\n\
-         **Fixed** settings are read at start only; **protected** ones need `enable-protected-configs`. *No effect* means\n\
-         that the setting is taken and checked, so that files written for Redis work, but changes nothing; one that\n\
-         differs from its default is warned about in the log. *Only the default* means that other values stop the start,\n\
-         because taking them would promise something that this version does not do.\n\n\
-         ## Settings of a cluster\n\n\
-         Where servers are nodes of a cluster, a setting is **the cluster's** if a command's outcome, or anything that a\n\
-         client is told, depends on it: a client does not see which node serves a key. All else is a node's own: places,\n\
-         addresses and ports; memory, threads and disks of its machine; what it watches and logs; what it must know before\n\
-         it finds its cluster; what has no effect. `appendonly`, `appendfsync` and `databases` are a node's own for now\n\
-         (`databases` must be the same at all nodes).\n\n\
-         `CONFIG SET` of a setting that is the cluster's, at any node, holds at all nodes, also at those that join or come\n\
-         back. It answers OK when more than half of the voting nodes have it on their disks and the node that was asked has\n\
-         it in force. Others have it within a heartbeat (0.1 s), at the latest after the length of a lease (2 s). Without a\n\
-         majority it is refused with -CLUSTERDOWN. A **fixed** one is what the cluster began with. Where a file or a command\n\
-         line says otherwise the cluster's value holds, with a warning. How a cluster begins, what `CONFIG REWRITE` writes,\n\
-         and what becomes of the password: [operating/cluster.md](operating/cluster.md#settings). A value has at most 1024\n\
-         bytes.\n",
+         `holdfast server [FILE] [--NAME VALUE ...] [-]` reads a file in the syntax of `redis.conf`, then the options. An\n\
+         option `-` makes it read standard input between the two. Of several values of a setting the last one holds. Settings\n\
+         have Redis's names and defaults wherever Redis has them. `CONFIG GET`, `CONFIG SET` and `CONFIG REWRITE` work as in\n\
+         Redis.\n\
+         \n\
+         A line of a file holds one setting and its values. `#` starts a comment line. A value with blanks goes into `\"...\"`\n\
+         (with `\\n`, `\\xHH`, `\\\"`) or `'...'`. `include PATH` reads other files; `*`, `?`, `[...]` in the path name several.\n\
+         `rename-command OLD NEW` renames a command, and `rename-command OLD \"\"` removes it.\n\
+         \n\
+         Amounts of memory are bytes, or have a unit: `k`, `m`, `g` for powers of 1000, `kb`, `mb`, `gb` for powers of 1024.\n\
+         \n\
+         - **Fixed:** the server reads the setting at its start only.\n\
+         - **Protected:** a change needs `enable-protected-configs`.\n\
+         - *No effect:* the server accepts and checks the setting, so that files written for Redis work, but does nothing\n\
+         \x20\x20with it. The log has a warning if the value is not the default.\n\
+         - *Only the default:* the server does not start with another value, because that value would promise something that\n\
+         \x20\x20this version does not do.\n\
+         \n\
+         ## Settings of a cluster\n\
+         \n\
+         In a cluster a setting is **the cluster's** if the outcome of a command, or anything else that a client is told,\n\
+         depends on it: a client does not see which node serves a key. Every other setting is a node's own: folders, addresses\n\
+         and ports; memory, threads and disks of its machine; what it measures and logs; what it needs before it finds its\n\
+         cluster; settings without effect. `appendonly`, `appendfsync` and `databases` are a node's own for now (`databases`\n\
+         must be the same at all nodes).\n\
+         \n\
+         `CONFIG SET` of a cluster's setting, at any node, holds at all nodes, also at nodes that join or come back later. It\n\
+         answers OK when more than half of the voting nodes have the value on their disks and the node that was asked uses\n\
+         it. Other nodes use it within a heartbeat (0.1 s), or at the latest after the length of a lease (2 s). Without a\n\
+         majority it is refused with -CLUSTERDOWN. A **fixed** setting keeps the value that the cluster began with. If a file\n\
+         or a command line has another value, the cluster's value holds, and the node logs a warning. A value has at most 1024\n\
+         bytes. [operating/cluster.md](operating/cluster.md#settings) says how a cluster begins, what `CONFIG REWRITE` writes,\n\
+         and what happens to the password.\n",
     );
     for section in SECTIONS {
         let rows: Vec<_> = section.rows.iter().filter(|row| !row.hidden).collect();

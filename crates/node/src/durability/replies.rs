@@ -337,7 +337,7 @@ impl Worker {
         if durable.stall.look(durable.log(), now, timeout) {
             match durable.stall.is_on() {
                 true if durable.log().state() != State::Running => tracing::warn!(
-                    "The log could not write for {} s what it had taken, without a next segment: clients that wait for that are closed",
+                    "The log could not write accepted records for {} s, for lack of a next segment: clients that wait for them are closed",
                     durable.stall.waited() / 1000
                 ),
                 true => tracing::warn!(
@@ -345,7 +345,7 @@ impl Worker {
                     durable.stall.waited() / 1000
                 ),
                 false if durable.log().state() != State::Running => {
-                    tracing::info!("What the log had taken is written. It still has no next segment")
+                    tracing::info!("The log has written its accepted records. It still has no next segment")
                 }
                 false => tracing::info!("The disk of the log answers again: commands that write are accepted"),
             }

@@ -1,4 +1,4 @@
-//! Who a client is: AUTH, HELLO, RESET.
+//! The identity of a client: AUTH, HELLO, RESET.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -157,7 +157,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Makes the connection what it was when it was new, but for its identity and its library's name.
+/// Puts the connection into the state of a new one, except for its identity and its library's name.
 fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     super::multi::forget_block(ctx);
     super::monitor::stop(ctx.node, ctx.session);

@@ -99,5 +99,5 @@ fn backup(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         return Err(Error::new("ERR a backup is being made already"));
     }
     let job = ctx.node.jobs.ask(Task::Backup(path.to_owned()));
-    job.map(Flow::Job).ok_or(Error::new("ERR nobody is there to make a backup"))
+    job.map(Flow::Job).ok_or(Error::new("ERR this server has no thread that makes backups"))
 }

@@ -10,7 +10,7 @@ pub(super) enum Watched {
     Nothing,
     /// These.
     Keys(Vec<WatchedKey>),
-    /// The node has lost what was watched.
+    /// The node has lost the watched keys.
     Lost,
 }
 
@@ -29,7 +29,7 @@ impl Client {
     }
 }
 
-/// The client for which a block runs, and the virtual connections over which its parts are told so.
+/// The client for which a block runs, and the virtual connections over which its parts learn of that.
 #[derive(Default)]
 pub(crate) struct For {
     pub(crate) caller: Caller,

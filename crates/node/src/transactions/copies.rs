@@ -1,8 +1,8 @@
-//! Copies of large keys of other nodes, and of this one, that a worker has fetched for blocks.
+//! Copies of large keys, of other nodes and of this one, that a worker has fetched for blocks.
 //!
-//! A script over nodes that adds an element to a long list would have all of the list fetched for each element. So a
-//! worker keeps the copies, names their versions when it fetches the keys again, and is told what was done to the keys
-//! since ([`engine::STEPS`]). The owner alone says what a key is: a copy is used only together with what it says.
+//! Without copies, a script over nodes that adds an element to a long list would fetch the whole list for each element.
+//! So a worker keeps the copies and names their versions when it fetches the keys again. The owner then answers with
+//! the changes since that version ([`engine::STEPS`]). A copy is used only together with the owner's answer.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) struct Copies {
 }
 
 struct Copy {
-    /// Who has the key, in the life in which it said what this is.
+    /// The key's owner, and the life in which it sent this copy.
     owner: Member,
     version: u64,
     /// And when it ends.
@@ -61,8 +61,8 @@ impl Copies {
         }
     }
 
-    /// Puts a key into a workspace, of which its owner has said the steps since a version that there is a copy of.
-    /// Returns the bytes of the copy: whether a script finds too much does not depend on whether there are copies.
+    /// Puts a key into a workspace. Its owner has sent the steps since a version that there is a copy of. Returns the
+    /// bytes of the copy, so that the limit for what a script fetches does not depend on whether there are copies.
     pub(super) fn fill(
         &mut self,
         workspace: &mut Workspace,
@@ -74,7 +74,7 @@ impl Copies {
         let copy = self.all.get(&place).filter(|copy| copy.owner.id == owner).ok_or(NoCopy::Gone)?;
         let first = match copy.version == version {
             true => steps.steps.len(),
-            // Others have been told further steps meanwhile.
+            // Others have got further steps meanwhile.
             false => steps.steps.iter().position(|(from, _)| *from == copy.version).ok_or(NoCopy::Gone)?,
         };
         let further = steps.steps[first..].iter().map(|(_, effects)| *effects);
@@ -83,7 +83,7 @@ impl Copies {
         Ok(copy.bytes)
     }
 
-    /// Keeps a copy of a key that was put into a workspace, as its owner has said that it is, if it is large.
+    /// Keeps a copy of a large key that was put into a workspace as its owner sent it.
     pub(super) fn keep(
         &mut self,
         workspace: &mut Workspace,
@@ -117,7 +117,7 @@ impl Copies {
     }
 }
 
-/// Whether what a node has said of a key are steps, and not all of it.
+/// Whether a node has sent the steps of a key, and not all of it.
 pub(super) fn are_steps(said: &[u8]) -> bool {
     said.first() == Some(&STEPS)
 }

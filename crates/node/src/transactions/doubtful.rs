@@ -47,14 +47,14 @@ impl<P: Port> Transacting<'_, P> {
         let slow = || node.slow_scripts.find(parts, |other, locks| is_other(other) && conflicts(locks));
         let Some(text) = doubt.or_else(slow) else { return false };
         let (mut actions, why) = (Vec::new(), Refusal::Failed(text.into()));
-        // One that is over is not refused: whoever gave it up gives its claims back, and wakes it.
+        // A task that is over is not refused: the code that gave it up gives its claims back, and wakes it.
         let is_refused = parts.with(|parts| parts.refuse_queued(tx, why, &mut actions)) == Some(true);
         add(&self.stats().refused_in_doubt, u64::from(is_refused && is_doubt));
         self.act(actions);
         is_refused
     }
 
-    /// Looks at what is in doubt, and has those that wait for it look again if that is new.
+    /// Looks at the transactions in doubt. If that brings news, the connections that wait for them look again.
     pub(crate) fn look_at_doubts(&mut self) {
         let (now, timeout) = (self.now(), self.settings().cluster_lock_timeout);
         let Desk { txn, peers, node, log, .. } = self.desk();

@@ -1,14 +1,14 @@
 //! Transactions that are prepared here and whose outcome depends on a node that does not answer: it has stopped, or is
 //! out of reach.
 //!
-//! Nothing but the outcome gives their locks back (rule T4), and nobody can say before that what is under their keys. A
-//! client that needs these keys waits for `cluster-lock-timeout`, and hears then why its command was not executed. From
-//! then on every client hears that at once, until the node answers.
+//! Only the outcome releases their locks (rule T4), and until then the contents of their keys are unknown. A client
+//! that needs these keys waits for `cluster-lock-timeout`, and then gets the reason why its command was not executed.
+//! From then on every client gets that at once, until the node answers.
 //!
 //! Silence is counted in looks, not in time: a machine that stands still as a whole has not looked.
 //!
-//! Transactions that are committed and cannot be applied here, as a key is damaged or cannot be read, are treated
-//! alike: they keep their locks until that is mended, also at a server that is in no cluster and has inherited them.
+//! Committed transactions that cannot be applied here, because a key is damaged or cannot be read, are treated alike:
+//! they keep their locks until that is mended. That also holds at a server without a cluster that has inherited them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -43,16 +43,16 @@ type Key = (u16, Box<[u8]>);
 pub(super) enum Cause {
     /// This participant knows more and does not answer.
     Silent(ParticipantId),
-    /// What it is to be done to is damaged.
+    /// A key that it changes is damaged.
     Damaged,
-    /// What it is to be done to cannot be read.
+    /// A key that it changes cannot be read.
     Unreadable,
     /// It waits for this node's log, whose disk hangs.
     Hangs,
 }
 
 impl Cause {
-    /// What the client of a command is told that needs the locks.
+    /// What a client gets whose command needs the locks.
     pub(super) fn text(self, map: Option<&Map>) -> Vec<u8> {
         let node = match self {
             Cause::Silent(node) => node,
@@ -86,11 +86,11 @@ struct Known {
     hindered: BTreeMap<TxnId, (Arc<Prepared>, Cause)>,
     /// Those, and attempts that have been in doubt for too long.
     stuck: BTreeMap<TxnId, Cause>,
-    /// What these have locked.
+    /// The keys that these transactions have locked.
     locked: BTreeMap<Key, (Mode, Cause)>,
 }
 
-/// What waits for a node that does not answer.
+/// The transactions that wait for a node that does not answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Doubt {
     /// How many transactions.
@@ -100,8 +100,8 @@ pub(crate) struct Doubt {
 }
 
 impl Known {
-    /// Looks at what is in doubt. `most`: looks after which a node counts as silent; `hangs`: the disk of the log
-    /// hangs. Returns whether it finds something else than the last look.
+    /// Looks at the transactions in doubt. `most`: looks after which a node counts as silent; `hangs`: the disk of the
+    /// log hangs. Returns whether the result differs from that of the last look.
     fn look(&mut self, parts: Option<&Participant>, most: u64, hangs: bool) -> bool {
         let mut silent = std::mem::take(&mut self.silent);
         let (mut stuck, mut locked) = (BTreeMap::new(), BTreeMap::new());
@@ -159,8 +159,8 @@ impl Doubts {
         due <= now && self.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok()
     }
 
-    /// Looks at what is in doubt, and logs for which nodes transactions wait. `timeout`: `cluster-lock-timeout`;
-    /// `hangs`: the disk of the log hangs. Returns whether it finds something else than the last look.
+    /// Looks at the transactions in doubt, and logs for which nodes they wait. `timeout`: `cluster-lock-timeout`;
+    /// `hangs`: the disk of the log hangs. Returns whether the result differs from that of the last look.
     pub(super) fn look(&self, cluster: Option<(&Parts, &Map)>, timeout: u64, hangs: bool) -> bool {
         let most = if timeout == 0 { u64::MAX } else { timeout.div_ceil(LOOK_MS).max(LOOKS_MIN) };
         let mut known = self.known();
@@ -182,19 +182,19 @@ impl Doubts {
         self.changes.load(Relaxed)
     }
 
-    /// Who waits for locks is to look again whether that may last.
+    /// Connections that wait for locks must check again whether that may last.
     pub(super) fn have_changed(&self) {
         self.changes.fetch_add(1, Relaxed);
     }
 
-    /// A participant has answered to what was asked about an attempt, whatever.
+    /// A participant has answered a question about an attempt, whatever the answer.
     pub(super) fn answered(&self, tx: TxnId, id: ParticipantId) {
         if let Some(looks) = self.known().silent.get_mut(&tx).and_then(|silent| silent.get_mut(&id)) {
             *looks = 0;
         }
     }
 
-    /// What was prepared cannot be done.
+    /// A prepared change cannot be applied.
     pub(crate) fn is_hindered(&self, prepared: &Arc<Prepared>, why: &NotInstalled) {
         let cause = match why {
             NotInstalled::Damaged(..) => Cause::Damaged,
@@ -203,12 +203,12 @@ impl Doubts {
         self.known().hindered.insert(prepared.tx, (Arc::clone(prepared), cause));
     }
 
-    /// What could not be done is done.
+    /// The change has been applied after all.
     pub(crate) fn is_done(&self, tx: TxnId) {
         self.known().hindered.remove(&tx);
     }
 
-    /// What somebody waits for who wants these keys.
+    /// The cause for which a command that needs these keys waits.
     pub(super) fn about<'a>(&self, mut keys: impl Iterator<Item = (u16, &'a [u8], Mode)>) -> Option<Cause> {
         if self.stuck.load(Relaxed) == 0 {
             return None;
@@ -220,12 +220,12 @@ impl Doubts {
         })
     }
 
-    /// What somebody waits for who wants to work on all keys.
+    /// The cause for which a command that works on all keys waits.
     pub(super) fn about_any(&self) -> Option<Cause> {
         if self.stuck.load(Relaxed) == 0 { None } else { self.known().stuck.values().next().copied() }
     }
 
-    /// When to look at what is in doubt, in milliseconds of [`crate::Clock::boot_ns`].
+    /// When to look at the transactions in doubt next, in milliseconds of [`crate::Clock::boot_ns`].
     pub(crate) fn due(&self) -> u64 {
         self.due.load(Relaxed)
     }
@@ -235,7 +235,7 @@ impl Doubts {
         self.stuck.load(Relaxed)
     }
 
-    /// What waits here for nodes that do not answer, by their addresses in the map.
+    /// The transactions that wait here for nodes that do not answer, by the nodes' addresses in the map.
     pub(crate) fn by_place(&self, map: &Map) -> Vec<(String, Doubt)> {
         if self.count() == 0 {
             return Vec::new();
@@ -267,7 +267,7 @@ fn tell(map: &::membership::Map, before: &BTreeSet<ParticipantId>, now: &BTreeMa
     for node in before.iter().filter(|node| !now.contains_key(node)) {
         tracing::info!(
             cause = node.0,
-            "no transaction over nodes waits for the node at {} any more",
+            "no transaction over nodes waits for the node at {} any longer",
             place(map, *node)
         );
     }

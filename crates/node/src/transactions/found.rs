@@ -1,4 +1,4 @@
-//! What was fetched from other nodes, on its way into a workspace: of which moment it is.
+//! Keys fetched from other nodes, on their way into a workspace, and the moment that they are of.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::session::interactive::Interactive;
 use crate::session::{Aside, Suspended};
 use crate::worker::conn::Conn;
 
-/// How far clocks of nodes may be apart, in milliseconds: what runs on keys of several nodes has one time, that of the
-/// latest of them.
+/// How far the clocks of nodes may be apart, in milliseconds. A block on keys of several nodes has one time: that of
+/// the latest of them.
 const APART_MAX: u64 = 60_000;
 const APART: &str = "ERR the clocks of nodes of the cluster are more than a minute apart: nothing was done";
 const WRONG: &str = "ERR a node of the cluster has said what cannot be";
 /// Why a transaction is over.
 const TOO_MUCH: &str = "it has looked at more than 16 MB";
 
-/// Why nothing runs on what was fetched.
+/// Why nothing runs on the fetched keys.
 pub(super) enum Unusable {
     /// By the clock of one node something is there whose time has come by that of another: it will have come by both.
     Untimely,
     /// A copy is gone that was named.
     NoCopy,
-    /// What the client is told.
+    /// What the client gets.
     Wrong(String),
 }
 
@@ -49,7 +49,7 @@ impl From<&str> for Unusable {
     }
 }
 
-/// What a participant has said that there is.
+/// The keys that a participant has sent.
 struct Found<'a> {
     id: ParticipantId,
     /// Its time then, unix milliseconds.
@@ -58,7 +58,7 @@ struct Found<'a> {
 }
 
 impl<P: Port> Transacting<'_, P> {
-    /// Puts what was fetched into a workspace. The time of what runs there, and what it runs with.
+    /// Puts the fetched keys into a workspace. Returns the time of the block that runs there, and what it runs with.
     pub(super) fn fill_workspace(
         &mut self,
         conn: &mut Conn,
@@ -71,7 +71,7 @@ impl<P: Port> Transacting<'_, P> {
         fetching.patient = may_wait.then(Versions::new);
         let clock = self.node().clock.unix_ms();
         let found = read(found, fetching.asked_at, clock)?;
-        // Nobody may see a key that another has seen to be gone.
+        // No client may see a key that another client has seen to be gone.
         let latest = found.iter().map(|found| found.there).max();
         let transaction = conn.session.transaction.as_deref_mut().filter(|_| fetching.is_interactive());
         let now = match transaction.as_deref() {
@@ -100,8 +100,8 @@ impl<P: Port> Transacting<'_, P> {
         Ok((now, Aside { keys, ..Aside::default() }))
     }
 
-    /// Puts what a script turned out to need, and was fetched for it, into its workspace. It goes on with the time that
-    /// it has.
+    /// Puts into a script's workspace the keys that the script turned out to need. The script goes on with the time
+    /// that it has.
     pub(super) fn fill_further(
         &mut self,
         fetching: &mut Fetching,
@@ -129,7 +129,7 @@ impl<P: Port> Transacting<'_, P> {
         transaction.note_all_found(fetching, &found)?;
         fetching.asked.clear();
         let latest = found.iter().map(|found| found.there).max();
-        // What a later command sees is not earlier.
+        // A later command does not see an earlier time.
         transaction.now = transaction.now.max(latest.unwrap_or(0));
         fetching.seen.latest = fetching.seen.latest.max(transaction.now);
         run.workspace.begin(run.now, self.engine().tunables());
@@ -147,7 +147,7 @@ impl<P: Port> Transacting<'_, P> {
         block.alone && !is_interactive && block.multi.queue.iter().all(|queued| waits(queued.command))
     }
 
-    /// What was found is of no one moment: it is fetched again.
+    /// The fetched keys are of no single moment: they are fetched again.
     pub(super) fn fetch_later(&mut self, which: (u64, u32)) {
         let (now, mut events) = (self.now(), Vec::new());
         if let Some(coordinator) = self.txn().coordinator.as_mut() {
@@ -158,7 +158,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 }
 
-/// Reads what nodes have said that were asked at `asked_at` by the clock of this one, which is `clock` now.
+/// Reads the answers of nodes that were asked at `asked_at` by this node's clock, which is `clock` now.
 fn read(said: &[(ParticipantId, Arc<[u8]>)], asked_at: u64, clock: u64) -> Result<Vec<Found<'_>>, Unusable> {
     let mut all = Vec::with_capacity(said.len());
     for (id, said) in said {
@@ -198,18 +198,18 @@ impl AllSeen {
 }
 
 impl Run {
-    /// What its script lacked is there.
+    /// The keys that its script lacked are there.
     fn has_further(&mut self, fetching: &mut Fetching) {
         let further = std::mem::take(&mut fetching.further);
         self.aside.keys.extend(further.into_iter().map(|lock| ((lock.db, lock.key), lock.mode)));
     }
 }
 
-/// A command or block runs on what was found for it, and on nothing else.
+/// A command or block runs on the keys that were fetched for it, and on no others.
 impl Fetching {
-    /// `amid`: the block that it runs as, if it lacked these. All that is found for it, now and before, is to be there
-    /// at one time, the latest of those at which nodes have looked: somebody may have seen there that a key is gone.
-    /// Whoever asks a key's owner alone is told by that one's clock.
+    /// `amid`: the block that lacked these keys, if it runs already. All keys that are fetched for it, now and before,
+    /// must exist at one time, the latest at which a node has looked. Another client may have seen there that a key is
+    /// gone. A client that asks only a key's owner gets the answer by the owner's clock.
     fn fill(
         &mut self,
         (workspace, amid): (&mut Workspace, Option<&BlockRun>),
@@ -254,12 +254,12 @@ impl Fetching {
     }
 }
 
-/// A command between BEGIN and COMMIT runs on what its transaction has: what was found for that, now or earlier, and
-/// what that has made of it.
+/// A command between BEGIN and COMMIT runs on the keys of its transaction: those that were fetched for it, now or
+/// earlier, with its own changes.
 impl Interactive {
-    /// The time of its next command; `latest`: that of those who were asked for that.
+    /// The time of its next command; `latest`: the latest time of the nodes that were asked for it.
     fn next_time(&self, clock: u64, latest: Option<u64>) -> u64 {
-        // It goes on as the clocks of those who were asked, whatever that of this node says.
+        // It goes on by the clocks of the nodes that were asked, whatever this node's clock says.
         let goes_on = clock.saturating_add_signed(self.lead);
         // It sees no key again that it has seen to be gone.
         latest.unwrap_or(goes_on).max(self.now)
@@ -285,8 +285,8 @@ impl Interactive {
         Ok(())
     }
 
-    /// Puts keys of a command, which runs at `now`, into a workspace; `amid`: the block that it runs as, if it lacked
-    /// these. `all`: what it has seen.
+    /// Puts keys of a command, which runs at `now`, into a workspace; `amid`: the block that lacked these keys, if it
+    /// runs already. `all`: the keys that it has seen.
     fn fill(
         &mut self,
         workspace: &mut Workspace,

@@ -1,4 +1,4 @@
-//! A committed transaction that this node has tried to apply in vain: when it tries again, and what it logs.
+//! A committed transaction that this node could not apply: when the node tries again, and what it logs.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use super::doubts::Doubts;
 /// Milliseconds before the second attempt, and the most: each later attempt waits for twice as long as the one before.
 pub(super) const HINDERED_MS: (u64, u64) = (100, 5000);
 
-/// Attempts in a row after which what cannot be read is said to be that: a disk may fail for a moment.
+/// Failed attempts in a row after which the log says that a key cannot be read: a disk may fail for a moment.
 const READS: u32 = 3;
 
-/// What others have done their parts of, and this node has tried to do in vain.
+/// A transaction whose other participants have done their parts, while this node cannot do its own.
 #[derive(Default)]
 pub(super) struct Hindrance {
     /// How often.
     tries: u32,
-    /// It has been said that it cannot be done.
+    /// The log already says that it cannot be done.
     is_told: bool,
     /// Why it could not be done the last time.
     pub(super) why: Option<NotInstalled>,
@@ -36,7 +36,7 @@ impl Hindrance {
         wait
     }
 
-    /// What was prepared is done.
+    /// The prepared change is applied.
     pub(super) fn is_over(&self, prepared: &Prepared, doubts: &Doubts) {
         if self.is_told {
             doubts.is_done(prepared.tx);

@@ -1,13 +1,13 @@
-//! What a server finds prepared in its log that it has as the data of another: of a node of a cluster that it is not.
-//! It was restored from a backup of one, or that was made a server by itself. Nobody will say what became of those
-//! transactions over nodes, and their keys are locked.
+//! The prepared transactions in the log of a server that did not prepare them itself: its data come from a node of a
+//! cluster that it does not belong to. It was restored from a backup of that node, or that node was made a single
+//! server. No coordinator will tell the outcome of those transactions, and their keys are locked.
 //!
-//! It does what was prepared, before it serves those keys: as with nodes that were taken out for good, a client may
-//! have been told that it happened (rule T5). Only what a later attempt followed was given up.
+//! The server commits what was prepared before it serves those keys, as for nodes that were removed for good: a client
+//! may have been told that it happened (rule T5). Only an attempt that a later attempt followed was given up.
 //!
-//! A node of a cluster keeps with the metadata that it has such data, from its first start on, in whichever life it
-//! comes to settle them. When it has, and a checkpoint has been made after that, whose start finds nothing of them, it
-//! keeps that they are its own, and takes part in transactions from then on.
+//! A node of a cluster remembers with the metadata that it has such data, from its first start until it has settled
+//! them. After that a checkpoint is made, so that a later start finds nothing of those transactions. Then the node
+//! remembers that its data are its own, and takes part in transactions from then on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,13 +21,13 @@ use crate::durability::checkpoints::Ticket;
 use crate::durability::durable::Durable;
 use crate::node::Node;
 
-/// Before the next attempt at what somebody else is at, in milliseconds.
+/// Before the next attempt at a transaction that another task works on, in milliseconds.
 const BUSY_MS: u64 = 10;
 
-/// Between two looks at whether a checkpoint has been made, in milliseconds.
+/// Between two checks whether a checkpoint has been made, in milliseconds.
 const SAVED_MS: u64 = 50;
 
-/// Between two attempts at what has failed, in milliseconds.
+/// Between two attempts after a failure, in milliseconds.
 const AGAIN_MS: u64 = 1000;
 
 /// See the module's text.
@@ -39,12 +39,12 @@ pub(crate) struct Inherited {
     saved: Option<Ticket>,
     /// It is being kept that they are.
     asked: Arc<AtomicBool>,
-    /// When it is looked at next, unix milliseconds.
+    /// When the next attempt is due, unix milliseconds.
     due: u64,
 }
 
-/// Whether the log says of transactions what is of another node's life: it is kept that it does, or this one is in no
-/// cluster.
+/// Whether the log has transactions of another node's life. A node of a cluster remembers that. At a server without a
+/// cluster every transaction in the log is one.
 pub(super) fn has_inherited(node: &Node) -> bool {
     node.cluster().map_or_else(|| !node.engine.transactions.knows_nothing(), |cluster| cluster.has_inherited())
 }
@@ -59,7 +59,7 @@ impl Inherited {
         let open: Vec<_> = outcomes.prepared().map(|prepared| (prepared.clone(), Hindrance::default())).collect();
         if !open.is_empty() {
             tracing::warn!(
-                "These data are of a node of a cluster in which {} transactions over nodes were prepared and not known to be committed: they are committed here",
+                "These data are of a node of a cluster, with {} transactions over nodes that were prepared without a known outcome: they are committed here",
                 open.len()
             );
         }
@@ -80,7 +80,7 @@ fn is_followed(outcomes: &Outcomes, tx: TxnId) -> bool {
 }
 
 impl Inherited {
-    /// Does what it can of it. Whether it is to be called again, when it is due.
+    /// Settles what it can of it. Returns whether it must be called again, when that is due.
     pub(crate) fn settle(&mut self, engine: &mut Engine, node: &Arc<Node>, log: Option<&Durable>, now: u64) -> bool {
         let outcomes = node.engine.transactions.outcomes();
         let mut again = HINDERED_MS.1;
@@ -116,8 +116,8 @@ impl Inherited {
             // Names of attempts may come again, in another cluster.
             node.engine.transactions.restore(Outcomes::default());
             node.cluster()?;
-            // A checkpoint covers what is on the disk when it begins: of what comes there later its start finds the
-            // records again.
+            // A checkpoint covers what is on the disk when it begins. A start after it still finds the records that
+            // came later.
             if let Some(durable) = log.filter(|durable| !durable.is_synced(&self.settled)) {
                 durable.sync(self.settled.versions().iter().copied());
                 return Some(SAVED_MS);

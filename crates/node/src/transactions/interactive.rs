@@ -1,6 +1,6 @@
-//! Transactions between BEGIN and COMMIT: each command runs on copies, those that earlier ones have left and those of
-//! keys that are new to it, which are fetched without keeping their locks. COMMIT is one transaction that locks what
-//! was looked at, has owners compare versions, and installs.
+//! Transactions between BEGIN and COMMIT. Each command runs on copies: those that earlier commands have left, and those
+//! of new keys, which are fetched without keeping their locks. COMMIT is one transaction that locks the keys that were
+//! read or changed, lets their owners compare versions, and installs the changes.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,11 +31,11 @@ use crate::worker::wait::{NodeWait, Wait};
 
 /// Bytes that a transaction may keep.
 const BYTES_MAX: usize = 16 << 20;
-/// What a key costs beside itself and its image, in bytes.
+/// The cost of a key in addition to its name and its image, in bytes.
 const KEY: usize = size_of::<((u16, Box<[u8]>), Seen)>();
-/// What a message costs beside its channel and itself, in bytes.
+/// The cost of a message in addition to its channel and its text, in bytes.
 const MESSAGE: usize = size_of::<(crate::push::pubsub::Kind, Vec<u8>, Vec<u8>)>();
-/// Sequences of blocks that nobody need be asked for, and no others.
+/// The numbers of blocks that need no answer of another node, and of no other blocks.
 pub(super) const AT_HOME: u64 = 1 << 63;
 
 const ABORTED: &[u8] = b"ABORTED The transaction was rolled back: ";
@@ -43,13 +43,13 @@ const NOT_HERE: &[u8] = b"ERR this command is not possible between BEGIN and COM
 const TOO_LARGE: &[u8] = b"ERR the transaction is too large: this command was not executed";
 const IDLE: &str = "it was idle for longer than transaction-idle-timeout";
 pub(super) const CONFLICT: &[u8] =
-    b"CONFLICT The transaction was rolled back: somebody has changed what it looked at. Nothing of it has happened; try it again from BEGIN";
+    b"CONFLICT The transaction was rolled back: another client has changed keys that it uses. None of its changes were made; try it again from BEGIN";
 
-/// What COMMIT makes happen beside changes of keys.
+/// What COMMIT does in addition to changes of keys.
 pub(super) type Messages = Vec<(crate::push::pubsub::Kind, Vec<u8>, Vec<u8>)>;
 
 impl Fetching {
-    /// What its transaction has not seen is asked for.
+    /// Asks for the keys that its transaction has not seen.
     pub(super) fn ask_for_lacking(&mut self, transaction: &Interactive) -> Vec<Part> {
         let parts = std::mem::take(&mut self.parts);
         let lacking = self.ask_for_lacking_of(&parts, transaction);
@@ -61,7 +61,7 @@ impl Fetching {
     fn ask_for_lacking_of(&mut self, parts: &[Part], transaction: &Interactive) -> Vec<Part> {
         let lacking = |part: &Part| {
             let seen = |lock: &&Lock| !transaction.keys.contains_key(&(lock.db, lock.key.clone()));
-            // Nobody's locks are kept: it is enough to read.
+            // No locks are kept: it is enough to read.
             let locks = part.locks.iter().filter(seen).map(|lock| Lock { mode: Mode::Shared, ..lock.clone() });
             Part { locks: Lock::normalized(locks.collect()), writes: false, ..part.clone() }
         };
@@ -153,7 +153,8 @@ impl<P: Port> Transacting<'_, P> {
         peers.refusal(&parts).map_or(Ok(parts), Err)
     }
 
-    /// Fetches what a command needs and its transaction has not seen; or runs it soon, if that is nothing.
+    /// Fetches the keys that a command needs and its transaction has not seen. If there are none, the command runs
+    /// soon.
     fn fetch_interactive(&mut self, conn: &mut Conn, mut block: Block) {
         let (Some(fetching), Some(transaction)) = (block.fetching.as_deref_mut(), conn.session.transaction.as_deref())
         else {
@@ -163,7 +164,7 @@ impl<P: Port> Transacting<'_, P> {
         self.fetch_lacking(conn, block, parts);
     }
 
-    /// Asks for these parts; or what there is runs soon, if that is nothing.
+    /// Asks for these parts. If there are none, the command runs soon.
     fn fetch_lacking(&mut self, conn: &mut Conn, mut block: Block, parts: Vec<Part>) {
         let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let mut events = Vec::new();
@@ -188,7 +189,8 @@ impl<P: Port> Transacting<'_, P> {
         self.carry_out(events);
     }
 
-    /// A script turned out to need further keys: what its transaction has not seen of them is fetched, and it goes on.
+    /// A script turned out to need further keys. Those that its transaction has not seen are fetched, and the script
+    /// goes on.
     pub(super) fn fetch_further_interactive(
         &mut self,
         (sequence, mut block, mut conn): (u64, Block, Box<Conn>),
@@ -218,7 +220,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// What a script lacked is there.
+    /// The keys that a script lacked are there.
     pub(super) fn go_on_interactive(
         &mut self,
         which: (u64, u32),
@@ -268,7 +270,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// What was fetched is in the workspace: nobody need hold it.
+    /// The fetched keys are in the workspace: the coordinator no longer needs them.
     pub(super) fn end_fetch(&mut self, which: (u64, u32)) {
         let (now, mut events) = (self.now(), Vec::new());
         if let Some(coordinator) = self.txn().coordinator.as_mut() {
@@ -329,7 +331,7 @@ impl<P: Port> Transacting<'_, P> {
                 txn.blocks.insert(sequence, block);
             }
             _ => {
-                // It looked at nothing that matters.
+                // It has read nothing that matters.
                 txn.at_home += 1;
                 let sequence = AT_HOME | txn.at_home;
                 txn.blocks.insert(sequence, block);
@@ -340,7 +342,7 @@ impl<P: Port> Transacting<'_, P> {
         Next::Stop
     }
 
-    /// Begins what nobody need be asked for, and ends transactions that are idle for too long.
+    /// Begins commands that need no answer of another node, and ends transactions that are idle for too long.
     pub(super) fn step_interactive(&mut self) {
         let now = self.engine().now();
         let idle_ms = self.settings().transaction_idle_timeout * 1000;
@@ -384,7 +386,7 @@ fn error(text: &[u8]) -> Vec<u8> {
 }
 
 impl Interactive {
-    /// What it has only read is looked at anew.
+    /// Keys that it has only read are read again.
     fn forget_unwritten(&mut self) {
         let bytes = &mut self.bytes;
         self.keys.retain(|(_, key), seen| {
@@ -395,8 +397,8 @@ impl Interactive {
         });
     }
 
-    /// Notes what there is under keys that were asked for, `there` by the clock of their owner. False: that is too
-    /// much.
+    /// Notes the contents of keys that were asked for, `there` by the clock of their owner. False: the transaction
+    /// would become too large.
     pub(super) fn note_found(&mut self, asked: &[Lock], there: u64, found: &[(u64, &[u8])]) -> bool {
         for lock in asked {
             // An earlier attempt may have found something else.
@@ -416,7 +418,7 @@ impl Interactive {
         self.bytes <= BYTES_MAX
     }
 
-    /// Notes what a command has done. An error: that is too much, and nothing was noted.
+    /// Notes what a command has done. An error: the transaction would become too large, and nothing was noted.
     pub(super) fn note_made(
         &mut self,
         made: Made,
@@ -435,7 +437,7 @@ impl Interactive {
                 bytes += image.insert(workspace.image(effect.db, effect.key)).len();
             }
         }
-        // What is told of a key goes with its changes, to who owns it: of one that is only read, nobody is told.
+        // Notifications of a key go with its changes to the key's owner. Those of keys that were only read are dropped.
         let mut events = made.events;
         events.retain(|event| {
             let place = (event.db, event.key.clone());
@@ -460,10 +462,10 @@ impl Interactive {
     }
 }
 
-/// What the client of a COMMIT is told that did not happen: its transaction is there no more.
+/// The reply to a COMMIT that has failed. Its transaction no longer exists.
 pub(super) fn refused(why: &Refusal) -> Arc<[u8]> {
     match why {
-        // Not as if nobody had been asked yet, when it can be committed again.
+        // Not the text of a COMMIT that has not begun: such a transaction can be committed again.
         Refusal::Failed(text) => [ABORTED, text].concat().into(),
         _ => Arc::from(CONFLICT),
     }

@@ -1,9 +1,9 @@
-//! Scripts that run on copies of keys for longer than `busy-reply-threshold`: who needs the keys hears -BUSY, as who
-//! needs what a script has that runs on the keys themselves.
+//! Scripts that run on copies of keys for longer than `busy-reply-threshold`. A client that needs the keys gets -BUSY,
+//! as it does for a script that runs on the keys themselves.
 //!
-//! The node that runs such a script says so to the owners of the keys, again and again. They believe it as long as they
-//! hear it, and as long as the attempt has said what is there and not heard what to do about it: from then on it is no
-//! script any more.
+//! The node that runs such a script reports it to the owners of the keys again and again. An owner believes the report
+//! as long as it is repeated, and only while the attempt has fetched the keys and has not said what to do with them.
+//! After that no script is running any more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,11 +15,11 @@ use txn::{Lock, Participant, TxnId};
 use super::parts::Parts;
 use crate::scripts::busy_error;
 
-/// Looks without a word of a script after which it is forgotten: it is said again about once in a look, and may get
+/// Looks without a report of a script after which it is forgotten. A report comes about once in a look, and may get
 /// lost.
 const LOOKS_MAX: u32 = 6;
 
-/// What all workers of a node know of slow scripts. Code that looks at the participant as well locks this first.
+/// What all workers of a node know of slow scripts. Code that also uses the participant locks this first.
 #[derive(Default)]
 pub(crate) struct SlowScripts {
     known: Mutex<BTreeMap<TxnId, Slow>>,
@@ -28,7 +28,7 @@ pub(crate) struct SlowScripts {
 
 struct Slow {
     function: bool,
-    /// Looks since it was last said.
+    /// Looks since the last report.
     looks: u32,
 }
 
@@ -58,7 +58,7 @@ impl SlowScripts {
         self.count.store(known.len(), Relaxed);
     }
 
-    /// One of whose locks `stands_in_the_way` says so; what those are told who wait for it.
+    /// A slow script one of whose locks `stands_in_the_way`, and what clients get that wait for it.
     pub(super) fn find(&self, parts: &Parts, stands_in_the_way: impl Fn(TxnId, &[Lock]) -> bool) -> Option<Vec<u8>> {
         if self.count.load(Relaxed) == 0 {
             return None;
@@ -76,7 +76,7 @@ impl SlowScripts {
     }
 }
 
-/// Whether who has these locks, in order, is in the way of who wants this.
+/// Whether the holder of these locks, in order, is in the way of a command that wants this one.
 pub(super) fn conflicts(locks: &[Lock], (db, key, mode): (u16, &[u8], Mode)) -> bool {
     let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key)));
     at.is_ok_and(|at| locks[at].mode.conflicts(mode))

@@ -8,14 +8,14 @@ use txn::{Lock, Prepared, Stamp, TxnId};
 use super::client::Client;
 use super::hindrance::Hindrance;
 
-/// What is to be done.
+/// The work of a task.
 pub(super) enum Work {
     /// Lock, execute, undo, log. The age comes with whether it is patient. Widens: it has other locks already.
     Prepare { tx: TxnId, age: (Stamp, bool), locks: Arc<[Lock]>, client: Client, asked: bool, widens: bool },
-    /// Do what the coordinator makes of what it has been told, undo, log. The locks are there. What is to be done,
-    /// whether it is logged, and for whom.
+    /// Do what the coordinator has made of the answers, undo, log. The locks are there. Holds the changes, whether they
+    /// are logged, and the caller.
     Proceed { tx: TxnId, stamp: Stamp, locks: Arc<[Lock]>, work: (Arc<[u8]>, bool, Caller) },
-    /// Do what was prepared, and unlock.
+    /// Apply a prepared change, and unlock.
     Install { prepared: Arc<Prepared>, hindrance: Hindrance },
     /// Log that it is not to be done, and unlock.
     Abort { tx: TxnId, locks: Arc<[Lock]> },

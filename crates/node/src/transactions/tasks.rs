@@ -1,4 +1,4 @@
-//! Tasks: what is to be done to keys under latches. Each tries, and waits as a connection does.
+//! Tasks: work on keys under latches. Each task tries, and waits as a connection does.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) enum Done {
     Waits,
     /// A record was left.
     Logged(Horizon, TxnId, RecordKind),
-    /// This was looked at, and nothing was left.
+    /// The task has looked at keys, and has left no record.
     Looked(Horizon, TxnId, Looked),
     /// Again after so many milliseconds.
     Later(u64),
@@ -34,10 +34,10 @@ impl<P: Port> Transacting<'_, P> {
         let Desk { txn, engine, .. } = self.desk();
         let Some(mut task) = txn.tasks.remove(&token) else { return };
         if engine.has_seen() {
-            // What was looked at for others is not what this sees.
+            // This does not see the keys that others have looked at.
             engine.take_seen();
         }
-        // Others wait for what it holds: it does not wait for keys that leave memory again and again.
+        // Others wait for the locks that the task holds: it does not wait for keys that leave memory again and again.
         engine.insists = task.waits >= INSISTS;
         let tried = self.try_task(&mut task.work, token);
         self.engine().insists = false;
@@ -58,8 +58,8 @@ impl<P: Port> Transacting<'_, P> {
                 self.look_at_log(now);
             }
             Ok(Done::Waits) => {
-                // What it waits for may last, and has nothing to do with latches: nobody is kept from them meanwhile
-                // (rule K1).
+                // This wait may last, and it is not for latches: the task gives up its reservation, so that it keeps no
+                // other from them (rule K1).
                 self.engine().cancel_reservation(token);
                 self.put_task(token, task);
             }
@@ -67,7 +67,7 @@ impl<P: Port> Transacting<'_, P> {
                 self.put_task(token, task);
                 let due = self.now() + wait;
                 let later = &mut self.txn().later;
-                // One that was looked at before its time is not looked at then as well.
+                // A task that was run before its time does not run again at that time.
                 later.retain(|(_, other)| *other != token);
                 let at = later.partition_point(|(other, _)| *other <= due);
                 later.insert(at, (due, token));
@@ -79,7 +79,7 @@ impl<P: Port> Transacting<'_, P> {
             self.port.wake_others();
         }
         if self.engine().has_invalidated() {
-            // Before any command shows what it has done.
+            // Before any command shows the task's changes.
             self.port.tell_changes();
         }
     }
@@ -119,7 +119,8 @@ impl<P: Port> Transacting<'_, P> {
                     return Ok(if self.is_queued(tx) { Done::Waits } else { Done::Over });
                 }
                 let refusal = self.refusal_of_room(&locks);
-                // The clock may have gone on since the turn began, and somebody may have seen by it that a key is gone.
+                // The clock may have advanced since the turn began, and a client may have seen by it that a key is
+                // gone.
                 let Desk { peers, engine, node, .. } = self.desk();
                 engine.advance(node.clock.unix_ms());
                 let is_wanted = || peers.shared.parts.is_queued(tx);
@@ -184,15 +185,15 @@ impl<P: Port> Transacting<'_, P> {
         actions
     }
 
-    /// Whether a part that has not asked for its locks waits before it does, for what a command of a client waits for
-    /// that does the same. Once it has locks, it goes on: others wait for it.
+    /// Whether a part without locks must wait before it asks for them, for the same causes as a client's command. A
+    /// part with locks goes on: others wait for it.
     fn is_held_back_as_part(&mut self, token: Token, locks: &[Lock]) -> bool {
         let writes = locks.iter().any(|lock| lock.mode == Mode::Exclusive);
         writes && (self.port.task_waits_for_log(token) || self.port.task_waits_for_room(token))
             || self.port.task_waits_for_pause(token, writes)
     }
 
-    /// Makes room for what a part may write. Nothing is held.
+    /// Makes room for the writes of a part. It holds no locks or latches here.
     fn refusal_of_room(&mut self, locks: &[Lock]) -> Option<Refusal> {
         let settings = self.settings().clone();
         if settings.maxmemory == 0 || locks.iter().all(|lock| lock.mode == Mode::Shared) {

@@ -1,12 +1,12 @@
 //! Commands that wait for keys of several nodes: BLPOP, BLMOVE, XREAD BLOCK and their like.
 //!
-//! Such a command runs as any that needs keys of several nodes at once (`workspace.rs`). If it finds nothing, the
-//! attempt ends without a trace, and the connection sleeps until an owner says that one of the keys is not as it was
-//! when it was looked at: then it runs again, as a whole. So nothing is taken but by a transaction, whose reply is the
-//! client's, and a notice that is lost or comes in vain costs another attempt and nothing else.
+//! Such a command runs as any command that needs keys of several nodes at once (`workspace.rs`). If it finds nothing,
+//! the attempt ends without a trace. The connection then sleeps until an owner reports that one of the keys has changed
+//! since it was read, and runs the whole command again. So only a transaction takes elements, and its reply is the
+//! client's. A notice that is lost, or comes in vain, costs another attempt and nothing else.
 //!
-//! What owners are asked is DEBUG AWAIT, a command that waits for its keys as BLPOP does, over virtual connections of
-//! their own, which are closed when nobody waits any more.
+//! The owners are asked with DEBUG AWAIT, a command that waits for its keys as BLPOP does. It goes over virtual
+//! connections of its own, which are closed when no client waits any more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,7 +68,7 @@ impl<P: Port> Transacting<'_, P> {
             return self.answer_waiting(&block, |reply| reply.null_array());
         }
         if conn.ended {
-            // Nobody would hear what is taken for it.
+            // No client would get an element that is taken now.
             self.port.put_conn(conn);
             return self.answer_nobody(&block);
         }
@@ -81,7 +81,7 @@ impl<P: Port> Transacting<'_, P> {
         debug_assert!(before.is_none(), "a connection waits for one command at a time");
     }
 
-    /// Asks the owners of these arguments to say when they are not any more as they were looked at.
+    /// Asks the owners of these arguments to report when the keys are no longer as they were read.
     fn ask_for_notices(&mut self, conn: &Conn, block: &mut Block, wait: &command::Block) {
         let Desk { peers, engine, .. } = self.desk();
         let Some(fetching) = block.fetching.as_deref() else { return };
@@ -126,7 +126,7 @@ impl<P: Port> Transacting<'_, P> {
         links.into_iter().for_each(|link| self.port.want_link(link));
     }
 
-    /// An owner has said something to somebody who waits; `changed`: that something has changed.
+    /// An owner has reported to a waiting client; `changed`: a key has changed.
     pub(crate) fn noticed(&mut self, token: Token, link: usize, vc: u32, changed: bool) {
         let Desk { txn, engine, .. } = self.desk();
         let Some(block) = txn.sleeping.get_mut(&token) else { return };
@@ -141,13 +141,13 @@ impl<P: Port> Transacting<'_, P> {
         self.port.wake_at(again, token);
     }
 
-    /// A link has ended, over which something was to be said to somebody who waits.
+    /// A link over which a report was to come to a waiting client has ended.
     pub(crate) fn lose_notices(&mut self, token: Token, link: usize) {
         self.lose_notice(token, |(over, _)| over == link);
     }
 
-    /// Somebody waits for something that is not going to be said, over these links and virtual connections. The numbers
-    /// mean nothing any more.
+    /// Clients wait for reports that will not come, over these links and virtual connections. The numbers mean nothing
+    /// any more.
     pub(crate) fn lose_notice(&mut self, token: Token, lost: impl Fn((usize, u32)) -> bool) {
         let Some(waiting) = self.txn().sleeping.get_mut(&token).and_then(|block| block.waiting.as_deref_mut()) else {
             return;

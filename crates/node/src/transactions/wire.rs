@@ -45,7 +45,7 @@ pub(super) fn read(body: &[u8]) -> Result<(Life, Message), Malformed> {
     Ok((from, Message::decode(rest)?))
 }
 
-/// Who watches keys at a node for a block, and how many.
+/// The client that watches keys at a node for a block, and the number of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Watch {
     /// The virtual connection, on the link that the message comes over.
@@ -80,14 +80,14 @@ impl Commands {
     }
 }
 
-/// Begins to say what there is: at what time, unix milliseconds.
+/// Begins an answer: the time of the node, unix milliseconds.
 pub(super) fn begin_found(now: u64) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&now.to_le_bytes());
     bytes
 }
 
-/// A key that is there: its version, and the effect that makes it what it is.
+/// A key that exists: its version, and the effect that produces its value.
 pub(super) type Image<'a> = (u64, &'a [u8]);
 
 /// What there is at a node: its time, and of each key its version, 0 if its time has passed by then, and the effect that makes it what it is.
@@ -103,7 +103,7 @@ pub(super) fn found(bytes: &[u8]) -> Result<(u64, Vec<Image<'_>>), Malformed> {
     Ok((u64::from_le_bytes(*now), keys))
 }
 
-/// What was done to a key, of which a copy was named.
+/// The changes of a key, a copy of which the request named.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Steps<'a> {
     pub(super) db: u16,
@@ -147,7 +147,7 @@ pub(super) fn named_copies(commands: &[u8]) -> BTreeMap<(u16, &[u8]), u64> {
 /// A key that must be as it was at this version; 0: not there.
 pub(super) type Check<'a> = (u16, &'a [u8], u64);
 
-/// What a node's keys have to be, and what is to be done to them.
+/// What a node's keys have to be, and the changes of them.
 #[derive(Default)]
 pub(super) struct Changes<'a> {
     pub(super) checks: Vec<Check<'a>>,
@@ -186,7 +186,7 @@ pub(super) fn is_changes(bytes: &[u8]) -> bool {
     matches!(bytes, [] | [VERSION, CHANGES | FREE_CHANGES, ..])
 }
 
-/// What is to be done to a node's keys.
+/// The changes of a node's keys.
 pub(super) fn changes(bytes: &[u8]) -> Result<Changes<'_>, Malformed> {
     let mut changes = Changes::default();
     if bytes.is_empty() {
@@ -239,7 +239,7 @@ fn head(bytes: &[u8]) -> Result<(Protocol, Option<Watch>, &[u8]), Malformed> {
     }
 }
 
-/// Who watches keys for a part.
+/// The client that watches keys for a part.
 pub(super) fn watch(bytes: &[u8]) -> Option<Watch> {
     head(bytes).ok()?.1
 }

@@ -132,7 +132,7 @@ impl Tls {
                     state.credentials = Arc::new(new);
                 }
                 Err(why) => {
-                    tracing::warn!("certificates have changed and cannot be used, those of before stay: {why}");
+                    tracing::warn!("the changed certificates cannot be used, the earlier ones stay in use: {why}");
                 }
             }
             state.seen = seen;

@@ -19,26 +19,39 @@ pub(super) static SECTION: Section = Section {
             "cluster-seeds",
             Kind::OptionalText,
             "",
-            "Some nodes of the cluster, or all that are to form one: host:port[@cluster-port], separated by commas.",
+            "Addresses of some nodes of an existing cluster, or of all nodes that are to form a new one: \
+             host:port[@cluster-port], separated by commas.",
         )
         .check(check::seeds)
         .immutable()
         .own(),
-        row("cluster-secret", Kind::OptionalText, "", "What all nodes of the cluster know, and nobody else.")
-            .sensitive()
-            .immutable()
-            .own(),
+        row(
+            "cluster-secret",
+            Kind::OptionalText,
+            "",
+            "Secret that all nodes of the cluster share. Nodes prove to each other that they know it.",
+        )
+        .sensitive()
+        .immutable()
+        .own(),
         row("cluster-config-file", Kind::Text, "nodes.conf", "File in which the node keeps what it knows.")
             .immutable()
             .inert(NO_CLUSTER),
-        row("cluster-node-timeout", super::common::long(0), "15000", "Milliseconds of silence after which a node is down.")
-            .inert(NO_CLUSTER),
+        row(
+            "cluster-node-timeout",
+            super::common::long(0),
+            "15000",
+            "Milliseconds of silence after which a node is down.",
+        )
+        .inert(NO_CLUSTER),
         row("cluster-port", PORT, "0", "Port for other nodes; 0 for `port` + 10000.").immutable(),
         row(
             "cluster-client-port",
             between(-1, 65535),
             "-1",
-            "Port for smart clients, as those of Redis Cluster, which find the owner of a key by themselves and ask every node: CLUSTER SLOTS names it. A client there is answered for this node alone; one at `port` sees all nodes as one server. -1 for `port` + 1000; 0 for none: then CLUSTER SLOTS names `port`.",
+            "Port for cluster clients: those that find the owner of a key themselves and ask every node. CLUSTER \
+             SLOTS names this port. A client at it is answered for this node alone; a client at `port` sees all \
+             nodes as one server. -1 for `port` + 1000. 0 for none: then CLUSTER SLOTS names `port`.",
         )
         .own()
         .immutable(),
@@ -46,11 +59,17 @@ pub(super) static SECTION: Section = Section {
             "cluster-announce-client-port",
             PORT,
             "0",
-            "Port for smart clients that CLUSTER SLOTS names, where they reach it as another one; 0 for the same.",
+            "Port that CLUSTER SLOTS names instead of `cluster-client-port`, for networks that translate ports; 0 \
+             for the same.",
         )
         .own()
         .immutable(),
-        row("cluster-announce-ip", Kind::OptionalText, "", "Address to announce; a change counts from the next start."),
+        row(
+            "cluster-announce-ip",
+            Kind::OptionalText,
+            "",
+            "Address that the node announces. A change holds from the next start.",
+        ),
         row("cluster-announce-hostname", Kind::OptionalText, "", "Host name to announce.")
             .check(check::host_name)
             .inert(NO_CLUSTER),
@@ -101,7 +120,10 @@ pub(super) static SECTION: Section = Section {
             "cluster-lock-timeout",
             super::common::long(0),
             "5000",
-            "Milliseconds for which a command waits for keys that a transaction has locked which waits for a node that does not answer: then it is refused. Who has begun such a transaction waits as long for a node that its own cannot reach: then its connection is closed. At least 2000; 0 for no limit.",
+            "Limit, in milliseconds, for waits on a transaction over nodes that waits for a node that does not \
+             answer. A command that needs the transaction's locked keys is refused after this time. The client that \
+             began the transaction is disconnected after this time, if its node cannot reach the other one. At \
+             least 2000; 0 for no limit.",
         )
         .cluster()
         .own(),

@@ -7,7 +7,7 @@ use crate::config::row::{Section, row};
 pub(super) static SECTION: Section = Section {
     title: "For tests",
     rows: &[
-        row("watchdog-period", int(0), "0", "Milliseconds after which a stuck server reports where.")
+        row("watchdog-period", int(0), "0", "Milliseconds after which a server that is stuck reports where.")
             .hidden()
             .inert("there is no watchdog"),
         row("use-exit-on-panic", Kind::Bool, "no", "Exit instead of dumping core.")

@@ -42,7 +42,8 @@ pub(super) static SECTION: Section = Section {
             "supervised",
             Kind::Enum(&["upstart", "systemd", "auto", "no"]),
             "no",
-            "Whether to tell systemd when the server is ready and when it stops; `auto` if it asks. Upstart is not told.",
+            "Whether to tell systemd when the server is ready and when it stops; `auto` if it asks. Upstart is not \
+             told.",
         )
         .immutable(),
         row("syslog-enabled", Kind::Bool, "no", "Log to syslog.").immutable().inert(SYSLOG),
@@ -92,7 +93,7 @@ pub(super) static SECTION: Section = Section {
             "oom-score-adj",
             Kind::Enum(&["no", "yes", "relative", "absolute"]),
             "no",
-            "Whether to set how readily the kernel ends the process when memory runs out.",
+            "Whether to set the score by which the kernel chooses a process to end when memory runs out.",
         ),
         row(
             "oom-score-adj-values",
@@ -104,7 +105,7 @@ pub(super) static SECTION: Section = Section {
             "busy-reply-threshold",
             super::common::long(0),
             "5000",
-            "Milliseconds until a running script makes others get -BUSY.",
+            "Milliseconds after which other clients get -BUSY because of a running script.",
         )
         .cluster()
         .alias("lua-time-limit"),
@@ -121,7 +122,8 @@ pub(super) static SECTION: Section = Section {
             "busy-reply-scope",
             Kind::Enum(&["waiting", "all"]),
             "waiting",
-            "Who gets -BUSY while a script runs for too long: those who need what it has, or all (as in Redis).",
+            "Which clients get -BUSY while a script runs too long: those that need the script's keys (`waiting`), \
+             or all, as in Redis (`all`).",
         )
         .cluster()
         .own(),
@@ -129,7 +131,8 @@ pub(super) static SECTION: Section = Section {
             "compatibility",
             Kind::Enum(&["redis", "valkey"]),
             "redis",
-            "Which server's answers hold where Redis 8.8 and Valkey 9 differ; COMPATIBILITY.md lists those places.",
+            "Which server's replies to give where Redis 8.8 and Valkey 9 differ; COMPATIBILITY.md lists these \
+             differences.",
         )
         .cluster()
         .own(),
@@ -137,7 +140,7 @@ pub(super) static SECTION: Section = Section {
             "transaction-isolation",
             Kind::Enum(&["strict-serializable", "repeatable-read", "read-committed"]),
             "strict-serializable",
-            "What transactions that BEGIN begins may see of others, unless it says so.",
+            "Isolation of a transaction whose BEGIN names none.",
         )
         .cluster()
         .own(),
@@ -145,7 +148,7 @@ pub(super) static SECTION: Section = Section {
             "transaction-idle-timeout",
             super::common::between(0, 1_000_000_000),
             "60",
-            "Seconds without a command after which what was done since BEGIN is rolled back; 0: never.",
+            "Seconds without a command after which a transaction begun with BEGIN is rolled back; 0: never.",
         )
         .cluster()
         .own(),

@@ -13,8 +13,8 @@ pub(super) static SECTION: Section = Section {
             "maxmemory",
             Kind::Memory { min: 0, max: ULONG_MAX },
             "0",
-            "Memory for data, bytes, beyond which `maxmemory-policy` applies; 0 for no limit. Where there is a log and a \
-             policy that deletes keys, log and store have a fourteenth of it beside that.",
+            "Memory for data, in bytes, beyond which `maxmemory-policy` applies; 0 for no limit. With a log and a \
+             policy that deletes keys, log and store get a fourteenth of it in addition.",
         ),
         row(
             "maxmemory-policy",
@@ -35,16 +35,16 @@ pub(super) static SECTION: Section = Section {
              and `maxmemory` bounds the whole process.",
         )
         .cluster(),
-        row("maxmemory-samples", between(1, 64), "5", "Keys looked at to choose one to evict."),
+        row("maxmemory-samples", between(1, 64), "5", "Number of keys from which one is chosen for eviction."),
         row(
             "maxmemory-eviction-tenacity",
             between(0, 100),
             "10",
-            "Time for eviction between other work, in steps of 50 microseconds, at most 2 milliseconds.",
+            "Time for eviction between other work, in steps of 50 microseconds, up to 2 milliseconds.",
         ),
         row("lfu-log-factor", int(0), "10", "How slowly the counter of uses grows (LFU).").cluster(),
         row("lfu-decay-time", int(0), "1", "Minutes after which the counter of uses shrinks (LFU).").cluster(),
-        row("active-expire-effort", between(1, 10), "1", "Effort spent on finding expired keys: 1 to 10."),
+        row("active-expire-effort", between(1, 10), "1", "Effort spent on finding expired keys, from 1 to 10."),
         row("replica-ignore-maxmemory", Kind::Bool, "yes", "Whether replicas leave eviction to their master.")
             .alias("slave-ignore-maxmemory")
             .inert(super::common::NO_REPLICATION),
@@ -80,11 +80,11 @@ pub(super) static DEFRAGMENTATION: Section = Section {
             "active-defrag-threshold-lower",
             between(0, 1000),
             "5",
-            "Free bytes between keys, in percent of those in use, at which moving starts.",
+            "Free bytes between keys, in percent of the bytes in use, from which keys are moved.",
         ),
-        row("active-defrag-threshold-upper", between(0, 1000), "50", "The same, at which most effort is spent."),
-        row("active-defrag-cycle-min", between(1, 99), "5", "Least effort, percent of a processor per worker."),
-        row("active-defrag-cycle-max", between(1, 99), "25", "Most effort, percent of a processor per worker."),
+        row("active-defrag-threshold-upper", between(0, 1000), "50", "The same, from which the most effort is spent."),
+        row("active-defrag-cycle-min", between(1, 99), "5", "Least effort, in percent of a processor per worker."),
+        row("active-defrag-cycle-max", between(1, 99), "25", "Most effort, in percent of a processor per worker."),
         row("active-defrag-max-scan-fields", super::common::long(1), "1000", "Elements handled in one step.")
             .inert("keys are moved; what a collection keeps outside its key is not"),
         row("jemalloc-bg-thread", Kind::Bool, "yes", "Let jemalloc purge in a thread of its own.")

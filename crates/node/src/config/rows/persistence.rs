@@ -15,7 +15,9 @@ pub(super) static LOG: Section = Section {
             "appendonly",
             Kind::Bool,
             "yes",
-            "Whether writes go to a log, so that they survive a crash. Switched off, log and store stay as they are then, and a later start finds that; switched on, they begin anew with what memory holds, unless they hold what this server has not loaded: then that is refused.",
+            "Whether writes go to a log, so that they survive a crash. After a change to `no`, log and store keep \
+             their present contents, and a later start loads those. A change to `yes` replaces them with the \
+             contents of memory. It is refused if they hold data that this server has not loaded.",
         ),
         row(
             "appendfsync",
@@ -23,31 +25,34 @@ pub(super) static LOG: Section = Section {
             "always",
             "When the log is flushed to disk: before the reply, every second, or when the system wants.",
         ),
-        row("log-dirs", Kind::Special(Special::LogDirs), "holdfast/log", "Directories of the log, one stream each.")
+        row("log-dirs", Kind::Special(Special::LogDirs), "holdfast/log", "Directories of the log, with one stream in each.")
             .own()
             .immutable(),
-        row("log-segment-size", Kind::Memory { min: 1 << 16, max: 1 << 30 }, "64mb", "Size of the files of the log; at most an eighth of `checkpoint-log-max` as it is at the start.")
+        row("log-segment-size", Kind::Memory { min: 1 << 16, max: 1 << 30 }, "64mb", "Size of the log's files; at most an eighth of the value that `checkpoint-log-max` has at the start.")
             .own()
             .immutable(),
         row(
             "log-backlog",
             Kind::Memory { min: 1 << 16, max: 1 << 40 },
             "64mb",
-            "While more than this has been left for the log and is not on the disk, commands that write wait.",
+            "Commands that write wait while more than this many bytes of records are not yet on the disk.",
         )
         .own(),
         row(
             "log-stall-timeout",
             super::common::between(0, 3600),
             "5",
-            "When a disk of the log has not answered for so many seconds, or has had no room for what was taken, commands that write are refused and clients that wait for it are closed, until it does; 0: never.",
+            "Seconds after which a disk of the log that does not answer, or has no room for accepted records, \
+             counts as stalled; 0: never. While it is stalled, commands that write are refused, and clients that \
+             wait for it are disconnected.",
         )
         .own(),
         row(
             "log-pace",
             Kind::Text,
             "",
-            "For experiments: each disk of the log is as slow as this, such as \"333us 125mb\" (a sync, bytes a second).",
+            "For experiments: the speed to which each disk of the log is slowed down, such as \"333us 125mb\" (time \
+             of a sync, bytes per second).",
         )
         .own()
         .immutable()
@@ -55,32 +60,38 @@ pub(super) static LOG: Section = Section {
         row("store", Kind::Text, "embedded", "Where checkpoints go: `embedded` or `s3://...`.")
             .own()
             .immutable()
-            .refused("others than the embedded one are not built yet"),
+            .refused("stores other than the embedded one are not built yet"),
         row("store-dir", Kind::Text, "holdfast/store", "Directory of the embedded store.").own().immutable(),
         row(
             "checkpoint-log-size",
             Kind::Memory { min: 1 << 20, max: 1 << 50 },
             "256mb",
-            "A checkpoint is made when so much has been written to the log since the last one began, each record counting 64 bytes more than it has, and an effect that does not say what it found (most do not, those of SET and of counters do) 384 bytes more; at half of `checkpoint-log-max` at the latest.",
+            "Bytes written to the log, since the last checkpoint began, after which the next one begins; at half of \
+             `checkpoint-log-max` at the latest. Each record counts 64 bytes more than its size. An effect that \
+             needs the key's old value to be replayed (most do; those of SET and of counters do not) counts 384 \
+             bytes more.",
         )
         .own(),
         row(
             "checkpoint-log-max",
             Kind::Memory { min: 0, max: 1 << 50 },
             "512mb",
-            "A start replays at most so much of the log, counted in the same way: commands that write are slowed down, so that a checkpoint ends in time, and wait for its end; 0: without limit.",
+            "The most of the log that a start has to replay, counted as for `checkpoint-log-size`; 0: without \
+             limit. Commands that write are slowed down so that a checkpoint ends in time; at the limit they wait \
+             for its end.",
         )
         .own()
         .check(check::log_max),
-        row("checkpoint-interval", int(0), "300", "A checkpoint is made after so many seconds if anything has changed; 0: never for that.")
+        row("checkpoint-interval", int(0), "300", "Seconds after which a checkpoint begins if there were changes; 0: no checkpoints by time.")
             .own(),
-        row("checkpoint-cpu", super::common::between(1, 100), "25", "Percent of a core that a checkpoint takes, or as much as it needs to end before the log has grown to `checkpoint-log-max`; without that, more, the further the log has grown beyond `checkpoint-log-size`.")
+        row("checkpoint-cpu", super::common::between(1, 100), "25", "Percent of a core that a checkpoint takes. It takes more where it would otherwise not end before the log reaches `checkpoint-log-max`. Without that limit it takes more the further the log has grown beyond `checkpoint-log-size`.")
             .own(),
         row(
             "warm-up-cpu",
             super::common::between(0, 100),
             "50",
-            "Percent of a core that reading keys into memory may take after a start; 0: they are read only when they are needed.",
+            "Percent of a core that reading keys into memory may take after a start; 0: a key is read only when a \
+             command needs it.",
         )
         .own(),
         row("appendfilename", Kind::Text, "appendonly.aof", "Name of the append-only file.")

@@ -12,7 +12,7 @@ pub(super) static SECTION: Section = Section {
             "tls-cert-file",
             Kind::OptionalText,
             "",
-            "Certificate that this node shows other nodes, and those between it and the authority (PEM).",
+            "Certificate that this node shows other nodes, followed by any intermediate certificates (PEM).",
         ),
         row("tls-key-file", Kind::OptionalText, "", "Private key of the certificate (PEM, not encrypted)."),
         row("tls-key-file-pass", Kind::OptionalText, "", "Password of the private key.").sensitive().inert(NO_TLS),
@@ -24,7 +24,8 @@ pub(super) static SECTION: Section = Section {
             "tls-ca-cert-file",
             Kind::OptionalText,
             "",
-            "Authorities that sign the certificates of all nodes (PEM); all three files are read again when they change.",
+            "Authorities that sign the certificates of all nodes (PEM). All three files are read again when they \
+             change.",
         ),
         row("tls-ca-cert-dir", Kind::OptionalText, "", "Directory of such certificates.").inert(NO_TLS),
         row("tls-auth-clients", Kind::Enum(&["no", "yes", "optional"]), "yes", "Whether clients need a certificate.")
@@ -34,7 +35,8 @@ pub(super) static SECTION: Section = Section {
             "tls-cluster",
             Kind::Bool,
             "no",
-            "Whether nodes speak TLS 1.3 with each other, both with certificates: the same on all nodes, and not changed while they run.",
+            "Whether nodes speak TLS 1.3 with each other. Both sides show certificates. All nodes must have the \
+             same value, which cannot change while they run.",
         ),
         row("tls-protocols", Kind::OptionalText, "", "Versions to accept, such as `TLSv1.2 TLSv1.3`.").inert(NO_TLS),
         row("tls-ciphers", Kind::OptionalText, "", "Ciphers for TLS 1.2.").inert(NO_TLS),

@@ -103,7 +103,7 @@ fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     let cluster = status.cluster.map_or_else(|| "none yet".to_owned(), |id| id.to_string());
     let leader = match status.leader {
         Some(id) => place(id).unwrap_or_else(|| id.to_string()),
-        None => "nobody that this node knows of".to_owned(),
+        None => "no node that this node knows of".to_owned(),
     };
     let mut out = String::new();
     let _ = writeln!(out, "cluster {cluster}: map version {}, epoch {}", map.version(), map.epoch());
@@ -179,10 +179,10 @@ fn problems(status: &Status) -> Vec<String> {
         return problems;
     }
     if map.assigned() < SLOTS {
-        problems.push(format!("{} slots belong to nobody", SLOTS - map.assigned()));
+        problems.push(format!("{} slots have no owner", SLOTS - map.assigned()));
     }
     if status.changing {
-        problems.push("who votes is being changed: no node should be stopped now".to_owned());
+        problems.push("the voting nodes are being changed: do not stop a node now".to_owned());
     }
     let is_up = |index: usize| status.nodes.get(index).and_then(|node| node.lease_ms).map(|ms| ms > 0);
     for (index, node) in map.nodes().iter().enumerate() {
@@ -301,7 +301,7 @@ mod tests {
         assert!(spare.contains("2 of 3 voting nodes are up: if one more fails"), "{spare}");
         let changing = text(&Status { changing: true, ..status([Some(1999), Some(0), Some(0)]) }, &[]);
         assert!(
-            changing.contains("who votes is being changed") && !changing.contains("voting nodes are up"),
+            changing.contains("the voting nodes are being changed") && !changing.contains("voting nodes are up"),
             "{changing}"
         );
         let unknown = Status { reason: "this node has no lease".to_owned(), ..status([None; 3]) };

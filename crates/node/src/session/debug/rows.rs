@@ -41,7 +41,7 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
     run: container,
     subcommands: &[
         sub("assert", 2, "", "Crashes as a failed assertion does.", super::assertion),
-        sub("change-repl-id", 2, "", "Changes the replication id: without replicas nobody sees it.", super::nothing),
+        sub("change-repl-id", 2, "", "Changes the replication id, which has no effect without replicas.", super::nothing),
         sub("config-rewrite-force-all", 2, "", "As CONFIG REWRITE, but writes every setting.", super::config_rewrite),
         sub("dict-resizing", 3, "<0 | 1>", NO_EFFECT, super::nothing),
         sub("disturb", 3, "<0 | 1>", DISTURB, super::disturb),
@@ -55,7 +55,7 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
         sub("quicklist-packed-threshold", 3, "size", NO_EFFECT, super::nothing),
         sub("replybuffer", 4, "<PEAK-RESET-TIME time | RESIZING <0 | 1>>", NO_EFFECT, super::nothing),
         sub("segfault", 2, "", "Crashes by writing to memory that may only be read.", super::segfault),
-        sub("set-active-expire", 3, "<0 | 1>", "Whether keys expire that nobody looks at.", super::set_active_expire),
+        sub("set-active-expire", 3, "<0 | 1>", "Whether keys expire without being accessed.", super::set_active_expire),
         sub("set-disable-deny-scripts", 3, "<0 | 1>", SCRIPTS, super::set_disable_deny_scripts),
         sub("shuffle-clients", 3, "<0 | 1>", SHUFFLE, super::shuffle_clients),
         sub("sleep", 3, "seconds", "Executes nothing for a while, for no client.", super::sleep),
