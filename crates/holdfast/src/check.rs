@@ -95,7 +95,7 @@ fn hint(dir: &Path) -> String {
         return format!("{} looks like a backup that was never completed: it lacks the file BACKUP", dir.display());
     }
     format!(
-        "is {} the `dir` of a server, or a backup? --log-dirs and --store-dir name what is elsewhere",
+        "is {} the `dir` of a server, or a backup? --log-dirs and --store-dir name folders elsewhere",
         dir.display()
     )
 }

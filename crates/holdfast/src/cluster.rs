@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         What::Status { target } => {
             let status = ask(target, &[b"CLUSTER", b"STATUS"])?;
             let (Value::Bulk(text) | Value::Verbatim(_, text)) = status else {
-                return Err(format!("{target} has answered with what is no status"));
+                return Err(format!("{target} has not answered with a status"));
             };
             print!("{}", String::from_utf8_lossy(&text));
         }

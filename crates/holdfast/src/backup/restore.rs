@@ -61,9 +61,9 @@ pub fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let log = redolog::check(&logs)?;
     let found = store::check(&store)?;
     if !log.is_sound() || !found.is_whole() {
-        return Err(format!("what was restored is damaged: {log}").into());
+        return Err(format!("the restored data is damaged: {log}").into());
     }
-    rehearse(&logs, &store).map_err(|why| format!("no server starts with what was restored: {why}"))?;
+    rehearse(&logs, &store).map_err(|why| format!("a server does not start with the restored data: {why}"))?;
     println!(
         "{} files, {bytes} bytes, of unix time {}, are verified and restored: {} of the log, beside a checkpoint that has some of them",
         files.len(),

@@ -22,7 +22,7 @@ const PRINTED: usize = 10;
 /// Imports the keys and functions of a file of Redis or Valkey into a running server, or into a cluster by any of its nodes.
 ///
 /// The file may be a dump.rdb, an append-only file, a manifest, or a folder with one (appendonlydir). An import that ends with an
-/// error says how to go on behind what is done.
+/// error says how to continue after the imported part.
 #[derive(Args)]
 pub struct Options {
     #[command(flatten)]
@@ -38,10 +38,10 @@ pub struct Options {
     /// Imports only this database of the file.
     #[arg(long, value_name = "NUMBER")]
     db: Option<u64>,
-    /// Passes over values of modules, and of types that are not there, instead of refusing the file.
+    /// Skips values of modules, and of types that Holdfast lacks, instead of refusing the file.
     #[arg(long)]
     skip_modules: bool,
-    /// Passes over so many steps, which an earlier import has done.
+    /// Skips this many steps, which an earlier import has done.
     #[arg(long, value_name = "STEPS", default_value_t = 0)]
     skip: u64,
 }

@@ -344,7 +344,9 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     };
     control.agreed = vec![("databases".to_owned(), settings.databases.to_string())];
     if settings.cluster_secret.is_none() && control.tls.is_none() && !bind.ip().is_loopback() {
-        tracing::warn!("cluster-secret is empty and tls-cluster is off: any host that reaches {bind} may join the cluster");
+        tracing::warn!(
+            "cluster-secret is empty and tls-cluster is off: any host that reaches {bind} may join the cluster"
+        );
     }
     Ok(control)
 }

@@ -43,7 +43,9 @@ impl Supervisor {
         match (supervised, socket) {
             (Supervised::No, _) | (Supervised::Auto, None) => Supervisor(None),
             (Supervised::Systemd, None) => {
-                tracing::warn!("systemd supervision requested, but NOTIFY_SOCKET is not set: the server notifies no supervisor");
+                tracing::warn!(
+                    "systemd supervision requested, but NOTIFY_SOCKET is not set: the server notifies no supervisor"
+                );
                 Supervisor(None)
             }
             (Supervised::Systemd | Supervised::Auto, Some(path)) => match address(&path) {

@@ -31,7 +31,9 @@ pub fn start(node: &Arc<Node>, checkpoints: &Arc<Checkpoints>, mut warm: WarmUp)
         match outcome {
             Ok(true) if keys > 0 => tracing::info!("Everything is in memory: {keys} keys were read in {ms} ms"),
             Ok(true) => {}
-            Ok(false) => tracing::info!("{keys} keys were read into memory, each of the others is read when a command needs it"),
+            Ok(false) => {
+                tracing::info!("{keys} keys were read into memory, each of the others is read when a command needs it")
+            }
             Err(why) => tracing::warn!("The keys in the store could not be read into memory: {why}"),
         }
     })

@@ -68,8 +68,14 @@ const REMARKS: &[(&str, &str)] = &[
         "`appendonly` is answered when all data is durable, or the log is closed; settings of a cluster hold at all nodes; neither is possible in a transaction or script",
     ),
     ("debug", "the subcommands that tests rely on: see DEBUG HELP"),
-    ("holdfast|receivers", "not of Redis: nodes ask each other how many clients a message of a block or script would reach"),
-    ("holdfast|backup", "not of Redis: a backup of one moment in a new directory; `holdfast restore` turns it into data"),
+    (
+        "holdfast|receivers",
+        "not of Redis: nodes ask each other how many clients a message of a block or script would reach",
+    ),
+    (
+        "holdfast|backup",
+        "not of Redis: a backup of one moment in a new directory; `holdfast restore` turns it into data",
+    ),
     (
         "info",
         "`used_memory` counts what the store keeps for itself (`used_memory_store_`...), which is part of `used_memory_overhead`: its cache, up to 64 MB, stays full when keys are deleted. `keysizes` counts keys in memory; a key that only the store has counts when it is read again. In a cluster each node counts its own keys",

@@ -41,7 +41,13 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
     run: container,
     subcommands: &[
         sub("assert", 2, "", "Crashes as a failed assertion does.", super::assertion),
-        sub("change-repl-id", 2, "", "Changes the replication id, which has no effect without replicas.", super::nothing),
+        sub(
+            "change-repl-id",
+            2,
+            "",
+            "Changes the replication id, which has no effect without replicas.",
+            super::nothing,
+        ),
         sub("config-rewrite-force-all", 2, "", "As CONFIG REWRITE, but writes every setting.", super::config_rewrite),
         sub("dict-resizing", 3, "<0 | 1>", NO_EFFECT, super::nothing),
         sub("disturb", 3, "<0 | 1>", DISTURB, super::disturb),
