@@ -22,8 +22,8 @@ impl User {
         self.described(Form::Shown)
     }
 
-    /// The line of a file of users, or of a configuration file: what [`User::line`] shows, and where Redis could not read
-    /// that again, what means the same.
+    /// The line of a file of users, or of a configuration file: what [`User::line`] shows, and where Redis could not
+    /// read that again, what means the same.
     pub fn file_line(&self) -> Vec<u8> {
         [b"user ", &self.name[..], b" ", &self.described(Form::Filed)].concat()
     }

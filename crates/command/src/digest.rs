@@ -43,8 +43,8 @@ impl Digest {
         }))
     }
 
-    /// Of an entry's value, without its key: type and elements. Fields that have expired by `now` (unix milliseconds) are left
-    /// out; 0 leaves none out.
+    /// Of an entry's value, without its key: type and elements. Fields that have expired by `now` (unix milliseconds)
+    /// are left out; 0 leaves none out.
     pub fn of_value(entry: EntryRef<'_>, now: u64) -> Digest {
         let mut digest = Digest::of(|p| p.bytes(entry.kind().type_name().as_bytes()));
         let sum = match entry.kind() {

@@ -329,7 +329,8 @@ mod tests {
         assert_eq!(bench.replayed().image(image), bench.image(image));
     }
 
-    /// Payloads of Redis 8.8: streams with a group, with an entry of a producer, and with an entry that a consumer gave back.
+    /// Payloads of Redis 8.8: streams with a group, with an entry of a producer, and with an entry that a consumer gave
+    /// back.
     #[test]
     fn streams_of_redis_8_8() {
         let mut bench = Bench::new();

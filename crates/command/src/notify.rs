@@ -43,7 +43,8 @@ pub struct Event {
     pub db: u16,
     /// The key.
     pub key: Box<[u8]>,
-    /// The fields of a hash that it happened to, as Redis lists them: `3:foo,5:hello`. Empty where no channel names them.
+    /// The fields of a hash that it happened to, as Redis lists them: `3:foo,5:hello`. Empty where no channel names
+    /// them.
     pub fields: Box<[u8]>,
 }
 

@@ -192,8 +192,8 @@ pub enum Begin {
 /// Which arguments are keys.
 #[derive(Clone, Copy, Debug)]
 pub enum Find {
-    /// Up to `last` relative to the beginning (negative: from the end of all arguments, -1 is the last), every `step`th;
-    /// `limit` n > 1: only the first 1/n of them.
+    /// Up to `last` relative to the beginning (negative: from the end of all arguments, -1 is the last), every
+    /// `step`th; `limit` n > 1: only the first 1/n of them.
     Range {
         /// See above.
         last: isize,

@@ -13,7 +13,8 @@ pub struct Tunables {
     pub max_string: u64,
     /// Number of logical databases.
     pub databases: u16,
-    /// `lazyfree-lazy-user-del` and its like do not change what commands answer, and freeing is in bounded steps always.
+    /// `lazyfree-lazy-user-del` and its like do not change what commands answer, and freeing is in bounded steps
+    /// always.
     pub lazy_user_del: bool,
     /// Whether Redis would share small integers between keys under these settings: `OBJECT REFCOUNT` shows it. It does
     /// not share them where eviction depends on the use of a key, which is kept in the shared object.

@@ -35,8 +35,8 @@ fn a_block_widens_over_most_slots_in_short_steps() {
     engine.release(held);
 }
 
-/// Rule L7: what a block says waits for what it has seen, and for nothing that no log will ever have: versions that it works with belong to
-/// no stream, wherever it has widened to.
+/// Rule L7: what a block says waits for what it has seen, and for nothing that no log will ever have: versions that it
+/// works with belong to no stream, wherever it has widened to.
 #[test]
 fn a_block_waits_for_what_a_log_will_have() {
     let shared = Arc::new(Shared::new(Keyspace::new(2, 1, 7)));
@@ -85,8 +85,8 @@ fn a_block_waits_for_what_a_log_will_have() {
     }
 }
 
-/// Rule L5: with several streams, whatever a record may stand on is a record, though it says nothing: else nobody knows after a crash that it
-/// was committed.
+/// Rule L5: with several streams, whatever a record may stand on is a record, though it says nothing: else nobody knows
+/// after a crash that it was committed.
 #[test]
 fn a_change_that_changes_nothing_is_a_record_where_others_may_stand_on_it() {
     let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 1, 7))), 0, 1);

@@ -1,5 +1,6 @@
-//! Several engines on one keyspace at once: their effects, put in the order of their versions, say what has become of it
-//! (rules L1 and L3); and of several streams, whatever they are cut to, what survives is a prefix of every slot's history (L4, L5).
+//! Several engines on one keyspace at once: their effects, put in the order of their versions, say what has become of
+//! it (rules L1 and L3); and of several streams, whatever they are cut to, what survives is a prefix of every slot's
+//! history (L4, L5).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -192,8 +193,8 @@ impl Hand {
 }
 
 impl Hand {
-    /// Runs a block, sometimes as a script does: with the latches of its first command, taking the others as it gets to them, and
-    /// undoing everything when one is busy, or for no reason.
+    /// Runs a block, sometimes as a script does: with the latches of its first command, taking the others as it gets to
+    /// them, and undoing everything when one is busy, or for no reason.
     fn run_block(&mut self, calls: &[Call<'_>], watched: &[WatchedKey]) {
         let may_widen = self.rng.below(2) == 0;
         let mut again: Option<Again> = None;
@@ -280,7 +281,8 @@ fn replay(records: &[Record], tunables: &Tunables) -> Digest {
     digest(&keyspace)
 }
 
-/// Each stream is cut at one of the records, and then as recovery does: what is left must be a prefix of every slot's history.
+/// Each stream is cut at one of the records, and then as recovery does: what is left must be a prefix of every slot's
+/// history.
 fn check_cut(records: &[Record], at: Vec<usize>) {
     let mut ends: Vec<Lsn> = at.iter().map(|at| records[*at].lsn).collect();
     let survives = |record: &Record, ends: &[Lsn]| record.lsn <= ends[record.stream()];

@@ -1,4 +1,5 @@
-//! Records with values that the log's thread writes: they say what was there when the command ran, whatever has happened since.
+//! Records with values that the log's thread writes: they say what was there when the command ran, whatever has
+//! happened since.
 
 use std::sync::Arc;
 

@@ -131,7 +131,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 3, failure_persistence: None, ..Default::default() })]
 
-        /// Every type, with and without expiry, in several databases: most of what was written goes, the rest is moved together.
+        /// Every type, with and without expiry, in several databases: most of what was written goes, the rest is moved
+        /// together.
         #[test]
         fn tidying_changes_no_contents(seed: u64, keep in 3..12u32, sizes in 1..6usize) {
             let shared = Arc::new(Shared::new(Keyspace::new(2, 3, seed)));

@@ -59,7 +59,8 @@ impl Workspace {
         self.engine.end_turn();
     }
 
-    /// Puts a key there: an effect of [`Engine::look`]. `amid`: the block that runs there, which was suspended for that.
+    /// Puts a key there: an effect of [`Engine::look`]. `amid`: the block that runs there, which was suspended for
+    /// that.
     ///
     /// # Errors
     /// If it is no such effect.

@@ -1,4 +1,5 @@
-//! Address space that is kept for when the system has no more: in two pieces, so that one emergency leaves a second one.
+//! Address space that is kept for when the system has no more: in two pieces, so that one emergency leaves a second
+//! one.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -32,7 +33,8 @@ pub fn missing() -> u64 {
     if limit() == u64::MAX { 0 } else { PIECES.len() as u64 * piece() as u64 - mapped() }
 }
 
-/// The system has refused memory: gives a piece of the reserve back to it. Whether there was one, and it is worth another try.
+/// The system has refused memory: gives a piece of the reserve back to it. Whether there was one, and it is worth
+/// another try.
 #[cold]
 pub fn release() -> bool {
     if limit() == u64::MAX {
@@ -47,7 +49,8 @@ pub fn release() -> bool {
     unsafe { libc::munmap(piece_at, piece()) == 0 }
 }
 
-/// Maps what is missing of the reserve if a margin is left besides; `in_use`: bytes of the limit that are mapped without the reserve.
+/// Maps what is missing of the reserve if a margin is left besides; `in_use`: bytes of the limit that are mapped
+/// without the reserve.
 pub fn restock(in_use: u64) {
     if limit() == u64::MAX {
         return;

@@ -79,8 +79,8 @@ fn shrink(blob: &mut Arc<Blob>, from: usize, budget: &mut usize) -> usize {
     let Some(part) = spare.get_mut(from..end) else { return 0 };
     *budget = budget.saturating_sub(part.len().div_ceil(STRING_STEP));
     if let Some(start) = NonNull::new(part.as_mut_ptr().cast::<u8>()) {
-        // SAFETY: the range is the spare room of a vector that is ours alone: nobody relies on its contents, and bytes that
-        // become zero are as good as any.
+        // SAFETY: the range is the spare room of a vector that is ours alone: nobody relies on its contents, and bytes
+        // that become zero are as good as any.
         unsafe { heap::give_back(start, part.len()) };
     }
     part.len()

@@ -10,8 +10,9 @@
 //!    [klen    u32]  if LONG_KEY
 //!    key, value
 //! ```
-//! The mark says what the store has ([`Mark`]). The value part is the string itself (`Short`, `Raw`), an i64 (`Int`), or one pointer (`Blob` and
-//! collections). All fields are read unaligned: a byte of padding in each of ten million entries is ten megabytes.
+//! The mark says what the store has ([`Mark`]). The value part is the string itself (`Short`, `Raw`), an i64 (`Int`),
+//! or one pointer (`Blob` and collections). All fields are read unaligned: a byte of padding in each of ten million
+//! entries is ten megabytes.
 //!
 //! Invariants of this module (`unsafe` relies on them): an `Entry` points to a live block laid out as above; whoever
 //! holds one holds the latch of its slot; a pointer in the value part is owned by the entry and matches its kind.
@@ -339,8 +340,9 @@ impl Entry {
         (self.kind() == T::KIND).then(|| unsafe { &mut *self.raw_pointer().cast::<T>() })
     }
 
-    /// Puts another string or number in place of the present value if it fits the block and the expiry keeps its
-    /// shape. False: nothing was changed. `resizes` is called before a change that may be one of the value's size (see [`crate::Keyspace::sizes`]).
+    /// Puts another string or number in place of the present value if it fits the block and the expiry keeps its shape.
+    /// False: nothing was changed. `resizes` is called before a change that may be one of the value's size (see
+    /// [`crate::Keyspace::sizes`]).
     #[inline]
     pub(crate) fn overwrite(self, part: &Part<'_>, expiry: Option<u64>, resizes: impl FnOnce()) -> bool {
         let tag = self.tag();
@@ -391,8 +393,8 @@ impl Entry {
     }
 
     fn free_block(self, heap: &mut LocalHeap) {
-        // SAFETY: the block came from this heap, its size is of the same class as when it was allocated (`overwrite` stays
-        // within one), and the entry is gone.
+        // SAFETY: the block came from this heap, its size is of the same class as when it was allocated (`overwrite`
+        // stays within one), and the entry is gone.
         unsafe { heap.free(self.0, self.size()) }
     }
 

@@ -6,8 +6,8 @@
 //! - For a worker that pins an earlier one, either the pin is seen or the new root is: pinning stores, fences, then
 //!   reads roots; collecting comes after the roots were stored, fences, then reads pins.
 //!
-//! The epoch at the time of retiring would not do: a plain load of it may be old, and a worker pinned between would be missed
-//! (`tests/epochs.rs`).
+//! The epoch at the time of retiring would not do: a plain load of it may be old, and a worker pinned between would be
+//! missed (`tests/epochs.rs`).
 
 use crate::sync::{Arc, AtomicU64, Ordering::*, fence};
 use crate::table::Garbage;

@@ -52,8 +52,8 @@ impl Latch {
         before & WAITERS != 0
     }
 
-    /// Announces a waiter that is already registered in the lot. True if a wake-up will follow; false if the latch can be
-    /// had now: is not held and, unless `reserver` asks, not reserved.
+    /// Announces a waiter that is already registered in the lot. True if a wake-up will follow; false if the latch can
+    /// be had now: is not held and, unless `reserver` asks, not reserved.
     pub fn announce(&self, reserver: bool) -> bool {
         let busy = if reserver { LOCKED } else { LOCKED | RESERVED };
         self.0.fetch_or(WAITERS, AcqRel) & busy != 0

@@ -1,9 +1,10 @@
 //! A segment: 1 to 64 buckets that grow in small steps, in hash order.
 //!
 //! The bucket at home for hash bits `frag` is `frag * n >> 16`: a larger `frag` never lives at an earlier home. That is
-//! what makes growth in small steps possible and gives `SCAN` an order that no resize disturbs. An entry that finds its home
-//! full lives in one of the next [`PROBES`] - 1 buckets (cyclically) and is counted in the home's overflow byte. If these are
-//! full, too, entries further on make room as in hopscotch hashing: that lets a segment fill to more than nine tenths.
+//! what makes growth in small steps possible and gives `SCAN` an order that no resize disturbs. An entry that finds its
+//! home full lives in one of the next [`PROBES`] - 1 buckets (cyclically) and is counted in the home's overflow byte.
+//! If these are full, too, entries further on make room as in hopscotch hashing: that lets a segment fill to more than
+//! nine tenths.
 
 use std::ptr::NonNull;
 
@@ -104,8 +105,8 @@ impl Segment {
 
     #[inline]
     pub(crate) fn buckets<'a>(self) -> &'a [Bucket] {
-        // SAFETY: a segment handle lives in its table under the latch (or an epoch pin, for prefetching), and its buckets
-        // with it; buckets are atomics, so shared access is all that is needed.
+        // SAFETY: a segment handle lives in its table under the latch (or an epoch pin, for prefetching), and its
+        // buckets with it; buckets are atomics, so shared access is all that is needed.
         unsafe { std::slice::from_raw_parts((self.0 & ADDRESS) as *const Bucket, self.len()) }
     }
 
@@ -264,8 +265,8 @@ impl Segment {
             }
             local.alloc_denser(block, size)?
         };
-        // SAFETY: both blocks have that many bytes and are not the same. Nobody writes to this segment: its latch is held;
-        // prefetching reads atomics, of this one only.
+        // SAFETY: both blocks have that many bytes and are not the same. Nobody writes to this segment: its latch is
+        // held; prefetching reads atomics, of this one only.
         unsafe { block.copy_to_nonoverlapping(new, size) };
         Some(Segment(new.expose_provenance().get() as u64 | (self.0 & 63)))
     }
@@ -342,8 +343,8 @@ mod tests {
         }
     }
 
-    /// Fills segments until the first entry that finds no place: entries stay findable, iteration sees each once at its home,
-    /// and little room is left.
+    /// Fills segments until the first entry that finds no place: entries stay findable, iteration sees each once at its
+    /// home, and little room is left.
     #[test]
     fn segments_fill_to_nine_tenths() {
         let heap = Heap::new();

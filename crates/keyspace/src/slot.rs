@@ -54,7 +54,8 @@ pub fn crc16(bytes: &[u8]) -> u16 {
     crc
 }
 
-/// The slot of `key`: of the part between the first `{` and the next `}` if that part is not empty, else of the whole key.
+/// The slot of `key`: of the part between the first `{` and the next `}` if that part is not empty, else of the whole
+/// key.
 #[inline]
 pub fn slot_of(key: &[u8]) -> u16 {
     let hashed = match memchr::memchr(b'{', key) {

@@ -1,9 +1,9 @@
 //! What the store calls the databases, and how a flush leaves everything behind that it holds of one.
 //!
-//! A *space* is what a physical database is in the store from one flush to the next: a flush gives the database up its space, and the
-//! next checkpoint takes a new one. So nothing of the old one is ever mistaken for something new, and it can be deleted at
-//! leisure (rule L12). Everything here changes with every latch held, or with one held by the only checkpointer: who holds any
-//! latch sees it as it is.
+//! A *space* is what a physical database is in the store from one flush to the next: a flush gives the database up its
+//! space, and the next checkpoint takes a new one. So nothing of the old one is ever mistaken for something new, and it
+//! can be deleted at leisure (rule L12). Everything here changes with every latch held, or with one held by the only
+//! checkpointer: who holds any latch sees it as it is.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -92,7 +92,8 @@ impl Keyspace {
         row.load(Relaxed)
     }
 
-    /// The space that a physical database has, 0 if it has none: for who reads the store, and learns otherwise of a flush that comes in between.
+    /// The space that a physical database has, 0 if it has none: for who reads the store, and learns otherwise of a
+    /// flush that comes in between.
     pub fn present_space(&self, physical: u16) -> Space {
         self.spaces.rows[usize::from(physical)].space.load(Relaxed)
     }
@@ -116,8 +117,8 @@ impl Keyspace {
         self.spaces.abandoned().retain(|space| !gone.contains(space));
     }
 
-    /// The store begins anew: it has nothing of what is here, and knows of no flush. What it does have, as it says in `stored`, is given
-    /// up. `held`: any latch.
+    /// The store begins anew: it has nothing of what is here, and knows of no flush. What it does have, as it says in
+    /// `stored`, is given up. `held`: any latch.
     pub fn begin_anew(&self, held: &Held, stored: Option<&Databases>) {
         debug_assert!(held.is_all() || !held.slots().is_empty(), "no flush comes in between");
         for (physical, row) in self.spaces.rows.iter().enumerate() {
@@ -135,8 +136,8 @@ impl Keyspace {
         self.spaces.next.fetch_max(stored.next_space, Relaxed);
     }
 
-    /// Makes the databases what a checkpoint says, before anything is loaded. Databases that it does not know are new. False: it
-    /// knows more of them than there are.
+    /// Makes the databases what a checkpoint says, before anything is loaded. Databases that it does not know are new.
+    /// False: it knows more of them than there are.
     #[must_use]
     pub fn restore_databases(&self, held: &Held, saved: &Databases) -> bool {
         assert!(held.is_all(), "a start is a barrier");

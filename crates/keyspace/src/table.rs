@@ -4,9 +4,9 @@
 //! directory (`DIRECTORY` set) of 2^g segment words, indexed by the top g bits of the hash. A segment of depth d fills
 //! 2^(g-d) consecutive directory cells. A segment that is full grows by a tenth or so; at 64 buckets it splits in two.
 //!
-//! The holder of the latch has a shared reference only, and the counts are cells: a prefetching worker reads the root at any
-//! time, which no exclusive reference to the table would allow. Roots and cells are stored with Release and loaded with
-//! Acquire, so that what they lead to has been initialised (free on x86).
+//! The holder of the latch has a shared reference only, and the counts are cells: a prefetching worker reads the root
+//! at any time, which no exclusive reference to the table would allow. Roots and cells are stored with Release and
+//! loaded with Acquire, so that what they lead to has been initialised (free on x86).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -62,7 +62,8 @@ impl Directory {
 
     #[inline]
     fn cells<'a>(self) -> &'a [AtomicU64] {
-        // SAFETY: a directory handle is used under the latch or an epoch pin, its memory lives as long; cells are atomics.
+        // SAFETY: a directory handle is used under the latch or an epoch pin, its memory lives as long; cells are
+        // atomics.
         unsafe { std::slice::from_raw_parts((self.0 & ADDRESS) as *const AtomicU64, 1 << self.bits()) }
     }
 
@@ -279,8 +280,8 @@ impl Table {
         }
     }
 
-    /// Calls `f` with the entries at home in the bucket of hash `from`, from that hash on, and says at which hash the next
-    /// bucket begins; `None` after the last. `f` must not change the table.
+    /// Calls `f` with the entries at home in the bucket of hash `from`, from that hash on, and says at which hash the
+    /// next bucket begins; `None` after the last. `f` must not change the table.
     pub(crate) fn step(&self, from: u64, mut f: impl FnMut(Entry)) -> Option<u64> {
         let (segment, depth) = self.segment(from)?;
         let from_frag = frag(from, depth);
@@ -301,8 +302,8 @@ impl Table {
         }
     }
 
-    /// Tidies the part of the table at `hash`: shrinks its segment if it is sparse, moves it, and with `entries` its entries, out
-    /// of sparse pages of the heap. Says where the next part begins.
+    /// Tidies the part of the table at `hash`: shrinks its segment if it is sparse, moves it, and with `entries` its
+    /// entries, out of sparse pages of the heap. Says where the next part begins.
     pub(crate) fn tidy(&self, hash: u64, entries: bool, heap: &Heap, local: &mut Local) -> Tidied {
         let Some((mut segment, depth)) = self.segment(hash) else { return Tidied::default() };
         let count = segment.count();

@@ -271,7 +271,8 @@ impl Keyspace {
         self.body(held, slot).table(physical).is_some_and(|table| table.graves.0.get() & LEFT != 0)
     }
 
-    /// Takes some of the keys that were deleted since the walk over a held slot began, at most `most`. They may be there again.
+    /// Takes some of the keys that were deleted since the walk over a held slot began, at most `most`. They may be
+    /// there again.
     pub fn take_gone(&self, held: &Held, slot: u16, most: usize) -> Vec<PhysicalKey> {
         debug_assert!(held.covers(slot));
         let mut place = self.graveyard.of(slot);
@@ -458,7 +459,8 @@ impl Keyspace {
         there.is_some_and(|there| there.get(key.bytes).is_some())
     }
 
-    /// The version of a key of a physical database in a held slot, or of its deletion; 0 if neither is known. For replay.
+    /// The version of a key of a physical database in a held slot, or of its deletion; 0 if neither is known. For
+    /// replay.
     pub fn version_of(&self, held: &Held, physical: u16, key: &Key<'_>) -> u64 {
         let Some(table) = self.body(held, key.slot).table(physical) else { return 0 };
         if let Some((_, entry)) = table.find(key) {

@@ -20,9 +20,9 @@ use crate::frame::{Kind, begin, finish};
 use crate::{ClusterId, NodeId, level};
 
 /// Versions of the protocol that this code speaks: the lowest and the highest. Before 5 nodes had no port for smart
-/// clients. Before 6 owners did not tell the clients of other nodes of changes (CLIENT TRACKING). Before 7 a cluster had
-/// no settings. Before 8 a transaction could not ask for further keys within an attempt. Before 9 the metadata had no
-/// level, and origins did not say for which user they forward commands; what 9 has is used at that level only.
+/// clients. Before 6 owners did not tell the clients of other nodes of changes (CLIENT TRACKING). Before 7 a cluster
+/// had no settings. Before 8 a transaction could not ask for further keys within an attempt. Before 9 the metadata had
+/// no level, and origins did not say for which user they forward commands; what 9 has is used at that level only.
 pub const VERSIONS: (u16, u16) = (level::FIRST, level::HIGHEST);
 
 /// Bytes of the longest body of a handshake: a side that has not proved anything may not send more.

@@ -1,8 +1,9 @@
 //! Items: the content of a data link's frames, many per frame.
 //!
-//! A link has an *origin*, the node whose clients' commands it carries, and an *owner*, which executes them. A client of the origin
-//! is a *virtual connection* there (`vc`, a number that the origin chooses, free again when the owner has said [`Item::Closed`]).
-//! Bytes of one command, and of one reply, may be spread over several items, and over several frames: nothing is too long.
+//! A link has an *origin*, the node whose clients' commands it carries, and an *owner*, which executes them. A client
+//! of the origin is a *virtual connection* there (`vc`, a number that the origin chooses, free again when the owner has
+//! said [`Item::Closed`]). Bytes of one command, and of one reply, may be spread over several items, and over several
+//! frames: nothing is too long.
 //!
 //! Layout: `docs/formats.md`, "Between nodes".
 

@@ -1,7 +1,8 @@
 //! The crate that makes nodes a cluster.
 //!
 //! - Every node has an [identity](NodeId).
-//! - [`control`] is the thread that keeps the metadata with the other nodes (Raft), forms and joins clusters, and holds the node's lease.
+//! - [`control`] is the thread that keeps the metadata with the other nodes (Raft), forms and joins clusters, and holds
+//!   the node's lease.
 //! - The [`Map`] holds the owners of slots, and the places of nodes. It is made by [`meta`], a pure state machine.
 //! - Nodes speak [frames](frame) with each other, after a [handshake]; on data links they carry [items].
 //!

@@ -323,7 +323,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a second worker does to the throughput, and with figures that shake: not far from the better of both.
+        /// Whatever a second worker does to the throughput, and with figures that shake: not far from the better of
+        /// both.
         #[test]
         fn is_near_the_better(gain in 0.5f64..2.0, shakes in prop::collection::vec(0.9f64..1.1, 3000)) {
             let mut g = Governor::new(2);

@@ -1,7 +1,7 @@
 //! Bitmaps over byte strings: bit 0 is the highest bit of the first byte, and beyond the end every bit is 0.
 //!
-//! The operations of BITCOUNT, BITPOS, BITOP and BITFIELD, a machine word at a time. Positions are in bits and fit easily: a
-//! string has at most 2^29 bytes unless `proto-max-bulk-len` is raised, and an allocation never reaches 2^60.
+//! The operations of BITCOUNT, BITPOS, BITOP and BITFIELD, a machine word at a time. Positions are in bits and fit
+//! easily: a string has at most 2^29 bytes unless `proto-max-bulk-len` is raised, and an allocation never reaches 2^60.
 
 mod combine;
 mod field;

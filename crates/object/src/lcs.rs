@@ -26,7 +26,8 @@ impl Match {
     }
 }
 
-/// Heap bytes that [`Lcs::new`] needs at most for strings of these lengths; [`length`] needs those of one row and the masks.
+/// Heap bytes that [`Lcs::new`] needs at most for strings of these lengths; [`length`] needs those of one row and the
+/// masks.
 pub fn memory(a: usize, b: usize) -> usize {
     let row = b.div_ceil(64).saturating_mul(8);
     row.saturating_mul(a.saturating_add(1 + a.min(256)))
@@ -143,7 +144,8 @@ fn steps(row: &[u64], columns: usize) -> usize {
 /// For each byte of `a`, the positions in `b` that hold it.
 struct Masks {
     words: usize,
-    /// Where the mask of a byte starts in `bits`; bytes that `a` lacks share the first, empty one but are never asked for.
+    /// Where the mask of a byte starts in `bits`; bytes that `a` lacks share the first, empty one but are never asked
+    /// for.
     starts: [usize; 256],
     bits: Vec<u64>,
 }

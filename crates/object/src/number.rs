@@ -1,7 +1,7 @@
 //! Redis's number rules for stored text: which bytes are an integer or a double, and how either is written back.
 //!
-//! Everything here is about *storage and arguments*; the protocol's own encodings live in `resp`. The 80-bit arithmetic of
-//! INCRBYFLOAT is in [`crate::long_double`].
+//! Everything here is about *storage and arguments*; the protocol's own encodings live in `resp`. The 80-bit arithmetic
+//! of INCRBYFLOAT is in [`crate::long_double`].
 
 mod float;
 
@@ -10,8 +10,8 @@ pub use float::{parse_bound, parse_f64};
 /// Longest text of an `i64`: `-9223372036854775808`.
 pub const I64_TEXT_MAX: usize = 20;
 
-/// The integer that `text` strictly represents, as Redis's `string2ll` accepts it: an optional `-`, then digits without leading
-/// zeros; no `+`, no spaces, no `-0`. Hence `write_i64` of the result gives `text` back, byte for byte.
+/// The integer that `text` strictly represents, as Redis's `string2ll` accepts it: an optional `-`, then digits without
+/// leading zeros; no `+`, no spaces, no `-0`. Hence `write_i64` of the result gives `text` back, byte for byte.
 #[inline]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {

@@ -56,7 +56,8 @@ impl Error {
         matches!(self.fault, Fault::Cut)
     }
 
-    /// Whether it is about a collection without elements. Some versions of Redis have written such; a reader passes over them.
+    /// Whether it is about a collection without elements. Some versions of Redis have written such; a reader passes
+    /// over them.
     pub fn is_empty_collection(&self) -> bool {
         matches!(self.fault, Fault::Corrupt(object::rdb::EMPTY))
     }

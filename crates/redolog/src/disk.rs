@@ -279,8 +279,9 @@ impl Disk for Folder {
     }
 }
 
-/// A file of the file system, written through the cache or past it. On ext4 and a virtual disk `O_DIRECT` with `O_DSYNC` takes 30 to
-/// 42 us of CPU for 200 to 16,000 bytes, a write and an `fdatasync` 38 to 83 us, and more time above 2,000 bytes.
+/// A file of the file system, written through the cache or past it. On ext4 and a virtual disk `O_DIRECT` with
+/// `O_DSYNC` takes 30 to 42 us of CPU for 200 to 16,000 bytes, a write and an `fdatasync` 38 to 83 us, and more time
+/// above 2,000 bytes.
 pub struct PlainFile {
     file: fs::File,
     direct: Option<fs::File>,

@@ -40,7 +40,8 @@ impl<F: File> Flight<F> {
         (self.at, self.bytes.bytes())
     }
 
-    /// Writes it: durable when this, and the writes of all blocks before it, have returned. The caller then calls [`crate::Committer::land`].
+    /// Writes it: durable when this, and the writes of all blocks before it, have returned. The caller then calls
+    /// [`crate::Committer::land`].
     ///
     /// # Errors
     ///

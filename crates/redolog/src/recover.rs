@@ -74,8 +74,8 @@ pub struct Recovery<D: Disk> {
     ends: Option<Vec<Lsn>>,
 }
 
-/// Reads the streams of a node, one folder each, in their order. Nothing is changed. `durable`: below these positions everything
-/// is durable elsewhere, so that a dependency on it survived (rule L5); empty if nothing is.
+/// Reads the streams of a node, one folder each, in their order. Nothing is changed. `durable`: below these positions
+/// everything is durable elsewhere, so that a dependency on it survived (rule L5); empty if nothing is.
 ///
 /// # Errors
 /// A folder cannot be read, its files are not of one log, or what had been synced is damaged.

@@ -1,4 +1,5 @@
-//! Reads one stream: which of its blocks are valid, and where it ends. Nothing is changed, and no more than a group of blocks is in memory.
+//! Reads one stream: which of its blocks are valid, and where it ends. Nothing is changed, and no more than a group of
+//! blocks is in memory.
 
 use std::collections::VecDeque;
 use std::io;

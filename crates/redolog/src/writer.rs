@@ -574,8 +574,8 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Gives up segments whose records are all at or below `end`: they are durable elsewhere (rule C3). Some are kept to be used
-    /// again.
+    /// Gives up segments whose records are all at or below `end`: they are durable elsewhere (rule C3). Some are kept
+    /// to be used again.
     ///
     /// # Errors
     /// The disk has failed to remove or to rename a segment, or to sync the folder.

@@ -28,8 +28,8 @@ struct Command {
     home: Home,
 }
 
-/// Commands decoded from one or several buffers, in order. Owned by a worker and reused, so that decoding allocates nothing
-/// once the vectors have grown.
+/// Commands decoded from one or several buffers, in order. Owned by a worker and reused, so that decoding allocates
+/// nothing once the vectors have grown.
 ///
 /// Positions are relative to the start of the buffer that was handed to [`crate::Decoder::decode`]. The caller may move
 /// its bytes between decoding and [`Batch::args`] as long as the same bytes are handed back. A batch may hold commands

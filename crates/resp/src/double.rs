@@ -1,7 +1,7 @@
 //! Doubles as text, the way Redis prints them.
 
-/// Appends `value` as Redis prints a double in a reply, a score or a dump (`d2string`): the shortest text that reads back as the same
-/// number. `3`, `0.1`, `1e+21`, `-0`, `inf`, `-inf`, `nan`. At most 32 bytes.
+/// Appends `value` as Redis prints a double in a reply, a score or a dump (`d2string`): the shortest text that reads
+/// back as the same number. `3`, `0.1`, `1e+21`, `-0`, `inf`, `-inf`, `nan`. At most 32 bytes.
 ///
 /// Redis's own shortest-digits algorithm (Grisu2) misses the shortest form of about one number in a thousand. This one
 /// never does, so the last digit of such a number may differ. Both read back as the same number.

@@ -1,10 +1,12 @@
-//! The request decoder: commands out of a connection's query buffer, without copying and without reading anything twice.
+//! The request decoder: commands out of a connection's query buffer, without copying and without reading anything
+//! twice.
 
 use crate::batch::{Batch, Range};
 use crate::inline::split_into;
 use crate::{Protocol, ProtocolError, Reply};
 
-/// Longest line in bytes, line break excluded: inline commands and `*` and `$` headers (Redis's `PROTO_INLINE_MAX_SIZE`).
+/// Longest line in bytes, line break excluded: inline commands and `*` and `$` headers (Redis's
+/// `PROTO_INLINE_MAX_SIZE`).
 pub const LINE_MAX: usize = 64 * 1024;
 
 /// Positions have 32 bits, so one request spans at most this many bytes.
@@ -39,7 +41,8 @@ impl Default for Limits {
 pub struct Progress {
     /// Bytes from the start of the buffer that need not be kept: complete commands, empty lines and empty arrays.
     pub consumed: usize,
-    /// Bytes that must still arrive before an argument of known length is complete, its line break included; 0 if no length is known.
+    /// Bytes that must still arrive before an argument of known length is complete, its line break included; 0 if no
+    /// length is known.
     pub missing: usize,
     /// Set if what follows `consumed` is no request. The commands before it are in the batch and are to be executed.
     pub error: Option<ProtocolError>,
@@ -90,7 +93,8 @@ enum Step {
     Error(ProtocolError),
 }
 
-/// Capacity for the arguments of an incomplete request that a connection keeps: the usual command cut by the end of a read.
+/// Capacity for the arguments of an incomplete request that a connection keeps: the usual command cut by the end of a
+/// read.
 const ARGS_KEPT: usize = 8;
 
 impl Decoder {
@@ -146,7 +150,8 @@ impl Decoder {
         self.cursor.is_some()
     }
 
-    /// Bytes of the incomplete request before the argument that is arriving: its headers, and the arguments that are there.
+    /// Bytes of the incomplete request before the argument that is arriving: its headers, and the arguments that are
+    /// there.
     pub fn read_before(&self) -> usize {
         self.cursor.map_or(0, |cursor| cursor.pos)
     }

@@ -37,8 +37,8 @@ const GARBAGE: usize = 16 << 20;
 /// Scripts kept compiled; above it all are compiled again when they are needed.
 const SCRIPTS_MAX: usize = 2_000;
 
-/// One Lua state with the sandbox and all libraries. Stays on the thread that made it; a worker keeps one, and more when
-/// scripts are suspended.
+/// One Lua state with the sandbox and all libraries. Stays on the thread that made it; a worker keeps one, and more
+/// when scripts are suspended.
 pub struct Machine {
     pub(crate) state: State,
     pub(crate) globals: Globals,

@@ -1,4 +1,5 @@
-//! The simulator: one node, its disks, its clients and its crashes, all from one seed; or a cluster of them ([`nodes`]).
+//! The simulator: one node, its disks, its clients and its crashes, all from one seed; or a cluster of them
+//! ([`nodes`]).
 //!
 //! The server's own code runs here on one thread, a step at a time: workers, log, checkpointer, recovery. Disks, clock
 //! and network are simulated: bytes that were not synced are dropped, torn and reordered, and the machine may stop at

@@ -24,7 +24,8 @@ pub enum Op<'a> {
     Put(&'a [u8], &'a [u8]),
     /// The key is not there.
     Delete(&'a [u8]),
-    /// No key begins with this prefix, and none ever will: a database generation that was flushed, an object that is gone.
+    /// No key begins with this prefix, and none ever will: a database generation that was flushed, an object that is
+    /// gone.
     Retire(&'a [u8]),
 }
 
@@ -61,7 +62,8 @@ impl Batch {
         self.ops.push((kind, key_end, self.bytes.len()));
     }
 
-    /// The key has this value. Keys have 1 to [`KEY_MAX`] bytes and do not begin with 0xff; values have at most [`VALUE_MAX`].
+    /// The key has this value. Keys have 1 to [`KEY_MAX`] bytes and do not begin with 0xff; values have at most
+    /// [`VALUE_MAX`].
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.push(Kind::Put, key, value);
     }

@@ -114,7 +114,8 @@ pub fn read(folder: &Path) -> Result<Option<Identity>, Error> {
 pub struct Lock(File);
 
 impl Drop for Lock {
-    /// Closing the file would not do if another thread is just starting a process, which has the file until it runs its program.
+    /// Closing the file would not do if another thread is just starting a process, which has the file until it runs its
+    /// program.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }

@@ -62,10 +62,11 @@ pub trait Store: Send + Sync {
     /// The batch cannot be written, there is no room, or the store has failed before.
     fn write(&self, batch: &Batch) -> Result<(), Error>;
 
-    /// Makes everything written before this call durable, all of it at once, and returns the state that it made or that already
-    /// was. Reads and writes go on meanwhile.
+    /// Makes everything written before this call durable, all of it at once, and returns the state that it made or that
+    /// already was. Reads and writes go on meanwhile.
     ///
-    /// After [`Error::NoSpace`] nothing is lost and nothing has become durable; call again when there is room. Every other error is final.
+    /// After [`Error::NoSpace`] nothing is lost and nothing has become durable; call again when there is room. Every
+    /// other error is final.
     ///
     /// # Errors
     /// There is no room, or the disk has failed.
@@ -84,7 +85,8 @@ pub trait Store: Send + Sync {
     /// All present entries, whatever is written later. It holds back the space of later deletions: drop it soon.
     fn snapshot(&self) -> Box<dyn Snapshot>;
 
-    /// Flushes, and makes a copy of that state in `folder`, which must be empty or absent. Tables are linked where the file system can.
+    /// Flushes, and makes a copy of that state in `folder`, which must be empty or absent. Tables are linked where the
+    /// file system can.
     ///
     /// # Errors
     /// The folder is not empty, there is no room, or a disk has failed.

@@ -1,8 +1,8 @@
 //! The parts of `lsm-tree`'s files that are needed to judge them without it: the table of contents that ends each of
 //! them, and the manifest.
 //!
-//! `lsm-tree` trusts lengths in a table of contents before it has compared its checksum, and its manifest without one. So they are
-//! verified here first.
+//! `lsm-tree` trusts lengths in a table of contents before it has compared its checksum, and its manifest without one.
+//! So they are verified here first.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,8 @@ pub const TABLES: &str = "tables";
 /// Below [`TREE`]: which manifest counts.
 pub const CURRENT: &str = "current";
 
-/// Bytes at the end of a file: magic, version, kind of checksum, checksum, position and length of the table of contents.
+/// Bytes at the end of a file: magic, version, kind of checksum, checksum, position and length of the table of
+/// contents.
 const TRAILER: usize = 4 + 1 + 1 + 16 + 8 + 8;
 
 /// A table of contents is a few hundred bytes.

@@ -1,7 +1,7 @@
 //! Commands about all keys, or any: KEYS, SCAN, RANDOMKEY, DBSIZE.
 //!
-//! A SCAN cursor is a position of the walk, see [`super::cursor`]. Tables are ordered by hash whatever their size, so a key
-//! that is there during the whole scan is returned exactly once.
+//! A SCAN cursor is a position of the walk, see [`super::cursor`]. Tables are ordered by hash whatever their size, so a
+//! key that is there during the whole scan is returned exactly once.
 
 use std::collections::VecDeque;
 

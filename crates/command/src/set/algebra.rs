@@ -1,4 +1,5 @@
-//! Intersections, unions and differences: SINTER, SUNION, SDIFF, their STORE forms, and those that only count: SINTERCARD, SUNIONCARD, SDIFFCARD.
+//! Intersections, unions and differences: SINTER, SUNION, SDIFF, their STORE forms, and those that only count:
+//! SINTERCARD, SUNIONCARD, SDIFFCARD.
 
 use std::any::Any;
 use std::ops::Range;

@@ -295,8 +295,8 @@ fn look_again(ctx: &Ctx<'_>, options: &Options, oldest: Option<i64>) -> Option<u
     u64::try_from(at.max(time.saturating_add(1))).ok()
 }
 
-/// Entries that have been pending for `min_idle` milliseconds and are there, the oldest first, and since when the oldest of those that
-/// are there has been pending.
+/// Entries that have been pending for `min_idle` milliseconds and are there, the oldest first, and since when the
+/// oldest of those that are there has been pending.
 fn claimable(log: &Log, group: &mut Group, (min_idle, time, count): (i64, i64, usize)) -> (Vec<Delivery>, Option<i64>) {
     let mut there = group.oldest().filter(|delivery| log.get(delivery.id).is_some()).peekable();
     let oldest = there.peek().map(|delivery| delivery.time);

@@ -45,8 +45,8 @@ pub(crate) const ROWS: &[Row<Run>] = &[
     ),
 ];
 
-/// Makes the string at least `len` bytes long, padded with zeros (from nothing, if the key is absent), and lets `change`
-/// write in it. Its expiry stays, its encoding becomes "raw".
+/// Makes the string at least `len` bytes long, padded with zeros (from nothing, if the key is absent), and lets
+/// `change` write in it. Its expiry stays, its encoding becomes "raw".
 pub(super) fn in_place<R>(
     db: &mut Db<'_>,
     key: &Key<'_>,
@@ -249,7 +249,8 @@ mod tests {
         assert_eq!(bench.words("append n xx"), ":8\r\n");
     }
 
-    /// A reply, a checkpoint and the journal of a block share it: without room, it is the copy that would end the process.
+    /// A reply, a checkpoint and the journal of a block share it: without room, it is the copy that would end the
+    /// process.
     #[test]
     fn a_long_string_that_others_have_as_well_is_copied_only_if_there_is_room() {
         const LEN: i64 = 1_000_000;

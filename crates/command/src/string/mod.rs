@@ -46,14 +46,15 @@ const fn row(spec: Spec, run: fn(&mut Ctx<'_>) -> Result<Outcome, Error>) -> Row
 
 /// Sets the string. Payload: flags (see [`flag`]), the expiry as varint if `AT`, the text.
 const SET: u8 = op::STRINGS;
-/// Sets the string to an integer and keeps the expiry. Payload: the integer; what was there before ([`flag`]), if that is known.
+/// Sets the string to an integer and keeps the expiry. Payload: the integer; what was there before ([`flag`]), if that
+/// is known.
 const SET_INT: u8 = op::STRINGS + 1;
-/// Overwrites bytes in place, the string zero-padded to that offset first, and keeps the expiry. Payload: offset as varint,
-/// the bytes, which may be none: then the string is only made that long.
+/// Overwrites bytes in place, the string zero-padded to that offset first, and keeps the expiry. Payload: offset as
+/// varint, the bytes, which may be none: then the string is only made that long.
 const OVERWRITE: u8 = op::STRINGS + 2;
 
-/// Raises registers of a HyperLogLog, made empty if absent, marks its cardinality as void, and keeps the expiry. Payload: 1 if
-/// it is dense afterwards, else 0; pairs of register (varint) and value (byte), to the end.
+/// Raises registers of a HyperLogLog, made empty if absent, marks its cardinality as void, and keeps the expiry.
+/// Payload: 1 if it is dense afterwards, else 0; pairs of register (varint) and value (byte), to the end.
 const RAISE: u8 = op::STRINGS + 3;
 
 /// Flags of [`SET`]; without `AT` and `KEEP` the expiry is cleared.

@@ -1,7 +1,7 @@
 //! Random histories of commands of every family.
 //!
-//! A line of the table is a command with placeholders in capitals; a test picks for each. A command that writes has a line
-//! (`every_writing_command_has_a_line`), so a family that grows extends the table.
+//! A line of the table is a command with placeholders in capitals; a test picks for each. A command that writes has a
+//! line (`every_writing_command_has_a_line`), so a family that grows extends the table.
 
 /// Lines by family. `@wait` lets milliseconds pass, `@db` selects a database.
 pub const LINES: &[&[&str]] =

@@ -1,4 +1,5 @@
-//! ZUNION, ZINTER, ZDIFF, ZINTERCARD and the forms that store their result. Plain sets are inputs too, with scores of 1.
+//! ZUNION, ZINTER, ZDIFF, ZINTERCARD and the forms that store their result. Plain sets are inputs too, with scores of
+//! 1.
 
 use super::range::show;
 use super::{store, write_all};

@@ -146,7 +146,8 @@ fn parse_mpop(ctx: &Ctx<'_>, at: usize) -> Result<Mpop, Error> {
     Ok(Mpop { keys: first..after, end, count: count.unwrap_or(1) })
 }
 
-/// Takes from the first key that is there and replies with it and pairs, nested in either protocol. False: there is none.
+/// Takes from the first key that is there and replies with it and pairs, nested in either protocol. False: there is
+/// none.
 fn mpop(ctx: &mut Ctx<'_>, what: &Mpop) -> Result<bool, Error> {
     let Some(key) = first_present(ctx, what.keys.clone())? else { return Ok(false) };
     take(ctx, &key, what.end, what.count, |out, members| {

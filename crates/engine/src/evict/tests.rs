@@ -74,7 +74,8 @@ fn policy(volatile: bool, order: Order) -> Policy {
     Policy { volatile, order, samples: 5, to_store: false }
 }
 
-/// Of five samples a round, as few as by default, a fifth of those that should go escape: then less than one of five is such a key.
+/// Of five samples a round, as few as by default, a fifth of those that should go escape: then less than one of five is
+/// such a key.
 fn thorough(volatile: bool, order: Order) -> Policy {
     Policy { volatile, order, samples: 20, to_store: false }
 }

@@ -1,5 +1,5 @@
-//! Clients that cache what they read while others change it, on several engines at once: whatever a client has cached and was not
-//! told to forget is what is there.
+//! Clients that cache what they read while others change it, on several engines at once: whatever a client has cached
+//! and was not told to forget is what is there.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -94,8 +94,8 @@ impl Hand<'_> {
         }
     }
 
-    /// Delivers what others must forget, a little later than latches go back, and then forgets what it must itself: what comes
-    /// with the reply or before it is heard after it.
+    /// Delivers what others must forget, a little later than latches go back, and then forgets what it must itself:
+    /// what comes with the reply or before it is heard after it.
     fn tell(&mut self) {
         self.engine.give_way();
         for invalidation in self.engine.take_invalidated() {
@@ -244,7 +244,8 @@ fn whatever_is_cached_and_was_not_invalidated_is_there() {
             hand.engine.begin_turn(end);
         }
         lines.iter().for_each(|line| drop(hands[0].read(line)));
-        // Reading finds keys whose time has come. Fields that HGETALL only passes over are there until the sweep finds them.
+        // Reading finds keys whose time has come. Fields that HGETALL only passes over are there until the sweep finds
+        // them.
         for hand in &mut hands {
             while hand.engine.sweep(CLIENTS as u16, || true) == Swept::Part {}
         }

@@ -99,8 +99,8 @@ fn expiry_is_nobodys_change() {
     assert_eq!(hand.tracked(), (1, 1), "it was read after that");
 }
 
-/// A field goes when somebody comes across it or the sweep does, and its key's readers hear of it then. Commands that list a whole
-/// hash pass over it: it has to stay known who has read the hash.
+/// A field goes when somebody comes across it or the sweep does, and its key's readers hear of it then. Commands that
+/// list a whole hash pass over it: it has to stay known who has read the hash.
 #[test]
 fn fields_that_expire_are_told_of_when_they_go() {
     for finder in ["sweep", "hget"] {

@@ -206,7 +206,8 @@ fn who_works_on_everything_waits() {
     install(&mut one, &second);
 }
 
-/// The keys that patterns of SORT lead to are no arguments, and it waits for what is locked in their slot all the same: for that, and nothing else.
+/// The keys that patterns of SORT lead to are no arguments, and it waits for what is locked in their slot all the same:
+/// for that, and nothing else.
 #[test]
 fn who_works_on_further_keys_of_a_slot_waits_for_all_that_is_locked_there() {
     let [mut one] = engines();
@@ -407,7 +408,8 @@ fn become_other(engine: &mut Engine, is_list: bool) {
     engine.release(held);
 }
 
-/// A store that is damaged may bring back another value than what was prepared is to be done to: then nothing is done, and it is said.
+/// A store that is damaged may bring back another value than what was prepared is to be done to: then nothing is done,
+/// and it is said.
 #[test]
 fn what_is_prepared_for_another_value_is_not_installed() {
     let [mut one, mut other] = engines();

@@ -166,7 +166,8 @@ fn a_block_that_waits_for_everything_keeps_no_claims() {
     assert_eq!(say(&mut one, "get a"), "$1\r\n2\r\n");
 }
 
-/// What SORT with patterns waits for is what it has claimed: what is locked later stays open to others until it has had its turn to look.
+/// What SORT with patterns waits for is what it has claimed: what is locked later stays open to others until it has had
+/// its turn to look.
 #[test]
 fn who_works_on_further_keys_claims_none_while_it_waits() {
     let [mut one] = engines();

@@ -1,4 +1,5 @@
-//! A backup, verified where it lies: for `holdfast check`, which changes nothing, and for `holdfast restore` before it writes anything.
+//! A backup, verified where it lies: for `holdfast check`, which changes nothing, and for `holdfast restore` before it
+//! writes anything.
 
 use std::error::Error;
 use std::fs;
@@ -43,7 +44,8 @@ pub fn verify(folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Looks for files that are no part of the backup: a restore leaves them out, but log and store cannot be looked at without them.
+/// Looks for files that are no part of the backup: a restore leaves them out, but log and store cannot be looked at
+/// without them.
 fn refuse_strangers(backup: &Path, place: &Path, manifest: &Manifest) -> Result<(), Box<dyn Error>> {
     let unreadable = |error| format!("{}: {error}", place.display());
     for entry in fs::read_dir(place).map_err(unreadable)? {

@@ -134,7 +134,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to one of the nodes and logs in. With `probe` it also asks for a first reply, to find out that the server wants a password.
+    /// Connects to one of the nodes and logs in. With `probe` it also asks for a first reply, to find out that the
+    /// server wants a password.
     ///
     /// # Errors
     /// In words for the user: refused, wrong password, no RESP.

@@ -73,7 +73,8 @@ impl Nodes {
     /// Those that the options name, or, with `--cluster`, those that the named one names.
     ///
     /// # Errors
-    /// In words for the user: with `--cluster` the server does not say who has what; there are too few connections for each node to get one.
+    /// In words for the user: with `--cluster` the server does not say who has what; there are too few connections for
+    /// each node to get one.
     pub fn find(options: &Options) -> Result<Self, String> {
         let named = match &options.target.unix_socket {
             Some(path) => vec![Address::Unix(path.clone())],

@@ -90,11 +90,12 @@ pub struct Options {
     /// Spread the connections over these servers, as clients do that do not know of the cluster
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', conflicts_with_all = ["host", "port", "unix_socket"])]
     pub nodes: Vec<Address>,
-    /// Ask for CLUSTER SLOTS and send each command to the owner of its key, as clients of Redis Cluster do. GET and SET only
+    /// Ask for CLUSTER SLOTS and send each command to the owner of its key, as clients of Redis Cluster do. GET and SET
+    /// only
     #[arg(long, conflicts_with_all = ["command", "load_command", "against", "subscribers"])]
     pub cluster: bool,
-    /// Give each of --nodes an equal share of the slots and send each command to the owner of its key, as clients do that
-    /// shard keys over independent servers. GET and SET only
+    /// Give each of --nodes an equal share of the slots and send each command to the owner of its key, as clients do
+    /// that shard keys over independent servers. GET and SET only
     #[arg(long, requires = "nodes", conflicts_with_all = ["cluster", "command", "load_command", "against", "subscribers"])]
     pub shard: bool,
     /// Number of the database to use
@@ -129,8 +130,8 @@ pub struct Options {
     /// Share of GET among GET and SET, 0 to 1
     #[arg(long, default_value_t = 0.5)]
     pub get_ratio: f64,
-    /// Send this command instead: a line in which __key__ stands for a key and __data__ for a value, or one of
-    /// get, set, incr, msetN, mgetN, delN (N keys, such as mset10). __same__ stands for the key before. Given several times,
+    /// Send this command instead: a line in which __key__ stands for a key and __data__ for a value, or one of get,
+    /// set, incr, msetN, mgetN, delN (N keys, such as mset10). __same__ stands for the key before. Given several times,
     /// the commands follow one another, and the mode `single` sends each of them once as one batch
     #[arg(long, value_name = "LINE", conflicts_with = "get_ratio")]
     pub command: Vec<String>,
@@ -178,7 +179,8 @@ pub struct Options {
     /// Only load, measure nothing
     #[arg(long, conflicts_with_all = ["operations", "warmup", "command"])]
     pub load_only: bool,
-    /// Process ID of a server on this machine: report its CPU time per operation and its memory. With several, report the sums
+    /// Process ID of a server on this machine: report its CPU time per operation and its memory. With several, report
+    /// the sums
     #[arg(long, value_name = "PID,...", value_delimiter = ',')]
     pub server_pid: Vec<u32>,
     /// Print one JSON object instead of text

@@ -96,8 +96,8 @@ enum Part<'a> {
 }
 
 impl Template {
-    /// A command from its arguments, in which `__key__` stands for a key, `__same__` for the same key again and `__data__` for a
-    /// value.
+    /// A command from its arguments, in which `__key__` stands for a key, `__same__` for the same key again and
+    /// `__data__` for a value.
     ///
     /// # Errors
     /// `__data__` twice in one argument while values have many sizes.

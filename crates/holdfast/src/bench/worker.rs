@@ -235,7 +235,8 @@ impl Loop<'_> {
         }
     }
 
-    /// Sends the next batch. If there is none, that is the end of sending; or only of this connection's, if there is none for it.
+    /// Sends the next batch. If there is none, that is the end of sending; or only of this connection's, if there is
+    /// none for it.
     #[inline]
     fn issue(&mut self, index: usize, since: Instant) -> Result<(), String> {
         if self.measuring && self.worker.quota.is_some_and(|quota| self.sent >= quota) {

@@ -124,7 +124,8 @@ impl Source {
         matches!(&self.order, Order::Fill { next, end } if next.iter().all(|next| next == end))
     }
 
-    /// Appends the next batch for a node, or that of a connection that works `against` the others; none if the node's keys are filled.
+    /// Appends the next batch for a node, or that of a connection that works `against` the others; none if the node's
+    /// keys are filled.
     #[inline]
     pub fn next(&mut self, against: bool, node: usize, out: &mut Vec<u8>) -> Option<Batch> {
         let Commands { format, values, .. } = &*self.commands;

@@ -1,7 +1,9 @@
-//! Large blocks where the system limits memory: each is a mapping of its own. So it costs what it is, grows without a second one, and goes back when it is
-//! free, while an allocator keeps pages of many megabytes for each thread and size: of values that left memory a third stayed resident.
+//! Large blocks where the system limits memory: each is a mapping of its own. So it costs what it is, grows without a
+//! second one, and goes back when it is free, while an allocator keeps pages of many megabytes for each thread and
+//! size: of values that left memory a third stayed resident.
 //!
-//! To map and to unmap costs, and most of all the faults on what is mapped: so a few blocks that were freed stay for those that need as much.
+//! To map and to unmap costs, and most of all the faults on what is mapped: so a few blocks that were freed stay for
+//! those that need as much.
 
 use std::alloc::Layout;
 use std::ptr::null_mut;
@@ -46,7 +48,8 @@ pub fn is_meant_at(size: usize, align: usize) -> bool {
     size >= LEAST && size >= FROM.load(Relaxed) && align <= PAGE
 }
 
-/// Bytes of the mapping of a block: up to an eighth more, that is never touched and so not resident. Blocks of nearly the same size take each other's place.
+/// Bytes of the mapping of a block: up to an eighth more, that is never touched and so not resident. Blocks of nearly
+/// the same size take each other's place.
 fn room(size: usize) -> usize {
     let step = (size.max(LEAST) / 2 + 1).next_power_of_two() / STEPS;
     size.checked_next_multiple_of(step).unwrap_or(size)

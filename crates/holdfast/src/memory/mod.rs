@@ -26,7 +26,8 @@ const REPORT: i64 = 8 * 1024;
 #[repr(align(128))]
 struct Ledger(AtomicI64);
 
-/// Threads with a ledger of their own. Ledgers are not used again when a thread ends: those of a server live as long as it does.
+/// Threads with a ledger of their own. Ledgers are not used again when a thread ends: those of a server live as long as
+/// it does.
 const OWN: usize = 255;
 /// The last one is shared by all further threads.
 static LEDGERS: [Ledger; OWN + 1] = [const { Ledger(AtomicI64::new(0)) }; OWN + 1];
@@ -85,7 +86,8 @@ fn insist(mut attempt: impl FnMut() -> *mut u8) -> *mut u8 {
     }
 }
 
-// SAFETY: every call goes to mimalloc unchanged, or for what is large, where the system limits memory, to `mapped`: which of them depends on the layout only.
+// SAFETY: every call goes to mimalloc unchanged, or for what is large, where the system limits memory, to `mapped`:
+// which of them depends on the layout only.
 unsafe impl GlobalAlloc for Counted {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -206,8 +208,10 @@ unsafe extern "C" {
     fn mi_option_get(option: libc::c_int) -> libc::c_long;
 }
 
-/// Before the first allocation that is large: no memory comes in huge pages, of which little may be used, until the settings say otherwise. Where the system limits memory, large blocks are not mimalloc's. Where it limits the address space, mimalloc is to take what it
-/// needs and give back what it does not; else it takes a gigabyte at a time and keeps it.
+/// Before the first allocation that is large: no memory comes in huge pages, of which little may be used, until the
+/// settings say otherwise. Where the system limits memory, large blocks are not mimalloc's. Where it limits the address
+/// space, mimalloc is to take what it needs and give back what it does not; else it takes a gigabyte at a time and
+/// keeps it.
 #[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -234,13 +238,15 @@ static SAVE_MEMORY: extern "C" fn() = {
     save
 };
 
-/// Has mimalloc give free pages back after some milliseconds instead of a second: what checkpoints and compaction have freed is not data's until then.
+/// Has mimalloc give free pages back after some milliseconds instead of a second: what checkpoints and compaction have
+/// freed is not data's until then.
 pub fn give_back_soon() {
     // SAFETY: sets a number.
     unsafe { mi_option_set(PURGE_DELAY, SOON_MS) };
 }
 
-/// Has mimalloc give back at once what is free of all threads' memory: after [`give_back_soon`] it does so only when one of them has allocated a lot.
+/// Has mimalloc give back at once what is free of all threads' memory: after [`give_back_soon`] it does so only when
+/// one of them has allocated a lot.
 pub fn give_back() {
     mapped::drop_spares();
     // A heap without blocks: to collect a thread's own one is to look at each of its pages.
@@ -250,7 +256,8 @@ pub fn give_back() {
     });
     let heap = *NOBODYS as *mut libc::c_void;
     if !heap.is_null() {
-        // SAFETY: the heap was made above and is never deleted; with mimalloc 3, which this is, any thread may collect it (it works on a part of its own).
+        // SAFETY: the heap was made above and is never deleted; with mimalloc 3, which this is, any thread may collect
+        // it (it works on a part of its own).
         unsafe { mi_heap_collect(heap, true) };
     }
 }
@@ -281,8 +288,8 @@ mod tests {
             .with(|account| LEDGERS.get(account.ledger.get()).map_or(0, |ledger| ledger.0.load(Relaxed).max(0) as u64))
     }
 
-    /// Compaction kept one block in memory for each block that it had written to a table: with values as large as a block and a table of well compressed
-    /// ones, many times what the table had bytes.
+    /// Compaction kept one block in memory for each block that it had written to a table: with values as large as a
+    /// block and a table of well compressed ones, many times what the table had bytes.
     #[test]
     fn compaction_keeps_no_more_in_memory_than_a_table() {
         const VALUE: usize = 20_000;

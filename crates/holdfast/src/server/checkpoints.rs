@@ -300,7 +300,8 @@ const STOPPING: &str = "no more are made, as the server stops or appendonly has 
 fn waits_in_vain(log: &State, urgent: bool, stopping: bool, latch: bool) -> Option<String> {
     match log {
         State::Failed(why) => return Some(format!("the log has failed: {why}")),
-        // It could wait for ever, and the process with it: what was left and is not written is not confirmed to anybody.
+        // It could wait for ever, and the process with it: what was left and is not written is not confirmed to
+        // anybody.
         State::Full(lack) if stopping => return Some(format!("{STOPPING}; and the log does not go on: {lack}")),
         State::Full(_) | State::Running => {}
     }

@@ -1,10 +1,12 @@
 //! What the server says when it crashes: signal, registers, stack, INFO, the clients and what they ran last.
 //!
 //! The handler runs in the thread that has crashed, which may hold any lock, the allocator's included. Invariants:
-//! - The handler calls only what POSIX allows in a handler, and `backtrace` of the system, which it has called once before
-//!   so that all that needs memory is done. It takes no lock, and no memory but a few hundred bytes of its stack.
+//! - The handler calls only what POSIX allows in a handler, and `backtrace` of the system, which it has called once
+//!   before so that all that needs memory is done. It takes no lock, and no memory but a few hundred bytes of its
+//!   stack.
 //! - What it reads is written before it is installed, and never changed: descriptors, the path of the log.
-//! - Memory that may not be there (the stack of the crashed thread) is read through a pipe, where the system looks first.
+//! - Memory that may not be there (the stack of the crashed thread) is read through a pipe, where the system looks
+//!   first.
 //! - INFO and the clients are another thread's, which waits for that from the start. If it cannot get a lock that the
 //!   crashed thread has, the handler goes on without it.
 //! - It runs on the stack of the crashed thread: the one that threads have for signals is too small for it. So a thread
@@ -325,8 +327,8 @@ fn words(means: &Means, fd: RawFd, stack: u64) {
     let [out, into] = means.probe;
     for at in (0..WORDS as u64).map(|word| stack.wrapping_add(word * 8)) {
         let mut word = [0u8; 8];
-        // SAFETY: the system copies from an address that it looks at first, and says so where there is nothing; then from
-        // the pipe into 8 bytes of ours.
+        // SAFETY: the system copies from an address that it looks at first, and says so where there is nothing; then
+        // from the pipe into 8 bytes of ours.
         let copied = unsafe {
             libc::write(into, at as *const c_void, word.len()) == 8
                 && libc::read(out, word.as_mut_ptr().cast(), word.len()) == 8

@@ -154,7 +154,8 @@ mod tests {
         effort.begin(0, 50 * MB);
         let (ends_at, _) = effort.ends_at(7);
         assert!((990 * MS..1_010 * MS).contains(&ends_at), "{ends_at}");
-        // It is slower than the others: half of the walk should have taken 0.4 s, and a fifth of all is left when it has ended.
+        // It is slower than the others: half of the walk should have taken 0.4 s, and a fifth of all is left when it
+        // has ended.
         effort.spent(800 * MS, 0.5);
         let (ends_at, _) = effort.ends_at(0);
         assert!((1_190 * MS..1_210 * MS).contains(&ends_at), "{ends_at}");

@@ -84,8 +84,8 @@ pub fn memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
 }
 
-/// Whether the system backs memory by small pages only: a huge one is resident as a whole however little of it is used. The
-/// process has begun with small ones (see `memory`), and stays with them where it cannot be changed.
+/// Whether the system backs memory by small pages only: a huge one is resident as a whole however little of it is used.
+/// The process has begun with small ones (see `memory`), and stays with them where it cannot be changed.
 pub fn disable_huge_pages(disable: bool) {
     // SAFETY: changes a property of the process, and takes no pointers.
     if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(disable), 0, 0, 0) } != 0 {
@@ -178,7 +178,8 @@ impl Signals {
             tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        // SAFETY: both point to valid values of ours, which are only read; nothing is to be said of the signal's sender.
+        // SAFETY: both point to valid values of ours, which are only read; nothing is to be said of the signal's
+        // sender.
         let signal = unsafe { libc::sigtimedwait(&raw const self.set, std::ptr::null_mut(), &raw const time) };
         (signal > 0).then(|| Self::name(signal))
     }

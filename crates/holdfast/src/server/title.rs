@@ -1,8 +1,8 @@
 //! The title of the process: what `ps` shows in place of the command line (`set-proc-title`, `proc-title-template`).
 //!
-//! The kernel shows the memory that it laid the arguments out in, as it is now; once their last byte is not the zero of the
-//! last argument, it goes on into the environment behind them. So a title is written there, and the environment is copied
-//! away first to make room. Title and arguments are nobody's objects: what is kept of them is copied before.
+//! The kernel shows the memory that it laid the arguments out in, as it is now; once their last byte is not the zero of
+//! the last argument, it goes on into the environment behind them. So a title is written there, and the environment is
+//! copied away first to make room. Title and arguments are nobody's objects: what is kept of them is copied before.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -65,9 +65,9 @@ impl Title {
             _ => {}
         }
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(area.start);
-        // SAFETY: these bytes are the process's first arguments and environment, writable as the kernel laid them out. The
-        // environment has been copied away, the arguments have been read (`std::env::args` would still find a text that ends
-        // within them, the last byte staying zero), and `&mut self` keeps titles one after another.
+        // SAFETY: these bytes are the process's first arguments and environment, writable as the kernel laid them out.
+        // The environment has been copied away, the arguments have been read (`std::env::args` would still find a text
+        // that ends within them, the last byte staying zero), and `&mut self` keeps titles one after another.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
     }
 

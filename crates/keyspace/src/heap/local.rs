@@ -34,9 +34,9 @@ impl LocalHeap {
         Self { counters: shared.registry.add(), shared, magazines }
     }
 
-    /// A block of at least `size` bytes ([`super::usable`] says how many), aligned to 4, contents undefined; one whose usable
-    /// length is a multiple of 64, up to 16 KB, is aligned to 64. Aborts when the system has no memory, as collections of the
-    /// standard library do.
+    /// A block of at least `size` bytes ([`super::usable`] says how many), aligned to 4, contents undefined; one whose
+    /// usable length is a multiple of 64, up to 16 KB, is aligned to 64. Aborts when the system has no memory, as
+    /// collections of the standard library do.
     #[inline]
     pub fn alloc(&mut self, size: usize) -> NonNull<u8> {
         let Some(class) = Class::of(size) else { return self.alloc_large(size) };

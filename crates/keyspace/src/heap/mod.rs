@@ -46,7 +46,8 @@ struct Shared {
     registry: Registry,
 }
 
-/// Gives the memory of a range of bytes back to the system; they are zero afterwards. Only whole system pages inside it.
+/// Gives the memory of a range of bytes back to the system; they are zero afterwards. Only whole system pages inside
+/// it.
 ///
 /// # Safety
 /// The range is allocated memory that its owner alone can reach and does not need the contents of.
@@ -88,13 +89,14 @@ impl Heap {
         Class::of(size).is_some_and(|class| unsafe { self.0.shelves[class.index()].is_sparse(block.addr().get()) })
     }
 
-    /// Gives the memory of up to `pages` empty pages back to the system, those above a bound of 512 KB and a 2048th of what is in
-    /// use; false if more are left. Workers call it now and then. About 10 microseconds a page.
+    /// Gives the memory of up to `pages` empty pages back to the system, those above a bound of 512 KB and a 2048th of
+    /// what is in use; false if more are left. Workers call it now and then. About 10 microseconds a page.
     pub fn trim(&self, pages: usize) -> bool {
         self.0.pool.trim(pages)
     }
 
-    /// Gives the memory of up to `pages` empty pages back to the system, all if need be (MEMORY PURGE); returns the bytes.
+    /// Gives the memory of up to `pages` empty pages back to the system, all if need be (MEMORY PURGE); returns the
+    /// bytes.
     pub fn shrink(&self, pages: usize) -> usize {
         self.0.pool.shrink(0, pages)
     }
@@ -107,8 +109,8 @@ impl Heap {
         })
     }
 
-    /// Bytes in use in pages, each block counted with its usable length; what has been retired is not. Larger blocks come from
-    /// the global allocator, which counts them. Sums one counter per worker.
+    /// Bytes in use in pages, each block counted with its usable length; what has been retired is not. Larger blocks
+    /// come from the global allocator, which counts them. Sums one counter per worker.
     pub fn in_pages(&self) -> usize {
         // Below zero for a moment when one worker has freed what another allocates just now.
         (self.0.registry.totals().in_pages as i64).max(0) as usize

@@ -1,8 +1,9 @@
 //! One page: blocks of one size class, packed from the start of its area, and one bit per block.
 //!
 //! Blocks carry no header, and a free block is not touched: which blocks are free is in the bitmap, so taking a dozen
-//! reads one line instead of a chain of cold ones. The bitmap lies behind the blocks and usually fits into the rest that
-//! they leave anyway. That of up to 64 blocks is in the page's description: behind blocks of 2 KB it would cost a block.
+//! reads one line instead of a chain of cold ones. The bitmap lies behind the blocks and usually fits into the rest
+//! that they leave anyway. That of up to 64 blocks is in the page's description: behind blocks of 2 KB it would cost a
+//! block.
 //!
 //! Who may change a page: the holder of its class's lock while a class owns it, otherwise the holder of the pool's
 //! lock, or whoever has unlinked it from both. All fields that change are atomics, used with relaxed ordering under
@@ -186,10 +187,10 @@ impl Page {
         if capacity <= INLINE {
             return std::slice::from_ref(&self.bits);
         }
-        // SAFETY: `assign` chose `capacity` so that blocks and bitmap lie in the area, which belongs to this page
-        // alone and holds no reference of other types: the blocks end before the bitmap starts. It starts at a multiple of 8,
-        // as does the area. The words were written by `assign` before any class saw the page; if
-        // read before that, capacity is 0.
+        // SAFETY: `assign` chose `capacity` so that blocks and bitmap lie in the area, which belongs to this page alone
+        // and holds no reference of other types: the blocks end before the bitmap starts. It starts at a multiple of 8,
+        // as does the area. The words were written by `assign` before any class saw the page; if read before that,
+        // capacity is 0.
         unsafe {
             let start = self.area.add(bitmap_at(capacity, class)).cast::<AtomicU64>();
             std::slice::from_raw_parts(start.as_ptr(), words(capacity))

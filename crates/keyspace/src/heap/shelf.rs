@@ -150,8 +150,8 @@ impl Shelf {
         moved
     }
 
-    /// A block from the fullest page, if that is another and not emptier page than `block`'s; `block` stays in use. None if
-    /// there is no such page, or if somebody has the lock.
+    /// A block from the fullest page, if that is another and not emptier page than `block`'s; `block` stays in use.
+    /// None if there is no such page, or if somebody has the lock.
     ///
     /// # Safety
     /// `block` is in use, of this class and heap.
@@ -280,7 +280,8 @@ fn fullest(rows: &Rows<'_>) -> Option<PageRef> {
 unsafe fn link(chain: &mut Option<NonNull<Link>>, block: usize) {
     let next = chain.map_or(std::ptr::null_mut(), NonNull::as_ptr);
     let first = std::ptr::with_exposed_provenance_mut::<Link>(block);
-    // SAFETY: at least 8 bytes, aligned to 4 as a link is, inside a chunk whose provenance is exposed, and owned by the caller.
+    // SAFETY: at least 8 bytes, aligned to 4 as a link is, inside a chunk whose provenance is exposed, and owned by the
+    // caller.
     unsafe { first.write(Link { next }) };
     *chain = NonNull::new(first);
 }

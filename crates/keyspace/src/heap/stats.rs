@@ -68,7 +68,8 @@ impl Counters {
         self.requested.store(self.requested.load(Relaxed).wrapping_sub(requested as u64), Relaxed);
     }
 
-    /// Counts a block in a page as free that will be as soon as nobody can be reading it. Only the owning worker calls this.
+    /// Counts a block in a page as free that will be as soon as nobody can be reading it. Only the owning worker calls
+    /// this.
     #[inline]
     pub fn retired(&self, usable: usize) {
         self.set_in_pages(self.in_pages.load(Relaxed).wrapping_sub(usable as u64));

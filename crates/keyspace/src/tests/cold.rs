@@ -1,4 +1,5 @@
-//! Cold keys (rule C5): whatever is evicted, fetched, written, deleted and flushed in between, who asks as it should finds what was written.
+//! Cold keys (rule C5): whatever is evicted, fetched, written, deleted and flushed in between, who asks as it should
+//! finds what was written.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -229,8 +230,8 @@ proptest! {
     }
 }
 
-/// A client asks for a key; somebody who goes through the store brings it; it is deleted, and the store loses it. What was
-/// fetched for the client comes last.
+/// A client asks for a key; somebody who goes through the store brings it; it is deleted, and the store loses it. What
+/// was fetched for the client comes last.
 #[test]
 fn what_was_fetched_before_a_key_came_does_not_count() {
     let slot = slot_of(&name(0));

@@ -1,5 +1,5 @@
-//! Tombstones (rule C4): of every key that the store may have and that is gone there is one, whatever came between; others leave none.
-//! Marks: entries and tombstones know exactly what the store has.
+//! Tombstones (rule C4): of every key that the store may have and that is gone there is one, whatever came between;
+//! others leave none. Marks: entries and tombstones know exactly what the store has.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;

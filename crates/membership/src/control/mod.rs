@@ -351,20 +351,22 @@ impl Control {
         self.agent.known_silent()
     }
 
-    /// Those, and a node that led until a moment ago: others have elected another, or are about to, as they do not hear it.
+    /// Those, and a node that led until a moment ago: others have elected another, or are about to, as they do not hear
+    /// it.
     pub fn suspects(&self) -> Arc<BTreeSet<NodeId>> {
         self.agent.suspects()
     }
 
-    /// Has a command applied to the metadata; `then` hears what came of it, from the control thread. After an error it may or may not have been
-    /// applied.
+    /// Has a command applied to the metadata; `then` hears what came of it, from the control thread. After an error it
+    /// may or may not have been applied.
     pub fn submit(&self, command: Command, then: impl FnOnce(Result<Response, String>) + Send + 'static) {
         let agent = Arc::clone(&self.agent);
         self.runtime.spawn(async move { then(agent.submit(&command).await) });
     }
 
-    /// Changes the libraries of functions, made from those of version `known`; `then` hears it from the control thread: true if all nodes that serve have them,
-    /// false if others have changed them, and this node has what those have made. After an error they may or may not have been changed.
+    /// Changes the libraries of functions, made from those of version `known`; `then` hears it from the control thread:
+    /// true if all nodes that serve have them, false if others have changed them, and this node has what those have
+    /// made. After an error they may or may not have been changed.
     pub fn change_libraries(
         &self,
         known: u64,

@@ -1,8 +1,8 @@
 //! Finds reset connections of which the kernel has not told.
 //!
-//! When data and a reset arrive before the ring looks at a socket, the multishot receive delivers the data and then waits for
-//! a wake-up that has been already (Linux 6.18; "missing EOF on wakeup race"). So the driver looks once at a connection
-//! that has gone quiet after it sent something.
+//! When data and a reset arrive before the ring looks at a socket, the multishot receive delivers the data and then
+//! waits for a wake-up that has been already (Linux 6.18; "missing EOF on wakeup race"). So the driver looks once at a
+//! connection that has gone quiet after it sent something.
 
 use std::io;
 

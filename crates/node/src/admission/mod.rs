@@ -2,8 +2,8 @@
 //!
 //! Five callers run commands: a client, a block (EXEC), a script, a part of a transaction over nodes, and a workspace.
 //! Each of them calls [`admit`], which takes the command through every [`Step`]. Only [`admit`] makes an [`Admitted`],
-//! and [`Admitted::goes_on`] for a command that it has admitted before. No handler runs without one: it holds the calls of the engine, and the context of a session command
-//! has one.
+//! and [`Admitted::goes_on`] for a command that it has admitted before. No handler runs without one: it holds the calls
+//! of the engine, and the context of a session command has one.
 //!
 //! The checks themselves are functions over plain inputs, one file for each kind: [`arity`], [`rights`], [`state`],
 //! [`write`], [`memory`], [`cluster`]. They own the error texts. A caller has one method for each step. The method

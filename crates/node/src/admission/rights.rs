@@ -48,7 +48,8 @@ pub(crate) fn must_log_in(spec: &Spec, authenticated: bool) -> bool {
 
 /// The reason why a user may not run this command with these arguments, if there is one.
 ///
-/// A user that may do everything costs a comparison: of the generation at which that was found out with the present one.
+/// A user that may do everything costs a comparison: of the generation at which that was found out with the present
+/// one.
 #[inline(always)]
 pub(crate) fn refusal(users: &UserTable, user: &mut User, command: &Command, args: Args<'_>) -> Option<Denial> {
     if user.full_at == users.generation() { None } else { users.refusal(user, command, args) }

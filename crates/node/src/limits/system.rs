@@ -253,7 +253,8 @@ impl Node {
         }
     }
 
-    /// Bytes that may be resident: `maxmemory` where data moves to the store, and what a control group allows; 0 for no bound.
+    /// Bytes that may be resident: `maxmemory` where data moves to the store, and what a control group allows; 0 for no
+    /// bound.
     pub(crate) fn resident_bound(&self, settings: &Settings) -> u64 {
         let own = if moves_to_store(self, settings) { settings.maxmemory } else { 0 };
         [own, self.facts.resident_max].into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(0)

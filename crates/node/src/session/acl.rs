@@ -166,8 +166,8 @@ fn setuser(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Ends the clients of users that are gone, and those that are subscribed to something that their user has lost. Whether
-/// this client is one of a user that is gone.
+/// Ends the clients of users that are gone, and those that are subscribed to something that their user has lost.
+/// Whether this client is one of a user that is gone.
 fn follow(ctx: &mut SessionCtx<'_>, changes: &[Change]) -> bool {
     users::follow(ctx.node, changes);
     let gone: Vec<&Arc<User>> =

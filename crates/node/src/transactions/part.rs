@@ -311,8 +311,8 @@ impl<P: Port> Transacting<'_, P> {
     }
 }
 
-/// A part of a transaction as a caller of its commands. The whole part was checked before for what concerns its node: it owns
-/// the keys and has a lease, the log takes writes, and there is memory.
+/// A part of a transaction as a caller of its commands. The whole part was checked before for what concerns its node:
+/// it owns the keys and has a lease, the log takes writes, and there is memory.
 struct InPart<'l> {
     locks: &'l [Lock],
     /// The database in which the command works.
@@ -352,8 +352,8 @@ impl admission::Caller for InPart<'_> {
         if alone { Ok(()) } else { Err(state::NOT_IN_PART) }
     }
 
-    /// All of its keys are locked as it needs them (in order: [`Lock::normalized`]). It is another node that has said so,
-    /// and nobody would latch a key that it left out.
+    /// All of its keys are locked as it needs them (in order: [`Lock::normalized`]). It is another node that has said
+    /// so, and nobody would latch a key that it left out.
     fn cluster(&mut self, command: &Command, args: Args<'_>) -> Passes {
         let mut positions = Vec::new();
         command.spec.keys_of(args, &mut positions);

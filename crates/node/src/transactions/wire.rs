@@ -90,7 +90,8 @@ pub(super) fn begin_found(now: u64) -> Vec<u8> {
 /// A key that exists: its version, and the effect that produces its value.
 pub(super) type Image<'a> = (u64, &'a [u8]);
 
-/// What there is at a node: its time, and of each key its version, 0 if its time has passed by then, and the effect that makes it what it is.
+/// What there is at a node: its time, and of each key its version, 0 if its time has passed by then, and the effect
+/// that makes it what it is.
 pub(super) fn found(bytes: &[u8]) -> Result<(u64, Vec<Image<'_>>), Malformed> {
     let [VERSION, rest @ ..] = bytes else { return Err(Malformed("a version of what there is that is not known")) };
     let (now, mut rest) = rest.split_first_chunk().ok_or(CUT)?;

@@ -55,8 +55,8 @@ impl Field {
         if self.signed { left as i64 >> unused } else { (left >> unused) as i64 }
     }
 
-    /// Writes the low bits of `value` at bit `offset` of `bytes`. Bits that would lie beyond the end are dropped: the caller
-    /// makes the string long enough.
+    /// Writes the low bits of `value` at bit `offset` of `bytes`. Bits that would lie beyond the end are dropped: the
+    /// caller makes the string long enough.
     pub fn set(self, bytes: &mut [u8], offset: u64, value: i64) {
         let Some(rest) = usize::try_from(offset / 8).ok().and_then(|start| bytes.get_mut(start..)) else { return };
         let len = rest.len().min(9);

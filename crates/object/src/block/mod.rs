@@ -407,7 +407,8 @@ impl Block {
         self.start + at
     }
 
-    /// Makes room for `more` bytes at the end: first by taking back unused room at the front, then by growing by a quarter.
+    /// Makes room for `more` bytes at the end: first by taking back unused room at the front, then by growing by a
+    /// quarter.
     fn reserve_back(&mut self, more: usize) {
         if self.buf.capacity() - self.buf.len() >= more {
             return;

@@ -119,7 +119,8 @@ impl Cell {
         }
     }
 
-    /// The cell so many cells (-1, 0 or 1) to the east and to the north. The grid has no edges: beyond each is the other side.
+    /// The cell so many cells (-1, 0 or 1) to the east and to the north. The grid has no edges: beyond each is the
+    /// other side.
     pub(super) fn neighbour(self, east: i8, north: i8) -> Self {
         let longitude = step(self.bits & EAST, EAST, self.steps, east);
         let latitude = step(self.bits & !EAST, !EAST, self.steps, north);

@@ -24,7 +24,8 @@ pub(super) fn cardinality(histogram: &Histogram) -> i64 {
     }
     z += m * sigma(f64::from(histogram[0]) / m);
     let estimate = (ALPHA * m * m / z).round();
-    // Registers that no hash gives make it infinite; the processor's answer to that, and so Redis's, is the least integer.
+    // Registers that no hash gives make it infinite; the processor's answer to that, and so Redis's, is the least
+    // integer.
     if estimate < i64::MAX as f64 { estimate as i64 } else { i64::MIN }
 }
 

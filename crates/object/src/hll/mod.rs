@@ -1,5 +1,5 @@
-//! HyperLogLogs: strings that estimate how many different elements were added to them, byte for byte those of Redis, so that a
-//! value can be copied from one server to the other with GET and SET.
+//! HyperLogLogs: strings that estimate how many different elements were added to them, byte for byte those of Redis, so
+//! that a value can be copied from one server to the other with GET and SET.
 //!
 //! ```text
 //! hll    := "HYLL", form u8 (0 dense, 1 sparse), 3 bytes of 0, cardinality u64 little-endian, registers
@@ -7,8 +7,8 @@
 //! sparse := opcodes, see `sparse`
 //! ```
 //!
-//! The cardinality is the last estimate; its highest bit says that registers have changed since. A register holds the longest
-//! run of zeros (and the one behind it) seen in the hashes of the elements that belong to it.
+//! The cardinality is the last estimate; its highest bit says that registers have changed since. A register holds the
+//! longest run of zeros (and the one behind it) seen in the hashes of the elements that belong to it.
 //!
 //! Nothing is believed about the bytes: any client may write them with SET or SETRANGE.
 
@@ -147,7 +147,8 @@ impl<'a> Hll<'a> {
         self.bytes.get(HEADER..).unwrap_or_default()
     }
 
-    /// The last estimate, if no register has changed since. Any client can have written it: it may be anything below 2^63.
+    /// The last estimate, if no register has changed since. Any client can have written it: it may be anything below
+    /// 2^63.
     pub fn cached(&self) -> Option<i64> {
         let bytes = self.bytes.get(CARDINALITY_AT..)?.first_chunk::<8>()?;
         Some(i64::from_le_bytes(*bytes)).filter(|count| *count >= 0)

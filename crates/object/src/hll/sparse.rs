@@ -198,7 +198,8 @@ fn find(bytes: &[u8], register: usize) -> Option<Found> {
     }
 }
 
-/// Raises a register of a sparse HyperLogLog, header included, that may become `max` bytes long. It is copied when it changes.
+/// Raises a register of a sparse HyperLogLog, header included, that may become `max` bytes long. It is copied when it
+/// changes.
 pub(super) fn raise(hll: &mut Cow<'_, [u8]>, trace: Trace, max: usize) -> Result<Raised, Damaged> {
     if trace.value > VALUE_MAX {
         return Ok(Raised::NoRoom);

@@ -21,8 +21,8 @@ fn of(prefix: &str, count: usize) -> Hll<'static> {
     hll
 }
 
-/// What Redis 7.9 answers to GET and PFCOUNT after `element-0`, `element-1`, ... were added: `hll-sparse-max-bytes`, number of
-/// elements, length, FNV-1a of the string, estimate (which is then kept).
+/// What Redis 7.9 answers to GET and PFCOUNT after `element-0`, `element-1`, ... were added: `hll-sparse-max-bytes`,
+/// number of elements, length, FNV-1a of the string, estimate (which is then kept).
 const GOLDEN: &[(usize, usize, usize, u64, i64)] = &[
     (3000, 1, 21, 0x301d_e892_4104_c45d, 1),
     (3000, 3, 27, 0x313a_d695_0664_3ada, 3),

@@ -1,7 +1,7 @@
 //! Text as a double, by the rules of `strtod` as Redis 8.8 uses it.
 //!
-//! Redis converts most numbers itself and leaves the rest to the C library: hexadecimal ones, long ones, and extreme exponents.
-//! Only the library reports a range error, so `2e308` is infinite for Redis and `1e400` is refused.
+//! Redis converts most numbers itself and leaves the rest to the C library: hexadecimal ones, long ones, and extreme
+//! exponents. Only the library reports a range error, so `2e308` is infinite for Redis and `1e400` is refused.
 
 use super::parse_i64;
 use crate::long_double::Scanned;
@@ -71,7 +71,8 @@ fn unsigned(text: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// Whether Redis leaves this number, which is zero or infinite as a double, to the C library and hears of a range error.
+/// Whether Redis leaves this number, which is zero or infinite as a double, to the C library and hears of a range
+/// error.
 #[cold]
 fn is_out_of_range(text: &[u8]) -> bool {
     let (hex, digits) = match hexadecimal(text) {

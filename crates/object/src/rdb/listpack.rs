@@ -4,7 +4,8 @@
 //! total bytes (4), number of entries or ffff (2), entries, ff
 //! ```
 //!
-//! An entry is a tag with a length or an integer, the string if it is one, and the size of that in base 128 for walking back.
+//! An entry is a tag with a length or an integer, the string if it is one, and the size of that in base 128 for walking
+//! back.
 
 use crate::Corrupt;
 use crate::block::Elem;

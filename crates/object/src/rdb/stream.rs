@@ -196,7 +196,8 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Calls `push` with the node a listpack holds; with several where a deleted entry's ID would stand in the way of order.
+/// Calls `push` with the node a listpack holds; with several where a deleted entry's ID would stand in the way of
+/// order.
 fn unpack(first: Id, bytes: &[u8], mut push: impl FnMut(Node)) -> Result<(), Corrupt> {
     let mut pieces = Pieces(listpack::entries(bytes)?);
     let (live, deleted, names) = (pieces.int()?, pieces.int()?, pieces.count()?);

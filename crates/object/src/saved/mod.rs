@@ -4,15 +4,16 @@
 //!
 //! This module knows neither keys nor stores. For a value to be checkpointed the caller
 //!
-//! 1. under the key's latch either freezes it ([`Freeze::freeze`] and [`Frozen::of_string`], O(1), what is large) or saves it
-//!    ([`save_small`], everything else);
-//! 2. off the latch fetches the record that the store has under the same key, and asks a frozen value for its [`Frozen::changes`]
-//!    against that;
-//! 3. writes in one atomic batch: what [`Changes::discarded`] and [`Changes::removed`] name is deleted, then [`Changes::leaves`] and
-//!    [`Changes::header`] are put. If the new record is that of a small value, or the key is gone, the leaves of the
-//!    old record's [`object_of`] are deleted.
+//! 1. under the key's latch either freezes it ([`Freeze::freeze`] and [`Frozen::of_string`], O(1), what is large) or
+//!    saves it ([`save_small`], everything else);
+//! 2. off the latch fetches the record that the store has under the same key, and asks a frozen value for its
+//!    [`Frozen::changes`] against that;
+//! 3. writes in one atomic batch: what [`Changes::discarded`] and [`Changes::removed`] name is deleted, then
+//!    [`Changes::leaves`] and [`Changes::header`] are put. If the new record is that of a small value, or the key is
+//!    gone, the leaves of the old record's [`object_of`] are deleted.
 //!
-//! Leaves lie under (object, label), a `u64` each, so that a scan in this order yields them as [`Assembler::add`] takes them.
+//! Leaves lie under (object, label), a `u64` each, so that a scan in this order yields them as [`Assembler::add`] takes
+//! them.
 //!
 //! # What makes it safe
 //!

@@ -282,7 +282,8 @@ impl Set {
         })
     }
 
-    /// Shows about `count` members to `each`, from a cursor on that is 0 at first; returns the next cursor, 0 at the end.
+    /// Shows about `count` members to `each`, from a cursor on that is 0 at first; returns the next cursor, 0 at the
+    /// end.
     ///
     /// A member that is there from the first call to the last is shown at least once, whatever happens to others. A
     /// compact set is shown whole.

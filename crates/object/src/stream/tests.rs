@@ -23,7 +23,8 @@ struct Model {
 }
 
 impl Model {
-    /// An entry of a group was delivered, released or acknowledged: it leaves its place, and gets another behind all of its kind.
+    /// An entry of a group was delivered, released or acknowledged: it leaves its place, and gets another behind all of
+    /// its kind.
     fn turn(&mut self, group: &[u8], id: Id, released: Option<bool>) {
         let pending = &self.groups[group];
         let order = self.oldest.entry(group.to_vec()).or_default();
@@ -213,7 +214,8 @@ fn apply(step: &Step, stream: &mut Stream, model: &mut Model, limits: &Limits) {
             let trimmed = stream.trim(Trim::Length(*len), false, 0, limits[usize::from(*drop_references)]);
             let surplus = model.entries.len().saturating_sub(*len as usize);
             let is_pending = |model: &Model, id: &Id| model.groups.values().any(|pending| pending.contains_key(id));
-            // No group has read anything as far as its last ID tells: where there is one, nothing is acknowledged by all.
+            // No group has read anything as far as its last ID tells: where there is one, nothing is acknowledged by
+            // all.
             let doomed: Vec<Id> = match drop_references {
                 true => model.entries.keys().copied().take(surplus).collect(),
                 false if model.groups.is_empty() => model.entries.keys().copied().take(surplus).collect(),

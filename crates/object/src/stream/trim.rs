@@ -61,7 +61,8 @@ impl Stream {
         Trimmed { front: front as u64, others, unreferenced }
     }
 
-    /// The entries to be removed, in order. Nodes bound the search: it goes on behind one only if all of that could be removed.
+    /// The entries to be removed, in order. Nodes bound the search: it goes on behind one only if all of that could be
+    /// removed.
     fn doomed(&self, to: Trim, limit: u64, references: References) -> Vec<Id> {
         let (mut doomed, mut left) = (Vec::new(), self.len());
         let tail = [&self.log.tail].into_iter().filter(|tail| tail.live > 0);

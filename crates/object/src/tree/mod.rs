@@ -82,7 +82,8 @@ pub trait Leaf: Clone + Default {
 pub struct Tree<L: Leaf> {
     root: Arc<Inner<L>>,
     len: u64,
-    /// Out of line, because small collections have room for a tree's fields and no more; `None` only if there are no leaves.
+    /// Out of line, because small collections have room for a tree's fields and no more; `None` only if there are no
+    /// leaves.
     ledger: Option<Box<Ledger>>,
 }
 
@@ -408,7 +409,8 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
-    /// Shows the leaves that were changed since the freeze that began mark `since` (0: all), with their labels, in order.
+    /// Shows the leaves that were changed since the freeze that began mark `since` (0: all), with their labels, in
+    /// order.
     pub(crate) fn changed<E>(&self, since: u32, mut each: impl FnMut(u64, &L) -> Result<(), E>) -> Result<(), E> {
         self.root.changed(since, &mut each)
     }

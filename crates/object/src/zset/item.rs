@@ -60,8 +60,8 @@ pub(super) trait Scalar: Copy {
 
 /// The number by which elements are sorted before their strings decide: a score or a hash. Never NaN.
 pub(super) trait Number: Scalar + PartialOrd {
-    /// How far this is on the way from `low` to `high`, as a guess: 0 to 1 where it lies between, anything (NaN included)
-    /// elsewhere.
+    /// How far this is on the way from `low` to `high`, as a guess: 0 to 1 where it lies between, anything (NaN
+    /// included) elsewhere.
     fn way(self, low: Self, high: Self) -> f32;
 }
 

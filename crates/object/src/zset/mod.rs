@@ -1,7 +1,7 @@
 //! Sorted sets: members with scores, in the order of (score, member).
 //!
-//! Up to Redis's thresholds a set is one block ("listpack"); beyond, it is two trees ("skiplist" by name): see `large`. It stays
-//! large when it shrinks, as in Redis.
+//! Up to Redis's thresholds a set is one block ("listpack"); beyond, it is two trees ("skiplist" by name): see `large`.
+//! It stays large when it shrinks, as in Redis.
 //!
 //! All operations on ranges work on ranks, positions from 0 in ascending order. [`ZSet::score_range`] and
 //! [`ZSet::lex_range`] find the ranks of a range in O(log n), and its length is the count. [`ZSet::iter`] and

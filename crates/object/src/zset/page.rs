@@ -297,7 +297,8 @@ impl<K: Number, V: Scalar> Page<K, V> {
         }
     }
 
-    /// Removes the long string of slot `i`, which is about to go, from the list; the last one of the list takes its index.
+    /// Removes the long string of slot `i`, which is about to go, from the list; the last one of the list takes its
+    /// index.
     fn forget_long(&mut self, i: usize) {
         let Some(long) = &mut self.long else { return };
         let n = u16_at(&self.bytes, 0);

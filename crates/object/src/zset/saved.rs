@@ -36,7 +36,8 @@ impl Order {
         self.0.ledger()
     }
 
-    /// Shows label and contents of the leaves changed since the freeze that began mark `since`; `out` is cleared for each.
+    /// Shows label and contents of the leaves changed since the freeze that began mark `since`; `out` is cleared for
+    /// each.
     pub(crate) fn changed<E>(
         &self,
         since: u32,

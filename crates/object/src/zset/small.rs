@@ -1,7 +1,7 @@
 //! The small form: one block of alternating members and scores, in order, searched from end to end.
 //!
-//! A score that is an integer is stored as one, which takes one to eight bytes (and makes -0 a 0, as Redis's listpacks do);
-//! any other is its eight bytes. Members are always stored as strings, so that they can be lent out.
+//! A score that is an integer is stored as one, which takes one to eight bytes (and makes -0 a 0, as Redis's listpacks
+//! do); any other is its eight bytes. Members are always stored as strings, so that they can be lent out.
 
 use std::ops::Range;
 
@@ -114,7 +114,8 @@ impl Small {
         self.span(|_, score| range.is_above(score), |_, score| range.is_below(score))
     }
 
-    /// Ranks of the elements in the range: from the first that is not below it to the next that is above it, whatever the scores.
+    /// Ranks of the elements in the range: from the first that is not below it to the next that is above it, whatever
+    /// the scores.
     pub(super) fn lex_range(&self, range: &LexRange<'_>) -> Range<u64> {
         self.span(|member, _| range.is_above(member), |member, _| range.is_below(member))
     }

@@ -1,11 +1,11 @@
 //! A B+ tree of (number, string) -> value, ordered, with counts.
 //!
-//! Both halves of a large sorted set are such trees: `Tree<f64, ()>` orders scores and members, `Tree<u32, f64>` finds a
-//! member's score by the hash of the member. Leaves and inner nodes lie behind `Arc` and are copied when they are written
-//! while shared, so a clone of the whole tree is one reference count.
+//! Both halves of a large sorted set are such trees: `Tree<f64, ()>` orders scores and members, `Tree<u32, f64>` finds
+//! a member's score by the hash of the member. Leaves and inner nodes lie behind `Arc` and are copied when they are
+//! written while shared, so a clone of the whole tree is one reference count.
 //!
-//! An inner node keeps a separator between any two children. Separators are as short as they can be; in particular their
-//! strings are empty where the numbers differ. Ranks are positions in the whole order, from 0.
+//! An inner node keeps a separator between any two children. Separators are as short as they can be; in particular
+//! their strings are empty where the numbers differ. Ranks are positions in the whole order, from 0.
 
 use std::sync::Arc;
 

@@ -76,8 +76,8 @@ pub(crate) fn hold_all(folders: &[PathBuf]) -> Result<Vec<fs::File>, Damage> {
 }
 
 impl Opened {
-    /// Locks the folders of a log, one for each stream, and reads what is there. Folders that are not there are made. `durable`:
-    /// see [`recover`].
+    /// Locks the folders of a log, one for each stream, and reads what is there. Folders that are not there are made.
+    /// `durable`: see [`recover`].
     ///
     /// # Errors
     /// A folder is in use, cannot be read or made, or what had been synced is damaged.
@@ -172,8 +172,8 @@ impl<D: Disk> Opened<D> {
         self.recovery.open(node, incarnation, limits).map(drop)
     }
 
-    /// Starts the streams' threads. `node`: of a log that is empty. `above`: LSNs begin above this, and above everything
-    /// that ever was in the log (rule L1). Also the gates of each worker, one for each stream.
+    /// Starts the streams' threads. `node`: of a log that is empty. `above`: LSNs begin above this, and above
+    /// everything that ever was in the log (rule L1). Also the gates of each worker, one for each stream.
     ///
     /// # Errors
     /// As for [`Recovery::open`]; or a thread cannot be started.
@@ -314,8 +314,8 @@ impl<D: Disk> Stepped<D> {
         self.0.land(flight, written);
     }
 
-    /// A job of one of its helpers: the first (0) makes and retires segments, the second (1) syncs. False: it has none, or there is
-    /// no such helper.
+    /// A job of one of its helpers: the first (0) makes and retires segments, the second (1) syncs. False: it has none,
+    /// or there is no such helper.
     pub fn help(&mut self, helper: usize) -> bool {
         self.0.helpers().get(helper).is_some_and(|helper| helper.work())
     }

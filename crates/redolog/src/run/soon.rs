@@ -50,7 +50,8 @@ impl Ring {
             return Soon::Written(self, flight, written);
         };
         let entry = opcode::Write::new(Fd(fd), bytes.as_ptr(), length).offset(at).build();
-        // SAFETY: the bytes and the file are the flight's, on the heap, and the flight is kept until the write has completed.
+        // SAFETY: the bytes and the file are the flight's, on the heap, and the flight is kept until the write has
+        // completed.
         if unsafe { self.0.submission().push(&entry) }.is_err() {
             let written = flight.write();
             return Soon::Written(self, flight, written);

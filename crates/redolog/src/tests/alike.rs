@@ -77,8 +77,8 @@ fn both_are_cut_if_either_has_lost_what_it_stands_on() {
     }
 }
 
-/// Rule L5: so they are if a start has written them again in blocks of their own, and the power failed before it had done the same to what one of them
-/// stands on.
+/// Rule L5: so they are if a start has written them again in blocks of their own, and the power failed before it had
+/// done the same to what one of them stands on.
 #[test]
 fn a_start_that_writes_them_again_does_not_part_them() {
     // Neither record has room beside the other.
@@ -123,7 +123,8 @@ fn what_waits_for_another_stream_does_not_count_as_synced() {
     assert_eq!((log.synced(0), log.synced(1)), (Lsn(0x100), Lsn(0x201)));
 }
 
-/// Rules L4, L5: nor does what stands on something that is only written, where that is all that is promised: a power failure may take it.
+/// Rules L4, L5: nor does what stands on something that is only written, where that is all that is promised: a power
+/// failure may take it.
 #[test]
 fn what_stands_on_something_unsynced_does_not_count_as_synced() {
     for fsync in [Fsync::Everysec, Fsync::No] {
@@ -145,7 +146,8 @@ fn what_stands_on_something_unsynced_does_not_count_as_synced() {
     }
 }
 
-/// Rule L6: what is promised to be on the disk is not acknowledged before what it stands on is there, which was promised less.
+/// Rule L6: what is promised to be on the disk is not acknowledged before what it stands on is there, which was
+/// promised less.
 #[test]
 fn a_stronger_promise_waits_for_what_was_promised_less() {
     let disks = [Simulated::default(), Simulated::default()];

@@ -43,8 +43,8 @@ fn depart(gate: &mut Gate, stepped: &mut Stepped<Folder>) -> (Lsn, Flight<<Folde
     panic!("it departs");
 }
 
-/// Blocks that were on their way together begin a page each: a copy goes beyond what is between them, and ends at its moment, as what comes
-/// behind that is being written.
+/// Blocks that were on their way together begin a page each: a copy goes beyond what is between them, and ends at its
+/// moment, as what comes behind that is being written.
 #[test]
 fn a_copy_ends_at_its_moment_whatever_was_in_flight() {
     let (from, to) = (Own::new("copied"), Own::new("copy"));

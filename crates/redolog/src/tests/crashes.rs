@@ -1,5 +1,5 @@
-//! Random histories with crashes: everything synced survives, what survives is a consistent prefix, and what was cut does not
-//! come back.
+//! Random histories with crashes: everything synced survives, what survives is a consistent prefix, and what was cut
+//! does not come back.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -202,8 +202,8 @@ impl World {
         self.last.insert(slot, lsn);
     }
 
-    /// Some streams commit, or go on with that. What lies at or below the watermarks is promised. After an error a stream is not used
-    /// again (rule L9).
+    /// Some streams commit, or go on with that. What lies at or below the watermarks is promised. After an error a
+    /// stream is not used again (rule L9).
     fn commit(&mut self) {
         for stream in 0..self.disks.len() {
             if self.dead[stream] {
@@ -368,8 +368,8 @@ fn a_skipped_sync_is_caught() {
     assert!(caught > 10, "only {caught} of 50 lives noticed that nothing was synced");
 }
 
-/// Rule L9: after a failed sync the tail is in memory and may not be on the disk, whatever the next sync says. A start writes it again: into a segment of
-/// its own, or, without room for one, where it lies.
+/// Rule L9: after a failed sync the tail is in memory and may not be on the disk, whatever the next sync says. A start
+/// writes it again: into a segment of its own, or, without room for one, where it lies.
 #[test]
 fn a_tail_that_is_not_written_again_is_caught() {
     let life = |seed, trusts_the_tail, is_full: bool| {

@@ -28,8 +28,8 @@ fn leave(gate: &mut Gate, size: usize) -> Lsn {
     lsn
 }
 
-/// Where space is given late a sync may say that there is no room. The system has dropped then what was to be written, and the next sync says that all is
-/// well: it must not be believed, nor waited for.
+/// Where space is given late a sync may say that there is no room. The system has dropped then what was to be written,
+/// and the next sync says that all is well: it must not be believed, nor waited for.
 #[test]
 fn a_failed_sync_is_final_whatever_it_says() {
     // Through the cache and past it, in one block and in several.
@@ -65,8 +65,8 @@ fn a_failed_sync_is_final_whatever_it_says() {
     }
 }
 
-/// The system tells one of those who sync a file that this has failed. While a helper is at it the stream must not sync by itself: it would
-/// be told that all is well.
+/// The system tells one of those who sync a file that this has failed. While a helper is at it the stream must not sync
+/// by itself: it would be told that all is well.
 #[test]
 fn who_syncs_beside_a_helper_hears_of_its_failure() {
     type Meanwhile = fn(&Log, &mut Gate);

@@ -108,8 +108,8 @@ fn what_was_left_needs_no_room_for_a_whole_segment() {
     }
 }
 
-/// Nor is it the end of it that no file can be opened or made: writes are refused, and say why; those that were on their way are written when it can. With a
-/// reserve none is, as the next segment is open already.
+/// Nor is it the end of it that no file can be opened or made: writes are refused, and say why; those that were on
+/// their way are written when it can. With a reserve none is, as the next segment is open already.
 #[test]
 fn descriptors_are_waited_for() {
     for (reserve, spares) in [(0, 0), (0, 1), (8192, 1)] {

@@ -31,7 +31,8 @@ fn fill((log, gates, streams): &mut Started, chance: &mut Chance) {
     }
 }
 
-/// A segment is not written to before the disk knows that it is a spare: or it would be found under its old name with a new header.
+/// A segment is not written to before the disk knows that it is a spare: or it would be found under its old name with a
+/// new header.
 #[test]
 fn a_segment_gets_a_new_header_after_a_new_name() {
     for seed in 0..200 {
@@ -107,8 +108,9 @@ fn a_missing_newest_segment_is_noticed_after_a_crash() {
     }
 }
 
-/// What a start has cut stays cut when the log begins with it later: of the segments that are given up any may be left after a crash, one too
-/// that was behind a hole and belongs to no chain. And nothing is lost that was promised after that start.
+/// What a start has cut stays cut when the log begins with it later: of the segments that are given up any may be left
+/// after a crash, one too that was behind a hole and belongs to no chain. And nothing is lost that was promised after
+/// that start.
 #[test]
 fn a_segment_that_was_behind_a_hole_may_become_the_first() {
     let limits = Limits { spares: 0, ..LIMITS };
@@ -154,7 +156,8 @@ fn a_segment_that_was_behind_a_hole_may_become_the_first() {
     assert!(began_behind_a_hole > 3, "only {began_behind_a_hole} times");
 }
 
-/// A sync that began before a part of a group was written does not make that durable, also if the rest of the group waits for room.
+/// A sync that began before a part of a group was written does not make that durable, also if the rest of the group
+/// waits for room.
 #[test]
 fn a_sync_in_the_middle_of_a_group_is_not_one_of_the_group() {
     let group = |lsns: &[Lsn]| {

@@ -416,7 +416,8 @@ fn writes_go_on_while_everysec_syncs() {
     assert_eq!(found(&disks).last(), Some(&lsn));
 }
 
-/// Rule L6: a reply that was promised `always` is not let go by a weaker setting, and what is left after a stronger one is synced.
+/// Rule L6: a reply that was promised `always` is not let go by a weaker setting, and what is left after a stronger one
+/// is synced.
 #[test]
 fn a_change_of_the_setting_weakens_nothing() {
     for seed in 0..20 {
@@ -445,7 +446,8 @@ fn a_change_of_the_setting_weakens_nothing() {
     }
 }
 
-/// What a stream is about to write is neither waiting nor being written; it counts as backlog all the same: who was told less would go on.
+/// What a stream is about to write is neither waiting nor being written; it counts as backlog all the same: who was
+/// told less would go on.
 #[test]
 fn what_is_being_taken_is_still_left() {
     let (mut intake, mut gates) = crate::Intake::new(1, Lsn(0));

@@ -119,7 +119,8 @@ fn a_missing_stream_stops_the_start() {
     assert!(refused(&[&other, b, c]).contains("of another node"));
 }
 
-/// Of a first run that wrote to some streams only, one is taken for a start that had not begun all of them; whoever knows that it had is told which.
+/// Of a first run that wrote to some streams only, one is taken for a start that had not begun all of them; whoever
+/// knows that it had is told which.
 #[test]
 fn streams_of_which_nothing_is_there_are_named() {
     let disks = [Simulated::default(), Simulated::default()];
@@ -159,7 +160,8 @@ fn a_folder_is_used_by_one_server() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Whatever bit of a closed log is turned over is found, or was not part of it; and what is found is what stops a start.
+/// Whatever bit of a closed log is turned over is found, or was not part of it; and what is found is what stops a
+/// start.
 #[test]
 fn a_check_finds_every_turned_bit() {
     let disks = [Simulated::default(), Simulated::default()];
@@ -193,7 +195,8 @@ fn a_check_finds_every_turned_bit() {
     assert_eq!(examine(disks.to_vec()), sound);
 }
 
-/// Rule L8: a start that finds no room for its segment serves what is there, all of it durable, and refuses writes until there is room.
+/// Rule L8: a start that finds no room for its segment serves what is there, all of it durable, and refuses writes
+/// until there is room.
 #[test]
 fn a_start_on_a_full_disk() {
     for seed in 0..20 {
@@ -282,7 +285,8 @@ fn a_start_on_a_nearly_full_disk() {
     }
 }
 
-/// The power may fail at any step of a start that finds no room, and of beginning when there is: nothing that was served goes.
+/// The power may fail at any step of a start that finds no room, and of beginning when there is: nothing that was
+/// served goes.
 #[test]
 fn a_start_on_a_full_disk_is_cut_short() {
     for steps in 0..60 {
@@ -325,7 +329,8 @@ fn a_start_on_a_full_disk_is_cut_short() {
     panic!("it takes more than 60 steps");
 }
 
-/// A record was cut in one stream, for what it depended on is gone in another: no stream may append before that is on the disk (rule L5).
+/// A record was cut in one stream, for what it depended on is gone in another: no stream may append before that is on
+/// the disk (rule L5).
 #[test]
 fn a_cut_needs_room() {
     let disks = [Simulated::default(), Simulated::default()];

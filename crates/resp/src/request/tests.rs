@@ -13,7 +13,8 @@ struct Outcome {
     unread: usize,
 }
 
-/// Decodes a stream that arrives in `pieces` (the last one repeats), as a worker does: what is not consumed moves to the front.
+/// Decodes a stream that arrives in `pieces` (the last one repeats), as a worker does: what is not consumed moves to
+/// the front.
 fn decode_in(stream: &[u8], pieces: &[usize], limits: &Limits, max_commands: usize) -> Outcome {
     let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
     let (mut buffer, mut commands) = (Vec::new(), Vec::new());
@@ -88,7 +89,8 @@ fn lengths_of_any_number_of_digits() {
     }
 }
 
-/// Redis takes any byte behind a CR and any two behind an argument; clients exist that rely on nothing else, so neither do we refuse.
+/// Redis takes any byte behind a CR and any two behind an argument; clients exist that rely on nothing else, so neither
+/// do we refuse.
 #[test]
 fn line_breaks_are_not_checked() {
     assert_eq!(decode(b"*1\rx$1\ryazz").commands, words(&[&["a"]]));

@@ -1,7 +1,8 @@
 //! The stack a script runs on.
 //!
-//! Invariants: `Shared::yielder` points to the yielder of the fiber that runs, and is null outside of one; a fiber is only resumed by its
-//! owner, on the thread that made it. A fiber is never dropped while suspended within Lua without having been stopped first.
+//! Invariants: `Shared::yielder` points to the yielder of the fiber that runs, and is null outside of one; a fiber is
+//! only resumed by its owner, on the thread that made it. A fiber is never dropped while suspended within Lua without
+//! having been stopped first.
 
 use super::{Request, Resume, Shared};
 use corosensei::stack::DefaultStack;
@@ -62,15 +63,15 @@ impl Fiber {
 
     /// Gives up a fiber that will not come to an end. Memory of its frames is leaked.
     fn abandon(mut self) {
-        // SAFETY: the frames on its stack are those of Lua and of natives, which never run again: the state is closed or leaked by
-        // the caller, and nothing outside borrows from the stack.
+        // SAFETY: the frames on its stack are those of Lua and of natives, which never run again: the state is closed
+        // or leaked by the caller, and nothing outside borrows from the stack.
         unsafe { self.0.force_reset() };
     }
 }
 
 impl Shared {
-    /// Suspends the script: `request` goes to the host, its answer comes back. Outside of a fiber there is no host, and the answer
-    /// is to stop.
+    /// Suspends the script: `request` goes to the host, its answer comes back. Outside of a fiber there is no host, and
+    /// the answer is to stop.
     pub(super) fn suspend(&self, request: Request) -> Resume {
         self.work.set(0);
         let yielder = self.yielder.get();

@@ -1,7 +1,7 @@
 //! Lua's own functions behind guards, and functions that call back into Lua. Written like C (see the module above).
 //!
-//! Invariants: a *proxy* is an empty table whose metatable holds [`mark`] at 1 and the real table at 2. Scripts never get hold of that
-//! metatable, of the mark, or of a real table.
+//! Invariants: a *proxy* is an empty table whose metatable holds [`mark`] at 1 and the real table at 2. Scripts never
+//! get hold of that metatable, of the mark, or of a real table.
 
 use super::frame::shared;
 use super::{Frame, hook};
@@ -99,8 +99,8 @@ impl Frame<'_> {
         unsafe { ffi::lua_pushcclosure(self.raw(), load, 0) };
     }
 
-    /// Pushes the function compiled from `code`, or pushes the error and gives false. Binary chunks are no code: Lua does not
-    /// verify them.
+    /// Pushes the function compiled from `code`, or pushes the error and gives false. Binary chunks are no code: Lua
+    /// does not verify them.
     pub(crate) fn compile(&mut self, code: &[u8], name: &CStr) -> bool {
         if code.first() == Some(&ffi::LUA_SIGNATURE[0]) {
             self.push_bytes("binary chunks are not allowed");

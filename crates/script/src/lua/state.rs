@@ -1,7 +1,7 @@
 //! A Lua state with its own data.
 //!
-//! Invariants: `lua` is the main state, closed when this is dropped; `shared` is its allocator's data and lives as long, at one address.
-//! While a fiber runs in the state its owner does nothing else with it.
+//! Invariants: `lua` is the main state, closed when this is dropped; `shared` is its allocator's data and lives as
+//! long, at one address. While a fiber runs in the state its owner does nothing else with it.
 
 use super::fiber::{Fiber, Stack};
 use super::shared::UNLIMITED;
@@ -37,8 +37,8 @@ fn has_room(new: usize, used: usize, wanted: usize) -> bool {
 /// # Safety
 /// For Lua to call, with a [`Shared`] as `data`.
 unsafe extern "C" fn allocate(data: *mut c_void, block: *mut c_void, old: usize, new: usize) -> *mut c_void {
-    // SAFETY: Lua gives a block of this allocator and its size; sizes are below `isize::MAX`, because they are counted and bounded or
-    // refused here.
+    // SAFETY: Lua gives a block of this allocator and its size; sizes are below `isize::MAX`, because they are counted
+    // and bounded or refused here.
     unsafe {
         let shared = &*data.cast::<Shared>();
         let old = if block.is_null() { 0 } else { old };
@@ -141,8 +141,8 @@ impl State {
         }
     }
 
-    /// A fiber that calls the function below so many arguments on top, with the error handler at `handler`; gives Lua's status, and
-    /// leaves one value. It is to be dropped before the state, and the state left alone until it returns.
+    /// A fiber that calls the function below so many arguments on top, with the error handler at `handler`; gives Lua's
+    /// status, and leaves one value. It is to be dropped before the state, and the state left alone until it returns.
     pub(crate) fn fiber(&mut self, stack: Stack, arguments: c_int, handler: c_int) -> Fiber {
         let lua = self.lua.as_ptr();
         // SAFETY: the owner keeps the state, and so its `Shared`, until the fiber is gone.

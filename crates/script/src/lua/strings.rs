@@ -1,4 +1,5 @@
-//! `string.gsub` and `string.gmatch`: the one calls back, the other keeps state in upvalues. Written like C (see the module above).
+//! `string.gsub` and `string.gmatch`: the one calls back, the other keeps state in upvalues. Written like C (see the
+//! module above).
 
 use super::frame::{Frame, Raised, shared};
 use crate::pattern::{Captures, Matcher, anchored, until_null};
@@ -89,8 +90,8 @@ unsafe extern "C-unwind" fn next_match(lua: *mut ffi::lua_State) -> c_int {
 /// # Safety
 /// For Lua to call.
 unsafe extern "C-unwind" fn gsub(lua: *mut ffi::lua_State) -> c_int {
-    // SAFETY: Lua gives its state. The arguments stay on the stack; the buffer keeps what it holds there, above them, so nothing else
-    // is left there when it is added to.
+    // SAFETY: Lua gives its state. The arguments stay on the stack; the buffer keeps what it holds there, above them,
+    // so nothing else is left there when it is added to.
     unsafe {
         ffi::luaL_checklstring(lua, 1, std::ptr::null_mut());
         ffi::luaL_checklstring(lua, 2, std::ptr::null_mut());

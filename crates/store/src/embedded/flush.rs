@@ -78,7 +78,8 @@ impl Shared {
         let stream = stream.map(|item: Result<InternalValue, Error>| match item {
             Ok(mut item) => {
                 self.counts.flush_steps.fetch_add(1, Relaxed);
-                // Some keys stay in memory until their table is written: those read from a table would keep their blocks there.
+                // Some keys stay in memory until their table is written: those read from a table would keep their
+                // blocks there.
                 item.key.user_key = Slice::from(&*item.key.user_key);
                 Ok(item)
             }

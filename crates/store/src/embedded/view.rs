@@ -48,7 +48,8 @@ pub struct Durable {
     pub runs: Arc<[Run]>,
 }
 
-/// The durable state as the tree has it now. May wait while a manifest is being synced: no reader may have to wait for the caller.
+/// The durable state as the tree has it now. May wait while a manifest is being synced: no reader may have to wait for
+/// the caller.
 pub fn durable(tree: &Tree) -> Durable {
     let version = tree.current_version();
     let runs = version.iter_levels().flat_map(|level| level.iter());

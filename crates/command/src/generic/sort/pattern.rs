@@ -1,4 +1,5 @@
-//! Patterns of BY and GET: `weight_*` names a key for each element, `object_*->field` a field of a hash, `#` the element.
+//! Patterns of BY and GET: `weight_*` names a key for each element, `object_*->field` a field of a hash, `#` the
+//! element.
 
 use keyspace::{Db, Str};
 use object::Hash;

@@ -1,5 +1,6 @@
-//! PFSELFTEST: whether registers keep what is written, whether both forms agree, and whether the estimates are as good as they
-//! should be. Redis's test adds ten million elements and stands still meanwhile for a second or more; a million say the same.
+//! PFSELFTEST: whether registers keep what is written, whether both forms agree, and whether the estimates are as good
+//! as they should be. Redis's test adds ten million elements and stands still meanwhile for a second or more; a million
+//! say the same.
 
 use object::hll::{DENSE_LEN, Form, HEADER, Hll, REGISTERS, Trace, dense};
 

@@ -6,7 +6,8 @@ use resp::Protocol;
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
 const SYNTAX: &str = "-ERR syntax error\r\n";
 
-/// Words of replies are easier to read than their bytes: `a 1` for an array of two bulk strings, nested ones in brackets.
+/// Words of replies are easier to read than their bytes: `a 1` for an array of two bulk strings, nested ones in
+/// brackets.
 fn plain(reply: &str) -> String {
     fn item(lines: &mut std::str::Split<'_, &str>) -> String {
         let line = lines.next().expect("a whole reply");

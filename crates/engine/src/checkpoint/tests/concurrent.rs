@@ -1,4 +1,5 @@
-//! Several workers and a checkpointer on threads of their own: whenever everything stops, what the disks have gives what was committed.
+//! Several workers and a checkpointer on threads of their own: whenever everything stops, what the disks have gives
+//! what was committed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

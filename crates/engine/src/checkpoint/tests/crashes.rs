@@ -9,8 +9,8 @@ use crate::checkpoint::round::Planted;
 use crate::testing::row;
 use crate::{Begin, Call, Caller};
 
-/// A history with crashes: how many rounds came to their ends, how many leaves the store had then, and how many keys came back from it. What is
-/// wrong, if anything is.
+/// A history with crashes: how many rounds came to their ends, how many leaves the store had then, and how many keys
+/// came back from it. What is wrong, if anything is.
 fn live(seed: u64, planted: Planted, steps: usize) -> Result<[usize; 3], String> {
     let mut machine = Machine::new(seed, planted);
     let mut history = Vec::new();
@@ -88,7 +88,8 @@ fn what_was_committed_comes_back() {
     assert!(sums.iter().zip(least).all(|(sum, least)| *sum > least), "something happens: {sums:?}");
 }
 
-/// Rule L12. Files of the log are given up whole: a checkpoint must know for every later one that the log may still have an old swap.
+/// Rule L12. Files of the log are given up whole: a checkpoint must know for every later one that the log may still
+/// have an old swap.
 #[test]
 fn a_swap_is_not_done_twice() {
     let mut machine = Machine::new(1, Planted::None);
@@ -107,8 +108,8 @@ fn a_swap_is_not_done_twice() {
     }
 }
 
-/// Rule L3: a record that swaps databases changes one key under two numbers, and two keys under one. What other records did before and
-/// after, which is replayed by slots, comes in between.
+/// Rule L3: a record that swaps databases changes one key under two numbers, and two keys under one. What other records
+/// did before and after, which is replayed by slots, comes in between.
 #[test]
 fn a_block_around_a_swap_is_done_again() {
     let mut machine = Machine::new(1, Planted::None);

@@ -1,5 +1,5 @@
-//! Keys leave memory while checkpoints are made, and come back before somebody works with them: of every absent key that memory does not know, the
-//! store has what was evicted, and nothing that was deleted.
+//! Keys leave memory while checkpoints are made, and come back before somebody works with them: of every absent key
+//! that memory does not know, the store has what was evicted, and nothing that was deleted.
 
 use std::collections::BTreeSet;
 

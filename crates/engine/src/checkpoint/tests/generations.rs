@@ -93,7 +93,8 @@ fn generations_follow_each_other() {
     }
 }
 
-/// Rule L4: after a moment that slots know of, nobody sees any more what in other streams was before it; the moment stands on that.
+/// Rule L4: after a moment that slots know of, nobody sees any more what in other streams was before it; the moment
+/// stands on that.
 #[test]
 fn a_moment_stands_on_all_that_was_before_it() {
     use keyspace::{Keyspace, version_above};

@@ -13,7 +13,8 @@ use crate::{Again, Begin, Call, Caller, Engine};
 /// Most keys share a slot by their tag, so that a walk takes many holds.
 const KEYS: u64 = 40;
 
-/// `K` is a key, `D` a database, `N` a small number, `V` a value, `B` the key of a large value, `W` a long element. The last three are rare.
+/// `K` is a key, `D` a database, `N` a small number, `V` a value, `B` the key of a large value, `W` a long element. The
+/// last three are rare.
 const LINES: &[&str] = &[
     "set K V",
     "set K V",

@@ -1,4 +1,5 @@
-//! What the store is to say of itself is one value of it, whose lengths have 32 bits: what is longer is refused before anything of the round counts.
+//! What the store is to say of itself is one value of it, whose lengths have 32 bits: what is longer is refused before
+//! anything of the round counts.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Checkpoints, crashes at any step, recovery: what comes back is a prefix of the history that has everything committed.
+//! Checkpoints, crashes at any step, recovery: what comes back is a prefix of the history that has everything
+//! committed.
 
 mod concurrent;
 mod crashes;

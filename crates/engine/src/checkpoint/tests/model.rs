@@ -355,8 +355,8 @@ impl Machine {
         }
     }
 
-    /// The machine stops, and starts again with what its disks have. `cut`: the log has dropped what it may. What the history up to
-    /// what survived gives comes first.
+    /// The machine stops, and starts again with what its disks have. `cut`: the log has dropped what it may. What the
+    /// history up to what survived gives comes first.
     pub(super) fn crash(mut self, history: &mut Vec<(Lsn, Vec<u8>)>, seed: u64) -> Result<Machine, String> {
         let committed = self.log.committed;
         history.retain(|(lsn, _)| *lsn <= committed);

@@ -80,7 +80,8 @@ fn loaders_read_only_so_much_at_once_of_what_is_large() {
     }
 }
 
-/// What was read for somebody and dropped, as others wanted the room, would be read again and again as long as a script holds its latch.
+/// What was read for somebody and dropped, as others wanted the room, would be read again and again as long as a script
+/// holds its latch.
 #[test]
 fn what_cannot_be_put_into_memory_is_read_once() {
     let mut cold = Cold::new();
@@ -108,13 +109,14 @@ fn what_cannot_be_put_into_memory_is_read_once() {
     assert!(!loaders.iter().any(Loader::is_busy) && reads(&cold) <= 7, "{} reads", reads(&cold));
 }
 
-/// Memory is full of what cannot leave it before a checkpoint, and of what clients have yet to read: whoever reads something large waits, or the process
-/// would end.
+/// Memory is full of what cannot leave it before a checkpoint, and of what clients have yet to read: whoever reads
+/// something large waits, or the process would end.
 #[test]
 fn what_is_large_is_read_seldom_while_memory_is_tight() {
     let mut cold = Cold::new();
     let mut loaders = asked_while_tight(&mut cold);
-    // What is not large is read as long as it is little, and of what is large, one by each loader when its patience is at an end.
+    // What is not large is read as long as it is little, and of what is large, one by each loader when its patience is
+    // at an end.
     for (now, expected) in [(0, 1), (PATIENCE_MS - 1, 1), (PATIENCE_MS, 5)] {
         cold.now = now;
         (0..5).for_each(|_| serve_all(&mut cold, &mut loaders));

@@ -137,7 +137,8 @@ fn strings_come_back() {
     }
 }
 
-/// A long string is written whole each time, under another object, by leaf; it is read with exactly the room that it needs.
+/// A long string is written whole each time, under another object, by leaf; it is read with exactly the room that it
+/// needs.
 #[test]
 fn long_strings_have_leaves() {
     let (mut store, mut epoch) = (Store::default(), 0);
