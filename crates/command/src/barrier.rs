@@ -84,6 +84,10 @@ impl Effect<'_> {
     }
 
     /// Its barrier, if it is not about a single entry.
+    ///
+    /// # Errors
+    ///
+    /// Its bytes are no such effect.
     pub fn barrier(&mut self) -> Result<Option<Barrier>, Corrupt> {
         match self.op {
             op::FLUSH => Ok(Some(Barrier::Flush((self.payload.u8()? == 0).then_some(self.db)))),

@@ -126,6 +126,10 @@ impl<'a> Ctx<'a> {
     }
 
     /// Argument `i` as an integer, or Redis's error.
+    ///
+    /// # Errors
+    ///
+    /// It is no integer.
     pub fn int(&self, i: usize) -> Result<i64, Error> {
         keyspace::canonical_int(self.arg(i)).ok_or(Error::NOT_INTEGER)
     }

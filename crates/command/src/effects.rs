@@ -270,6 +270,10 @@ impl<'a> Reader<'a> {
     }
 
     /// One byte.
+    ///
+    /// # Errors
+    ///
+    /// The bytes end before it does.
     pub fn u8(&mut self) -> Result<u8, Corrupt> {
         let (&v, rest) = self.0.split_first().ok_or(CUT)?;
         self.0 = rest;
@@ -277,6 +281,10 @@ impl<'a> Reader<'a> {
     }
 
     /// An unsigned number.
+    ///
+    /// # Errors
+    ///
+    /// The bytes end before it does.
     pub fn varint(&mut self) -> Result<u64, Corrupt> {
         let mut v = 0u64;
         for shift in (0..64).step_by(7) {
@@ -290,12 +298,20 @@ impl<'a> Reader<'a> {
     }
 
     /// A signed number.
+    ///
+    /// # Errors
+    ///
+    /// The bytes end before it does.
     pub fn int(&mut self) -> Result<i64, Corrupt> {
         let v = self.varint()?;
         Ok((v >> 1) as i64 ^ -((v & 1) as i64))
     }
 
     /// A double.
+    ///
+    /// # Errors
+    ///
+    /// The bytes end before it does.
     pub fn f64(&mut self) -> Result<f64, Corrupt> {
         let (head, rest) = self.0.split_first_chunk::<8>().ok_or(CUT)?;
         self.0 = rest;
@@ -303,6 +319,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes with their length.
+    ///
+    /// # Errors
+    ///
+    /// The bytes end before it does.
     pub fn bytes(&mut self) -> Result<&'a [u8], Corrupt> {
         let len = usize::try_from(self.varint()?).map_err(|_| CUT)?;
         let (head, rest) = self.0.split_at_checked(len).ok_or(CUT)?;
@@ -389,6 +409,10 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<Effect<'a>, Corrupt> {
 
 /// Applies one effect of an entry to the database it names, which `db` has been switched to and whose slot is held.
 /// [`Effect::barrier`] tells those of whole databases apart.
+///
+/// # Errors
+///
+/// The effect is damaged, or does not fit the entry.
 pub fn replay(effect: &mut Effect<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     let key = db.key(effect.key);
     families::replay(effect.op, &key, &mut effect.payload, db, limits)?;

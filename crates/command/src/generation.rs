@@ -38,6 +38,10 @@ impl Generation {
 
 impl Effect<'_> {
     /// Whether the effect begins or ends a generation.
+    ///
+    /// # Errors
+    ///
+    /// Its bytes are no such effect.
     pub fn generation(&mut self) -> Result<Option<Generation>, Corrupt> {
         if self.op != op::GENERATION {
             return Ok(None);

@@ -3,6 +3,8 @@
 //! A command is data plus a function: one [`Row`]. Handlers are synchronous and see a [`Ctx`]; they know
 //! no sockets, no log, no cluster. `CONTRIBUTING.md` shows how to add one.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod arguments;
 mod aside;
 mod barrier;

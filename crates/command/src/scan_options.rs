@@ -52,6 +52,10 @@ pub(crate) fn element_cursor(ctx: &Ctx<'_>) -> Result<u64, Error> {
 
 impl<'a> ScanOptions<'a> {
     /// Reads the arguments from `first` on.
+    ///
+    /// # Errors
+    ///
+    /// An argument is wrong; the error is the one that Redis gives.
     pub fn parse(ctx: &Ctx<'a>, first: usize, scanned: Scanned) -> Result<Self, Error> {
         let mut options = ScanOptions { count: 10, no_values: false, pattern: None };
         let mut i = first;

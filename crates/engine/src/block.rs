@@ -94,6 +94,10 @@ pub struct Begin<'a> {
 impl Engine {
     /// Takes the latches of a block of commands: all of them run under these, at one time. `Ok(None)`: a watched key
     /// has changed.
+    ///
+    /// # Errors
+    ///
+    /// A latch is busy, or a key is locked: nothing was done.
     pub fn begin_block(&mut self, begin: &Begin<'_>, token: u64) -> Result<Option<BlockRun>, Busy> {
         let mut need = self.need_of_block(begin);
         let held = loop {
@@ -206,6 +210,10 @@ impl Engine {
     }
 
     /// Takes further latches if `call`, the next command of the block, needs them. If one is busy, the block must be undone.
+    ///
+    /// # Errors
+    ///
+    /// A latch is busy, or a key is locked.
     pub fn widen_block(&mut self, block: &mut BlockRun, call: &Call<'_>) -> Result<(), Busy> {
         self.widen_for(block, call)?;
         if !block.can_be_undone() {

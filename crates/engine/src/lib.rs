@@ -5,6 +5,8 @@
 //! same latches; the latches go back. A busy latch is reported ([`Ran::Busy`]) and the *connection* waits, never the
 //! thread.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod acquire;
 mod aside;
 #[cfg(test)]

@@ -284,6 +284,10 @@ impl Engine {
     /// Changes the libraries of functions and leaves a record of them, if there is a log: `change` returns them as
     /// FUNCTION DUMP does, `None` if nothing has changed. All such changes happen under one latch, in the order of
     /// their records.
+    ///
+    /// # Errors
+    ///
+    /// The latch is busy: nothing was done.
     pub fn change_libraries<R>(
         &mut self,
         token: u64,
@@ -302,6 +306,10 @@ impl Engine {
     }
 
     /// As [`Self::change_libraries`], as a part of a block.
+    ///
+    /// # Errors
+    ///
+    /// The latch is busy: nothing was done.
     pub fn change_libraries_in_block<R>(
         &mut self,
         block: &mut BlockRun,

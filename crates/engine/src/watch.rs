@@ -40,6 +40,10 @@ fn new_ones(db: u16, keys: &[&[u8]], already: &[WatchedKey]) -> Vec<bool> {
 
 impl Engine {
     /// Begins to watch keys of logical database `db` for the session `token`. Those in `already` are watched already.
+    ///
+    /// # Errors
+    ///
+    /// A latch is busy: nothing was done.
     pub fn watch(&mut self, db: u16, keys: &[&[u8]], already: &mut Vec<WatchedKey>, token: u64) -> Result<(), Busy> {
         let need = self.need_of(keys.iter().map(|k| keyspace::slot_of(k)));
         let held = self.acquire_for(need, token)?;

@@ -55,6 +55,10 @@ pub struct Epoll {
 
 impl Epoll {
     /// Makes the poll that a driver waits with, and the waker that ends the wait from any thread.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no poll, or no waker.
     pub fn poll() -> io::Result<(Poll, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
@@ -77,6 +81,10 @@ impl Epoll {
     }
 
     /// Runs until the node stops.
+    ///
+    /// # Errors
+    ///
+    /// The poll has failed.
     pub fn run(mut self) -> io::Result<()> {
         let node = self.worker.node().clone();
         let mut events = Events::with_capacity(EVENTS);

@@ -29,6 +29,10 @@ pub struct Shed {
 
 impl Lane {
     /// Sets the function that wakes the worker's driver. It can be set once.
+    ///
+    /// # Errors
+    ///
+    /// It is set already.
     pub fn on_wake(&self, wake: Box<dyn Fn() + Send + Sync>) -> io::Result<()> {
         self.wake.set(wake).map_err(|_| io::Error::other("a lane has one driver"))
     }

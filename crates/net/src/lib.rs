@@ -4,6 +4,8 @@
 //! [`node::Worker::turn`], and sends the bytes that the worker names. It does so again after each event, wake-up and
 //! time limit.
 
+#![warn(clippy::missing_errors_doc)]
+
 mod accept;
 pub mod descriptors;
 mod epoll;

@@ -85,6 +85,10 @@ impl Links {
     }
 
     /// Takes a link that another node has opened and whose handshake is done.
+    ///
+    /// # Errors
+    ///
+    /// The socket cannot be set up.
     pub fn take(&self, stream: impl IntoRawFd, from: &str) -> io::Result<()> {
         let socket = tuned(stream)?;
         let active = self.0.node.active_workers.load(Relaxed).clamp(1, self.0.lanes.len());

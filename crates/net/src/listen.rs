@@ -21,11 +21,19 @@ pub enum Listener {
 
 impl Listener {
     /// Listens on an address and port. `smart`: for smart clients.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be listened on.
     pub fn tcp(address: &SocketAddr, backlog: i32, smart: bool) -> io::Result<Listener> {
         Ok(Listener::Tcp(bind_tcp(address, backlog)?, smart))
     }
 
     /// Listens on a unix socket. A socket file left behind by a server that is gone is replaced.
+    ///
+    /// # Errors
+    ///
+    /// The socket file there cannot be replaced, or the path cannot be listened on.
     pub fn unix(path: &Path, mode: u32, backlog: i32) -> io::Result<Listener> {
         if path.metadata().is_ok_and(|m| m.file_type().is_socket()) {
             std::fs::remove_file(path)?;
@@ -62,6 +70,10 @@ impl Listener {
     }
 
     /// Accepts one connection, or says that there is none.
+    ///
+    /// # Errors
+    ///
+    /// No connection waits ([`io::ErrorKind::WouldBlock`]), or it cannot be accepted or set up.
     pub fn accept(&self, keepalive: u32) -> io::Result<Incoming> {
         match self {
             Listener::Tcp(listener, smart) => {

@@ -34,6 +34,10 @@ impl Driver {
     }
 
     /// Chooses the driver: the one that the setting names, otherwise io_uring where the kernel allows it.
+    ///
+    /// # Errors
+    ///
+    /// The setting names io_uring, and the kernel does not allow it.
     pub fn choose(setting: IoDriver) -> io::Result<Driver> {
         if setting == IoDriver::Epoll {
             return Ok(Driver::Epoll);
@@ -68,6 +72,10 @@ pub struct Server {
 impl Server {
     /// Starts all workers and the acceptor. `seed` feeds the random numbers of workers. `links` are those to other
     /// nodes. Before the first connection `open` gets the value that changes the addresses of the server.
+    ///
+    /// # Errors
+    ///
+    /// A thread cannot be started, or its driver cannot be made.
     pub fn start(
         node: Arc<Node>,
         listeners: Vec<Listener>,
@@ -128,6 +136,10 @@ impl Server {
     }
 
     /// Waits until the node has stopped.
+    ///
+    /// # Errors
+    ///
+    /// A thread has failed or panicked: the error of the last one that has.
     pub fn join(self) -> io::Result<()> {
         let mut result = Ok(());
         for thread in self.threads {

@@ -41,6 +41,10 @@ unsafe fn send(fd: RawFd, at: *const u8, len: usize) -> libc::c_long {
 
 impl Socket {
     /// Takes over a connected stream and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be made non-blocking.
     pub fn new(stream: impl IntoRawFd) -> io::Result<Socket> {
         // SAFETY: the stream owned the descriptor and has given it up.
         let fd = unsafe { OwnedFd::from_raw_fd(stream.into_raw_fd()) };
@@ -59,6 +63,10 @@ impl Socket {
 
     /// Reads at most `most` bytes into the spare room of `buffer` by one system call. Returns their number, 0 at the
     /// end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// The system call has failed; [`io::ErrorKind::WouldBlock`]: nothing has come.
     pub fn read_into(&self, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
         let spare = buffer.spare_capacity_mut();
         let room = spare.len().min(most);
@@ -71,6 +79,10 @@ impl Socket {
     }
 
     /// Sends as many of `bytes` as it can by one system call.
+    ///
+    /// # Errors
+    ///
+    /// The system call has failed; [`io::ErrorKind::WouldBlock`]: there is no room.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         // SAFETY: the kernel reads at most `bytes.len()` bytes.
         let n = unsafe { send(self.fd(), bytes.as_ptr().cast(), bytes.len()) };
@@ -78,6 +90,10 @@ impl Socket {
     }
 
     /// Sends as much of `out` as it can, but at most `most` bytes, by one system call.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::send`].
     pub fn send_out(&self, out: &Outgoing, most: usize) -> io::Result<usize> {
         if out.is_plain() {
             let bytes = out.plain();

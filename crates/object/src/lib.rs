@@ -1,6 +1,8 @@
 //! The values of keys: strings, lists, hashes, sets, sorted sets and streams, compact and as leaf trees.
 //! Bitmaps and HyperLogLogs are strings.
 
+#![warn(clippy::missing_errors_doc)]
+
 pub mod bits;
 pub mod block;
 mod corrupt;

@@ -90,6 +90,10 @@ impl LongDouble {
     }
 
     /// The sum, rounded once to nearest even; [`NotFinite`] where INCRBYFLOAT refuses it.
+    ///
+    /// # Errors
+    ///
+    /// The sum is no finite number.
     pub fn checked_add(self, other: Self) -> Result<Self, NotFinite> {
         let (
             Magnitude::Finite { significand: a, exponent: a_exponent },

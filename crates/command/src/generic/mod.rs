@@ -35,6 +35,10 @@ pub use transfer::ROWS as TRANSFER_ROWS;
 pub use wait::ROWS as WAIT_ROWS;
 
 /// Applies an effect that any type can have.
+///
+/// # Errors
+///
+/// The effect is damaged, or does not fit the entry.
 pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _: &Limits) -> Result<(), Corrupt> {
     match number {
         op::DELETE => {

@@ -23,6 +23,10 @@ pub(super) fn write_all<'a>(w: &mut Writer<'_>, strings: impl IntoIterator<Item 
 }
 
 /// Applies an effect of this family.
+///
+/// # Errors
+///
+/// The effect is damaged, or does not fit the entry.
 pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     const NO_HASH: Corrupt = Corrupt("effect on a hash that is not there");
     let before = db.peek(key).and_then(|entry| entry.collection::<Hash>().ok()).and_then(Hash::next_expiry);

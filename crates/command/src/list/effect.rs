@@ -35,6 +35,10 @@ fn read_end(r: &mut Reader<'_>) -> Result<End, Corrupt> {
 }
 
 /// Applies an effect of this family.
+///
+/// # Errors
+///
+/// The effect is damaged, or does not fit the entry.
 pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     const NO_LIST: Corrupt = Corrupt("effect on a list that is not there");
     if number == PUSH {

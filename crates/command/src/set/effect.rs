@@ -13,6 +13,10 @@ pub(super) const ADD: u8 = op::SETS;
 pub(super) const REMOVE: u8 = op::SETS + 1;
 
 /// Applies an effect of this family.
+///
+/// # Errors
+///
+/// The effect is damaged, or does not fit the entry.
 pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     const NO_SET: Corrupt = Corrupt("effect on a set that is not there");
     let mut members = Vec::new();

@@ -74,6 +74,10 @@ const NO_STREAM: Corrupt = Corrupt("effect on a stream that is not there");
 const NO_GROUP: Corrupt = Corrupt("effect on a consumer group that is not there");
 
 /// Applies an effect of this family.
+///
+/// # Errors
+///
+/// The effect is damaged, or does not fit the entry.
 pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     if matches!(number, ADD | GROUP) {
         let stream = db.stream_or_create(key).map_err(|_| NO_STREAM)?;

@@ -14,6 +14,10 @@ pub(super) const REMOVE_RANKS: u8 = op::ZSETS + 2;
 pub(super) const STORE: u8 = op::ZSETS + 3;
 
 /// Applies an effect of this family.
+///
+/// # Errors
+///
+/// The effect is damaged, or does not fit the entry.
 pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     const NO_SET: Corrupt = Corrupt("effect on a sorted set that is not there");
     match number {

@@ -13,12 +13,20 @@ const KEY: [u8; 2] = [META, DIRECTORIES];
 const VERSION: u8 = 1;
 
 /// The directories that the last start had; empty: unknown.
+///
+/// # Errors
+///
+/// The store cannot be read, or holds nonsense.
 pub fn directories(store: &dyn Store) -> Result<Vec<Vec<u8>>, Unloadable> {
     let Some(bytes) = store.get(&KEY)? else { return Ok(Vec::new()) };
     decode(&bytes).ok_or_else(|| nonsense(&KEY, Corrupt("directories of the log")))
 }
 
 /// Notes the directories of this start, one for each stream, in place of the former ones.
+///
+/// # Errors
+///
+/// The store cannot be written.
 pub fn note_directories(store: &dyn Store, names: &[Vec<u8>]) -> Result<(), Unloadable> {
     let bytes = encode(names);
     if store.get(&KEY)?.is_none_or(|found| *found != *bytes) {

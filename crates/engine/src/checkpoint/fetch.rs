@@ -15,6 +15,10 @@ type HasRoom<'a> = dyn FnMut(u64) -> bool + 'a;
 ///
 /// While a checkpoint writes a large value, its leaves may be of different times. So nonsense in the store means damage
 /// only for a key that memory does not have.
+///
+/// # Errors
+///
+/// The store cannot be read, or holds nonsense.
 pub fn fetch(store: &dyn Store, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unloadable> {
     fetch_within(store, space, key, &mut |_| true)
 }
@@ -49,6 +53,10 @@ pub(super) fn weight(value: &[u8]) -> u64 {
 }
 
 /// As [`fetch`], as of a snapshot.
+///
+/// # Errors
+///
+/// Those of [`fetch`].
 pub fn fetch_from(snapshot: &dyn Snapshot, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unloadable> {
     let mut stored_key = Vec::new();
     format::entry_key(space, key, &mut stored_key);

@@ -80,6 +80,10 @@ impl<'a> Hand<'a> {
     }
 
     /// Applies a batch, which is empty afterwards. Some effects may have been put off: see [`Self::settle`].
+    ///
+    /// # Errors
+    ///
+    /// A record cannot be applied: the log or the store is damaged, or there is no room.
     pub fn apply(&mut self, local: &mut Local, batch: &mut Batch) -> Result<(), Unreplayable> {
         let last = batch.last_record();
         if last > self.ends[1].record {
@@ -99,6 +103,10 @@ impl<'a> Hand<'a> {
     }
 
     /// Applies the effects that were put off.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::apply`].
     pub fn settle(&mut self, local: &mut Local) -> Result<(), Unreplayable> {
         if self.later.is_empty() {
             return Ok(());

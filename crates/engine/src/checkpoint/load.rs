@@ -81,12 +81,20 @@ pub struct Loaded {
 }
 
 /// The header of a store; `None`: no checkpoint has been written to it. The keyspace must be made with its seed.
+///
+/// # Errors
+///
+/// The store cannot be read, or holds nonsense.
 pub fn header(store: &dyn Store) -> Result<Option<Header>, Unloadable> {
     let Some(bytes) = store.get(&format::HEADER_KEY)? else { return Ok(None) };
     Header::decode(&bytes).map(Some).map_err(|corrupt| nonsense(&format::HEADER_KEY, corrupt))
 }
 
 /// How many streams the log has that goes with a store; `None`: no log is known to have begun.
+///
+/// # Errors
+///
+/// The store cannot be read, or holds nonsense.
 pub fn streams_begun(store: &dyn Store) -> Result<Option<u16>, Unloadable> {
     let Some(bytes) = store.get(&format::STREAMS_KEY)? else { return Ok(None) };
     format::decode_streams(&bytes).map(Some).map_err(|corrupt| nonsense(&format::STREAMS_KEY, corrupt))
@@ -94,6 +102,10 @@ pub fn streams_begun(store: &dyn Store) -> Result<Option<u16>, Unloadable> {
 
 /// Notes durably that all streams of a log have begun, so many, before any of their records is confirmed. A start that
 /// does not find them is then not that of a new node. Once in the life of a store.
+///
+/// # Errors
+///
+/// The store cannot be read or written.
 pub fn note_streams(store: &dyn Store, streams: u16) -> Result<(), Unloadable> {
     if streams_begun(store)?.is_none() {
         let mut batch = Batch::new();
@@ -106,6 +118,10 @@ pub fn note_streams(store: &dyn Store, streams: u16) -> Result<(), Unloadable> {
 
 /// Tells `keyspace`, which is empty and unused, which keys the store has: they are cold, and none of them is read (rule
 /// C5). `None`: no checkpoint has been written to it.
+///
+/// # Errors
+///
+/// The store cannot be read, holds nonsense, or holds more databases than there are.
 pub fn restore(store: &dyn Store, keyspace: &Keyspace, local: &mut Local) -> Result<Option<Loaded>, Unloadable> {
     with_header(store, keyspace, |header, held| {
         let loaded = restore_held(store, header, keyspace, held)?;
@@ -148,6 +164,10 @@ fn with_header(
 
 /// The highest LSN in a store that is to begin anew: later records must be above it, so that none of them seems to be
 /// in the store.
+///
+/// # Errors
+///
+/// The store cannot be read, or holds nonsense.
 pub fn highest(store: &dyn Store, header: &Header) -> Result<Lsn, Unloadable> {
     Ok(highest_of(header, &Slots::of(store)?))
 }

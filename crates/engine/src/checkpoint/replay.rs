@@ -159,6 +159,10 @@ impl<'a> Dealer<'a> {
     /// Deals the next record out: all records of the log, in the order of their LSNs. `apply` is called whenever
     /// effects have to be applied before the dealer goes on: see [`Due`]. It may use the dealer's part of the keyspace
     /// for that.
+    ///
+    /// # Errors
+    ///
+    /// The record is damaged or out of order, or what `apply` fails with.
     pub fn deal(
         &mut self,
         lsn: Lsn,
@@ -336,6 +340,10 @@ impl<'a> Replay<'a> {
     }
 
     /// The next record, which is applied now or later.
+    ///
+    /// # Errors
+    ///
+    /// The record is damaged or out of order, or cannot be applied.
     pub fn record(&mut self, lsn: Lsn, encoded: &[u8]) -> Result<(), Unreplayable> {
         let hand = &mut self.hand;
         self.dealer.deal(lsn, encoded, |due, local, batches| {
@@ -349,6 +357,10 @@ impl<'a> Replay<'a> {
     }
 
     /// Applies the rest.
+    ///
+    /// # Errors
+    ///
+    /// A record cannot be applied.
     pub fn finish(mut self) -> Result<Replayed, Unreplayable> {
         self.apply()?;
         self.hand.settle(&mut self.dealer.local)?;

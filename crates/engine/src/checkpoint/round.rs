@@ -246,6 +246,10 @@ impl Checkpointer {
 
     /// Goes on with the round. After an error it may be called again: copies are kept, and nothing else is done before
     /// they are written.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be written.
     pub fn step(&mut self, world: &mut impl World) -> Result<Step, Error> {
         let Some(mut round) = self.round.take() else { return Ok(Step::Idle) };
         let step = match &mut round.stage {

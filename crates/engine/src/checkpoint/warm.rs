@@ -117,6 +117,10 @@ impl WarmUp {
     /// Goes on. The work between two holds of latches is bounded, and so is each hold. Connections that wait for a
     /// latch are handed to `wake`. An error: the store cannot be read, or the system has no memory for its keys; the
     /// rest stays in the store.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or there is no room.
     pub fn step(&mut self, mut wake: impl FnMut(Waiter)) -> Result<Warmth, Unloadable> {
         self.local.begin_turn();
         let step = self.go_on(&mut wake);

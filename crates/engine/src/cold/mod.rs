@@ -34,12 +34,20 @@ use crate::engine::Engine;
 /// The source of cold keys.
 pub trait Source: Send + Sync {
     /// The record under a key, written or durable.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or the record is damaged.
     fn fetch(&self, space: Space, key: &Key<'_>) -> Result<Option<Fetched>, Unreadable> {
         self.fetch_within(space, key, &mut |_| true)
     }
 
     /// The same, if there is room: before a value is made, `has_room` is asked about so many bytes, and again when it
     /// turns out to have more. If it refuses, the returned value does not count.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::fetch`].
     fn fetch_within(
         &self,
         space: Space,
@@ -48,6 +56,10 @@ pub trait Source: Send + Sync {
     ) -> Result<Option<Fetched>, Unreadable>;
 
     /// The keys in a part of a space, written or durable. Keys that are noted as gone are not among them.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable>;
 }
 

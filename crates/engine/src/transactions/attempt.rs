@@ -69,6 +69,10 @@ impl Engine {
     /// or a key to be fetched; a command that [insists](Engine::insists) fetches keys when it reads them. `is_wanted`
     /// is called under the latches before it asks: an attempt that is over claims nothing, because its locks were given
     /// back before.
+    ///
+    /// # Errors
+    ///
+    /// A latch is busy.
     pub fn lock_attempt(
         &mut self,
         (tx, age, locks): (TxnId, (Stamp, bool), &[Lock]),
@@ -164,6 +168,10 @@ impl Engine {
     /// [`Self::is_at`]: a writer deletes the rest of it first. False: that would be more than `most` bytes. An error: a
     /// key cannot be made known. `known`: versions of keys that the asking node has copies of: for these the steps
     /// since come instead of the effect, if they are known ([`super::trails`]).
+    ///
+    /// # Errors
+    ///
+    /// A key cannot be made known: the store cannot be read, or a key is damaged.
     pub fn look(
         &mut self,
         block: &BlockRun,
@@ -218,6 +226,10 @@ impl Engine {
     /// Whether the keys that an attempt has locked, and their fields, have the same state at `moment`, unix
     /// milliseconds, as now, or else why not: none that is there expires before, and none that is absent may have
     /// expired since. An error: there is no memory for the store's value.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::look`].
     pub fn is_untimely(
         &mut self,
         block: &BlockRun,
@@ -256,6 +268,10 @@ impl Engine {
 
     /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: absent. An error: it
     /// cannot be made known.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::look`].
     pub fn is_at(&mut self, block: &BlockRun, (db, key): (u16, &[u8]), version: u64) -> Result<bool, command::Error> {
         let shared = self.shared.clone();
         let (now, key) = (self.now, shared.keyspace.hasher().key(key));
@@ -306,6 +322,10 @@ impl Engine {
     /// Installs a prepared attempt, and gives its locks back: one step under all latches, one record (rule T6). Returns
     /// the versions that its acknowledgement waits for, or the reason why nothing was done. `before`: the result of the
     /// last try. A try gives keys new versions, and so leaves a record, whatever comes of it.
+    ///
+    /// # Errors
+    ///
+    /// A latch is busy: nothing was done.
     pub fn install(
         &mut self,
         prepared: &Prepared,
@@ -452,6 +472,10 @@ impl Engine {
 
     /// Leaves the record that a prepared attempt is aborted, and gives its locks back. Returns the versions that its
     /// acknowledgement waits for.
+    ///
+    /// # Errors
+    ///
+    /// A latch is busy: nothing was done.
     pub fn abort(&mut self, tx: TxnId, locks: &[Lock], token: u64) -> Result<Horizon, Busy> {
         let held = self.acquire_for(self.need_of_locks(locks), token)?;
         self.shared.transactions.take_events(tx);
@@ -462,6 +486,10 @@ impl Engine {
     }
 
     /// Leaves the record that an attempt was refused (rule T4). Answers about that wait for it.
+    ///
+    /// # Errors
+    ///
+    /// A latch is busy: nothing was done.
     pub fn refuse(&mut self, tx: TxnId, token: u64) -> Result<Horizon, Busy> {
         let held = self.acquire_for(self.need_of(std::iter::once(LIBRARIES_SLOT)), token)?;
         self.next_version(&held);
@@ -470,6 +498,10 @@ impl Engine {
     }
 
     /// Gives back the locks of an attempt that is not prepared, and its places in queues.
+    ///
+    /// # Errors
+    ///
+    /// A latch is busy: nothing was done.
     pub fn unlock(&mut self, tx: TxnId, locks: &[Lock], token: u64) -> Result<(), Busy> {
         let held = self.acquire_for(self.need_of_locks(locks), token)?;
         self.release_locks(tx, locks, &held);

@@ -38,6 +38,10 @@ fn allocate(size: usize, align: usize) -> NonNull<u8> {
 impl Buffers {
     /// Registers a ring of buffers. Its memory is never freed: the kernel may write to it until the io_uring is torn down,
     /// which happens after we have let go of it.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory, or the kernel does not take it.
     pub fn register(submitter: &Submitter<'_>) -> io::Result<Buffers> {
         let ring = allocate(usize::from(COUNT) * size_of::<BufRingEntry>(), 4096).cast();
         let memory = allocate(usize::from(COUNT) * SIZE, 16);

@@ -118,6 +118,10 @@ fn new_ring() -> io::Result<IoUring> {
 }
 
 /// Fails if this kernel does not allow the operations of the driver.
+///
+/// # Errors
+///
+/// This kernel does not allow the operations of the driver.
 pub fn available() -> io::Result<()> {
     let ring = new_ring()?;
     Buffers::register(&ring.submitter()).map(drop)
@@ -158,6 +162,10 @@ impl Uring {
     }
 
     /// Runs until the node stops.
+    ///
+    /// # Errors
+    ///
+    /// The io_uring has failed.
     pub fn run(mut self) -> io::Result<()> {
         self.serve()
     }

@@ -10,6 +10,10 @@ pub struct Waker(OwnedFd);
 
 impl Waker {
     /// A new one.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no file descriptor.
     pub fn new() -> io::Result<Waker> {
         // SAFETY: a plain system call; the result is checked and owned.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };

@@ -82,6 +82,10 @@ impl Block {
 
     /// Takes over encoded elements after checking them all: never panics, and accepts only bytes that a block would
     /// have written itself.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no elements.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Corrupt> {
         let mut count = 0u32;
         let mut at = 0;
@@ -94,6 +98,10 @@ impl Block {
 
     /// Takes encoded elements from the front until `bytes_max` are full: at least one, however large. Returns the block
     /// and the rest; checks like [`Block::from_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no elements.
     pub fn take_bytes(bytes: &[u8], bytes_max: usize) -> Result<(Self, &[u8]), Corrupt> {
         let (mut at, mut count) = (0, 0u32);
         while at < bytes.len() && count < u32::MAX {

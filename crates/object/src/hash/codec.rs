@@ -41,6 +41,10 @@ impl Hash {
     }
 
     /// Reads what [`Hash::encode`] wrote. Never panics; allocates in proportion to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no hash.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let [VERSION, form, rest @ ..] = bytes else { return Err(Corrupt("unknown version of a hash")) };
         let form = match *form {

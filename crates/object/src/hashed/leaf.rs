@@ -96,6 +96,10 @@ impl<R: Record> Leaf<R> {
     }
 
     /// Where the record of `key` is, or else where it would have to be inserted.
+    ///
+    /// # Errors
+    ///
+    /// Where the record would have to be inserted.
     #[inline]
     pub fn find(&self, mark: Mark, key: &[u8]) -> Result<usize, usize> {
         let mut at = self.lower_bound(mark);

@@ -38,6 +38,10 @@ pub(crate) fn each_record<'a, R: Record>(
 
 impl<R: Record> Leaf<R> {
     /// A leaf from its bytes, checked by itself.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no leaf.
     pub fn load(bytes: &[u8]) -> Result<Self, Corrupt> {
         let mut leaf = Leaf::default();
         each_record::<R>(bytes, |record| {
@@ -81,6 +85,10 @@ impl<R: Record> Table<R> {
     }
 
     /// Shows label and contents of the leaves changed since the freeze that began mark `since`.
+    ///
+    /// # Errors
+    ///
+    /// What `each` fails with.
     pub fn changed<E>(
         &self,
         since: u32,
@@ -90,6 +98,10 @@ impl<R: Record> Table<R> {
     }
 
     /// The table that a freeze called `epoch` left in a store, from its labels and leaves, in any order.
+    ///
+    /// # Errors
+    ///
+    /// The leaves do not belong together.
     pub fn assemble(mut leaves: Vec<(u64, Leaf<R>)>, epoch: u64) -> Result<Self, Corrupt> {
         let ends = |leaf: &Leaf<R>| (leaf.mark(0), leaf.mark(leaf.len() - 1));
         if leaves.iter().any(|(_, leaf)| leaf.is_empty()) {

@@ -102,6 +102,10 @@ impl<'a> Hll<'a> {
     }
 
     /// The HyperLogLog in a string. Opcodes of the sparse form are not checked yet.
+    ///
+    /// # Errors
+    ///
+    /// The string is no HyperLogLog.
     pub fn parse(bytes: impl Into<Cow<'a, [u8]>>) -> Result<Self, NotHll> {
         let bytes = bytes.into();
         if bytes.len() < HEADER || !bytes.starts_with(MAGIC) {
@@ -173,6 +177,10 @@ impl<'a> Hll<'a> {
     /// Raises a register; returns whether it was lower. A sparse HyperLogLog becomes dense if it cannot hold the value
     /// or would be longer than `max_sparse` bytes. The cardinality is void after a change of a sparse one; for a dense
     /// one the caller declares it void ([`Self::forget`]).
+    ///
+    /// # Errors
+    ///
+    /// The sparse form is damaged.
     pub fn raise(&mut self, trace: Trace, max_sparse: usize) -> Result<bool, Damaged> {
         if self.form == Form::Sparse {
             match sparse::raise(&mut self.bytes, trace, max_sparse)? {
@@ -193,6 +201,10 @@ impl<'a> Hll<'a> {
 
     /// Raises every register to that of `registers`, the result of a merge with this one. None of them is lower, and
     /// none is above 63. The cached cardinality is void afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The sparse form is damaged.
     pub fn raise_all(&mut self, registers: &Registers, max_sparse: usize) -> Result<(), Damaged> {
         if self.form == Form::Dense {
             dense::set_all(&mut self.bytes.to_mut()[HEADER..], registers);
@@ -207,6 +219,10 @@ impl<'a> Hll<'a> {
     }
 
     /// Takes the dense form; the cached cardinality stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// The sparse form is damaged.
     pub fn make_dense(&mut self) -> Result<(), Damaged> {
         if self.form == Form::Dense {
             return Ok(());
@@ -220,6 +236,10 @@ impl<'a> Hll<'a> {
     }
 
     /// Raises `registers` to what this one has. After an error they have changed in part.
+    ///
+    /// # Errors
+    ///
+    /// The sparse form is damaged.
     pub fn merge_into(&self, registers: &mut Registers) -> Result<(), Damaged> {
         match self.form {
             Form::Dense => {
@@ -234,6 +254,10 @@ impl<'a> Hll<'a> {
 
     /// Estimates the number of different elements that were added, within 0.81 % (one standard error). As in Redis, it
     /// is negative only for bytes that did not come from adding elements.
+    ///
+    /// # Errors
+    ///
+    /// The sparse form is damaged.
     pub fn count(&self) -> Result<i64, Damaged> {
         let histogram = match self.form {
             Form::Dense => dense::histogram(self.registers()),

@@ -27,6 +27,10 @@ impl List {
     }
 
     /// Reads what [`List::encode`] wrote. Never panics; allocates no more than `bytes` holds.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no list.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let [VERSION, flags @ 0..=QUICKLIST, elements @ ..] = bytes else {
             return Err(Corrupt("unknown version or flags of a list"));

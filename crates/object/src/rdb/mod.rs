@@ -139,17 +139,29 @@ pub fn dump(value: ValueRef<'_>) -> Vec<u8> {
 }
 
 /// The value of a payload (RESTORE); `limits` decide its encoding.
+///
+/// # Errors
+///
+/// The payload has another version or checksum, or its value is damaged.
 pub fn restore<'a>(payload: &'a [u8], limits: &Limits) -> Result<Value<'a>, Refused> {
     let body = footer::open(payload).ok_or(Refused::Frame)?;
     load::value(body, Dialect::Redis, limits).map_err(Refused::Value)
 }
 
 /// The value of a file: its type byte and what follows, from the first byte to the last; `limits` decide its encoding.
+///
+/// # Errors
+///
+/// The value is damaged.
 pub fn decode<'a>(body: &'a [u8], dialect: Dialect, limits: &Limits) -> Result<Value<'a>, Corrupt> {
     load::value(body, dialect, limits)
 }
 
 /// The string that `bytes` hold from their first to their last.
+///
+/// # Errors
+///
+/// The bytes are no string.
 pub fn decode_string(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Corrupt> {
     let mut input = input::Input::new(bytes);
     let string = input.string()?;
@@ -158,6 +170,10 @@ pub fn decode_string(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Corrupt> {
 }
 
 /// Appends a value's type byte and its bytes, as `target` reads them. Nothing is appended if it cannot hold the value.
+///
+/// # Errors
+///
+/// The target has no form for the value.
 pub fn encode(out: &mut Vec<u8>, value: ValueRef<'_>, target: Target) -> Result<(), CannotHold> {
     if let ValueRef::Hash(hash) = value
         && hash.next_expiry().is_some()

@@ -11,9 +11,17 @@ pub trait Source {
     type Error: From<Corrupt>;
 
     /// The next `N` bytes.
+    ///
+    /// # Errors
+    ///
+    /// There are too few bytes.
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Self::Error>;
 
     /// Passes over the next `count` bytes.
+    ///
+    /// # Errors
+    ///
+    /// There are too few bytes.
     fn pass(&mut self, count: u64) -> Result<(), Self::Error>;
 }
 
@@ -40,6 +48,10 @@ pub enum Foreign {
 const MODULE_END: u64 = 0;
 
 /// Reads a prefix.
+///
+/// # Errors
+///
+/// The source has too few bytes, or wrong ones.
 #[inline]
 pub fn prefix<S: Source>(source: &mut S) -> Result<Prefix, S::Error> {
     let [first] = source.array()?;
@@ -57,6 +69,10 @@ pub fn prefix<S: Source>(source: &mut S) -> Result<Prefix, S::Error> {
 }
 
 /// Reads a length or a count.
+///
+/// # Errors
+///
+/// The source has too few bytes, or wrong ones.
 #[inline]
 pub fn length<S: Source>(source: &mut S) -> Result<u64, S::Error> {
     match prefix(source)? {
@@ -66,6 +82,10 @@ pub fn length<S: Source>(source: &mut S) -> Result<u64, S::Error> {
 }
 
 /// Passes over a string.
+///
+/// # Errors
+///
+/// The source has too few bytes, or wrong ones.
 pub fn pass_string<S: Source>(source: &mut S) -> Result<(), S::Error> {
     let count = match prefix(source)? {
         Prefix::Length(length) => length,
@@ -83,6 +103,10 @@ pub fn pass_string<S: Source>(source: &mut S) -> Result<(), S::Error> {
 }
 
 /// Passes over what follows the type byte `kind`; names it if it is a value that this server does not have.
+///
+/// # Errors
+///
+/// The source has too few bytes, or wrong ones.
 pub fn pass_value<S: Source>(kind: u8, dialect: Dialect, source: &mut S) -> Result<Option<Foreign>, S::Error> {
     if dialect == Dialect::Valkey && kind > kind::VALKEY_HASH_2 {
         return Err(Corrupt("unknown type").into());
@@ -208,6 +232,10 @@ fn pass_array<S: Source>(source: &mut S) -> Result<(), S::Error> {
 }
 
 /// Passes over the parts of a module's value, up to the mark of its end.
+///
+/// # Errors
+///
+/// The source has too few bytes, or wrong ones.
 pub fn pass_module_parts<S: Source>(source: &mut S) -> Result<(), S::Error> {
     loop {
         match length(source)? {

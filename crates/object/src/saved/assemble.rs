@@ -27,6 +27,10 @@ pub enum Loaded<'a> {
 }
 
 /// Reads a record. Never panics; allocates no more than a small multiple of its bytes.
+///
+/// # Errors
+///
+/// The bytes are no record.
 pub fn load(record: &[u8]) -> Result<Loaded<'_>, Corrupt> {
     let (tag, body) = record.split_first().ok_or(CUT)?;
     if tag & 0xf0 != VERSION {
@@ -136,6 +140,10 @@ impl Assembler {
     }
 
     /// Adds a leaf. They come in ascending order of their labels.
+    ///
+    /// # Errors
+    ///
+    /// The leaf is damaged, or does not belong here.
     pub fn add(&mut self, label: u64, bytes: &[u8]) -> Result<(), Corrupt> {
         if self.last.is_some_and(|last| last >= label) {
             return Err(Corrupt("order of labels"));
@@ -165,6 +173,10 @@ impl Assembler {
     }
 
     /// The value, when all leaves were added. Takes as long as there are elements.
+    ///
+    /// # Errors
+    ///
+    /// A leaf is missing, or they do not belong together.
     pub fn finish(self) -> Result<Assembled, Corrupt> {
         if self.count != self.leaves {
             return Err(Corrupt("number of leaves"));

@@ -125,6 +125,10 @@ impl Changes<'_> {
     }
 
     /// Shows label and bytes of every leaf to be put, in no particular order, until `put` fails.
+    ///
+    /// # Errors
+    ///
+    /// What `put` fails with.
     pub fn leaves<E>(&self, mut put: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
         let since = self.since.unwrap_or(0);
         let tag = VERSION | self.frozen.shape.kind();

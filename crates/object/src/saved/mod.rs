@@ -149,6 +149,10 @@ pub enum Type {
 }
 
 /// The type of the value of a record; only its beginning is read.
+///
+/// # Errors
+///
+/// The record is of no type.
 pub fn type_of(record: &[u8]) -> Result<Type, Corrupt> {
     const LARGEST: u8 = kind::STREAM + kind::LARGE;
     let number = match record.first().ok_or(CUT)? ^ VERSION {

@@ -41,6 +41,10 @@ impl Set {
     }
 
     /// Reads what [`Set::encode`] wrote. Never panics; allocates in proportion to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no set.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let [VERSION, form, rest @ ..] = bytes else { return Err(Corrupt("unknown version of a set")) };
         let form = match *form {

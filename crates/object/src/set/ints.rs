@@ -47,6 +47,10 @@ impl Ints {
     }
 
     /// The index of a value, or else the index at which it belongs.
+    ///
+    /// # Errors
+    ///
+    /// Where the value belongs.
     pub fn find(&self, value: i64) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -100,6 +104,9 @@ impl Ints {
         out.extend_from_slice(&self.bytes);
     }
 
+    /// # Errors
+    ///
+    /// The bytes are no set of integers.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let (width, array) = bytes.split_first().ok_or(Corrupt("intset cut short"))?;
         if !matches!(width, 2 | 4 | 8) || array.len() % usize::from(*width) != 0 {

@@ -59,6 +59,10 @@ impl Stream {
     }
 
     /// Reads what [`Stream::encode`] wrote. Never panics; allocates no more than a small multiple of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no stream.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let mut input = Input(bytes);
         let releases = match input.byte()? {

@@ -87,6 +87,10 @@ impl Log {
     }
 
     /// Adds an entry of `fields` pairs at the end.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot take the entry: nothing has changed.
     pub fn append<'a, P>(&mut self, id: Id, fields: usize, pairs: P, limits: &Limits) -> Result<(), Refused>
     where
         P: Iterator<Item = (&'a [u8], &'a [u8])> + Clone,

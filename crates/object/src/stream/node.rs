@@ -232,6 +232,10 @@ impl Node {
     }
 
     /// Reads what [`Node::save`] wrote, and nothing else: every entry is written anew, and must turn out the same.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no node.
     pub fn load(bytes: &[u8]) -> Result<Node, Corrupt> {
         const BAD: Corrupt = Corrupt("node of a stream");
         let mut rest = bytes;

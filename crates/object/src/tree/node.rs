@@ -526,6 +526,10 @@ impl<L: Leaf> Inner<L> {
     }
 
     /// Shows the leaves that were changed since the freeze that began mark `since`, with their labels.
+    ///
+    /// # Errors
+    ///
+    /// What `each` fails with.
     pub fn changed<E>(&self, since: u32, each: &mut impl FnMut(u64, &L) -> Result<(), E>) -> Result<(), E> {
         for child in self.children.iter().filter(|child| child.stamp >= since) {
             match &child.node {

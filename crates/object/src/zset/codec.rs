@@ -63,6 +63,10 @@ impl ZSet {
     }
 
     /// Reads what [`ZSet::encode`] wrote. Never panics; allocates no more than a small multiple of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no sorted set.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let [VERSION, flags @ 0..=LARGE, elements @ ..] = bytes else {
             return Err(Corrupt("unknown version or flags of a sorted set"));

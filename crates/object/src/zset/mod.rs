@@ -160,6 +160,10 @@ impl ZSet {
     }
 
     /// Adds a member or changes its score, as ZADD does. `score` must not be NaN.
+    ///
+    /// # Errors
+    ///
+    /// The score would be NaN: nothing has changed.
     pub fn add(
         &mut self,
         score: f64,
@@ -195,6 +199,10 @@ impl ZSet {
     }
 
     /// Sets the score of a member, which may be new. `score` must not be NaN.
+    ///
+    /// # Errors
+    ///
+    /// The score would be NaN: nothing has changed.
     pub fn insert(&mut self, score: f64, member: &[u8], limits: &Limits) -> Result<Added, NotANumber> {
         self.add(score, member, AddOptions::default(), limits)
     }
