@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The bounds, which only sink: a commit that brings a number down lowers its bound.
 const CIRCLE_MAX: usize = 4;
-const WORKER_FILES_MAX: usize = 26;
+const WORKER_FILES_MAX: usize = 17;
 /// Places that ask whether the server is a node of a cluster.
 const CLUSTER_ASKED_MAX: usize = 21;
 
@@ -215,19 +215,21 @@ fn the_worker_comes_apart() {
     assert!(found <= WORKER_FILES_MAX, "{found} files add to Worker:\n{}", workers.join("\n"));
 }
 
-/// Transactions over nodes reach their worker through a port alone.
+/// Transactions over nodes, and links with what is forwarded over them, reach their worker through ports alone.
 #[test]
-fn transactions_know_no_worker() {
-    let folder = format!("{ROOT}transactions/");
+fn rooms_with_a_port_know_no_worker() {
     let sources = super::sources();
-    let mut known = 0;
-    for (name, text) in sources.iter().filter(|(name, _)| name.starts_with(&folder)) {
-        let (code, _) = without_tests(text);
-        let line = code.lines().find(|line| super::has_word(line, "Worker"));
-        assert_eq!(line, None, "{name} names the worker: what it needs of it belongs into the port");
-        known += 1;
+    for room in ["transactions/", "cluster/"] {
+        let folder = format!("{ROOT}{room}");
+        let mut known = 0;
+        for (name, text) in sources.iter().filter(|(name, _)| name.starts_with(&folder)) {
+            let (code, _) = without_tests(text);
+            let line = code.lines().find(|line| super::has_word(line, "Worker"));
+            assert_eq!(line, None, "{name} names the worker: what it needs of it belongs into the port");
+            known += 1;
+        }
+        assert!(known > 0, "no files of {room}");
     }
-    assert!(known > 0, "no files of transactions");
 }
 
 /// The groups of waits, and where the waits of each begin and end.

@@ -7,6 +7,7 @@ use resp::{Args, Reply, append_request};
 
 use super::gather::Merge;
 use super::peers::{HOME, slot_of};
+use super::port::{Forwarding, Port};
 use super::remote::{Expect, Forwarded};
 use super::route::{GOES_OVER, append_args};
 use crate::admission::cluster::{NO_OWNER, Place, SEVERAL};
@@ -14,20 +15,23 @@ use crate::session::{Replies, watch_keys};
 use crate::table::Command;
 use crate::transactions::coordinator::Begun;
 use crate::transactions::exec::{Needs, Way};
+use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::wait::{NodeWait, Wait};
-use crate::worker::{Worker, write_error};
+use crate::worker::write_error;
 
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
-impl Worker {
+impl<P: Port> Forwarding<'_, P> {
     /// The nodes that the block of a connection needs.
-    pub(crate) fn needs_of_block(&self, conn: &Conn) -> Needs {
+    pub(crate) fn needs_of_block(&mut self, conn: &Conn) -> Needs {
         let Some(multi) = &conn.session.multi else { return Needs::NONE };
-        self.peers.needs_of((&self.node.table, self.follower.settings().databases), multi)
+        let databases = self.settings().databases;
+        let Desk { peers, node, .. } = self.desk();
+        peers.needs_of((&node.table, databases), multi)
     }
 
     /// EXEC. `None`: the block runs here, or is refused as everywhere.
@@ -37,7 +41,7 @@ impl Worker {
             return self.in_turn(conn, false);
         }
         let needs = self.needs_of_block(conn);
-        let link = match self.peers.way_of(&needs, conn) {
+        let link = match self.peers().way_of(&needs, conn) {
             Way::Here { quick } => return self.in_turn(conn, quick),
             Way::At(link) => link,
             Way::Over => return Some(self.exec_over_nodes(conn, command, args)),
@@ -48,7 +52,7 @@ impl Worker {
             }
             Way::Refused(why) => {
                 self.forget_watched_elsewhere(conn, None);
-                self.refuse(conn, Some(command), &why);
+                self.port.refuse(conn, Some(command), &why);
                 return Some(Next::Continue);
             }
         };
@@ -78,17 +82,17 @@ impl Worker {
             return;
         }
         if script.reply != GOES_OVER {
-            if self.monitored {
-                self.node.show_to_monitors(&conn.session.client, conn.session.db, script.args.args());
+            if self.port.is_monitored() {
+                self.node().show_to_monitors(&conn.session.client, conn.session.db, script.args.args());
             }
             return conn.out.fill(hole.0, if hole.1 { &script.reply } else { &[] }, whole);
         }
-        let node = self.node.clone();
+        let node = self.node().clone();
         let command = node.table.get(script.command);
         conn.session.cache_next();
         let begun = self.transactions().begin_at(conn, command, Some(script.args.args()), Some(hole));
         if let Begun::Refused(text) = begun {
-            self.stats.count_error(&text);
+            self.stats().count_error(&text);
             let mut error = Vec::new();
             write_error(&mut error, conn.session.protocol, &text);
             conn.out.fill(hole.0, if hole.1 { &error } else { &[] }, true);
@@ -113,7 +117,7 @@ impl Worker {
             Begun::Waits => Next::Stop,
             Begun::Refused(text) => {
                 self.forget_watched_elsewhere(conn, None);
-                self.refuse(conn, Some(command), &text);
+                self.port.refuse(conn, Some(command), &text);
                 Next::Continue
             }
         }
@@ -163,7 +167,7 @@ impl Worker {
             conn.session.spare_multi = Some(multi);
         }
         let watched = conn.session.leave_multi();
-        self.engine.unwatch_later(watched);
+        self.engine().unwatch_later(watched);
         match db.is_some() || has_scripts {
             true => {
                 conn.wait = Wait::Node(NodeWait::Replies(0));
@@ -174,7 +178,7 @@ impl Worker {
     }
 
     fn has_scripts(&self, conn: &Conn) -> bool {
-        let is_script = |id: usize| self.node.table.get(id).spec.has(command::flags::RUNS_SCRIPT);
+        let is_script = |id: usize| self.node().table.get(id).spec.has(command::flags::RUNS_SCRIPT);
         conn.session.multi.as_ref().is_some_and(|multi| multi.queue.iter().any(|queued| is_script(queued.command)))
     }
 
@@ -191,10 +195,10 @@ impl Worker {
             line.watches = !watched.is_empty();
             line.watched = watched;
         }
-        if self.node.table.find_command(b"EXEC").is_none_or(|exec| exec.name != "exec") {
+        if self.node().table.find_command(b"EXEC").is_none_or(|exec| exec.name != "exec") {
             // No code runs it again by the client's name: it has another one.
             self.forget_watched_elsewhere(conn, None);
-            self.stats.count_error(SEVERAL);
+            self.stats().count_error(SEVERAL);
             let mut error = Vec::new();
             write_error(&mut error, conn.session.protocol, SEVERAL);
             conn.out.fill(hole.0, if hole.1 { &error } else { &[] }, true);
@@ -212,7 +216,7 @@ impl Worker {
         }
         conn.out.fill(hole.0, &[], true);
         conn.session.cache_next();
-        self.again.push(conn.token);
+        self.port.look_again(conn.token);
         conn.run_next(&exec);
         true
     }
@@ -220,9 +224,9 @@ impl Worker {
     /// Answers EXEC that a watched key has changed, or may have.
     fn break_block(&mut self, conn: &mut Conn) {
         let before = conn.out.bytes.len();
-        self.drop_block(conn);
+        self.port.drop_block(conn);
         Reply::new(&mut conn.out.bytes, conn.session.protocol).null_array();
-        self.apply_reply_mode(conn, before);
+        self.port.apply_reply_mode(conn, before);
     }
 
     /// Ends the watches at other nodes, except over one link.
@@ -250,7 +254,7 @@ impl Worker {
         if conn.session.multi.is_some() {
             return self.in_turn(conn, false);
         }
-        let peers = &mut self.peers;
+        let peers = self.peers();
         let me = peers.me;
         match peers.place_of(command, args, None) {
             Place::Anywhere => self.in_turn(conn, false),
@@ -283,7 +287,7 @@ impl Worker {
         if let Some(next) = self.in_turn(conn, false) {
             return next;
         }
-        let peers = &mut self.peers;
+        let peers = self.peers();
         let mut of_nodes: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
         for key in args.iter().skip(1) {
             let Some(owner) = peers.map.owner_of(slot_of(key)) else {
@@ -300,9 +304,9 @@ impl Worker {
             return Next::Retry;
         }
         if let Some(keys) = of_nodes.remove(&HOME)
-            && let Err(busy) = watch_keys(&mut self.engine, &mut conn.session, &keys, conn.token)
+            && let Err(busy) = watch_keys(self.engine(), &mut conn.session, &keys, conn.token)
         {
-            return self.wait_for_latch(conn, command, &busy);
+            return self.port.wait_for_latch(conn, command, &busy);
         }
         self.begin_gathering(conn, Merge::Same, of_nodes.len());
         for (part, (link, keys)) in of_nodes.into_iter().enumerate() {

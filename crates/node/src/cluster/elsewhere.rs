@@ -19,6 +19,7 @@ use super::blocks::EXEC;
 use super::kinds::Kind;
 use super::origin::keep_watched;
 use super::peers::slot_of;
+use super::port::{Forwarding, Port};
 use super::remote::Expect;
 use super::route::append_args;
 use crate::admission::cluster::TRY_AGAIN;
@@ -27,7 +28,7 @@ use crate::table::Command;
 use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::wait::{NodeWait, Wait};
-use crate::worker::{Token, Worker, write_error};
+use crate::worker::{Token, write_error};
 
 /// Milliseconds that a connection waits for a map: as long as a lease. A node that hears nothing for so long serves
 /// nothing.
@@ -39,18 +40,18 @@ const LAPSED_MS: u64 = 3_000;
 /// over a link. The version of its map and the command follow.
 const ELSEWHERE: &str = "elsewhere";
 
-impl Worker {
+impl<P: Port> Forwarding<'_, P> {
     /// The connection waits for another map, with its command unread. `None`: it has waited for long enough.
     pub(crate) fn wait_for_map(&mut self, conn: &mut Conn) -> Option<Next> {
-        let now = self.engine.now();
-        let (awaited, peers) = (&mut conn.map, &self.peers);
+        let now = self.engine().now();
+        let (awaited, peers) = (&mut conn.map, self.peers());
         let version = Some(peers.map.version());
         if awaited.in_vain == version {
             return None;
         }
         if awaited.until == 0 {
             awaited.until = now + MAP_MS;
-            self.deadlines.insert((awaited.until, conn.token));
+            self.port.wake_at(awaited.until, conn.token);
         } else if awaited.until <= now {
             awaited.in_vain = version;
             return None;
@@ -62,7 +63,7 @@ impl Worker {
     /// As [`Self::wait_for_map`], for a client whose command was sent back by a map that is newer than the one here.
     /// `None`: there is no newer one.
     pub(crate) fn wait_for_newer_map(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
-        if conn.map.version <= self.peers.map.version() {
+        if conn.map.version <= self.peers().map.version() {
             return None;
         }
         self.wait_for_map(conn).or_else(|| {
@@ -75,7 +76,7 @@ impl Worker {
     pub(crate) fn leave_map(&mut self, conn: &mut Conn) {
         let until = std::mem::take(&mut conn.map.until);
         if until > 0 {
-            self.deadlines.remove(&(until, conn.token));
+            self.port.wake_no_more_at(until, conn.token);
         }
     }
 
@@ -85,15 +86,15 @@ impl Worker {
             && let Wait::Node(NodeWait::Map) = conn.wait
         {
             conn.wait = Wait::No;
-            self.resume(token);
+            self.port.resume(token);
         }
     }
 
     /// The map has changed (`changed`), or this node may have been without a lease for long. Commands that wait for
     /// keys that are not available here run again, and get an error or go to the right node.
     pub(crate) fn look_at_blocked(&mut self, changed: bool) {
-        let now = self.engine.now();
-        let peers = &mut self.peers;
+        let now = self.engine().now();
+        let peers = self.peers();
         let lapsed = peers.has_lapsed(now);
         if !changed && !lapsed {
             return;
@@ -103,11 +104,12 @@ impl Worker {
             self.flush_trackers();
         }
         if changed {
-            let waiting = self.conns.iter().flatten().filter(|conn| matches!(conn.wait, Wait::Node(NodeWait::Map)));
+            let waiting = self.port.conns().filter(|conn| matches!(conn.wait, Wait::Node(NodeWait::Map)));
             let waiting: Vec<Token> = waiting.map(|conn| conn.token).collect();
             waiting.into_iter().for_each(|token| self.resume_from_map(token));
         }
-        let peers = &self.peers;
+        let peers = self.peers();
+        let (map, me) = (peers.map.clone(), peers.my_place());
         let mut positions: Vec<KeyAt> = Vec::new();
         let mut away = |conn: &&Conn| {
             let Some(blocked) = conn.wait.blocked() else { return false };
@@ -115,9 +117,9 @@ impl Worker {
             positions.clear();
             blocked.row.spec.keys_of(args, &mut positions);
             let mut keys = positions.iter().filter_map(|at| args.get(at.index));
-            lapsed || keys.any(|key| peers.map.owner_of(slot_of(key)) != peers.my_place())
+            lapsed || keys.any(|key| map.owner_of(slot_of(key)) != me)
         };
-        let conns = self.conns.iter().flatten().map(|conn| &**conn);
+        let conns = self.port.conns();
         let tokens: Vec<Token> = conns.filter(&mut away).map(|conn| conn.token).collect();
         tokens.into_iter().for_each(|token| self.run_blocked_again(token));
     }
@@ -129,26 +131,26 @@ impl Worker {
             && blocked.leave() == Ending::Ended
         {
             let blocked = blocked.clone();
-            self.end_wait(&mut conn);
+            self.port.end_wait(&mut conn);
             conn.note_unread();
             let mut command = Vec::new();
             append_args(&mut command, blocked.args.args());
             conn.run_next(&command);
         }
         self.put_conn(conn);
-        self.resume(token);
+        self.port.resume(token);
     }
 
     /// Answers a command of another node's client with the command itself, which was not executed and will not be. For
     /// EXEC the answer has its whole block. `None`: the block watches keys, which the command alone does not say.
     pub(crate) fn send_back(&mut self, conn: &mut Conn, kind: Kind, args: Args<'_>) -> Option<Next> {
-        let version = self.peers.map.version();
+        let version = self.peers().map.version();
         let mut command = Vec::new();
         if kind == Kind::Exec {
             let multi =
                 conn.session.multi.as_deref().filter(|multi| !multi.aborted && conn.session.watched.is_empty())?;
             multi.commands().for_each(|(_, args)| append_args(&mut command, args));
-            self.drop_block(conn);
+            self.port.drop_block(conn);
         } else {
             append_args(&mut command, args);
         }
@@ -193,13 +195,13 @@ impl Worker {
             conn.map.version = version;
             conn.out.fill(hole, &[], true);
             conn.session.cache_next();
-            self.again.push(conn.token);
+            self.port.look_again(conn.token);
             return conn.run_next(command);
         }
         // Later commands of the connection were refused as well: a client that repeats this one would have it done
         // after them.
         conn.map.version = conn.map.version.max(version);
-        self.stats.count_error(TRY_AGAIN);
+        self.stats().count_error(TRY_AGAIN);
         let mut error = Vec::new();
         write_error(&mut error, conn.session.protocol, TRY_AGAIN);
         conn.out.fill(hole, if wanted { &error } else { &[] }, true);
@@ -207,7 +209,7 @@ impl Worker {
 
     /// Queues the commands of a block that was sent back, as they were before. False: they cannot be queued.
     fn queue_again(&mut self, conn: &mut Conn, mut commands: &[u8]) -> bool {
-        let table = &self.node.table;
+        let table = &self.node().table;
         if conn.session.multi.is_some() || table.find_command(b"EXEC").is_none_or(|exec| exec.name != "exec") {
             return false;
         }
@@ -224,7 +226,7 @@ impl Worker {
             let words: Vec<&[u8]> = args.iter().take(2).collect();
             let Some(command) = table.of_words(&words) else { return false };
             let key =
-                args.get(1).filter(|_| command.has_one_key).map(|key| self.node.engine.keyspace.hasher().key(key));
+                args.get(1).filter(|_| command.has_one_key).map(|key| self.node().engine.keyspace.hasher().key(key));
             if !multi.push(command.id, key.map(|key| (key.slot, key.hash)), args) {
                 return false;
             }

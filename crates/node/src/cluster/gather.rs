@@ -7,9 +7,10 @@ use super::answers::Question;
 use super::gathering::{Gather, Then};
 pub(crate) use super::merge::Merge;
 use super::peers::{HOME, slot_of};
+use super::port::{Forwarding, Port};
 use super::remote::{Expect, Remote};
 use crate::table::Command;
-use crate::worker::Worker;
+use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::wait::{NodeWait, Wait};
@@ -28,7 +29,7 @@ fn slot_of_pattern(pattern: &[u8]) -> Option<Slot> {
     }
 }
 
-impl Worker {
+impl<P: Port> Forwarding<'_, P> {
     /// Sends a command to all nodes, this one included. The connection, which is owed no other reply, waits.
     pub(crate) fn gather_from_all(
         &mut self,
@@ -41,7 +42,7 @@ impl Worker {
         if conn.out.has_holes() {
             return self.wait_for_replies(conn, 0);
         }
-        let peers = &mut self.peers;
+        let peers = self.peers();
         let (map, me, all) = (peers.map.clone(), peers.me, !merge.is_without_lost(&command.name));
         let asked = (0..map.nodes().len() as u16).filter(|node| all || *node == me || !map.node(*node).lost);
         let mut links: Vec<usize> = asked.map(|node| peers.link_to(node)).collect();
@@ -85,7 +86,8 @@ impl Worker {
     /// Whether a command that must run at all nodes may be sent to them: `None`. It waits for links that were not
     /// needed yet, and is refused if a node is out of reach. Nothing guards against later failures.
     fn reaches_all(&mut self, conn: &mut Conn, command: &Command, links: &[usize]) -> Option<Next> {
-        let (peers, now) = (&self.peers, self.engine.now());
+        let Desk { peers, engine, .. } = self.desk();
+        let now = engine.now();
         if !peers.serves {
             let text = peers.no_lease();
             return Some(self.decline(conn, command, &text));
@@ -178,10 +180,10 @@ impl Worker {
                 if let Some(hole) = hole {
                     conn.out.fill(hole, &[], true);
                 }
-                return which.into_iter().for_each(|which| self.txn.note_answered(which));
+                return which.into_iter().for_each(|which| self.txn().note_answered(which));
             }
         };
-        let chance = self.engine.rng().next_u64();
+        let chance = self.engine().rng().next_u64();
         let learns = gather.merge == Merge::Same;
         let (reply, silent) = gather.conclude(chance);
         if learns {

@@ -15,11 +15,12 @@ pub(crate) use super::answers::{Answers, Asks, Question};
 use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::Peers;
+use super::port::{Forwarding, Port};
 use super::remote::Expect;
 use crate::admission::cluster::Place;
 use crate::session::{Block, Multi, SessionCtx, database};
 use crate::table::Command;
-use crate::worker::Worker;
+use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::wait::{NodeWait, Wait};
@@ -183,7 +184,7 @@ impl SessionCtx<'_> {
     }
 }
 
-impl Worker {
+impl<P: Port> Forwarding<'_, P> {
     /// Asks the questions of the block of a connection. `over_nodes`: it runs in a workspace, which has only the
     /// block's keys. `None`: there is no open question.
     pub(crate) fn ask_for_block(&mut self, conn: &mut Conn, over_nodes: bool) -> Option<Next> {
@@ -198,19 +199,19 @@ impl Worker {
     }
 
     /// The first open question of a block.
-    fn question_of(&self, conn: &Conn, multi: &Multi, over_nodes: bool) -> Option<Question> {
-        let peers = &self.peers;
+    fn question_of(&mut self, conn: &Conn, multi: &Multi, over_nodes: bool) -> Option<Question> {
+        let settings = self.settings();
+        let (smart, databases) = (conn.session.moves(settings.cluster_redirect), settings.databases);
+        let Desk { peers, node, .. } = self.desk();
         if peers.is_alone() {
             return None;
         }
-        let settings = self.follower.settings();
-        let smart = conn.session.moves(settings.cluster_redirect);
         let answers = conn.session.answers.as_deref();
         let mut db = conn.session.db;
         for (queued, args) in multi.commands() {
-            let command = self.node.table.get(queued.command);
+            let command = node.table.get(queued.command);
             if command.name == "select" {
-                db = args.get(1).and_then(|text| database(text, settings.databases).ok()).unwrap_or(db);
+                db = args.get(1).and_then(|text| database(text, databases).ok()).unwrap_or(db);
             }
             let Some(merge) = peers.merges(command, smart).filter(|_| command.spec.accepts(args.len())) else {
                 continue;
@@ -233,7 +234,7 @@ impl Worker {
         match conn.out.has_holes() {
             true => conn.wait = Wait::Node(NodeWait::Replies(0)),
             // There is no other node.
-            false => self.again.push(conn.token),
+            false => self.port.look_again(conn.token),
         }
         Some(Next::Retry)
     }
@@ -258,18 +259,18 @@ impl Worker {
         hole: Option<u64>,
         which: Option<(u64, u32)>,
     ) -> bool {
-        let node = self.node.clone();
+        let node = self.node().clone();
         let name = question.words.first().map_or(&b""[..], |word| word);
         let sub = question.words.get(1).map(|word| &**word);
         let command = node.table.find_command(name).or_else(|| node.table.find_own(name));
         let command = command.and_then(|command| node.table.with_word(command, sub));
         let request = question.request();
-        let merge = command.and_then(|command| Some((command, self.peers.merges(command, false)?)));
+        let merge = command.and_then(|command| Some((command, self.peers().merges(command, false)?)));
         let links = match merge {
-            Some((command, merge)) => self.peers.asked(merge, &question, command),
+            Some((command, merge)) => self.peers().asked(merge, &question, command),
             None => Vec::new(),
         };
-        self.ensure_out(conn);
+        self.port.ensure_out(conn);
         if links.is_empty() {
             conn.session.answers.get_or_insert_default().learn(question, Vec::new());
             if let Some(hole) = hole {

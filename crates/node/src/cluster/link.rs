@@ -14,33 +14,43 @@ use resp::append_request;
 use super::frames::Stage;
 use super::outbound::Outbound;
 use super::outbound::{DIAL_MS, Dial, LINK_MAX, OWED_MAX, State};
-use super::peers::HOME;
+use super::peers::{HOME, Peers};
+use super::port::{Forwarding, Port};
 use super::probe::Probe;
 use super::remote::{Expect, Remote};
 use super::unknown::unknown;
 use super::{Inbound, Role};
 use crate::client::{Client, Peer};
 use crate::session::Session;
+use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
 use crate::worker::wait::{NodeWait, Wait};
-use crate::worker::{Token, Worker, write_error};
+use crate::worker::{Token, write_error};
 
-impl Worker {
-    /// The next link to connect. The driver then calls [`Self::link_opened`], and the link is one more connection of
-    /// the driver's; or it calls [`Self::closed`].
-    pub fn next_dial(&mut self) -> Option<Dial> {
-        let peers = &mut self.peers;
-        let (token, link) = peers.dials.pop()?;
-        let link = &peers.links[link];
+impl Peers {
+    /// The next link to connect.
+    pub(crate) fn next_dial(&mut self) -> Option<Dial> {
+        let (token, link) = self.dials.pop()?;
+        let link = &self.links[link];
         Some(Dial { token, node: link.node?, host: link.host.clone(), port: link.port })
     }
 
+    /// When a link has to be checked, unix milliseconds.
+    pub(crate) fn link_deadline(&self) -> Option<u64> {
+        let peers = self;
+        if !peers.is_cluster() {
+            return None;
+        }
+        peers.links.iter().filter_map(Outbound::deadline).chain(peers.probes_due()).chain(peers.lapse_due()).min()
+    }
+}
+
+impl<P: Port> Forwarding<'_, P> {
     /// A link that was dialed is connected, and its handshake is done: its items leave. False: it is no longer needed.
-    #[must_use]
-    pub fn link_opened(&mut self, token: Token) -> bool {
+    pub(crate) fn link_opened(&mut self, token: Token) -> bool {
         let Some(Conn { role: Role::Origin(link), .. }) = self.conn(token) else { return false };
-        let (link, now) = (*link, self.engine.now());
-        let out = &mut self.peers.links[link];
+        let (link, now) = (*link, self.engine().now());
+        let out = &mut self.peers().links[link];
         (out.state, out.failures, out.vain_ms) = (State::Open(token), 0, 0);
         (out.in_vain, out.since, out.probe) = (false, now, Probe::default());
         self.transactions().linked(link);
@@ -51,7 +61,7 @@ impl Worker {
 
     /// Notes a loaded script for the nodes at these links, which have not got it. They get it when they are reached.
     pub(crate) fn owe_script(&mut self, loaded: &[u8], links: &[usize]) {
-        let peers = &mut self.peers;
+        let peers = self.peers();
         let digest = loaded.split(|byte| *byte == b'\n').nth(1).and_then(|line| line.trim_ascii_end().try_into().ok());
         let Some(digest) = digest else { return };
         for link in links {
@@ -63,52 +73,47 @@ impl Worker {
     }
 
     fn tell_owed_scripts(&mut self, link: usize) {
-        let out = &mut self.peers.links[link];
+        let Desk { peers, node, .. } = self.desk();
+        let out = &mut peers.links[link];
         for digest in std::mem::take(&mut out.owed_scripts) {
             // A script that was flushed meanwhile is not needed.
-            let Some(known) = self.node.scripts.find(&digest) else { continue };
+            let Some(known) = node.scripts.find(&digest) else { continue };
             let mut command = Vec::new();
             append_request(&mut command, &[&b"SCRIPT"[..], b"LOAD", known.source.body()]);
             out.say_by_itself(&command);
         }
     }
 
-    /// Takes an end of a link that another node, of this name, has dialed. Bytes that came with it are handed over as
-    /// for any connection.
-    pub fn accept_link(&mut self, from: &str, now: u64) -> Token {
-        self.add_link_end(now, Role::Owner(Box::new(Inbound::new(from, None))))
-    }
-
-    fn add_link_end(&mut self, now: u64, role: Role) -> Token {
-        let token = self.reserve_token();
-        let client = Client::new(0, Peer::default(), now, self.index as u16, token);
-        self.install(token, Session::new(Arc::new(client), true), role);
+    pub(crate) fn add_link_end(&mut self, now: u64, role: Role) -> Token {
+        let token = self.port.reserve_token();
+        let client = Client::new(0, Peer::default(), now, self.index() as u16, token);
+        self.port.install(token, Session::new(Arc::new(client), true), role);
         token
     }
 
     /// Makes sure that a link will be open.
     pub(crate) fn want_link(&mut self, link: usize) {
-        let now = self.engine.now();
-        let peers = &self.peers;
+        let now = self.engine().now();
+        let peers = self.peers();
         match peers.links[link].state {
             State::Down(until) if until <= now => {}
             _ => return,
         }
         let token = self.add_link_end(now, Role::Origin(link));
         if link != HOME {
-            let peers = &mut self.peers;
+            let peers = self.peers();
             peers.links[link].state = State::Dialing(token, now + DIAL_MS);
             return peers.dials.push((token, link));
         }
         let other = self.add_link_end(now, Role::Owner(Box::new(Inbound::new("", Some(token)))));
-        let home = &mut self.peers.links[HOME];
+        let home = &mut self.peers().links[HOME];
         (home.state, home.partner) = (State::Open(token), Some(other));
     }
 
     /// Checks the links.
     pub(crate) fn look_at_links(&mut self, now: u64) {
-        for link in 0..self.peers.links.len() {
-            let peers = &mut self.peers;
+        for link in 0..self.peers().links.len() {
+            let peers = self.peers();
             let out = &mut peers.links[link];
             match out.state {
                 State::Down(until) if until <= now && out.deadline().is_some() => {
@@ -118,10 +123,10 @@ impl Worker {
                         self.want_link(link);
                     }
                 }
-                State::Dialing(token, until) if until <= now => self.closed(token),
+                State::Dialing(token, until) if until <= now => self.port.closed(token),
                 State::Open(token) => {
                     let unsent = self.conn(token).map_or(0, |conn| conn.owed());
-                    let peers = &mut self.peers;
+                    let peers = self.peers();
                     let out = &mut peers.links[link];
                     out.unsent = unsent;
                     if !out.waiting.is_empty() && out.stage.len() + unsent < LINK_MAX / 2 {
@@ -134,19 +139,10 @@ impl Worker {
         }
     }
 
-    /// When a link has to be checked, unix milliseconds.
-    pub(crate) fn link_deadline(&self) -> Option<u64> {
-        let peers = &self.peers;
-        if !peers.is_cluster() {
-            return None;
-        }
-        peers.links.iter().filter_map(Outbound::deadline).chain(peers.probes_due()).chain(peers.lapse_due()).min()
-    }
-
     /// Makes the connection wait, with its command unread, until fewer bytes wait for a link.
     pub(crate) fn wait_for_link(&mut self, conn: &mut Conn, link: usize) {
         conn.wait = Wait::Node(NodeWait::Link);
-        self.peers.links[link].waiting.push(conn.token);
+        self.peers().links[link].waiting.push(conn.token);
     }
 
     fn go_on_saying(&mut self, waiting: Vec<Token>) {
@@ -155,19 +151,19 @@ impl Worker {
                 && matches!(conn.wait, Wait::Node(NodeWait::Link))
             {
                 conn.wait = Wait::No;
-                self.resume(token);
+                self.port.resume(token);
             }
         }
     }
 
     /// Hands frames to the driver, unless they may wait for more.
     pub(crate) fn flush_links(&mut self) {
-        let (clock, reads) = (self.engine.last_version(), self.stats.reads.load(Relaxed));
-        let peers = &mut self.peers;
+        let (clock, reads) = (self.engine().last_version(), self.stats().reads.load(Relaxed));
+        let peers = self.peers();
         let (news, waits) = (clock > peers.told, peers.has_staged() && peers.patience.lasts(reads));
         let mut all = true;
-        for link in 0..self.peers.links.len() {
-            let out = &mut self.peers.links[link];
+        for link in 0..self.peers().links.len() {
+            let out = &mut self.peers().links[link];
             let State::Open(token) = out.state else { continue };
             if out.stage.is_empty() {
                 continue;
@@ -182,13 +178,13 @@ impl Worker {
             let (partner, mut stage) = (out.partner, std::mem::take(&mut out.stage));
             self.say(token, partner, &mut stage);
             // Its memory is reused.
-            self.peers.links[link].stage = stage;
+            self.peers().links[link].stage = stage;
         }
-        for token in std::mem::take(&mut self.peers.staged) {
+        for token in std::mem::take(&mut self.peers().staged) {
             let Some(Conn { role: Role::Owner(inbound), .. }) = self.conn(token) else { continue };
             if waits && inbound.partner.is_none() && inbound.stage.may_wait() {
                 all = false;
-                self.peers.staged.push(token);
+                self.peers().staged.push(token);
                 continue;
             }
             inbound.is_staged = false;
@@ -202,7 +198,7 @@ impl Worker {
             }
         }
         if all {
-            self.peers.told = self.peers.told.max(clock);
+            self.peers().told = self.peers().told.max(clock);
         }
     }
 
@@ -216,7 +212,7 @@ impl Worker {
             return;
         }
         if let Some(mut conn) = self.take_conn(token) {
-            self.ensure_out(&mut conn);
+            self.port.ensure_out(&mut conn);
             stage.flush(&mut conn.out.bytes);
             self.put_conn(conn);
             self.mark_dirty(token);
@@ -225,8 +221,8 @@ impl Worker {
 
     /// A link has ended, or could not be opened.
     pub(crate) fn link_ended(&mut self, link: usize) {
-        let now = self.engine.now();
-        let out = &mut self.peers.links[link];
+        let now = self.engine().now();
+        let out = &mut self.peers().links[link];
         let was_open = out.open_end().is_some();
         out.fail(now);
         let is_given_up = std::mem::take(&mut out.given_up);
@@ -240,9 +236,9 @@ impl Worker {
 
     /// Answers items for links that were dialed in vain, without waiting for the next dial.
     pub(crate) fn look_at_vain_words(&mut self) {
-        for link in 0..self.peers.links.len() {
+        for link in 0..self.peers().links.len() {
             let in_vain = |out: &Outbound| out.is_out_of_reach() && !out.stage.is_empty();
-            if in_vain(&self.peers.links[link]) {
+            if in_vain(&self.peers().links[link]) {
                 self.tell_of_end(link, false);
             }
         }
@@ -251,7 +247,7 @@ impl Worker {
     /// Tells the waiting clients that items for a link, or replies over it, will not arrive. `was_open`: some items may
     /// have left.
     fn tell_of_end(&mut self, link: usize, was_open: bool) {
-        let out = &mut self.peers.links[link];
+        let out = &mut self.peers().links[link];
         let (clients, asleep) = out.forget();
         let waiting = std::mem::take(&mut out.waiting);
         let may_be_done = was_open && !std::mem::take(&mut out.leaves);
@@ -289,7 +285,7 @@ impl Worker {
             self.put_conn(conn);
             return self.cut(token);
         }
-        self.ensure_out(&mut conn);
+        self.port.ensure_out(&mut conn);
         let only_looks =
             conn.remote.as_deref().and_then(|remote| remote.gather.as_ref()).is_some_and(|g| g.only_looks());
         let why = match may_be_done {
@@ -317,14 +313,15 @@ impl Worker {
     }
 
     /// The error for a command that has not left this node, or was not executed at the other one.
-    fn unreached(&self, link: usize) -> String {
+    fn unreached(&mut self, link: usize) -> String {
         format!("CLUSTERDOWN The node{} cannot be reached: the command was not executed there", self.place(link))
     }
 
     /// The address of the node at the other end of this link: ` at HOST:PORT`, or nothing if it is unknown.
-    fn place(&self, link: usize) -> String {
-        let place = self.peers.links[link].node.and_then(|node| {
-            let node = self.peers.map.node(self.peers.map.index_of(node)?);
+    fn place(&mut self, link: usize) -> String {
+        let peers = self.peers();
+        let place = peers.links[link].node.and_then(|node| {
+            let node = peers.map.node(peers.map.index_of(node)?);
             Some(format!(" at {}:{}", node.host, node.port))
         });
         place.unwrap_or_default()

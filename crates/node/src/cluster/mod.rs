@@ -26,6 +26,7 @@ pub(crate) mod outbound;
 pub(crate) mod owner;
 pub(crate) mod patience;
 pub(crate) mod peers;
+pub(crate) mod port;
 pub(crate) mod probe;
 pub(crate) mod remote;
 pub(crate) mod role;

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::admission::rights::User;
 use ::membership::frame::{self, Kind};
-use ::membership::items::{Item, Lengths, Principal, items};
+use ::membership::items::{Item, Lengths, items};
 use resp::Reply;
 
 use super::Role;
+use super::port::{Forwarding, Port};
 use super::remote::{Expect, Remote};
 use super::verdict::{Question, Verdict};
 use crate::figures::stats::sub;
 use crate::push::tracking::News;
+use crate::worker::Token;
 use crate::worker::conn::Conn;
 use crate::worker::transfer::output_limit;
 use crate::worker::wait::{NodeWait, Wait};
-use crate::worker::{Token, Worker};
 
 /// Bytes of replies that are acknowledged to the owner at a time.
 const ACKNOWLEDGED: usize = 64 * 1024;
@@ -41,38 +41,27 @@ const AHEAD_OF_TIME: &str = "a timestamp more than a day ahead: do the clocks of
 const UNKNOWN: &str = "a virtual connection that there is not";
 const UNASKED: &str = "a reply that nobody waits for";
 
-impl Worker {
-    /// Sets the user of the commands of a client of this node from now on. False: there is no such client, or it is
-    /// owed replies.
-    pub fn set_principal(&mut self, client: Token, principal: Principal) -> bool {
-        let Some(conn) = self.conn(client).filter(|conn| conn.is_client()) else { return false };
-        if conn.unread() > 0 || !conn.is_free() || conn.remote.as_deref().is_some_and(Remote::is_owed) {
-            return false;
-        }
-        conn.session.user = User::new(principal);
-        true
-    }
-
+impl<P: Port> Forwarding<'_, P> {
     /// Notes that a link has received bytes.
     pub(crate) fn note_heard(&mut self, token: Token) {
         let Some(conn) = self.conn(token) else { return };
         if !std::mem::replace(&mut conn.queued, true) {
-            self.peers.heard.push(token);
+            self.peers().heard.push(token);
         }
     }
 
     /// Takes the bytes that links have received.
     pub(crate) fn hear(&mut self) {
-        let peers = &mut self.peers;
+        let peers = self.peers();
         for token in std::mem::take(&mut peers.heard) {
             let Some(mut conn) = self.take_conn(token) else { continue };
             conn.queued = false;
             if let Role::Origin(link) = &conn.role {
-                self.peers.links[*link].probe.heard();
+                self.peers().links[*link].probe.heard();
             }
             let result = self.hear_from(&mut conn);
             let has_left = self.owner_has_left(&conn.role);
-            self.look_at_thirst(&mut conn);
+            self.port.look_at_thirst(&mut conn);
             self.put_conn(conn);
             if let Err(why) = result {
                 tracing::error!(why = why.0, "a link to another node is closed");
@@ -84,8 +73,8 @@ impl Worker {
     }
 
     /// Whether this end of a link forwards, and the other end executes nothing any more.
-    fn owner_has_left(&self, role: &Role) -> bool {
-        matches!(role, Role::Origin(link) if self.peers.links[*link].leaves)
+    fn owner_has_left(&mut self, role: &Role) -> bool {
+        matches!(role, Role::Origin(link) if self.peers().links[*link].leaves)
     }
 
     fn hear_from(&mut self, conn: &mut Conn) -> Result<(), Broken> {
@@ -123,7 +112,7 @@ impl Worker {
         for item in items(body) {
             let item = item.map_err(|malformed| Broken(malformed.to_string()))?;
             if let Item::Clock { lsn } = item {
-                if !self.engine.hear_of(lsn) {
+                if !self.engine().hear_of(lsn) {
                     return Err(AHEAD_OF_TIME.into());
                 }
                 continue;
@@ -139,7 +128,7 @@ impl Worker {
 
     /// Takes an item of an owner.
     fn hear_owner(&mut self, link: usize, item: &Item<'_>) -> Result<(), Broken> {
-        let peers = &mut self.peers;
+        let peers = self.peers();
         let out = &mut peers.links[link];
         if let Item::Replies { vc, bytes, .. } = *item
             && let Some(token) = out.waits_for(vc)
@@ -186,7 +175,7 @@ impl Worker {
 
     fn hear_replies(&mut self, token: Token, link: usize, lengths: Lengths<'_>, bytes: &[u8]) -> Result<(), Broken> {
         let Some(mut conn) = self.take_conn(token) else { return Err(UNKNOWN.into()) };
-        self.ensure_out(&mut conn);
+        self.port.ensure_out(&mut conn);
         let result = self.fill(&mut conn, link, lengths, bytes);
         conn.out.settle();
         self.look_at_answers(&mut conn, link);
@@ -206,7 +195,7 @@ impl Worker {
             let back = is_sent_back.then(|| std::mem::take(&mut line.sent_back));
             if let Some(news) = back.as_deref().and_then(News::heard) {
                 let last = line.last;
-                news.into_iter().for_each(|news| self.tell_behind(conn, news, last));
+                news.into_iter().for_each(|news| self.port.tell_behind(conn, news, last));
                 continue;
             }
             let expect = line.expected.pop_front().ok_or(UNASKED)?;
@@ -270,12 +259,12 @@ impl Worker {
     /// Replies have come for a connection over a link: resumes what can go on.
     pub(crate) fn look_at_answers(&mut self, conn: &mut Conn, link: usize) {
         conn.show_output();
-        let (limit, now) = (output_limit(conn, self.follower.settings()), self.engine.now());
-        self.check_output_limit(conn, limit, now);
+        let (limit, now) = (output_limit(conn, self.settings()), self.engine().now());
+        self.port.check_output_limit(conn, limit, now);
         self.acknowledge(conn);
         let holes = conn.out.holes();
         if !conn.pushes.is_empty() {
-            self.flush_pushes(conn);
+            self.port.flush_pushes(conn);
         }
         if holes == 0
             && let Some(remote) = &mut conn.remote
@@ -298,14 +287,15 @@ impl Worker {
         if conn.ended && conn.unread() == 0 {
             conn.closing = true;
         } else if !std::mem::replace(&mut conn.queued, true) {
-            self.ready.push_back(conn.token);
+            self.port.queue(conn.token);
         }
     }
 
     /// Makes CLIENT UNBLOCK wait, whose client waits for another node.
     pub(crate) fn await_verdict(&mut self, conn: &mut Conn, verdict: Arc<Verdict>) {
         conn.wait = Wait::Node(NodeWait::Verdict(verdict));
-        self.deadlines.insert((self.engine.now() + VERDICT_LOOK_MS, conn.token));
+        let at = self.engine().now() + VERDICT_LOOK_MS;
+        self.port.wake_at(at, conn.token);
     }
 
     /// Looks at a wait for other nodes, whose time may be over.
@@ -314,7 +304,7 @@ impl Worker {
         match wait {
             NodeWait::Verdict(verdict) => match verdict.get() {
                 Some(yes) => self.answer_verdict(token, yes),
-                None => drop(self.deadlines.insert((now + VERDICT_LOOK_MS, token))),
+                None => self.port.wake_at(now + VERDICT_LOOK_MS, token),
             },
             NodeWait::Map => self.resume_from_map(token),
             NodeWait::Replies(_) => self.transactions().look_at_wait(token, now),
@@ -325,13 +315,13 @@ impl Worker {
     fn answer_verdict(&mut self, token: Token, yes: bool) {
         let Some(mut conn) = self.take_conn(token) else { return };
         conn.wait = Wait::No;
-        self.ensure_out(&mut conn);
+        self.port.ensure_out(&mut conn);
         let before = conn.out.bytes.len();
         Reply::new(&mut conn.out.bytes, conn.session.protocol).integer(yes.into());
-        self.apply_reply_mode(&mut conn, before);
+        self.port.apply_reply_mode(&mut conn, before);
         self.put_conn(conn);
         self.mark_dirty(token);
-        self.resume(token);
+        self.port.resume(token);
     }
 
     /// Ends the wait of a connection for other nodes.
@@ -345,7 +335,7 @@ impl Worker {
     pub(crate) fn count_unblocked(&self, conn: &Conn) {
         conn.session.client.waits_elsewhere.store(false, Relaxed);
         if conn.session.client.blocked.swap(false, Relaxed) {
-            sub(&self.stats.blocked, 1);
+            sub(&self.stats().blocked, 1);
         }
     }
 
@@ -367,7 +357,7 @@ impl Worker {
                 continue;
             }
             let bytes = std::mem::take(&mut line.unacknowledged) as u32;
-            self.peers.links[link].stage.put(&Item::Credit { vc: line.vc, bytes });
+            self.peers().links[link].stage.put(&Item::Credit { vc: line.vc, bytes });
         }
     }
 
@@ -387,7 +377,7 @@ impl Worker {
     pub(crate) fn leave_wait_elsewhere(&mut self, conn: &mut Conn, link: usize) {
         let Some(remote) = conn.remote.as_deref_mut() else { return };
         let Some(line) = remote.lines.get_mut(link).and_then(Option::take) else { return };
-        self.peers.links[link].close(line.vc);
+        self.peers().links[link].close(line.vc);
         for expect in line.expected {
             if let Expect::Hole(hole, _) = expect {
                 conn.out.fill(hole, &[], true);
@@ -395,7 +385,7 @@ impl Worker {
         }
         conn.wait = Wait::No;
         self.count_unblocked(conn);
-        self.end_session(conn);
+        self.port.end_session(conn);
     }
 
     /// A client has gone: its virtual connections are closed.
@@ -403,7 +393,7 @@ impl Worker {
         let Some(remote) = conn.remote.take() else { return };
         for (link, line) in remote.lines.into_iter().enumerate() {
             if let Some(line) = line {
-                self.peers.links[link].close(line.vc);
+                self.peers().links[link].close(line.vc);
             }
         }
     }
@@ -418,7 +408,7 @@ impl Worker {
         let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };
         line.questions.push_back(question);
         let vc = line.vc;
-        self.peers.links[link].stage.put(&Item::Unblock { vc, with_error });
+        self.peers().links[link].stage.put(&Item::Unblock { vc, with_error });
     }
 }
 

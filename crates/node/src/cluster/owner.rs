@@ -12,14 +12,16 @@ use super::frames::Stage;
 use super::gather::Merge;
 use super::kinds::Kind;
 use super::origin::Broken;
+use super::peers::Peers;
+use super::port::{Forwarding, Port};
 use super::role::{Inbound, Virtual};
 use crate::admission::rights::User;
 use crate::client::{Client, Peer};
 use crate::session::Session;
 use crate::table::Command;
+use crate::worker::Token;
 use crate::worker::conn::Conn;
 use crate::worker::outgoing::Outgoing;
-use crate::worker::{Token, Worker};
 
 /// Most virtual connections over one link.
 const LINES_MAX: u32 = 1 << 20;
@@ -85,7 +87,29 @@ impl Conn {
     }
 }
 
-impl Worker {
+impl Peers {
+    /// Whether a command of a virtual connection counts at this node. A client's command counts once: where it runs, or
+    /// at the client's node if all nodes run it. Commands of the node itself, such as those that follow a session, do
+    /// not count.
+    pub(crate) fn counts_here(&self, conn: &Conn, command: &Command) -> bool {
+        let Role::Virtual(line) = &conn.role else { return true };
+        match self.kinds[command.id] {
+            Kind::Keyed | Kind::Patient | Kind::Script | Kind::Scan | Kind::Slot | Kind::Exec => true,
+            Kind::Gather(_) => line.is_home,
+            _ => false,
+        }
+    }
+
+    /// Whether the slow log may take a command of a virtual connection: all commands that count, and those that all
+    /// nodes run, because some nodes may take longer. Only messages come to nodes also without a client's command.
+    pub(crate) fn is_logged_here(&self, conn: &Conn, command: &Command) -> bool {
+        let kind = self.kinds[command.id];
+        let is_part = matches!(kind, Kind::Gather(merge) if merge != Merge::Receivers);
+        is_part || self.counts_here(conn, command)
+    }
+}
+
+impl<P: Port> Forwarding<'_, P> {
     /// Takes an item of the origin of a link.
     pub(crate) fn hear_origin(&mut self, link: Token, inbound: &mut Inbound, item: &Item<'_>) -> Result<(), Broken> {
         if inbound.has_left {
@@ -105,7 +129,7 @@ impl Worker {
                 let Some(conn) = self.conn(token) else { return Ok(()) };
                 conn.in_flight = conn.in_flight.saturating_sub(bytes as usize);
                 self.mark_dirty(token);
-                self.look_at_stall(token);
+                self.port.look_at_stall(token);
                 Ok(())
             }
             Item::Unblock { vc, with_error } => {
@@ -113,7 +137,7 @@ impl Worker {
                 let wait = self.conn(token).and_then(|conn| conn.session.client.seat.interrupt());
                 let yes = wait.is_some();
                 if let Some(wait) = wait {
-                    self.unblock(token, &wait, with_error);
+                    self.port.unblock(token, &wait, with_error);
                 }
                 inbound.stage.put(&Item::Unblocked { vc, yes });
                 self.note_staged(link, inbound);
@@ -121,7 +145,7 @@ impl Worker {
             }
             Item::Close { vc } => {
                 if let Some(token) = inbound.lines.get_mut(vc as usize).and_then(Option::take) {
-                    self.closed(token);
+                    self.port.closed(token);
                     inbound.stage.put(&Item::Closed { vc });
                     self.note_staged(link, inbound);
                 }
@@ -148,14 +172,6 @@ impl Worker {
         Ok(())
     }
 
-    /// The users of commands of other nodes' clients here: the clients' numbers at their nodes, and the principals.
-    pub fn principals(&self) -> impl Iterator<Item = (u64, Principal)> + '_ {
-        self.conns.iter().flatten().filter_map(|conn| match &conn.role {
-            Role::Virtual(line) if !line.is_home => Some((line.client, conn.session.user.principal)),
-            _ => None,
-        })
-    }
-
     /// Tells the origin that nothing more is executed for its clients than was answered.
     pub(crate) fn say_leaving(&mut self, link: Token, inbound: &mut Inbound) {
         inbound.has_left = true;
@@ -165,7 +181,7 @@ impl Worker {
 
     fn note_staged(&mut self, link: Token, inbound: &mut Inbound) {
         if !std::mem::replace(&mut inbound.is_staged, true) {
-            self.peers.staged.push(link);
+            self.peers().staged.push(link);
         }
     }
 
@@ -181,13 +197,13 @@ impl Worker {
         if vc >= LINES_MAX || inbound.line(vc).is_some() {
             return Err("a virtual connection that is open already".into());
         }
-        let (token, name) = (self.reserve_token(), client);
+        let (token, name) = (self.port.reserve_token(), client);
         let is_home = inbound.partner.is_some();
-        let known = is_home.then(|| self.node.clients().get(&client).map(|client| client.peer.clone())).flatten();
+        let known = is_home.then(|| self.node().clients().get(&client).map(|client| client.peer.clone())).flatten();
         let peer = known.unwrap_or_else(|| Peer { address: format!("{}:{client}", inbound.peer), ..Peer::default() });
-        let client = Client::new(self.node.next_client_id(), peer, self.engine.now(), self.index as u16, token);
+        let client = Client::new(self.node().next_client_id(), peer, self.engine().now(), self.index() as u16, token);
         let mut session = Session::new(Arc::new(client), true);
-        let sound = set(&mut session, db, protocol, self.follower.settings().databases);
+        let sound = set(&mut session, db, protocol, self.settings().databases);
         let line = Virtual {
             link,
             vc,
@@ -200,7 +216,7 @@ impl Worker {
             lengths: Vec::new(),
             news: 0,
         };
-        self.install(token, session, Role::Virtual(Box::new(line)));
+        self.port.install(token, session, Role::Virtual(Box::new(line)));
         let index = vc as usize;
         if inbound.lines.len() <= index {
             inbound.lines.resize(index + 1, None);
@@ -209,31 +225,11 @@ impl Worker {
         sound
     }
 
-    /// Whether a command of a virtual connection counts at this node. A client's command counts once: where it runs, or
-    /// at the client's node if all nodes run it. Commands of the node itself, such as those that follow a session, do
-    /// not count.
-    pub(crate) fn counts_here(&self, conn: &Conn, command: &Command) -> bool {
-        let Role::Virtual(line) = &conn.role else { return true };
-        match self.peers.kinds[command.id] {
-            Kind::Keyed | Kind::Patient | Kind::Script | Kind::Scan | Kind::Slot | Kind::Exec => true,
-            Kind::Gather(_) => line.is_home,
-            _ => false,
-        }
-    }
-
-    /// Whether the slow log may take a command of a virtual connection: all commands that count, and those that all
-    /// nodes run, because some nodes may take longer. Only messages come to nodes also without a client's command.
-    pub(crate) fn is_logged_here(&self, conn: &Conn, command: &Command) -> bool {
-        let kind = self.peers.kinds[command.id];
-        let is_part = matches!(kind, Kind::Gather(merge) if merge != Merge::Receivers);
-        is_part || self.counts_here(conn, command)
-    }
-
     /// Takes commands for a virtual connection.
     fn feed(&mut self, token: Token, epoch: u64, bytes: &[u8]) {
-        let limit = self.follower.settings().client_query_buffer_limit;
-        let now = self.engine.now();
-        if let Some(query) = self.room(token, bytes.len()) {
+        let limit = self.settings().client_query_buffer_limit;
+        let now = self.engine().now();
+        if let Some(query) = self.port.room(token, bytes.len()) {
             query.extend_from_slice(bytes);
         }
         let Some(conn) = self.conn(token) else { return };
@@ -242,23 +238,23 @@ impl Worker {
         }
         conn.session.client.last_active.store(now, Relaxed);
         if conn.unread() as u64 > limit {
-            return self.overrun(token);
+            return self.port.overrun(token);
         }
         if conn.is_free() && !conn.queued {
             conn.queued = true;
-            self.ready.push_back(token);
+            self.port.queue(token);
         }
     }
 
     /// Puts the output of virtual connections into frames.
     pub(crate) fn speak(&mut self) {
-        let peers = &mut self.peers;
+        let peers = self.peers();
         for token in std::mem::take(&mut peers.speaking) {
-            self.release(token);
+            self.port.release(token);
             let Some(mut conn) = self.take_conn(token) else { continue };
             conn.dirty = false;
             if self.speak_for(&mut conn) {
-                self.dispose(conn);
+                self.port.dispose(conn);
             } else {
                 self.put_conn(conn);
             }
@@ -273,14 +269,13 @@ impl Worker {
         let is_over = |out: &Outgoing| closing && (cut || out.is_done());
         let was_over = is_over(&conn.out);
         let Role::Virtual(line) = &mut conn.role else { return false };
-        let link = line.link as u32 as usize;
-        let end = self.conns.get_mut(link).and_then(Option::as_deref_mut).filter(|end| end.token == line.link);
-        let Some(Conn { role: Role::Owner(inbound), out, in_flight, .. }) = end else { return true };
+        let Some((end, engine, peers)) = self.port.split(line.link) else { return true };
+        let Conn { role: Role::Owner(inbound), out, in_flight, .. } = end else { return true };
         let unsaid = inbound.stage.len() + out.unsent() + *in_flight;
         if unsaid > LINK_MAX && inbound.partner.is_none() && !was_over {
             // Checked again in the next turn, which comes when a part was sent.
             conn.dirty = true;
-            self.peers.speaking.push(conn.token);
+            peers.speaking.push(conn.token);
             return false;
         }
         let mut left = if cut { 0 } else { sendable };
@@ -306,7 +301,7 @@ impl Worker {
             }
             line.said = until;
             inbound.stage.replies(line.vc, &line.lengths, bytes);
-            let local = self.engine.local();
+            let local = engine.local();
             conn.out.advance(n, |part| local.let_go(part));
             conn.in_flight += n;
             left -= n;
@@ -319,12 +314,12 @@ impl Worker {
         }
         let staged = !inbound.stage.is_empty() && !std::mem::replace(&mut inbound.is_staged, true);
         if staged {
-            self.peers.staged.push(line.link);
+            peers.staged.push(line.link);
         }
         if conn.out.is_done() {
             line.news = 0;
             let out = conn.out.take();
-            self.recycle(out);
+            self.port.recycle(out);
         } else {
             conn.out.compact(0);
         }
@@ -334,7 +329,7 @@ impl Worker {
     /// A link has ended: its virtual connections end, too.
     pub(crate) fn owner_ended(&mut self, inbound: &Inbound) {
         for token in inbound.lines() {
-            self.closed(token);
+            self.port.closed(token);
         }
     }
 }

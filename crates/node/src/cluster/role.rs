@@ -75,7 +75,7 @@ pub(crate) struct Virtual {
     /// The client's number at its node.
     pub(crate) client: u64,
     /// That node is this one.
-    pub(super) is_home: bool,
+    pub(crate) is_home: bool,
     /// The epoch of this node by which its last commands were sent here.
     pub(crate) epoch: u64,
     /// Bytes of output that were sent.

@@ -11,6 +11,7 @@ use super::Role;
 use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::{HOME, Peers, slot_of};
+use super::port::{Forwarding, Port};
 use super::remote::{Expect, Line, Script};
 use crate::admission::cluster as admission;
 use crate::admission::cluster::{Called, Forwarded, OfClient, OfScript, OnCopies, Place, Runs, TRY_AGAIN};
@@ -20,7 +21,7 @@ use crate::figures::stats::add;
 use crate::session::tracking::Mode;
 use crate::session::{Block, Multi, Replies, database};
 use crate::table::Command;
-use crate::worker::Worker;
+use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
 use crate::worker::turn::Item as Parsed;
@@ -143,7 +144,7 @@ impl Peers {
     }
 }
 
-impl Worker {
+impl<P: Port> Forwarding<'_, P> {
     /// Makes a command run where it belongs. `None`: here and now.
     #[inline]
     pub(crate) fn route(
@@ -155,7 +156,7 @@ impl Worker {
         raw: &[u8],
         redirect: Redirect,
     ) -> Option<Next> {
-        let peers = &self.peers;
+        let peers = self.peers();
         let kind = peers.kinds[command.id];
         if conn.session.transaction.is_some() {
             return self.transactions().route(conn, command, args, kind);
@@ -188,7 +189,7 @@ impl Worker {
 
     /// A command that another node has forwarded runs here or nowhere.
     fn take_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>, kind: Kind) -> Option<Next> {
-        let peers = &self.peers;
+        let peers = self.peers();
         if conn.session.queues(command) {
             // It is checked when the block is to run.
             return None;
@@ -212,14 +213,17 @@ impl Worker {
             }
             _ => Place::Anywhere,
         };
-        let peers = &self.peers;
+        let Desk { peers, engine, .. } = self.desk();
         if kind == Kind::Scan {
-            self.engine.scan_end = peers.end_of_scan(args);
+            engine.scan_end = peers.end_of_scan(args);
         }
         let verdict = admission::of_forwarded(place, peers.me, peers.serves, || peers.is_behind(conn));
         let error = match verdict {
             Forwarded::Runs => return None,
-            Forwarded::NoLease => return Some(self.decline(conn, command, &peers.no_lease())),
+            Forwarded::NoLease => {
+                let text = peers.no_lease();
+                return Some(self.decline(conn, command, &text));
+            }
             Forwarded::Refused(error) => error,
             Forwarded::AwaitsMap => match self.wait_for_map(conn) {
                 Some(next) => return Some(next),
@@ -247,7 +251,7 @@ impl Worker {
         if let Some(next) = self.wait_for_newer_map(conn, command) {
             return Some(next);
         }
-        let peers = &self.peers;
+        let peers = self.peers();
         let alone = peers.is_alone();
         let moves = conn.session.moves(redirect);
         let queues = conn.session.queues(command);
@@ -298,7 +302,7 @@ impl Worker {
             }
             Kind::Scan if !alone && !queues && !moves => peers.place_of_scan(args),
             Kind::Scan => {
-                self.engine.scan_end = keyspace::SLOTS as u16;
+                self.engine().scan_end = keyspace::SLOTS as u16;
                 return self.in_turn(conn, false);
             }
             Kind::Quick => return self.in_turn(conn, true),
@@ -306,9 +310,9 @@ impl Worker {
                 return self.in_turn(conn, false);
             }
         };
-        let peers = &mut self.peers;
+        let Desk { peers, engine, .. } = self.desk();
         if kind == Kind::Scan {
-            self.engine.scan_end = peers.end_of_scan(args);
+            engine.scan_end = peers.end_of_scan(args);
         }
         let me = peers.me;
         if let Some(multi) = conn.session.multi.as_deref_mut().filter(|_| queues) {
@@ -365,7 +369,7 @@ impl Worker {
     }
 
     pub(crate) fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
-        self.refuse(conn, Some(command), text);
+        self.port.refuse(conn, Some(command), text);
         Next::Continue
     }
 
@@ -411,7 +415,7 @@ impl Worker {
         if command.spec.has(flags::BLOCKING) {
             conn.session.client.waits_elsewhere.store(true, Relaxed);
             conn.session.client.blocked.store(true, Relaxed);
-            add(&self.stats.blocked, 1);
+            add(&self.stats().blocked, 1);
         }
         Next::Stop
     }
@@ -424,7 +428,7 @@ impl Worker {
         if conn.out.has_holes() && conn.remote.as_ref().is_some_and(|remote| remote.forwarded > FORWARDED_MAX) {
             return Some(self.wait_for_replies(conn, 0));
         }
-        if self.peers.links[link].is_full() {
+        if self.peers().links[link].is_full() {
             self.wait_for_link(conn, link);
             return Some(Next::Retry);
         }
@@ -437,7 +441,7 @@ impl Worker {
         if let Replies::Skip = conn.session.replies {
             conn.session.replies = Replies::On;
         }
-        self.ensure_out(conn);
+        self.port.ensure_out(conn);
         (conn.out.open_hole(), wanted)
     }
 
@@ -453,7 +457,7 @@ impl Worker {
     ) {
         self.line_over(conn, link);
         let Some(remote) = conn.remote.as_deref_mut() else { return };
-        let out = &mut self.peers.links[link];
+        let out = &mut self.peers().links[link];
         let epoch = out.epoch;
         remote.forwarded += raw.len();
         let Some(line) = remote.line(link) else { return };
@@ -471,7 +475,7 @@ impl Worker {
     /// The virtual connection over a link, opened if need be, in the state of the session. Returns its number.
     pub(crate) fn line_over(&mut self, conn: &mut Conn, link: usize) -> u32 {
         self.want_link(link);
-        let peers = &mut self.peers;
+        let peers = self.peers();
         let says_principals = peers.says_principals();
         let out = &mut peers.links[link];
         let remote = conn.remote.get_or_insert_default();
@@ -521,14 +525,14 @@ impl Worker {
 
     /// Notes that a client's command is carried out by several nodes, or partly elsewhere: it counts here.
     pub(crate) fn count_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>) {
-        self.meter.ran(command.counted_as);
+        self.port.count_ran(command.counted_as);
         self.note_forwarded(conn, command, args);
     }
 
     /// Notes that a block is carried out by several nodes: it counts here.
     pub(crate) fn count_block(&mut self, conn: &mut Conn, multi: &Multi, exec: &Command) {
         for queued in &multi.queue {
-            self.meter.ran(self.node.table.get(queued.command).counted_as);
+            self.port.count_ran(self.node().table.get(queued.command).counted_as);
         }
         self.show_block(conn, multi);
         self.count_forwarded(conn, exec, None);
@@ -536,15 +540,15 @@ impl Worker {
 
     /// Shows a block that runs elsewhere to clients that monitor this node.
     pub(crate) fn show_block(&self, conn: &Conn, multi: &Multi) {
-        if !self.monitored {
+        if !self.port.is_monitored() {
             return;
         }
-        let (client, databases) = (&conn.session.client, self.follower.settings().databases);
+        let (client, databases) = (&conn.session.client, self.settings().databases);
         let mut db = conn.session.db;
         for (queued, args) in multi.commands() {
-            let command = self.node.table.get(queued.command);
+            let command = self.node().table.get(queued.command);
             if command.is_shown_to_monitors() {
-                self.node.show_to_monitors(client, db, args);
+                self.node().show_to_monitors(client, db, args);
             }
             if command.name == "select" {
                 db = args.get(1).and_then(|text| database(text, databases).ok()).unwrap_or(db);
@@ -555,21 +559,21 @@ impl Worker {
 
     pub(crate) fn show_exec(&self, client: &Client, db: u16, word: &[u8]) {
         let exec: OwnedArgs = [word].into_iter().collect();
-        self.node.show_to_monitors(client, db, exec.args());
+        self.node().show_to_monitors(client, db, exec.args());
     }
 
     /// Notes that a command was sent to the node that runs it and counts it.
     pub(crate) fn note_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>) {
-        if self.monitored
+        if self.port.is_monitored()
             && command.is_shown_to_monitors()
             && let Some(args) = args
         {
-            self.node.show_to_monitors(&conn.session.client, conn.session.db, args);
+            self.node().show_to_monitors(&conn.session.client, conn.session.db, args);
         }
         conn.session.end_caching();
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
-        client.last_active.store(self.engine.now(), Relaxed);
+        client.last_active.store(self.engine().now(), Relaxed);
     }
 }
 

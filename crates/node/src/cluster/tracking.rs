@@ -21,14 +21,15 @@ use txn::Part;
 use super::gather::Merge;
 use super::kinds::Kind;
 use super::peers::HOME;
+use super::port::{Forwarding, Port};
 use super::remote::Expect;
 use crate::push::tracking::News;
 use crate::session::{Multi, Replies};
 use crate::table::Command;
 use crate::transactions::client::For;
+use crate::worker::Token;
 use crate::worker::conn::Conn;
 use crate::worker::execute::Next;
-use crate::worker::{Token, Worker};
 
 /// The question whose answer shows that everything before it was heard.
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
@@ -42,18 +43,18 @@ fn owners(map: &Map) -> impl Iterator<Item = (Slot, Slot, NodeId, u64)> + '_ {
     map.ranges().iter().map(of)
 }
 
-impl Worker {
+impl<P: Port> Forwarding<'_, P> {
     /// Clients of this worker that cache, and have not gone.
     fn trackers(&self) -> Vec<Token> {
         let tracks = |conn: &&Conn| conn.session.tracking.is_some() && conn.is_client() && !conn.closing;
-        self.conns.iter().flatten().map(|conn| &**conn).filter(tracks).map(|conn| conn.token).collect()
+        self.port.conns().filter(tracks).map(|conn| conn.token).collect()
     }
 
     /// Makes all clients that cache forget everything.
     pub(crate) fn flush_trackers(&mut self) {
         for token in self.trackers() {
             let Some(mut conn) = self.take_conn(token) else { continue };
-            self.flush_client(&mut conn);
+            self.port.flush_client(&mut conn);
             self.put_conn(conn);
             self.mark_dirty(token);
         }
@@ -61,10 +62,10 @@ impl Worker {
 
     /// The map has changed. The former owner of a slot reports no more changes, so clients forget everything.
     pub(crate) fn flush_for_map(&mut self, before: &Arc<Map>) {
-        if self.node.trackers.count() == 0 {
+        if self.node().trackers.count() == 0 {
             return;
         }
-        let peers = &self.peers;
+        let peers = self.peers();
         if !owners(before).eq(owners(&peers.map)) {
             self.flush_trackers();
         }
@@ -114,8 +115,8 @@ impl Worker {
     /// Links to nodes that do not broadcast to a client in BCAST mode. Nodes that are being asked count only if the
     /// client asks `anew`.
     fn unheard(&mut self, conn: &mut Conn, anew: bool) -> Vec<usize> {
-        let moves = conn.session.moves(self.follower.settings().cluster_redirect);
-        let peers = &mut self.peers;
+        let moves = conn.session.moves(self.settings().cluster_redirect);
+        let peers = self.peers();
         // A client that finds nodes by itself hears from each node about that node's keys.
         if !conn.session.tracking_mode().broadcasts() || moves {
             return Vec::new();
@@ -133,7 +134,7 @@ impl Worker {
     fn hear_all(&mut self, conn: &mut Conn, again: bool) {
         for link in self.unheard(conn, false) {
             // A node out of reach is asked when it is back: see [`Self::hear_all_over`].
-            if !self.peers.links[link].is_out_of_reach() {
+            if !self.peers().links[link].is_out_of_reach() {
                 self.ask(conn, link, None, QUESTION, [Expect::Heard(link, again)]);
             }
         }
@@ -141,7 +142,7 @@ impl Worker {
 
     /// A link is open: the node at its other end is asked to broadcast to clients in BCAST mode.
     pub(crate) fn hear_all_over(&mut self, link: usize) {
-        if self.node.trackers.prefixes() == 0 || link == HOME {
+        if self.node().trackers.prefixes() == 0 || link == HOME {
             return;
         }
         for token in self.trackers() {
@@ -157,16 +158,16 @@ impl Worker {
         let Some(line) = conn.remote.as_deref_mut().and_then(|remote| remote.line(link)) else { return };
         line.is_heard = reply.first() == Some(&b'+');
         if again {
-            self.flush_client(conn);
+            self.port.flush_client(conn);
         }
     }
 
     /// A virtual connection that tracked has ended: no node reports changes to its client any more.
     pub(crate) fn lose_news(&mut self, conn: &mut Conn, link: usize, was_open: bool) {
         let token = conn.token;
-        self.txn.forget_lines(token, link);
+        self.txn().forget_lines(token, link);
         if was_open {
-            self.flush_client(conn);
+            self.port.flush_client(conn);
         }
         self.hear_all(conn, true);
     }
@@ -189,8 +190,8 @@ impl Worker {
         let mut caller = conn.session.caller();
         conn.session.end_caching();
         conn.holds_news = true;
-        let table = self.node.clone();
-        let kinds = &self.peers.kinds;
+        let table = self.node().clone();
+        let kinds = &self.peers().kinds;
         let reads = |id: usize| {
             let is_script = kinds[id] == Kind::Script;
             is_script || table.table.get(id).spec.has(flags::READONLY)
@@ -207,7 +208,7 @@ impl Worker {
             return;
         }
         for part in parts {
-            let link = self.peers.link_to_member(part.member.id);
+            let link = self.peers().link_to_member(part.member.id);
             let Some(link) = link.filter(|link| *link != HOME) else { continue };
             let vc = self.line_over(conn, link);
             runs.forget(link);
@@ -217,7 +218,7 @@ impl Worker {
 
     /// Names the client that the next message of a transaction over a link is for.
     pub(crate) fn say_for_whom(&mut self, sequence: u64, link: usize) {
-        let Some((runs, token)) = self.txn.runs_for(sequence) else { return };
+        let Some((runs, token)) = self.txn().runs_for(sequence) else { return };
         let caller = runs.caller;
         if caller == Caller::default() {
             return;
@@ -232,15 +233,15 @@ impl Worker {
             }),
         };
         let Some(vc) = vc else { return };
-        if let Some(runs) = self.txn.runs_for_mut(sequence).filter(|_| known.is_none()) {
+        if let Some(runs) = self.txn().runs_for_mut(sequence).filter(|_| known.is_none()) {
             runs.lines.push((link, vc));
         }
-        self.peers.links[link].stage.put(&Item::For { vc, client: caller.client, caches: caller.caches });
+        self.peers().links[link].stage.put(&Item::For { vc, client: caller.client, caches: caller.caches });
     }
 
     /// The virtual connection of another node for which a part runs, if it is there.
     pub(crate) fn caller_of(&mut self, token: Option<Token>, client: u64, caches: bool) -> Caller {
-        let node = self.node.clone();
+        let node = self.node().clone();
         let Some(conn) = token.and_then(|token| self.conn(token)) else { return Caller::default() };
         let is_it = matches!(&conn.role, super::Role::Virtual(line) if line.client == client);
         if !is_it {
@@ -279,7 +280,7 @@ impl Worker {
     /// A block is answered, or waits. Invalidations for its client that waited come now.
     pub(crate) fn tell_held_news(&mut self, conn: &mut Conn) {
         if std::mem::take(&mut conn.holds_news) {
-            self.flush_pushes(conn);
+            self.port.flush_pushes(conn);
             self.forget_transacted(conn);
         }
     }
@@ -292,7 +293,7 @@ impl Worker {
         let Some(tracking) = conn.session.tracking.as_deref_mut() else { return };
         let keys = std::mem::take(&mut tracking.transacted);
         if !keys.is_empty() {
-            self.tell_behind(conn, News::of(keys.iter().map(|key| &**key)), None);
+            self.port.tell_behind(conn, News::of(keys.iter().map(|key| &**key)), None);
         }
     }
 }

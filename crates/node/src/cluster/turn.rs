@@ -4,9 +4,10 @@ use keyspace::Horizon;
 use resp::append_request;
 
 use super::peers::{HOME, Peers};
+use super::port::{Forwarding, Port};
 use super::probe::Seen;
 use crate::push::delivery::Kind;
-use crate::worker::Worker;
+use crate::transactions::port::Desk;
 use crate::worker::token::Token;
 
 /// Most bytes of messages that wait for the log.
@@ -66,17 +67,17 @@ impl Peers {
     }
 }
 
-impl Worker {
+impl<P: Port> Forwarding<'_, P> {
     /// The cluster's part of a turn before anything is executed.
-    pub(crate) fn begin_cluster_turn(&mut self, now: u64) {
-        let boot = self.node.clock.boot_ns();
-        let peers = &mut self.peers;
+    pub(crate) fn begin_turn(&mut self, now: u64) {
+        let boot = self.node().clock.boot_ns();
+        let peers = self.peers();
         let before = peers.map.clone();
         let changed = peers.begin_turn(boot);
-        let begins = self.txn.is_new();
+        let begins = self.txn().is_new();
         if changed {
             // In blocks and scripts a SCAN of a single node has no range that would end it.
-            self.engine.scan_end = keyspace::SLOTS as u16;
+            self.engine().scan_end = keyspace::SLOTS as u16;
         }
         if changed || begins {
             self.transactions().map_changed();
@@ -92,8 +93,8 @@ impl Worker {
     }
 
     /// The cluster's part of a turn after everything was executed.
-    pub(crate) fn end_cluster_turn(&mut self) {
-        if self.peers.is_cluster() {
+    pub(crate) fn end_turn(&mut self) {
+        if self.peers().is_cluster() {
             self.transactions().step();
             self.spread_committed();
             self.look_at_vain_words();
@@ -104,10 +105,10 @@ impl Worker {
 
     /// A message was published by this node itself: the other nodes get it.
     pub(crate) fn spread(&mut self, kind: Kind, channel: &[u8], payload: &[u8], seen: &Horizon) {
-        if self.peers.is_alone() {
+        if self.peers().is_alone() {
             return;
         }
-        let peers = &mut self.peers;
+        let peers = self.peers();
         let spread = &mut peers.spread;
         if spread.bytes > WAITING_MAX {
             return;
@@ -121,35 +122,38 @@ impl Worker {
 
     /// Sends the messages that are committed.
     pub(crate) fn spread_committed(&mut self) {
-        let is_ready = |worker: &Worker| {
-            let (seen, _) = worker.peers.spread.waiting.front()?;
-            seen.versions().iter().all(|version| worker.engine.is_committed(*version)).then_some(())
-        };
-        while is_ready(self).is_some() {
-            let peers = &mut self.peers;
+        while self.is_next_committed() {
+            let peers = self.peers();
             let Some((_, command)) = peers.spread.waiting.pop_front() else { return };
             peers.spread.bytes -= command.len();
             let links: Vec<usize> = (0..peers.map.nodes().len() as u16).map(|node| peers.link_to(node)).collect();
             for link in links.into_iter().filter(|link| *link != HOME) {
                 self.want_link(link);
-                let peers = &mut self.peers;
+                let peers = self.peers();
                 peers.links[link].say_by_itself(&command);
             }
         }
     }
 
+    /// Whether what is said next is committed.
+    fn is_next_committed(&mut self) -> bool {
+        let Desk { peers, engine, .. } = self.desk();
+        let Some((seen, _)) = peers.spread.waiting.front() else { return false };
+        seen.versions().iter().all(|version| engine.is_committed(*version))
+    }
+
     /// Ends links over which nothing comes any more.
     pub(crate) fn probe_links(&mut self, now: u64) {
-        let ended = self.peers.look_at_silence(now);
+        let ended = self.peers().look_at_silence(now);
         for (link, token, is_open) in ended {
             if !is_open {
-                self.closed(token);
+                self.port.closed(token);
                 continue;
             }
             tracing::warn!(
                 "a link to a node that may be down is closed: no bytes come from it, or it was taken out of the cluster"
             );
-            self.peers.links[link].given_up = true;
+            self.peers().links[link].given_up = true;
             self.cut(token);
         }
     }

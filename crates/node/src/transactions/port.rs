@@ -74,7 +74,7 @@ pub(crate) trait Port {
     fn look_at_answers(&mut self, conn: &mut Conn);
     fn count_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>);
     fn count_block(&mut self, conn: &mut Conn, multi: &Multi, exec: &Command);
-    fn count_unblocked(&self, conn: &Conn);
+    fn count_unblocked(&mut self, conn: &Conn);
 
     // ---- connections that wait
 

@@ -60,7 +60,7 @@ impl Worker {
         }
         if next != Next::Retry && self.peers.is_cluster() {
             // Only a node of a cluster asks others.
-            self.leave_map(conn);
+            self.forwarding().leave_map(conn);
             if conn.session.answers.is_some() {
                 conn.session.end_answers(next == Next::Stop);
             }
@@ -151,10 +151,10 @@ impl Worker {
             return next;
         }
         conn.busy = 0;
-        let counts = !conn.is_virtual() || self.counts_here(conn, &command);
+        let counts = !conn.is_virtual() || self.peers.counts_here(conn, &command);
         if !counts {
             if exact {
-                let is_logged = self.is_logged_here(conn, &command);
+                let is_logged = self.peers.is_logged_here(conn, &command);
                 self.meter.passed(&command, args, &conn.session.client, self.engine.now(), from, is_logged);
             }
         } else if !exact {
@@ -195,7 +195,7 @@ impl Worker {
         {
             tracking.caching = false;
             if !tracking.transacted.is_empty() {
-                self.forget_transacted(conn);
+                self.forwarding().forget_transacted(conn);
             }
         }
         let counted = std::mem::take(&mut conn.session.error_is_counted);
@@ -295,7 +295,7 @@ impl Worker {
                 self.paused = self.node.pauses.current(self.engine.now());
                 self.engine.keep_expired(self.paused.is_some());
                 match flow {
-                    Flow::Done if conn.session.tracks_anew => self.track_over_nodes(conn, &command, start),
+                    Flow::Done if conn.session.tracks_anew => self.forwarding().track_over_nodes(conn, &command, start),
                     Flow::Done => Next::Continue,
                     Flow::Sleep(ms) => {
                         self.sleep(conn, args, ms);
@@ -314,7 +314,7 @@ impl Worker {
                         Next::Stop
                     }
                     Flow::Verdict(verdict) => {
-                        self.await_verdict(conn, verdict);
+                        self.forwarding().await_verdict(conn, verdict);
                         Next::Stop
                     }
                     Flow::Close => {

@@ -97,7 +97,7 @@ impl Caller for Front<'_> {
             return Ok(());
         }
         let redirect = self.settings.cluster_redirect;
-        match self.worker.route(self.conn, command, args, self.item, self.raw, redirect) {
+        match self.worker.forwarding().route(self.conn, command, args, self.item, self.raw, redirect) {
             Some(next) => Err(next),
             None => Ok(()),
         }
@@ -156,7 +156,7 @@ impl Caller for Front<'_> {
 
 impl Front<'_> {
     fn refuse(&mut self, command: &Command, error: &[u8]) -> Result<(), Next> {
-        Err(self.worker.decline(self.conn, command, error))
+        Err(self.worker.forwarding().decline(self.conn, command, error))
     }
 
     /// The user may not run it.

@@ -50,7 +50,7 @@ impl Worker {
                 && inbound.lines().all(|line| self.is_answered(line))
             {
                 inbound.take_lines().for_each(|line| self.closed(line));
-                self.say_leaving(token, inbound);
+                self.forwarding().say_leaving(token, inbound);
             }
             self.put_conn(conn);
         }

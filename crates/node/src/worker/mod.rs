@@ -5,6 +5,7 @@
 
 pub(crate) mod conn;
 pub(crate) mod execute;
+pub(crate) mod forwarding;
 pub(crate) mod front;
 pub(crate) mod holes;
 pub(crate) mod housekeeping;
@@ -258,7 +259,7 @@ impl Worker {
             return None;
         }
         let mut conn = self.take_conn(token)?;
-        self.leave_nodes(&mut conn);
+        self.forwarding().leave_nodes(&mut conn);
         self.engine.cancel_reservation(token);
         self.release_token(token);
         sub(&self.stats.clients, 1);
@@ -332,10 +333,10 @@ impl Worker {
         match std::mem::replace(&mut conn.role, Role::Client) {
             Role::Client => sub(&self.stats.clients, 1),
             Role::Virtual(_) => {}
-            Role::Origin(link) => self.link_ended(link),
-            Role::Owner(inbound) => self.owner_ended(&inbound),
+            Role::Origin(link) => self.forwarding().link_ended(link),
+            Role::Owner(inbound) => self.forwarding().owner_ended(&inbound),
         }
-        self.leave_nodes(&mut conn);
+        self.forwarding().leave_nodes(&mut conn);
         self.end_wait(&mut conn);
         self.engine.cancel_reservation(conn.token);
         self.forget_claims(conn.token);
@@ -378,11 +379,13 @@ impl Worker {
             Message::Evict { token } => self.cut_off(token),
             Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),
             Message::UnblockElsewhere { token, with_error, question } => {
-                self.unblock_elsewhere(token, with_error, question)
+                self.forwarding().unblock_elsewhere(token, with_error, question)
             }
             Message::Seen { token, line } => self.show(token, &line),
             Message::Publish(delivery) => self.hand_over(&delivery),
-            Message::Spread { kind, channel, payload, seen } => self.spread(kind, &channel, &payload, &seen),
+            Message::Spread { kind, channel, payload, seen } => {
+                self.forwarding().spread(kind, &channel, &payload, &seen)
+            }
             Message::Transaction(said) => self.txn.take(said.0, said.1),
             Message::Notice(notice) => self.deliver_notice(*notice),
             Message::ResetStats => {
@@ -479,7 +482,7 @@ impl Worker {
             .chain(self.memory.shortage.deadline())
             .chain(self.promises.backlog.deadline(self.engine.now()))
             .chain(self.memory.tidying.deadline())
-            .chain(self.link_deadline())
+            .chain(self.peers.link_deadline())
             .chain(self.transactions_deadline())
             .chain(self.inherited.as_ref().map(|inherited| inherited.deadline()))
             .chain(self.leaves_at)

@@ -43,7 +43,7 @@ impl Worker {
             self.walks.push_back(token);
         }
         if self.peers.is_cluster() {
-            self.look_at_debts(token);
+            self.forwarding().look_at_debts(token);
         }
     }
 

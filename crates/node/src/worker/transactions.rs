@@ -116,15 +116,15 @@ impl Port for Worker {
     }
 
     fn in_turn(&mut self, conn: &mut Conn) -> Option<Next> {
-        Worker::in_turn(self, conn, false)
+        self.forwarding().in_turn(conn, false)
     }
 
     fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
-        Worker::decline(self, conn, command, text)
+        self.forwarding().decline(conn, command, text)
     }
 
     fn place_of_reply(&mut self, conn: &mut Conn) -> (u64, bool) {
-        Worker::place_of_reply(self, conn)
+        self.forwarding().place_of_reply(conn)
     }
 
     fn ensure_out(&mut self, conn: &mut Conn) {
@@ -132,19 +132,19 @@ impl Port for Worker {
     }
 
     fn look_at_answers(&mut self, conn: &mut Conn) {
-        Worker::look_at_answers(self, conn, usize::MAX);
+        self.forwarding().look_at_answers(conn, usize::MAX);
     }
 
     fn count_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>) {
-        Worker::count_forwarded(self, conn, command, args);
+        self.forwarding().count_forwarded(conn, command, args);
     }
 
     fn count_block(&mut self, conn: &mut Conn, multi: &Multi, exec: &Command) {
-        Worker::count_block(self, conn, multi, exec);
+        self.forwarding().count_block(conn, multi, exec);
     }
 
-    fn count_unblocked(&self, conn: &Conn) {
-        Worker::count_unblocked(self, conn);
+    fn count_unblocked(&mut self, conn: &Conn) {
+        self.forwarding().count_unblocked(conn);
     }
 
     fn wake_at(&mut self, at: u64, token: Token) {
@@ -188,31 +188,31 @@ impl Port for Worker {
     }
 
     fn want_link(&mut self, link: usize) {
-        Worker::want_link(self, link);
+        self.forwarding().want_link(link);
     }
 
     fn forget_watched_elsewhere(&mut self, conn: &mut Conn) {
-        Worker::forget_watched_elsewhere(self, conn, None);
+        self.forwarding().forget_watched_elsewhere(conn, None);
     }
 
     fn ask_for_workspace(&mut self, conn: &mut Conn, which: (u64, u32)) -> bool {
-        Worker::ask_for_workspace(self, conn, which)
+        self.forwarding().ask_for_workspace(conn, which)
     }
 
     fn caller_of(&mut self, token: Option<Token>, client: u64, caches: bool) -> Caller {
-        Worker::caller_of(self, token, client, caches)
+        self.forwarding().caller_of(token, client, caches)
     }
 
     fn runs_for(&mut self, conn: &mut Conn, multi: &Multi, parts: &[Part]) -> For {
-        Worker::runs_for(self, conn, multi, parts)
+        self.forwarding().runs_for(conn, multi, parts)
     }
 
     fn tell_parts(&mut self, conn: &mut Conn, parts: &[Part], runs: &mut For) {
-        Worker::tell_parts(self, conn, parts, runs);
+        self.forwarding().tell_parts(conn, parts, runs);
     }
 
     fn say_for_whom(&mut self, sequence: u64, link: usize) {
-        Worker::say_for_whom(self, sequence, link);
+        self.forwarding().say_for_whom(sequence, link);
     }
 
     fn answer_behind_news<'k>(
@@ -222,11 +222,11 @@ impl Port for Worker {
         hole: (u64, bool),
         reply: &[u8],
     ) -> bool {
-        Worker::answer_behind_news(self, conn, runs, hole, reply)
+        self.forwarding().answer_behind_news(conn, runs, hole, reply)
     }
 
     fn tell_held_news(&mut self, conn: &mut Conn) {
-        Worker::tell_held_news(self, conn);
+        self.forwarding().tell_held_news(conn);
     }
 
     fn tell_changes(&mut self) {
@@ -266,7 +266,7 @@ impl Port for Worker {
         if self.monitored
             && let Some(client) = Worker::conn(self, token).map(|conn| conn.session.client.clone())
         {
-            Worker::show_exec(self, &client, db, word);
+            self.forwarding().show_exec(&client, db, word);
         }
     }
 }

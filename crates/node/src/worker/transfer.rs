@@ -167,7 +167,7 @@ impl Worker {
         add(&client.reads, 1);
         client.last_active.store(now, Relaxed);
         if conn.role.is_link() {
-            return self.note_heard(token);
+            return self.forwarding().note_heard(token);
         }
         // Commands queued by MULTI have not been executed yet either. Commands that will be executed at once do not
         // count.
@@ -239,7 +239,7 @@ impl Worker {
         let waits_elsewhere = conn.session.client.waits_elsewhere.load(Relaxed);
         let link = conn.wait.link_to_answer();
         if let Some(link) = link.filter(|_| waits_elsewhere) {
-            self.leave_wait_elsewhere(&mut conn, link);
+            self.forwarding().leave_wait_elsewhere(&mut conn, link);
         } else if link.is_some() || conn.wait.blocked().is_some() {
             self.end_session(&mut conn);
             conn.cut |= conn.wait.link_to_answer().is_some();

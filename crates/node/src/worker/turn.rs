@@ -96,7 +96,7 @@ impl Worker {
             self.settle_inherited(now);
         }
         if self.peers.is_cluster() {
-            self.begin_cluster_turn(now);
+            self.forwarding().begin_turn(now);
         } else if self.node.doubts.may_exist(&self.node.engine.transactions) {
             self.transactions().look_at_doubts();
         }
@@ -160,7 +160,7 @@ impl Worker {
         if node.mailbox(self.index).is_some_and(Mailbox::has_own) {
             self.read_mail();
         }
-        self.end_cluster_turn();
+        self.forwarding().end_turn();
         self.await_log();
         self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
         add(&self.stats.turns, 1);
@@ -369,7 +369,7 @@ impl Worker {
                 && conn.session.client.waits_elsewhere.load(Relaxed)
             {
                 // Its end may have come before the connection was known to wait.
-                self.leave_wait_elsewhere(&mut conn, link);
+                self.forwarding().leave_wait_elsewhere(&mut conn, link);
             }
             self.watch_leaver(&mut conn);
         }

@@ -42,7 +42,7 @@ impl Worker {
             Wait::Key(wait) => self.leave_keys(conn, wait),
             Wait::Log(wait) => self.leave_log(conn, &wait),
             Wait::Room => self.leave_room(conn.token),
-            Wait::Node(wait) => self.leave_answers(conn, &wait),
+            Wait::Node(wait) => self.forwarding().leave_answers(conn, &wait),
             Wait::Operator(wait) => self.leave_pause(conn, &wait),
         }
     }
@@ -62,7 +62,7 @@ impl Worker {
                 }
                 Wait::Operator(OperatorWait::Sleep(_)) => self.wake_up(token, &Ok(Done::Ok)),
                 Wait::Job(_) => self.look_at_job(token, now),
-                Wait::Node(_) => self.look_at_nodes(token, now),
+                Wait::Node(_) => self.forwarding().look_at_nodes(token, now),
                 Wait::No | Wait::Key(_) | Wait::Log(_) | Wait::Room | Wait::Operator(_) | Wait::Steps(_) => {}
             }
         }
@@ -123,7 +123,7 @@ impl Worker {
             }
             each_message(&event, classes, |channel, message| {
                 self.node.publish(self.index, Kind::Channel, channel, message, &seen);
-                self.spread(Kind::Channel, channel, message, &seen);
+                self.forwarding().spread(Kind::Channel, channel, message, &seen);
             });
         }
     }
@@ -151,7 +151,7 @@ impl Worker {
     /// Makes the connection wait for a latch, or for a key of the store. Then its command runs again.
     pub(crate) fn wait_for_latch(&mut self, conn: &mut Conn, command: &Command, busy: &engine::Busy) -> Next {
         if conn.session.answers.is_some()
-            && let Some(next) = self.ask_wanted(conn)
+            && let Some(next) = self.forwarding().ask_wanted(conn)
         {
             return next;
         }
@@ -382,7 +382,7 @@ impl Worker {
             add(&self.stats.commands[node.table.get(id).counted_as].failed, 1);
             self.stats.count_error(text);
         }
-        if conn.is_virtual() && !self.counts_here(conn, node.table.get(id)) {
+        if conn.is_virtual() && !self.peers.counts_here(conn, node.table.get(id)) {
             return;
         }
         self.meter.exact(node.table.get(id), args, client, self.engine.now(), conn.spent);
