@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use resp::{Args, Reply, append_request};
 
-use super::gather::Merge;
+use super::merge::Merge;
 use super::peers::{HOME, slot_of};
 use super::port::{Forwarding, Port};
 use super::remote::{Expect, Forwarded};
@@ -17,7 +17,7 @@ use crate::transactions::coordinator::Begun;
 use crate::transactions::exec::{Needs, Way};
 use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::wait::{NodeWait, Wait};
 use crate::worker::write_error;
 

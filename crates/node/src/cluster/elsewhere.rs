@@ -26,7 +26,7 @@ use crate::admission::cluster::TRY_AGAIN;
 use crate::session::{Multi, Replies};
 use crate::table::Command;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::wait::{NodeWait, Wait};
 use crate::worker::{Token, write_error};
 

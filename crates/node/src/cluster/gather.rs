@@ -5,14 +5,14 @@ use resp::Args;
 
 use super::answers::Question;
 use super::gathering::{Gather, Then};
-pub(crate) use super::merge::Merge;
+use super::merge::Merge;
 use super::peers::{HOME, slot_of};
 use super::port::{Forwarding, Port};
 use super::remote::{Expect, Remote};
 use crate::table::Command;
 use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::wait::{NodeWait, Wait};
 
 /// The slot of all keys that a pattern matches, if it is one.

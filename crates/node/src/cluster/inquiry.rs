@@ -11,9 +11,9 @@ use engine::Busy;
 use keyspace::Need;
 use resp::{Args, Protocol};
 
-pub(crate) use super::answers::{Answers, Asks, Question};
-use super::gather::Merge;
+use super::answers::{Asks, Question};
 use super::kinds::Kind;
+use super::merge::Merge;
 use super::peers::Peers;
 use super::port::{Forwarding, Port};
 use super::remote::Expect;
@@ -22,7 +22,7 @@ use crate::session::{Block, Multi, SessionCtx, database};
 use crate::table::Command;
 use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::wait::{NodeWait, Wait};
 
 /// Most questions of a block or script. A message beyond them counts the subscribers of its node alone; a question

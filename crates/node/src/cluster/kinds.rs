@@ -2,7 +2,7 @@
 
 use command::flags;
 
-use super::gather::Merge;
+use super::merge::Merge;
 use crate::table::{Command, Handler, Table};
 
 /// See the module's text.

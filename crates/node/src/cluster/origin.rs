@@ -12,7 +12,7 @@ use super::port::{Forwarding, Port};
 use super::remote::{Expect, Remote};
 use super::verdict::{Question, Verdict};
 use crate::figures::stats::sub;
-use crate::push::tracking::News;
+use crate::push::notice::News;
 use crate::worker::Token;
 use crate::worker::conn::Conn;
 use crate::worker::transfer::output_limit;

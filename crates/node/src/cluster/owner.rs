@@ -9,8 +9,8 @@ use resp::Protocol;
 
 use super::Role;
 use super::frames::Stage;
-use super::gather::Merge;
 use super::kinds::Kind;
+use super::merge::Merge;
 use super::origin::Broken;
 use super::peers::Peers;
 use super::port::{Forwarding, Port};

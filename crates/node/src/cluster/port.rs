@@ -9,13 +9,13 @@ use crate::config::OutputLimit;
 use crate::config::Settings;
 use crate::figures::stats::WorkerStats;
 use crate::node::Node;
-use crate::push::tracking::News;
+use crate::push::notice::News;
 use crate::session::Session;
 use crate::table::Command;
 use crate::transactions::port::{Desk, Port as OfTransactions, Transacting};
 use crate::transactions::state::Transactions;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::outgoing::Outgoing;
 use crate::worker::token::Token;
 

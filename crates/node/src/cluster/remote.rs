@@ -7,7 +7,7 @@ use resp::{OwnedArgs, append_request};
 
 use super::gathering::Gather;
 use super::verdict::Question;
-use crate::session::tracking::Mode;
+use crate::session::caching::Mode;
 use crate::session::{Multi, Session};
 
 /// A reply that is to come.

@@ -8,8 +8,8 @@ use command::{KeyAt, Reach, flags};
 use resp::{Args, OwnedArgs, Reply};
 
 use super::Role;
-use super::gather::Merge;
 use super::kinds::Kind;
+use super::merge::Merge;
 use super::peers::{HOME, Peers, slot_of};
 use super::port::{Forwarding, Port};
 use super::remote::{Expect, Line, Script};
@@ -18,13 +18,12 @@ use crate::admission::cluster::{Called, Forwarded, OfClient, OfScript, OnCopies,
 use crate::client::Client;
 use crate::config::Redirect;
 use crate::figures::stats::add;
-use crate::session::tracking::Mode;
+use crate::session::caching::Mode;
 use crate::session::{Block, Multi, Replies, database};
 use crate::table::Command;
 use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
-use crate::worker::turn::Item as Parsed;
+use crate::worker::next::{Item as Parsed, Next};
 use crate::worker::wait::{NodeWait, Wait};
 
 /// Most outstanding replies of a connection.

@@ -18,18 +18,18 @@ use engine::Caller;
 use resp::append_request;
 use txn::Part;
 
-use super::gather::Merge;
 use super::kinds::Kind;
+use super::merge::Merge;
 use super::peers::HOME;
 use super::port::{Forwarding, Port};
 use super::remote::Expect;
-use crate::push::tracking::News;
+use crate::push::notice::News;
 use crate::session::{Multi, Replies};
 use crate::table::Command;
 use crate::transactions::client::For;
 use crate::worker::Token;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 
 /// The question whose answer shows that everything before it was heard.
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";

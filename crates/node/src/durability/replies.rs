@@ -19,8 +19,8 @@ use crate::session::waitaof;
 use crate::table::Command;
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
 use crate::worker::front::may_write;
+use crate::worker::next::Next;
 use crate::worker::token::Token;
 use crate::worker::wait::{LogWait, Wait};
 

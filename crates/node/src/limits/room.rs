@@ -29,7 +29,7 @@ use crate::node::Node;
 use crate::table::Command;
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::token::Token;
 use crate::worker::wait::Wait;
 

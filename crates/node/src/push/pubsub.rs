@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-pub use super::delivery::{Kind, Place};
+use super::delivery::{Kind, Place};
 
 /// Parts of the tables of channels: publishers of different channels seldom meet.
 const PARTS: usize = 64;

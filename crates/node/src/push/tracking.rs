@@ -13,8 +13,7 @@ use engine::Invalidation;
 use keyspace::Horizon;
 use resp::Protocol;
 
-use super::notice::encode;
-pub(crate) use super::notice::{News, Notice};
+use super::notice::{News, Notice, encode};
 use super::tracker::{BROADCAST, NO_LOOP, ON};
 use crate::client::Client;
 use crate::node::Node;

@@ -8,7 +8,7 @@ use txn::Lock;
 use txn::locks::Mode;
 
 use super::Multi;
-use crate::push::pubsub::Kind;
+use crate::push::delivery::Kind;
 use crate::table::Command;
 
 /// See the module's text.

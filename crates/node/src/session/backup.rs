@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help};
-use crate::push::pubsub::Kind;
+use crate::push::delivery::Kind;
 use crate::worker::jobs::Task;
 
 /// The rows of the family.

@@ -8,7 +8,7 @@ use resp::Args;
 
 use super::{Retry, SessionCtx};
 use crate::node::Node;
-use crate::push::pubsub::Kind;
+use crate::push::delivery::Kind;
 use crate::worker::message::Message;
 
 /// A block under way: EXEC, or a script.

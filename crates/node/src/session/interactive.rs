@@ -5,7 +5,7 @@
 
 use command::{Error, Row, Spec, flags::*};
 
-pub use super::transaction::{Interactive, Seen};
+use super::transaction::Interactive;
 use super::{Flow, SessionCtx, SessionRun};
 use crate::config::Isolation;
 

@@ -5,7 +5,7 @@ pub(crate) mod aside;
 mod auth;
 mod backup;
 mod block;
-mod caching;
+pub(crate) mod caching;
 mod client;
 mod cluster;
 mod commands;
@@ -31,7 +31,7 @@ mod state;
 mod subscriptions;
 mod suspended;
 pub(crate) mod tracking;
-mod transaction;
+pub(crate) mod transaction;
 pub(crate) mod waitaof;
 
 pub use aside::Aside;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Session;
 use crate::node::Node;
-use crate::push::pubsub::Kind;
+use crate::push::delivery::Kind;
 
 /// The subscriptions of a session.
 #[derive(Default)]

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use command::Error;
 
 use super::caching::Choice;
-pub(crate) use super::caching::Mode;
 use super::{Flow, Session, SessionCtx};
 use crate::push::tracker::{BROADCAST, BROKEN, NO_LOOP, ON};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use command::Event;
 
 use crate::config::Isolation;
-use crate::push::pubsub::Kind;
+use crate::push::delivery::Kind;
 
 /// A transaction between BEGIN and COMMIT.
 pub struct Interactive {

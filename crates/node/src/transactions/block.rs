@@ -11,7 +11,7 @@ use super::client::{For, Watched};
 use super::fetching::Fetching;
 use super::split::{Join, join};
 use super::wire;
-use crate::session::interactive::Interactive;
+use crate::session::transaction::Interactive;
 use crate::session::{ExecWord, Multi};
 use crate::worker::token::Token;
 

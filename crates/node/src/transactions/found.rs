@@ -12,7 +12,7 @@ use super::fetching::{Fetching, Run, Seen as AllSeen, Versions};
 use super::part::{IMAGES_MAX, TOO_LARGE};
 use super::port::{Port, Transacting};
 use super::wire::{self, Image};
-use crate::session::interactive::Interactive;
+use crate::session::transaction::Interactive;
 use crate::session::{Aside, Suspended};
 use crate::worker::conn::Conn;
 

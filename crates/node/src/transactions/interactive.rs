@@ -17,15 +17,15 @@ use super::fetching::Fetching;
 use super::found::{Unusable, place_of};
 use super::plan::{NOT_SERVED, TOO_LONG};
 use super::port::{Desk, Port, Transacting};
-use crate::cluster::gather::Merge;
 use crate::cluster::kinds::Kind;
+use crate::cluster::merge::Merge;
 use crate::cluster::route::calls_function;
 use crate::config::Isolation;
-use crate::session::interactive::{Interactive, Seen};
+use crate::session::transaction::{Interactive, Seen};
 use crate::session::{Aside, Multi};
 use crate::table::Command;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::token::Token;
 use crate::worker::wait::{NodeWait, Wait};
 
@@ -34,7 +34,7 @@ const BYTES_MAX: usize = 16 << 20;
 /// The cost of a key in addition to its name and its image, in bytes.
 const KEY: usize = size_of::<((u16, Box<[u8]>), Seen)>();
 /// The cost of a message in addition to its channel and its text, in bytes.
-const MESSAGE: usize = size_of::<(crate::push::pubsub::Kind, Vec<u8>, Vec<u8>)>();
+const MESSAGE: usize = size_of::<(crate::push::delivery::Kind, Vec<u8>, Vec<u8>)>();
 /// The numbers of blocks that need no answer of another node, and of no other blocks.
 pub(super) const AT_HOME: u64 = 1 << 63;
 
@@ -46,7 +46,7 @@ pub(super) const CONFLICT: &[u8] =
     b"CONFLICT The transaction was rolled back: another client has changed keys that it uses. None of its changes were made; try it again from BEGIN";
 
 /// What COMMIT does in addition to changes of keys.
-pub(super) type Messages = Vec<(crate::push::pubsub::Kind, Vec<u8>, Vec<u8>)>;
+pub(super) type Messages = Vec<(crate::push::delivery::Kind, Vec<u8>, Vec<u8>)>;
 
 impl Fetching {
     /// Asks for the keys that its transaction has not seen.

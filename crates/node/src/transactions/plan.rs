@@ -17,7 +17,7 @@ use crate::cluster::kinds::Kind;
 use crate::cluster::peers::{Peers, slot_of};
 use crate::config::Isolation;
 use crate::node::Node;
-use crate::session::interactive::Interactive;
+use crate::session::transaction::Interactive;
 use crate::session::{Multi, database, is_read_only_script};
 use crate::table::{Command, Handler, Table};
 

@@ -18,7 +18,7 @@ use crate::node::Node;
 use crate::session::{Multi, SessionCtx};
 use crate::table::Command;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::token::Token;
 
 /// The transactions over nodes of a worker, at work: their own state, and a port to the worker.

@@ -10,7 +10,7 @@ use txn::{Action, Lock, RecordKind, Refusal, TxnId};
 use super::port::{Desk, Port, Transacting};
 use super::state::Looked;
 use super::task::{Task, Work};
-use crate::worker::execute::INSISTS;
+use crate::worker::next::INSISTS;
 use crate::worker::token::Token;
 
 /// Failures in a row to get a latch before newcomers are kept out (rule K1).

@@ -24,7 +24,7 @@ use super::port::{Desk, Port, Transacting};
 use super::waiting::Unserved;
 use super::wire::Changes;
 use crate::admission::{AS_OF_CLIENTS, Caller, Step, admit};
-use crate::cluster::inquiry::Answers;
+use crate::cluster::Answers;
 use crate::session::{Flow, SessionCtx, Suspended};
 use crate::table::Command;
 use crate::worker::conn::Conn;

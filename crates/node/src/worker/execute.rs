@@ -17,22 +17,8 @@ use crate::table::{Command, Handler};
 use crate::worker::conn::Conn;
 use crate::worker::front::{self, Front};
 use crate::worker::http;
-use crate::worker::turn::Item;
+use crate::worker::next::{INSISTS, Item, Next};
 use crate::worker::{Worker, write_error};
-
-/// After a command has waited so often for keys of the store, it reads the store itself.
-pub(crate) const INSISTS: u32 = 4;
-
-/// What becomes of the connection after a command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Next {
-    /// The next command.
-    Continue,
-    /// No further command now: the connection waits or closes.
-    Stop,
-    /// The same command again, later.
-    Retry,
-}
 
 impl Worker {
     /// Executes one command of a connection, or queues it, or refuses it.

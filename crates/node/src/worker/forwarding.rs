@@ -9,12 +9,12 @@ use crate::admission::rights::User;
 use crate::cluster::port::{Forwarding, Port};
 use crate::cluster::{Dial, Inbound, Peers, Remote, Role};
 use crate::config::OutputLimit;
-use crate::push::tracking::News;
+use crate::push::notice::News;
 use crate::session::Session;
 use crate::table::Command;
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::outgoing::Outgoing;
 use crate::worker::token::Token;
 

@@ -18,9 +18,8 @@ use crate::table::{Command, Table};
 use crate::users::Denial;
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::{Item, Next};
 use crate::worker::pause::Pause;
-use crate::worker::turn::Item;
 
 /// A client of this node, or of another node that forwards for it.
 pub(crate) struct Front<'a> {

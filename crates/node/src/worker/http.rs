@@ -5,7 +5,7 @@
 
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 
 /// Whether the name of a command shows that this is an HTTP request, whose body would be commands.
 pub(crate) fn is_request(name: &[u8]) -> bool {

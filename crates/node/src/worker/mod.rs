@@ -15,6 +15,7 @@ pub(crate) mod leavers;
 pub(crate) mod leaving;
 pub(crate) mod long_waits;
 pub(crate) mod message;
+pub(crate) mod next;
 pub(crate) mod outgoing;
 pub(crate) mod pause;
 pub(crate) mod steps;

@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::session::{Flow, Replies, Suspended};
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
-use crate::worker::execute::{INSISTS, Next};
+use crate::worker::next::{INSISTS, Next};
 use crate::worker::token::Token;
 use crate::worker::wait::{Steps, Wait};
 

@@ -17,7 +17,7 @@ use crate::transactions::client::For;
 use crate::transactions::port::{Desk, Port, Transacting};
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
+use crate::worker::next::Next;
 use crate::worker::token::Token;
 
 impl Worker {

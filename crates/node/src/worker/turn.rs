@@ -14,8 +14,8 @@ use crate::limits::crowd;
 use crate::node::Node;
 use crate::table::Command;
 use crate::worker::conn::Conn;
-use crate::worker::execute::Next;
 use crate::worker::message::Mailbox;
+use crate::worker::next::{Item, Next};
 use crate::worker::transfer::output_limit;
 use crate::worker::{Token, Worker};
 
@@ -37,18 +37,6 @@ struct Group {
     from: usize,
     to: usize,
     progress: Progress,
-}
-
-/// The findings of the parser about a command.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Item {
-    /// Id + 1 in the table, 0 if there is no such command.
-    pub(crate) command: u32,
-    /// Slot and hash of argument 1 if it is the command's only key.
-    pub(crate) key: Option<(u16, u64)>,
-    /// Slot and hash of the key to prefetch: the only key, or the first key that a script declares, which it is likely
-    /// to use.
-    ahead: Option<(u16, u64)>,
 }
 
 impl Worker {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use keyspace::{Counts, SIZED_TYPES};
 
 use super::{Report, Text, ratio};
-use crate::push::pubsub::Kind;
+use crate::push::delivery::Kind;
 
 pub fn stats(r: &Report<'_>, t: &mut Text) {
     let rates = r.node.sampler.rates(r.node.workers() as u64);

@@ -3,7 +3,7 @@
 use command::{Error, Row, Spec, flags::*};
 
 use super::super::{Flow, SessionCtx, SessionRun, help, wrong_arguments};
-use crate::push::pubsub::Kind;
+use crate::push::delivery::Kind;
 
 const fn sub(
     name: &'static str,

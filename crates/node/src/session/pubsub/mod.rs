@@ -6,7 +6,7 @@ mod subscribe;
 use command::{Error, KeySpec, Row, Spec, flags::*, key_flags};
 
 use super::{Flow, SessionCtx, SessionRun, container};
-use crate::push::pubsub::Kind;
+use crate::push::delivery::Kind;
 
 const SUBSCRIBE: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
 const PUBLISH: u32 = PUBSUB | LOADING | STALE | FAST | MAY_REPLICATE;

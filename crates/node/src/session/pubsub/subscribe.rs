@@ -5,7 +5,7 @@ use std::sync::Arc;
 use command::Error;
 
 use super::super::{Flow, SessionCtx};
-use crate::push::pubsub::{Kind, Place};
+use crate::push::delivery::{Kind, Place};
 
 /// The words of a confirmation.
 fn words(kind: Kind) -> (&'static str, &'static str) {
