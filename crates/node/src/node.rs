@@ -38,6 +38,9 @@ pub const VALKEY_VERSION: &str = "9.0.0";
 /// Bytes by which the memory that a worker reports may lag behind, other threads' share included.
 const ABOUT: u64 = 32 << 10;
 
+/// Clients that are looked at while no other thread may register one.
+const CLIENTS_AT_ONCE: usize = 64;
+
 /// Threads that read the store for keys that are not in memory: as many reads are under way at once.
 pub const LOADERS: usize = 4;
 
@@ -257,7 +260,7 @@ impl Node {
     /// The part of `used_memory` that is not data: the needs of a server without any, its clients, and the store's own
     /// memory.
     pub fn memory_overhead(&self) -> u64 {
-        let clients: u64 = self.clients().values().map(|client| client.memory()).sum();
+        let clients = self.client_memory();
         let store = self.checkpoints().and_then(|checkpoints| checkpoints.store()).map_or(0, |store| {
             let figures = store.figures();
             figures.cache_bytes + figures.pinned_bytes + figures.bytes_unflushed
@@ -326,6 +329,29 @@ impl Node {
     /// The clients of all workers, by id.
     pub fn clients(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `f` with all of them, few at a time: a worker that registers a client waits for few.
+    pub(crate) fn each_client(&self, mut f: impl FnMut(&Client)) {
+        let mut from = 0;
+        loop {
+            let clients = self.clients();
+            let mut last = None;
+            for (id, client) in clients.range(from..).take(CLIENTS_AT_ONCE) {
+                f(client);
+                last = Some(*id);
+            }
+            drop(clients);
+            let Some(last) = last else { return };
+            from = last + 1;
+        }
+    }
+
+    /// Bytes that all clients take.
+    pub(crate) fn client_memory(&self) -> u64 {
+        let mut sum = 0;
+        self.each_client(|client| sum += client.memory());
+        sum
     }
 
     /// Number of connections.

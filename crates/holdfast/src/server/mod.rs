@@ -14,6 +14,7 @@ mod limits;
 mod loaders;
 mod log;
 mod member;
+mod metrics;
 mod oom;
 mod openness;
 mod places;
@@ -126,6 +127,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     if let Err(error) = oom::follow(&settings) {
         tracing::warn!("{error}");
     }
+    // Before the data is read, which may take long: probes ask meanwhile.
+    let endpoint = metrics::Endpoint::start(&settings, &node)?;
     let kept = disks.map(|disks| disks.start(&node, seed, &settings)).transpose()?;
     let switch = Arc::new(Switch::new(Arc::clone(&node), seed, kept));
     let listeners = net::listeners(&settings).map_err(|error| {
@@ -149,6 +152,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
+    endpoint.ready();
     drop(starting);
     supervisor.ready();
     stop_on(signals, Arc::clone(&node), supervisor)?;

@@ -8,6 +8,7 @@ mod crash_report;
 mod large_values;
 mod limits;
 mod messages;
+mod metrics;
 mod process;
 mod scripts;
 mod session;

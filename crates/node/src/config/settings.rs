@@ -46,6 +46,9 @@ pub struct Settings {
     pub cluster_announce_ip: Option<Vec<u8>>,
     /// The answer to a client for a key of another node.
     pub cluster_redirect: Redirect,
+    /// 0 for none.
+    pub metrics_port: u16,
+    pub metrics_bind: Vec<u8>,
     pub tcp_backlog: i32,
     /// Seconds; 0 for never.
     pub tcp_keepalive: u32,
@@ -214,6 +217,8 @@ impl Settings {
                 "io_uring" => IoDriver::IoUring,
                 _ => IoDriver::Auto,
             },
+            metrics_port: read.number("metrics-port"),
+            metrics_bind: read.text("metrics-bind"),
             tcp_backlog: read.number("tcp-backlog"),
             tcp_keepalive: read.number("tcp-keepalive"),
             timeout: read.number("timeout"),

@@ -53,6 +53,8 @@ pub struct WorkerStats {
     pub rejected: AtomicU64,
     /// Connections now.
     pub clients: AtomicU64,
+    /// Links to other nodes of which it is the origin and that are open, now.
+    pub links: AtomicU64,
     /// Blocked connections now.
     pub blocked: AtomicU64,
     /// Connections that wait until less is left for the log, now.
@@ -141,6 +143,7 @@ impl WorkerStats {
             connections: zero(),
             rejected: zero(),
             clients: zero(),
+            links: zero(),
             blocked: zero(),
             bytes_in: zero(),
             bytes_out: zero(),

@@ -161,7 +161,7 @@ fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     const EXPIRY_BYTES: u64 = 8;
 
     let memory = Memory::of(ctx);
-    let clients: u64 = ctx.node.clients().values().map(|client| client.memory()).sum();
+    let clients = ctx.node.client_memory();
     let (selected, databases) = (ctx.session.db, ctx.settings.databases);
     let shown: Vec<(u16, u64, u64)> = (0..databases)
         .map(|db| (db, ctx.counts(db)))

@@ -42,6 +42,7 @@ pub(crate) use connection::database;
 pub(crate) use context::{Flow, SessionCtx, SessionRun, container, help, tipped, wrong_arguments};
 pub(crate) use debug::is_open as debug_is_open;
 pub(crate) use families::run;
+pub(crate) use info::{everything, latencies};
 pub(crate) use multi::watch_keys;
 pub use script::Machines;
 pub(crate) use script::is_read_only as is_read_only_script;

@@ -18,7 +18,7 @@ impl Node {
         text.push_str("\n------ CLIENT LIST OUTPUT ------\n");
         text.push_str(&String::from_utf8_lossy(&super::client::lines_of_all(self)));
         text.push_str("\n------ INFO OUTPUT ------\n");
-        text.push_str(&super::info::everything(self).replace('\r', ""));
+        text.push_str(&super::everything(self).replace('\r', ""));
         text
     }
 }

@@ -63,6 +63,7 @@ impl Worker {
             wait = by_effort(CATCH_UP_MS, 10);
         }
         self.look_at_long_waits();
+        self.stats.links.store(self.peers.open_links().len() as u64, Relaxed);
         if settings.timeout > 0 {
             self.end_idle(now, settings.timeout * 1000);
         }

@@ -21,6 +21,8 @@ pub(crate) struct Meter {
     sync_began: AtomicU64,
     /// Nanoseconds of the last sync.
     sync_last: AtomicU64,
+    /// Nanoseconds of all syncs.
+    synced_for: AtomicU64,
     syncs: [AtomicU64; BUCKETS],
 }
 
@@ -41,6 +43,7 @@ impl Meter {
     /// Notes that a block is on the disk, so long after it departed.
     pub(crate) fn landed(&self, took: u64) {
         self.sync_last.store(took, Relaxed);
+        self.synced_for.fetch_add(took, Relaxed);
         let us = took / 1000;
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
         self.syncs[bucket.min(BUCKETS - 1)].fetch_add(1, Relaxed);
@@ -56,6 +59,10 @@ impl Meter {
 
     pub(crate) fn last_sync(&self) -> u64 {
         self.sync_last.load(Relaxed)
+    }
+
+    pub(crate) fn synced_for(&self) -> u64 {
+        self.synced_for.load(Relaxed)
     }
 
     pub(crate) fn syncs(&self) -> [u64; BUCKETS] {

@@ -229,6 +229,8 @@ pub struct Facts {
     pub stalled: u64,
     /// Syncs by how long they took: the `i`th number counts those of less than `2^i` microseconds and not less than half of that.
     pub syncs: [u64; BUCKETS],
+    /// How long all syncs took together, in nanoseconds.
+    pub synced_for: u64,
 }
 
 /// The log as workers see it; clones are the same one.
@@ -345,6 +347,7 @@ impl Log {
             last_sync: meter.last_sync(),
             stalled: meter.stalled((self.shared.clock)()),
             syncs: meter.syncs(),
+            synced_for: meter.synced_for(),
         }
     }
 

@@ -24,6 +24,22 @@ pub(super) static SECTION: Section = Section {
         )
         .own()
         .immutable(),
+        row(
+            "metrics-port",
+            PORT,
+            "0",
+            "TCP port of the HTTP endpoint for Prometheus, /healthz and /readyz; 0 for none.",
+        )
+        .own()
+        .immutable(),
+        row(
+            "metrics-bind",
+            Kind::Text,
+            "127.0.0.1",
+            "Address of that endpoint, which asks for no password; `*` for all.",
+        )
+        .own()
+        .immutable(),
         row("tcp-backlog", int(0), "511", "Connections that the kernel keeps waiting to be accepted.").immutable(),
         row("tcp-keepalive", int(0), "300", "Seconds of silence before the kernel probes a connection; 0 for never."),
         row("timeout", int(0), "0", "Seconds after which an idle client is disconnected; 0 for never.").cluster(),

@@ -66,7 +66,7 @@ const ACTIVE_MS: u64 = 512;
 
 pub fn clients(r: &Report<'_>, t: &mut Text) {
     let (mut watching, mut watched, mut longest_in, mut longest_out, mut count, mut active) = (0, 0, 0, 0, 0, 0);
-    for client in r.node.clients().values() {
+    r.node.each_client(|client| {
         let keys = u64::from(client.watching.load(Relaxed));
         watching += u64::from(keys > 0);
         watched += keys;
@@ -74,7 +74,7 @@ pub fn clients(r: &Report<'_>, t: &mut Text) {
         longest_out = longest_out.max(client.output_len.load(Relaxed));
         active += u64::from(r.now.saturating_sub(client.last_active.load(Relaxed)) < ACTIVE_MS);
         count += 1;
-    }
+    });
     t.title("Clients");
     t.line("connected_clients", count);
     t.line("active_clients", active);
@@ -95,8 +95,7 @@ pub fn clients(r: &Report<'_>, t: &mut Text) {
 /// Clients that track, without those of other nodes that have read here.
 fn tracking_clients(node: &Node) -> usize {
     let ids = node.trackers.ids();
-    let clients = node.clients();
-    ids.iter().filter(|id| clients.contains_key(id)).count()
+    ids.iter().filter(|id| node.clients().contains_key(id)).count()
 }
 
 pub fn memory(r: &Report<'_>, t: &mut Text) {
@@ -105,7 +104,7 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     let peak = r.node.peak_memory();
     let heap = r.node.engine.keyspace.heap().stats();
     let startup = r.node.startup_memory();
-    let clients: u64 = r.node.clients().values().map(|client| client.memory()).sum();
+    let clients = r.node.client_memory();
     let overhead = r.node.memory_overhead();
     let dataset = used.saturating_sub(overhead);
     let system = r.node.facts.system_memory;

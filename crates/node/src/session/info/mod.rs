@@ -15,7 +15,7 @@ use crate::config::Settings;
 use crate::figures::stats::WorkerStats;
 use crate::node::Node;
 
-pub(super) use commands::latencies;
+pub(crate) use commands::latencies;
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[Row {
