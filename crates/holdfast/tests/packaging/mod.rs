@@ -139,7 +139,7 @@ fn containers_give_settings_that_exist() {
     }
     let set = text(STATEFUL_SET);
     let options: Vec<&str> = set.lines().filter_map(|line| line.trim().strip_prefix("- --")).collect();
-    assert_eq!(options, ["cluster-announce-ip"]);
+    assert_eq!(options, ["metrics-port", "metrics-bind", "cluster-announce-ip"]);
     assert!(options.iter().all(|name| find(name.as_bytes()).is_some()));
 }
 
@@ -153,13 +153,16 @@ fn containers_open_the_ports_of_a_server() {
     let numbers = |yaml: &str, key: &str| -> BTreeSet<String> {
         yaml.lines().filter_map(|line| line.trim().strip_prefix(key)).map(|port| port.trim().to_owned()).collect()
     };
-    let all: BTreeSet<String> = words.iter().cloned().collect();
-    assert_eq!(numbers(&text(STATEFUL_SET), "containerPort:"), all);
+    let set = text(STATEFUL_SET);
+    let mut all: BTreeSet<String> = words.iter().cloned().collect();
+    // The endpoint of the probes, which the chart opens.
+    all.insert(behind(set.split("- --metrics-port\n").nth(1).unwrap_or(""), "- ").to_owned());
+    assert_eq!(numbers(&set, "containerPort:"), all);
     assert_eq!(numbers(&text("packaging/helm/holdfast/templates/services.yaml"), "port:"), all);
     assert!(text("packaging/helm/holdfast/templates/_helpers.tpl").contains(&format!("%s-%d.%s:{}", settings.port)));
 
     // The user of the image owns the volume.
-    let user = behind(&text(STATEFUL_SET), "runAsUser: ").to_owned();
+    let user = behind(&set, "runAsUser: ").to_owned();
     assert_eq!(behind(&docker, "USER "), format!("{user}:{user}"));
     assert!(docker.contains(&format!("-o {user} -g {user} /image/data")));
     assert!(docker.contains("\nWORKDIR /data\nVOLUME /data\n"));
