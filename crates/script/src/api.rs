@@ -146,6 +146,9 @@ fn check_command(f: &mut Frame<'_>) -> Result<c_int, Raised> {
     match f.ask(Request::Check)? {
         Resume::Checked(Checked::Allowed) => f.push_boolean(true),
         Resume::Checked(Checked::Denied) => f.push_boolean(false),
+        Resume::Checked(Checked::WrongArity) => {
+            return Err(errors::raise(f, "Wrong number of args for redis.acl_check_cmd()"));
+        }
         _ => return Err(errors::raise(f, "Invalid command passed to redis.acl_check_cmd()")),
     }
     Ok(1)

@@ -35,6 +35,8 @@ pub enum Checked {
     Denied,
     /// There is no such command.
     Unknown,
+    /// The command takes another number of arguments.
+    WrongArity,
 }
 
 /// Levels of `redis.log`.

@@ -51,6 +51,8 @@ fn rights_are_looked_at_again_by_exec_and_by_scripts() {
     assert!(script.contains("ACL failure in script: No permissions to access a key"), "{script}");
     assert_eq!(bob.call("eval return(redis.acl_check_cmd('get','b')) 0"), ":1");
     assert_eq!(bob.call("eval return(redis.acl_check_cmd('get','a')) 0"), "$-1");
+    let wrong = bob.call("eval return(redis.acl_check_cmd('get')) 0");
+    assert!(wrong.contains("Wrong number of args for redis.acl_check_cmd()"), "{wrong}");
 }
 
 #[test]
@@ -171,4 +173,102 @@ fn lines_of_the_configuration_make_users_and_a_rewrite_keeps_them() {
             "-ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to store users in the Redis configuration."
         );
     }
+}
+
+/// Ways to a key that a user may not use. The reply is a denial, whatever the command is.
+const SIDE_DOORS: &[&str] = &[
+    "get secret",
+    "set secret x",
+    "append secret x",
+    "copy secret mine",
+    "copy mine secret replace",
+    "rename secret mine",
+    "rename mine secret",
+    "move secret 1",
+    "del secret",
+    "unlink mine secret",
+    "exists secret",
+    "type secret",
+    "touch secret",
+    "expire secret 1",
+    "object encoding secret",
+    "object freq secret",
+    "memory usage secret",
+    "dump secret",
+    "restore secret 0 x replace",
+    "getex secret persist",
+    "getdel secret",
+    "mget mine secret",
+    "mset mine 1 secret 2",
+    "lcs mine secret",
+    "bitop not mine secret",
+    "sort list by nosort get secret*",
+    "sort list by secret*",
+    "sort list get #",
+    "sort_ro list get secret",
+    "sort secretlist",
+    "sort list store secret",
+    "lmove secretlist list left left",
+    "lmpop 1 secretlist left",
+    "blmpop 0 2 list2 secretlist left",
+    "blpop secretlist 0",
+    "sintercard 2 mineset secretset",
+    "sdiffstore mineset secretset",
+    "zunionstore minez 1 secretz",
+    "pfmerge minehll secrethll",
+    "xread streams secretstream 0",
+    "watch secret",
+    "eval return(redis.call('get','secret')) 0",
+    "eval return(redis.call('get',KEYS[1])) 1 secret",
+    "eval return(redis.pcall('get','secret')['err']) 0",
+    "eval_ro return(redis.call('get','secret')) 0",
+    "eval return(redis.call('sort','list','by','nosort','get','secret*')) 0",
+    "eval return(redis.call('rename','secret','mine')) 0",
+    "fcall peek 0",
+    "fcall_ro peek 0",
+    "fcall peek 1 secret",
+    "debug object secret",
+    "acl setuser eve ~*",
+    "acl list",
+    "config get requirepass",
+    "function dump",
+    "subscribe news",
+    "publish news x",
+    "psubscribe __key*",
+];
+
+#[test]
+fn no_side_door_leads_to_a_key() {
+    let server = Server::start(&["--workers", "2", "--enable-debug-command", "yes"]);
+    let mut admin = server.client();
+    for (request, reply) in [
+        ("set secret treasure", "+OK"),
+        ("rpush secretlist treasure", ":1"),
+        ("rpush list a", ":1"),
+        ("set secreta treasure", "+OK"),
+    ] {
+        assert_eq!(admin.call(request), reply);
+    }
+    let code = "#!lua name=lib\nredis.register_function{function_name='peek',callback=function() \
+                return redis.call('get','secret') end,flags={'no-writes'}}";
+    admin.send_raw(format!("*3\r\n$8\r\nfunction\r\n$4\r\nload\r\n${}\r\n{code}\r\n", code.len()).as_bytes());
+    assert_eq!(admin.reply(), "$3 lib");
+    let rules = "on nopass +@all -debug -acl -config -function ~mine* ~list*";
+    assert_eq!(admin.call(&format!("acl setuser eve {rules}")), "+OK");
+    let mut eve = as_user(&server, "auth eve x");
+    for request in SIDE_DOORS {
+        let reply = eve.call(request);
+        let is_denied =
+            ["NOPERM", "No permissions", "insufficient ACL permissions"].iter().any(|why| reply.contains(why));
+        assert!(is_denied && !reply.contains("treasure"), "{request}: {reply}");
+        assert_eq!(eve.call("multi"), "+OK");
+        let queued = eve.call(request);
+        let ran = eve.call("exec");
+        assert!(!queued.contains("treasure") && !ran.contains("treasure"), "{request}: {queued} {ran}");
+    }
+    // Of BY and GET only those are looked at that name another key.
+    assert_eq!(eve.call("sort list by nosort"), "*1 $1 a");
+    assert_eq!(admin.call("mget secret secreta mine"), "*3 $8 treasure $8 treasure $-1");
+    assert_eq!(admin.call("llen secretlist"), ":1");
+    assert_eq!(admin.call("acl getuser eve").matches("~*").count(), 0);
 }

@@ -40,6 +40,9 @@ impl Comes {
 
 /// Commands that do less than in Redis.
 const REMARKS: &[(&str, &str)] = &[
+    ("acl|deluser", "not in a cluster, whose only user is `default`"),
+    ("acl|load", "not in a cluster, whose only user is `default`"),
+    ("acl|setuser", "not in a cluster, whose only user is `default`"),
     ("bgrewriteaof", "a checkpoint, which shortens the log; needs `appendonly yes`"),
     (
         "begin",

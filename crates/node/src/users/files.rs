@@ -35,7 +35,7 @@ pub fn configured(table: &Table, loaded: &Loaded) -> Result<ConfiguredUsers, Loa
 pub fn begin(node: &crate::Node, configured: ConfiguredUsers) -> Result<(), String> {
     let settings = node.config.settings();
     node.users.keep_up(settings.requirepass.as_ref());
-    if !settings.cluster_seeds.is_empty() && (!settings.aclfile.is_empty() || !configured.is_empty()) {
+    if settings.takes_part_in_cluster() && (!settings.aclfile.is_empty() || !configured.is_empty()) {
         return Err(ONE_SERVER.to_owned());
     }
     if !settings.aclfile.is_empty() {

@@ -301,4 +301,67 @@ mod tests {
             assert!(Categories::named(command.categories()).is_some(), "{}", command.name);
         }
     }
+
+    /// Requests whose keys stand behind words.
+    const WITH_WORDS: &[&str] = &[
+        "xread streams k 0",
+        "xreadgroup group g c streams k 0",
+        "sort mine store k",
+        "georadius mine 0 0 1 m store k",
+    ];
+
+    /// The keys of a request, if it is one, and what a user is answered that may use the key `mine` alone.
+    fn of_poor_user(users: &UserTable, table: &Table, words: &[&str]) -> Option<bool> {
+        let mut batch = resp::Batch::new();
+        assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
+        let args = batch.args(0, &[]);
+        let command = table.find_command(&args[0])?;
+        let command = table.with_word(command, args.get(1)).unwrap_or(command);
+        let mut keys = KeyUses::default();
+        find_keys(command, args, &mut keys);
+        if !command.spec.accepts(args.len()) || keys.is_empty() {
+            return None;
+        }
+        let number = users.read(|users| users.find(b"eve").map(|user| user.number())).unwrap();
+        let mut eve = User::new(Principal { user: number_on_wire(number), revision: 0 });
+        let denial = users.refusal(&mut eve, command, args);
+        Some(matches!(denial, Some(Denial::OfRights { denied: Denied::Key(_), .. })))
+    }
+
+    #[test]
+    fn every_command_with_keys_is_denied_to_a_user_without_the_key() {
+        let table = Table::new();
+        let users = UserTable::new(&table);
+        users.change(false, |users, book| users.set(book, b"eve", &["on", "nopass", "+@all", "~mine"])).unwrap();
+        let (mut all, mut met) = (0, std::collections::BTreeSet::new());
+        let mut ask = |name: &str, words: &[&str]| {
+            if let Some(is_denied) = of_poor_user(&users, &table, words) {
+                assert!(is_denied, "{words:?}");
+                met.insert(name.to_owned());
+            }
+        };
+        for line in WITH_WORDS {
+            let words: Vec<&str> = line.split(' ').collect();
+            ask(words[0], &words);
+        }
+        let with_keys = |command: &&Command| {
+            let spec = command.spec;
+            let named = spec.keys.iter().any(|key| key.flags & key_flags::NOT_KEY == 0);
+            // To rules, DEBUG has no keys, as in Redis.
+            !command.is_hidden() && (named || spec.find_keys.is_some() || spec.find_all_keys.is_some())
+        };
+        let commands: Vec<&Command> = table.all().iter().filter(with_keys).collect();
+        for command in &commands {
+            all += 1;
+            // The number of keys stands at one of the first places, or there is none.
+            for (arguments, number_at) in (1..10).flat_map(|n| [9, 0, 1, 2].map(|at| (n, at))) {
+                let mut words: Vec<&str> = command.name.split('|').collect();
+                words.extend((0..arguments).map(|at| if at == number_at { "1" } else { "k" }));
+                ask(&command.name, &words);
+            }
+        }
+        let unmet: Vec<&str> =
+            commands.iter().map(|command| &*command.name).filter(|name| !met.contains(*name)).collect();
+        assert!(unmet.is_empty() && all > 150, "no request with keys is known of {unmet:?}");
+    }
 }

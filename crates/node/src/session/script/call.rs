@@ -126,6 +126,7 @@ impl ScriptRun {
             Some(command) => {
                 let command = ctx.node.table.with_word(command, args.get(1)).unwrap_or(command);
                 match rights::refusal(&ctx.node.users, &mut ctx.session.user.clone(), command, args) {
+                    _ if arity::is_wrong(command.spec, args.len()) => Checked::WrongArity,
                     Some(_) => Checked::Denied,
                     None => Checked::Allowed,
                 }
