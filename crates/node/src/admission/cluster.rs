@@ -117,6 +117,159 @@ impl<F: Fn() -> bool, B: Fn() -> bool, K: Fn() -> bool, L: Fn(u16) -> bool> OfCl
     }
 }
 
+/// What becomes of a client's command whose place its keys do not say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keyless {
+    /// It runs at this node, in its turn.
+    Here,
+    /// It runs at all nodes.
+    AtAll,
+    /// It runs at the node of the slot that it names.
+    AtSlot,
+    /// It runs nowhere: this node has no lease.
+    NoLease,
+}
+
+/// What decides that. A smart client asks each node by itself, and means what that node has.
+#[derive(Clone, Copy)]
+pub(crate) struct OfKeyless {
+    /// This is the only node.
+    pub(crate) alone: bool,
+    /// This node has a lease.
+    pub(crate) serves: bool,
+    /// The client is a smart one.
+    pub(crate) moves: bool,
+    /// The command joins a block.
+    pub(crate) queues: bool,
+}
+
+impl OfKeyless {
+    /// A command in which every node has a part. `for_all`: a smart client means all nodes, too.
+    pub(crate) fn gathers(self, for_all: bool, needs_lease: bool) -> Keyless {
+        match self {
+            _ if self.alone || self.queues => Keyless::Here,
+            _ if !self.moves || for_all => Keyless::AtAll,
+            _ if needs_lease && !self.serves => Keyless::NoLease,
+            _ => Keyless::Here,
+        }
+    }
+
+    /// SCAN, whose cursor names a slot.
+    pub(crate) fn scans(self) -> Keyless {
+        match self {
+            _ if self.alone || self.queues => Keyless::Here,
+            _ if !self.moves => Keyless::AtSlot,
+            _ if !self.serves => Keyless::NoLease,
+            _ => Keyless::Here,
+        }
+    }
+
+    /// A command about a slot by its number.
+    pub(crate) fn names_slot(self) -> Keyless {
+        if self.queues || self.moves { Keyless::Here } else { Keyless::AtSlot }
+    }
+
+    /// A change of the libraries of functions. Without a lease this node may have old ones.
+    pub(crate) fn changes_libraries(self) -> Keyless {
+        if self.queues || self.serves { Keyless::Here } else { Keyless::NoLease }
+    }
+}
+
+/// Where WATCH of a client runs that has no block. `me`: this node's place in the map.
+pub(crate) fn of_watch(place: Place, me: u16, serves: bool) -> Runs {
+    match place {
+        Place::Anywhere => Runs::Here,
+        Place::At(owner, _) if owner != me => Runs::At(owner),
+        Place::At(..) if serves => Runs::Here,
+        Place::At(..) => Runs::NoLease,
+        Place::Nobody => Runs::Refused(NO_OWNER),
+        Place::Several => Runs::OverNodes,
+    }
+}
+
+/// What a client's command is about, between BEGIN and COMMIT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OfTransaction {
+    /// Its keys, and perhaps others; or a function of a library, which a node without a lease may not have.
+    Keys {
+        /// It works on its keys alone.
+        alone: bool,
+        /// It calls a function.
+        calls_function: bool,
+    },
+    /// The subscribers of a channel.
+    Message,
+    /// The connection.
+    Connection,
+    /// More than that.
+    Everything,
+}
+
+pub(crate) const NOT_HERE: &[u8] = b"ERR this command is not possible between BEGIN and COMMIT";
+
+impl OfTransaction {
+    /// Where it runs: as a part of the transaction, which may be over nodes, or here.
+    pub(crate) fn runs(self, serves: bool) -> Runs {
+        match self {
+            OfTransaction::Keys { calls_function: true, .. } if !serves => Runs::NoLease,
+            OfTransaction::Keys { alone: true, .. } | OfTransaction::Message => Runs::OverNodes,
+            OfTransaction::Connection => Runs::Here,
+            OfTransaction::Keys { .. } | OfTransaction::Everything => Runs::Refused(NOT_HERE),
+        }
+    }
+}
+
+/// Whether a node outside of its cluster refuses a client's command: all but those about the connection alone.
+pub(crate) fn refuses_outside(is_out: bool, is_local: bool, queues: bool) -> bool {
+    is_out && !is_local && !queues
+}
+
+/// What decides where a block runs.
+#[derive(Clone, Copy)]
+pub(crate) struct OfBlock {
+    /// This node's place in the map.
+    pub(crate) me: u16,
+    /// This is the only node.
+    pub(crate) alone: bool,
+    /// This node has a lease.
+    pub(crate) serves: bool,
+    /// The owner of its keys.
+    pub(crate) keys: Place,
+    /// The owner of the keys that its client watches.
+    pub(crate) watched: Place,
+    /// This node, if the client watches keys here.
+    pub(crate) watched_here: Place,
+    /// It has commands in which every node has a part.
+    pub(crate) everything: bool,
+    /// It has commands that concern this node alone.
+    pub(crate) own: bool,
+    /// It calls functions of libraries, which this node, without a lease, may not have.
+    pub(crate) functions: bool,
+}
+
+impl OfBlock {
+    /// Where it runs. What the client watches at further nodes is not looked at.
+    pub(crate) fn runs(self) -> Runs {
+        let (me, place) = (self.me, self.keys.and(self.watched));
+        // A block goes over nodes even if its keys are of one other node: where it needs this node as well, or has no
+        // keys but those it watches.
+        let apart = self.own || self.keys == Place::Anywhere;
+        let elsewhere = matches!(place, Place::At(owner, _) if owner != me);
+        if (place == Place::Several || elsewhere && apart) && !self.everything && !self.functions {
+            return Runs::OverNodes;
+        }
+        match self.keys.and(self.watched_here) {
+            Place::Nobody => Runs::Refused(NO_OWNER),
+            Place::Several | Place::Anywhere if self.functions => Runs::NoLease,
+            Place::Several => Runs::Refused(EVERYTHING),
+            _ if self.everything && !self.alone => Runs::Refused(EVERYTHING),
+            Place::At(owner, _) if owner != me => Runs::At(owner),
+            Place::At(..) if !self.serves => Runs::NoLease,
+            Place::At(..) | Place::Anywhere => Runs::Here,
+        }
+    }
+}
+
 /// The verdict on a command that another node has forwarded: it runs here or nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Forwarded {

@@ -5,7 +5,9 @@ use ::membership::Slot;
 use engine::Room;
 use resp::{Batch, Protocol};
 
-use super::cluster::{Called, Forwarded, OfClient, OfScript, OnCopies, Place, Runs};
+use super::cluster::{
+    Called, Forwarded, Keyless, OfBlock, OfClient, OfKeyless, OfScript, OfTransaction, OnCopies, Place, Runs,
+};
 use super::memory::{Shortage, Verdict};
 use super::*;
 use crate::table::Table;
@@ -199,6 +201,72 @@ fn a_client_s_command_runs_where_its_keys_are() {
     assert_eq!(of_client(Place::Several, true, true, true, false, false), Runs::WithItsBlock);
     assert_eq!(of_client(Place::At(OTHER, slot(5)), true, true, true, true, true), Runs::WithItsBlock);
     assert_eq!(of_client(Place::At(OTHER, slot(5)), true, true, true, false, true), Runs::Moved(slot(5), OTHER));
+}
+
+#[test]
+fn a_smart_client_means_the_node_that_it_asks() {
+    let of = |serves, moves, queues| OfKeyless { alone: false, serves, moves, queues };
+    let (plain, smart) = (of(true, false, false), of(true, true, false));
+    assert_eq!([plain.gathers(false, true), plain.scans()], [Keyless::AtAll, Keyless::AtSlot]);
+    assert_eq!([smart.gathers(false, true), smart.scans()], [Keyless::Here; 2]);
+    assert_eq!([smart.gathers(true, true), plain.names_slot()], [Keyless::AtAll, Keyless::AtSlot]);
+    let without_lease = of(false, true, false);
+    assert_eq!([without_lease.gathers(false, true), without_lease.scans()], [Keyless::NoLease; 2]);
+    assert_eq!(without_lease.changes_libraries(), Keyless::NoLease);
+    // CLIENT KILL needs no lease.
+    assert_eq!([without_lease.gathers(false, false), without_lease.names_slot()], [Keyless::Here; 2]);
+    let queued = of(false, true, true);
+    assert_eq!([queued.gathers(true, true), queued.scans(), queued.changes_libraries()], [Keyless::Here; 3]);
+    assert_eq!(OfKeyless { alone: true, ..plain }.gathers(true, true), Keyless::Here);
+    let outside = |is_local, queues| cluster::refuses_outside(true, is_local, queues);
+    assert_eq!([outside(false, false), outside(true, false), outside(false, true)], [true, false, false]);
+}
+
+#[test]
+fn watch_goes_where_its_keys_are() {
+    let watch = |place, serves| cluster::of_watch(place, ME, serves);
+    assert_eq!(watch(Place::Anywhere, false), Runs::Here);
+    assert_eq!([true, false].map(|serves| watch(Place::At(ME, slot(5)), serves)), [Runs::Here, Runs::NoLease]);
+    assert_eq!(watch(Place::At(OTHER, slot(5)), false), Runs::At(OTHER));
+    assert_eq!(watch(Place::Nobody, true), Runs::Refused(cluster::NO_OWNER));
+    assert_eq!(watch(Place::Several, true), Runs::OverNodes);
+}
+
+#[test]
+fn a_block_runs_as_a_whole_or_over_nodes() {
+    let (here, there) = (Place::At(ME, slot(5)), Place::At(OTHER, slot(6)));
+    let of = |keys, watched| OfBlock {
+        me: ME,
+        alone: false,
+        serves: true,
+        keys,
+        watched,
+        watched_here: if watched == here { here } else { Place::Anywhere },
+        everything: false,
+        own: false,
+        functions: false,
+    };
+    let plain = of(here, Place::Anywhere);
+    let elsewhere = of(there, Place::Anywhere);
+    assert_eq!([plain.runs(), elsewhere.runs()], [Runs::Here, Runs::At(OTHER)]);
+    assert_eq!(OfBlock { serves: false, ..plain }.runs(), Runs::NoLease);
+    assert_eq!([of(there, here).runs(), of(Place::Several, Place::Anywhere).runs()], [Runs::OverNodes; 2]);
+    // It needs this node as well, or has no keys but those that the client watches.
+    assert_eq!([OfBlock { own: true, ..elsewhere }.runs(), of(Place::Anywhere, there).runs()], [Runs::OverNodes; 2]);
+    assert_eq!(OfBlock { everything: true, ..plain }.runs(), Runs::Refused(cluster::EVERYTHING));
+    assert_eq!(OfBlock { everything: true, alone: true, ..plain }.runs(), Runs::Here);
+    assert_eq!(OfBlock { functions: true, ..of(Place::Several, Place::Anywhere) }.runs(), Runs::NoLease);
+    assert_eq!(of(Place::Nobody, Place::Anywhere).runs(), Runs::Refused(cluster::NO_OWNER));
+}
+
+#[test]
+fn a_transaction_takes_what_is_about_keys() {
+    let keys = |alone, calls_function| OfTransaction::Keys { alone, calls_function };
+    assert_eq!([keys(true, false), OfTransaction::Message].map(|about| about.runs(false)), [Runs::OverNodes; 2]);
+    assert_eq!([true, false].map(|serves| keys(true, true).runs(serves)), [Runs::OverNodes, Runs::NoLease]);
+    assert_eq!(OfTransaction::Connection.runs(false), Runs::Here);
+    let refused = [keys(false, false), OfTransaction::Everything].map(|about| about.runs(true));
+    assert_eq!(refused, [Runs::Refused(cluster::NOT_HERE); 2]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::peers::{HOME, slot_of};
 use super::port::{Forwarding, Port};
 use super::remote::{Expect, Forwarded};
 use super::route::{GOES_OVER, append_args};
-use crate::admission::cluster::{NO_OWNER, Place, SEVERAL};
+use crate::admission::cluster::{NO_OWNER, Runs, SEVERAL, of_watch};
 use crate::session::{Replies, watch_keys};
 use crate::table::Command;
 use crate::transactions::coordinator::Begun;
@@ -255,11 +255,8 @@ impl<P: Port> Forwarding<'_, P> {
             return self.in_turn(conn, false);
         }
         let peers = self.peers();
-        let me = peers.me;
-        match peers.place_of(command, args, None) {
-            Place::Anywhere => self.in_turn(conn, false),
-            Place::At(owner, _) if owner == me && peers.serves => self.in_turn(conn, false),
-            Place::At(owner, _) if owner != me => {
+        match of_watch(peers.place_of(command, args, None), peers.me, peers.serves) {
+            Runs::At(owner) => {
                 let link = peers.link_to(owner);
                 if let Some(next) = self.may_forward(conn, link, true) {
                     return Some(next);
@@ -273,12 +270,13 @@ impl<P: Port> Forwarding<'_, P> {
                 conn.wait = Wait::Node(NodeWait::Replies(0));
                 Some(Next::Stop)
             }
-            Place::At(..) => {
+            Runs::NoLease => {
                 let text = peers.no_lease();
                 Some(self.decline(conn, command, &text))
             }
-            Place::Nobody => Some(self.decline(conn, command, NO_OWNER)),
-            Place::Several => Some(self.watch_over_nodes(conn, command, args)),
+            Runs::Refused(error) => Some(self.decline(conn, command, error)),
+            Runs::OverNodes => Some(self.watch_over_nodes(conn, command, args)),
+            Runs::Here | Runs::WithItsBlock | Runs::Moved(..) => self.in_turn(conn, false),
         }
     }
 

@@ -14,7 +14,9 @@ use super::peers::{HOME, Peers, slot_of};
 use super::port::{Forwarding, Port};
 use super::remote::{Expect, Line, Script};
 use crate::admission::cluster as admission;
-use crate::admission::cluster::{Called, Forwarded, OfClient, OfScript, OnCopies, Place, Runs, TRY_AGAIN};
+use crate::admission::cluster::{
+    Called, Forwarded, Keyless, OfClient, OfKeyless, OfScript, OnCopies, Place, Runs, TRY_AGAIN,
+};
 use crate::client::Client;
 use crate::config::Redirect;
 use crate::figures::stats::add;
@@ -219,10 +221,7 @@ impl<P: Port> Forwarding<'_, P> {
         let verdict = admission::of_forwarded(place, peers.me, peers.serves, || peers.is_behind(conn));
         let error = match verdict {
             Forwarded::Runs => return None,
-            Forwarded::NoLease => {
-                let text = peers.no_lease();
-                return Some(self.decline(conn, command, &text));
-            }
+            Forwarded::NoLease => return self.decline_without_lease(conn, command),
             Forwarded::Refused(error) => error,
             Forwarded::AwaitsMap => match self.wait_for_map(conn) {
                 Some(next) => return Some(next),
@@ -251,9 +250,9 @@ impl<P: Port> Forwarding<'_, P> {
             return Some(next);
         }
         let peers = self.peers();
-        let alone = peers.is_alone();
         let moves = conn.session.moves(redirect);
         let queues = conn.session.queues(command);
+        let of = OfKeyless { alone: peers.is_alone(), serves: peers.serves, moves, queues };
         if queues && !moves {
             return None;
         }
@@ -264,10 +263,9 @@ impl<P: Port> Forwarding<'_, P> {
             });
         }
         let is_local = matches!(kind, Kind::Unwatch | Kind::Quick | Kind::Own);
-        if peers.is_out() && !is_local && !queues {
-            let text = peers.no_lease();
+        if admission::refuses_outside(peers.is_out(), is_local, queues) {
             self.forget_watched_elsewhere(conn, None);
-            return Some(self.decline(conn, command, &text));
+            return self.decline_without_lease(conn, command);
         }
         let key = parsed.key.map(|(slot, _)| slot).filter(|_| kind == Kind::Keyed);
         let place = match kind {
@@ -282,32 +280,25 @@ impl<P: Port> Forwarding<'_, P> {
                 return self.in_turn(conn, false);
             }
             Kind::Exec => return self.route_exec(conn, command, args),
-            Kind::Slot if !queues && !moves => peers.place_of_slot(args),
-            Kind::Gather(merge) if !alone && !queues && (!moves || merge.is_for_all()) => {
-                return Some(self.gather_from_all(conn, command, args, merge, raw));
-            }
-            // A client that finds nodes by itself asks each of them, as with Redis Cluster, and means the keys of that
-            // node.
-            Kind::Gather(_) | Kind::Scan
-                if !alone && !queues && moves && !peers.serves && kind != Kind::Gather(Merge::Kill) =>
-            {
-                let text = peers.no_lease();
-                return Some(self.decline(conn, command, &text));
-            }
-            // Other nodes may have changed its libraries.
-            Kind::Libraries if !queues && !peers.serves => {
-                let text = peers.no_lease();
-                return Some(self.decline(conn, command, &text));
-            }
-            Kind::Scan if !alone && !queues && !moves => peers.place_of_scan(args),
-            Kind::Scan => {
-                self.engine().scan_end = keyspace::SLOTS as u16;
-                return self.in_turn(conn, false);
+            Kind::Gather(merge) => match of.gathers(merge.is_for_all(), merge != Merge::Kill) {
+                Keyless::AtAll => return Some(self.gather_from_all(conn, command, args, merge, raw)),
+                Keyless::NoLease => return self.decline_without_lease(conn, command),
+                Keyless::Here | Keyless::AtSlot => return self.in_turn(conn, false),
+            },
+            Kind::Scan => match of.scans() {
+                Keyless::AtSlot => peers.place_of_scan(args),
+                Keyless::NoLease => return self.decline_without_lease(conn, command),
+                Keyless::Here | Keyless::AtAll => {
+                    self.engine().scan_end = keyspace::SLOTS as u16;
+                    return self.in_turn(conn, false);
+                }
+            },
+            Kind::Slot if of.names_slot() == Keyless::AtSlot => peers.place_of_slot(args),
+            Kind::Libraries if of.changes_libraries() == Keyless::NoLease => {
+                return self.decline_without_lease(conn, command);
             }
             Kind::Quick => return self.in_turn(conn, true),
-            Kind::Gather(_) | Kind::Libraries | Kind::Slot | Kind::Unwatch | Kind::Own => {
-                return self.in_turn(conn, false);
-            }
+            Kind::Libraries | Kind::Slot | Kind::Unwatch | Kind::Own => return self.in_turn(conn, false),
         };
         let Desk { peers, engine, .. } = self.desk();
         if kind == Kind::Scan {
@@ -340,10 +331,7 @@ impl<P: Port> Forwarding<'_, P> {
                 let text = admission::moved(slot, &member.host, member.port_for_smart_clients());
                 Some(self.decline(conn, command, &text))
             }
-            Runs::NoLease => {
-                let text = peers.no_lease();
-                Some(self.decline(conn, command, &text))
-            }
+            Runs::NoLease => self.decline_without_lease(conn, command),
             Runs::Refused(error) => Some(self.decline(conn, command, error)),
         }
     }
@@ -370,6 +358,13 @@ impl<P: Port> Forwarding<'_, P> {
     pub(crate) fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
         self.port.refuse(conn, Some(command), text);
         Next::Continue
+    }
+
+    /// Refuses a command, as this node has no lease.
+    #[cold]
+    fn decline_without_lease(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
+        let text = self.peers().no_lease();
+        Some(self.decline(conn, command, &text))
     }
 
     fn forward_command(

@@ -2,7 +2,7 @@
 
 use ::membership::Slot;
 
-use crate::admission::cluster::{EVERYTHING, NO_OWNER, Place};
+use crate::admission::cluster::{EVERYTHING, OfBlock, Place, Runs};
 use crate::cluster::kinds::Kind;
 use crate::cluster::peers::{Peers, slot_of};
 use crate::cluster::route::calls_function;
@@ -72,25 +72,24 @@ impl Peers {
 
     /// Where the block of a connection runs that needs this.
     pub(crate) fn way_of(&mut self, needs: &Needs, conn: &Conn) -> Way {
-        let place = needs.place.and(self.place_of_watched(conn));
-        let me = self.me;
-        // A block goes over nodes even if its keys are of one other node: where it needs this node as well, or has no
-        // keys but those it watches.
-        let apart = needs.own || needs.place == Place::Anywhere;
-        let elsewhere = matches!(place, Place::At(owner, _) if owner != me);
-        if (place == Place::Several || elsewhere && apart) && !needs.everything && !needs.functions {
-            return Way::Over;
-        }
-        let mut link = None;
-        match needs.place.and(self.place_of_watched_here(conn)) {
-            Place::Nobody => return Way::Refused(NO_OWNER.into()),
-            Place::Several | Place::Anywhere if needs.functions => return Way::Refused(self.no_lease()),
-            Place::Several => return Way::Refused(EVERYTHING.into()),
-            _ if needs.everything && !self.is_alone() => return Way::Refused(EVERYTHING.into()),
-            Place::At(owner, _) if owner != me => link = Some(self.link_to(owner)),
-            Place::At(..) if !self.serves => return Way::Refused(self.no_lease()),
-            Place::At(..) | Place::Anywhere => {}
-        }
+        let block = OfBlock {
+            me: self.me,
+            alone: self.is_alone(),
+            serves: self.serves,
+            keys: needs.place,
+            watched: self.place_of_watched(conn),
+            watched_here: self.place_of_watched_here(conn),
+            everything: needs.everything,
+            own: needs.own,
+            functions: needs.functions,
+        };
+        let link = match block.runs() {
+            Runs::OverNodes => return Way::Over,
+            Runs::Refused(error) => return Way::Refused(error.into()),
+            Runs::NoLease => return Way::Refused(self.no_lease()),
+            Runs::At(owner) => Some(self.link_to(owner)),
+            Runs::Here | Runs::WithItsBlock | Runs::Moved(..) => None,
+        };
         let remote = conn.remote.as_deref();
         if remote.is_some_and(|remote| remote.watching().any(|watched| Some(watched) != link)) {
             return Way::Refused(EVERYTHING.into());

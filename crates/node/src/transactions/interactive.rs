@@ -17,6 +17,7 @@ use super::fetching::Fetching;
 use super::found::{Unusable, place_of};
 use super::plan::{NOT_SERVED, TOO_LONG};
 use super::port::{Desk, Port, Transacting};
+use crate::admission::cluster::{NOT_HERE, OfTransaction, Runs};
 use crate::cluster::kinds::Kind;
 use crate::cluster::merge::Merge;
 use crate::cluster::route::calls_function;
@@ -39,7 +40,6 @@ const MESSAGE: usize = size_of::<(crate::push::delivery::Kind, Vec<u8>, Vec<u8>)
 pub(super) const AT_HOME: u64 = 1 << 63;
 
 const ABORTED: &[u8] = b"ABORTED The transaction was rolled back: ";
-const NOT_HERE: &[u8] = b"ERR this command is not possible between BEGIN and COMMIT";
 const TOO_LARGE: &[u8] = b"ERR the transaction is too large: this command was not executed";
 const IDLE: &str = "it was idle for longer than transaction-idle-timeout";
 pub(super) const CONFLICT: &[u8] =
@@ -95,21 +95,25 @@ impl<P: Port> Transacting<'_, P> {
             ("multi", None) => return Some(self.port.decline(conn, command, NOT_HERE)),
             _ => {}
         }
-        match kind {
-            Kind::Script if calls_function(command) && !self.peers().serves => {
+        let about = match kind {
+            Kind::Keyed | Kind::Patient | Kind::Script => OfTransaction::Keys {
+                alone: command.reach(args) == Reach::Keys,
+                calls_function: kind == Kind::Script && calls_function(command),
+            },
+            Kind::Gather(Merge::Receivers) => OfTransaction::Message,
+            Kind::Quick | Kind::Own | Kind::Unwatch => OfTransaction::Connection,
+            Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot | Kind::Watch | Kind::Exec => {
+                OfTransaction::Everything
+            }
+        };
+        match about.runs(self.peers().serves) {
+            Runs::OverNodes => Some(self.run_interactive(conn, command, args)),
+            Runs::NoLease => {
                 let text = self.peers().no_lease();
                 Some(self.port.decline(conn, command, &text))
             }
-            Kind::Keyed | Kind::Patient | Kind::Script if command.reach(args) != Reach::Keys => {
-                Some(self.port.decline(conn, command, NOT_HERE))
-            }
-            Kind::Keyed | Kind::Patient | Kind::Script | Kind::Gather(Merge::Receivers) => {
-                Some(self.run_interactive(conn, command, args))
-            }
-            Kind::Quick | Kind::Own | Kind::Unwatch => None,
-            Kind::Gather(_) | Kind::Libraries | Kind::Scan | Kind::Slot | Kind::Watch | Kind::Exec => {
-                Some(self.port.decline(conn, command, NOT_HERE))
-            }
+            Runs::Refused(error) => Some(self.port.decline(conn, command, error)),
+            Runs::Here | Runs::WithItsBlock | Runs::At(_) | Runs::Moved(..) => None,
         }
     }
 
