@@ -25,6 +25,9 @@ const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
+/// Commands over nodes of one client that may be under way.
+const FOLLOWING_MAX: usize = 64;
+
 impl<P: Port> Forwarding<'_, P> {
     /// The nodes that the block of a connection needs.
     pub(crate) fn needs_of_block(&mut self, conn: &Conn) -> Needs {
@@ -61,11 +64,13 @@ impl<P: Port> Forwarding<'_, P> {
 
     /// A command with keys of several nodes, each of which it works on alone.
     pub(crate) fn run_over_nodes(&mut self, conn: &mut Conn, command: &Command, args: Args<'_>) -> Next {
-        if let Some(next) = self.in_turn(conn, false) {
+        let follows = conn.over_nodes && conn.session.goes_over.is_none() && conn.out.holes() < FOLLOWING_MAX;
+        if !follows && let Some(next) = self.in_turn(conn, false) {
             return next;
         }
         match self.transactions().begin(conn, command, Some(args)) {
             Begun::Waits => Next::Stop,
+            Begun::Later => self.wait_for_replies(conn, 0),
             Begun::Refused(text) => self.decline(conn, command, &text),
         }
     }
@@ -115,6 +120,7 @@ impl<P: Port> Forwarding<'_, P> {
         note_word(conn, args);
         match self.transactions().begin(conn, command, None) {
             Begun::Waits => Next::Stop,
+            Begun::Later => self.wait_for_replies(conn, 0),
             Begun::Refused(text) => {
                 self.forget_watched_elsewhere(conn, None);
                 self.port.refuse(conn, Some(command), &text);

@@ -266,10 +266,9 @@ impl<P: Port> Forwarding<'_, P> {
         if !conn.pushes.is_empty() {
             self.port.flush_pushes(conn);
         }
-        if holes == 0
-            && let Some(remote) = &mut conn.remote
-        {
-            remote.forwarded = 0;
+        if holes == 0 {
+            conn.over_nodes = false;
+            conn.remote.iter_mut().for_each(|remote| remote.forwarded = 0);
         }
         match conn.wait {
             Wait::Node(NodeWait::Replies(most)) if holes <= most => conn.wait = Wait::No,

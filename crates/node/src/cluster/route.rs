@@ -342,7 +342,7 @@ impl<P: Port> Forwarding<'_, P> {
         if owed == 0 {
             return None;
         }
-        if !may_overtake {
+        if !may_overtake || conn.over_nodes {
             return Some(self.wait_for_replies(conn, 0));
         }
         let too_much = owed >= HOLES_MAX || conn.out.behind_holes() > BEHIND_MAX;

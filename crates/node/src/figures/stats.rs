@@ -81,6 +81,8 @@ pub struct WorkerStats {
     pub transactions: AtomicU64,
     /// Their attempts beyond the first, because other transactions had their keys.
     pub transaction_retries: AtomicU64,
+    /// Of them, those that ran in the transaction of another.
+    pub transactions_joined: AtomicU64,
     /// Commands and parts of transactions that were refused, because a transaction has their keys that waits for a node
     /// which does not answer.
     pub refused_in_doubt: AtomicU64,
@@ -157,6 +159,7 @@ impl WorkerStats {
             script_reruns: zero(),
             transactions: zero(),
             transaction_retries: zero(),
+            transactions_joined: zero(),
             refused_in_doubt: zero(),
             waits_long: zero(),
             waited_long: zero(),
@@ -208,6 +211,7 @@ impl WorkerStats {
             &self.parked,
             &self.transactions,
             &self.transaction_retries,
+            &self.transactions_joined,
             &self.refused_in_doubt,
             &self.waited_long,
             &self.script_reruns,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::WatchedKey;
 use resp::{Protocol, Reply};
-use txn::ParticipantId;
+use txn::{Lock, ParticipantId};
 
 use super::client::{For, Watched};
 use super::fetching::Fetching;
@@ -46,6 +46,12 @@ pub(super) struct Block {
     pub(super) runs: For,
     /// See [`Multi::exec`].
     pub(super) exec: ExecWord,
+    /// It may run with others in one transaction.
+    pub(super) joins: bool,
+    /// Keys that it was known to need beside those of its commands when it came.
+    pub(super) known: Vec<Lock>,
+    /// Its client has gone. It has run, and may be committed with others.
+    pub(super) gone: bool,
 }
 
 /// How a command waits.
@@ -110,6 +116,9 @@ impl Block {
             waiting: None,
             runs: For::default(),
             exec: ExecWord::new(),
+            joins: false,
+            known: Vec::new(),
+            gone: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! EXEC of a block whose commands need one node each, and several together.
 
 use resp::{Args, Reply};
-use txn::{Event, Refusal};
+use txn::{Coordinator, Event, Refusal};
 
 use super::block::{Block, Elsewhere};
 use super::fetching::Fetching;
@@ -19,6 +19,9 @@ use crate::worker::wait::{NodeWait, Wait};
 /// they do.
 const MAP_MS: u64 = 3_000;
 
+/// Bytes of a command at most that is taken while the client waits for the reply to another one.
+const FOLLOWS_MAX: usize = 64 << 10;
+
 /// What a connection watches at other nodes.
 fn watched_elsewhere(conn: &Conn) -> Vec<Elsewhere> {
     let Some(remote) = conn.remote.as_deref() else { return Vec::new() };
@@ -35,6 +38,8 @@ fn watched_elsewhere(conn: &Conn) -> Vec<Elsewhere> {
 pub(crate) enum Begun {
     /// The connection waits.
     Waits,
+    /// It cannot follow what the client waits for: it begins when that is answered.
+    Later,
     /// It cannot be; what the client is told.
     Refused(Vec<u8>),
 }
@@ -85,6 +90,13 @@ impl<P: Port> Transacting<'_, P> {
                 return Begun::Refused(text);
             }
         };
+        let caches = conn.session.tracking.is_some();
+        let joins = fetches && !caches && self.may_join((&multi, alone.is_some()), watches);
+        let follows = conn.over_nodes && conn.out.has_holes() && hole.is_none();
+        if follows && (!joins || multi.bytes > FOLLOWS_MAX) {
+            return Begun::Later;
+        }
+        conn.over_nodes = joins && alone.is_some() && hole.is_none();
         let hole = hole.unwrap_or_else(|| self.port.place_of_reply(conn));
         let runs = self.port.runs_for(conn, &multi, &parts);
         let watched = if alone.is_none() { conn.session.leave_multi() } else { Vec::new() };
@@ -97,19 +109,26 @@ impl<P: Port> Transacting<'_, P> {
         conn.wait = Wait::Node(NodeWait::Replies(0));
         let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let mut events = Vec::new();
+        if fetches {
+            self.txn().copies.name_in(&mut parts);
+        }
+        let known = if joins { extra.clone() } else { Vec::new() };
+        let fetching = fetches.then(|| Fetching::new(parts.clone(), extra, clock));
+        let exec = multi.exec.clone();
+        let fresh = Block::new(conn.token, hole, multi, (db, protocol), fetching);
+        let alone = alone.is_some();
+        let block = Block { alone, watched, elsewhere, answers, selected, runs, exec, joins, known, ..fresh };
         let txn = self.txn();
+        if joins && txn.must_queue(&block, follows) {
+            txn.queue_up(block, now);
+            return Begun::Waits;
+        }
         if let Some(coordinator) = txn.coordinator.as_mut() {
-            if fetches {
-                txn.copies.name_in(&mut parts);
-            }
-            let fetching = fetches.then(|| Fetching::new(parts.clone(), extra, clock));
-            let sequence = match fetches {
-                true => coordinator.begin_fetching(now, time, parts, &mut events),
-                false => coordinator.begin(now, time, parts, &mut events),
+            let begin = match fetches {
+                true => Coordinator::begin_fetching,
+                false => Coordinator::begin,
             };
-            let exec = multi.exec.clone();
-            let fresh = Block::new(conn.token, hole, multi, (db, protocol), fetching);
-            let block = Block { alone: alone.is_some(), watched, elsewhere, answers, selected, runs, exec, ..fresh };
+            let sequence = begin(coordinator, now, time, parts, &mut events);
             txn.blocks.insert(sequence, block);
         }
         self.carry_out(events);
@@ -122,10 +141,13 @@ impl<P: Port> Transacting<'_, P> {
         if self.abandon_wait(token) {
             return;
         }
-        let txn = self.txn();
-        let of = |(sequence, block): (&u64, &Block)| (block.token == token).then_some(*sequence);
-        let Some(sequence) = txn.blocks.iter().find_map(of) else { return };
-        let Some(mut block) = txn.blocks.remove(&sequence) else { return };
+        let Some(sequence) = self.leave_others(token) else { return };
+        let of_several = self.txn().clients_of(sequence).len() > 1;
+        if of_several && !self.leave_together(sequence) {
+            return;
+        }
+        let Some(mut block) = self.txn().blocks.remove(&sequence) else { return };
+        self.txn().look_at_queue();
         self.forget_deadline(&block);
         self.stop_workspace(conn, &mut block);
         let mut events = Vec::new();
@@ -148,6 +170,7 @@ impl<P: Port> Transacting<'_, P> {
                 Event::Send { to, message } => self.send(txn::Recipient::Participant(to), message),
                 Event::Reply { sequence, replies } => {
                     let Some(mut block) = self.take_block(sequence) else { continue };
+                    self.answer_others(&mut block);
                     if block.fetching.is_some() || block.commit.is_some() {
                         match self.tell_block(&mut block) {
                             Some(reply) => self.answer_counted(&block, &reply),
@@ -163,11 +186,12 @@ impl<P: Port> Transacting<'_, P> {
                 }
                 Event::Close { sequence } => {
                     if let Some(block) = self.take_block(sequence) {
-                        self.port.cut(block.token);
+                        block.tokens().for_each(|token| self.port.cut(token));
                     }
                 }
                 Event::Failed { sequence, why } => {
-                    let Some(mut block) = self.take_block(sequence) else { continue };
+                    let Some(block) = self.take_block(sequence) else { continue };
+                    let Some(mut block) = self.try_apart(block) else { continue };
                     self.put_session_back(&mut block);
                     let mut bytes = Vec::new();
                     let mut reply = Reply::new(&mut bytes, block.protocol);
@@ -188,6 +212,7 @@ impl<P: Port> Transacting<'_, P> {
     fn take_block(&mut self, sequence: u64) -> Option<Block> {
         let Desk { txn, engine, .. } = self.desk();
         let mut block = txn.blocks.remove(&sequence)?;
+        txn.look_at_queue();
         let last = txn.coordinator.as_ref().and_then(|coordinator| coordinator.current(sequence));
         engine.unwatch_later(std::mem::take(&mut block.watched));
         add(&self.stats().transactions, 1);

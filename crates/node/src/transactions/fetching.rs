@@ -8,6 +8,7 @@ use txn::locks::Mode;
 use txn::{Lock, Member, Part, ParticipantId};
 
 use super::doubts::LOOK_MS;
+use super::together::Others;
 use crate::session::{Aside, Suspended};
 
 /// Bytes of keys of one node that scripts find out about, at most.
@@ -47,6 +48,8 @@ pub(super) struct Fetching {
     pub(super) patient: Option<Versions>,
     /// It runs.
     pub(super) run: Option<Box<Run>>,
+    /// Other blocks that its transaction runs.
+    pub(super) others: Option<Box<Others>>,
     /// It has run.
     pub(super) told: Option<Told>,
 }
@@ -70,11 +73,14 @@ pub(super) struct Run {
     /// Its time, unix milliseconds.
     pub(super) now: u64,
     pub(super) suspended: Option<Box<Suspended>>,
+    /// When it began, in milliseconds of [`crate::Clock::boot_ns`].
+    pub(super) begun: u64,
     /// When the owners of the keys were last told that it takes long, in milliseconds of [`crate::Clock::boot_ns`].
     pub(super) told_slow: Option<u64>,
 }
 
 /// What a block tells once it is committed.
+#[derive(Default)]
 pub(super) struct Told {
     pub(super) reply: Vec<u8>,
     pub(super) aside: Aside,
@@ -127,6 +133,12 @@ impl Fetching {
     pub(super) fn is_elsewhere(&self, parts: &[Part]) -> bool {
         let of = |parts: &[Part]| -> Vec<_> { parts.iter().map(|part| (part.member.id, part.locks.clone())).collect() };
         of(&self.parts) != of(parts)
+    }
+
+    /// Its keys are asked for whichever of its blocks runs.
+    pub(super) fn note_own(&mut self) {
+        let own: Vec<Lock> = self.locks().cloned().collect();
+        self.extra.extend(own);
     }
 
     /// All its keys.

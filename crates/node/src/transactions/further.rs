@@ -50,6 +50,9 @@ impl<P: Port> Transacting<'_, P> {
     /// begins another one when that is known.
     pub(super) fn ask_alone(&mut self, which: (u64, u32)) {
         let (now, mut events) = (self.now(), Vec::new());
+        if self.is_running(which) {
+            self.part_with_others(which.0);
+        }
         let Some((mut block, mut conn)) = self.take_running(which.0) else { return };
         self.stop_workspace(&mut conn, &mut block);
         self.port.put_conn(conn);
@@ -243,6 +246,7 @@ impl<P: Port> Transacting<'_, P> {
                 !coordinator.is_running(sequence, attempt) && coordinator.withdraw(now, sequence, &mut events)
             };
             if coordinator.is_some_and(fetches) {
+                self.part_with_others(sequence);
                 let why = txn::Refusal::Failed(KILLED.as_bytes().into());
                 events.push(txn::Event::Failed { sequence, why });
                 self.carry_out(events);

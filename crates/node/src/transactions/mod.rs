@@ -31,6 +31,7 @@ pub(crate) mod state;
 mod step;
 mod task;
 mod tasks;
+mod together;
 mod waiting;
 mod wire;
 mod workspace;

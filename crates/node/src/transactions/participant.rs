@@ -164,10 +164,8 @@ impl<P: Port> Transacting<'_, P> {
     pub(super) fn cut_stuck(&mut self, tx: TxnId) {
         let txn = self.txn();
         let is_current = |coordinator: &txn::Coordinator| coordinator.current(tx.sequence) == Some(tx);
-        if txn.coordinator.as_ref().is_some_and(is_current)
-            && let Some(token) = txn.blocks.get(&tx.sequence).map(|block| block.token)
-        {
-            self.port.cut(token);
+        if txn.coordinator.as_ref().is_some_and(is_current) {
+            txn.clients_of(tx.sequence).into_iter().for_each(|token| self.port.cut(token));
         }
     }
 }

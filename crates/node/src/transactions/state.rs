@@ -13,6 +13,7 @@ use super::client::{Client, For};
 use super::copies::Copies;
 use super::parts::Parts;
 use super::task::{Task, Work};
+use super::together::Queued;
 use crate::worker::token::Token;
 
 /// Outcomes that have not been synced for so long, in milliseconds, are: others remember them until then.
@@ -84,6 +85,14 @@ pub(crate) struct Transactions {
     pub(super) idle: Vec<Workspace>,
     /// Copies of large keys.
     pub(super) copies: Copies,
+    /// Blocks that wait for others of this worker, and whether one of those has ended.
+    pub(super) queue: VecDeque<Queued>,
+    pub(super) queue_due: bool,
+    /// When to look at the queue at the latest, and when a block has ended last, in milliseconds of
+    /// [`crate::Clock::boot_ns`]; whether one has ended since the last look.
+    pub(super) queue_look: u64,
+    pub(super) queue_moved: u64,
+    pub(super) queue_moves: bool,
     /// The change of doubts that was seen last.
     pub(super) doubts_seen: u64,
 }
@@ -102,7 +111,8 @@ pub(super) type Logged = (Horizon, TxnId, RecordKind);
 impl Transactions {
     /// The clients whose blocks are coordinated here.
     pub(crate) fn clients(&self) -> Vec<Token> {
-        self.blocks.values().map(|block| block.token).collect()
+        let under_way = self.blocks.values().flat_map(Block::tokens);
+        under_way.chain(self.queue.iter().map(|queued| queued.block.token)).collect()
     }
 
     /// Whether the node has not found itself in the map yet.
@@ -118,6 +128,7 @@ impl Transactions {
             || !self.answered.is_empty()
             || !self.beginning.is_empty()
             || !self.committed.is_empty()
+            || self.queue_due
     }
 
     /// Whether other nodes are to hear what attempts came to, when the log has come so far.
@@ -183,7 +194,8 @@ impl Transactions {
         let sync = (!self.outcomes.is_empty()).then_some(self.asked_to_sync + SYNC_MS);
         let known = parts.me().is_some();
         let of_parts = due.into_iter().chain(doubts).filter(|_| known);
-        mine.into_iter().chain(of_parts).chain(sync).chain(later).min()
+        let queued = self.queue_deadline().filter(|_| known);
+        mine.into_iter().chain(of_parts).chain(sync).chain(later).chain(queued).min()
     }
 
     /// The client for which a block runs, and its connection.

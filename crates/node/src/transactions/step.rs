@@ -128,8 +128,7 @@ impl<P: Port> Transacting<'_, P> {
             let why = txn::Refusal::Failed(NOT_SERVED.into());
             coordinator.message(now, from, Message::Refused { tx, why }, &mut events);
         }
-        let block = |(tx, _): &(TxnId, bool)| txn.blocks.get(&tx.sequence).map(|block| block.token);
-        let clients: Vec<Token> = bound.iter().filter_map(block).collect();
+        let clients: Vec<Token> = bound.iter().flat_map(|(tx, _)| txn.clients_of(tx.sequence)).collect();
         self.carry_out(events);
         clients.into_iter().for_each(|token| self.port.cut(token));
     }
@@ -249,6 +248,7 @@ impl<P: Port> Transacting<'_, P> {
         self.end_killed();
         self.step_workspaces();
         self.step_interactive();
+        self.begin_queued();
     }
 
     fn message(&mut self, from: Life, message: Message, client: Client) {

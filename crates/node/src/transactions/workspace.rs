@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use command::effects;
-use engine::Workspace;
+use engine::{Made, Workspace};
 use resp::{Args, Batch};
 use txn::{Lock, ParticipantId};
 
@@ -21,6 +21,7 @@ use super::found::Unusable;
 use super::part::TOO_LARGE;
 use super::plan::{PART_MAX, TOO_LONG};
 use super::port::{Desk, Port, Transacting};
+use super::together::Then;
 use super::waiting::Unserved;
 use super::wire::Changes;
 use crate::admission::{AS_OF_CLIENTS, Caller, Step, admit};
@@ -28,6 +29,7 @@ use crate::cluster::Answers;
 use crate::session::{Flow, SessionCtx, Suspended};
 use crate::table::Command;
 use crate::worker::conn::Conn;
+use crate::worker::wait::{NodeWait, Wait};
 
 /// Workspaces that a worker keeps for later.
 const IDLE: usize = 4;
@@ -47,7 +49,11 @@ enum Ran {
     Asks { alone: bool },
     /// It runs again from the start, when other nodes have answered.
     Again,
-    /// It has run; what is to be done to the keys of each node, or that this cannot be.
+    /// It has run, and made this; whether that needs memory.
+    Made(Made, bool),
+    /// Its script was killed: nothing of it is done.
+    Killed(Vec<u8>),
+    /// All of its transaction has run; what is to be done to the keys of each node, or that this cannot be.
     Done(Result<MadeOf, Vec<u8>>),
     /// It has run, and waits.
     Waits(Unserved),
@@ -58,16 +64,18 @@ enum Ran {
 impl<P: Port> Transacting<'_, P> {
     /// What a block needs has been fetched: it runs.
     pub(super) fn run_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(ParticipantId, Arc<[u8]>)]) {
+        self.begin_with_first(sequence);
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
         if block.fetching.as_deref().is_some_and(|fetching| fetching.interactive && fetching.run.is_some()) {
             return self.go_on_interactive((sequence, attempt), (block, conn), found);
         }
         self.stop_workspace(&mut conn, &mut block);
-        let mut workspace = self.workspace();
+        let (mut workspace, begun) = (self.workspace(), self.now());
         let filled = self.fill_workspace(&mut conn, &mut block, &mut workspace, found);
-        let begun = match (filled, block.fetching.as_deref_mut()) {
+        let filled = match (filled, block.fetching.as_deref_mut()) {
             (Ok((now, aside)), Some(fetching)) => {
-                fetching.run = Some(Box::new(Run { attempt, workspace, aside, now, suspended: None, told_slow: None }));
+                let (suspended, told_slow) = (None, None);
+                fetching.run = Some(Box::new(Run { attempt, workspace, aside, now, suspended, begun, told_slow }));
                 Ok(())
             }
             (filled, _) => {
@@ -85,17 +93,13 @@ impl<P: Port> Transacting<'_, P> {
                 }
             }
         };
-        let session = &mut conn.session;
-        session.set_db(block.db);
-        session.set_protocol(block.protocol);
-        session.multi = Some(std::mem::take(&mut block.multi));
         let is_interactive = block.fetching.as_deref().is_some_and(|fetching| fetching.interactive);
         self.port.put_conn(conn);
         self.put_running(sequence, block);
         if is_interactive {
             self.end_fetch((sequence, attempt));
         }
-        match begun {
+        match filled {
             Ok(()) => self.step_workspace(sequence),
             Err(text) if is_interactive => self.answer_interactive(sequence, Err(text.into())),
             Err(text) => self.fail_running((sequence, attempt), text.as_bytes()),
@@ -139,8 +143,30 @@ impl<P: Port> Transacting<'_, P> {
             return self.put_running(sequence, block);
         };
         let attempt = run.attempt;
-        let ran = self.run_in_workspace(&mut conn, &mut block, &mut run);
+        let mut ran = self.run_in_workspace(&mut conn, &mut block, &mut run);
         self.port.put_conn(conn);
+        if let Ran::Made(made, needs_memory) = ran {
+            match self.hand_on(&mut block, &mut run, made, needs_memory) {
+                Then::Ends(made, needs_memory) => {
+                    ran = Ran::Done(
+                        block
+                            .fetching
+                            .as_deref()
+                            .map_or_else(|| Ok(Vec::new()), |fetching| split(fetching, made, needs_memory)),
+                    );
+                }
+                Then::Runs(missing) => {
+                    if let Some(fetching) = block.fetching.as_deref_mut() {
+                        fetching.run = Some(run);
+                    }
+                    self.put_running(sequence, block);
+                    return match missing.is_empty() {
+                        true => self.txn().running.push_back(sequence),
+                        false => self.fetch_more((sequence, attempt), missing),
+                    };
+                }
+            }
+        }
         if let Ran::Later | Ran::Lacks(_) | Ran::Asks { .. } = ran {
             let now = self.now();
             let slow = block.fetching.as_deref().and_then(|fetching| run.slow_script(now, fetching));
@@ -161,7 +187,13 @@ impl<P: Port> Transacting<'_, P> {
         self.put_workspace(run.workspace);
         self.put_running(sequence, block);
         match ran {
-            Ran::Later | Ran::Lacks(_) | Ran::Asks { .. } => {}
+            Ran::Later | Ran::Lacks(_) | Ran::Asks { .. } | Ran::Made(..) => {}
+            Ran::Killed(text) => {
+                if self.is_running((sequence, attempt)) {
+                    self.part_with_others(sequence);
+                }
+                self.fail_running((sequence, attempt), &text);
+            }
             Ran::Waits(unserved) => self.sleep_over_nodes((sequence, attempt), unserved),
             Ran::Answers(reply) => self.answer_interactive(sequence, reply),
             Ran::Again => {
@@ -194,6 +226,15 @@ impl<P: Port> Transacting<'_, P> {
     /// Runs a block for a while.
     fn run_in_workspace(&mut self, conn: &mut Conn, block: &mut Block, run: &mut Run) -> Ran {
         let mut out = Vec::new();
+        if run.suspended.is_none() {
+            if conn.wait.is_over() {
+                // Its session is in use from here on.
+                conn.wait = Wait::Node(NodeWait::Replies(0));
+            }
+            conn.session.set_db(block.db);
+            conn.session.set_protocol(block.protocol);
+            conn.session.multi = Some(std::mem::take(&mut block.multi));
+        }
         let flow = self.in_workspace(conn, run, &mut out, |ctx, suspended| match suspended {
             Some(suspended) => suspended.go_on(ctx),
             None => crate::session::run(ctx),
@@ -230,7 +271,7 @@ impl<P: Port> Transacting<'_, P> {
             return Ran::Waits(Unserved { wait, now: run.now });
         }
         if let Some(text) = run.aside.killed.take() {
-            return if fetching.interactive { Ran::Answers(Err(text)) } else { Ran::Done(Err(text)) };
+            return if fetching.interactive { Ran::Answers(Err(text)) } else { Ran::Killed(text) };
         }
         if fetching.interactive {
             conn.closing |= closes;
@@ -241,9 +282,9 @@ impl<P: Port> Transacting<'_, P> {
             };
             return Ran::Answers(noted.map(|()| out));
         }
-        let made = split(fetching, made, run.aside.needs_memory);
+        let needs_memory = run.aside.needs_memory;
         fetching.told = Some(Told { reply: out, aside: std::mem::take(&mut run.aside), closes });
-        Ran::Done(made)
+        Ran::Made(made, needs_memory)
     }
 
     fn in_workspace<R>(
@@ -285,7 +326,8 @@ impl<P: Port> Transacting<'_, P> {
         let multi = self.in_workspace(conn, &mut run, &mut Vec::new(), |ctx, suspended| {
             suspended.and_then(|suspended| suspended.give_up(ctx)).or_else(|| ctx.session.multi.take())
         });
-        block.multi = multi.unwrap_or_default();
+        // One that has not begun has it still.
+        block.multi = multi.unwrap_or_else(|| std::mem::take(&mut block.multi));
         conn.session.leave_block();
         self.put_workspace(run.workspace);
     }
@@ -297,6 +339,11 @@ impl<P: Port> Transacting<'_, P> {
         self.port.put_conn(conn);
         self.put_running(which.0, block);
         asks
+    }
+
+    pub(super) fn is_running(&mut self, (sequence, attempt): (u64, u32)) -> bool {
+        let coordinator = self.txn().coordinator.as_ref();
+        coordinator.is_some_and(|coordinator| coordinator.is_running(sequence, attempt))
     }
 
     /// A block cannot be done: nothing of it is.
@@ -319,6 +366,11 @@ impl<P: Port> Transacting<'_, P> {
             return Some(b"+OK\r\n".to_vec());
         }
         let told = block.fetching.as_deref_mut()?.told.take()?;
+        Some(self.tell(block, told))
+    }
+
+    /// What a block has to tell is told. Its reply.
+    pub(super) fn tell(&mut self, block: &Block, told: Told) -> Vec<u8> {
         told.aside.lines.into_iter().for_each(|line| self.node().show_line(line));
         if !block.alone {
             self.port.show_exec(block.token, block.db, &block.exec);
@@ -329,7 +381,7 @@ impl<P: Port> Transacting<'_, P> {
         {
             conn.closing = true;
         }
-        Some(told.reply)
+        told.reply
     }
 
     fn tell_messages(&mut self, messages: super::interactive::Messages) {
@@ -382,7 +434,7 @@ impl Caller for InWorkspace {
 }
 
 /// What a block has done, by the participants that own the keys. The error is for the client.
-fn split(fetching: &Fetching, made: engine::Made, needs_memory: bool) -> Result<MadeOf, Vec<u8>> {
+fn split(fetching: &Fetching, made: Made, needs_memory: bool) -> Result<MadeOf, Vec<u8>> {
     const NOT_LOCKED: &[u8] = b"ERR a change of a key that was not fetched";
     let mut effects_of: BTreeMap<ParticipantId, Vec<u8>> = BTreeMap::new();
     for effect in effects::split(&made.effects) {

@@ -8,6 +8,7 @@ use resp::Decoder;
 use crate::cluster::{Awaited, Remote, Role};
 use crate::figures::stats::add;
 use crate::session::Session;
+use crate::worker::next::Next;
 use crate::worker::outgoing::Outgoing;
 use crate::worker::wait::Wait;
 
@@ -72,6 +73,8 @@ pub(crate) struct Conn {
     pub(crate) pushes: Vec<u8>,
     /// Its command is a transaction over nodes: messages beside its replies come behind the reply to it, too.
     pub(crate) holds_news: bool,
+    /// The replies that it is owed are all of commands over nodes that run with others: more of these may follow.
+    pub(crate) over_nodes: bool,
     /// Its part of the worker's [`crate::WorkerStats::client_memory`].
     pub(crate) weight: u64,
 }
@@ -111,6 +114,7 @@ impl Conn {
             over_soft_since: None,
             pushes: Vec::new(),
             holds_news: false,
+            over_nodes: false,
             weight: 0,
         }
     }
@@ -118,6 +122,16 @@ impl Conn {
     /// Bytes received and not yet executed.
     pub(crate) fn unread(&self) -> usize {
         self.query.len() - self.start
+    }
+
+    /// Whether a command over nodes has begun that others of its kind may follow before it is answered: `next` is the
+    /// next command then.
+    pub(crate) fn goes_on_over_nodes(&mut self, next: &mut Next) -> bool {
+        let goes_on = matches!(next, Next::Stop) && self.over_nodes && self.wait.is_for_replies() && !self.closing;
+        if goes_on {
+            (self.wait, *next) = (Wait::No, Next::Continue);
+        }
+        goes_on
     }
 
     /// Notes that the arriving argument lacks `missing` bytes; 0 if that is not known. It is large if it lacked more

@@ -274,7 +274,7 @@ impl Worker {
         let mut next = Next::Continue;
         let mut i = from;
         let unread = &query[conn.start..];
-        while i < to && matches!(next, Next::Continue) && !self.time_is_up() {
+        while i < to && (matches!(next, Next::Continue) || conn.goes_on_over_nodes(&mut next)) && !self.time_is_up() {
             let raw = &unread[if i == from { 0 } else { batch.end(i - 1) }..batch.end(i)];
             next = self.execute(&mut conn, node, settings, batch.args(i, unread), items[i], raw);
             if conn.wait.is_in_script() {

@@ -35,6 +35,7 @@ mod slices;
 mod slow_scripts;
 mod smart;
 mod stalls;
+mod together;
 mod tracking;
 mod transactions;
 mod undeclared;

@@ -58,6 +58,7 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("tracking_total_prefixes", r.node.trackers.prefixes());
     t.line("transactions_over_nodes", r.sum(|s| &s.transactions));
     t.line("transactions_over_nodes_retries", r.sum(|s| &s.transaction_retries));
+    t.line("transactions_over_nodes_joined", r.sum(|s| &s.transactions_joined));
     t.line("transactions_over_nodes_in_doubt", r.node.doubts.count());
     t.line("commands_refused_in_doubt", r.sum(|s| &s.refused_in_doubt));
     t.line("waits_over_a_minute", r.sum(|s| &s.waits_long));
