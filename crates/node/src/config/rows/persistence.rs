@@ -60,7 +60,7 @@ pub(super) static LOG: Section = Section {
         row("store", Kind::Text, "embedded", "Where checkpoints go: `embedded` or `s3://...`.")
             .own()
             .immutable()
-            .refused("stores other than the embedded one are not built yet"),
+            .refused("others than the embedded one are not built yet"),
         row("store-dir", Kind::Text, "holdfast/store", "Directory of the embedded store.").own().immutable(),
         row(
             "checkpoint-log-size",
