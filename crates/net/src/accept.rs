@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use mio::{Events, Poll};
-use node::Node;
+use node::{MonoNs, Node};
 
 use crate::descriptors::first_spare;
 use crate::governor::{Governor, Observed};
@@ -33,7 +33,7 @@ pub(crate) struct Acceptor {
     /// Connections have taken all descriptors that are for them.
     waits: bool,
     /// Monotonic nanoseconds before which a failure to accept is not logged again.
-    silent_until: u64,
+    silent_until: MonoNs,
 }
 
 /// The time between two shuffles: about the time that drivers take to look.
@@ -48,7 +48,7 @@ const COMPLAIN_NS: u64 = 1_000_000_000;
 /// Running totals, to take differences of.
 #[derive(Clone, Copy, Default)]
 struct Figures {
-    at_ns: u64,
+    at: MonoNs,
     cpu_ns: u64,
     idle_ns: u64,
     commands: u64,
@@ -60,7 +60,16 @@ impl Acceptor {
         let governor = automatic.then(|| Governor::new(lanes.len()));
         let active = governor.as_ref().map_or(lanes.len(), Governor::active);
         node.active_workers.store(active, Relaxed);
-        Self { node, poll, listeners, lanes, governor, last: Figures::default(), waits: false, silent_until: 0 }
+        Self {
+            node,
+            poll,
+            listeners,
+            lanes,
+            governor,
+            last: Figures::default(),
+            waits: false,
+            silent_until: MonoNs::default(),
+        }
     }
 
     fn active(&self) -> usize {
@@ -135,14 +144,14 @@ impl Acceptor {
     /// Adjusts the number of active workers, and the connections to it.
     fn govern(&mut self) {
         let now = self.node.clock.monotonic_ns();
-        let elapsed = now.saturating_sub(self.last.at_ns);
+        let elapsed = now.since(self.last.at);
         if elapsed < ROUND.as_nanos() as u64 {
             return;
         }
         let figures = self.figures(now);
         let last = std::mem::replace(&mut self.last, figures);
         if let Some(governor) = &mut self.governor
-            && last.at_ns > 0
+            && last.at > MonoNs::default()
         {
             let per = |now: u64, then: u64| now.saturating_sub(then) as f64 / elapsed as f64;
             governor.round(Observed {
@@ -166,9 +175,9 @@ impl Acceptor {
         }
     }
 
-    fn figures(&self, at_ns: u64) -> Figures {
+    fn figures(&self, at: MonoNs) -> Figures {
         Figures {
-            at_ns,
+            at,
             cpu_ns: self.lanes.iter().map(|l| l.cpu_ns.load(Relaxed)).sum(),
             idle_ns: machine_idle_ns(),
             commands: self.node.stats.iter().map(|s| s.processed.load(Relaxed)).sum(),

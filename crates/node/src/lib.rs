@@ -25,7 +25,7 @@ pub mod users;
 mod worker;
 
 pub use client::{Client, Peer};
-pub use clock::Clock;
+pub use clock::{Clock, MonoNs};
 pub use crash::Crash;
 pub use durability::checkpoints::{Checkpoints, Ticket};
 pub use durability::durable::Durable;

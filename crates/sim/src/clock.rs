@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use membership::BootNs;
+use node::MonoNs;
 
 /// The cost of each reading of the fine clock, in nanoseconds: time passes while code runs.
 const READING_NS: u64 = 200;
@@ -64,8 +65,8 @@ impl node::Clock for Clock {
         Clock::unix_us(self)
     }
 
-    fn monotonic_ns(&self) -> u64 {
-        self.nanos()
+    fn monotonic_ns(&self) -> MonoNs {
+        MonoNs(self.nanos())
     }
 
     fn boot_ns(&self) -> BootNs {

@@ -17,7 +17,7 @@ pub fn start(node: &Arc<Node>) -> io::Result<JoinHandle<()>> {
     let work = move || {
         while !node.is_stopping() {
             if let Some(task) = node.engine.asides.take(LOOK) {
-                node.wake(task.run(|| node.clock.monotonic_ns()));
+                node.wake(task.run(|| node.clock.monotonic_ns().0));
             }
         }
     };

@@ -113,7 +113,7 @@ fn find_moment(switch: &Switch, gates: &mut [Gate]) -> Result<(Vec<redolog::Lsn>
         let ends = moment(&switch.node.engine, gates, |waiter| switch.node.wake(waiter));
         drop(halted);
         if let Some(ends) = ends {
-            return Ok((ends, nanos() - before));
+            return Ok((ends, nanos().since(before)));
         }
         attempts += 1;
         thread::park_timeout(PAUSE);

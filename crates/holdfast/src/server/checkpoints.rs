@@ -147,7 +147,7 @@ impl Runner {
     /// Tells writers how far the tail may grow.
     fn publish(&mut self) {
         let settings = self.outside.node.config.settings();
-        let (now, position, kept) = (self.outside.node.clock.monotonic_ns(), self.position(), self.kept);
+        let (now, position, kept) = (self.outside.node.clock.monotonic_ns().0, self.position(), self.kept);
         self.published = now;
         self.effort.saw(now, position);
         let limit = self.limit(&settings);
@@ -246,14 +246,14 @@ impl Runner {
         }
         loop {
             let clock = self.outside.node.clock.clone();
-            let (before, cpu_before) = (clock.monotonic_ns(), clock.thread_cpu_ns());
+            let (before, cpu_before) = (clock.monotonic_ns().0, clock.thread_cpu_ns());
             match self.checkpointer.step(&mut self.outside).map_err(|error| error.to_string())? {
                 Step::Done | Step::Idle => return Ok(()),
                 Step::Busy => self.pause(BUSY)?,
                 Step::Waiting => self.pause(WAITING)?,
                 Step::More => {}
             }
-            let (now, cpu) = (clock.monotonic_ns(), clock.thread_cpu_ns().saturating_sub(cpu_before));
+            let (now, cpu) = (clock.monotonic_ns().0, clock.thread_cpu_ns().saturating_sub(cpu_before));
             let took = now.saturating_sub(before);
             self.effort.spent(took, self.checkpointer.figures().progress as f64 / keyspace::SLOTS as f64);
             if now.saturating_sub(self.published) >= PUBLISH_NS {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use membership::BootNs;
-use node::Clock;
+use node::{Clock, MonoNs};
 
 /// The clocks as the node reads them.
 pub struct SystemClock(Instant);
@@ -30,8 +30,8 @@ impl Clock for SystemClock {
         unix().as_micros() as u64
     }
 
-    fn monotonic_ns(&self) -> u64 {
-        self.since_start().as_nanos() as u64
+    fn monotonic_ns(&self) -> MonoNs {
+        MonoNs(self.since_start().as_nanos() as u64)
     }
 
     fn boot_ns(&self) -> BootNs {

@@ -73,7 +73,7 @@ impl Disks {
             None => Opened::new(folders, &[]),
             Some(pace) => {
                 let clock = Arc::clone(&clock);
-                Opened::slow(folders, &[], pace, &(Arc::new(move || clock.monotonic_ns()) as redolog::Clock))
+                Opened::slow(folders, &[], pace, &(Arc::new(move || clock.monotonic_ns().0) as redolog::Clock))
             }
         };
         let log = log.map_err(|damage| no_log(&damage, &places, folder))?;
@@ -87,7 +87,7 @@ impl Disks {
             node,
             at_least: 0,
             limits: limits(bound(settings.maxmemory), settings.maxmemory_policy != EvictionPolicy::NoEviction),
-            clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns())),
+            clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns().0)),
         };
         if settings.maxmemory > 0 {
             // What log and store have freed is resident for a second otherwise: beside a small limit that is much.
@@ -133,7 +133,7 @@ impl Disks {
         let (keys, highest) = (recovered.keys(), recovered.highest());
         let Replayed { bytes, records, fetched, .. } = recovered.replayed;
         let tail = size_of(bytes, records, fetched);
-        let ms = (node.clock.monotonic_ns() - began) / 1_000_000;
+        let ms = node.clock.monotonic_ns().since(began) / 1_000_000;
         tracing::info!(
             "DB loaded from disk: {there} keys in {ms} ms: {keys} are in a checkpoint, each read when a command needs it; {records} records of the log, for which {fetched} were read"
         );
@@ -249,7 +249,7 @@ pub fn run(
     let log_settings = redolog::Settings {
         limits: limits_of_log(settings),
         fsync,
-        clock: Arc::new(move || clock.monotonic_ns()),
+        clock: Arc::new(move || clock.monotonic_ns().0),
         seed: u64::from_ne_bytes(chance::random()?),
     };
     let (log, mut gates) = opened.start(id, above, node.workers() + 2, log_settings)?;

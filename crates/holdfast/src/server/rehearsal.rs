@@ -62,7 +62,7 @@ fn start(folders: &[PathBuf], store_folder: &Path, mirror: &Path) -> Result<Foun
         node,
         at_least: 0,
         limits: store::Limits::default(),
-        clock: Arc::new(move || Duration::from_nanos(ticks.monotonic_ns())),
+        clock: Arc::new(move || Duration::from_nanos(ticks.monotonic_ns().0)),
     };
     let store: Arc<dyn Store> = Arc::new(Embedded::open(mirror, &settings)?);
     let mut disks = Disks::together(log, node, store, places)?;

@@ -152,7 +152,7 @@ impl Switch {
         }
         self.node.set_log(Some((durable, state)));
         *self.kept() = Some(kept);
-        let ms = (self.node.clock.monotonic_ns() - before) / 1_000_000;
+        let ms = self.node.clock.monotonic_ns().since(before) / 1_000_000;
         tracing::info!(cause = "on", "appendonly is on: everything is in a checkpoint and in the log, after {ms} ms");
         Ok(())
     }

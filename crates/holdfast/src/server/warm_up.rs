@@ -27,7 +27,7 @@ pub fn start(node: &Arc<Node>, checkpoints: &Arc<Checkpoints>, mut warm: WarmUp)
         let began = node.clock.monotonic_ns();
         let outcome = run(&node, &checkpoints, &mut warm);
         checkpoints.warming_up(warm.progress(), warm.keys());
-        let (keys, ms) = (warm.keys(), (node.clock.monotonic_ns() - began) / 1_000_000);
+        let (keys, ms) = (warm.keys(), node.clock.monotonic_ns().since(began) / 1_000_000);
         match outcome {
             Ok(true) if keys > 0 => tracing::info!("Everything is in memory: {keys} keys were read in {ms} ms"),
             Ok(true) => {}
@@ -57,7 +57,7 @@ fn run(node: &Node, checkpoints: &Checkpoints, warm: &mut WarmUp) -> Result<bool
             Err(Unloadable::NoRoom) => return Ok(false),
             Err(why) => return Err(why),
         }
-        let took = node.clock.monotonic_ns().saturating_sub(before);
+        let took = node.clock.monotonic_ns().since(before);
         owed += (took * (100 - share) / share).min(SLEEP_MAX_NS);
         if owed >= SLEEP_MIN_NS {
             checkpoints.warming_up(warm.progress(), warm.keys());

@@ -11,7 +11,7 @@ use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, Slot, level};
 use net::{Driver, Links, Listener, Server};
 use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};
-use node::{Facts, Node};
+use node::{Facts, MonoNs, Node};
 
 struct Clock(Instant);
 
@@ -21,13 +21,13 @@ impl node::Clock for Clock {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
     }
 
-    fn monotonic_ns(&self) -> u64 {
-        self.0.elapsed().as_nanos() as u64
+    fn monotonic_ns(&self) -> MonoNs {
+        MonoNs(self.0.elapsed().as_nanos() as u64)
     }
 
     /// The machine has been on for a while when nodes start.
     fn boot_ns(&self) -> BootNs {
-        BootNs(10_000_000_000 + self.monotonic_ns())
+        BootNs(10_000_000_000 + self.monotonic_ns().0)
     }
 
     fn thread_cpu_ns(&self) -> u64 {

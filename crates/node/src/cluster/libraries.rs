@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use command::Error;
 
+use crate::clock::MonoNs;
 use crate::node::Node;
 use crate::scripts::libraries::Libraries;
 use crate::worker::jobs::{Done, Job};
@@ -22,8 +23,8 @@ struct Attempt {
     change: Change,
     reply: Done,
     job: Arc<Job>,
-    /// By [`crate::Clock::monotonic_ns`].
-    until: u64,
+    /// When it gives up.
+    until: MonoNs,
 }
 
 /// Changes the libraries of the cluster. This node has a lease, so it has every library that a client was told of. The

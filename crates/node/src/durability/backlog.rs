@@ -5,6 +5,7 @@
 //!
 //! Commands that write also wait while the log's tail grows faster than it may ([`crate::durability::tail`]).
 
+use crate::clock::MonoNs;
 use crate::config::Settings;
 use crate::durability::durable::Durable;
 use crate::durability::tail::{Ruling, Seen};
@@ -125,20 +126,20 @@ impl Backlog {
         (self.is_over, self.ruling) = (false, None);
     }
 
-    /// Checks whether the tail of the log grows faster than it may; `now` in monotonic nanoseconds.
-    pub(super) fn rule(&mut self, log: Option<&Durable>, node: &Node, now: u64) {
+    /// Checks whether the tail of the log grows faster than it may.
+    pub(super) fn rule(&mut self, log: Option<&Durable>, node: &Node, now: MonoNs) {
         let Some(durable) = log else { return };
         let (log, tail) = (durable.log(), durable.tail());
         if self.ruling.is_none() && !tail.is_near() {
             return;
         }
-        if tail.is_quiet(now)
+        if tail.is_quiet(now.0)
             && let Some(store) = node.checkpoints().and_then(|checkpoints| checkpoints.store())
         {
-            tail.flushing(store.figures().flush_steps, now);
+            tail.flushing(store.figures().flush_steps, now.0);
         }
         let ruling = match durable.takes_writes() {
-            true => tail.rule(tail.position(log), &mut self.seen, now),
+            true => tail.rule(tail.position(log), &mut self.seen, now.0),
             // Then writes are refused, not kept.
             false => Ruling::Go,
         };
@@ -146,10 +147,10 @@ impl Backlog {
     }
 
     /// Whether connections that wait for the tail have waited long enough, by its last size.
-    pub(super) fn is_due(&self, now: u64) -> bool {
+    pub(super) fn is_due(&self, now: MonoNs) -> bool {
         match self.ruling {
             None => false,
-            Some(Ruling::Wait(until)) => now >= until,
+            Some(Ruling::Wait(until)) => now.0 >= until,
             Some(_) => true,
         }
     }

@@ -49,7 +49,7 @@ impl World for Outside {
     }
 
     fn nanos(&self) -> u64 {
-        self.node.clock.monotonic_ns()
+        self.node.clock.monotonic_ns().0
     }
 }
 

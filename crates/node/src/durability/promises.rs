@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::backlog::Backlog;
 use super::durable::Durable;
+use crate::clock::MonoNs;
 use crate::node::Node;
 use crate::worker::token::Token;
 
@@ -30,7 +31,7 @@ pub(crate) struct Promises {
     /// Streams that have records left and were not rung for, a bit each.
     pub(super) unrung: u32,
     /// The time of the first of these, monotonic nanoseconds.
-    pub(super) unrung_since: u64,
+    pub(super) unrung_since: MonoNs,
     /// About how many connections have waited for the log lately, at most.
     waited: usize,
     /// The watermarks at the last look.
@@ -81,13 +82,13 @@ impl Promises {
         move |version| marks.get(stream_of(version)).is_none_or(|mark| Lsn(version) <= *mark)
     }
 
-    /// Notes records that were left; `now` in monotonic nanoseconds. Returns whether to wait for more before ringing.
-    pub(super) fn leave(&mut self, left: u32, now: u64, patience: u64) -> bool {
+    /// Notes records that were left. Returns whether to wait for more before ringing.
+    pub(super) fn leave(&mut self, left: u32, now: MonoNs, patience: u64) -> bool {
         if self.unrung == 0 {
             self.unrung_since = now;
         }
         self.unrung |= left;
-        now.saturating_sub(self.unrung_since) < patience
+        now.since(self.unrung_since) < patience
     }
 
     /// Rings for the records. `may_lend`: the worker itself may write a single stream.
@@ -118,8 +119,8 @@ impl Promises {
         self.backlog.watch(executed, limit, log, node);
     }
 
-    /// Checks whether the tail of the log grows faster than it may; `now` in monotonic nanoseconds.
-    pub(super) fn rule(&mut self, node: &Node, now: u64) {
+    /// Checks whether the tail of the log grows faster than it may.
+    pub(super) fn rule(&mut self, node: &Node, now: MonoNs) {
         let log = self.durable.as_deref().filter(|_| self.promised);
         self.backlog.rule(log, node, now);
     }

@@ -12,6 +12,7 @@ use resp::Args;
 
 use crate::client::Client;
 use crate::clock::Clock;
+use crate::clock::MonoNs;
 use crate::config::Settings;
 use crate::figures::latency::{Event, Latencies};
 use crate::figures::slowlog::{Kept, SlowLog};
@@ -30,7 +31,7 @@ pub struct Meter {
     stats: Arc<WorkerStats>,
     slow_log: Arc<SlowLog>,
     /// Nanoseconds of the last reading.
-    since: u64,
+    since: MonoNs,
     /// Commands counted since: id and count, in order.
     pending: Vec<(u32, u32)>,
     /// Keeps histograms (`latency-tracking`).
@@ -56,7 +57,7 @@ impl Meter {
             latencies: node.latencies.clone(),
             notable: None,
             turn_ms: 0,
-            since: 0,
+            since: MonoNs::default(),
             pending: Vec::new(),
             tracking: true,
             fine: false,
@@ -101,9 +102,9 @@ impl Meter {
 
     /// Reads the clock and divides the time since the last reading among the commands that were counted. Returns the
     /// reading.
-    pub fn settle(&mut self) -> u64 {
+    pub fn settle(&mut self) -> MonoNs {
         let now = self.clock.monotonic_ns();
-        let elapsed = now.saturating_sub(self.since);
+        let elapsed = now.since(self.since);
         self.since = now;
         let total: u64 = self.pending.iter().map(|(_, n)| u64::from(*n)).sum();
         if let Some(each) = elapsed.checked_div(total) {
@@ -119,8 +120,8 @@ impl Meter {
     }
 
     /// Counts a command that was begun at reading `from`.
-    pub fn finish(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, from: u64) {
-        let nanos = self.settle().saturating_sub(from);
+    pub fn finish(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, from: MonoNs) {
+        let nanos = self.settle().since(from);
         self.exact(command, args, client, now_ms, nanos);
     }
 
@@ -137,10 +138,10 @@ impl Meter {
         args: Args<'_>,
         client: &Client,
         now_ms: u64,
-        from: u64,
+        from: MonoNs,
         is_logged: bool,
     ) {
-        let nanos = self.settle().saturating_sub(from);
+        let nanos = self.settle().since(from);
         self.notice(command, args, client, now_ms, nanos, is_logged);
     }
 
@@ -177,8 +178,8 @@ impl Meter {
     }
 
     /// Ends a turn that was begun with [`Meter::start`] at reading `from` and ran `commands` commands before it.
-    pub(crate) fn end_turn(&mut self, from: u64, processed_before: u64) {
-        let nanos = self.settle().saturating_sub(from);
+    pub(crate) fn end_turn(&mut self, from: MonoNs, processed_before: u64) {
+        let nanos = self.settle().since(from);
         let stats = &self.stats;
         add(&stats.turn_nanos, nanos);
         stats.longest_window.store(stats.longest_window.load(Relaxed).max(nanos), Relaxed);
@@ -187,7 +188,7 @@ impl Meter {
     }
 
     /// The last reading.
-    pub fn last_reading(&self) -> u64 {
+    pub fn last_reading(&self) -> MonoNs {
         self.since
     }
 }

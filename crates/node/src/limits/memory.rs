@@ -2,6 +2,7 @@
 
 use super::shortage::Shortage;
 use super::tidying::Tidying;
+use crate::clock::MonoNs;
 
 /// See the module's text.
 #[derive(Default)]
@@ -9,7 +10,7 @@ pub(crate) struct Memory {
     /// Its state about full memory, and the connections that wait for room.
     pub(crate) shortage: Shortage,
     /// When this turn's time for eviction ends, monotonic nanoseconds; 0 before it has begun.
-    pub(crate) evict_until: u64,
+    pub(crate) evict_until: MonoNs,
     /// Moving tables and entries together.
     pub(crate) tidying: Tidying,
     /// Deleted and flushed values are being freed.

@@ -21,6 +21,7 @@ use resp::Args;
 use super::shortage::BARREN_MS;
 use super::system::{fault_of_disk, moves_to_store};
 use crate::admission::memory::{OOM, OOM_RESIDENT};
+use crate::clock::MonoNs;
 use crate::config::{EvictionPolicy, Settings};
 use crate::durability::checkpoints::Ticket;
 use crate::figures::latency::Event;
@@ -84,7 +85,7 @@ impl Worker {
             return room;
         }
         let now = node.clock.monotonic_ns();
-        if self.memory.evict_until == 0 {
+        if self.memory.evict_until == MonoNs::default() {
             let time = EVICTION_NS * u64::from(settings.maxmemory_eviction_tenacity);
             self.memory.evict_until = now + time.min(EVICTION_NS_MAX);
         } else if now >= self.memory.evict_until {
@@ -92,7 +93,7 @@ impl Worker {
         }
         let until = self.memory.evict_until;
         let room = self.engine.make_room(policy, above, || node.clock.monotonic_ns() < until);
-        self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().saturating_sub(now));
+        self.meter.event(Event::EvictionCycle, node.clock.monotonic_ns().since(now));
         if to_store { self.note_shortage(room, settings) } else { room }
     }
 

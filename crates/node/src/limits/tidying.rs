@@ -126,7 +126,7 @@ impl Tidying {
                 true
             }
         };
-        let nanos = clock.monotonic_ns().saturating_sub(begun);
+        let nanos = clock.monotonic_ns().since(begun);
         of.meter.event(Event::DefragCycle, nanos);
         add(&of.stats.defrag_nanos, nanos);
         passed

@@ -14,6 +14,7 @@ use super::connection::database;
 use super::suspended::{Exec, Suspended, What};
 use super::{Block, Flow, Multi, Queued, SessionCtx, run};
 use crate::admission::{AS_OF_CLIENTS, Admitted, Caller, Step, admit, arity, rights};
+use crate::clock::MonoNs;
 use crate::cluster::Asks;
 use crate::figures::stats::add;
 use crate::table::{Command, Handler};
@@ -257,7 +258,7 @@ impl Exec {
         let node = ctx.node.clone();
         let command = node.table.get(queued.command);
         let exact = ctx.meter.is_exact(command, args);
-        let mut from = if exact { ctx.meter.settle() } else { 0 };
+        let mut from = if exact { ctx.meter.settle() } else { MonoNs::default() };
         let before = ctx.out.len();
         let db = ctx.session.db;
         if ctx.session.no_touch {
@@ -283,7 +284,7 @@ impl Exec {
             Flow::Sleep(ms) => {
                 ctx.reply().ok();
                 self.block.sleep(ctx, ms);
-                from = from.saturating_sub(ms * 1_000_000);
+                from = from.earlier(ms * 1_000_000);
                 Flow::Done
             }
             flow => flow,

@@ -9,6 +9,7 @@ use script::{Checked, Running};
 use super::block::Block;
 use super::{Flow, Multi};
 use crate::admission::Underway;
+use crate::clock::MonoNs;
 use crate::scripts;
 
 /// A command that was suspended. It holds its latches.
@@ -56,7 +57,7 @@ pub struct ScriptRun {
     /// The reply of its last command.
     pub(super) reply: Vec<u8>,
     /// When it began: monotonic nanoseconds.
-    pub(super) begun: u64,
+    pub(super) begun: MonoNs,
     /// Shown to others once it has been running for a while.
     pub(super) job: Option<Arc<scripts::Job>>,
     /// Commands it has called.

@@ -9,6 +9,7 @@ use keyspace::Key;
 use resp::Args;
 
 use crate::admission::{Admitted, admit};
+use crate::clock::MonoNs;
 use crate::config::Settings;
 use crate::figures::stats::add;
 use crate::node::Node;
@@ -103,7 +104,7 @@ impl Worker {
         }
         let db = conn.session.db;
         let exact = self.meter.is_exact(&command, args);
-        let from = if exact { self.begin_exact() } else { 0 };
+        let from = if exact { self.begin_exact() } else { MonoNs::default() };
         if self.engine.has_seen() {
             // Versions that were seen before, or for other connections, are not what this command sees.
             self.engine.take_seen();
@@ -119,7 +120,7 @@ impl Worker {
         };
         (self.engine.insists, self.engine.waited) = (false, false);
         // Work that other threads have done for the command is its time, too.
-        let from = from.saturating_sub(self.engine.take_worked());
+        let from = from.earlier(self.engine.take_worked());
         if !self.engine.parts.is_empty() {
             conn.out.adopt(&mut self.engine.parts);
         }
@@ -132,7 +133,7 @@ impl Worker {
         }
         if next == Next::Retry {
             if conn.wait.is_in_script() {
-                conn.spent = self.meter.settle().saturating_sub(from);
+                conn.spent = self.meter.settle().since(from);
             }
             return next;
         }
@@ -150,7 +151,7 @@ impl Worker {
             self.meter.finish(&command, args, &conn.session.client, self.engine.now(), from);
         } else {
             // The command is counted when it has ended.
-            conn.spent = self.meter.settle().saturating_sub(from);
+            conn.spent = self.meter.settle().since(from);
         }
         self.ran(conn, node, &command, args, db, before);
         if self.engine.has_invalidated() && conn.has_ended() {
@@ -203,7 +204,7 @@ impl Worker {
     }
 
     /// Reads the clock before a command that is timed by itself. Such a command may read the counters, too.
-    fn begin_exact(&mut self) -> u64 {
+    fn begin_exact(&mut self) -> MonoNs {
         self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
         self.meter.settle()
     }

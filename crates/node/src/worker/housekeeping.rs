@@ -57,7 +57,7 @@ impl Worker {
             if self.engine.sweep(workers, || clock.monotonic_ns() < until) == Swept::Part {
                 wait = by_effort(CATCH_UP_MS, effort);
             }
-            self.meter.event(Event::ExpireCycle, clock.monotonic_ns().saturating_sub(begun));
+            self.meter.event(Event::ExpireCycle, clock.monotonic_ns().since(begun));
         }
         if self.node.is_bounded(settings) && self.make_room(settings, 0) == Room::Soon {
             wait = by_effort(CATCH_UP_MS, 10);
@@ -80,7 +80,7 @@ impl Worker {
             self.node.sample(now);
         }
         self.next_round = now + wait;
-        let nanos = self.node.clock.monotonic_ns().saturating_sub(begun);
+        let nanos = self.node.clock.monotonic_ns().since(begun);
         add(&self.stats.housekeeping_nanos, nanos);
         add(&self.stats.turn_nanos, nanos);
     }

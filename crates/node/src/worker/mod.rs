@@ -39,6 +39,7 @@ use keyspace::Horizon;
 use resp::{Batch, Protocol, Reply};
 
 use crate::client::{Client, Peer};
+use crate::clock::MonoNs;
 use crate::cluster::{Peers, Remote, Role};
 use crate::config::{Follower, OutputLimit};
 use crate::durability::promises::Promises;
@@ -83,13 +84,13 @@ pub struct Worker {
     /// CPU nanoseconds of this thread when the last turn began, while turns are measured.
     pub(crate) turn_began: Option<u64>,
     /// The moment after which the turn begins no further commands, monotonic nanoseconds; 0 before its first.
-    pub(crate) turn_until: u64,
+    pub(crate) turn_until: MonoNs,
     /// Whether a client monitors, as this turn sees it.
     pub(crate) monitored: bool,
     /// The stopwatch.
     pub(crate) meter: Meter,
     /// When DEBUG SLEEP began, monotonic nanoseconds.
-    pub(crate) slept_from: u64,
+    pub(crate) slept_from: MonoNs,
     /// CLIENT PAUSE as this turn sees it: which commands are held back, and until when in unix milliseconds.
     pub(crate) paused: Option<(Pause, u64)>,
     /// Connections that wait for its end.
@@ -143,7 +144,7 @@ impl Worker {
         let mut worker = Self {
             follower: Follower::new(node.config.clone()),
             meter: Meter::new(&node, index),
-            slept_from: 0,
+            slept_from: MonoNs::default(),
             stats: node.stats[index].clone(),
             node,
             index,
@@ -158,7 +159,7 @@ impl Worker {
             leftovers: Vec::new(),
             next_round: 0,
             turn_began: None,
-            turn_until: 0,
+            turn_until: MonoNs::default(),
             monitored: false,
             paused: None,
             held_back: Vec::new(),

@@ -171,7 +171,7 @@ impl Worker {
             let flow = suspended.go_on(&mut ctx);
             (self.engine.insists, self.engine.waited) = (false, false);
             self.engine.clock().set_touching(true);
-            conn.spent += self.meter.settle().saturating_sub(from);
+            conn.spent += self.meter.settle().since(from);
             conn.seen.merge(&self.engine.take_seen());
             match flow {
                 Flow::Suspend(suspended) => conn.wait = Wait::Steps(Steps::Script(suspended)),

@@ -7,6 +7,7 @@ use command::flags;
 use resp::{Batch, Progress, Reply};
 
 use crate::admission::rights;
+use crate::clock::MonoNs;
 use crate::config::Settings;
 use crate::durability::backlog::backlog_limit;
 use crate::figures::stats::add;
@@ -103,7 +104,7 @@ impl Worker {
         }
         // Connections that become ready meanwhile wait for the next turn: the driver checks its sockets in between.
         let mut budget = self.ready.len();
-        (self.turn_until, self.memory.evict_until) = (0, 0);
+        (self.turn_until, self.memory.evict_until) = (MonoNs::default(), MonoNs::default());
         let mut batch = std::mem::take(&mut self.batch);
         let mut items: Vec<Item> = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
@@ -119,7 +120,7 @@ impl Worker {
             self.prefetch(&items);
             self.meter.start();
             let (from, before) = (self.meter.last_reading(), self.stats.processed.load(Relaxed));
-            if self.turn_until == 0 {
+            if self.turn_until == MonoNs::default() {
                 self.turn_until = from + TURN_NS;
             }
             for group in groups.drain(..) {

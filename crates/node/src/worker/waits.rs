@@ -536,7 +536,7 @@ impl Worker {
         }
         match std::mem::take(&mut conn.wait) {
             Wait::Operator(OperatorWait::Sleep(args)) => {
-                conn.spent += self.node.clock.monotonic_ns().saturating_sub(self.slept_from);
+                conn.spent += self.node.clock.monotonic_ns().since(self.slept_from);
                 self.count_ended(&conn, args.args(), b"");
             }
             Wait::Job(JobWait::Save(args, ..) | JobWait::Job(args, _)) => {

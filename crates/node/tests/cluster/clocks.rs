@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use membership::BootNs;
+use node::MonoNs;
 use node::cluster::Lease;
 
 /// A clock that stands still unless it is told not to.
@@ -21,8 +22,8 @@ impl node::Clock for Hand {
         self.us.load(Relaxed) / 1000
     }
 
-    fn monotonic_ns(&self) -> u64 {
-        self.ns.fetch_add(self.step.load(Relaxed), Relaxed)
+    fn monotonic_ns(&self) -> MonoNs {
+        MonoNs(self.ns.fetch_add(self.step.load(Relaxed), Relaxed))
     }
 
     fn boot_ns(&self) -> BootNs {
@@ -47,7 +48,7 @@ impl node::Clock for Clocks {
         self.hand.unix_ms() + self.ahead_ms.load(Relaxed)
     }
 
-    fn monotonic_ns(&self) -> u64 {
+    fn monotonic_ns(&self) -> MonoNs {
         self.hand.monotonic_ns()
     }
 

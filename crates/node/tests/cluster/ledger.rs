@@ -49,7 +49,7 @@ impl Ledger {
             } else {
                 Fsync::Everysec
             },
-            clock: Arc::new(move || clock.monotonic_ns()),
+            clock: Arc::new(move || clock.monotonic_ns().0),
             seed: 1,
         };
         let (log, gates, streams) = opened.start_by_hand([5; 16], recovered.highest(), workers, settings).unwrap();

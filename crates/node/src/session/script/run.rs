@@ -8,6 +8,7 @@ use script::{Input, Outcome, Running, Step};
 
 use super::super::suspended::{Asked, Rules, ScriptRun, Suspended, What};
 use super::super::{Block, Flow, SessionCtx};
+use crate::clock::MonoNs;
 use crate::scripts::Job;
 
 /// Nanoseconds that a script runs before other connections get their turn.
@@ -146,14 +147,14 @@ impl ScriptRun {
     }
 
     /// Whether its slice is over. If so, other clients see it, and it may be too slow for them.
-    fn is_over(&mut self, ctx: &mut SessionCtx<'_>, block: &Block, from: u64) -> bool {
+    fn is_over(&mut self, ctx: &mut SessionCtx<'_>, block: &Block, from: MonoNs) -> bool {
         let now = ctx.node.clock.monotonic_ns();
-        if now.saturating_sub(from) < SLICE_NS {
+        if now.since(from) < SLICE_NS {
             return false;
         }
         let scripts = &ctx.node.scripts;
         let job = self.job(ctx, block);
-        let elapsed = now.saturating_sub(self.begun) / 1_000_000;
+        let elapsed = now.since(self.begun) / 1_000_000;
         if elapsed > ctx.settings.busy_reply_threshold {
             let held = block.run.held();
             let slots = match &mut ctx.aside {
