@@ -8,7 +8,7 @@ use txn::locks::Mode;
 use txn::{Lock, Member, Part, ParticipantId};
 
 use super::doubts::LOOK_MS;
-use super::together::Others;
+use super::members::Others;
 use crate::session::{Aside, Suspended};
 
 /// Bytes of keys of one node that scripts find out about, at most.

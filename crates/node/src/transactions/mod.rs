@@ -20,6 +20,7 @@ mod further;
 mod hindrance;
 pub(crate) mod inherited;
 mod interactive;
+mod members;
 mod part;
 mod participant;
 pub(crate) mod parts;

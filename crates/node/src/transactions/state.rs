@@ -11,9 +11,9 @@ use txn::{Coordinator, Execution, Life, Member, Message, NodeId, ParticipantId, 
 use super::block::Block;
 use super::client::{Client, For};
 use super::copies::Copies;
+use super::members::Queued;
 use super::parts::Parts;
 use super::task::{Task, Work};
-use super::together::Queued;
 use crate::worker::token::Token;
 
 /// Outcomes that have not been synced for so long, in milliseconds, are: others remember them until then.

@@ -16,7 +16,8 @@ use txn::locks::Mode;
 use txn::{Coordinator, Lock};
 
 use super::block::{Block, Watches};
-use super::fetching::{Fetching, Run, Told};
+use super::fetching::{Fetching, Run};
+use super::members::{Others, Queued};
 use super::plan::NOT_SERVED;
 use super::port::{Desk, Port, Transacting};
 use super::state::Transactions;
@@ -42,24 +43,6 @@ const ENDS_MS: u64 = 1_000;
 
 /// Blocks of the queue that are looked at.
 const LOOK_MAX: usize = 256;
-
-/// A block that waits for others of its worker, and since when, in milliseconds of [`crate::Clock::boot_ns`].
-pub(super) struct Queued {
-    pub(super) block: Block,
-    since: u64,
-}
-
-/// The other blocks of a transaction that runs several. The one that runs has the [`Fetching`], and this in it.
-#[derive(Default)]
-pub(super) struct Others {
-    /// Those that have run, and what they tell when all of it is committed.
-    done: Vec<(Block, Told)>,
-    /// Those that run after it.
-    next: VecDeque<Block>,
-    /// What those have made that have run.
-    made: Made,
-    needs_memory: bool,
-}
 
 /// How a transaction goes on when a block of it has run.
 pub(super) enum Then {
@@ -159,74 +142,6 @@ impl Transactions {
         kept.append(&mut rest);
         self.queue = kept;
         taken
-    }
-}
-
-impl Block {
-    /// The clients whose blocks its transaction runs.
-    pub(super) fn tokens(&self) -> impl Iterator<Item = Token> {
-        let others = self.fetching.as_deref().and_then(|fetching| fetching.others.as_deref());
-        let others = others.into_iter().flat_map(Others::blocks).map(|block| block.token);
-        others.chain([self.token])
-    }
-
-    fn has_client(&self, token: Token) -> bool {
-        self.tokens().any(|other| other == token)
-    }
-
-    /// Whether it and another want the same key, and not both to look at it.
-    fn conflicts(&self, other: &Block) -> bool {
-        let (Some(mine), Some(other)) = (self.fetching.as_deref(), other.fetching.as_deref()) else { return false };
-        other.locks().any(|lock| {
-            let mine = mine.parts.iter().filter_map(|part| {
-                let at = part.locks.binary_search_by(|mine| mine.place().cmp(&lock.place())).ok()?;
-                part.locks.get(at)
-            });
-            mine.into_iter().any(|mine| mine.mode.conflicts(lock.mode))
-        })
-    }
-
-    /// Takes the blocks out that its transaction runs beside it: those that have run before it, and after it.
-    pub(super) fn take_others(&mut self) -> Option<Box<Others>> {
-        self.fetching.as_deref_mut()?.others.take()
-    }
-
-    /// The transaction runs from its start: its first block does.
-    fn rewind(&mut self) {
-        let Some(mut fetching) = self.fetching.take() else { return };
-        if let Some(others) = fetching.others.as_deref_mut() {
-            let Others { done, next, .. } = std::mem::take(others);
-            let mut all: VecDeque<Block> = done.into_iter().map(|(block, _)| block).collect();
-            let me = all.len();
-            all.extend(next);
-            // Clients that have gone want nothing more.
-            let before = all.range(..me).filter(|block| !block.gone).count();
-            all.retain(|block| !block.gone);
-            if (before > 0 || self.gone)
-                && let Some(first) = all.pop_front()
-            {
-                let me = std::mem::replace(self, first);
-                if !me.gone {
-                    all.insert(before - 1, me);
-                }
-            }
-            others.next = all;
-        }
-        self.fetching = Some(fetching);
-    }
-}
-
-impl Others {
-    fn blocks(&self) -> impl Iterator<Item = &Block> {
-        self.done.iter().map(|(block, _)| block).chain(&self.next)
-    }
-
-    fn len(&self) -> usize {
-        self.done.len() + self.next.len()
-    }
-
-    fn into_blocks(self) -> impl DoubleEndedIterator<Item = Block> {
-        self.done.into_iter().map(|(block, _)| block).chain(self.next)
     }
 }
 
