@@ -114,6 +114,26 @@ fn the_session_shows_its_user_and_reset_takes_it_away() {
     assert!(!admin.call("slowlog get 10").contains("topsecret"));
 }
 
+/// A start from a file that was saved before any login must not be open.
+#[test]
+fn a_password_that_was_set_is_shown_and_saved_at_once() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("users.acl");
+    std::fs::write(&file, "user default on nopass ~* &* +@all\n").unwrap();
+    let server = Server::start(&["--aclfile", &file.display().to_string()]);
+    let mut admin = server.client();
+    assert_eq!(admin.call("config set requirepass hh"), "+OK");
+    assert!(!admin.call("acl list").contains("nopass"));
+    assert_eq!(admin.call("acl save"), "+OK");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("user default on sanitize-payload #"));
+    // What is loaded later counts, not an older password that was taken back.
+    admin.send_raw(b"*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$11\r\nrequirepass\r\n$0\r\n\r\n");
+    assert_eq!(admin.reply(), "+OK");
+    std::fs::write(&file, "user default on >strong ~* &* +@all\n").unwrap();
+    assert_eq!(admin.call("acl load"), "+OK");
+    assert!(server.client().call("ping").starts_with("-NOAUTH"));
+}
+
 #[test]
 fn users_come_from_a_file_and_go_to_it() {
     let scratch = Scratch::new();

@@ -153,12 +153,17 @@ fn check_alone(ctx: &SessionCtx<'_>) -> Result<(), Error> {
     }
 }
 
+/// Users follow `requirepass` before anything shows, keeps or replaces them.
+fn keep_up(ctx: &SessionCtx<'_>) {
+    ctx.node.users.keep_up(ctx.settings.requirepass.as_ref());
+}
+
 fn setuser(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     check_alone(ctx)?;
     let rules: Vec<&[u8]> = ctx.args.iter().skip(3).collect();
     let name = ctx.arg(2);
     let table = &ctx.node.users;
-    table.keep_up(ctx.settings.requirepass.as_ref());
+    keep_up(ctx);
     let change =
         table.change(ctx.settings.acl_pubsub_default, |users, book| users.set(book, name, &rules)).map_err(refused)?;
     follow(ctx, &[change]);
@@ -180,6 +185,7 @@ fn follow(ctx: &mut SessionCtx<'_>, changes: &[Change]) -> bool {
 }
 
 fn deluser(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    keep_up(ctx);
     check_alone(ctx)?;
     let names: Vec<&[u8]> = ctx.args.iter().skip(2).collect();
     let gone =
@@ -190,6 +196,7 @@ fn deluser(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn getuser(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    keep_up(ctx);
     let user = ctx.node.users.read(|users| users.find(ctx.arg(2)).cloned());
     match user {
         Some(user) => user.write(&mut ctx.reply()),
@@ -199,6 +206,7 @@ fn getuser(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn list(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    keep_up(ctx);
     let node = ctx.node.clone();
     node.users.read(|users| users.write_lines(&mut ctx.reply()));
     Ok(Flow::Done)
@@ -221,6 +229,7 @@ fn check_file(ctx: &SessionCtx<'_>) -> Result<(), Error> {
 }
 
 fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    keep_up(ctx);
     check_file(ctx)?;
     check_alone(ctx)?;
     let changes =
@@ -231,6 +240,7 @@ fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 fn save(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    keep_up(ctx);
     check_file(ctx)?;
     if let Err(error) = users::save(&ctx.node.users, ctx.settings) {
         tracing::warn!("the users could not be saved in the ACL file: {error}");

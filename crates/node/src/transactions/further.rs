@@ -50,7 +50,9 @@ impl<P: Port> Transacting<'_, P> {
     /// begins another one when that is known.
     pub(super) fn ask_alone(&mut self, which: (u64, u32)) {
         let (now, mut events) = (self.now(), Vec::new());
-        if self.is_running(which) {
+        // Blocks of its transaction that have run come before it, maybe of the same client: then all are tried apart.
+        let is_first = !self.is_running(which) || !self.txn().has_done_others(which.0);
+        if is_first && self.is_running(which) {
             self.part_with_others(which.0);
         }
         let Some((mut block, mut conn)) = self.take_running(which.0) else { return };
@@ -61,6 +63,10 @@ impl<P: Port> Transacting<'_, P> {
         if !txn.coordinator.as_mut().is_some_and(ends) {
             // The attempt is void: the script of the next one will ask.
             return self.put_running(which.0, block);
+        }
+        if !is_first {
+            self.put_apart(block, now);
+            return self.carry_out(events);
         }
         txn.at_home += 1;
         let sequence = AT_HOME | txn.at_home;

@@ -36,7 +36,7 @@ const BYTES_MAX: usize = 1 << 20;
 const QUEUE_MS: u64 = 250;
 /// Milliseconds that it waits for them at most.
 const QUEUE_MAX_MS: u64 = 2_000;
-/// Milliseconds that a transaction takes further blocks for, once it has its keys.
+/// Milliseconds for which further blocks of a transaction begin, once it has its keys.
 const JOIN_MS: u64 = 20;
 /// Milliseconds that a key must be there for longer than a block that joins can see it.
 const ENDS_MS: u64 = 1_000;
@@ -80,6 +80,12 @@ impl Transactions {
 
     fn has_waited(&self, since: u64, now: u64) -> bool {
         now.saturating_sub(since) >= QUEUE_MAX_MS || now.saturating_sub(since.max(self.queue_moved)) >= QUEUE_MS
+    }
+
+    /// Whether blocks of a transaction have run before the one that runs.
+    pub(super) fn has_done_others(&self, sequence: u64) -> bool {
+        let others = |block: &Block| block.fetching.as_deref()?.others.as_deref().map(|others| !others.done.is_empty());
+        self.blocks.get(&sequence).and_then(others).unwrap_or(false)
     }
 
     /// The clients of a transaction.
@@ -238,7 +244,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// The blocks of a transaction that came to nothing run again, each alone.
-    fn put_apart(&mut self, mut block: Block, now: u64) {
+    pub(super) fn put_apart(&mut self, mut block: Block, now: u64) {
         let Some(others) = block.take_others() else { return };
         let before = others.done.len();
         let mut all: VecDeque<Block> = others.into_blocks().collect();
@@ -317,7 +323,9 @@ impl<P: Port> Transacting<'_, P> {
         others.made.events.extend(made.events);
         others.needs_memory |= needs_memory;
         let mut missing = Vec::new();
-        if others.made.effects.len() > BYTES_MAX {
+        // All its blocks see keys at one time, and a key that the last one sets expires by that time.
+        let is_long = now.saturating_sub(run.begun) > JOIN_MS;
+        if is_long || others.made.effects.len() > BYTES_MAX {
             let next = std::mem::take(&mut others.next);
             txn.put_back(next.into_iter(), now);
         } else if others.next.is_empty() && joins {

@@ -66,6 +66,21 @@ fn clients_that_want_the_same_keys_have_one_transaction() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
+/// It runs in a transaction of its own, behind what came before it.
+#[test]
+fn a_script_that_asks_about_all_keys_keeps_its_place_in_a_pipeline() {
+    const ASKS: &str = "redis.call('dbsize') redis.call('incr', KEYS[2]) return redis.call('incr', KEYS[1])";
+    let (mut net, clients, keys) = with_clients(1, 1);
+    adds(&mut net, clients[0], &keys[..2]);
+    net.send_words(clients[0], &["EVAL", ASKS, "2", &keys[0], &keys[1]]);
+    adds(&mut net, clients[0], &keys[..2]);
+    net.run();
+    settle(&mut net);
+    let said: Vec<String> = net.replies(clients[0]).iter().map(shown).collect();
+    assert_eq!(said, ["1", "2", "3"]);
+    assert!(net.is_quiet(), "nothing is left");
+}
+
 /// What follows over nodes in a pipeline is part of the same transaction; all else waits for the replies.
 #[test]
 fn a_pipeline_is_executed_in_its_order() {
