@@ -3,7 +3,15 @@
 use resp::Args;
 
 /// Settings whose values are secrets.
-const SETTINGS: &[&str] = &["requirepass", "masterauth", "masteruser", "tls-key-file-pass", "tls-client-key-file-pass"];
+const SETTINGS: &[&str] = &[
+    "requirepass",
+    "masterauth",
+    "primaryauth",
+    "masteruser",
+    "primaryuser",
+    "tls-key-file-pass",
+    "tls-client-key-file-pass",
+];
 
 /// Whether argument `i` of a command is a secret.
 pub fn is_secret(args: Args<'_>, i: usize) -> bool {

@@ -82,10 +82,14 @@ fn dashboards_of_redis_exporter_find_what_they_ask_for() {
         client.call(command);
     }
     assert!(client.call("incr h").starts_with("-WRONGTYPE"));
+    // Its subcommands are commands of their own, with its name.
+    client.call("debug object a");
     client.call("eval \"local i = 0 while i < 3000000 do i = i + 1 end\" 0");
     let (status, text) = get(port, "/metrics");
     assert_eq!(status, 200);
     let samples = samples(&text);
+    let told = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count();
+    assert_eq!(told, samples.len(), "each sample is told once");
     let bare: BTreeSet<&str> = samples.keys().map(|name| name.split('{').next().unwrap()).collect();
     let missing: Vec<&str> = NAMES.lines().filter(|name| !bare.contains(name)).collect();
     assert!(missing.is_empty(), "{missing:?}\n{text}");

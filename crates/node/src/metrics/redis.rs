@@ -147,7 +147,8 @@ fn commands(fields: &Fields<'_>, t: &mut Text) {
 
 fn latency_histograms(node: &Node, fields: &Fields<'_>, t: &mut Text) {
     let stats: BTreeMap<&str, &str> = fields.section("Commandstats").collect();
-    for command in node.table.all() {
+    // Hidden subcommands have the name of their command.
+    for command in node.table.all().iter().filter(|command| !command.is_hidden()) {
         let Some(stats) = stats.get(format!("cmdstat_{}", command.name).as_str()) else { continue };
         let sum = latencies(node, command.id);
         let micros = part(stats, "usec").parse().unwrap_or(0.0);
