@@ -18,64 +18,64 @@ use crate::worker::token::Token;
 /// A block under way.
 pub(super) struct Block {
     pub(super) token: Token,
-    /// It is one command, and no EXEC.
+    /// True if the block is a single command, not an EXEC.
     pub(super) alone: bool,
-    /// Where its reply goes, and whether the client wants it.
+    /// The place of its reply in the client's output, and true if the client wants the reply.
     pub(super) hole: (u64, bool),
     pub(super) multi: Box<Multi>,
-    /// What the client watches at this node.
+    /// Keys that the client watches at this node.
     pub(super) watched: Vec<WatchedKey>,
-    /// What it watches at others.
+    /// Keys that the client watches at other nodes.
     pub(super) elsewhere: Vec<Elsewhere>,
     /// Database and protocol of the session.
     pub(super) db: u16,
     pub(super) protocol: Protocol,
     pub(super) answers: Vec<Answer>,
-    /// The database that it selects.
+    /// The database that is selected after the block.
     pub(super) selected: u16,
-    /// It runs here, on copies.
+    /// Present if the block runs here, on copies.
     pub(super) fetching: Option<Box<Fetching>>,
-    /// It is the COMMIT of this.
+    /// Present if the block is the COMMIT of this transaction.
     pub(super) commit: Option<Box<Interactive>>,
-    /// When its nodes first said that they do not own the keys, while the map says that they do: milliseconds of
-    /// [`crate::Clock::boot_ns`].
+    /// When the owners first said that they do not own the keys, while the map still says that they do. In milliseconds
+    /// of [`crate::Clock::boot_ns`].
     pub(super) moved_since: Option<u64>,
-    /// It waits or tries again, as it has found nothing.
+    /// Present if the command found nothing, and waits or tries again.
     pub(super) waiting: Option<Box<Waiting>>,
-    /// For whom it runs, if that client caches.
+    /// The client for which it runs, and its virtual connections if that client caches.
     pub(super) runs: For,
     /// See [`Multi::exec`].
     pub(super) exec: ExecWord,
-    /// It may run with others in one transaction.
+    /// True if it may run with other blocks in one transaction.
     pub(super) joins: bool,
-    /// Keys that it was known to need beside those of its commands when it came.
+    /// Keys beside those of its commands that were known to be needed when it came.
     pub(super) known: Vec<Lock>,
-    /// Its client has gone. It has run, and may be committed with others.
+    /// True if its client has gone. The block has run, and may be committed with others.
     pub(super) gone: bool,
 }
 
 /// How a command waits.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// When to give up, unix milliseconds.
+    /// When the command gives up, in unix milliseconds.
     pub(super) deadline: Option<u64>,
-    /// When to try again, whether or not anything has changed.
+    /// When the command tries again even if no key has changed, in unix milliseconds.
     pub(super) again: Option<u64>,
-    /// The links over which owners will say that a key has changed, and the virtual connections for that.
+    /// The links over which owners announce a changed key, and the virtual connections for that.
     pub(super) notices: Vec<(usize, u32)>,
 }
 
 impl Waiting {
-    /// It is tried again at a time at the latest. When that is.
+    /// Makes the command try again at this time at the latest. Returns when it will.
     pub(super) fn look_by(&mut self, at: u64) -> u64 {
         *self.again.insert(self.again.map_or(at, |before| before.min(at)))
     }
 }
 
-/// What a client watches at this node, and at others.
+/// The keys that a client watches at this node and at others.
 pub(super) type Watches<'a> = (&'a [WatchedKey], &'a [Elsewhere]);
 
-/// What a client watches at another node.
+/// The keys that a client watches at another node.
 pub(super) struct Elsewhere {
     pub(super) link: usize,
     pub(super) watch: wire::Watch,
@@ -86,12 +86,12 @@ pub(super) struct Elsewhere {
 pub(super) enum Answer {
     Whole(ParticipantId),
     Here(Vec<u8>),
-    /// From several participants, each of which has these of its keys.
+    /// The reply is joined from several participants, each of which has these of the command's keys.
     Split(Join, Vec<(ParticipantId, Vec<usize>)>),
 }
 
 impl Block {
-    /// Of one command, such as are between BEGIN and COMMIT, or a COMMIT.
+    /// A block of one command, such as those between BEGIN and COMMIT, or a COMMIT.
     pub(super) fn new(
         token: Token,
         hole: (u64, bool),
@@ -122,17 +122,17 @@ impl Block {
         }
     }
 
-    /// What it watches.
+    /// The keys that its client watches.
     pub(super) fn watches(&self) -> Watches<'_> {
         (&self.watched, &self.elsewhere)
     }
 
-    /// What it watches at this node.
+    /// The keys that its client watches at this node.
     pub(super) fn watched_here(&self) -> Watched {
         Watched::Keys(self.watched.clone())
     }
 
-    /// Whether commands have other owners now.
+    /// True if its commands have other owners now.
     pub(super) fn is_elsewhere(&self, answers: &[Answer]) -> bool {
         let of = |answer: &Answer| match answer {
             Answer::Here(_) => Vec::new(),
@@ -142,7 +142,7 @@ impl Block {
         self.answers.iter().map(of).ne(answers.iter().map(of))
     }
 
-    /// The reply of EXEC, of those of its parts.
+    /// The reply of EXEC, made of the replies of its parts.
     pub(super) fn reply(&self, replies: &[(ParticipantId, Arc<[u8]>)]) -> Option<Vec<u8>> {
         let mut rest: BTreeMap<ParticipantId, &[u8]> = replies.iter().map(|(id, bytes)| (*id, &**bytes)).collect();
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! EXEC of a block whose commands need one node each, and several together.
+//! Coordinates blocks that need keys of several nodes: it begins them, routes them again, and answers their clients.
 
 use resp::{Args, Reply};
 use txn::{Coordinator, Event, Refusal};
@@ -15,14 +15,14 @@ use crate::table::Command;
 use crate::worker::conn::Conn;
 use crate::worker::wait::{NodeWait, Wait};
 
-/// Milliseconds for which a block is tried again whose nodes say that they do not own its keys, while the map says that
-/// they do.
+/// Milliseconds for which a block is tried again if the owners say that they do not own its keys, while the map says
+/// that they do.
 const MAP_MS: u64 = 3_000;
 
-/// Bytes of a command at most that is taken while the client waits for the reply to another one.
+/// Bytes of a command, at most, that begins while the client waits for the reply to an earlier one.
 const FOLLOWS_MAX: usize = 64 << 10;
 
-/// What a connection watches at other nodes.
+/// The keys that a connection watches at other nodes.
 fn watched_elsewhere(conn: &Conn) -> Vec<Elsewhere> {
     let Some(remote) = conn.remote.as_deref() else { return Vec::new() };
     let lines = remote.lines.iter().enumerate().filter_map(|(link, line)| Some((link, line.as_ref()?)));
@@ -34,24 +34,25 @@ fn watched_elsewhere(conn: &Conn) -> Vec<Elsewhere> {
     elsewhere.collect()
 }
 
-/// What became of an EXEC.
+/// The result of beginning a block.
 pub(crate) enum Begun {
     /// The connection waits.
     Waits,
-    /// It cannot follow what the client waits for: it begins when that is answered.
+    /// The command cannot overlap with the one before it: it begins when that one is answered.
     Later,
-    /// It cannot be; what the client is told.
+    /// The block cannot run; the client is told this.
     Refused(Vec<u8>),
 }
 
 impl<P: Port> Transacting<'_, P> {
-    /// EXEC over several nodes, or one command, `alone`, with keys of several. Nothing is owed to the connection.
+    /// Begins an EXEC over several nodes, or `alone`, one command with keys of several. No place is left for its reply
+    /// yet.
     pub(crate) fn begin(&mut self, conn: &mut Conn, command: &Command, alone: Option<Args<'_>>) -> Begun {
         let hole = None;
         self.begin_at(conn, command, alone, hole)
     }
 
-    /// As [`Self::begin`], of what is owed this reply already.
+    /// As [`Self::begin`]; `hole`: the place that was left for its reply.
     pub(crate) fn begin_at(
         &mut self,
         conn: &mut Conn,
@@ -100,7 +101,7 @@ impl<P: Port> Transacting<'_, P> {
         let hole = hole.unwrap_or_else(|| self.port.place_of_reply(conn));
         let runs = self.port.runs_for(conn, &multi, &parts);
         let watched = if alone.is_none() { conn.session.leave_multi() } else { Vec::new() };
-        // What runs here is counted and shown as it runs.
+        // A block that runs here is counted and shown as it runs.
         match (fetches, alone) {
             (true, Some(_)) => {}
             (true, None) | (false, Some(_)) => self.port.count_forwarded(conn, command, alone),
@@ -135,7 +136,7 @@ impl<P: Port> Transacting<'_, P> {
         Begun::Waits
     }
 
-    /// The client of a connection has gone: what it has begun is not tried again.
+    /// The client of a connection has gone: its block is not tried again.
     pub(crate) fn abandon(&mut self, conn: &mut Conn) {
         let (now, token) = (self.now(), conn.token);
         if self.abandon_wait(token) {
@@ -155,7 +156,7 @@ impl<P: Port> Transacting<'_, P> {
         if let Some(coordinator) = &mut txn.coordinator
             && coordinator.abandon(now, sequence, &mut events)
         {
-            // It may still happen, and then publishes what it published.
+            // The block may still be committed, and then publishes its messages.
             txn.blocks.insert(sequence, block);
         } else {
             engine.unwatch_later(block.watched);
@@ -180,7 +181,8 @@ impl<P: Port> Transacting<'_, P> {
                     }
                     match block.reply(&replies) {
                         Some(reply) => self.answer_block(&block, &reply, Some(block.selected)),
-                        // A node has said what is no reply: the client must not hear that nothing was done.
+                        // A node has sent no valid reply. The block is committed, so the client must not hear that it
+                        // failed.
                         None => self.port.cut(block.token),
                     }
                 }
@@ -220,7 +222,7 @@ impl<P: Port> Transacting<'_, P> {
         Some(block)
     }
 
-    /// A block has not happened: what it did to the session has not, either.
+    /// A block has not happened: its changes to the session are undone.
     pub(super) fn put_session_back(&mut self, block: &mut Block) {
         if block.fetching.is_none() {
             return;
@@ -233,7 +235,7 @@ impl<P: Port> Transacting<'_, P> {
         self.port.put_conn(conn);
     }
 
-    /// An error is counted.
+    /// Answers the client of a block, and counts an error.
     pub(super) fn answer_block(&mut self, block: &Block, reply: &[u8], selected: Option<u16>) {
         if self.port.conn(block.token).is_some()
             && let Some(error) = reply.strip_prefix(b"-")
@@ -243,7 +245,7 @@ impl<P: Port> Transacting<'_, P> {
         self.fill_hole(block, reply, selected);
     }
 
-    /// What has run here has counted its errors.
+    /// Answers the client of a block that ran here, and so has counted its errors.
     pub(super) fn answer_counted(&mut self, block: &Block, reply: &[u8]) {
         self.fill_hole(block, reply, None);
     }
@@ -273,7 +275,7 @@ impl<P: Port> Transacting<'_, P> {
         self.port.mark_dirty(block.token);
     }
 
-    /// A node does not own its keys any more, or does not serve: the block goes where they are now.
+    /// A node no longer owns the keys, or does not serve them: the block goes to their present owners.
     fn route_again(&mut self, sequence: u64) {
         if let Some((mut block, mut conn)) = self.take_running(sequence) {
             self.stop_workspace(&mut conn, &mut block);
@@ -313,7 +315,8 @@ impl<P: Port> Transacting<'_, P> {
             }
         };
         if let (Ok((_, moved)), Some(block)) = (&planned, txn.blocks.get_mut(&sequence)) {
-            // A map that says where comes soon: to this node, or to the one that is to have them.
+            // A map that names the owner comes soon. The keys are moving to this node, or away from the one that
+            // refused.
             let since = *block.moved_since.get_or_insert(now);
             if *moved {
                 block.moved_since = None;

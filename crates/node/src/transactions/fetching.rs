@@ -1,4 +1,4 @@
-//! A block that runs on copies of keys: what it has asked for, and what it has found.
+//! A block that runs on copies of keys: the keys that it has asked for, and the values that it has found.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::doubts::LOOK_MS;
 use super::members::Others;
 use crate::session::{Aside, Suspended};
 
-/// Bytes of keys of one node that scripts find out about, at most.
+/// Bytes of keys of one node, at most, that scripts find out about.
 const EXTRA_MAX: usize = 8 << 20;
-/// What such a key costs beside itself, in bytes.
+/// Bytes that such a key costs in addition to its name.
 const KEY: usize = 16;
 const TOO_CURIOUS: &[u8] = b"ERR a script used more than 8 MB of keys of one node that it had not declared";
 
-/// Of keys, with their databases.
+/// Versions of keys, by database and key.
 pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
 
 /// A block that runs on copies.
@@ -25,74 +25,76 @@ pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
 pub(super) struct Fetching {
     /// The nodes concerned, and their keys.
     pub(super) parts: Vec<Part>,
-    /// Keys that its present attempt was widened by, beside those of the parts, and their owners.
+    /// Keys, with their owners, by which the present attempt was widened. They are not in `parts` yet.
     pub(super) wider: Vec<(ParticipantId, Arc<[Lock]>)>,
-    /// Keys that scripts turned out to need, and how many bytes they are by owner.
+    /// Keys that scripts turned out to need, and their bytes by owner.
     pub(super) extra: Vec<Lock>,
     pub(super) extra_bytes: BTreeMap<ParticipantId, usize>,
-    /// What its present attempt has found.
+    /// The values that its present attempt has found.
     pub(super) seen: Seen,
-    /// It is a command between BEGIN and COMMIT.
+    /// True if the block is a command between BEGIN and COMMIT.
     pub(super) interactive: bool,
-    /// Its keys are fetched whole, whatever there are copies of.
+    /// True if its keys are fetched whole, even those that the worker has copies of.
     pub(super) whole: bool,
-    /// It is between two transactions, and holds nothing, as nodes are asked about their keys.
+    /// True if the block is between two transactions. It holds no locks while other nodes answer a question about all
+    /// keys.
     pub(super) apart: bool,
-    /// What was asked for, of what its transaction had not seen.
+    /// Keys that were asked for because the client's transaction had not seen them.
     pub(super) asked: Vec<Lock>,
-    /// What its script lacks.
+    /// Keys that its script lacks.
     pub(super) further: Vec<Lock>,
-    /// When it was first asked for, unix milliseconds.
+    /// When the block first asked for its keys, in unix milliseconds.
     pub(super) asked_at: u64,
-    /// The command waits if it finds nothing: the versions of the keys that there are.
+    /// Present if the command waits when it finds nothing: the versions of the keys that exist.
     pub(super) patient: Option<Versions>,
-    /// It runs.
+    /// Present while the block runs.
     pub(super) run: Option<Box<Run>>,
-    /// Other blocks that its transaction runs.
+    /// The other blocks of its transaction.
     pub(super) others: Option<Box<Others>>,
-    /// It has run.
+    /// The result of the block, once it has run.
     pub(super) told: Option<Told>,
 }
 
-/// What was found for a block.
+/// The values found for a block.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// The latest time at which a node has looked, unix milliseconds.
+    /// The latest time at which a node read them, in unix milliseconds.
     pub(super) latest: u64,
-    /// When the first of the keys, or of their fields, ends that were there, unix milliseconds.
+    /// When the first of the found keys, or of their fields, expires, in unix milliseconds.
     pub(super) ends: Option<u64>,
-    /// How much it is, by participant.
+    /// Bytes found, by participant.
     pub(super) bytes: BTreeMap<ParticipantId, usize>,
 }
 
-/// A block under way in a workspace.
+/// A block that runs in a workspace.
 pub(super) struct Run {
     pub(super) attempt: u32,
     pub(super) workspace: Workspace,
     pub(super) aside: Aside,
-    /// Its time, unix milliseconds.
+    /// The time that its commands see, in unix milliseconds.
     pub(super) now: u64,
     pub(super) suspended: Option<Box<Suspended>>,
     /// When it began, in milliseconds of [`crate::Clock::boot_ns`].
     pub(super) begun: u64,
-    /// When the owners of the keys were last told that it takes long, in milliseconds of [`crate::Clock::boot_ns`].
+    /// When the owners of the keys were last told that the block takes long, in milliseconds of
+    /// [`crate::Clock::boot_ns`].
     pub(super) told_slow: Option<u64>,
 }
 
-/// What a block tells once it is committed.
+/// The result of a block, which is told once the block is committed.
 #[derive(Default)]
 pub(super) struct Told {
     pub(super) reply: Vec<u8>,
     pub(super) aside: Aside,
-    /// The client's connection is to be closed.
+    /// True if the client's connection is to be closed.
     pub(super) closes: bool,
 }
 
 impl Run {
-    /// Its script takes long, and it is time to say so: whether that is a function, and to whom.
+    /// If the script takes long and the owners are to hear so: true if it is a function, and the participants to tell.
     pub(super) fn slow_script(&mut self, now: u64, fetching: &Fetching) -> Option<(bool, Vec<ParticipantId>)> {
         let is_due = self.told_slow.is_none_or(|told| told + LOOK_MS <= now);
-        // Between BEGIN and COMMIT nothing is held.
+        // Between BEGIN and COMMIT no locks are held.
         let function = self.aside.slow.filter(|_| is_due && !fetching.interactive)?;
         self.told_slow = Some(now);
         Some((function, fetching.parts.iter().map(|part| part.member.id).collect()))
@@ -100,17 +102,18 @@ impl Run {
 }
 
 impl Fetching {
-    /// `extra`: keys that it is known to need beside those of its commands; `asked_at`: now, in unix milliseconds.
+    /// `extra`: keys that the block is known to need beside those of its commands. `asked_at`: now, in unix
+    /// milliseconds.
     pub(super) fn new(parts: Vec<Part>, extra: Vec<Lock>, asked_at: u64) -> Box<Self> {
         Box::new(Self { parts, extra, asked_at, ..Self::default() })
     }
 
-    /// Of a command between BEGIN and COMMIT.
+    /// For a command between BEGIN and COMMIT.
     pub(super) fn interactive(parts: Vec<Part>) -> Option<Box<Self>> {
         Some(Box::new(Self { parts, interactive: true, ..Self::default() }))
     }
 
-    /// The life of a participant in which it was asked.
+    /// The participant, in the life in which it was asked.
     pub(super) fn member_of(&self, id: ParticipantId) -> Option<Member> {
         self.parts.iter().map(|part| part.member).find(|member| member.id == id)
     }
@@ -119,29 +122,29 @@ impl Fetching {
         self.interactive
     }
 
-    /// Keys that it was found to need beside those of its commands.
+    /// Keys that the block was found to need beside those of its commands.
     pub(super) fn extra(&self) -> &[Lock] {
         &self.extra
     }
 
-    /// The version of a key that was looked at; 0: it is not there.
+    /// The version at which a key was seen; 0 if it did not exist.
     pub(super) fn version_of(&self, db: u16, key: &[u8]) -> u64 {
         self.patient.as_ref().and_then(|versions| versions.get(&(db, key.into()))).copied().unwrap_or(0)
     }
 
-    /// Whether keys have other owners now.
+    /// True if keys have other owners now.
     pub(super) fn is_elsewhere(&self, parts: &[Part]) -> bool {
         let of = |parts: &[Part]| -> Vec<_> { parts.iter().map(|part| (part.member.id, part.locks.clone())).collect() };
         of(&self.parts) != of(parts)
     }
 
-    /// Its keys are asked for whichever of its blocks runs.
+    /// Makes its keys part of `extra`, so that they are asked for whichever block of the transaction runs.
     pub(super) fn note_own(&mut self) {
         let own: Vec<Lock> = self.locks().cloned().collect();
         self.extra.extend(own);
     }
 
-    /// All its keys.
+    /// All keys of its parts.
     pub(super) fn locks(&self) -> impl Iterator<Item = &Lock> {
         self.parts.iter().flat_map(|part| part.locks.iter())
     }
@@ -154,18 +157,18 @@ impl Fetching {
 }
 
 impl Fetching {
-    /// Nothing is found yet.
+    /// Forgets the values found before.
     pub(super) fn begin_seeing(&mut self) {
         self.seen = Seen::default();
     }
 
-    /// The parts have what the attempt was widened by, too.
+    /// Adds the keys by which the attempt was widened to the parts.
     pub(super) fn put_together(&mut self) {
         let wider = std::mem::take(&mut self.wider);
         self.parts.iter_mut().for_each(|part| part.widen(&wider));
     }
 
-    /// Whether it may ask for that beside what it has asked for. The error is for the client.
+    /// Checks the limit on further keys, and counts these. The error is for the client.
     pub(super) fn may_widen(&mut self, more: Vec<Part>) -> Result<Vec<Part>, Vec<u8>> {
         for part in &more {
             let bytes = self.extra_bytes.entry(part.member.id).or_default();
@@ -177,7 +180,7 @@ impl Fetching {
         Ok(more)
     }
 
-    /// Notes what is asked for beside what was.
+    /// Notes the further keys that the attempt asks for.
     pub(super) fn note_wider(&mut self, more: &[Part]) {
         for part in more {
             let id = part.member.id;
@@ -190,8 +193,8 @@ impl Fetching {
         self.further = more.iter().flat_map(|part| part.locks.iter().cloned()).collect();
     }
 
-    /// Whether it has some of these keys and shares them with others. Then it is to have all of its keys alone, as it
-    /// may need more of them so.
+    /// True if the attempt holds some of these keys with a shared lock. All its keys are then to be locked exclusively
+    /// from the start, as a shared lock cannot become an exclusive one.
     pub(super) fn shares_some_of(&mut self, missing: &[Lock]) -> bool {
         let Some(run) = self.run.as_deref() else { return false };
         let shares = missing.iter().any(|lock| run.aside.keys.contains_key(&(lock.db, lock.key.clone())));

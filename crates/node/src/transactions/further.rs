@@ -1,9 +1,8 @@
 //! Scripts that turn out to need keys that were not fetched for them.
 //!
-//! Such a script is suspended where it lacks them. They are locked and fetched in the same attempt, put into its
-//! workspace, and it goes on: what it has done so far is in there. So each key costs one round trip, however many there
-//! are. If somebody older has a key, the attempt ends, and the next one fetches all that is known by then from the
-//! start.
+//! Such a script is suspended where it lacks a key. The key is locked and fetched in the same attempt and put into the
+//! script's workspace, and the script goes on. So each key costs one round trip. If an older transaction has the key,
+//! the attempt ends, and the next one fetches all keys that are known by then.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ impl Block {
 const KILLED: &str = "ERR Script killed by user with SCRIPT KILL.";
 
 impl<P: Port> Transacting<'_, P> {
-    /// Some of what was found are steps from a copy that is gone: the keys are fetched again, whole.
+    /// Some of the found values are steps from a copy that is gone: the keys are fetched again, whole.
     pub(super) fn fetch_whole(&mut self, which: (u64, u32)) {
         if let Some(block) = self.txn().blocks.get_mut(&which.0) {
             block.fetching.as_deref_mut().into_iter().for_each(|fetching| fetching.whole = true);
@@ -33,7 +32,7 @@ impl<P: Port> Transacting<'_, P> {
         self.begin_again(which, Vec::new());
     }
 
-    /// What scripts of blocks have asked is answered: they go on, or run again.
+    /// Other nodes have answered the questions of scripts: the scripts go on, or run again.
     pub(crate) fn go_on_answered(&mut self) {
         for which in std::mem::take(&mut self.txn().answered) {
             let block = self.txn().blocks.get(&which.0);
@@ -46,11 +45,11 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// The script of a block needs to know of all nodes what waits for the end of transactions: its own ends, and it
-    /// begins another one when that is known.
+    /// The script of a block asks all nodes a question that waits for transactions to end. So its own transaction ends
+    /// first, and another one begins with the answer.
     pub(super) fn ask_alone(&mut self, which: (u64, u32)) {
         let (now, mut events) = (self.now(), Vec::new());
-        // Blocks of its transaction that have run come before it, maybe of the same client: then all are tried apart.
+        // Blocks of the transaction that have run come before it, maybe of the same client. Then all are tried apart.
         let is_first = !self.is_running(which) || !self.txn().has_done_others(which.0);
         if is_first && self.is_running(which) {
             self.part_with_others(which.0);
@@ -61,7 +60,7 @@ impl<P: Port> Transacting<'_, P> {
         let txn = self.txn();
         let ends = |coordinator: &mut txn::Coordinator| coordinator.give_up(now, which, &mut events);
         if !txn.coordinator.as_mut().is_some_and(ends) {
-            // The attempt is void: the script of the next one will ask.
+            // The attempt is void: the script asks again in the next one.
             return self.put_running(which.0, block);
         }
         if !is_first {
@@ -78,7 +77,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// What the script of a block needed to know is known.
+    /// The answer to a script's question has come: its block begins again, in a new transaction.
     fn begin_apart(&mut self, sequence: u64) {
         let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let (node, databases, mut events) = (self.node().clone(), self.settings().databases, Vec::new());
@@ -106,7 +105,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// What the script of a block lacked is there: it goes on.
+    /// The keys that the script of a block lacked have come: the script goes on.
     pub(super) fn go_on_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(ParticipantId, Arc<[u8]>)]) {
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
         let run = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take_if(|run| run.attempt == attempt));
@@ -117,7 +116,7 @@ impl<P: Port> Transacting<'_, P> {
                 filled
             }
             _ => {
-                // Whatever has stopped it has ended the attempt, too.
+                // The event that stopped the run has ended the attempt, too.
                 self.stop_workspace(&mut conn, &mut block);
                 Err(Unusable::Untimely)
             }
@@ -132,7 +131,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// A script turned out to need further keys: they are fetched, and it goes on.
+    /// A script turned out to need further keys: they are fetched, and the script goes on.
     pub(super) fn fetch_more(&mut self, which: (u64, u32), missing: Vec<Lock>) {
         let (now, mut events) = (self.now(), Vec::new());
         let Some((mut block, mut conn)) = self.take_running(which.0) else { return };
@@ -146,7 +145,7 @@ impl<P: Port> Transacting<'_, P> {
             peers.refusal(&parts).map_or(Ok(parts), Err)
         });
         if let Some(Ok(parts)) = &planned {
-            // Who caches hears of changes of these, too.
+            // A client that caches hears of changes of these keys, too.
             let mut runs = std::mem::take(&mut block.runs);
             self.port.tell_parts(&mut conn, parts, &mut runs);
             block.runs = runs;
@@ -159,7 +158,7 @@ impl<P: Port> Transacting<'_, P> {
         fetching.extra.extend(missing);
         let failed = match planned.and_then(|parts| fetching.may_widen(parts)) {
             Ok(parts) => {
-                // If the attempt is void by now, the script of the next one will lack these, too.
+                // If the attempt is void by now, the script lacks these keys again in the next one.
                 if let Some(coordinator) = self.txn().coordinator.as_mut()
                     && coordinator.widen(now, which, parts.clone(), &mut events)
                 {
@@ -174,7 +173,7 @@ impl<P: Port> Transacting<'_, P> {
         failed.into_iter().for_each(|text| self.fail_running(which, &text));
     }
 
-    /// A block runs again from its start, with these keys fetched, too.
+    /// Runs a block again from its start, with these keys fetched, too.
     pub(super) fn begin_again(&mut self, which: (u64, u32), missing: Vec<Lock>) {
         if let Some((mut block, mut conn)) = self.take_running(which.0) {
             self.stop_workspace(&mut conn, &mut block);
@@ -212,7 +211,7 @@ impl<P: Port> Transacting<'_, P> {
                 let coordinator = txn.coordinator.as_mut();
                 let again =
                     |coordinator: &mut txn::Coordinator| coordinator.again(now, which, parts.clone(), &mut events);
-                // If the attempt is void by now, the next one will find that out, too.
+                // If the attempt is void by now, the next one lacks these keys again.
                 if coordinator.is_some_and(again)
                     && let Some(fetching) = block.fetching.as_deref_mut()
                 {
@@ -224,7 +223,7 @@ impl<P: Port> Transacting<'_, P> {
         txn.blocks.insert(which.0, block);
         self.carry_out(events);
         if let Some(text) = failed {
-            // Nothing is held for it, and its coordinator knows nothing of it any more.
+            // The block holds no locks, and its coordinator does not know it any more.
             if is_interactive {
                 return self.answer_interactive(which.0, Err(text));
             }
@@ -232,8 +231,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// Ends scripts that were killed while they waited: nothing of their blocks is done. Those that run find out by
-    /// themselves.
+    /// Ends scripts that were killed while they waited: their blocks do nothing. Running scripts notice by themselves.
     pub(super) fn end_killed(&mut self) {
         let Desk { txn, node, .. } = self.desk();
         let kills = node.scripts.kills();

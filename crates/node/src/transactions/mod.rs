@@ -1,8 +1,8 @@
-//! Transactions over nodes: what `txn` decides is said over links, logged, and done to keys.
+//! Transactions over nodes: carries the decisions of `txn` over links, into the log, and to keys.
 //!
-//! Each worker coordinates what its clients begin. The node's part in what other nodes have begun is one state machine
-//! under a lock, which any worker may drive. It asks for *tasks*: a task takes latches and waits as the command of a
-//! connection does. Frames of kind *transactions* carry one message each.
+//! Each worker coordinates the transactions that its clients begin. The node's part in the transactions of other nodes
+//! is one state machine under a lock, which any worker may drive. It asks for *tasks*: a task takes latches and waits
+//! as the command of a connection does. Each frame of kind *transactions* carries one message.
 //!
 //! [`state::Transactions`] is the state of a worker. [`port::Transacting`] works on it, and reaches the worker through
 //! [`port::Port`] alone.
@@ -49,7 +49,7 @@ fn member(node: &::membership::map::Node) -> Member {
     Member::of(life(node))
 }
 
-/// Whether what is for this recipient goes to the node.
+/// True if messages for this recipient go to the node.
 fn is_at(to: Recipient, node: NodeId) -> bool {
     match to {
         Recipient::Coordinator(other) => other == node,

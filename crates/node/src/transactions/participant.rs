@@ -1,4 +1,4 @@
-//! What the node's participant asks for becomes tasks and messages.
+//! Turns the participant's actions into tasks and messages.
 
 use txn::{Action, Execution, Record, RecordKind, Refusal, TxnId};
 
@@ -11,7 +11,7 @@ use crate::cluster::Peers;
 use crate::durability::durable::Durable;
 
 impl<P: Port> Transacting<'_, P> {
-    /// Does what the participant asks for, in its order as far as it matters.
+    /// Carries out the participant's actions, in their order where order matters.
     pub(super) fn act(&mut self, actions: Vec<Action>) {
         let mut actions = actions.into_iter().peekable();
         while let Some(action) = actions.next() {
@@ -23,7 +23,7 @@ impl<P: Port> Transacting<'_, P> {
                     self.txn().add_task(Work::Prepare { tx, age, locks, client, asked: false, widens });
                 }
                 Action::Install { prepared } => {
-                    // It gives the locks back itself.
+                    // The task gives the locks back itself.
                     let own = |next: &Action| matches!(next, Action::Unlock { tx, .. } if *tx == prepared.tx);
                     actions.next_if(own);
                     self.txn().add_task(Work::Install { prepared, hindrance: Hindrance::default() });
@@ -44,13 +44,13 @@ impl<P: Port> Transacting<'_, P> {
                     tracing::warn!(
                         ?tx,
                         ?lost,
-                        "a transaction over nodes is committed here, of which nobody knows whether nodes that were taken out of the cluster took part in it"
+                        "a transaction over nodes is committed here: nobody knows whether removed nodes took part in it"
                     );
                 }
                 Action::Contradiction { tx, what } => {
                     tracing::error!(?tx, what, "a transaction over nodes is contradictory");
                 }
-                // Whoever executes does that, under the same latches.
+                // The task that executes a part does these, under the same latches.
                 Action::Execute { .. } | Action::Fetch { .. } | Action::Append { .. } => {
                     debug_assert!(false, "what is executed and prepared is done in one go");
                 }
@@ -58,15 +58,15 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// What the message that is being looked at says of the client whose attempt it is.
+    /// The watched keys and the caller that came with the message that is being handled.
     fn client_of(&mut self, tx: TxnId) -> Client {
         self.txn().clients.remove(&tx).unwrap_or_default()
     }
 
-    /// A record has been left. Other nodes do not forget an outcome before it is on the disk here, whatever replies
-    /// promise: a node that lost it with the power would be in doubt for ever. Nor do they hear before that that an
-    /// attempt is prepared. The block is committed when all nodes have said so (rule T4): a node that then lost its
-    /// part would lack what the others have for good. A block within one node is one record, and is lost as a whole.
+    /// A record is in the log's buffer. Other nodes hear of an outcome only once it is on the disk here, whatever
+    /// replies promise. If they forgot it before, and power failed here, this node would be in doubt for ever. The same
+    /// holds for a Prepare record: the block is committed once all nodes have answered (rule T4), so a node that lost
+    /// its part would never get it back. A block within one node is one record, and is lost as a whole.
     pub(super) fn record_left(&mut self, logged: Logged) {
         let now = self.now();
         let txn = self.txn();
@@ -82,8 +82,8 @@ impl<P: Port> Transacting<'_, P> {
         self.look_at_log(now);
     }
 
-    /// The log has failed, and commits nothing any more: `why`. Attempts that have looked at what is not committed are
-    /// refused, and keep no locks.
+    /// The log has failed, and commits nothing any more; `why` says how. Attempts that depend on uncommitted versions
+    /// are refused, and keep no locks.
     pub(crate) fn log_failed(&mut self, why: &str) {
         let Desk { txn, peers, .. } = self.desk();
         txn.logged.clear();
@@ -110,8 +110,8 @@ impl<P: Port> Transacting<'_, P> {
         let is_synced = |(seen, ..): &mut Logged| log.is_none_or(|log| log.is_synced(seen));
         committed.extend(txn.unsynced.extract_if(.., is_synced));
         if let Some(durable) = log {
-            // Where a reply says that it is on the disk there are none. All that are left while a sync is under way
-            // have the next one in common.
+            // If replies wait for the disk, all of these are synced already. Otherwise one sync serves all records that
+            // were left during the sync before.
             let unsynced = txn.unsynced.len();
             let early = |(seen, _, kind): &mut Logged| *kind == RecordKind::Prepare && !durable.is_synced(seen);
             txn.unsynced.extend(committed.extract_if(.., early));
@@ -148,8 +148,8 @@ impl<P: Port> Transacting<'_, P> {
         self.act(actions);
     }
 
-    /// The disk of the log hangs. Attempts that are logged here and wait for it may take any time, and their
-    /// coordinators hear so. All others are refused.
+    /// The disk of the log hangs. Attempts with a record that waits for it may take any time, and their coordinators
+    /// hear so. All others are refused.
     pub(crate) fn tell_stuck(&mut self) {
         let now = self.now();
         self.look_at_log(now);
@@ -160,7 +160,8 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// A participant's disk hangs, and an attempt of ours waits for it: its client is closed unanswered.
+    /// A participant's disk hangs, and an attempt of this coordinator waits for it: its client is closed without an
+    /// answer.
     pub(super) fn cut_stuck(&mut self, tx: TxnId) {
         let txn = self.txn();
         let is_current = |coordinator: &txn::Coordinator| coordinator.current(tx.sequence) == Some(tx);
@@ -170,8 +171,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 }
 
-/// Attempts that have only looked at what is not committed are refused: the disk of the log hangs, and they bind
-/// nobody.
+/// Refuses attempts that have only read uncommitted versions: the disk of the log hangs, and they bind no node.
 fn refuse_what_looked((txn, peers): (&mut Transactions, &Peers), why: &Refusal, actions: &mut Vec<Action>) {
     for (_, tx, _) in std::mem::take(&mut txn.looked) {
         peers.shared.parts.with(|parts| parts.executed(tx, Execution::Refused(why.clone()), actions));
@@ -179,7 +179,7 @@ fn refuse_what_looked((txn, peers): (&mut Transactions, &Peers), why: &Refusal, 
     for (_, mut refusals) in std::mem::take(&mut txn.held_back) {
         for action in &mut refusals {
             if let Action::Send { message: txn::Message::Refused { why: told, .. }, .. } = action {
-                // What it said is of what is not committed (rule L7).
+                // The former reason depends on uncommitted versions (rule L7).
                 *told = why.clone();
             }
         }
