@@ -1,4 +1,4 @@
-//! Where a block runs: here, at one other node as a whole, or over several nodes.
+//! Decides where a block runs: here, at one other node as a whole, or over several nodes.
 
 use ::membership::Slot;
 
@@ -10,42 +10,42 @@ use crate::session::Multi;
 use crate::table::Table;
 use crate::worker::conn::Conn;
 
-/// What a block needs.
+/// The needs of a block.
 pub(crate) struct Needs {
-    /// To whom its keys belong.
+    /// The owners of its keys.
     pub(crate) place: Place,
-    /// It has commands in which every node has a part.
+    /// True if it has commands in which every node has a part.
     everything: bool,
-    /// It has commands that concern this node alone.
+    /// True if it has commands that concern this node alone.
     own: bool,
-    /// It calls functions of libraries, which this node, without a lease, may not have.
+    /// True if it calls functions of libraries, which this node may lack, as it has no lease.
     functions: bool,
     /// The database that it selects last.
     pub(crate) db: Option<u16>,
 }
 
-/// Where a block runs.
+/// The place where a block runs.
 pub(crate) enum Way {
-    /// Here; `quick`: it has no scripts, and is done at once.
+    /// The block runs here; `quick`: it has no scripts, and ends at once.
     Here { quick: bool },
-    /// At the other end of this link, as a whole.
+    /// The block runs at the other end of this link, as a whole.
     At(usize),
-    /// Over several nodes.
+    /// The block runs over several nodes.
     Over,
-    /// Nowhere: what it watches was lost, and may have changed.
+    /// The block does not run: this node has lost track of its watched keys, which may have changed.
     Broken,
-    /// Nowhere, and the client is told so.
+    /// The block does not run, and its client hears this error.
     Refused(Vec<u8>),
 }
 
 impl Needs {
-    /// Of a block with no commands, or where there is no cluster.
+    /// The needs of a block without commands, or outside of a cluster.
     pub(crate) const NONE: Needs =
         Needs { place: Place::Anywhere, everything: false, own: false, functions: false, db: None };
 }
 
 impl Peers {
-    /// What a block needs.
+    /// The needs of a block.
     pub(crate) fn needs_of(&self, (table, databases): (&Table, u16), multi: &Multi) -> Needs {
         let mut needs = Needs::NONE;
         for (queued, args) in multi.commands() {
@@ -70,7 +70,7 @@ impl Peers {
         needs
     }
 
-    /// Where the block of a connection runs that needs this.
+    /// The place where the block of a connection runs, given its needs.
     pub(crate) fn way_of(&mut self, needs: &Needs, conn: &Conn) -> Way {
         let block = OfBlock {
             me: self.me,
@@ -107,7 +107,7 @@ impl Peers {
         }
     }
 
-    /// To whom the keys belong that a connection watches.
+    /// The owners of the keys that a connection watches.
     fn place_of_watched(&self, conn: &Conn) -> Place {
         let here = self.place_of_watched_here(conn);
         let Some(remote) = conn.remote.as_deref() else { return here };

@@ -9,20 +9,20 @@ use super::block::Block;
 use super::fetching::Told;
 use crate::worker::token::Token;
 
-/// A block that waits for others of its worker, and since when, in milliseconds of [`crate::Clock::boot_ns`].
+/// A block that waits for others of its worker, and the time since when, in milliseconds of [`crate::Clock::boot_ns`].
 pub(super) struct Queued {
     pub(super) block: Block,
     pub(super) since: u64,
 }
 
-/// The other blocks of a transaction that runs several. The one that runs has the [`Fetching`], and this in it.
+/// The other blocks of a transaction that runs several. The [`Fetching`] of the block that runs holds them.
 #[derive(Default)]
 pub(super) struct Others {
-    /// Those that have run, and what they tell when all of it is committed.
+    /// Blocks that have run, and their results, which are told when the transaction is committed.
     pub(super) done: Vec<(Block, Told)>,
-    /// Those that run after it.
+    /// Blocks that run later.
     pub(super) next: VecDeque<Block>,
-    /// What those have made that have run.
+    /// The changes made by the blocks that have run.
     pub(super) made: Made,
     pub(super) needs_memory: bool,
 }
@@ -39,7 +39,7 @@ impl Block {
         self.tokens().any(|other| other == token)
     }
 
-    /// Whether it and another want the same key, and not both to look at it.
+    /// True if this block and another want the same key, unless both only read it.
     pub(super) fn conflicts(&self, other: &Block) -> bool {
         let (Some(mine), Some(other)) = (self.fetching.as_deref(), other.fetching.as_deref()) else { return false };
         other.locks().any(|lock| {
@@ -51,12 +51,12 @@ impl Block {
         })
     }
 
-    /// Takes the blocks out that its transaction runs beside it: those that have run before it, and after it.
+    /// Takes the other blocks of its transaction out: those that run before it and those that run after it.
     pub(super) fn take_others(&mut self) -> Option<Box<Others>> {
         self.fetching.as_deref_mut()?.others.take()
     }
 
-    /// The transaction runs from its start: its first block does.
+    /// Restarts the transaction: its first block takes this one's place.
     pub(super) fn rewind(&mut self) {
         let Some(mut fetching) = self.fetching.take() else { return };
         if let Some(others) = fetching.others.as_deref_mut() {
@@ -64,7 +64,7 @@ impl Block {
             let mut all: VecDeque<Block> = done.into_iter().map(|(block, _)| block).collect();
             let me = all.len();
             all.extend(next);
-            // Clients that have gone want nothing more.
+            // Blocks whose clients have gone are dropped.
             let before = all.range(..me).filter(|block| !block.gone).count();
             all.retain(|block| !block.gone);
             if (before > 0 || self.gone)

@@ -1,5 +1,5 @@
-//! A node's part in an attempt, once it has its locks: it is executed and undone, or looked at, and what comes of that
-//! is said.
+//! A node's part in an attempt, once it has its locks. It is executed and undone, or its keys are read, and the node
+//! answers.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ use crate::cluster::peers::slot_of;
 use crate::table::Command;
 use crate::users::UserTable;
 
-/// Bytes of a part's replies at most: they are one message.
+/// Bytes of a part's replies, at most: they travel in one message.
 const REPLIES_MAX: usize = 8 << 20;
 
-/// Bytes of what there is at a node that a transaction fetches, at most: they are one message.
+/// Bytes of values, at most, that a transaction fetches from one node: they travel in one message.
 pub(super) const IMAGES_MAX: usize = 8 << 20;
 pub(super) const TOO_LARGE: &[u8] =
     b"ERR the values of one node are too large (8 MB) for a command, script or block with keys of several nodes";
 
 impl<P: Port> Transacting<'_, P> {
-    /// A part has its locks.
+    /// A part has its locks: it does what its participant asks for now.
     pub(super) fn has_locks(
         &mut self,
         mut block: BlockRun,
@@ -58,11 +58,11 @@ impl<P: Port> Transacting<'_, P> {
                 let refusal = refusal.filter(|why| *why == Refusal::Changed);
                 self.look_for_part(block, tx, (locks, &commands, logged, caller), refusal)
             }
-            // It was given up meanwhile.
+            // The part was given up meanwhile.
             _ => {
                 self.engine().undo_attempt(&mut block);
                 let _ = match widens {
-                    // Whoever gave it up gives all of its locks back.
+                    // The end of the attempt gives all its locks back at once.
                     true => self.engine().hold_attempt(block),
                     false => self.engine().drop_attempt(block, tx, locks),
                 };
@@ -71,7 +71,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// A part has its locks: it is executed and undone, and the record of that is left, if it is to be logged.
+    /// A part has its locks: executes and undoes it, and leaves its Prepare record if the attempt is logged.
     pub(super) fn execute_part(
         &mut self,
         mut block: BlockRun,
@@ -81,7 +81,7 @@ impl<P: Port> Transacting<'_, P> {
         refusal: Option<Refusal>,
     ) -> Done {
         let refusal = refusal.or_else(|| self.refusal_of_owner(locks, logged));
-        // What follows from what keys are is said when that is committed.
+        // A refusal that depends on keys is sent once the versions read are committed.
         let looked = refusal.as_ref().is_none_or(|why| *why == Refusal::Changed);
         let (execution, mut undone) = match refusal {
             Some(why) => (Err(why), self.engine().undo_attempt(&mut block)),
@@ -101,7 +101,7 @@ impl<P: Port> Transacting<'_, P> {
         };
         undone.by = caller.client;
         match execution.unwrap_or_else(Execution::Refused) {
-            // Who asks again is not answered before it is committed, either.
+            // A coordinator that asks again hears nothing before that, either.
             read @ Execution::Done { .. } if !logged => {
                 Done::Looked(self.engine().hold_attempt(block), tx, Looked::Read(read, undone))
             }
@@ -132,7 +132,7 @@ impl<P: Port> Transacting<'_, P> {
                 let seen = match unlocks.iter().all(is_all) {
                     true => self.engine().drop_attempt(block, tx, locks),
                     false => {
-                        // It was widened, and has more than it has asked for here: all of it is given back, and at
+                        // The part was widened, and holds more locks than it has asked for here. All are given back at
                         // once.
                         let seen = self.engine().hold_attempt(block);
                         self.act(unlocks);
@@ -151,7 +151,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// A part has its locks: what is there is said when it is committed.
+    /// A part of an attempt that fetches has its locks. It answers with the values once they are committed.
     fn look_for_part(
         &mut self,
         mut block: BlockRun,
@@ -160,7 +160,7 @@ impl<P: Port> Transacting<'_, P> {
         refusal: Option<Refusal>,
     ) -> Done {
         let known = wire::named_copies(commands);
-        // The clock may have gone on since the turn began, if this machine has stood still.
+        // The clock may have gone on since the turn began, if this machine stood still.
         let mut found = wire::begin_found(self.engine().now().max(self.node().clock.unix_ms()));
         let refusal = refusal.or_else(|| self.refusal_of_owner(locks, logged)).or_else(|| {
             match self.engine().look(&block, locks, (&known, IMAGES_MAX), &mut found) {
@@ -171,7 +171,7 @@ impl<P: Port> Transacting<'_, P> {
         });
         let undone = self.engine().undo_attempt(&mut block);
         if caller.caches && refusal.is_none() {
-            // Which of them its commands read, nobody knows before they have run.
+            // Nobody knows which of the keys its commands will read.
             self.engine().remember_keys(&block, caller.client, locks.iter().map(|lock| &*lock.key));
         }
         match refusal {
@@ -183,7 +183,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// What a part is to do that its coordinator has made out, if keys are as that believes.
+    /// Takes the changes that the coordinator has computed for a part, if keys still have the versions that it read.
     fn take_changes(
         &mut self,
         block: &BlockRun,
@@ -194,7 +194,7 @@ impl<P: Port> Transacting<'_, P> {
         let changes = wire::changes(bytes).map_err(|malformed| failed(malformed.0))?;
         let databases = self.settings().databases;
         let mode = |db: u16, key: &[u8]| {
-            // Who coordinates it may have more databases.
+            // The coordinator's node may have more databases.
             let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key))).ok().filter(|_| db < databases)?;
             Some(locks[at].mode)
         };
@@ -206,7 +206,7 @@ impl<P: Port> Transacting<'_, P> {
         }
         for effect in effects::decode(changes.effects) {
             let effect = effect.map_err(|corrupt| failed(corrupt.0))?;
-            // Whose time has come is gone for everybody who looks.
+            // Every reader takes an expired key for gone, so a shared lock is enough to delete it.
             let least = if effect.op == op::DELETE { Mode::Shared } else { Mode::Exclusive };
             if effect.is_barrier() || mode(effect.db, effect.key).is_none_or(|mode| mode < least) {
                 return Err(failed("ERR a change of what is not locked"));
@@ -215,8 +215,8 @@ impl<P: Port> Transacting<'_, P> {
         Ok((Execution::Done { effects: changes.effects.into(), replies: Arc::default() }, changes.events))
     }
 
-    /// Why a part cannot be executed here: the keys are not this node's by now, or it is to be logged and the log takes
-    /// no writes.
+    /// The refusal of a part that cannot be executed here. Keys have another owner, or this node has no lease, or the
+    /// attempt is logged and the log takes no writes.
     fn refusal_of_owner(&mut self, locks: &[Lock], logged: bool) -> Option<Refusal> {
         let Desk { peers, log, .. } = self.desk();
         let owns = |lock: &Lock| peers.has(slot_of(&lock.key));
@@ -230,7 +230,7 @@ impl<P: Port> Transacting<'_, P> {
         Some(Refusal::Failed(peers.signed(text).into_bytes().into()))
     }
 
-    /// Why a part is not executed at the moment that its attempt names.
+    /// The refusal of a part that cannot be executed at the moment that its attempt names.
     fn refusal_of_moment(&mut self, block: &BlockRun, locks: &[Lock], moment: u64) -> Option<Refusal> {
         let now = self.engine().now();
         match self.engine().is_untimely(block, locks, moment) {
@@ -242,10 +242,10 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// Whether a command of a part is refused when memory is full.
+    /// True if a command of a part is refused when memory is full.
     pub(super) fn needs_room(&self, commands: &[u8]) -> bool {
         if wire::is_changes(commands) {
-            // What comes from another node makes a node need more than it did, where one node would not.
+            // Effects from another node may make this node grow where a single server would not grow, as with RENAME.
             let is_short = self.node().uses_more_than(self.node().system_limit());
             let more = |changes: wire::Changes<'_>| {
                 let mut effects = effects::decode(changes.effects);
@@ -283,14 +283,14 @@ impl<P: Port> Transacting<'_, P> {
             let token = 0;
             let call = Call { row, args, first: None, db: *db, protocol, token, seat: None, caller };
             let reply = self.run_in_part(command, block, &call);
-            // The client's node has counted it.
+            // The client's node counts the command. Here only errors of writes count.
             if command.spec.has(flags::WRITE)
                 && let Some(error) = reply.strip_prefix(b"-")
             {
                 self.stats().count_error(error);
             }
             if let Some(error) = reply.strip_prefix(b"-").filter(|_| is_splittable(&command)) {
-                // Other nodes may have other parts of it: all of it fails (rule T9).
+                // Other nodes may have other parts of the command: all of it fails (rule T9).
                 return Err(Refusal::Failed(error.trim_ascii_end().into()));
             }
             wire::put_bytes(&mut replies, &reply);
@@ -311,15 +311,15 @@ impl<P: Port> Transacting<'_, P> {
     }
 }
 
-/// A part of a transaction as a caller of its commands. The whole part was checked before for what concerns its node:
-/// it owns the keys and has a lease, the log takes writes, and there is memory.
+/// A command of a part, as admission sees it. Checks that concern the node were made for the whole part: it owns the
+/// keys and has a lease, the log takes writes, and there is memory.
 struct InPart<'l> {
     locks: &'l [Lock],
-    /// The database in which the command works.
+    /// The database that the command works in.
     db: u16,
-    /// How many there are here.
+    /// The number of databases here.
     databases: u16,
-    /// For whom it runs.
+    /// The user for whom it runs.
     user: User,
     users: &'l UserTable,
 }
@@ -330,7 +330,7 @@ impl admission::Caller for InPart<'_> {
     const ORDER: [Step; Step::COUNT] = AS_OF_CLIENTS;
     type Instead = &'static str;
 
-    /// The coordinator has checked it, by a table and settings that may be others.
+    /// The coordinator has checked the command, by its own table and settings, which may differ.
     fn arity(&mut self, command: &Command, args: Args<'_>) -> Passes {
         if command.data_row().is_none() {
             return Err(state::NOT_IN_PART);
@@ -340,7 +340,7 @@ impl admission::Caller for InPart<'_> {
     }
 
     fn rights(&mut self, command: &Command, args: Args<'_>) -> Passes {
-        // An attempt answers an error of its own: the client's node has refused a command that its user may not run.
+        // An attempt has an error of its own: the client's node has refused a command that its user may not run.
         match rights::refusal(self.users, &mut self.user, command, args) {
             Some(_) => Err(state::NOT_IN_PART),
             None => Ok(()),
@@ -352,8 +352,8 @@ impl admission::Caller for InPart<'_> {
         if alone { Ok(()) } else { Err(state::NOT_IN_PART) }
     }
 
-    /// All of its keys are locked as it needs them (in order: [`Lock::normalized`]). It is another node that has said
-    /// so, and nobody would latch a key that it left out.
+    /// Checks that the command's keys are locked as it needs them. Another node has named the locks, and a key that it
+    /// left out would have no latch. The locks are in order ([`Lock::normalized`]).
     fn cluster(&mut self, command: &Command, args: Args<'_>) -> Passes {
         let mut positions = Vec::new();
         command.spec.keys_of(args, &mut positions);

@@ -1,4 +1,4 @@
-//! Which node does what of a block.
+//! Decides which node does which part of a block.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::session::transaction::Interactive;
 use crate::session::{Multi, database, is_read_only_script};
 use crate::table::{Command, Handler, Table};
 
-/// Bytes of a node's part of a block at most: it is one message.
+/// Bytes of a node's part of a block, at most: it travels in one message.
 pub(super) const PART_MAX: usize = 8 << 20;
 pub(super) const TOO_LONG: &[u8] = b"ERR the block is too long for a transaction over nodes";
 pub(super) const NOT_SERVED: &[u8] = b"CLUSTERDOWN a node that owns some of the keys does not serve them now";
 
-/// What a block is to the nodes.
+/// The nodes' parts of a block, and where its replies come from.
 pub(super) struct Plan {
     pub(super) parts: Vec<Part>,
     pub(super) answers: Vec<Answer>,
     pub(super) selected: u16,
-    /// It runs here, on copies.
+    /// True if the block runs here, on copies.
     pub(super) fetches: bool,
 }
 
-/// A node's part of it.
+/// A node's part of a block.
 pub(super) struct OfNode {
     pub(super) locks: Vec<Lock>,
     commands: wire::Commands,
@@ -47,7 +47,7 @@ impl OfNode {
     }
 }
 
-/// What a transaction does at a node. Who only shares locks changes nothing there.
+/// A transaction's part at a node. A part with shared locks only changes nothing there.
 pub(super) fn part(member: Member, locks: Vec<Lock>, commands: Arc<[u8]>) -> Part {
     let writes = locks.iter().any(|lock| lock.mode == Mode::Exclusive);
     Part { member, locks: Lock::normalized(locks), commands, writes }
@@ -60,7 +60,7 @@ impl Peers {
         Some(self.link_to(place as u16))
     }
 
-    /// This node as the others know it.
+    /// This node's present life, as other nodes know it.
     pub(super) fn life(&self) -> Option<Life> {
         let number = self.map.node(self.my_place()?).number;
         Some(Life { node: NodeId(u64::from(number)), incarnation: self.shared.incarnation })
@@ -68,12 +68,12 @@ impl Peers {
 }
 
 impl Peers {
-    /// Who owns a key.
+    /// The owner of a key.
     pub(super) fn owner(&self, key: &[u8]) -> Result<u16, Vec<u8>> {
         self.map.owner_of(slot_of(key)).ok_or_else(|| NO_OWNER.into())
     }
 
-    /// What is watched, by nodes.
+    /// Watched keys, by owner.
     pub(super) fn parts_of_watches(
         &self,
         (watched, elsewhere): Watches<'_>,
@@ -94,7 +94,7 @@ impl Peers {
         Ok(nodes)
     }
 
-    /// The parts of nodes, each of which is a message.
+    /// Makes a part, which is one message, for each node.
     pub(super) fn parts_of(&self, nodes: BTreeMap<u16, OfNode>) -> Result<Vec<Part>, Vec<u8>> {
         let mut parts = Vec::with_capacity(nodes.len());
         for (owner, OfNode { locks, commands }) in nodes {
@@ -105,12 +105,12 @@ impl Peers {
             let member = member(self.map.node(owner));
             parts.push(part(member, locks, commands.into()));
         }
-        // As the coordinator has them.
+        // The coordinator keeps them in this order.
         parts.sort_by_key(|part| part.member);
         Ok(parts)
     }
 
-    /// Which node does what. The error is for the client.
+    /// Decides which node does which part. The error is for the client.
     pub(super) fn plan(
         &self,
         (node, databases): (&Node, u16),
@@ -130,7 +130,7 @@ impl Peers {
         }
     }
 
-    /// Which node does what, if each command needs one node only, or works on each of its keys alone.
+    /// Decides which node does which part, if each command needs one node only, or works on each of its keys alone.
     fn plan_apart(
         &self,
         (table, databases): (&Table, u16),
@@ -212,8 +212,8 @@ impl Peers {
 }
 
 impl Peers {
-    /// Why a transaction over these nodes is not begun, if so: one of them is out of reach, and it would wait for that,
-    /// or this one is no node of the cluster, and nobody would hear it.
+    /// The error with which a transaction over these nodes is refused at once. One of them is out of reach, and the
+    /// transaction would wait for it. Or this node is not in the cluster, and no node would hear it.
     pub(super) fn refusal(&mut self, parts: &[Part]) -> Option<Vec<u8>> {
         let Some(me) = self.life().map(|life| Member::of(life).id) else { return Some(self.no_lease()) };
         let map = Arc::clone(&self.map);
@@ -235,7 +235,7 @@ impl Peers {
 }
 
 impl Peers {
-    /// Which node has which keys of a block that runs on copies. The error is for the client.
+    /// The keys of a block that runs on copies, by owner. The error is for the client.
     pub(super) fn plan_fetching(
         &self,
         (node, databases): (&Node, u16),
@@ -288,7 +288,7 @@ impl Peers {
 }
 
 impl Peers {
-    /// Which node has which of these keys. The error is for the client.
+    /// These keys, by owner. The error is for the client.
     pub(super) fn plan_further(&self, locks: Vec<Lock>, protocol: Protocol) -> Result<Vec<Part>, Vec<u8>> {
         let mut nodes: BTreeMap<u16, OfNode> = BTreeMap::new();
         for lock in locks {
@@ -299,11 +299,11 @@ impl Peers {
     }
 }
 
-/// What an owner checks, does and tells.
+/// An owner's checks, effects and events.
 type OfOwner<'a> = (Vec<Check<'a>>, Vec<u8>, Vec<command::Event>);
 
 impl Peers {
-    /// What a transaction that commits is to the nodes. The error is for the client.
+    /// The nodes' parts of a COMMIT. The error is for the client.
     pub(super) fn plan_commit(&self, transaction: &Interactive) -> Result<Vec<Part>, Vec<u8>> {
         let all = transaction.isolation == Isolation::StrictSerializable;
         let mut locks: BTreeMap<u16, Vec<Lock>> = BTreeMap::new();
@@ -341,16 +341,16 @@ impl Peers {
 }
 
 impl Command {
-    /// How it locks its keys.
+    /// The mode in which the command locks its keys.
     pub(crate) fn mode(&self) -> Mode {
-        // A command that finds fields of a hash expired deletes them: that must not be done twice.
+        // A command that finds fields of a hash expired deletes them, and two must not do that at once.
         let writes = flags::MAY_REPLICATE | flags::EXPIRES_FIELDS;
         let reads = self.spec.has(flags::READONLY) && self.spec.flags & writes == 0;
         if reads { Mode::Shared } else { Mode::Exclusive }
     }
 
-    /// The databases in which it works on its keys, if its session has selected `db`: MOVE and COPY make keys
-    /// elsewhere.
+    /// The databases in which the command works on its keys, if its session has selected `db`. MOVE and COPY write to
+    /// other databases.
     pub(crate) fn databases(&self, db: u16, databases: u16) -> std::ops::Range<u16> {
         if self.spec.has(command::flags::OTHER_DB) { 0..databases } else { db..db + 1 }
     }

@@ -1,4 +1,4 @@
-//! What transactions over nodes need of the worker that they run in, and nothing else of it.
+//! The port through which transactions over nodes reach their worker. They use nothing else of it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use crate::worker::conn::Conn;
 use crate::worker::next::Next;
 use crate::worker::token::Token;
 
-/// The transactions over nodes of a worker, at work: their own state, and a port to the worker.
+/// A worker's transactions over nodes, at work: they have the port to the worker, and their state behind it.
 pub(crate) struct Transacting<'w, P> {
     pub(super) port: &'w mut P,
 }
 
-/// The state of transactions, and what it works on: each can be borrowed beside the others.
+/// The state of transactions, and what they work on: each can be borrowed beside the others.
 pub(crate) struct Desk<'a> {
     pub(crate) txn: &'a mut Transactions,
     pub(crate) peers: &'a mut Peers,
     pub(crate) engine: &'a mut Engine,
     pub(crate) node: &'a Arc<Node>,
-    /// The log, if anybody waits for it.
+    /// The log, if a reply or another node waits for it.
     pub(crate) log: Option<&'a Durable>,
 }
 
-/// The port. Its calls are resolved when the node is compiled: there is one worker, and tests may have another.
+/// The port. Its calls are resolved at compile time: there is one worker, and tests may have another.
 pub(crate) trait Port {
     // ---- state
 
@@ -44,7 +44,7 @@ pub(crate) trait Port {
     fn node(&self) -> &Arc<Node>;
     fn settings(&self) -> &Arc<Settings>;
     fn stats(&self) -> &WorkerStats;
-    /// Number of the worker.
+    /// The worker's number.
     fn index(&self) -> usize;
 
     // ---- connections
@@ -53,24 +53,24 @@ pub(crate) trait Port {
     /// Takes a connection out of its place for a while, so that it and the worker can be used side by side.
     fn take_conn(&mut self, token: Token) -> Option<Box<Conn>>;
     fn put_conn(&mut self, conn: Box<Conn>);
-    /// A connection has something to send, or is to be closed.
+    /// A connection has output to send, or is to be closed.
     fn mark_dirty(&mut self, token: Token);
-    /// Closes a connection, unanswered.
+    /// Closes a connection without an answer.
     fn cut(&mut self, token: Token);
-    /// Nothing more is executed for a connection.
+    /// Ends the session of a connection: it executes nothing more.
     fn end_session(&mut self, conn: &mut Conn);
 
     // ---- commands and replies
 
-    /// Whether a command waits for those before it, whose replies have not come.
+    /// Makes a command wait for outstanding replies to earlier ones. `None`: it need not wait.
     fn in_turn(&mut self, conn: &mut Conn) -> Option<Next>;
     /// Answers a command with an error.
     fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next;
-    /// Leaves a hole in the output of a connection: its number, and whether the client wants the reply.
+    /// Leaves a hole in the output of a connection. Returns its number, and true if the client wants the reply.
     fn place_of_reply(&mut self, conn: &mut Conn) -> (u64, bool);
-    /// The output of a connection has room to write to.
+    /// Makes sure that the connection has an output buffer.
     fn ensure_out(&mut self, conn: &mut Conn);
-    /// A hole was filled: what has waited for that goes on.
+    /// A hole was filled: commands that waited for that go on.
     fn look_at_answers(&mut self, conn: &mut Conn);
     fn count_forwarded(&mut self, conn: &mut Conn, command: &Command, args: Option<Args<'_>>);
     fn count_block(&mut self, conn: &mut Conn, multi: &Multi, exec: &Command);
@@ -78,17 +78,17 @@ pub(crate) trait Port {
 
     // ---- connections that wait
 
-    /// A connection is looked at again at this time, unix milliseconds.
+    /// The worker steps a connection again at this time, in unix milliseconds.
     fn wake_at(&mut self, at: u64, token: Token);
     fn wake_no_more_at(&mut self, at: u64, token: Token);
-    /// A task or a connection is looked at again at once.
+    /// The worker steps a task or a connection again at once.
     fn look_again(&mut self, token: Token);
     /// A task or a connection waits for a lock.
     fn notes_wait(&mut self, token: Token);
     fn waits_no_more(&mut self, token: Token);
     /// Connections that wait for latches try again.
     fn resume_from_latches(&mut self);
-    /// Connections of other workers hear at once of what the engine has for them.
+    /// Wakes connections of other workers at once.
     fn wake_others(&mut self);
     fn task_waits_for_log(&mut self, token: Token) -> bool;
     fn task_waits_for_room(&mut self, token: Token) -> bool;
@@ -96,11 +96,11 @@ pub(crate) trait Port {
 
     // ---- links
 
-    /// Something is to be said over a link.
+    /// A link has something to send.
     fn want_link(&mut self, link: usize);
     /// Ends what a connection watches at other nodes.
     fn forget_watched_elsewhere(&mut self, conn: &mut Conn);
-    /// Asks other nodes what a script of a block waits for. Whether it does.
+    /// Asks other nodes the questions of a block's script. Returns true if the script waits for answers.
     fn ask_for_workspace(&mut self, conn: &mut Conn, which: (u64, u32)) -> bool;
 
     // ---- clients that cache
@@ -108,7 +108,7 @@ pub(crate) trait Port {
     fn caller_of(&mut self, token: Option<Token>, client: u64, caches: bool) -> Caller;
     fn runs_for(&mut self, conn: &mut Conn, multi: &Multi, parts: &[Part]) -> For;
     fn tell_parts(&mut self, conn: &mut Conn, parts: &[Part], runs: &mut For);
-    /// Says over a link for whom the message of a transaction is that comes next.
+    /// Announces over a link the client of the transaction whose message comes next.
     fn say_for_whom(&mut self, sequence: u64, link: usize);
     fn answer_behind_news<'k>(
         &mut self,
@@ -118,7 +118,7 @@ pub(crate) trait Port {
         reply: &[u8],
     ) -> bool;
     fn tell_held_news(&mut self, conn: &mut Conn);
-    /// Clients that cache hear of what the engine has changed.
+    /// Tells clients that cache of the engine's changes.
     fn tell_changes(&mut self);
 
     // ---- memory
@@ -128,7 +128,7 @@ pub(crate) trait Port {
 
     // ---- blocks in workspaces
 
-    /// The clock of commands is read before a block goes on.
+    /// Reads the clock of commands before a block goes on.
     fn settle_meter(&mut self);
     fn session_ctx<'a>(
         &'a mut self,
@@ -138,9 +138,9 @@ pub(crate) trait Port {
         command: Admitted<'a>,
         args: Args<'a>,
     ) -> SessionCtx<'a>;
-    /// A block has run, and may have been CLIENT PAUSE.
+    /// A block has run, and may have changed CLIENT PAUSE.
     fn look_at_pauses(&mut self);
-    /// EXEC is shown to clients in MONITOR mode, if there are any.
+    /// Shows EXEC to clients in MONITOR mode, if there are any.
     fn show_exec(&mut self, token: Token, db: u16, word: &[u8]);
 }
 
@@ -189,12 +189,13 @@ impl<'w, P: Port> Transacting<'w, P> {
         self.port.index()
     }
 
-    /// Milliseconds of a clock that never goes back, and goes on while the machine sleeps: reads count by it (rule T3).
+    /// Milliseconds of a clock that never goes back, and goes on while the machine sleeps. Locks of reads count by it
+    /// (rule T3).
     pub(super) fn now(&self) -> u64 {
         self.node().clock.boot_ns().ms()
     }
 
-    /// The current attempt of a block that is coordinated here, if it is this one.
+    /// The current attempt of a block that is coordinated here, if it is still this one.
     pub(super) fn current(&mut self, (sequence, attempt): (u64, u32)) -> Option<TxnId> {
         let current = self.txn().coordinator.as_ref()?.current(sequence);
         current.filter(|tx| tx.attempt == attempt)

@@ -1,4 +1,4 @@
-//! What a worker knows of its transactions over nodes. The code that drives it is [`super::Transacting`].
+//! A worker's state of its transactions over nodes. The code that drives it is [`super::Transacting`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::parts::Parts;
 use super::task::{Task, Work};
 use crate::worker::token::Token;
 
-/// Outcomes that have not been synced for so long, in milliseconds, are: others remember them until then.
+/// Milliseconds after which outcomes that are not on the disk are synced: other nodes remember them until then.
 pub(super) const SYNC_MS: u64 = 1000;
 
-/// What an attempt has looked at, and keeps its locks for.
+/// The result of an attempt that only reads, and holds its locks meanwhile.
 pub(super) enum Looked {
-    /// It fetches: what is there.
+    /// The attempt fetches: these are the values.
     Found(Arc<[u8]>),
-    /// It only reads (rule T3): the answers of its commands, and the news for clients that cache.
+    /// The attempt only reads (rule T3): the replies of its commands, and the invalidations for clients that cache.
     Read(Execution, Undone),
 }
 
@@ -37,63 +37,64 @@ pub(crate) struct Transactions {
     pub(super) next_task: u64,
     /// Commands that wait for keys to change, by connection.
     pub(super) sleeping: BTreeMap<Token, Block>,
-    /// Tasks to be looked at.
+    /// Tasks to step at once.
     pub(super) ready: VecDeque<Token>,
-    /// Tasks to be looked at later, and when, in milliseconds of [`crate::Clock::boot_ns`]; ascending.
+    /// Tasks to step later, with the time, in milliseconds of [`crate::Clock::boot_ns`]; ascending.
     pub(super) later: VecDeque<(u64, Token)>,
-    /// Messages that have come and were not looked at.
+    /// Messages that have come and are not handled yet.
     pub(super) heard: VecDeque<(Life, Message, Client)>,
-    /// Of attempts whose message is being looked at.
+    /// Clients of the attempts whose message is being handled.
     pub(super) clients: BTreeMap<TxnId, Client>,
-    /// The nodes that were taken out of the cluster, by the map.
+    /// The nodes that the map names as removed from the cluster.
     pub(super) gone: BTreeSet<NodeId>,
-    /// The last attempts of what its clients have begun, gone ones as well, by the coordinator's sequence.
+    /// The last attempt of each block, by the coordinator's sequence. Blocks that have ended leave it now and then.
     pub(super) told: BTreeMap<u64, Told>,
-    /// Counts what begins and ends, attempts and links.
+    /// Orders the sending of attempts and the ends of links.
     pub(super) ticks: u64,
-    /// Records that were left.
+    /// Number of records left.
     pub(super) records: u64,
-    /// Records that are not committed, but for outcomes.
+    /// Records that are not committed, except outcomes.
     pub(super) logged: Vec<Logged>,
-    /// Of them, that attempts are prepared: committed as replies promise it, and not on the disk.
+    /// Prepare records that are committed as replies promise it, but are not on the disk.
     pub(super) unsynced: Vec<Logged>,
     /// Outcomes that are not on the disk.
     pub(super) outcomes: VecDeque<Logged>,
-    /// When the log was last asked to sync them, or the first of them was left.
+    /// When the log was last asked to sync them, or the first of them was left, in milliseconds of
+    /// [`crate::Clock::boot_ns`].
     pub(super) asked_to_sync: u64,
-    /// What was looked at for attempts, and is not committed.
+    /// Results of attempts that only read. They are sent once the versions that they depend on are committed.
     pub(super) looked: Vec<(Horizon, TxnId, Looked)>,
-    /// Refusals that follow from what is not committed.
+    /// Refusals that depend on versions that are not committed.
     pub(super) held_back: Vec<(Horizon, Vec<txn::Action>)>,
-    /// Blocks that run in workspaces, and have had their turn for now.
+    /// Blocks that run in workspaces, and wait for their next turn.
     pub(super) running: VecDeque<u64>,
-    /// Attempts whose scripts have asked other nodes something that is answered.
+    /// Attempts whose scripts asked other nodes a question that is answered now.
     pub(super) answered: Vec<(u64, u32)>,
-    /// Commands between BEGIN and COMMIT that need nothing from anybody, and are about to run.
+    /// Commands between BEGIN and COMMIT that need no answer of another node, and are about to run.
     pub(super) beginning: Vec<u64>,
-    /// COMMITs for which no node need be asked.
+    /// COMMITs that need no answer of a node.
     pub(super) committed: Vec<txn::Event>,
-    /// Counts both.
+    /// The last number given with [`super::interactive::AT_HOME`].
     pub(super) at_home: u64,
-    /// Connections with transactions that keep something.
+    /// Connections whose transaction between BEGIN and COMMIT has run a command.
     pub(super) interactive: BTreeSet<Token>,
-    /// When these are looked at next, unix milliseconds.
+    /// When idle ones among them are looked for next, in unix milliseconds.
     pub(super) idle_at: u64,
-    /// How often scripts had been killed when those that wait were last looked at.
+    /// The number of killed scripts when waiting scripts were last checked.
     pub(super) kills: u64,
-    /// Workspaces that nobody uses.
+    /// Workspaces that are free.
     pub(super) idle: Vec<Workspace>,
     /// Copies of large keys.
     pub(super) copies: Copies,
-    /// Blocks that wait for others of this worker, and whether one of those has ended.
+    /// Blocks that wait for other blocks of this worker. `queue_due`: one of those has ended.
     pub(super) queue: VecDeque<Queued>,
     pub(super) queue_due: bool,
-    /// When to look at the queue at the latest, and when a block has ended last, in milliseconds of
-    /// [`crate::Clock::boot_ns`]; whether one has ended since the last look.
+    /// When to check the queue at the latest, and when a block last ended, in milliseconds of
+    /// [`crate::Clock::boot_ns`]. `queue_moves`: a block has ended since the last check.
     pub(super) queue_look: u64,
     pub(super) queue_moved: u64,
     pub(super) queue_moves: bool,
-    /// The change of doubts that was seen last.
+    /// The last change of doubts that this worker has handled.
     pub(super) doubts_seen: u64,
 }
 
@@ -101,11 +102,11 @@ pub(crate) struct Transactions {
 pub(super) struct Told {
     pub(super) tx: TxnId,
     members: Arc<[Member]>,
-    /// Who was asked, and when that was first, as attempts and links are counted.
+    /// The participants that were asked, and the value of `ticks` when each was first asked.
     asked: SmallVec<[(ParticipantId, u64); 4]>,
 }
 
-/// A record that was left: the versions that it waits for, the attempt, and what it says of it.
+/// A record that was left: the versions that it depends on, the attempt, and its kind.
 pub(super) type Logged = (Horizon, TxnId, RecordKind);
 
 impl Transactions {
@@ -115,12 +116,12 @@ impl Transactions {
         under_way.chain(self.queue.iter().map(|queued| queued.block.token)).collect()
     }
 
-    /// Whether the node has not found itself in the map yet.
+    /// True if the node has not found itself in the map yet.
     pub(crate) fn is_new(&self) -> bool {
         self.coordinator.is_none()
     }
 
-    /// Whether something can be done at once.
+    /// True if something can be done at once.
     pub(crate) fn has_work(&self) -> bool {
         !self.ready.is_empty()
             || !self.heard.is_empty()
@@ -131,18 +132,18 @@ impl Transactions {
             || self.queue_due
     }
 
-    /// Whether other nodes are to hear what attempts came to, when the log has come so far.
+    /// True if other nodes are owed answers that wait for the log.
     fn owes_answers(&self) -> bool {
         !self.logged.is_empty() || !self.unsynced.is_empty() || !self.looked.is_empty() || !self.held_back.is_empty()
     }
 
-    /// Whether this node must not shut down yet: it has something to tell other nodes, or has heard something from
+    /// True if this node must not shut down yet: it has something to tell other nodes, or has unread messages from
     /// them.
     pub(crate) fn owes(&self) -> bool {
         self.has_work() || self.owes_answers()
     }
 
-    /// Whether something waits for the log.
+    /// True if something waits for the log.
     pub(crate) fn awaits_log(&self) -> bool {
         self.owes_answers() || !self.outcomes.is_empty()
     }
@@ -160,7 +161,7 @@ impl Transactions {
         self.ready.push_back(token);
     }
 
-    /// What a task has waited for may have come. False: it is none.
+    /// The event that a task waits for may have come. Returns false if the token is not a task's.
     pub(crate) fn unpark(&mut self, token: Token) -> bool {
         if token & TASK == 0 {
             return false;
@@ -176,17 +177,17 @@ impl Transactions {
         self.heard.push_back((from, message, Client::default()));
     }
 
-    /// The script of a block has been answered by other nodes.
+    /// Other nodes have answered the question of a block's script.
     pub(crate) fn note_answered(&mut self, which: (u64, u32)) {
         self.answered.push(which);
     }
 
-    /// Connections with transactions that keep something.
+    /// Number of connections whose transaction between BEGIN and COMMIT has run a command.
     pub(crate) fn interactive(&self) -> usize {
         self.interactive.len()
     }
 
-    /// When something is due, in milliseconds of [`crate::Clock::boot_ns`]; `doubts`: when they are.
+    /// When something is due, in milliseconds of [`crate::Clock::boot_ns`]. `doubts`: when doubts are due.
     pub(crate) fn deadline(&self, parts: &Parts, doubts: Option<u64>) -> Option<u64> {
         let mine = self.coordinator.as_ref().and_then(Coordinator::next_tick);
         let due = Some(parts.due()).filter(|due| *due < u64::MAX);
@@ -215,7 +216,8 @@ impl Transactions {
 }
 
 impl Told {
-    /// Whether the participant has a part in it, and was not asked for it up to this time: nothing of it has left.
+    /// True if the participant has a part in the attempt and was not asked for it up to this tick: it cannot have heard
+    /// of the attempt.
     pub(super) fn is_unheard_of(&self, id: ParticipantId, last_open: u64) -> bool {
         let asked = self.asked.iter().find(|(other, _)| *other == id);
         self.members.iter().any(|member| member.id == id) && asked.is_none_or(|(_, at)| *at > last_open)
@@ -223,7 +225,7 @@ impl Told {
 }
 
 impl Transactions {
-    /// An attempt is sent to one of its participants.
+    /// Notes that an attempt is sent to one of its participants.
     pub(super) fn note_told(&mut self, prepare: &txn::Prepare, to: ParticipantId) {
         let tx = prepare.tx;
         if let Some(told) = self.told.get_mut(&tx.sequence).filter(|told| told.tx == tx) {

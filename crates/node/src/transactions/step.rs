@@ -1,4 +1,4 @@
-//! What transactions over nodes do in a turn: messages, tasks, and what is due.
+//! The work of transactions over nodes in a turn: messages, tasks, and timers.
 
 use engine::Caller;
 use txn::{Coordinator, Life, Member, Message, NodeId, Participant, ParticipantId, Recipient, Settings, TxnId};
@@ -13,16 +13,16 @@ use crate::cluster::Role;
 use crate::cluster::origin::Broken;
 use crate::worker::token::Token;
 
-/// Steps in one go, before others get their turn.
+/// Steps in one turn, at most, so that other work gets its share.
 const STEPS: usize = 1024;
 
-/// Whether a message asks for a client's commands, or does what has come of them.
+/// True if a message makes a node run a client's commands, or prepare their effects.
 fn asks(message: &Message) -> bool {
     matches!(message, Message::Prepare(_) | Message::Fetch(_) | Message::Widen { .. } | Message::Proceed { .. })
 }
 
 impl<P: Port> Transacting<'_, P> {
-    /// The map has changed, or is known for the first time: who is there, and in which life.
+    /// The map has changed, or is known for the first time: applies the members and their lives.
     pub(crate) fn map_changed(&mut self) {
         let (now, lane) = (self.now(), self.index() as u16);
         let Desk { txn, peers, node, .. } = self.desk();
@@ -36,13 +36,13 @@ impl<P: Port> Transacting<'_, P> {
             if has_inherited {
                 return Participant::refusing(Member::of(me), Settings::default(), NOT_SERVED);
             }
-            // Whatever has read the log has taken the locks of what is prepared.
+            // Reading the log has locked the keys of prepared transactions.
             let outcomes = node.engine.transactions.outcomes();
             let records = outcomes.records().cloned();
             Participant::restore(Member::of(me), Settings::default(), now, records, &mut Vec::new())
         });
         if has_inherited {
-            // It takes part in nothing before that is settled, and says so.
+            // This node takes part in nothing before its inherited transactions are settled, and says so.
             return;
         }
         peers.shared.parts.with(Participant::serve);
@@ -51,7 +51,7 @@ impl<P: Port> Transacting<'_, P> {
             .get_or_insert_with(|| Coordinator::new(txn::Origin { life: me, lane }, Settings::default()));
         let mut events = Vec::new();
         let map = peers.map.clone();
-        // Those that were taken out of the cluster never come back. One that cannot be found (`Node::lost`) may.
+        // Removed nodes never come back. A node that cannot be found (`Node::lost`) may.
         for node in map.gone().map(|number| NodeId(number.into())).filter(|node| txn.gone.insert(*node)) {
             coordinator.lost(now, ParticipantId::of(node), &mut events);
             peers.shared.parts.with(|parts| {
@@ -59,7 +59,7 @@ impl<P: Port> Transacting<'_, P> {
                 parts.gone(now, node, &mut actions);
             });
         }
-        // What an earlier life of this node has coordinated has nobody else to settle it.
+        // This node itself settles what its earlier life coordinated.
         peers.shared.parts.with(|parts| parts.peer(now, me, &mut actions));
         for node in map.nodes().iter().filter(|node| life(node).node != me.node) {
             coordinator.peer(now, member(node), &mut events);
@@ -70,18 +70,17 @@ impl<P: Port> Transacting<'_, P> {
         self.wake_all_over_nodes();
     }
 
-    /// This node was taken out of the cluster: no node listens to it any more, and the nodes that are left settle its
-    /// transactions.
+    /// This node was removed from the cluster. Other nodes do not listen to it any more, and settle its transactions.
     fn taken_out(&mut self) {
         let blocks = self.txn().clients();
-        // What became of them is not known here.
+        // This node does not learn the outcomes.
         blocks.into_iter().for_each(|token| self.port.cut(token));
         // Clients that wait for locks, or for keys of several nodes, hear that this node serves nobody.
         self.port.resume_from_latches();
         self.wake_all_over_nodes();
     }
 
-    /// A link to another node is open: what it has not answered may have been lost.
+    /// A link to another node is open. Messages that the node has not answered may be lost, and are sent again.
     pub(crate) fn linked(&mut self, link: usize) {
         let now = self.now();
         let Desk { txn, peers, .. } = self.desk();
@@ -93,7 +92,7 @@ impl<P: Port> Transacting<'_, P> {
         self.carry_out(events);
     }
 
-    /// A link has ended; the time at which it was open last, as links and blocks are counted.
+    /// A link has ended, or could not be opened. `was_open`: notes the tick at which it was last open.
     pub(crate) fn link_ended(&mut self, link: usize, was_open: bool) {
         let (now, timeout) = (self.now(), self.settings().cluster_lock_timeout);
         let Desk { txn, peers, .. } = self.desk();
@@ -102,7 +101,7 @@ impl<P: Port> Transacting<'_, P> {
             peers.links[link].last_open = txn.ticks;
             return;
         }
-        // Nothing has left of attempts that the node was asked about since the link was open last. They count as
+        // Attempts that were sent to the node since the link was last open have not left this node. They count as
         // refused.
         let of = |node: &&::membership::map::Node| Some(node.id) == peers.links[link].node;
         let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
@@ -113,9 +112,8 @@ impl<P: Port> Transacting<'_, P> {
         let is_cut_off = timeout > 0 && out.is_out_of_reach_for(timeout);
         let is_away = !peers.serves || is_cut_off || out.node.is_some_and(|node| peers.may_be_down(node));
         let Some(coordinator) = txn.coordinator.as_mut() else { return };
-        // Others it may have heard of. That may take as long as it is away, or out of this node's reach: its answer to
-        // those that bind nobody yet can be done without, and who waits for others hears that nobody knows what comes
-        // of them.
+        // The node may have heard of the other attempts, and may be away for long. Attempts that bind no node yet count
+        // as refused, too. Clients of bound attempts are closed, as the outcome is not known.
         let waiting = coordinator.waits_for(from.id).filter(|_| is_away);
         let (bound, unbound): (Vec<_>, Vec<_>) = waiting.partition(|(tx, binds)| *binds && !unheard.contains(tx));
         unheard.extend(unbound.into_iter().map(|(tx, _)| tx).filter(|tx| !unheard.contains(tx)).collect::<Vec<_>>());
@@ -133,7 +131,7 @@ impl<P: Port> Transacting<'_, P> {
         clients.into_iter().for_each(|token| self.port.cut(token));
     }
 
-    /// A frame with a message has come.
+    /// Takes a frame with a message from a link.
     pub(crate) fn hear(&mut self, link: &mut Role, body: &[u8]) -> Result<(), Broken> {
         let (from, message) = wire::read(body).map_err(|malformed| Broken(malformed.to_string()))?;
         let caller = match link {
@@ -155,7 +153,7 @@ impl<P: Port> Transacting<'_, P> {
         Ok(())
     }
 
-    /// What the client of another node watches here.
+    /// The keys that the client of another node watches here.
     fn watched_over(&mut self, link: &Role, watch: wire::Watch) -> Watched {
         let Role::Owner(inbound) = link else { return Watched::Lost };
         match inbound.line(watch.vc).and_then(|token| self.port.conn(token)) {
@@ -167,7 +165,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// Has what nobody will ask about forgotten, now and then.
+    /// Now and then, forgets attempts that no node knows any more.
     pub(super) fn forget_some(&mut self) {
         const OFTEN: u64 = 64;
         let Desk { txn, peers, node, .. } = self.desk();
@@ -178,7 +176,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// Says something to a node's coordinators or to a participant, which may be this node's. It may get lost.
+    /// Sends a message to a node's coordinators or to a participant, maybe of this node. It may get lost.
     pub(super) fn send(&mut self, to: Recipient, message: Message) {
         let Desk { txn, peers, .. } = self.desk();
         if let (Message::Prepare(prepare) | Message::Fetch(prepare), Recipient::Participant(to)) = (&message, to) {
@@ -200,7 +198,7 @@ impl<P: Port> Transacting<'_, P> {
         let Some(place) = peers.map.nodes().iter().position(|node| is_at(to, life(node).node)) else { return };
         let link = peers.link_to(place as u16);
         if peers.links[link].is_full() {
-            // It is said again later.
+            // The coordinator or the participant sends it again later.
             return;
         }
         if let Some(tx) = message.tx().filter(|_| asks(&message)) {
@@ -211,7 +209,7 @@ impl<P: Port> Transacting<'_, P> {
         self.port.want_link(link);
     }
 
-    /// Does what can be done now.
+    /// Does the work that is due.
     pub(crate) fn step(&mut self) {
         let (now, unix_ms) = (self.now(), self.node().clock.unix_ms());
         if let Some(coordinator) = self.txn().coordinator.as_mut() {
@@ -252,7 +250,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     fn message(&mut self, from: Life, message: Message, client: Client) {
-        // What has been done in this step may have taken a while, and one message may follow from another.
+        // The clock is read again: the work before may have taken a while, and one message may follow from another.
         let now = self.now();
         let index = self.index();
         let Desk { txn, peers, node, .. } = self.desk();

@@ -1,13 +1,12 @@
-//! Blocks of a worker's clients that want the same keys: one transaction runs them, one after another.
+//! Runs blocks of a worker's clients that want the same keys one after another, in one transaction.
 //!
 //! Apart, each of them would hold its locks for two round trips and a sync, and the owners would refuse the others
 //! meanwhile. So a block that needs a key of a block under way waits in a queue of the worker. When that one ends, the
 //! first block in the queue begins a transaction, with the keys of all blocks in the queue that overlap with it. They
-//! run in one workspace, each on what the blocks before it have left. A block that comes before the last of them has
+//! run in one workspace, each on the results of the blocks before it. A block that comes before the last of them has
 //! run joins them. They are prepared and committed as one transaction. Each client gets its own reply then.
 //!
-//! To the protocol that is one block with more keys. A transaction of several blocks that fails is tried again for each
-//! of them alone.
+//! To the protocol the transaction is one block with more keys. If it fails, each of its blocks is tried again alone.
 
 use std::collections::VecDeque;
 
@@ -27,33 +26,34 @@ use crate::figures::stats::add;
 use crate::session::{Aside, Multi};
 use crate::worker::token::Token;
 
-/// Blocks of one transaction at most.
+/// Blocks of one transaction, at most.
 const MEMBERS_MAX: usize = 64;
-/// A transaction takes no further blocks when it has made so many bytes of effects.
+/// A transaction takes no further blocks once it has made so many bytes of effects.
 const BYTES_MAX: usize = 1 << 20;
 /// Milliseconds that a block waits for others of its worker while none of them ends. Then it asks the owners itself:
-/// they know why that lasts.
+/// they know the reason.
 const QUEUE_MS: u64 = 250;
-/// Milliseconds that it waits for them at most.
+/// Milliseconds that a block waits for others of its worker, at most.
 const QUEUE_MAX_MS: u64 = 2_000;
 /// Milliseconds for which further blocks of a transaction begin, once it has its keys.
 const JOIN_MS: u64 = 20;
-/// Milliseconds that a key must be there for longer than a block that joins can see it.
+/// A block joins only if each key lives for so many milliseconds longer: the joining block sees keys at an earlier
+/// time.
 const ENDS_MS: u64 = 1_000;
 
-/// Blocks of the queue that are looked at.
+/// Blocks of the queue that are considered.
 const LOOK_MAX: usize = 256;
 
-/// How a transaction goes on when a block of it has run.
+/// The next step of a transaction, after a block of it has run.
 pub(super) enum Then {
-    /// The next block runs, once these keys are there, too.
+    /// The next block runs, once these keys are fetched, too.
     Runs(Vec<Lock>),
-    /// All have run.
+    /// All blocks have run.
     Ends(Made, bool),
 }
 
 impl Transactions {
-    /// Whether another block of this worker is in the way of a block, or is of the same client and comes before it.
+    /// True if a block has to wait for another block of this worker, or for an earlier one of the same client.
     pub(super) fn must_queue(&self, block: &Block, follows: bool) -> bool {
         let in_the_way = |other: &Block| other.joins && other.conflicts(block);
         let mut queue = self.queue.iter().take(LOOK_MAX);
@@ -67,13 +67,12 @@ impl Transactions {
         self.queue.push_back(Queued { block, since });
     }
 
-    /// A block has ended: others may have waited for it.
+    /// A block has ended: blocks in the queue may have waited for it.
     pub(super) fn look_at_queue(&mut self) {
         (self.queue_due, self.queue_moves) = (!self.queue.is_empty(), true);
     }
 
-    /// When to look whether a block in the queue has waited long enough, in milliseconds of
-    /// [`crate::Clock::boot_ns`].
+    /// When to check the queue for blocks that have waited long enough, in milliseconds of [`crate::Clock::boot_ns`].
     pub(super) fn queue_deadline(&self) -> Option<u64> {
         (!self.queue.is_empty()).then_some(self.queue_look)
     }
@@ -82,20 +81,20 @@ impl Transactions {
         now.saturating_sub(since) >= QUEUE_MAX_MS || now.saturating_sub(since.max(self.queue_moved)) >= QUEUE_MS
     }
 
-    /// Whether blocks of a transaction have run before the one that runs.
+    /// True if blocks of a transaction have run before the one that runs.
     pub(super) fn has_done_others(&self, sequence: u64) -> bool {
         let others = |block: &Block| block.fetching.as_deref()?.others.as_deref().map(|others| !others.done.is_empty());
         self.blocks.get(&sequence).and_then(others).unwrap_or(false)
     }
 
-    /// The clients of a transaction.
+    /// The clients of a transaction's blocks.
     pub(super) fn clients_of(&self, sequence: u64) -> Vec<Token> {
         self.blocks.get(&sequence).map(|block| block.tokens().collect()).unwrap_or_default()
     }
 
-    /// Blocks run again that were part of a transaction that is over, before others in the queue.
+    /// Puts blocks of an ended transaction back, at the front of the queue.
     fn put_back(&mut self, blocks: impl DoubleEndedIterator<Item = Block>, now: u64) {
-        // The first has waited for longest.
+        // The first block in the queue has waited for longest.
         let since = self.queue.front().map_or(now, |queued| queued.since.min(now));
         for mut block in blocks.rev().filter(|block| !block.gone) {
             block.fetching = None;
@@ -104,8 +103,8 @@ impl Transactions {
         self.look_at_queue();
     }
 
-    /// Takes the first block out of the queue that no other is in the way of, or that has waited for long: whether it
-    /// has.
+    /// Takes the first block out of the queue that no other block hinders, or that has waited for long. Returns true
+    /// with it if it has.
     fn first_in_queue(&mut self, now: u64) -> Option<(Block, bool)> {
         let free = |at: usize| {
             let Queued { block, since } = &self.queue[at];
@@ -121,8 +120,8 @@ impl Transactions {
         Some((block, self.has_waited(since, now)))
     }
 
-    /// Takes those out of the queue, in their order, that may be part of a transaction with this block: so many at most.
-    /// `insists`: even if blocks under way are in their way.
+    /// Takes blocks out of the queue, in their order, that may share a transaction with this block. `most`: so many at
+    /// most. `insists`: even if blocks under way hinder them.
     fn companions(
         &mut self,
         leads: &Block,
@@ -152,7 +151,7 @@ impl Transactions {
 }
 
 impl<P: Port> Transacting<'_, P> {
-    /// Whether a block may run with others in one transaction: it waits for nothing and watches nothing. (Nor may its
+    /// True if a block may run with others in one transaction: it waits for nothing and watches nothing. (Nor may its
     /// client cache: owners are told for whom a transaction is.)
     pub(super) fn may_join(&mut self, (multi, alone): (&Multi, bool), watches: Watches<'_>) -> bool {
         if !watches.0.is_empty() || !watches.1.is_empty() {
@@ -166,7 +165,7 @@ impl<P: Port> Transacting<'_, P> {
         })
     }
 
-    /// Begins what has waited in the queue and need not wait any more.
+    /// Begins blocks in the queue that need not wait any more.
     pub(super) fn begin_queued(&mut self) {
         let now = self.now();
         if std::mem::take(&mut self.txn().queue_moves) {
@@ -196,13 +195,13 @@ impl<P: Port> Transacting<'_, P> {
         (txn.queue_due, txn.queue_look) = (false, now + QUEUE_MS);
     }
 
-    /// Blocks in the queue know which keys they want.
+    /// Plans the blocks in the queue, so that their keys are known.
     fn plan_queued(&mut self) {
         let (node, databases, clock) = (self.node().clone(), self.settings().databases, self.node().clock.unix_ms());
         let Desk { txn, peers, .. } = self.desk();
         for Queued { block, .. } in txn.queue.iter_mut().filter(|queued| queued.block.fetching.is_none()) {
             let session = (block.db, block.protocol);
-            // What cannot be planned now says so when it begins.
+            // A block that cannot be planned now fails when it begins.
             let known = block.known.clone();
             let parts = peers.plan_fetching((&node, databases), &block.multi, block.watches(), session, &known);
             block.fetching = Some(Fetching::new(parts.unwrap_or_default(), known, clock));
@@ -243,7 +242,7 @@ impl<P: Port> Transacting<'_, P> {
         self.carry_out(events);
     }
 
-    /// The blocks of a transaction that came to nothing run again, each alone.
+    /// Queues the blocks of a transaction that came to nothing: each runs again alone.
     pub(super) fn put_apart(&mut self, mut block: Block, now: u64) {
         let Some(others) = block.take_others() else { return };
         let before = others.done.len();
@@ -253,7 +252,8 @@ impl<P: Port> Transacting<'_, P> {
         self.txn().put_back(all.into_iter(), now);
     }
 
-    /// A transaction failed, and none of its blocks has happened: they are tried apart. What it was, if it was of one.
+    /// A transaction failed, so none of its blocks has happened: each is tried alone. Returns the block if there is
+    /// only one.
     pub(super) fn try_apart(&mut self, mut block: Block) -> Option<Block> {
         if block.tokens().nth(1).is_none() {
             return Some(block);
@@ -276,7 +276,7 @@ impl<P: Port> Transacting<'_, P> {
         self.txn().look_at_queue();
     }
 
-    /// The transaction runs from its start.
+    /// Restarts a transaction of several blocks with its first.
     pub(super) fn begin_with_first(&mut self, sequence: u64) {
         let has_others = |block: &Block| block.fetching.as_deref().is_some_and(|fetching| fetching.others.is_some());
         let is_left = |block: &Block| block.gone || has_others(block);
@@ -309,7 +309,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// A block has run, and has made this: the next one of its transaction takes its place.
+    /// A block has run and made changes: the next block of its transaction takes its place.
     pub(super) fn hand_on(&mut self, block: &mut Block, run: &mut Run, made: Made, needs_memory: bool) -> Then {
         let now = self.now();
         let txn = self.txn();
@@ -323,7 +323,7 @@ impl<P: Port> Transacting<'_, P> {
         others.made.events.extend(made.events);
         others.needs_memory |= needs_memory;
         let mut missing = Vec::new();
-        // All its blocks see keys at one time, and a key that the last one sets expires by that time.
+        // All blocks see keys at one time, and a key that the last one sets expires by that time.
         let is_long = now.saturating_sub(run.begun) > JOIN_MS;
         if is_long || others.made.effects.len() > BYTES_MAX {
             let next = std::mem::take(&mut others.next);
@@ -349,14 +349,14 @@ impl<P: Port> Transacting<'_, P> {
         Then::Runs(missing)
     }
 
-    /// Takes blocks in that have come meanwhile: they run after the last one. The keys that they want and that it does
-    /// not have.
+    /// Takes in blocks that have come meanwhile: they run after the last one. Returns the keys that they want and the
+    /// transaction does not have.
     fn take_joining(&mut self, block: &mut Block, run: &Run, now: u64) -> Vec<Lock> {
         let Some(fetching) = block.fetching.as_deref() else { return Vec::new() };
         let others = fetching.others.as_deref().map_or(0, Others::len);
         let room = (MEMBERS_MAX - 1).saturating_sub(others);
         let took = now.saturating_sub(run.begun);
-        // A client may know that a key has ended meanwhile.
+        // A client may know that a key has expired meanwhile.
         let ends = fetching.seen.ends.is_some_and(|ends| ends <= fetching.seen.latest + took + ENDS_MS);
         if room == 0 || took > JOIN_MS || ends {
             return Vec::new();
@@ -381,8 +381,8 @@ impl<P: Port> Transacting<'_, P> {
         Lock::normalized(missing).to_vec()
     }
 
-    /// The client of a connection has gone. Its blocks that have not begun to run do not, and those that have run may
-    /// be committed with others. Whether it has one that runs, of which transaction.
+    /// The client of a connection has gone. Its blocks that have not begun to run are dropped. Those that have run may
+    /// be committed with others. Returns the transaction that runs a block of it, if any.
     pub(super) fn leave_others(&mut self, token: Token) -> Option<u64> {
         let txn = self.txn();
         txn.queue.retain(|queued| queued.block.token != token);
@@ -401,8 +401,8 @@ impl<P: Port> Transacting<'_, P> {
         runs
     }
 
-    /// The client has gone of the block that runs: the others run in another transaction, if nothing of this one can
-    /// happen. False: it may be committed.
+    /// The client of the block that runs has gone: the others run in another transaction, if this one cannot be
+    /// committed any more. Returns false if it may be committed.
     pub(super) fn leave_together(&mut self, sequence: u64) -> bool {
         let now = self.now();
         let txn = self.txn();
@@ -418,7 +418,7 @@ impl<P: Port> Transacting<'_, P> {
         withdrawn
     }
 
-    /// A block is committed, and those with it: their clients hear that.
+    /// A block is committed, with the others of its transaction: answers their clients.
     pub(super) fn answer_others(&mut self, block: &mut Block) {
         for (done, told) in block.take_others().map(|others| others.done).unwrap_or_default() {
             let stats = self.stats();

@@ -1,10 +1,10 @@
-//! Commands, scripts and blocks that need keys of several nodes at once, or keys of other nodes and something that only
-//! this one has.
+//! Runs commands, scripts and blocks that need keys of several nodes at once, or keys of other nodes together with
+//! something that only this node has.
 //!
-//! All their keys are locked where they are, and copies of them fetched; the block runs on these in a *workspace*, as
-//! EXEC runs any block; what came of that is prepared and committed by the owners of the keys. A script that turns out
-//! to need further keys is suspended, and goes on when these are locked and fetched, too (`txn::Coordinator::widen`).
-//! Nothing of a block is told before it is committed.
+//! Their keys are locked at the owners, and copies are fetched. The block runs on the copies in a *workspace*, as EXEC
+//! runs any block. The owners prepare and commit its changes. A script that turns out to need further keys is
+//! suspended, and goes on when they are locked and fetched, too (`txn::Coordinator::widen`). No client sees a result
+//! before it is committed.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -31,38 +31,38 @@ use crate::table::Command;
 use crate::worker::conn::Conn;
 use crate::worker::wait::{NodeWait, Wait};
 
-/// Workspaces that a worker keeps for later.
+/// Free workspaces that a worker keeps.
 const IDLE: usize = 4;
-/// Before the reply of a block of one command.
+/// The header of a reply to a block of one command.
 const OF_ONE: &[u8] = b"*1\r\n";
-/// What is to be done to the keys of nodes.
+/// The changes for the keys of each participant.
 type MadeOf = Vec<(ParticipantId, Arc<[u8]>)>;
 
-/// How a stretch of running ended.
+/// The result of one stretch of running.
 enum Ran {
-    /// It goes on later.
+    /// The block goes on later.
     Later,
     /// Its script needs further keys, and goes on when it has them.
     Lacks(Vec<Lock>),
-    /// Its script waits for what other nodes answer. Alone: it must hold nothing meanwhile, and runs again from the
+    /// Its script waits for answers of other nodes. `alone`: it must hold no locks meanwhile, and runs again from the
     /// start.
     Asks { alone: bool },
-    /// It runs again from the start, when other nodes have answered.
+    /// The block runs again from the start, when other nodes have answered.
     Again,
-    /// It has run, and made this; whether that needs memory.
+    /// The block has run, with these changes. True if they need memory.
     Made(Made, bool),
-    /// Its script was killed: nothing of it is done.
+    /// Its script was killed: the block does nothing.
     Killed(Vec<u8>),
-    /// All of its transaction has run; what is to be done to the keys of each node, or that this cannot be.
+    /// All blocks of its transaction have run. The changes for the keys of each node, or an error for the client.
     Done(Result<MadeOf, Vec<u8>>),
-    /// It has run, and waits.
+    /// The block has run, found nothing, and waits.
     Waits(Unserved),
-    /// It has run, between BEGIN and COMMIT; its reply, or that it cannot be.
+    /// A command between BEGIN and COMMIT has run: its reply, or an error.
     Answers(Result<Vec<u8>, Vec<u8>>),
 }
 
 impl<P: Port> Transacting<'_, P> {
-    /// What a block needs has been fetched: it runs.
+    /// The keys of a block have been fetched: the block runs.
     pub(super) fn run_fetched(&mut self, (sequence, attempt): (u64, u32), found: &[(ParticipantId, Arc<[u8]>)]) {
         self.begin_with_first(sequence);
         let Some((mut block, mut conn)) = self.take_running(sequence) else { return };
@@ -129,7 +129,7 @@ impl<P: Port> Transacting<'_, P> {
         debug_assert!(before.is_none(), "a block is out of its place while it runs");
     }
 
-    /// Lets blocks in workspaces go on that have had to let others run.
+    /// Lets blocks in workspaces go on that have let other work run.
     pub(super) fn step_workspaces(&mut self) {
         for sequence in std::mem::take(&mut self.txn().running) {
             self.step_workspace(sequence);
@@ -205,7 +205,7 @@ impl<P: Port> Transacting<'_, P> {
             Ran::Done(Ok(made)) => {
                 let (now, mut events) = (self.now(), Vec::new());
                 if let Some(coordinator) = self.txn().coordinator.as_mut() {
-                    // If the attempt is void by now, there will be another.
+                    // If the attempt is void by now, another one follows.
                     coordinator.proceed(now, (sequence, attempt), &made, &mut events);
                 }
                 self.carry_out(events);
@@ -223,12 +223,12 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// Runs a block for a while.
+    /// Runs a block for a stretch.
     fn run_in_workspace(&mut self, conn: &mut Conn, block: &mut Block, run: &mut Run) -> Ran {
         let mut out = Vec::new();
         if run.suspended.is_none() {
             if conn.wait.is_over() {
-                // Its session is in use from here on.
+                // The block uses its session from here on.
                 conn.wait = Wait::Node(NodeWait::Replies(0));
             }
             conn.session.set_db(block.db);
@@ -261,7 +261,7 @@ impl<P: Port> Transacting<'_, P> {
         };
         block.multi = run.aside.multi.take().unwrap_or_default();
         if block.alone && out.starts_with(OF_ONE) {
-            // It ran as a block of one command.
+            // The command ran as a block of one command.
             out.drain(..OF_ONE.len());
         }
         let (made, unwaited) = (run.workspace.take(), run.workspace.take_unwaited());
@@ -319,20 +319,20 @@ impl<P: Port> Transacting<'_, P> {
         result
     }
 
-    /// Ends the run of a block that is under way: what it runs on is not so any more, or nobody waits for it.
+    /// Ends the run of a block. The values that it runs on are out of date, or its client has gone.
     pub(super) fn stop_workspace(&mut self, conn: &mut Conn, block: &mut Block) {
         block.fetching.as_deref_mut().into_iter().for_each(Fetching::put_together);
         let Some(mut run) = block.fetching.as_deref_mut().and_then(|fetching| fetching.run.take()) else { return };
         let multi = self.in_workspace(conn, &mut run, &mut Vec::new(), |ctx, suspended| {
             suspended.and_then(|suspended| suspended.give_up(ctx)).or_else(|| ctx.session.multi.take())
         });
-        // One that has not begun has it still.
+        // A run that has not begun has them still.
         block.multi = multi.unwrap_or_else(|| std::mem::take(&mut block.multi));
         conn.session.leave_block();
         self.put_workspace(run.workspace);
     }
 
-    /// Whether the script of a block waits for what other nodes answer.
+    /// Returns true if the script of a block waits for answers of other nodes.
     pub(super) fn asks_for_workspace(&mut self, which: (u64, u32)) -> bool {
         let Some((block, mut conn)) = self.take_running(which.0) else { return false };
         let asks = self.port.ask_for_workspace(&mut conn, which);
@@ -346,7 +346,7 @@ impl<P: Port> Transacting<'_, P> {
         coordinator.is_some_and(|coordinator| coordinator.is_running(sequence, attempt))
     }
 
-    /// A block cannot be done: nothing of it is.
+    /// A block fails: none of it is done.
     pub(super) fn fail_running(&mut self, which: (u64, u32), text: &[u8]) {
         let (now, mut events) = (self.now(), Vec::new());
         let Some(coordinator) = self.txn().coordinator.as_mut() else {
@@ -359,7 +359,7 @@ impl<P: Port> Transacting<'_, P> {
         self.carry_out(events);
     }
 
-    /// A block is committed: what it has to tell is told. Its reply.
+    /// A block is committed: tells its messages. Returns its reply.
     pub(super) fn tell_block(&mut self, block: &mut Block) -> Option<Vec<u8>> {
         if let Some(transaction) = block.commit.take() {
             self.tell_messages(transaction.messages);
@@ -369,7 +369,7 @@ impl<P: Port> Transacting<'_, P> {
         Some(self.tell(block, told))
     }
 
-    /// What a block has to tell is told. Its reply.
+    /// Tells the messages of a block. Returns its reply.
     pub(super) fn tell(&mut self, block: &Block, told: Told) -> Vec<u8> {
         told.aside.lines.into_iter().for_each(|line| self.node().show_line(line));
         if !block.alone {
@@ -394,8 +394,8 @@ impl<P: Port> Transacting<'_, P> {
     }
 }
 
-/// A workspace as a caller of EXEC. EXEC runs what a client has called, which has passed the client's checks. Each command
-/// of the block passes those of a block.
+/// A block in a workspace, as admission sees it. EXEC runs what a client has called, which has passed the client's
+/// checks. Each command of the block passes the checks of a block.
 struct InWorkspace;
 
 type Passes = Result<(), Infallible>;
@@ -433,7 +433,7 @@ impl Caller for InWorkspace {
     }
 }
 
-/// What a block has done, by the participants that own the keys. The error is for the client.
+/// The changes of a block, by the participants that own the keys. The error is for the client.
 fn split(fetching: &Fetching, made: Made, needs_memory: bool) -> Result<MadeOf, Vec<u8>> {
     const NOT_LOCKED: &[u8] = b"ERR a change of a key that was not fetched";
     let mut effects_of: BTreeMap<ParticipantId, Vec<u8>> = BTreeMap::new();
