@@ -146,12 +146,12 @@ impl Catalogue {
         self.ids.get(&*name.to_ascii_lowercase()).copied()
     }
 
-    /// Whether the command has subcommands.
+    /// True if the command has subcommands.
     pub(crate) fn is_container(&self, id: CommandId) -> bool {
         self.known(id).is_some_and(|known| !known.subcommands.is_empty())
     }
 
-    /// Whether the command is a subcommand of another.
+    /// True if the command is a subcommand of another.
     pub(crate) fn is_subcommand(&self, id: CommandId) -> bool {
         self.known(id).is_some_and(|known| known.is_subcommand)
     }

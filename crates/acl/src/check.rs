@@ -24,7 +24,7 @@ impl Access {
     /// Both.
     pub const ALL: Access = Access(3);
 
-    /// Whether all of `other` is allowed.
+    /// True if all of `other` is allowed.
     pub fn contains(self, other: Access) -> bool {
         self.0 & other.0 == other.0
     }
@@ -98,7 +98,7 @@ impl User {
         Err(told)
     }
 
-    /// Whether it may run this request, and use any key there is in this way: SORT with patterns.
+    /// True if it may run this request, and use any key there is in this way: SORT with patterns.
     pub fn check_with_any_key(
         &self,
         catalogue: &Catalogue,
@@ -111,12 +111,12 @@ impl User {
         self.all_selectors().any(|selector| request.check(selector).is_ok() && selector.has_any_key(access))
     }
 
-    /// Whether it may use a key in this way, with whichever command.
+    /// True if it may use a key in this way, with whichever command.
     pub fn may_use_key(&self, key: &[u8], access: Access) -> bool {
         self.all_selectors().any(|selector| selector.has_key(key, access))
     }
 
-    /// Whether it may use a channel. A pattern must be one of its patterns to the letter.
+    /// True if it may use a channel. A pattern must be one of its patterns to the letter.
     pub fn may_use_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.all_selectors().any(|selector| {
             selector.all_channels || channel_is_among(selector.channels.iter().map(Vec::as_slice), channel, is_pattern)
@@ -192,7 +192,7 @@ impl Selector {
     }
 }
 
-/// Whether one of the patterns matches a channel; a channel that is a pattern itself must be one of them.
+/// True if one of the patterns matches a channel; a channel that is a pattern itself must be one of them.
 pub(crate) fn channel_is_among<'a>(
     mut known: impl Iterator<Item = &'a [u8]>,
     channel: &[u8],

@@ -89,7 +89,7 @@ impl Refused {
     }
 }
 
-/// Whether a name or pattern has a byte that the format of rules has no place for.
+/// True if a name or pattern has a byte that the format of rules has no place for.
 pub(crate) fn has_blank(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, 0 | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c))
 }

@@ -133,12 +133,12 @@ fn trimmed(mut line: &[u8]) -> &[u8] {
 pub struct ConfiguredUsers(BTreeMap<Vec<u8>, User>);
 
 impl ConfiguredUsers {
-    /// Whether there was no `user` line.
+    /// True if there was no `user` line.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a line is about this user.
+    /// True if a line is about this user.
     pub fn has(&self, name: &[u8]) -> bool {
         self.0.contains_key(name)
     }

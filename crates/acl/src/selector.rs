@@ -58,19 +58,19 @@ impl Selector {
         Selector { all_channels, ..Selector::default() }
     }
 
-    /// Whether nothing has to be looked at.
+    /// True if nothing has to be looked at.
     pub fn is_full(&self) -> bool {
         self.all_commands && self.all_keys && self.all_channels
     }
 
-    /// Whether the command's bit is set.
+    /// True if the command's bit is set.
     #[inline]
     pub fn has(&self, id: CommandId) -> bool {
         let id = usize::from(id.0);
         self.bits.get(id / 64).is_some_and(|word| word >> (id % 64) & 1 != 0)
     }
 
-    /// Whether the command is allowed with this first argument.
+    /// True if the command is allowed with this first argument.
     pub fn has_first_argument(&self, id: CommandId, argument: &[u8]) -> bool {
         let allowed = self.first_arguments.get(&id);
         allowed.is_some_and(|all| all.iter().any(|known| known.eq_ignore_ascii_case(argument)))

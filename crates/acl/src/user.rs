@@ -58,22 +58,22 @@ impl User {
         self.revision
     }
 
-    /// Whether a client may authenticate as this user. One that has already stays.
+    /// True if a client may authenticate as this user. One that has already stays.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Whether any password will do. If the user `default` is so, connections need no AUTH.
+    /// True if any password will do. If the user `default` is so, connections need no AUTH.
     pub fn needs_no_password(&self) -> bool {
         self.needs_no_password
     }
 
-    /// Whether RESTORE need not look at what this user gives it.
+    /// True if RESTORE need not look at what this user gives it.
     pub fn skips_sanitizing(&self) -> bool {
         self.skips_sanitizing
     }
 
-    /// Whether it may do everything: then nothing has to be checked. A connection keeps this as a flag.
+    /// True if it may do everything: then nothing has to be checked. A connection keeps this as a flag.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.root.is_full()
@@ -83,7 +83,7 @@ impl User {
         std::iter::once(&self.root).chain(&self.selectors)
     }
 
-    /// Whether these are the password and a user that may log in.
+    /// True if these are the password and a user that may log in.
     pub fn accepts(&self, password: &[u8]) -> bool {
         // Hashed in every case: time does not tell which users there are.
         let hash = PasswordHash::of(password);
@@ -91,7 +91,7 @@ impl User {
         self.is_on && (self.needs_no_password || known)
     }
 
-    /// Whether both have the same rights and passwords, whatever they are called.
+    /// True if both have the same rights and passwords, whatever they are called.
     pub(crate) fn is_like(&self, other: &User) -> bool {
         let as_other =
             User { name: other.name.clone(), number: other.number, revision: other.revision, ..self.clone() };

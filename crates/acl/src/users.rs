@@ -249,7 +249,7 @@ impl Change {
 }
 
 impl Subscriptions {
-    /// Whether a client keeps this subscription.
+    /// True if a client keeps this subscription.
     pub fn keeps(&self, channel: &[u8], is_pattern: bool) -> bool {
         match self {
             Subscriptions::Untouched => true,

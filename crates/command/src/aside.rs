@@ -54,12 +54,12 @@ impl Ctx<'_> {
         prepared.made.downcast().ok().filter(|_| same).map(|made| *made)
     }
 
-    /// Whether work on so many elements is to be done aside.
+    /// True if work on so many elements is to be done aside.
     pub(crate) fn works_aside(&self, elements: u64) -> bool {
         self.patient && elements >= MANY
     }
 
-    /// Whether work on so many bytes is to be done aside.
+    /// True if work on so many bytes is to be done aside.
     pub(crate) fn works_aside_on_bytes(&self, bytes: usize) -> bool {
         self.patient && bytes >= LARGE
     }

@@ -78,7 +78,7 @@ impl Effect<'_> {
         (self.op == op::TRANSACTION).then_some(self.payload.0)
     }
 
-    /// Whether it concerns no single entry.
+    /// True if it concerns no single entry.
     pub fn is_barrier(&self) -> bool {
         matches!(self.op, op::FLUSH | op::SWAP | op::LIBRARIES | op::GENERATION | op::TRANSACTION)
     }

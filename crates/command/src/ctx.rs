@@ -134,7 +134,7 @@ impl<'a> Ctx<'a> {
         keyspace::canonical_int(self.arg(i)).ok_or(Error::NOT_INTEGER)
     }
 
-    /// Whether argument `i` is this word, in any case.
+    /// True if argument `i` is this word, in any case.
     pub fn is(&self, i: usize, word: &str) -> bool {
         self.args.get(i).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
     }

@@ -80,7 +80,7 @@ impl Difference {
 }
 
 impl Dialect {
-    /// Whether Valkey's answer is wanted where the two differ.
+    /// True if Valkey's answer is wanted where the two differ.
     #[inline]
     pub fn is_valkey(self, _where: Difference) -> bool {
         self == Dialect::Valkey

@@ -54,7 +54,7 @@ pub struct Touched {
     pub slot: u16,
     /// The key.
     pub key: Box<[u8]>,
-    /// Whether a command that waits for the key may find something now. Watchers hear of every change.
+    /// True if a command that waits for the key may find something now. Watchers hear of every change.
     pub serves: bool,
     /// The client that has changed it; 0: none, it had expired.
     pub by: u64,
@@ -259,7 +259,7 @@ impl Writer<'_> {
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Whether everything has been read.
+    /// True if everything has been read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -352,7 +352,7 @@ impl Effect<'_> {
         string::before(self.op, self.payload.0)
     }
 
-    /// Whether [`replay`] applies it, or fails without a change. For others it is unknown.
+    /// True if [`replay`] applies it, or fails without a change. For others it is unknown.
     pub fn is_atomic(&self) -> bool {
         string::is_atomic(self.op)
     }

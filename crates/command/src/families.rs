@@ -104,7 +104,7 @@ pub(crate) fn replay(
     }
 }
 
-/// Whether no two rows have one name. Evaluated when compiling.
+/// True if no two rows have one name. Evaluated when compiling.
 pub const fn names_are_unique<F>(families: &[&[Row<F>]]) -> bool {
     let mut f = 0;
     while f < families.len() {

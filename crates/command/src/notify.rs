@@ -83,7 +83,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Whether clients want to hear of keys that are new or missed.
+    /// True if clients want to hear of keys that are new or missed.
     #[inline]
     pub fn wants_sightings(&self) -> bool {
         self.wanted & (class::NEW | class::KEY_MISS) != 0
@@ -127,7 +127,7 @@ impl Events {
         self.list.push(Event { class, name: name.into(), db, key: key.into(), fields: list.into() });
     }
 
-    /// Whether clients want to hear which fields of a hash an event is about.
+    /// True if clients want to hear which fields of a hash an event is about.
     #[inline]
     pub fn names_fields(&self) -> bool {
         self.wanted & class::NAMING_FIELDS != 0 && self.wanted & class::HASH != 0

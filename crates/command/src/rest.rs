@@ -38,7 +38,7 @@ impl fmt::Debug for Rest {
     }
 }
 
-/// Whether `count` of the `len` elements of a collection with `memory` heap bytes make a long reply.
+/// True if `count` of the `len` elements of a collection with `memory` heap bytes make a long reply.
 pub fn is_long(count: u64, len: u64, memory: usize) -> bool {
     (memory as u64 / len.max(1)).saturating_mul(count) > LONG
 }

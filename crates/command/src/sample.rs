@@ -36,7 +36,7 @@ impl Sieve {
         Sieve { left: n, wanted: count }
     }
 
-    /// Whether the next element is chosen.
+    /// True if the next element is chosen.
     pub fn next(&mut self, rng: &mut Rng) -> bool {
         let chosen = rng.below(self.left) < self.wanted;
         self.left = self.left.saturating_sub(1);

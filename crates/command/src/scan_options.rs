@@ -84,7 +84,7 @@ impl<'a> ScanOptions<'a> {
         Ok(options)
     }
 
-    /// Whether the pattern, if there is one, matches.
+    /// True if the pattern, if there is one, matches.
     pub fn matches(&self, elem: Elem<'_>) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, elem.as_bytes(&mut itoa::Buffer::new())))
     }

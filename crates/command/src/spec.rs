@@ -64,13 +64,13 @@ impl Spec {
         syntax: "",
     };
 
-    /// Whether the command takes `argc` arguments, the name included.
+    /// True if the command takes `argc` arguments, the name included.
     #[inline]
     pub fn accepts(&self, argc: usize) -> bool {
         if self.arity >= 0 { argc == self.arity as usize } else { argc >= self.arity.unsigned_abs() as usize }
     }
 
-    /// Whether all of `flags` are set.
+    /// True if all of `flags` are set.
     #[inline]
     pub fn has(&self, flags: u32) -> bool {
         self.flags & flags == flags
@@ -240,7 +240,7 @@ pub struct KeyAt {
 }
 
 impl Spec {
-    /// Whether the only key is argument 1: the usual case.
+    /// True if the only key is argument 1: the usual case.
     #[inline]
     pub fn has_one_key(&self) -> bool {
         matches!(

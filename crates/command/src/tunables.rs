@@ -16,7 +16,7 @@ pub struct Tunables {
     /// `lazyfree-lazy-user-del` and its like do not change what commands answer, and freeing is in bounded steps
     /// always.
     pub lazy_user_del: bool,
-    /// Whether Redis would share small integers between keys under these settings: `OBJECT REFCOUNT` shows it. It does
+    /// True if Redis would share small integers between keys under these settings: `OBJECT REFCOUNT` shows it. It does
     /// not share them where eviction depends on the use of a key, which is kept in the shared object.
     pub shares_integers: bool,
     /// The server that decides where Redis and Valkey differ (`compatibility`).

@@ -52,7 +52,7 @@ pub trait Walk: Send {
         false
     }
 
-    /// Whether to stop at this position, before the next bucket. `buckets` have been visited since the start.
+    /// True if to stop at this position, before the next bucket. `buckets` have been visited since the start.
     fn enough(&self, at: Position, buckets: u64) -> bool;
 
     /// Where to go on after the end; called every time the end is reached, so it must be `None` at some time.

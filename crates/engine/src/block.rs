@@ -67,7 +67,7 @@ pub struct Again {
     pub need: Need,
     /// Its time, unix milliseconds.
     now: u64,
-    /// Whether it began while expired keys were to be kept.
+    /// True if it began while expired keys were to be kept.
     keeps_expired: bool,
     rng: Rng,
 }
@@ -481,7 +481,7 @@ impl BlockRun {
         self.pending.dirty
     }
 
-    /// Whether it can still be undone. Once it has every latch it need not, and cannot, unless it is to stay undoable.
+    /// True if it can still be undone. Once it has every latch it need not, and cannot, unless it is to stay undoable.
     pub fn can_be_undone(&self) -> bool {
         self.journal.is_some()
     }

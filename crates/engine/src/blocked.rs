@@ -139,7 +139,7 @@ impl Blocked {
         waits
     }
 
-    /// Whether its reply is on its way, or may be: later messages for the client come behind it.
+    /// True if its reply is on its way, or may be: later messages for the client come behind it.
     pub fn is_being_served(&self) -> bool {
         matches!(self.state.load(Acquire), CLAIMED | LEFT | SERVED)
     }
@@ -207,7 +207,7 @@ impl Seat {
         }
     }
 
-    /// Whether the session has been closed.
+    /// True if the session has been closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Acquire)
     }

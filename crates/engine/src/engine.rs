@@ -561,7 +561,7 @@ impl Engine {
         Outcome::Done
     }
 
-    /// Whether a reader may come across expired fields of a hash: it deletes them, which is a write.
+    /// True if a reader may come across expired fields of a hash: it deletes them, which is a write.
     #[inline]
     fn may_drop_fields(&mut self, call: &Call<'_>, held: &Held) -> bool {
         if !call.row.spec.has(flags::EXPIRES_FIELDS) {
@@ -571,7 +571,7 @@ impl Engine {
         held.is_all() || held.slots().iter().any(|&slot| db.may_expire(slot))
     }
 
-    /// Whether a client waits for changes in the held slots.
+    /// True if a client waits for changes in the held slots.
     #[inline]
     pub(crate) fn has_interest(&self, held: &Held) -> bool {
         self.shared.tracking.is_broadcasting()
@@ -610,7 +610,7 @@ impl Engine {
         !done || !self.reclaims.is_empty() || !self.forgotten.is_empty()
     }
 
-    /// Whether there is something for [`Self::step_garbage`].
+    /// True if there is something for [`Self::step_garbage`].
     pub fn has_garbage(&mut self) -> bool {
         !self.reclaims.is_empty() || !self.forgotten.is_empty() || self.local.has_dying()
     }

@@ -30,7 +30,7 @@ pub struct Link {
     pub gates: Vec<Gate>,
     /// The watermarks.
     pub marks: Arc<Watermarks>,
-    /// Whether replies about uncommitted changes wait. Not while a log is being begun that may yet be given up.
+    /// True if replies about uncommitted changes wait. Not while a log is being begun that may yet be given up.
     pub promises: bool,
     /// Values of so many bytes are written into records by the log's thread: [`LATE_FROM`], except in tests.
     pub late_from: usize,
@@ -98,13 +98,13 @@ impl Engine {
         self.look_at_marks();
     }
 
-    /// Whether changes are logged.
+    /// True if changes are logged.
     #[inline]
     pub fn is_logged(&self) -> bool {
         self.recorder.link.as_ref().is_some_and(|link| !link.gates.is_empty())
     }
 
-    /// Whether replies may wait for the log.
+    /// True if replies may wait for the log.
     #[inline]
     pub(crate) fn waits_for_log(&self) -> bool {
         self.recorder.link.is_some()
@@ -129,12 +129,12 @@ impl Engine {
         std::mem::take(&mut self.fx.unknown)
     }
 
-    /// Whether everything seen up to here is committed.
+    /// True if everything seen up to here is committed.
     pub fn is_committed(&self, version: u64) -> bool {
         self.promised().is_none_or(|link| Lsn(version) <= link.marks.of(stream_of(version) as u16))
     }
 
-    /// Whether uncommitted versions may have been seen since [`Self::take_seen`].
+    /// True if uncommitted versions may have been seen since [`Self::take_seen`].
     #[inline]
     pub fn has_seen(&self) -> bool {
         self.local.has_seen()

@@ -70,7 +70,7 @@ impl Shared {
     }
 }
 
-/// Whether a command names more than one key.
+/// True if a command names more than one key.
 fn reaches(blocked: &Blocked) -> bool {
     let mut positions = Vec::new();
     blocked.row.spec.keys_of(blocked.args.args(), &mut positions);
@@ -132,12 +132,12 @@ impl Engine {
         });
     }
 
-    /// Whether serving the waiting commands of the held slots may need further slots.
+    /// True if serving the waiting commands of the held slots may need further slots.
     pub(crate) fn has_reaching(&self, held: &Held) -> bool {
         held.slots().iter().any(|&slot| self.reaches(held, slot))
     }
 
-    /// Whether serving the waiting commands of a held slot may need further slots.
+    /// True if serving the waiting commands of a held slot may need further slots.
     pub(crate) fn reaches(&self, held: &Held, slot: u16) -> bool {
         Attachment::of(&self.shared.keyspace, held, slot, |a| a.reaching > 0) == Some(true)
     }
@@ -206,7 +206,7 @@ impl Engine {
         Attachment::of(&self.shared.keyspace, held, slot, |a| a.blocked.get(db_key)?.get(at, present).cloned())?
     }
 
-    /// Whether a command that waits for the key `of` must not run now, because a transaction has locked one of its
+    /// True if a command that waits for the key `of` must not run now, because a transaction has locked one of its
     /// keys: it is served when that is over.
     fn skips(&mut self, blocked: &Blocked, held: &Held, of: &DbKey) -> bool {
         if !self.shared.transactions.any() {

@@ -26,7 +26,7 @@ fn row(left: u64) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX).clamp(ROW.0, ROW.1)
 }
 
-/// Whether there is room for the unasked amounts of the shortest row of commands: in the margin, because data that may
+/// True if there is room for the unasked amounts of the shortest row of commands: in the margin, because data that may
 /// leave memory fills the rest.
 fn has_room_for_row() -> bool {
     headroom::has_room_to_talk(ROW.0 as usize * headroom::LARGE, 0)
@@ -37,7 +37,7 @@ fn has_room_for_row() -> bool {
 pub(crate) struct Unasked(u32);
 
 impl Unasked {
-    /// Whether one more may go on. `has_room` is asked at the end of each row of so many, and at every later command
+    /// True if one more may go on. `has_room` is asked at the end of each row of so many, and at every later command
     /// while there is none.
     fn fits(&mut self, row: u32, has_room: impl FnOnce() -> bool) -> bool {
         self.0 = self.0.saturating_add(1);
@@ -84,7 +84,7 @@ impl Engine {
         if fits { Ok(()) } else { Err(Error::OOM) }
     }
 
-    /// Whether there is room for a command's arguments to become a value and a record, or for the record of a block to
+    /// True if there is room for a command's arguments to become a value and a record, or for the record of a block to
     /// grow by one more command.
     fn has_room_to_log(&mut self, call: &Call<'_>) -> bool {
         let encoded = &mut self.fx.encoded;

@@ -55,7 +55,7 @@ enum Hold {
 }
 
 impl Sweep {
-    /// Whether a table is half walked.
+    /// True if a table is half walked.
     fn is_begun(&self) -> bool {
         self.hash != 0
     }

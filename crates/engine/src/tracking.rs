@@ -94,7 +94,7 @@ impl Tracking {
         self.broadcasting.fetch_sub(1, Relaxed);
     }
 
-    /// Whether all changes are to be reported. To be asked under the latches of the change: a client that has begun to
+    /// True if all changes are to be reported. To be asked under the latches of the change: a client that has begun to
     /// listen and then reads a key either sees the change or hears of it.
     #[inline]
     pub(crate) fn is_broadcasting(&self) -> bool {
@@ -329,7 +329,7 @@ impl Engine {
         false
     }
 
-    /// Whether there are invalidations: [`Self::take_invalidated`].
+    /// True if there are invalidations: [`Self::take_invalidated`].
     #[inline]
     pub fn has_invalidated(&self) -> bool {
         !self.invalidated.is_empty()

@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Whether work is left for a later turn.
+    /// True if work is left for a later turn.
     pub fn has_leftovers(&self) -> bool {
         !(self.leftovers.is_empty() && self.unclaimed.is_empty() && self.unserved.is_empty())
     }
@@ -114,7 +114,7 @@ impl Engine {
         });
     }
 
-    /// Whether none of `keys` has changed since it was watched. Their slots are held.
+    /// True if none of `keys` has changed since it was watched. Their slots are held.
     pub(crate) fn unchanged(&mut self, keys: &[WatchedKey], held: &Held) -> bool {
         let unchanged = keys.iter().all(|key| {
             Attachment::of(&self.shared.keyspace, held, key.slot, |a| {

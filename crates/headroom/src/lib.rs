@@ -43,7 +43,7 @@ static RESIDENT: AtomicU64 = AtomicU64::new(u64::MAX);
 static TALK_MOST: AtomicU64 = AtomicU64::new(0);
 /// Bytes of the largest string.
 static STRING_MOST: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Whether there is a limit of any kind.
+/// True if there is a limit of any kind.
 static LIMITED: AtomicBool = AtomicBool::new(false);
 /// Bytes that were left for data at the last look.
 static LEFT: AtomicI64 = AtomicI64::new(0);
@@ -54,7 +54,7 @@ static ASKED: OnceLock<Asked> = OnceLock::new();
 pub struct Asked {
     /// How many bytes are left for data, less than none where something takes of the margin.
     pub left: Box<dyn Fn() -> i64 + Send + Sync>,
-    /// Whether the allocator has a block of so many bytes without the reserve.
+    /// True if the allocator has a block of so many bytes without the reserve.
     pub has_block: fn(usize) -> bool,
 }
 
@@ -88,19 +88,19 @@ pub fn resident() -> u64 {
     RESIDENT.load(Relaxed)
 }
 
-/// Whether the system limits the address space or what is resident.
+/// True if the system limits the address space or what is resident.
 #[inline]
 pub fn is_limited() -> bool {
     LIMITED.load(Relaxed)
 }
 
-/// Whether so little is left that everything that can be refused has to be: never without a limit.
+/// True if so little is left that everything that can be refused has to be: never without a limit.
 #[inline]
 pub fn is_tight() -> bool {
     TIGHT.load(Relaxed)
 }
 
-/// Whether nothing is left for data: never without a limit.
+/// True if nothing is left for data: never without a limit.
 #[inline]
 pub fn is_short() -> bool {
     LEFT.load(Relaxed) < 0
@@ -144,7 +144,7 @@ pub fn ask(asked: Asked) {
     let _ = ASKED.set(asked);
 }
 
-/// Whether there is room for `bytes` more, of which `largest` at most are one block. Some microseconds for what is large, and only where there is a limit.
+/// True if there is room for `bytes` more, of which `largest` at most are one block. Some microseconds for what is large, and only where there is a limit.
 #[inline]
 pub fn has_room(bytes: usize, largest: usize) -> bool {
     !is_limited() || bytes < LARGE && !is_tight() || ask_for(bytes, largest, 0)
@@ -156,7 +156,7 @@ pub fn has_room_to_talk(bytes: usize, largest: usize) -> bool {
     !is_limited() || bytes < LARGE && !is_tight() || ask_for(bytes, largest, talk())
 }
 
-/// Whether there is room for one block of `bytes` more.
+/// True if there is room for one block of `bytes` more.
 #[inline]
 pub fn fits(bytes: usize) -> bool {
     has_room(bytes, bytes)

@@ -75,7 +75,7 @@ impl std::fmt::Display for Target {
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
-/// Whether the server answered, but refused this client for a missing or wrong password.
+/// True if the server answered, but refused this client for a missing or wrong password.
 pub fn is_locked(error: &str) -> bool {
     ["NOAUTH ", "WRONGPASS "].iter().any(|code| error.starts_with(code))
 }

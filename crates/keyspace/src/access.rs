@@ -46,7 +46,7 @@ impl AccessClock {
         self.decay_minutes = decay_minutes;
     }
 
-    /// Whether reads change access bits (CLIENT NO-TOUCH).
+    /// True if reads change access bits (CLIENT NO-TOUCH).
     pub fn set_touching(&mut self, on: bool) {
         self.touching = on;
     }
@@ -93,7 +93,7 @@ impl AccessClock {
         self.now << 8 | u32::from(counter)
     }
 
-    /// Whether the bits mean LFU.
+    /// True if the bits mean LFU.
     #[inline]
     pub fn is_lfu(&self) -> bool {
         self.tracks == Tracks::Frequency

@@ -45,7 +45,7 @@ impl Default for ColdFigures {
 }
 
 impl ColdFigures {
-    /// Whether something in it expires.
+    /// True if something in it expires.
     pub fn is_volatile(&self) -> bool {
         self.expiring > 0 || self.field_expiring > 0
     }
@@ -239,20 +239,20 @@ impl Cold {
         }
     }
 
-    /// Whether something of a slot that is cold expires.
+    /// True if something of a slot that is cold expires.
     pub(crate) fn is_volatile(&self, slot: u16) -> bool {
         self.of(slot).as_ref().is_some_and(|there| there.databases.iter().any(|(_, of)| of.figures.is_volatile()))
     }
 }
 
 impl Keyspace {
-    /// Whether any key is cold, or ever was.
+    /// True if any key is cold, or ever was.
     #[inline]
     pub fn has_cold(&self) -> bool {
         self.cold.any.load(Relaxed)
     }
 
-    /// Whether some key may be cold now, in any slot. Reads all of them.
+    /// True if some key may be cold now, in any slot. Reads all of them.
     pub fn may_have_cold(&self) -> bool {
         (0..SLOTS as u16).any(|slot| self.cold.of(slot).as_ref().is_some_and(|there| !there.databases.is_empty()))
     }
@@ -365,7 +365,7 @@ impl Keyspace {
         self.cold.tickets.load(Relaxed)
     }
 
-    /// Whether a key is known, and stays for that, by a load that was asked for before this one. Reads all slots if
+    /// True if a key is known, and stays for that, by a load that was asked for before this one. Reads all slots if
     /// there are loads at all.
     pub fn has_known_before(&self, ticket: Ticket) -> bool {
         self.cold.loads.load(Relaxed) > 0
@@ -404,7 +404,7 @@ impl Keyspace {
 }
 
 impl Db<'_> {
-    /// Whether absent keys of a held slot may be cold.
+    /// True if absent keys of a held slot may be cold.
     #[inline]
     pub fn may_be_cold(&self, slot: u16) -> bool {
         self.keyspace().body(self.held(), slot).table(self.physical()).is_some_and(|table| table.graves.is_cold())
@@ -549,7 +549,7 @@ impl Db<'_> {
         }
     }
 
-    /// Whether the store has an entry of a held slot as it is.
+    /// True if the store has an entry of a held slot as it is.
     #[inline]
     pub fn is_clean(&self, slot: u16, entry: &EntryRef<'_>) -> bool {
         let entry = entry.entry();

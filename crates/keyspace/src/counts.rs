@@ -43,7 +43,7 @@ impl Unpublished {
         &mut self.0[at].1
     }
 
-    /// Whether nothing has changed.
+    /// True if nothing has changed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -38,7 +38,7 @@ impl Dying {
         }
     }
 
-    /// Whether nothing waits.
+    /// True if nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }

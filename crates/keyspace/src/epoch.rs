@@ -62,7 +62,7 @@ impl Retired {
         fence(SeqCst);
     }
 
-    /// Whether a turn is under way.
+    /// True if a turn is under way.
     #[inline]
     pub(crate) fn is_pinned(&self) -> bool {
         self.epochs.pins[self.worker].0.load(Relaxed) != 0

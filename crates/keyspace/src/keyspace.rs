@@ -159,7 +159,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether `slot` is held.
+    /// True if `slot` is held.
     #[inline]
     pub fn covers(&self, slot: u16) -> bool {
         /// Up to so many, a look at all is faster; scripts may hold thousands.
@@ -170,12 +170,12 @@ impl Held {
             || if slots.len() <= FEW { slots.contains(&slot) } else { slots.binary_search(&slot).is_ok() }
     }
 
-    /// Whether every slot of `slots` is held.
+    /// True if every slot of `slots` is held.
     pub fn covers_all(&self, slots: &[u16]) -> bool {
         slots.iter().all(|s| self.covers(*s))
     }
 
-    /// Whether the whole keyspace is held.
+    /// True if the whole keyspace is held.
     pub fn is_all(&self) -> bool {
         self.all
     }
@@ -196,7 +196,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// Whether these include all of `other`.
+    /// True if these include all of `other`.
     pub fn covers(&self, other: &Need) -> bool {
         match (self, other) {
             (Need::All, _) => true,
@@ -309,7 +309,7 @@ impl Keyspace {
         Counters::sum(&self.counters, |counters| &counters.keys, self.physical(db)).max(0) as u64
     }
 
-    /// Whether logical database `db` has no keys, as [`Self::len`] says.
+    /// True if logical database `db` has no keys, as [`Self::len`] says.
     pub fn is_empty(&self, db: u16) -> bool {
         self.len(db) == 0
     }
@@ -329,7 +329,7 @@ impl Keyspace {
         self.heap.use_of_sizes(crate::segment::SIZES.iter().map(|n| n * 64))
     }
 
-    /// Whether memory of deleted keys is still to be freed, by any worker.
+    /// True if memory of deleted keys is still to be freed, by any worker.
     pub fn has_garbage(&self) -> bool {
         self.counters.iter().any(|c| c.dying.load(Relaxed) > 0 || c.reclaiming.load(Relaxed) > 0)
     }
@@ -595,7 +595,7 @@ impl Keyspace {
         self.body(held, slot).written_at(version);
     }
 
-    /// Whether a client waits for changes in a held slot.
+    /// True if a client waits for changes in a held slot.
     #[inline]
     pub fn interest(&self, held: &Held, slot: u16) -> bool {
         let cell = &self.body(held, slot).attachment;

@@ -158,7 +158,7 @@ impl Local {
         (self.sightings.new, self.sightings.missed) = (new, missed);
     }
 
-    /// Whether there are any since [`Self::take_sightings`].
+    /// True if there are any since [`Self::take_sightings`].
     #[inline]
     pub fn has_sightings(&mut self) -> bool {
         !self.sightings.list.get_mut().is_empty()
@@ -174,7 +174,7 @@ impl Local {
         self.seen.set_committed(marks);
     }
 
-    /// Whether a version was given since the last call: then later writers there must be above it.
+    /// True if a version was given since the last call: then later writers there must be above it.
     #[inline]
     pub fn take_stamped(&mut self) -> bool {
         std::mem::take(&mut self.stamped)
@@ -191,7 +191,7 @@ impl Local {
         self.seen.note(version);
     }
 
-    /// Whether uncommitted versions may have been seen since [`Self::take_seen`].
+    /// True if uncommitted versions may have been seen since [`Self::take_seen`].
     #[inline]
     pub fn has_seen(&self) -> bool {
         self.seen.any()
@@ -244,7 +244,7 @@ impl Local {
         self.heap.flush();
     }
 
-    /// Whether large values wait to be freed.
+    /// True if large values wait to be freed.
     pub fn has_dying(&self) -> bool {
         !self.dying.is_empty()
     }

@@ -25,29 +25,29 @@ impl Mark {
         Mark(LIVE | expiring | fields | if object { OBJECT } else { 0 })
     }
 
-    /// Whether it is [`Mark::NONE`].
+    /// True if it is [`Mark::NONE`].
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether the store has a value.
+    /// True if the store has a value.
     #[inline]
     pub const fn is_live(self) -> bool {
         self.0 & LIVE != 0
     }
 
-    /// Whether that is of a key that expires.
+    /// True if that is of a key that expires.
     pub const fn is_expiring(self) -> bool {
         self.is_live() && self.0 & EXPIRING != 0
     }
 
-    /// Whether it is a hash with fields that expire.
+    /// True if it is a hash with fields that expire.
     pub const fn has_expiring_fields(self) -> bool {
         self.is_live() && self.0 & FIELDS != 0
     }
 
-    /// Whether it is an object with leaves.
+    /// True if it is an object with leaves.
     pub const fn is_object(self) -> bool {
         self.is_live() && self.0 & OBJECT != 0
     }

@@ -30,7 +30,7 @@ pub fn version_above(floor: u64, stream: usize) -> u64 {
 pub struct Horizon(SmallVec<[u64; 2]>);
 
 impl Horizon {
-    /// Whether there is nothing to wait for.
+    /// True if there is nothing to wait for.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -102,14 +102,14 @@ impl Size {
     }
 }
 
-/// Whether two lengths have the same bucket, in fewer steps than finding both.
+/// True if two lengths have the same bucket, in fewer steps than finding both.
 #[inline]
 pub(crate) fn are_alike(a: usize, b: usize) -> bool {
     // The highest bits are the same exactly if they vanish from one side and stay in the other.
     a ^ b <= a & b
 }
 
-/// Whether two integers surely have texts of one bucket: most of a counter's steps.
+/// True if two integers surely have texts of one bucket: most of a counter's steps.
 #[inline]
 pub(crate) fn are_alike_ints(a: i64, b: i64) -> bool {
     // From 16 on every limit is a multiple of eight.

@@ -44,7 +44,7 @@ const COLD: u32 = 1 << 30;
 const LEFT: u32 = 1 << 29;
 
 impl Graves {
-    /// Whether a new key must look for a tombstone.
+    /// True if a new key must look for a tombstone.
     #[inline]
     pub(crate) fn are_of_interest(&self) -> bool {
         self.0.get() != 0
@@ -236,7 +236,7 @@ impl Keyspace {
         self.graveyard.round.load(Relaxed)
     }
 
-    /// Whether a held slot has tombstones.
+    /// True if a held slot has tombstones.
     pub fn has_tombstones(&self, held: &Held, slot: u16) -> bool {
         debug_assert!(held.covers(slot));
         self.graveyard.of(slot).is_some()
@@ -266,7 +266,7 @@ impl Keyspace {
         }
     }
 
-    /// Whether keys of a physical database in a held slot that is walked have left memory since the walk began.
+    /// True if keys of a physical database in a held slot that is walked have left memory since the walk began.
     pub fn has_lost_keys(&self, held: &Held, slot: u16, physical: u16) -> bool {
         self.body(held, slot).table(physical).is_some_and(|table| table.graves.0.get() & LEFT != 0)
     }
@@ -418,7 +418,7 @@ impl Keyspace {
         (0..SLOTS as u16).for_each(|slot| self.set_covered(slot, 0));
     }
 
-    /// Whether the marks of a slot are void.
+    /// True if the marks of a slot are void.
     #[inline]
     pub fn are_marks_void(&self, slot: u16) -> bool {
         self.graveyard.void[usize::from(slot)].load(Relaxed)
@@ -448,7 +448,7 @@ impl Keyspace {
         self.graveyard.void[usize::from(slot)].store(false, Relaxed);
     }
 
-    /// Whether there is an entry or a tombstone of a key.
+    /// True if there is an entry or a tombstone of a key.
     pub fn is_in_memory(&self, held: &Held, key: &Key<'_>, physical: u16) -> bool {
         let Some(table) = self.body(held, key.slot).table(physical) else { return false };
         if table.find(key).is_some() {

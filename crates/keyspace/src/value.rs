@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// Whether the value is a string in any encoding.
+    /// True if the value is a string in any encoding.
     #[inline]
     pub fn is_string(self) -> bool {
         self as u8 <= Kind::Blob as u8
@@ -88,7 +88,7 @@ pub unsafe trait Collection: Clone + Default + Into<AnyCollection> + Measured {
     /// The kind of entries that point to this type.
     const KIND: Kind;
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     fn has_no_elements(&self) -> bool;
 }
 
@@ -186,7 +186,7 @@ macro_rules! collections {
                 match self { $(AnyCollection::$name(c) => c.len()),* }
             }
 
-            /// Whether there are no elements.
+            /// True if there are no elements.
             pub fn is_empty(&self) -> bool { self.len() == 0 }
 
             /// Heap bytes.

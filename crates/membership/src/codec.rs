@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    /// Whether all has been read.
+    /// True if all has been read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -75,7 +75,7 @@ pub enum Item<'a> {
     Unblocked {
         /// The client.
         vc: u32,
-        /// Whether it was waiting.
+        /// True if it was waiting.
         yes: bool,
     },
     /// Owner: it has forgotten the client.
@@ -118,7 +118,7 @@ impl<'a> Lengths<'a> {
         self.0.len()
     }
 
-    /// Whether none does.
+    /// True if none does.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

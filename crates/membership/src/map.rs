@@ -29,11 +29,11 @@ pub struct Node {
     pub incarnation: u64,
     /// When it was last given slots: rises with every change of what it owns. 0: it never owned any.
     pub epoch: u64,
-    /// Whether its folder is gone: another node has replaced it, and no process will answer by this name.
+    /// True if its folder is gone: another node has replaced it, and no process will answer by this name.
     pub lost: bool,
     /// The highest level that its build speaks, as far as the metadata know (rule U1).
     pub level: u16,
-    /// Whether it votes on the metadata.
+    /// True if it votes on the metadata.
     pub voter: bool,
 }
 

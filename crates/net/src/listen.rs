@@ -56,7 +56,7 @@ impl Listener {
         }
     }
 
-    /// Whether it is for smart clients.
+    /// True if it is for smart clients.
     pub fn is_smart(&self) -> bool {
         matches!(self, Listener::Tcp(_, true))
     }

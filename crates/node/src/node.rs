@@ -220,7 +220,7 @@ impl Node {
         all + self.engine.keyspace.heap().in_pages() as u64
     }
 
-    /// Whether more memory is in use than `limit` bytes: exact near the limit, else to a thousandth of it, at hardly
+    /// True if more memory is in use than `limit` bytes: exact near the limit, else to a thousandth of it, at hardly
     /// any cost.
     #[inline]
     pub fn uses_more_than(&self, limit: u64) -> bool {
@@ -420,7 +420,7 @@ impl Node {
         self.next_client.fetch_add(1, Relaxed)
     }
 
-    /// Whether it shuts down.
+    /// True if it shuts down.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }

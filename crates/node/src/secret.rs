@@ -13,7 +13,7 @@ const SETTINGS: &[&str] = &[
     "tls-client-key-file-pass",
 ];
 
-/// Whether argument `i` of a command is a secret.
+/// True if argument `i` of a command is a secret.
 pub fn is_secret(args: Args<'_>, i: usize) -> bool {
     let is = |i: usize, word: &str| args.get(i).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
     if i == 0 {

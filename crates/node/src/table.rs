@@ -197,12 +197,12 @@ impl Command {
         }
     }
 
-    /// Whether MONITOR shows it: administrators' business is too dangerous to be shown, says Redis.
+    /// True if MONITOR shows it: administrators' business is too dangerous to be shown, says Redis.
     pub fn is_shown_to_monitors(&self) -> bool {
         self.spec.flags & (flags::SKIP_MONITOR | flags::ADMIN) == 0
     }
 
-    /// Whether it is a subcommand that COMMAND does not show: those of DEBUG, as in Redis.
+    /// True if it is a subcommand that COMMAND does not show: those of DEBUG, as in Redis.
     pub fn is_hidden(&self) -> bool {
         self.is_subcommand && self.spec.has(flags::PROTECTED)
     }
@@ -260,7 +260,7 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
 }
 
 impl Command {
-    /// Whether it has subcommands and nothing else.
+    /// True if it has subcommands and nothing else.
     pub fn is_container(&self) -> bool {
         !self.subcommands.is_empty()
     }

@@ -12,7 +12,7 @@
 /// matches nothing: Redis gives up there, so that no client can keep it busy with stars.
 const STARS_MAX: usize = 1000;
 
-/// Whether all of `text` matches `pattern`, byte for byte.
+/// True if all of `text` matches `pattern`, byte for byte.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     run(pattern, text, false)
 }
@@ -22,7 +22,7 @@ pub fn matches_nocase(pattern: &[u8], text: &[u8]) -> bool {
     run(pattern, text, true)
 }
 
-/// Whether `pattern` holds a byte with a meaning of its own; if not, looking the name up is enough.
+/// True if `pattern` holds a byte with a meaning of its own; if not, looking the name up is enough.
 pub fn is_pattern(pattern: &[u8]) -> bool {
     pattern.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'))
 }

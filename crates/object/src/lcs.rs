@@ -74,7 +74,7 @@ impl<'a> Lcs<'a> {
         }
     }
 
-    /// Whether nothing is common.
+    /// True if nothing is common.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

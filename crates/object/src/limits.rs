@@ -51,12 +51,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether Redis would compress lists: only DEBUG OBJECT shows it, for tests.
+    /// True if Redis would compress lists: only DEBUG OBJECT shows it, for tests.
     pub fn asks_for_compressed_lists(&self) -> bool {
         self.list_compress_depth != 0
     }
 
-    /// Whether a list of `count` elements in `bytes` bytes is too large for one listpack.
+    /// True if a list of `count` elements in `bytes` bytes is too large for one listpack.
     ///
     /// `divisor` tightens the limit: Redis turns a shrinking quicklist back only below half of it (`divisor` 2).
     pub fn list_exceeds(&self, bytes: usize, count: u64, divisor: usize) -> bool {

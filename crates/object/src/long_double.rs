@@ -54,12 +54,12 @@ impl LongDouble {
         text::parse(text)
     }
 
-    /// Whether the number is finite.
+    /// True if the number is finite.
     pub fn is_finite(self) -> bool {
         self.magnitude != Magnitude::Infinite
     }
 
-    /// Whether there is a minus before it.
+    /// True if there is a minus before it.
     pub fn is_negative(self) -> bool {
         self.negative
     }
@@ -73,7 +73,7 @@ impl LongDouble {
         Self { negative: !self.negative, ..self }
     }
 
-    /// Whether the number is less than another one.
+    /// True if the number is less than another one.
     pub fn is_below(self, other: Self) -> bool {
         // Numbers are normalised, so the pair orders magnitudes.
         let magnitude = |number: Self| match number.magnitude {

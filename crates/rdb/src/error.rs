@@ -17,7 +17,7 @@ pub enum Fault {
     NotRdb,
     /// Its version is newer than the readable ones.
     Version {
-        /// Whether the file is Valkey's.
+        /// True if the file is Valkey's.
         valkey: bool,
         /// The version.
         version: u16,
@@ -51,12 +51,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// Whether the file only ends too early.
+    /// True if the file only ends too early.
     pub fn is_cut(&self) -> bool {
         matches!(self.fault, Fault::Cut)
     }
 
-    /// Whether it is about a collection without elements. Some versions of Redis have written such; a reader passes
+    /// True if it is about a collection without elements. Some versions of Redis have written such; a reader passes
     /// over them.
     pub fn is_empty_collection(&self) -> bool {
         matches!(self.fault, Fault::Corrupt(object::rdb::EMPTY))

@@ -251,7 +251,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Whether bytes begin as those of an RDB file.
+/// True if bytes begin as those of an RDB file.
 pub(crate) fn is_rdb(first: &[u8]) -> bool {
     first.starts_with(b"REDIS") || first.starts_with(b"VALKEY")
 }

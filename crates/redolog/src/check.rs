@@ -47,7 +47,7 @@ pub fn counted(n: u64, one: &str) -> String {
 }
 
 impl Report {
-    /// Whether the log is as it was written.
+    /// True if the log is as it was written.
     pub fn is_sound(&self) -> bool {
         self.damage.is_none() && self.streams.iter().all(|stream| stream.damage.is_none())
     }

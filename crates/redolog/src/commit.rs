@@ -224,12 +224,12 @@ impl<D: Disk> Committer<D> {
         Ok(flight)
     }
 
-    /// Whether the taken records can [`Self::depart`]: they are written as one block.
+    /// True if the taken records can [`Self::depart`]: they are written as one block.
     pub(crate) fn is_one_block(&self) -> bool {
         self.buffer.len() <= self.writer.block_max()
     }
 
-    /// Whether the taken records can [`Self::depart`] without any change of files.
+    /// True if the taken records can [`Self::depart`] without any change of files.
     pub(crate) fn departs_at_once(&self) -> bool {
         self.is_one_block() && self.writer.departs_at_once(self.buffer.len())
     }
@@ -244,7 +244,7 @@ impl<D: Disk> Committer<D> {
         &self.intake
     }
 
-    /// Whether the watermark waits for commits of other streams.
+    /// True if the watermark waits for commits of other streams.
     pub(crate) fn is_waiting(&self) -> bool {
         match self.promise {
             Promise::Synced => !self.standing.is_empty(),
@@ -264,7 +264,7 @@ impl<D: Disk> Committer<D> {
         self.standing.values().map(Vec::len).sum()
     }
 
-    /// Whether bytes are written, or on their way, and not synced.
+    /// True if bytes are written, or on their way, and not synced.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.writer.synced() < self.writer.written()
     }

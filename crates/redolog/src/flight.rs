@@ -87,7 +87,7 @@ impl Flights {
         self.count
     }
 
-    /// Whether the block that departed last is in flight.
+    /// True if the block that departed last is in flight.
     pub(crate) fn has_last(&self) -> bool {
         self.departed.back().is_some_and(|last| !last.landed)
     }

@@ -121,7 +121,7 @@ pub struct SegmentHeader {
     pub base: Lsn,
     /// Every record that counts in the earlier segments, or a part of one, has this LSN or a lower one.
     pub reach: Lsn,
-    /// Whether there has been a [`CleanEnd`] beside it since before it got its name: if so, its absence is an error.
+    /// True if there has been a [`CleanEnd`] beside it since before it got its name: if so, its absence is an error.
     pub has_end: bool,
 }
 
@@ -379,7 +379,7 @@ impl<'a> Part<'a> {
         self.offset + self.bytes.len() as u64
     }
 
-    /// Whether it is the record's last.
+    /// True if it is the record's last.
     pub(crate) fn is_last(&self) -> bool {
         self.end() == self.length
     }

@@ -268,7 +268,7 @@ impl Intake {
         Taken { cut, ends }
     }
 
-    /// Whether a record waits to be taken.
+    /// True if a record waits to be taken.
     pub fn has_records(&self) -> bool {
         self.round.is_some() || self.lanes.iter().any(|lane| lane.last() > self.done)
     }

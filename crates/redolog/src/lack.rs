@@ -36,7 +36,7 @@ impl Lack {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Whether a shorter log would need less of it.
+    /// True if a shorter log would need less of it.
     pub fn is_of_disk(self) -> bool {
         matches!(self, Lack::Space | Lack::Quota)
     }

@@ -139,7 +139,7 @@ impl<D: Disk> Recovery<D> {
         self.scans.iter().map(|scan| scan.highest).max().unwrap_or_default()
     }
 
-    /// Whether there is any record.
+    /// True if there is any record.
     pub fn has_records(&self) -> bool {
         self.scans.iter().any(|scan| scan.records > 0)
     }

@@ -174,7 +174,7 @@ pub(crate) fn end_name(incarnation: u64) -> String {
     format!("end-{incarnation:x}")
 }
 
-/// Whether it is a file that says where the log ended.
+/// True if it is a file that says where the log ended.
 pub(crate) fn is_end(name: &str) -> bool {
     name.starts_with("end-")
 }
@@ -183,7 +183,7 @@ pub(crate) fn is_spare(name: &str) -> bool {
     name.starts_with("spare-")
 }
 
-/// Whether it is a file that was to become a spare.
+/// True if it is a file that was to become a spare.
 pub(crate) fn is_made(name: &str) -> bool {
     name.starts_with("making-")
 }

@@ -78,7 +78,7 @@ struct Inside {
     now: BTreeMap<String, Contents>,
     durable: BTreeMap<String, Contents>,
     changes: Vec<Change>,
-    /// Whether a sync of a file does nothing: a planted bug.
+    /// True if a sync of a file does nothing: a planted bug.
     forgets_to_sync: bool,
     /// The power fails after so many writes, syncs and changes of names.
     power: Option<u64>,
@@ -179,7 +179,7 @@ impl Simulated {
         (inside.power, inside.bad_sync, inside.out_of_descriptors, inside.dead) = (None, None, false, false);
     }
 
-    /// Whether the power has failed.
+    /// True if the power has failed.
     pub fn is_dead(&self) -> bool {
         self.inside().dead
     }
@@ -225,7 +225,7 @@ impl Simulated {
         self.inside().slow = Slow::Next;
     }
 
-    /// Whether that sync has begun.
+    /// True if that sync has begun.
     pub fn is_failing(&self) -> bool {
         self.inside().slow == Slow::UnderWay
     }
@@ -240,18 +240,18 @@ impl Simulated {
         self.inside().room = room;
     }
 
-    /// Whether the process has no descriptor for another file, from now on.
+    /// True if the process has no descriptor for another file, from now on.
     pub fn set_out_of_descriptors(&self, out: bool) {
         self.inside().out_of_descriptors = out;
     }
 
-    /// Whether the room for files is limited, or no more can be opened.
+    /// True if the room for files is limited, or no more can be opened.
     pub fn is_tight(&self) -> bool {
         let inside = self.inside();
         inside.room.is_some() || inside.out_of_descriptors
     }
 
-    /// Whether syncs take for ever.
+    /// True if syncs take for ever.
     pub fn stall(&self, stalled: bool) {
         self.inside().stalled = stalled;
     }

@@ -75,7 +75,7 @@ pub struct Writer<D: Disk> {
     reach: Lsn,
     /// Full segments that are not synced.
     older: Vec<Arc<D::File>>,
-    /// Whether the present one is not.
+    /// True if the present one is not.
     dirty: bool,
     /// Another thread is syncing written bytes: see [`Self::give_unsynced`].
     given: bool,
@@ -403,7 +403,7 @@ impl<D: Disk> Writer<D> {
         Ok(Some(flight))
     }
 
-    /// Whether a block of so many bytes can [`Self::depart`] without any change of files: it has room in the present
+    /// True if a block of so many bytes can [`Self::depart`] without any change of files: it has room in the present
     /// segment, and nothing is to be synced before it.
     pub(crate) fn departs_at_once(&self, body: usize) -> bool {
         let end = self.at.next_multiple_of(PAGE as u64) + Block::size(body) as u64;
@@ -514,7 +514,7 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Whether bytes are written through the cache and not synced.
+    /// True if bytes are written through the cache and not synced.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty || !self.older.is_empty()
     }

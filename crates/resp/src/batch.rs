@@ -58,7 +58,7 @@ impl Batch {
         self.commands.len()
     }
 
-    /// Whether there is no command.
+    /// True if there is no command.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty()

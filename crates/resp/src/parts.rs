@@ -21,7 +21,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Whether there are none.
+    /// True if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -33,7 +33,7 @@ impl Parts {
         self.len
     }
 
-    /// Whether the system had no memory for a part of the reply, which is missing: the whole of it is to be replaced by
+    /// True if the system had no memory for a part of the reply, which is missing: the whole of it is to be replaced by
     /// an error. Only a writer with parts ([`crate::Reply::sharing`]) leaves anything out.
     /// with parts ([`crate::Reply::sharing`]) leaves anything out.
     #[inline]

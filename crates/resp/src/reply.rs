@@ -87,7 +87,7 @@ impl<'a> Reply<'a> {
         self.protocol
     }
 
-    /// Whether the client speaks RESP3.
+    /// True if the client speaks RESP3.
     #[inline]
     pub fn is_resp3(&self) -> bool {
         self.protocol == Protocol::Resp3
@@ -269,7 +269,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Whether a part was left out for want of memory, so that the reply will be an error: nothing may be changed any
+    /// True if a part was left out for want of memory, so that the reply will be an error: nothing may be changed any
     /// more. See [`Parts::take_refused`].
     #[inline]
     pub fn is_refused(&self) -> bool {

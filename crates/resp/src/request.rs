@@ -23,7 +23,7 @@ const UNAUTHENTICATED_BULK_MAX: usize = 16 * 1024;
 pub struct Limits {
     /// Longest argument in bytes (`proto-max-bulk-len`, 512 MB by default). Above 4 GB it counts as 4 GB.
     pub proto_max_bulk_len: usize,
-    /// Whether the client may send more than ten arguments and arguments above 16384 bytes. False while authentication
+    /// True if the client may send more than ten arguments and arguments above 16384 bytes. False while authentication
     /// is required and has not happened. Then decode one command at a time (`max_commands` 1), because it may be the
     /// one that authenticates.
     pub authenticated: bool,
@@ -145,7 +145,7 @@ impl Decoder {
         Progress { consumed, missing: 0, error: None }
     }
 
-    /// Whether a request has been read in part and remembered.
+    /// True if a request has been read in part and remembered.
     pub fn is_incomplete(&self) -> bool {
         self.cursor.is_some()
     }

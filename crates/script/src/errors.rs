@@ -51,7 +51,7 @@ pub(crate) struct Description {
     pub(crate) text: Vec<u8>,
     /// Chunk and line.
     pub(crate) place: Option<(Vec<u8>, Vec<u8>)>,
-    /// Whether it has been counted as an error of a command.
+    /// True if it has been counted as an error of a command.
     pub(crate) counted: bool,
 }
 

@@ -60,7 +60,7 @@ impl Library {
 /// Bytes above which a machine that has learnt a library is cleaned: little more than it needs itself.
 const GARBAGE: usize = 80 << 10;
 
-/// Whether this may name a library or a function.
+/// True if this may name a library or a function.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }

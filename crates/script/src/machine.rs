@@ -22,7 +22,7 @@ pub struct Limits {
     pub slice: u32,
     /// Slices that loading a library may take (`FUNCTION LOAD timeout`).
     pub load_slices: u32,
-    /// Whether there are `getfenv`, `setfenv` and `newproxy` (`lua-enable-deprecated-api`).
+    /// True if there are `getfenv`, `setfenv` and `newproxy` (`lua-enable-deprecated-api`).
     pub deprecated: bool,
 }
 

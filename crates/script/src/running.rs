@@ -82,7 +82,7 @@ pub enum Outcome {
     Value,
     /// With an error, or by returning one.
     Error {
-        /// Whether it is still to be counted in `INFO errorstats`: an error of a command that failed was counted then.
+        /// True if it is still to be counted in `INFO errorstats`: an error of a command that failed was counted then.
         count: bool,
     },
 }

@@ -43,7 +43,7 @@ impl Hardware {
         Self { disks, platter: Platter::new(), clock: Arc::new(Clock::new(BEGINNING)), seat: None }
     }
 
-    /// Whether the power has failed on some disk, which is that of all.
+    /// True if the power has failed on some disk, which is that of all.
     pub fn is_dead(&self) -> bool {
         self.disks.iter().any(Simulated::is_dead)
     }
@@ -71,7 +71,7 @@ impl Hardware {
         }
     }
 
-    /// Whether some disk of the log has no room for more, or little, or no descriptor.
+    /// True if some disk of the log has no room for more, or little, or no descriptor.
     pub fn is_full(&self) -> bool {
         self.disks.iter().any(Simulated::is_tight)
     }

@@ -54,7 +54,7 @@ impl Link {
         }
     }
 
-    /// Whether everything that was asked has been answered.
+    /// True if everything that was asked has been answered.
     pub fn is_quiet(&self) -> bool {
         self.under_way.is_empty() && self.waiting.is_empty()
     }

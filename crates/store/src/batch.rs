@@ -91,7 +91,7 @@ impl Batch {
         self.ops.len()
     }
 
-    /// Whether there are no changes.
+    /// True if there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()

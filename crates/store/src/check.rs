@@ -27,7 +27,7 @@ pub struct Finding {
     pub offset: Option<u64>,
     /// The fault.
     pub what: String,
-    /// Whether something is lost or wrong. If not, it is only in the way: the next open removes it.
+    /// True if something is lost or wrong. If not, it is only in the way: the next open removes it.
     pub damage: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether everything that counts is as it was written.
+    /// True if everything that counts is as it was written.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.findings.iter().all(|finding| !finding.damage)
@@ -108,7 +108,7 @@ pub fn check(folder: &Path) -> Result<Report, Error> {
     Ok(report)
 }
 
-/// Whether there is anything that only a store with a manifest has.
+/// True if there is anything that only a store with a manifest has.
 fn is_used(tree: &Path) -> bool {
     manifests(tree).is_ok_and(|found| found.iter().any(|&id| id > 0))
         || file_names(&tree.join(TABLES)).is_ok_and(|names| !names.is_empty())

@@ -36,7 +36,7 @@ impl Retired {
         self.0.contains(prefix)
     }
 
-    /// Whether `key` begins with one of them. As none begins with another, only the last one before it can be it.
+    /// True if `key` begins with one of them. As none begins with another, only the last one before it can be it.
     pub fn covers(&self, key: &[u8]) -> bool {
         !self.0.is_empty()
             && self.0.range::<[u8], _>((Unbounded, Included(key))).next_back().is_some_and(|p| key.starts_with(p))

@@ -38,7 +38,7 @@ pub struct Part {
     pub locks: Arc<[Lock]>,
     /// Its commands.
     pub commands: Arc<[u8]>,
-    /// Whether they may change something.
+    /// True if they may change something.
     pub writes: bool,
 }
 
@@ -187,7 +187,7 @@ impl Open {
         self.logs || self.parts.iter().any(|part| part.writes)
     }
 
-    /// Whether a participant was not asked in this attempt.
+    /// True if a participant was not asked in this attempt.
     fn is_unasked(&self, participant: ParticipantId) -> bool {
         self.alone && self.first != Some(participant)
     }
@@ -359,7 +359,7 @@ impl Coordinator {
         self.open.len()
     }
 
-    /// Whether all transactions are finished.
+    /// True if all transactions are finished.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }

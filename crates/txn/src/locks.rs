@@ -41,7 +41,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether the two cannot be held by two at a time.
+    /// True if the two cannot be held by two at a time.
     pub fn conflicts(self, other: Mode) -> bool {
         self == Mode::Exclusive || other == Mode::Exclusive
     }

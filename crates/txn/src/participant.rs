@@ -292,7 +292,7 @@ impl Participant {
         .map(|prepare| std::iter::once(&*prepare.locks).chain(attempt.wider.locks.iter().map(|locks| &**locks)))
     }
 
-    /// Whether an attempt is remembered.
+    /// True if an attempt is remembered.
     pub fn knows(&self, tx: TxnId) -> bool {
         self.known.contains_key(&tx)
     }
@@ -302,7 +302,7 @@ impl Participant {
         self.known.len()
     }
 
-    /// Whether nothing is remembered.
+    /// True if nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -435,18 +435,18 @@ impl Participant {
         self.known.remove(&tx);
     }
 
-    /// Whether the coordinator has ended: its node was heard of in a later life.
+    /// True if the coordinator has ended: its node was heard of in a later life.
     fn is_gone(&self, origin: Origin) -> bool {
         self.peers.get(&origin.life.node).is_some_and(|known| *known > origin.life.incarnation)
     }
 
-    /// Whether the coordinator has said that no node will ask about the transaction.
+    /// True if the coordinator has said that no node will ask about the transaction.
     fn is_finished(&self, tx: TxnId) -> bool {
         let mark = self.finished.get(&(tx.origin.life.node, tx.origin.lane));
         mark.is_some_and(|(incarnation, below)| *incarnation == tx.origin.life.incarnation && tx.sequence < *below)
     }
 
-    /// Whether a later attempt of the transaction is known: this one is over then.
+    /// True if a later attempt of the transaction is known: this one is over then.
     fn is_followed(&self, tx: TxnId) -> bool {
         let last = TxnId { attempt: u32::MAX, ..tx };
         tx != last && self.known.range(TxnId { attempt: tx.attempt + 1, ..tx }..=last).next().is_some()

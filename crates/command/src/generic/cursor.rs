@@ -24,7 +24,7 @@ pub fn slot_of_cursor(cursor: &[u8]) -> Option<u16> {
     Some(position_of(scan_options::parse_cursor(cursor)?)?.slot)
 }
 
-/// Whether a cursor can name exactly this position.
+/// True if a cursor can name exactly this position.
 ///
 /// The lower bits of a hash do not fit. Tables of fewer than a billion keys do not need them; in a larger one a walk
 /// goes on to a position without such bits.

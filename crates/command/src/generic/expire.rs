@@ -132,7 +132,7 @@ impl Condition {
         Ok(c)
     }
 
-    /// Whether expiry `to` may replace `from`. No expiry counts as later than any.
+    /// True if expiry `to` may replace `from`. No expiry counts as later than any.
     fn allows(&self, from: Option<u64>, to: i64) -> bool {
         let from = from.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         !(self.nx && from.is_some()

@@ -90,7 +90,7 @@ const THE_END: Position = Position { slot: SLOTS as u16, hash: 0 };
 /// database fills, must not take a call per key.
 const IDLE_BUCKETS: u64 = 4096;
 
-/// Whether keys may have a type of this name, in any case of letters.
+/// True if keys may have a type of this name, in any case of letters.
 fn is_type(name: &[u8]) -> bool {
     const TYPES: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
     TYPES.iter().any(|known| known.eq_ignore_ascii_case(name))

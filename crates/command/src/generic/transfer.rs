@@ -111,7 +111,7 @@ fn renamenx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Whether the source is at the destination now because that was allowed.
+/// True if the source is at the destination now because that was allowed.
 fn rename_to(ctx: &mut Ctx<'_>, overwrite: bool) -> Result<bool, Error> {
     let (from, to) = (ctx.key(1), ctx.key(2));
     if ctx.db.peek(&from).is_none() {

@@ -53,7 +53,7 @@ pub(super) struct Options {
     pub order: Option<Order>,
     /// Most members of the result; 0: no limit.
     pub count: usize,
-    /// Whether the first found members will do.
+    /// True if the first found members will do.
     pub any: bool,
     /// The argument that is the key to store at.
     pub store: Option<usize>,

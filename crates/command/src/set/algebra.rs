@@ -202,7 +202,7 @@ struct Counting {
     end: usize,
     /// The bound of the count; 0: none.
     limit: u64,
-    /// Whether an estimate will do.
+    /// True if an estimate will do.
     approximately: bool,
 }
 

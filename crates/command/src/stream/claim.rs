@@ -118,7 +118,7 @@ fn begin(group: &mut Group, name: &[u8], time: i64) -> (Member, bool) {
     (member, new)
 }
 
-/// Whether a consumer has had an entry for less than `min_idle` milliseconds. An entry without one may be claimed at
+/// True if a consumer has had an entry for less than `min_idle` milliseconds. An entry without one may be claimed at
 /// any time.
 fn is_too_young(delivery: &Delivery, min_idle: i64, now: i64) -> bool {
     min_idle > 0 && !delivery.is_released() && now.wrapping_sub(delivery.time) < min_idle

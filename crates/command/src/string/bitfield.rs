@@ -130,7 +130,7 @@ fn parse(ctx: &Ctx<'_>) -> Result<Operations, Error> {
     Ok(operations)
 }
 
-/// Whether all subcommands are GET, as far as their names tell; in doubt not.
+/// True if all subcommands are GET, as far as their names tell; in doubt not.
 fn only_gets(args: Args<'_>) -> bool {
     let mut words = args.iter().skip(2);
     while let Some(word) = words.next() {

@@ -92,7 +92,7 @@ pub(crate) fn before(number: u8, payload: &[u8]) -> Before {
     }
 }
 
-/// Whether an effect of this family is applied, or has changed nothing.
+/// True if an effect of this family is applied, or has changed nothing.
 pub(crate) fn is_atomic(number: u8) -> bool {
     matches!(number, SET | SET_INT | OVERWRITE)
 }

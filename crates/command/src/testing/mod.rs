@@ -33,9 +33,9 @@ pub struct Bench {
     pub effects: Effects,
     /// Every notification.
     pub events: Events,
-    /// Whether these tell of keys that are new or missed.
+    /// True if these tell of keys that are new or missed.
     pub tells_sightings: bool,
-    /// Whether what takes long is done aside.
+    /// True if what takes long is done aside.
     pub patient: bool,
     rng: Rng,
     version: u64,

@@ -46,17 +46,17 @@ const FEW: usize = 1024;
 const FULL_BYTES: usize = 2 << 20;
 
 impl Batch {
-    /// Whether it is time to apply it.
+    /// True if it is time to apply it.
     pub fn is_full(&self) -> bool {
         self.holds(FULL, FULL_BYTES)
     }
 
-    /// Whether there are so many effects in it, or so many bytes.
+    /// True if there are so many effects in it, or so many bytes.
     pub(super) fn holds(&self, effects: usize, bytes: usize) -> bool {
         self.effects.len() >= effects || self.bytes.len() >= bytes
     }
 
-    /// Whether there is nothing in it.
+    /// True if there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.effects.is_empty()
     }

@@ -61,7 +61,7 @@ impl Copied {
         self.epoch = epoch.get();
     }
 
-    /// Whether nothing was copied.
+    /// True if nothing was copied.
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

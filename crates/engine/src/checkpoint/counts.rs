@@ -91,7 +91,7 @@ impl Counts {
         self.0.iter_mut().for_each(|of_slot| of_slot.retain(|(space, _)| spaces.contains(space)));
     }
 
-    /// Whether the others say the same about keys, and no later times.
+    /// True if the others say the same about keys, and no later times.
     #[cfg(test)]
     pub(super) fn agree(&self, others: &Counts) -> bool {
         (0..SLOTS as u16).all(|slot| {

@@ -8,7 +8,7 @@ use store::{Snapshot, Store};
 use super::format::{self, Stored};
 use super::load::{Unloadable, nonsense};
 
-/// Whether there is room for a value that takes so many bytes of memory.
+/// True if there is room for a value that takes so many bytes of memory.
 type HasRoom<'a> = dyn FnMut(u64) -> bool + 'a;
 
 /// The store's present record of a key, also if it was not flushed.

@@ -132,7 +132,7 @@ pub(super) fn leaves_prefix(space: Space) -> [u8; 5] {
     prefix
 }
 
-/// Whether this is the key of an entry.
+/// True if this is the key of an entry.
 #[cfg(test)]
 pub(super) fn is_entry(key: &[u8]) -> bool {
     key.first() == Some(&ENTRY)

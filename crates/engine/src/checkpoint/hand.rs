@@ -97,7 +97,7 @@ impl<'a> Hand<'a> {
         if self.later.is_full() { self.settle(local) } else { Ok(()) }
     }
 
-    /// Whether nothing is put off.
+    /// True if nothing is put off.
     pub(super) fn is_settled(&self) -> bool {
         self.later.is_empty()
     }

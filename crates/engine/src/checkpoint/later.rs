@@ -45,7 +45,7 @@ impl Later {
         (bit / 64, 1 << (bit % 64))
     }
 
-    /// Whether an effect on the key may have been put off.
+    /// True if an effect on the key may have been put off.
     pub(super) fn may_have(&self, key: &Key<'_>) -> bool {
         let (word, bit) = Self::bit(key.hash);
         self.bits.get(word).is_some_and(|bits| bits & bit != 0)
@@ -60,7 +60,7 @@ impl Later {
         self.batch.push_again(dealt, key, payload);
     }
 
-    /// Whether it is time to apply them.
+    /// True if it is time to apply them.
     pub(super) fn is_full(&self) -> bool {
         self.batch.holds(FULL / self.hands, FULL_BYTES / self.hands)
     }

@@ -214,7 +214,7 @@ impl Checkpointer {
         counts
     }
 
-    /// Whether a round is under way.
+    /// True if a round is under way.
     pub fn is_running(&self) -> bool {
         self.round.is_some()
     }

@@ -81,7 +81,7 @@ impl SlotWalk {
         self.reach
     }
 
-    /// Whether it has had its first hold.
+    /// True if it has had its first hold.
     pub(super) fn is_begun(&self) -> bool {
         !matches!(self.at, At::Beginning | At::Clearing(..))
     }

@@ -8,7 +8,7 @@ use keyspace::Ticket;
 /// Fewer bytes are read at any time: the margins of the limits have them.
 const LARGE: u64 = headroom::LARGE as u64;
 
-/// Whether a load of so many bytes counts.
+/// True if a load of so many bytes counts.
 pub(super) fn is_large(bytes: u64) -> bool {
     bytes >= LARGE
 }
@@ -78,7 +78,7 @@ impl Budget {
         state.next = state.next.filter(|next| *next != load);
     }
 
-    /// Whether a load waits for others to give bytes back.
+    /// True if a load waits for others to give bytes back.
     pub(super) fn is_wanted(&self) -> bool {
         self.state().next.is_some()
     }

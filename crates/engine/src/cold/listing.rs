@@ -83,14 +83,14 @@ impl Listing {
         Ok(Listing { physical, space, coverings, from, until, end: span.end, names })
     }
 
-    /// Whether it still tells which keys of a physical database are cold. A latch is held.
+    /// True if it still tells which keys of a physical database are cold. A latch is held.
     pub(crate) fn holds(&self, keyspace: &Keyspace, physical: u16) -> bool {
         self.physical == physical
             && self.space == keyspace.present_space(physical)
             && self.coverings == keyspace.coverings()
     }
 
-    /// Whether it covers a place.
+    /// True if it covers a place.
     pub(crate) fn covers(&self, at: Position) -> bool {
         self.from <= at && at.slot < self.end && self.until.is_none_or(|until| at < until)
     }

@@ -70,12 +70,12 @@ impl Loader {
         }
     }
 
-    /// Whether it has work soon without a request.
+    /// True if it has work soon without a request.
     pub fn is_busy(&self) -> bool {
         !self.fetched.is_empty() || !self.postponed.is_empty() || !self.searches.is_empty()
     }
 
-    /// Whether all of that waits for other loaders, which takes longer than a latch is busy.
+    /// True if all of that waits for other loaders, which takes longer than a latch is busy.
     pub fn only_postpones(&self) -> bool {
         self.fetched.is_empty() && self.searches.is_empty() && !self.postponed.is_empty()
     }
@@ -161,7 +161,7 @@ impl Loader {
         is_readable
     }
 
-    /// Whether the system has memory for a load of so many bytes. The bytes in use must not grow while they cannot be
+    /// True if the system has memory for a load of so many bytes. The bytes in use must not grow while they cannot be
     /// freed, because a checkpoint has to come first or a client has to read. A command that waits for a loader is not
     /// refused for want of room.
     fn fits(&mut self, asked: u64, bytes: u64, now: u64) -> bool {

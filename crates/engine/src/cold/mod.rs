@@ -253,7 +253,7 @@ impl Engine {
         self.await_keys(&[], keys.iter().map(|key| (call.db, &**key)), held, call.token)
     }
 
-    /// Whether a command has waited so often for keys that it has found out that it would never run otherwise.
+    /// True if a command has waited so often for keys that it has found out that it would never run otherwise.
     pub(crate) fn is_patient(&self, call: &Call<'_>) -> bool {
         !self.insists && self.found.is_none_or(|(token, again)| token != call.token || again < ATTEMPTS)
     }

@@ -9,7 +9,7 @@ const PORTION: u64 = headroom::LARGE as u64;
 pub(crate) struct Portion(u64);
 
 impl Portion {
-    /// Whether `bytes` more may be read. `has_room` is asked at the end of each portion, about the next one, and at
+    /// True if `bytes` more may be read. `has_room` is asked at the end of each portion, about the next one, and at
     /// every later read while there is none. A value larger than a portion is asked for by itself.
     pub(super) fn fits(&mut self, bytes: u64, has_room: impl FnOnce(usize) -> bool) -> bool {
         let read = self.0.saturating_add(bytes);

@@ -95,7 +95,7 @@ impl Requests {
         self.queue().waiting.len()
     }
 
-    /// Whether nothing is asked for.
+    /// True if nothing is asked for.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

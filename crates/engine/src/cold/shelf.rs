@@ -19,7 +19,7 @@ impl Shelf {
         *self.source.write().unwrap_or_else(PoisonError::into_inner) = source;
     }
 
-    /// Whether there is a source.
+    /// True if there is a source.
     #[inline]
     pub fn is_there(&self) -> bool {
         self.is_there.load(Relaxed)

@@ -323,7 +323,7 @@ enum Act {
 }
 
 impl Act {
-    /// Whether what has expired counts, unless it was deleted: when that is, depends on who has met it.
+    /// True if what has expired counts, unless it was deleted: when that is, depends on who has met it.
     fn shows_expired(&self) -> bool {
         let all = match self {
             Act::Command(words) => std::slice::from_ref(words),

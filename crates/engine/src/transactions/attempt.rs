@@ -120,7 +120,7 @@ impl Engine {
         self.need_of(locks.iter().map(|lock| keyspace::slot_of(&lock.key)))
     }
 
-    /// Whether none of these watched keys, all of them locked by the attempt, has changed since.
+    /// True if none of these watched keys, all of them locked by the attempt, has changed since.
     pub fn is_unchanged(&mut self, block: &BlockRun, watched: &[WatchedKey]) -> bool {
         let (shared, now) = (self.shared.clone(), self.now);
         let is_there = |engine: &mut Self, key: &WatchedKey| {

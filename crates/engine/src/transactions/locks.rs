@@ -88,7 +88,7 @@ fn mode_of(call: &Call<'_>) -> Mode {
     if reads { Mode::Shared } else { Mode::Exclusive }
 }
 
-/// Whether a prepared attempt can be installed: it changes entries of existing databases, in slots in which it locks
+/// True if a prepared attempt can be installed: it changes entries of existing databases, in slots in which it locks
 /// keys.
 fn is_installable(keyspace: &Keyspace, prepared: &Prepared) -> bool {
     let slots: BTreeSet<u16> = prepared.locks.iter().map(|lock| keyspace::slot_of(&lock.key)).collect();
@@ -159,7 +159,7 @@ impl Engine {
         requested
     }
 
-    /// Whether an attempt holds all these locks, whose slots are held.
+    /// True if an attempt holds all these locks, whose slots are held.
     pub(super) fn holds(&self, tx: TxnId, locks: &[Lock], held: &Held) -> bool {
         let mut latched = Latched::new(&self.shared, held);
         locks
@@ -265,14 +265,14 @@ impl Engine {
         }
     }
 
-    /// Whether a command that has found further `keys` claims no more of them.
+    /// True if a command that has found further `keys` claims no more of them.
     fn has_looked_enough(&self, keys: &Claims, token: u64) -> bool {
         let claimed = self.claims.get(&token).map_or(&[][..], Vec::as_slice);
         let is_new = |(key, _): &(DbKey, Mode)| !claimed.iter().any(|(known, _)| known == key);
         self.awaits_quiet(token) || claimed.len() > LOOKS_ON_MAX && keys.iter().any(is_new)
     }
 
-    /// Whether a command holds all its claims of these slots.
+    /// True if a command holds all its claims of these slots.
     fn has_all_claims(&self, held: &Held, token: u64) -> bool {
         let (me, mut locks) = (self.plain(token), Latched::new(&self.shared, held));
         let is_mine = |key: &DbKey| locks.of(key, |lock| lock.held_by(me)).flatten().is_some();
@@ -317,7 +317,7 @@ impl Engine {
         claims.iter().map(|((db, key), mode)| (*db, &**key, *mode))
     }
 
-    /// Whether a command waits until transactions have ended, whatever they have locked.
+    /// True if a command waits until transactions have ended, whatever they have locked.
     pub fn awaits_quiet(&self, token: u64) -> bool {
         self.quiet.contains_key(&token)
     }
@@ -403,7 +403,7 @@ impl Engine {
         Some(Busy { need, ..busy })
     }
 
-    /// Whether a transaction has locked a key of a held slot: its prepared effects are for the key as it is. (A plain
+    /// True if a transaction has locked a key of a held slot: its prepared effects are for the key as it is. (A plain
     /// command that was granted a key has done nothing to it yet.)
     #[inline]
     pub(crate) fn is_locked(&self, held: &Held, db: u16, key: &Key<'_>) -> bool {
@@ -412,7 +412,7 @@ impl Engine {
             && self.is_locked_by_other(held, &(db, key.bytes.into()))
     }
 
-    /// Whether a transaction has locked a key, whose slot is held, and is not the one that is being installed.
+    /// True if a transaction has locked a key, whose slot is held, and is not the one that is being installed.
     pub(crate) fn is_locked_by_other(&self, held: &Held, key: &DbKey) -> bool {
         let other = |(owner, _)| matches!(owner, Owner::Attempt(tx) if Some(tx) != self.installs);
         Latched::new(&self.shared, held).of(key, |lock| lock.held().any(other)) == Some(true)

@@ -69,7 +69,7 @@ impl Transactions {
         self.logged().clone()
     }
 
-    /// Whether no record is known.
+    /// True if no record is known.
     pub fn knows_nothing(&self) -> bool {
         self.logged().is_empty()
     }
@@ -87,7 +87,7 @@ impl Transactions {
         }
     }
 
-    /// Whether any attempt has locks or waits for them. The holder of a latch sees the locks of its slot.
+    /// True if any attempt has locks or waits for them. The holder of a latch sees the locks of its slot.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(Relaxed) > 0
@@ -199,7 +199,7 @@ impl Open {
         }
     }
 
-    /// Whether an attempt has locks or waits for them.
+    /// True if an attempt has locks or waits for them.
     pub(super) fn has(&self, tx: TxnId) -> bool {
         self.attempts.contains_key(&tx)
     }

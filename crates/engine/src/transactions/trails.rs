@@ -56,7 +56,7 @@ impl Trails {
         self.trails.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there are any.
+    /// True if there are any.
     pub(super) fn any(&self) -> bool {
         self.count.load(Relaxed) > 0
     }

@@ -12,7 +12,7 @@ use crate::server::rehearsal::Found;
 
 use super::manifest::{Entry, Manifest, NAME, read_all};
 
-/// Whether this is the directory of a backup that is complete, and not of a server.
+/// True if this is the directory of a backup that is complete, and not of a server.
 pub fn is_backup(folder: &Path) -> bool {
     folder.join(NAME).is_file() && !folder.join("holdfast").exists()
 }

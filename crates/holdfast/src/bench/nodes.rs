@@ -52,7 +52,7 @@ impl Slots {
         self.0[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// Whether the slot of a key is in it.
+    /// True if the slot of a key is in it.
     #[inline]
     pub fn have(&self, key: &[u8]) -> bool {
         let slot = usize::from(slot_of(key));

@@ -135,7 +135,7 @@ impl Worker<'_> {
 /// The state of a running thread.
 struct Loop<'a> {
     worker: Worker<'a>,
-    /// Whether batches end with EXEC's reply.
+    /// True if batches end with EXEC's reply.
     transactions: bool,
     pacer: Option<Pacer>,
     /// Connections without a batch.
@@ -183,7 +183,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Whether replies are still to come. Those to `--against` may never come.
+    /// True if replies are still to come. Those to `--against` may never come.
     fn is_busy(&self) -> bool {
         self.worker.connections.iter().any(|connection| connection.role == Role::Load && connection.expected > 0)
     }

@@ -114,12 +114,12 @@ impl Source {
         Self { rng: Rng::new(seed, u64::from(u32::MAX) + thread), commands, order, last: 0, key: Vec::new() }
     }
 
-    /// Whether batches are transactions, whose last reply is EXEC's.
+    /// True if batches are transactions, whose last reply is EXEC's.
     pub fn transactions(&self) -> bool {
         self.commands.mode == Mode::Tx && matches!(self.order, Order::Random)
     }
 
-    /// Whether every key is filled.
+    /// True if every key is filled.
     pub fn is_used_up(&self) -> bool {
         matches!(&self.order, Order::Fill { next, end } if next.iter().all(|next| next == end))
     }

@@ -72,7 +72,7 @@ fn bar(source: &Source) -> ProgressBar {
 }
 
 impl Options {
-    /// Whether a step of this database is wanted.
+    /// True if a step of this database is wanted.
     fn takes(&self, db: u64) -> bool {
         self.db.is_none_or(|only| only == db)
     }
@@ -229,7 +229,7 @@ fn send_all(
 }
 
 impl Found {
-    /// Whether a step is one that is sent. What is passed over is counted.
+    /// True if a step is one that is sent. What is passed over is counted.
     fn is_step(&mut self, step: &Step, options: &Options) -> bool {
         /// A collection without elements takes fewer bytes.
         const EMPTY_MAX: usize = 64;

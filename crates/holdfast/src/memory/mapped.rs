@@ -90,7 +90,7 @@ impl Spare {
         null_mut()
     }
 
-    /// Whether the block stays, and all that stay take no more than `most` bytes.
+    /// True if the block stays, and all that stay take no more than `most` bytes.
     fn keep(&self, block: *mut u8, room: usize, most: usize) -> bool {
         if self.bytes.fetch_add(room, Relaxed).saturating_add(room) <= most {
             let is_free = |place: &&AtomicPtr<u8>| place.load(Relaxed).is_null();
@@ -201,7 +201,7 @@ pub unsafe fn remap(p: *mut u8, old: usize, new: usize) -> *mut u8 {
     }
 }
 
-/// Whether the system has a mapping for so many bytes: takes it, and gives it back untouched.
+/// True if the system has a mapping for so many bytes: takes it, and gives it back untouched.
 pub fn is_there(size: usize) -> bool {
     let room = room(size.max(1));
     let block = fresh(room);

@@ -147,7 +147,7 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// Whether the allocator has a block of so many bytes without the reserve: takes it, and gives it back untouched.
+/// True if the allocator has a block of so many bytes without the reserve: takes it, and gives it back untouched.
 pub fn has_block(bytes: usize) -> bool {
     mapped::is_there(bytes)
 }

@@ -286,7 +286,7 @@ impl Runner {
     }
 }
 
-/// Whether two failures are the same but for the numbers of the files that they name.
+/// True if two failures are the same but for the numbers of the files that they name.
 fn is_same_reason(a: &str, b: &str) -> bool {
     let is_no_digit = |c: &char| !c.is_ascii_digit();
     a.chars().filter(is_no_digit).eq(b.chars().filter(is_no_digit))

@@ -79,7 +79,7 @@ impl Effort {
         }
     }
 
-    /// Whether one is under way.
+    /// True if one is under way.
     pub fn is_under_way(&self) -> bool {
         self.round.is_some()
     }

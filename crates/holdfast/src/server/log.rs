@@ -53,7 +53,7 @@ struct Lines {
 struct Output {
     target: Target,
     seldom: Mutex<Seldom>,
-    /// Whether a thread waits to tell how many lines were left out.
+    /// True if a thread waits to tell how many lines were left out.
     is_awaited: AtomicBool,
 }
 

@@ -111,7 +111,7 @@ impl Places {
         text
     }
 
-    /// Whether no directory holds data. One that cannot be read may hold some: the start says then why it cannot.
+    /// True if no directory holds data. One that cannot be read may hold some: the start says then why it cannot.
     pub fn hold_nothing(&self) -> bool {
         let lacks = |folder: &PathBuf, ending: &str| match names(folder) {
             Ok(names) => !names.iter().any(|name| name.ends_with(ending)),

@@ -84,7 +84,7 @@ pub fn memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * u64::try_from(size).unwrap_or(0)
 }
 
-/// Whether the system backs memory by small pages only: a huge one is resident as a whole however little of it is used.
+/// True if the system backs memory by small pages only: a huge one is resident as a whole however little of it is used.
 /// The process has begun with small ones (see `memory`), and stays with them where it cannot be changed.
 pub fn disable_huge_pages(disable: bool) {
     // SAFETY: changes a property of the process, and takes no pointers.

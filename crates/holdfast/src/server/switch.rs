@@ -286,7 +286,7 @@ impl Switch {
         log.stop();
     }
 
-    /// Whether the warm-up reads the store into memory.
+    /// True if the warm-up reads the store into memory.
     fn is_warming_up(&self) -> bool {
         let is_it = |reader: &JoinHandle<()>| reader.thread().name() == Some(WARM_UP) && !reader.is_finished();
         self.kept().as_ref().is_some_and(|kept| kept.readers.iter().any(is_it))

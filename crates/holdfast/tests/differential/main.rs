@@ -63,7 +63,7 @@ impl Servers {
         (comparable(&args[0], self.redis.call(args)), comparable(&args[0], self.ours.call(args)))
     }
 
-    /// Whether both servers have the command, and the reference is as new as the line wants it.
+    /// True if both servers have the command, and the reference is as new as the line wants it.
     fn know(&mut self, line: &str) -> bool {
         let (version, line) = needed(line);
         if version.is_some_and(|version| self::version(&mut self.redis) < version) {

@@ -125,7 +125,7 @@ fn links_lead_somewhere() {
     assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
 }
 
-/// Whether a quoted text names a file or folder of the tree: `folder/file.rs`, `folder/`, `folder/file.rs::name`.
+/// True if a quoted text names a file or folder of the tree: `folder/file.rs`, `folder/`, `folder/file.rs::name`.
 fn is_path(quoted: &str) -> bool {
     let path = quoted.split("::").next().unwrap_or("");
     let plain = path.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
@@ -157,7 +157,7 @@ fn files_and_tests_that_are_named_exist() {
     assert!(wrong.is_empty(), "files or tests that are not there:\n{}", wrong.join("\n"));
 }
 
-/// Whether a word names a rule by a letter out of `letters`.
+/// True if a word names a rule by a letter out of `letters`.
 fn is_rule(word: &str, letters: &str) -> bool {
     let digits = word.get(1..).unwrap_or("");
     word.starts_with(|c| letters.contains(c))

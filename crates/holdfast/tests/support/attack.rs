@@ -22,7 +22,7 @@ pub struct How {
     pub workers: &'static str,
 }
 
-/// Whether the long forms run (`HOLDFAST_LONG=1`): what an hour at night is for.
+/// True if the long forms run (`HOLDFAST_LONG=1`): what an hour at night is for.
 pub fn long() -> bool {
     std::env::var_os("HOLDFAST_LONG").is_some_and(|value| value != "0")
 }
@@ -214,7 +214,7 @@ impl Raw {
         Ok(read? > 0)
     }
 
-    /// Whether the server has closed the connection, or does within the patience; what it sent before is dropped.
+    /// True if the server has closed the connection, or does within the patience; what it sent before is dropped.
     pub fn is_closed(&mut self) -> bool {
         loop {
             self.buffer.clear();

@@ -107,7 +107,7 @@ impl Server {
         line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// Whether the process has a thread of that name.
+    /// True if the process has a thread of that name.
     pub fn has_thread(&self, name: &str) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.process.id())).unwrap();
         tasks

@@ -186,7 +186,7 @@ impl<'a> Db<'a> {
         self.clock
     }
 
-    /// Whether a held slot's table has anything that can expire.
+    /// True if a held slot's table has anything that can expire.
     #[inline]
     pub fn may_expire(&self, slot: u16) -> bool {
         self.ks.body(self.held, slot).table(self.physical).is_some_and(|t| t.volatile.get() > 0)
@@ -198,7 +198,7 @@ impl<'a> Db<'a> {
         (published + self.local.unpublished.peek(self.physical).keys).max(0) as u64
     }
 
-    /// Whether it has none.
+    /// True if it has none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

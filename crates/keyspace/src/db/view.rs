@@ -36,7 +36,7 @@ impl Str<'_> {
         }
     }
 
-    /// Whether the string is empty.
+    /// True if the string is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -89,12 +89,12 @@ impl<'a> EntryRef<'a> {
         self.entry.expiry()
     }
 
-    /// Whether the key is a hash with fields that expire.
+    /// True if the key is a hash with fields that expire.
     pub fn has_field_expiry(self) -> bool {
         self.entry.has_field_expiry()
     }
 
-    /// Whether the key has expired at `now`: in the millisecond named by its expiry it still lives (Redis
+    /// True if the key has expired at `now`: in the millisecond named by its expiry it still lives (Redis
     /// `keyIsExpired`).
     #[inline]
     pub fn expired(self, now: u64) -> bool {

@@ -78,7 +78,7 @@ impl Heap {
         LocalHeap::new(Arc::clone(&self.0))
     }
 
-    /// Whether the block lies in a page of low occupancy, in a class that has many free blocks elsewhere, so that
+    /// True if the block lies in a page of low occupancy, in a class that has many free blocks elsewhere, so that
     /// moving it ([`LocalHeap::relocate`]) would help to free the page. Takes no lock and touches no block.
     ///
     /// # Safety

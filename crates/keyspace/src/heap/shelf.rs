@@ -113,7 +113,7 @@ impl Shelf {
         pool.give(class.page_kind(), &mut empty);
     }
 
-    /// Whether moving this block elsewhere would help to empty a page: the class has more than a sixteenth of its
+    /// True if moving this block elsewhere would help to empty a page: the class has more than a sixteenth of its
     /// blocks (and a page's worth) free, and the block's page is emptier than the class's mean. Takes no lock.
     ///
     /// # Safety

@@ -115,7 +115,7 @@ pub struct Volatile {
     pub tentative: Option<ClusterId>,
     /// The cluster that is being formed, and the settings that its first node gives it.
     pub founding: Option<(ClusterId, Vec<Setting>)>,
-    /// Whether this node is about to form a cluster.
+    /// True if this node is about to form a cluster.
     pub forming: bool,
     /// The leases that this node has granted as a leader.
     pub leases: Leases,
@@ -473,7 +473,7 @@ impl Wire for ClusterId {
     }
 }
 
-/// Whether the answer to a command says that it is done.
+/// True if the answer to a command says that it is done.
 fn is_done(answer: &[u8]) -> bool {
     matches!(Response::read(&mut Reader::new(answer)), Ok(Response::Done { .. }))
 }

@@ -64,7 +64,7 @@ impl Configured {
         Self { version: watch::Sender::new(0), found, is_caught_up: watch::Sender::new(false), take }
     }
 
-    /// Whether settings of this version are to be taken.
+    /// True if settings of this version are to be taken.
     fn are_newer(&self, version: u64) -> bool {
         version > *self.version.borrow() && (version >= self.found || *self.is_caught_up.borrow())
     }

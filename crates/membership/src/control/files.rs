@@ -34,7 +34,7 @@ pub trait Files: Send {
     fn release(&mut self) -> bool;
 }
 
-/// Whether an error says that there is no room on the disk now.
+/// True if an error says that there is no room on the disk now.
 pub fn is_lack(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

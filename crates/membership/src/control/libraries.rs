@@ -144,7 +144,7 @@ impl Agent {
         while self.machine.look(|applied| applied.state.libraries().version == 0) && applied.changed().await.is_ok() {}
     }
 
-    /// Whether libraries of this version are those of the metadata as this node knows them.
+    /// True if libraries of this version are those of the metadata as this node knows them.
     fn are_up_to_date(&self, has: Option<u64>) -> bool {
         has >= Some(self.machine.look(|applied| applied.state.libraries().version))
     }

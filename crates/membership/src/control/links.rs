@@ -167,7 +167,7 @@ impl Links {
         self.tls.as_ref()
     }
 
-    /// Whether there is a link to the node.
+    /// True if there is a link to the node.
     pub fn is_open(&self, id: NodeId) -> bool {
         self.open().get(&id).is_some_and(|link| !link.calls.is_closed())
     }

@@ -180,7 +180,7 @@ pub struct Hooks {
     pub on_data: OnData,
     /// Gets the reason why [`Control::dial`] has failed, with its argument.
     pub on_no_link: Arc<dyn Fn(u64, String) + Send + Sync>,
-    /// Whether the node shuts down: it takes no data links any more.
+    /// True if the node shuts down: it takes no data links any more.
     pub is_leaving: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Takes libraries of functions: this node has no lease before it has those of the cluster.
     pub on_libraries: OnLibraries,
@@ -251,7 +251,7 @@ impl Control {
         Ok(Self { agent, runtime: handle, hooks, bus, running })
     }
 
-    /// Whether `folder` has the state of a node.
+    /// True if `folder` has the state of a node.
     pub fn is_kept_in(folder: &Path) -> bool {
         folder.join(folder::FILE).exists()
     }
@@ -297,7 +297,7 @@ impl Control {
         self.agent.disk.kept().incarnation
     }
 
-    /// Whether the transactions over nodes in the node's data are of another node's life, as after the restore of a
+    /// True if the transactions over nodes in the node's data are of another node's life, as after the restore of a
     /// backup: since the node's first start, until [`Self::settled`].
     pub fn has_inherited(&self) -> bool {
         self.agent.disk.kept().inherited

@@ -16,7 +16,7 @@ use crate::{ClusterId, NodeId, level};
 pub struct NodeStatus {
     /// Its name.
     pub id: NodeId,
-    /// Whether this node has a control link to it. For itself: true.
+    /// True if this node has a control link to it. For itself: true.
     pub linked: bool,
     /// For how many more milliseconds it has a lease, as the leader knows, or the node itself, if it was asked; none:
     /// no leader has told.

@@ -126,7 +126,7 @@ impl Applied {
         Ok(Self { state, last: snapshot.meta.last_log_id, members: snapshot.meta.last_membership.clone() })
     }
 
-    /// Whether the node votes.
+    /// True if the node votes.
     pub fn votes(&self, id: NodeId) -> bool {
         self.members.membership().get_joint_config().iter().any(|config| config.contains(&id))
     }

@@ -10,7 +10,7 @@ const TOLD_MAX: usize = 256;
 pub struct Told(BTreeMap<String, BTreeSet<String>>);
 
 impl Told {
-    /// Whether this is new for the node; it is remembered. Several nodes may be behind one name.
+    /// True if this is new for the node; it is remembered. Several nodes may be behind one name.
     pub fn is_new(&mut self, of: &str, what: &str) -> bool {
         if self.0.get(of).is_some_and(|told| told.contains(what)) {
             return false;

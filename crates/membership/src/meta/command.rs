@@ -34,7 +34,7 @@ pub struct Describe {
 }
 
 impl Describe {
-    /// Whether another node, which is found there, no longer could be.
+    /// True if another node, which is found there, no longer could be.
     pub fn displaces(&self, other: NodeId, host: &str, bus_port: u16) -> bool {
         other != self.id && (host, bus_port) == (&*self.host, self.bus_port)
     }
@@ -316,7 +316,7 @@ fn heard(from: &mut Reader<'_>) -> Result<Vec<Heard>, Malformed> {
 }
 
 impl Command {
-    /// Whether it must be asked for only once: after an unknown outcome, a second time would not be the same.
+    /// True if it must be asked for only once: after an unknown outcome, a second time would not be the same.
     pub fn is_asked_once(&self) -> bool {
         matches!(self, Self::Libraries { .. } | Self::Configure { .. })
     }

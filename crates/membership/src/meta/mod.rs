@@ -127,7 +127,7 @@ impl State {
         self.level
     }
 
-    /// Whether the node belongs to the cluster.
+    /// True if the node belongs to the cluster.
     pub fn has(&self, id: NodeId) -> bool {
         self.members.contains_key(&id)
     }
@@ -416,7 +416,7 @@ impl State {
     }
 }
 
-/// Whether all have names of their own.
+/// True if all have names of their own.
 fn distinct(nodes: &[Describe]) -> bool {
     let mut names: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
     names.sort_unstable();

@@ -13,7 +13,7 @@ use super::Uring;
 /// Fewer missing bytes are not worth the calls.
 const LEAST: usize = 64 * 1024;
 
-/// Whether to poll a connection whose argument lacks so many bytes.
+/// True if to poll a connection whose argument lacks so many bytes.
 pub fn is_worth_a_poll(lacking: usize) -> bool {
     lacking >= LEAST
 }

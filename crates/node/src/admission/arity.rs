@@ -14,7 +14,7 @@ pub(crate) const IN_PART: &str = "ERR a node of the cluster has other settings";
 pub(crate) const UNKNOWN_IN_PART: &str = "ERR a node of the cluster lacks a command";
 const UNKNOWN_FROM_SCRIPT: &[u8] = b"ERR Unknown Redis command called from script";
 
-/// Whether a command takes other numbers of arguments. `words`: how many there are, the name included.
+/// True if a command takes other numbers of arguments. `words`: how many there are, the name included.
 #[inline]
 pub(crate) fn is_wrong(spec: &Spec, words: usize) -> bool {
     !spec.accepts(words)

@@ -219,7 +219,7 @@ impl OfTransaction {
     }
 }
 
-/// Whether a node outside of its cluster refuses a client's command: all but those about the connection alone.
+/// True if a node outside of its cluster refuses a client's command: all but those about the connection alone.
 pub(crate) fn refuses_outside(is_out: bool, is_local: bool, queues: bool) -> bool {
     is_out && !is_local && !queues
 }

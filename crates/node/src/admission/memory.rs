@@ -12,7 +12,7 @@ pub(crate) const OOM_RESIDENT: &str = "OOM command not allowed when used memory 
 pub(crate) const NO_ALLOW_OOM: &str =
     "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'";
 
-/// Whether a command is refused when memory is full.
+/// True if a command is refused when memory is full.
 #[inline]
 pub(crate) fn needs(spec: &Spec) -> bool {
     spec.has(flags::DENYOOM)
@@ -69,7 +69,7 @@ pub(crate) fn verdict(
     }
 }
 
-/// Whether a script's command is refused. A script that has begun to write goes on. The command counts, not what it
+/// True if a script's command is refused. A script that has begun to write goes on. The command counts, not what it
 /// would do.
 pub(crate) fn refuses_script(spec: &Spec, no_memory: bool, wrote: bool) -> bool {
     no_memory && needs(spec) && !wrote

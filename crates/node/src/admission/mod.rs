@@ -132,7 +132,7 @@ fn step<C: Caller, const AT: usize>(command: &Command, args: Args<'_>, caller: &
     }
 }
 
-/// Whether each step stands in an order once.
+/// True if each step stands in an order once.
 const fn is_whole(order: &[Step; Step::COUNT]) -> bool {
     let (mut seen, mut at) = (0u32, 0);
     while at < Step::COUNT {

@@ -40,7 +40,7 @@ impl User {
     }
 }
 
-/// Whether a client has to log in before it runs this command.
+/// True if a client has to log in before it runs this command.
 #[inline]
 pub(crate) fn must_log_in(spec: &Spec, authenticated: bool) -> bool {
     !authenticated && !spec.has(flags::NO_AUTH)
@@ -68,7 +68,7 @@ pub(crate) fn parsed_at_once(authenticated: bool, most: usize) -> usize {
     if authenticated { most } else { 1 }
 }
 
-/// Whether a client has sent more unexecuted bytes than it may.
+/// True if a client has sent more unexecuted bytes than it may.
 #[inline]
 pub(crate) fn sent_too_much(authenticated: bool, pending: u64, limit: u64) -> bool {
     pending > limit || (pending > STRANGER_INPUT_MAX && !authenticated)

@@ -78,7 +78,7 @@ pub(crate) fn is_barred_from_scripts(spec: &Spec, open: Option<bool>) -> bool {
     spec.has(flags::NOSCRIPT) && !is_open
 }
 
-/// Whether a command works only on the keys among its arguments: nothing else is locked for a part.
+/// True if a command works only on the keys among its arguments: nothing else is locked for a part.
 pub(crate) fn works_on_keys_alone(row: &Row<Run>, args: Args<'_>) -> bool {
     !matches!(row.run, Run::Container) && row.run.reach(args) == Reach::Keys
 }

@@ -4,7 +4,7 @@ use command::{Spec, flags};
 
 const READ_ONLY: &[u8] = b"ERR Write commands are not allowed from read-only scripts.";
 
-/// Whether a command may write, or tell replicas something.
+/// True if a command may write, or tell replicas something.
 #[inline]
 pub(crate) fn may(spec: &Spec) -> bool {
     spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0

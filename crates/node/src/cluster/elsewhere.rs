@@ -249,7 +249,7 @@ impl Conn {
         (self.missing, self.lacking, self.large_until) = (0, 0, 0);
     }
 
-    /// Whether the command whose reply is outstanding is the last that was executed, or is about to be.
+    /// True if the command whose reply is outstanding is the last that was executed, or is about to be.
     fn has_executed_nothing_since(&self) -> bool {
         let waits = matches!(self.wait, Wait::No | Wait::Node(NodeWait::Replies(_) | NodeWait::Answer(_)));
         let tries = self.busy > 0 || self.fetches > 0 || self.session.again.is_some() || self.map.until > 0;
@@ -268,7 +268,7 @@ fn sent_back(reply: &[u8]) -> Option<(u64, Vec<u8>)> {
 }
 
 impl Peers {
-    /// Whether this node has had no lease for long. True only once.
+    /// True if this node has had no lease for long. True only once.
     fn has_lapsed(&mut self, now: u64) -> bool {
         if self.serves {
             self.lapses_at = None;

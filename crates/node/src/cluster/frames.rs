@@ -38,7 +38,7 @@ impl Stage {
         &mut self.bytes
     }
 
-    /// Whether there is nothing to send.
+    /// True if there is nothing to send.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -102,7 +102,7 @@ impl Stage {
         }
     }
 
-    /// Whether it may be sent later, together with more.
+    /// True if it may be sent later, together with more.
     pub(crate) fn may_wait(&self) -> bool {
         !self.hurries && self.bytes.len() < WAITING
     }

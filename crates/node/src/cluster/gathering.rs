@@ -34,7 +34,7 @@ impl Gather {
         self.parts.iter().map(Vec::len).sum()
     }
 
-    /// Whether its client can stay connected when it is unknown what a node has done (rule T9). A message may be lost,
+    /// True if its client can stay connected when it is unknown what a node has done (rule T9). A message may be lost,
     /// a script may be killed twice, and the reply to a change says how many nodes have made it.
     pub(crate) fn says_what_is_unknown(&self) -> bool {
         matches!(self.merge, Merge::Receivers | Merge::Change | Merge::Kill | Merge::Done | Merge::First)

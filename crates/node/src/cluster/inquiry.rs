@@ -48,7 +48,7 @@ impl Peers {
         }
     }
 
-    /// Whether blocks and scripts may contain a command, though it is not about keys of theirs.
+    /// True if blocks and scripts may contain a command, though it is not about keys of theirs.
     pub(crate) fn may_be_asked(&self, command: &Command) -> bool {
         match self.kinds[command.id] {
             Kind::Scan => true,
@@ -78,7 +78,7 @@ impl Peers {
 }
 
 impl SessionCtx<'_> {
-    /// Whether a command of a script waits for answers of nodes. If so, the question is noted. `may`: it can wait. For
+    /// True if a command of a script waits for answers of nodes. If so, the question is noted. `may`: it can wait. For
     /// a question about keys, this node is asked, too: a script that needs all of its keys could not be undone any
     /// more.
     pub(crate) fn asks(&mut self, command: &Command, args: Args<'_>, db: u16, may: bool) -> Asks {
@@ -251,7 +251,7 @@ impl<P: Port> Forwarding<'_, P> {
         self.ask_question(conn, question, None, Some(which))
     }
 
-    /// Whether any node was asked.
+    /// True if any node was asked.
     fn ask_question(
         &mut self,
         conn: &mut Conn,

@@ -51,20 +51,20 @@ impl Merge {
         })
     }
 
-    /// Whether a lost node is not asked: it cannot answer, and nothing of it is missed, unlike keys of the slots'
+    /// True if a lost node is not asked: it cannot answer, and nothing of it is missed, unlike keys of the slots'
     /// owners.
     pub(crate) fn is_without_lost(self, name: &str) -> bool {
         matches!(self, Merge::Receivers | Merge::Kill)
             || ["pubsub|", "script|"].iter().any(|family| name.starts_with(family))
     }
 
-    /// Whether nodes that do not answer are left out: their answers are not missed. They get what they have to know
+    /// True if nodes that do not answer are left out: their answers are not missed. They get what they have to know
     /// when they are back.
     pub(super) fn leaves_out(name: &str) -> bool {
         name.starts_with("pubsub|") || matches!(name, "script|load" | "script|exists")
     }
 
-    /// Whether it only reads, so that it does not matter whether a node has executed it.
+    /// True if it only reads, so that it does not matter whether a node has executed it.
     pub(crate) fn only_looks(self) -> bool {
         match self {
             Merge::Sum | Merge::Concat | Merge::Unique | Merge::Pairs | Merge::Any => true,
@@ -75,12 +75,12 @@ impl Merge {
         }
     }
 
-    /// Whether a node answers its part only with a lease, because it is about keys.
+    /// True if a node answers its part only with a lease, because it is about keys.
     pub(crate) fn needs_lease(self, name: &str) -> bool {
         self != Merge::Least && !self.is_without_lost(name)
     }
 
-    /// Whether every node has a part also where clients find nodes by themselves: such clients send all other commands
+    /// True if every node has a part also where clients find nodes by themselves: such clients send all other commands
     /// to each node.
     pub(crate) fn is_for_all(self) -> bool {
         matches!(self, Merge::Receivers | Merge::Least)
@@ -152,7 +152,7 @@ impl Merge {
     }
 }
 
-/// Whether a reply names something.
+/// True if a reply names something.
 fn is_some(reply: &[u8]) -> bool {
     !(reply.starts_with(b"$-1") || reply.starts_with(b"_") || reply.starts_with(b"-"))
 }

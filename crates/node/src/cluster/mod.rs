@@ -125,7 +125,7 @@ impl Cluster {
         self.inherited.store(true, Release);
     }
 
-    /// Whether that is still so: until then it takes no part in transactions over nodes.
+    /// True if that is still so: until then it takes no part in transactions over nodes.
     pub(crate) fn has_inherited(&self) -> bool {
         self.inherited.load(Acquire)
     }
@@ -158,7 +158,7 @@ impl Cluster {
         &*self.lease
     }
 
-    /// Whether this node may serve its slots: it has a lease, and has not just started. Locks of an earlier life for
+    /// True if this node may serve its slots: it has a lease, and has not just started. Locks of an earlier life for
     /// transactions that only read were not logged, and hold for a while (rule T3). A node that gets slots of a lost
     /// node gets them empty, and later than that.
     pub(crate) fn may_serve(&self, now: BootNs) -> bool {

@@ -72,7 +72,7 @@ impl<P: Port> Forwarding<'_, P> {
         }
     }
 
-    /// Whether this end of a link forwards, and the other end executes nothing any more.
+    /// True if this end of a link forwards, and the other end executes nothing any more.
     fn owner_has_left(&mut self, role: &Role) -> bool {
         matches!(role, Role::Origin(link) if self.peers().links[*link].leaves)
     }

@@ -158,13 +158,13 @@ impl Outbound {
         self.epoch = member.epoch;
     }
 
-    /// Whether no more may be sent for now.
+    /// True if no more may be sent for now.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.stage.len() + self.unsent > LINK_MAX
     }
 
-    /// Whether there are bytes to send, and they can be sent.
+    /// True if there are bytes to send, and they can be sent.
     pub(crate) fn has_something_to_say(&self) -> bool {
         matches!(self.state, State::Open(_)) && !self.stage.is_empty()
     }
@@ -251,12 +251,12 @@ impl Outbound {
         }
     }
 
-    /// Whether clients have virtual connections at its other end.
+    /// True if clients have virtual connections at its other end.
     pub(crate) fn is_used(&self) -> bool {
         self.owners.iter().any(|owner| matches!(owner, Owner::Client(_) | Owner::Notice(_)))
     }
 
-    /// Whether commands for its node fail for now, and it is not being opened.
+    /// True if commands for its node fail for now, and it is not being opened.
     pub(crate) fn fails(&self, now: u64) -> bool {
         self.is_out_of_reach() || matches!(self.state, State::Down(until) if until > now)
     }
@@ -272,12 +272,12 @@ impl Outbound {
         }
     }
 
-    /// Whether its last dial has failed.
+    /// True if its last dial has failed.
     pub(crate) fn is_out_of_reach(&self) -> bool {
         self.in_vain && self.open_end().is_none()
     }
 
-    /// Whether it has been dialed in vain for at least so many milliseconds. That is counted in failures, not in time:
+    /// True if it has been dialed in vain for at least so many milliseconds. That is counted in failures, not in time:
     /// a machine that has stood still as a whole has not dialed.
     pub(crate) fn is_out_of_reach_for(&self, ms: u64) -> bool {
         self.is_out_of_reach() && self.vain_ms > ms

@@ -74,13 +74,13 @@ impl Conn {
         }
     }
 
-    /// Whether it is a client of this node.
+    /// True if it is a client of this node.
     #[inline]
     pub(crate) fn is_client(&self) -> bool {
         matches!(self.role, Role::Client)
     }
 
-    /// Whether it is a client of another node.
+    /// True if it is a client of another node.
     #[inline]
     pub(crate) fn is_virtual(&self) -> bool {
         matches!(self.role, Role::Virtual(_))
@@ -88,7 +88,7 @@ impl Conn {
 }
 
 impl Peers {
-    /// Whether a command of a virtual connection counts at this node. A client's command counts once: where it runs, or
+    /// True if a command of a virtual connection counts at this node. A client's command counts once: where it runs, or
     /// at the client's node if all nodes run it. Commands of the node itself, such as those that follow a session, do
     /// not count.
     pub(crate) fn counts_here(&self, conn: &Conn, command: &Command) -> bool {
@@ -100,7 +100,7 @@ impl Peers {
         }
     }
 
-    /// Whether the slow log may take a command of a virtual connection: all commands that count, and those that all
+    /// True if the slow log may take a command of a virtual connection: all commands that count, and those that all
     /// nodes run, because some nodes may take longer. Only messages come to nodes also without a client's command.
     pub(crate) fn is_logged_here(&self, conn: &Conn, command: &Command) -> bool {
         let kind = self.kinds[command.id];

@@ -96,13 +96,13 @@ impl Peers {
         peers
     }
 
-    /// Whether the node is one of a cluster, perhaps the only one.
+    /// True if the node is one of a cluster, perhaps the only one.
     #[inline]
     pub(crate) fn is_cluster(&self) -> bool {
         self.is_cluster
     }
 
-    /// Whether the node is one of a cluster, and has no lease.
+    /// True if the node is one of a cluster, and has no lease.
     pub(crate) fn lacks_lease(&self) -> bool {
         self.is_cluster && !self.serves
     }
@@ -160,13 +160,13 @@ impl Peers {
         }
     }
 
-    /// Whether this node does not belong to the cluster: it was removed, or is not in yet.
+    /// True if this node does not belong to the cluster: it was removed, or is not in yet.
     #[inline]
     pub(crate) fn is_out(&self) -> bool {
         self.me == NOT_THERE && !self.map.nodes().is_empty()
     }
 
-    /// Whether a slot is this node's, by the map.
+    /// True if a slot is this node's, by the map.
     #[inline]
     pub(crate) fn has(&self, slot: Slot) -> bool {
         self.map.owner_of(slot) == Some(self.me)
@@ -177,38 +177,38 @@ impl Peers {
         self.links.iter().filter_map(Outbound::shown).collect()
     }
 
-    /// Whether links have received bytes, or are about to send some.
+    /// True if links have received bytes, or are about to send some.
     pub(crate) fn has_work(&self) -> bool {
         !self.heard.is_empty() || self.has_staged()
     }
 
-    /// Whether there are items for other nodes, or from them, that must not be lost when this one shuts down.
+    /// True if there are items for other nodes, or from them, that must not be lost when this one shuts down.
     pub(crate) fn owes(&self) -> bool {
         self.has_work() || !self.speaking.is_empty() || !self.spread.is_empty()
     }
 
-    /// Whether links are about to send items.
+    /// True if links are about to send items.
     pub(crate) fn has_staged(&self) -> bool {
         !self.staged.is_empty() || self.links.iter().any(Outbound::has_something_to_say)
     }
 
-    /// Whether all nodes understand for which user commands are forwarded (rule U1).
+    /// True if all nodes understand for which user commands are forwarded (rule U1).
     #[inline]
     pub(crate) fn says_principals(&self) -> bool {
         self.map.level() >= level::PRINCIPALS
     }
 
-    /// Whether a node holds no lease, as the metadata's leader said last.
+    /// True if a node holds no lease, as the metadata's leader said last.
     pub(crate) fn holds_no_lease(&self, node: NodeId) -> bool {
         self.shared.administration().is_some_and(|administration| administration.silent().contains(&node))
     }
 
-    /// Whether a node may be down: it holds no lease, or it led and others have elected another leader.
+    /// True if a node may be down: it holds no lease, or it led and others have elected another leader.
     pub(crate) fn may_be_down(&self, node: NodeId) -> bool {
         self.shared.administration().is_some_and(|administration| administration.suspects().contains(&node))
     }
 
-    /// Whether the node is the only one.
+    /// True if the node is the only one.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.map.nodes().len() <= 1

@@ -65,7 +65,7 @@ pub(crate) trait Port: OfTransactions {
     fn apply_reply_mode(&mut self, conn: &mut Conn, before: usize);
     /// Counts a command that runs elsewhere, under this number of the table.
     fn count_ran(&mut self, counted_as: usize);
-    /// Whether clients are in MONITOR mode.
+    /// True if clients are in MONITOR mode.
     fn is_monitored(&self) -> bool;
 
     // ---- connections that wait

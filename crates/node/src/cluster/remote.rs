@@ -104,7 +104,7 @@ impl Line {
         self.tracking = tracking;
     }
 
-    /// Whether the session there is the same as this one.
+    /// True if the session there is the same as this one.
     #[inline]
     pub(crate) fn follows(&self, session: &Session, tracking: Mode) -> bool {
         let is_same = (self.db, self.protocol, self.no_touch)
@@ -114,7 +114,7 @@ impl Line {
 }
 
 impl Line {
-    /// Whether these bytes belong to a command that is sent back, which is kept until it is whole: no other answer over
+    /// True if these bytes belong to a command that is sent back, which is kept until it is whole: no other answer over
     /// a link begins as a push.
     #[inline]
     pub(crate) fn takes_back(&mut self, some: &[u8]) -> bool {
@@ -204,7 +204,7 @@ impl Remote {
         self.gather.as_ref().map_or(0, |gather| gather.len())
     }
 
-    /// Whether a reply is outstanding.
+    /// True if a reply is outstanding.
     pub(crate) fn is_owed(&self) -> bool {
         self.lines.iter().flatten().any(|line| !line.expected.is_empty())
     }

@@ -18,7 +18,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Whether it is one end of a link.
+    /// True if it is one end of a link.
     #[inline]
     pub(crate) fn is_link(&self) -> bool {
         matches!(self, Role::Origin(_) | Role::Owner(_))
@@ -57,7 +57,7 @@ impl Inbound {
         self.lines.iter().flatten().copied()
     }
 
-    /// Whether the other end belongs to another node, which does not know yet that this one leaves.
+    /// True if the other end belongs to another node, which does not know yet that this one leaves.
     pub(crate) fn may_leave(&self) -> bool {
         self.partner.is_none() && !self.has_left
     }

@@ -67,7 +67,7 @@ impl Peers {
         admission::no_lease(&self.shared.lease().reason())
     }
 
-    /// Whether a command has keys of other nodes, and works on its keys alone.
+    /// True if a command has keys of other nodes, and works on its keys alone.
     pub(crate) fn has_elsewhere(&self, command: &Command, args: Args<'_>) -> bool {
         let is_keyed = matches!(self.kinds[command.id], Kind::Keyed | Kind::Patient | Kind::Script);
         is_keyed
@@ -138,7 +138,7 @@ impl Peers {
         slot.and_then(of_slot).map_or(keyspace::SLOTS as u16, |range| range.end.get() + 1)
     }
 
-    /// Whether a command of a virtual connection was sent here by a map that this node does not know yet.
+    /// True if a command of a virtual connection was sent here by a map that this node does not know yet.
     #[inline]
     fn is_behind(&self, conn: &Conn) -> bool {
         matches!(&conn.role, Role::Virtual(line) if self.epoch < line.epoch) && !self.is_out()
@@ -571,7 +571,7 @@ impl<P: Port> Forwarding<'_, P> {
     }
 }
 
-/// Whether the block of a smart client concerns this node. If not, the client may have used an old map, and should
+/// True if the block of a smart client concerns this node. If not, the client may have used an old map, and should
 /// renew it.
 fn belongs_here(conn: &Conn) -> bool {
     let watches =
@@ -579,7 +579,7 @@ fn belongs_here(conn: &Conn) -> bool {
     watches || conn.session.multi.as_deref().is_some_and(|multi| multi.here)
 }
 
-/// Whether a command calls a function of a library: a node without a lease may lack some.
+/// True if a command calls a function of a library: a node without a lease may lack some.
 pub(crate) fn calls_function(command: &Command) -> bool {
     command.name.starts_with("fcall")
 }

@@ -6,7 +6,7 @@ use crate::config::Settings;
 const ABOVE: u16 = 1000;
 
 impl Settings {
-    /// Whether a server with these settings is a node of a cluster.
+    /// True if a server with these settings is a node of a cluster.
     pub fn takes_part_in_cluster(&self) -> bool {
         self.cluster_enabled || !self.cluster_seeds.is_empty()
     }

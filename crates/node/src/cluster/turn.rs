@@ -135,7 +135,7 @@ impl<P: Port> Forwarding<'_, P> {
         }
     }
 
-    /// Whether what is said next is committed.
+    /// True if what is said next is committed.
     fn is_next_committed(&mut self) -> bool {
         let Desk { peers, engine, .. } = self.desk();
         let Some((seen, _)) = peers.spread.waiting.front() else { return false };

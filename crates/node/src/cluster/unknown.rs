@@ -7,7 +7,7 @@ pub(crate) fn unknown(place: &str) -> String {
 
 const UNKNOWN: &str = "has not answered: nobody knows whether it has executed the command";
 
-/// Whether a reply is [`unknown`].
+/// True if a reply is [`unknown`].
 pub(crate) fn is_unknown(reply: &[u8]) -> bool {
     reply.starts_with(b"-ERR the node") && reply.trim_ascii_end().ends_with(UNKNOWN.as_bytes())
 }

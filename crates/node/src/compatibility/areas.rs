@@ -69,7 +69,7 @@ pub(super) const AREAS: &[Area] = &[
 ];
 
 impl Area {
-    /// Whether it shows this command of Redis's or Valkey's.
+    /// True if it shows this command of Redis's or Valkey's.
     pub fn has(&self, known: &Known) -> bool {
         match self.belongs {
             Belongs::Group(group) => known.group == group,

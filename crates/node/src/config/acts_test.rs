@@ -44,7 +44,7 @@ fn fields(source: &str, structure: &str) -> Vec<String> {
     names.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Whether `.field` stands in the code, and not only as the beginning of a longer name.
+/// True if `.field` stands in the code, and not only as the beginning of a longer name.
 fn is_read(code: &str, field: &str) -> bool {
     let dotted = format!(".{field}");
     let ends = |at: usize| {

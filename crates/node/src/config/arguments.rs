@@ -17,7 +17,7 @@ use super::line::quote;
 pub struct Arguments {
     /// The configuration file.
     pub file: Option<PathBuf>,
-    /// Whether `-` asks to read configuration from standard input as well.
+    /// True if `-` asks to read configuration from standard input as well.
     pub stdin: bool,
     /// The options as lines of configuration.
     pub options: Vec<u8>,

@@ -49,7 +49,7 @@ pub struct Rights {
     /// Whether protected settings may be changed (`enable-protected-configs`, and whether the client is on this
     /// machine).
     pub protected: bool,
-    /// Whether data is loading.
+    /// True if data is loading.
     pub loading: bool,
 }
 

@@ -67,7 +67,7 @@ pub enum Allowed {
 }
 
 impl Allowed {
-    /// Whether a client may, given whether it is on this machine.
+    /// True if a client may, given whether it is on this machine.
     pub fn admits(self, local: bool) -> bool {
         match self {
             Allowed::No => false,

@@ -71,7 +71,7 @@ pub enum Value {
 }
 
 impl Kind {
-    /// Whether several words may follow the name (Redis's `MULTI_ARG_CONFIG`).
+    /// True if several words may follow the name (Redis's `MULTI_ARG_CONFIG`).
     pub fn takes_words(self) -> bool {
         match self {
             Kind::Set(_) => true,

@@ -20,7 +20,7 @@ impl std::fmt::Debug for Password {
 }
 
 impl Password {
-    /// Whether a client has given this password. The time does not depend on where the first difference is.
+    /// True if a client has given this password. The time does not depend on where the first difference is.
     pub fn is(&self, given: &[u8]) -> bool {
         let same =
             |a: &[u8], b: &[u8]| a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0;
@@ -30,7 +30,7 @@ impl Password {
         }
     }
 
-    /// Whether both let in the same clients.
+    /// True if both let in the same clients.
     fn matches(&self, other: &Password) -> bool {
         match other {
             Password::Plain(given) => self.is(given),

@@ -45,7 +45,7 @@ impl Renames {
         Ok(renames)
     }
 
-    /// Whether no name is changed: then nothing need be looked up.
+    /// True if no name is changed: then nothing need be looked up.
     pub fn is_empty(&self) -> bool {
         self.meaning.is_empty()
     }

@@ -100,7 +100,7 @@ pub(super) const fn row(name: &'static str, kind: Kind, default: &'static str, h
 }
 
 impl Row {
-    /// Whether all nodes of a cluster have the same value.
+    /// True if all nodes of a cluster have the same value.
     pub fn is_of_cluster(&self) -> bool {
         self.owner == Owner::Cluster
     }

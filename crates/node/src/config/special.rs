@@ -38,12 +38,12 @@ pub enum Special {
 pub struct Line {
     /// The text behind the setting's name and a blank.
     pub arguments: Vec<u8>,
-    /// Whether it is written even if the file did not mention the setting.
+    /// True if it is written even if the file did not mention the setting.
     pub force: bool,
 }
 
 impl Special {
-    /// Whether several words may follow the name.
+    /// True if several words may follow the name.
     pub fn takes_words(self) -> bool {
         !matches!(self, Special::Events | Special::Dir)
     }

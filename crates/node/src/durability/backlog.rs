@@ -43,22 +43,22 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Whether there is nothing to check.
+    /// True if there is nothing to check.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.unanswered.is_empty() && !self.is_over
     }
 
-    /// Whether commands that write wait.
+    /// True if commands that write wait.
     pub(super) fn holds(&self) -> bool {
         self.is_over || matches!(self.ruling, Some(Ruling::Wait(_)))
     }
 
-    /// Whether more waits for the log than may.
+    /// True if more waits for the log than may.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether the tail grows faster than it may.
+    /// True if the tail grows faster than it may.
     pub(crate) fn is_slowed(&self) -> bool {
         self.ruling.is_some()
     }
@@ -146,7 +146,7 @@ impl Backlog {
         self.ruling = Some(ruling).filter(|ruling| *ruling != Ruling::Go);
     }
 
-    /// Whether connections that wait for the tail have waited long enough, by its last size.
+    /// True if connections that wait for the tail have waited long enough, by its last size.
     pub(super) fn is_due(&self, now: MonoNs) -> bool {
         match self.ruling {
             None => false,

@@ -133,7 +133,7 @@ impl Checkpoints {
         self.wake();
     }
 
-    /// Whether one may begin now.
+    /// True if one may begin now.
     pub fn may_begin(&self) -> bool {
         let state = self.lock();
         state.held.is_none_or(|held| state.taken < held)

@@ -60,7 +60,7 @@ impl Durable {
         Some(Link { gates, marks: self.marks.clone(), promises, late_from: self.late_from })
     }
 
-    /// Whether everything up to here is on the disk, whatever the setting promises.
+    /// True if everything up to here is on the disk, whatever the setting promises.
     pub(crate) fn is_synced(&self, ends: &Horizon) -> bool {
         let is_synced = |end: &u64| {
             let stream = stream_of(*end) as u16;
@@ -101,7 +101,7 @@ impl Durable {
 }
 
 impl Durable {
-    /// Whether the log takes writes: it runs, and its disk answers.
+    /// True if the log takes writes: it runs, and its disk answers.
     #[inline]
     pub(crate) fn takes_writes(&self) -> bool {
         self.log().takes_writes() && !self.stall.is_on()

@@ -47,27 +47,27 @@ impl Promises {
         self.durable.as_deref().filter(|_| self.promised)
     }
 
-    /// Whether the log, if there is one, takes changes of the worker's own: otherwise expiry and eviction wait.
+    /// True if the log, if there is one, takes changes of the worker's own: otherwise expiry and eviction wait.
     pub(crate) fn may_log(&self) -> bool {
         self.log().is_none_or(Durable::takes_writes) && !self.backlog.is_over()
     }
 
-    /// Whether a connection waits for a watermark.
+    /// True if a connection waits for a watermark.
     pub(super) fn awaits(&self) -> bool {
         !self.gated.is_empty() || !self.backlog.is_idle()
     }
 
-    /// Whether a connection waits for a sync.
+    /// True if a connection waits for a sync.
     pub(crate) fn awaits_sync(&self) -> bool {
         !self.syncing.is_empty()
     }
 
-    /// Whether records are left that the log was not rung for.
+    /// True if records are left that the log was not rung for.
     pub(crate) fn is_unrung(&self) -> bool {
         self.unrung != 0
     }
 
-    /// Whether watermarks have moved since the last look, or will never move again.
+    /// True if watermarks have moved since the last look, or will never move again.
     pub(super) fn has_moved(&self) -> bool {
         self.durable.as_deref().is_some_and(|durable| {
             durable.log().marks().all().ne(self.marks.iter().copied())
@@ -103,7 +103,7 @@ impl Promises {
         }
     }
 
-    /// Whether this worker, which `is_idle`, may write the log itself, and wait for the disk. It would only sleep
+    /// True if this worker, which `is_idle`, may write the log itself, and wait for the disk. It would only sleep
     /// otherwise: nothing has arrived, and nearly all its clients wait for the log. Where a sync takes long it may not:
     /// clients may send something meanwhile.
     pub(super) fn may_lend(&mut self, durable: &Durable, is_idle: bool) -> bool {
@@ -125,7 +125,7 @@ impl Promises {
         self.backlog.rule(log, node, now);
     }
 
-    /// Whether commands that wait for the tail have waited long enough. If so, the tail was checked again.
+    /// True if commands that wait for the tail have waited long enough. If so, the tail was checked again.
     pub(super) fn is_due(&mut self, node: &Node) -> bool {
         if !self.backlog.is_slowed() {
             return false;

@@ -36,7 +36,7 @@ impl Worker {
         self.promises.log()
     }
 
-    /// Whether the log, if there is one, takes changes of the worker's own: otherwise expiry and eviction wait.
+    /// True if the log, if there is one, takes changes of the worker's own: otherwise expiry and eviction wait.
     pub(crate) fn may_log(&self) -> bool {
         self.promises.may_log()
     }
@@ -74,7 +74,7 @@ impl Worker {
         self.promises.awaits() || spreads || prepares
     }
 
-    /// Whether watermarks have moved since [`Self::answer_committed`], and a connection waits for that.
+    /// True if watermarks have moved since [`Self::answer_committed`], and a connection waits for that.
     pub(crate) fn may_answer(&self) -> bool {
         self.awaits() && self.promises.has_moved()
     }
@@ -220,7 +220,7 @@ impl Worker {
         }
     }
 
-    /// Whether this worker may write the log itself, and wait for the disk.
+    /// True if this worker may write the log itself, and wait for the disk.
     fn may_lend(&mut self, durable: &Durable) -> bool {
         let is_idle = !self.has_work() && self.dirty.is_empty() && !self.peers.is_cluster();
         self.promises.may_lend(durable, is_idle)

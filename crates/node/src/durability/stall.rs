@@ -29,7 +29,7 @@ pub(crate) struct Stall {
 }
 
 impl Stall {
-    /// Whether the disk hangs.
+    /// True if the disk hangs.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
@@ -40,7 +40,7 @@ impl Stall {
         self.waited.load(Relaxed)
     }
 
-    /// Whether it is time to look.
+    /// True if it is time to look.
     pub(super) fn is_due(&self, now: u64) -> bool {
         now >= self.due.load(Relaxed)
     }

@@ -160,7 +160,7 @@ impl Tail {
         self.alive_at.store(now, Relaxed);
     }
 
-    /// Whether the checkpointer has not been heard of for long: it may be flushing the store.
+    /// True if the checkpointer has not been heard of for long: it may be flushing the store.
     pub(crate) fn is_quiet(&self, now: u64) -> bool {
         now.saturating_sub(self.alive_at.load(Relaxed)) > STALLED_NS / 2
     }
@@ -178,18 +178,18 @@ impl Tail {
         self.is_failing.store(failed.is_some(), SeqCst);
     }
 
-    /// Whether writers had to wait since the last call.
+    /// True if writers had to wait since the last call.
     pub fn has_slowed(&self) -> bool {
         self.is_slowing.swap(false, Relaxed)
     }
 
-    /// Whether a check may be due soon.
+    /// True if a check may be due soon.
     #[inline]
     pub(crate) fn is_near(&self) -> bool {
         !self.is_far.load(Relaxed)
     }
 
-    /// Whether commands that write are refused.
+    /// True if commands that write are refused.
     #[inline]
     pub(crate) fn refuses(&self) -> bool {
         self.refuses.load(Relaxed)

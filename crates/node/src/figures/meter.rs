@@ -80,7 +80,7 @@ impl Meter {
         self.notable = (millis > 0).then(|| millis.saturating_mul(1_000_000));
     }
 
-    /// Whether a command is timed by itself.
+    /// True if a command is timed by itself.
     #[inline]
     pub fn is_exact(&self, command: &Command, args: Args<'_>) -> bool {
         !command.is_short || self.fine || args.len() > FEW_ARGUMENTS

@@ -64,7 +64,7 @@ pub(crate) struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// Whether a part of the doubt is to be forgotten now, in unix milliseconds. If so, the caller does it.
+    /// True if a part of the doubt is to be forgotten now, in unix milliseconds. If so, the caller does it.
     pub(super) fn is_time_to_forget(&self, now: u64) -> bool {
         let is_time = now.abs_diff(self.forgot_at.load(Relaxed)) >= FORGET_MS;
         if is_time {

@@ -27,7 +27,7 @@ pub(crate) fn limit(settings: &Settings) -> Option<u64> {
 }
 
 impl Node {
-    /// Whether connections take as much as `limit` together, in bytes, as far as their workers know.
+    /// True if connections take as much as `limit` together, in bytes, as far as their workers know.
     pub(crate) fn is_above(&self, limit: u64) -> bool {
         self.stats.iter().map(|stats| stats.client_memory.load(Relaxed)).fold(0, u64::wrapping_add) >= limit
     }

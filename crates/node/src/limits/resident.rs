@@ -90,7 +90,7 @@ pub(super) struct GiveBack {
 }
 
 impl GiveBack {
-    /// Whether it is to be asked now. If so, the caller asks.
+    /// True if it is to be asked now. If so, the caller asks.
     pub(super) fn is_due(&mut self, now: u64) -> bool {
         let is_due = now.abs_diff(self.at) >= self.pause.max(GIVE_BACK_MS);
         if is_due {

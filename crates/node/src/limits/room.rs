@@ -57,7 +57,7 @@ impl Worker {
         }
     }
 
-    /// Whether the process needs too much besides data, but not for the system: that would end the process.
+    /// True if the process needs too much besides data, but not for the system: that would end the process.
     fn only_overhead_is_too_much(&self, settings: &Settings) -> bool {
         let bound = self.node.memory_bound(settings).unwrap_or(u64::MAX);
         self.moves_to_store(settings) && !self.node.uses_more_than((bound / 2).min(self.node.system_limit()))
@@ -125,7 +125,7 @@ impl Worker {
         }
     }
 
-    /// Whether keys could be evicted if less were waiting for the log, and the log takes writes.
+    /// True if keys could be evicted if less were waiting for the log, and the log takes writes.
     pub(crate) fn awaits_log_to_evict(&self, settings: &Settings) -> bool {
         settings.maxmemory_policy != EvictionPolicy::NoEviction
             && self.promises.backlog.is_over()
@@ -184,7 +184,7 @@ impl Worker {
         self.engine.evict_all(ticket, || node.uses_more_than(limit), || node.clock.monotonic_ns() < until)
     }
 
-    /// Whether a command fits beside its fetched keys when all other data has left memory. Otherwise it would wait for
+    /// True if a command fits beside its fetched keys when all other data has left memory. Otherwise it would wait for
     /// ever: its keys would leave before it runs, and come back.
     pub(crate) fn may_fit(&mut self, conn: &Conn, settings: &Settings, command: &Command, args: Args<'_>) -> bool {
         let node = self.node.clone();
@@ -221,7 +221,7 @@ impl Worker {
         Room::None
     }
 
-    /// Whether a command that may need memory must wait until more keys are evicted. Redis would let it run. This
+    /// True if a command that may need memory must wait until more keys are evicted. Redis would let it run. This
     /// server would then exceed the limit by whatever clients send faster than keys are evicted.
     pub(crate) fn must_wait_for_room(&self, settings: &Settings) -> bool {
         let excess =
@@ -260,7 +260,7 @@ impl Worker {
         .into()
     }
 
-    /// Whether the log takes no writes: a command that writes is refused, and need not wait for room.
+    /// True if the log takes no writes: a command that writes is refused, and need not wait for room.
     fn is_refused_by_log(&self) -> bool {
         self.promise().is_some_and(|durable| durable.refusal().is_some())
     }

@@ -37,7 +37,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Whether there is at least so much; `count` counts until it exceeds a number of bytes.
+    /// True if there is at least so much; `count` counts until it exceeds a number of bytes.
     pub(super) fn is_at_least(&mut self, bytes: u64, now: u64, count: impl FnOnce(u64) -> u64) -> bool {
         let all_is_counted = self.bytes <= self.most;
         if now >= self.until || bytes > self.most && !all_is_counted {

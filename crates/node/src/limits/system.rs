@@ -19,7 +19,7 @@ const TABLES: u64 = 32;
 /// Where a policy deletes keys, log and store may use this part of the limit beside it: 1/14.
 const DURABLE_SHARE: u64 = 14;
 
-/// Whether data goes to the store when memory is full.
+/// True if data goes to the store when memory is full.
 pub(crate) fn moves_to_store(node: &Node, settings: &Settings) -> bool {
     settings.maxmemory_policy == EvictionPolicy::NoEviction && node.engine.source.is_there()
 }
@@ -213,7 +213,7 @@ impl Node {
         bounds.into_iter().filter(|(is_there, _)| *is_there).map(|(_, bytes)| bytes).min()
     }
 
-    /// Whether anything bounds memory.
+    /// True if anything bounds memory.
     #[inline]
     pub(crate) fn is_bounded(&self, settings: &Settings) -> bool {
         settings.maxmemory > 0 || headroom::is_limited()

@@ -13,7 +13,7 @@ pub struct Monitors {
 }
 
 impl Monitors {
-    /// Whether there is any. Workers check it once per turn.
+    /// True if there is any. Workers check it once per turn.
     pub fn any(&self) -> bool {
         self.count.load(Relaxed) > 0
     }

@@ -56,7 +56,7 @@ impl PubSub {
         self.counts[kind as usize].load(Relaxed)
     }
 
-    /// Whether a message to a channel could reach a client.
+    /// True if a message to a channel could reach a client.
     #[inline]
     pub fn any(&self) -> bool {
         self.count(Kind::Channel) + self.count(Kind::Pattern) > 0

@@ -25,7 +25,7 @@ pub const NO_LOOP: u8 = 4;
 pub const BROKEN: u8 = 8;
 
 impl Tracker {
-    /// Whether all of these flags are set.
+    /// True if all of these flags are set.
     pub fn is(&self, flags: u8) -> bool {
         self.flags.load(Relaxed) & flags == flags
     }

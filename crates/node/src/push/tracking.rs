@@ -315,7 +315,7 @@ impl Worker {
 }
 
 impl Conn {
-    /// Whether a reply is being written, or is on its way from another worker: messages for the client come behind it.
+    /// True if a reply is being written, or is on its way from another worker: messages for the client come behind it.
     fn is_replying(&self) -> bool {
         self.wait.is_being_answered() || self.holds_news
     }

@@ -19,12 +19,12 @@ pub(crate) struct Untold {
 }
 
 impl Untold {
-    /// Whether a look is due within a millisecond.
+    /// True if a look is due within a millisecond.
     pub(crate) fn is_due(&self) -> bool {
         !self.pushing.is_empty() || self.above_tracked
     }
 
-    /// Whether there are notices for connections that this worker has in hands.
+    /// True if there are notices for connections that this worker has in hands.
     #[inline]
     pub(crate) fn has_in_hand(&self) -> bool {
         !self.in_hand.is_empty()

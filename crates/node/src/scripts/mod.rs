@@ -61,7 +61,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whether EVALSHA finds it no more.
+    /// True if EVALSHA finds it no more.
     pub fn is_forgotten(&self) -> bool {
         self.forgotten.load(Relaxed)
     }
@@ -237,7 +237,7 @@ impl Scripts {
         first
     }
 
-    /// Whether a script takes longer than it may.
+    /// True if a script takes longer than it may.
     #[inline]
     pub fn any_slow(&self) -> bool {
         self.slow.load(Relaxed) > 0
@@ -313,12 +313,12 @@ impl Job {
         self.decide(Fate::Changes)
     }
 
-    /// Whether it was asked to end.
+    /// True if it was asked to end.
     pub fn is_killed(&self) -> bool {
         self.fate.load(Relaxed) == Fate::Ends as u8
     }
 
-    /// Whether it takes too long and goes on: a killed one will have ended in a moment.
+    /// True if it takes too long and goes on: a killed one will have ended in a moment.
     fn is_in_the_way(&self) -> bool {
         self.slow.load(Relaxed) && !self.is_killed()
     }

@@ -172,7 +172,7 @@ fn setuser(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 /// Ends the clients of users that are gone, and those that are subscribed to something that their user has lost.
-/// Whether this client is one of a user that is gone.
+/// True if this client is one of a user that is gone.
 fn follow(ctx: &mut SessionCtx<'_>, changes: &[Change]) -> bool {
     users::follow(ctx.node, changes);
     let gone: Vec<&Arc<User>> =

@@ -34,7 +34,7 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Whether the workspace has all keys of a command that works in database `db`. Missing keys are noted.
+    /// True if the workspace has all keys of a command that works in database `db`. Missing keys are noted.
     pub(crate) fn has_keys(&mut self, command: &Command, args: Args<'_>, db: u16, databases: u16) -> bool {
         for lock in locks_of(command, args, db, databases) {
             let place = (lock.db, lock.key);

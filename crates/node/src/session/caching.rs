@@ -34,12 +34,12 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Whether it tracks at all.
+    /// True if it tracks at all.
     pub fn is_on(self) -> bool {
         self.on
     }
 
-    /// Whether it hears of keys that it has not read.
+    /// True if it hears of keys that it has not read.
     pub fn broadcasts(self) -> bool {
         self.broadcast
     }
@@ -80,7 +80,7 @@ impl Session {
         Caller { client: self.client.id, caches: self.tracking.is_some() && self.caches() }
     }
 
-    /// Whether its reads are remembered.
+    /// True if its reads are remembered.
     fn caches(&self) -> bool {
         let chosen = self.tracking.as_ref().is_some_and(|tracking| match tracking.choice {
             Choice::All => true,

@@ -71,7 +71,7 @@ pub struct SessionCtx<'a> {
     pub machines: &'a mut Machines,
     /// The log, if replies wait for one.
     pub log: Option<&'a Durable>,
-    /// Whether commands are shown to a client (MONITOR).
+    /// True if commands are shown to a client (MONITOR).
     pub monitored: bool,
     /// The cluster, if this is a node of one.
     pub(crate) peers: &'a Peers,
@@ -140,7 +140,7 @@ impl<'a> SessionCtx<'a> {
         self.node.engine.keyspace.counts(db, block.map(|block| block.run.counts()))
     }
 
-    /// Whether a script may turn out to need keys of other nodes. Then its block is undone, and runs over nodes.
+    /// True if a script may turn out to need keys of other nodes. Then its block is undone, and runs over nodes.
     pub(crate) fn may_go_over(&self) -> bool {
         self.aside.is_none() && !self.peers.is_alone()
     }
@@ -163,7 +163,7 @@ impl<'a> SessionCtx<'a> {
         self.args.get(i).expect("within the arity of the row")
     }
 
-    /// Whether the output is longer than `client-output-buffer-limit` ever allows.
+    /// True if the output is longer than `client-output-buffer-limit` ever allows.
     pub fn is_too_much(&self) -> bool {
         let hard = self.settings.output_limit_normal.hard;
         hard > 0 && (self.out.len() + self.engine.parts.len()).saturating_sub(BUFFER) as u64 > hard
@@ -174,7 +174,7 @@ impl<'a> SessionCtx<'a> {
         keyspace::canonical_int(self.arg(i)).ok_or(Error::NOT_INTEGER)
     }
 
-    /// Whether argument `i` is this word, in any case.
+    /// True if argument `i` is this word, in any case.
     pub fn is(&self, i: usize, word: &str) -> bool {
         self.args.get(i).is_some_and(|a| a.eq_ignore_ascii_case(word.as_bytes()))
     }

@@ -20,7 +20,7 @@ impl Suspended {
         }
     }
 
-    /// Whether its script is to end because a client has killed it.
+    /// True if its script is to end because a client has killed it.
     pub fn is_killed(&self) -> bool {
         match &self.what {
             What::Script(script) => script.is_killed(),

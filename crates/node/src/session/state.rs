@@ -27,7 +27,7 @@ pub struct Session {
     pub db: u16,
     /// Protocol of its replies.
     pub protocol: Protocol,
-    /// Whether it may run commands.
+    /// True if it may run commands.
     pub authenticated: bool,
     /// The user that its commands run for; for a virtual connection, the one that its origin named.
     pub user: User,
@@ -52,7 +52,7 @@ pub struct Session {
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Its part of CLIENT TRACKING, while it tracks.
     pub tracking: Option<Box<Tracking>>,
-    /// Whether tracking was switched on or off by its last command.
+    /// True if tracking was switched on or off by its last command.
     pub tracks_anew: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
@@ -85,7 +85,7 @@ pub struct Multi {
     pub batch: Batch,
     /// A command could not be queued: EXEC will refuse.
     pub aborted: bool,
-    /// Whether one of them has keys of this node, so that the block does not belong to another node.
+    /// True if one of them has keys of this node, so that the block does not belong to another node.
     pub here: bool,
     /// Bytes of arguments.
     pub bytes: usize,
@@ -201,14 +201,14 @@ impl Session {
         self.client.db.store(db, Relaxed);
     }
 
-    /// Whether the client hears which node has a key of another node, and does not get the reply. Smart clients do, and
+    /// True if the client hears which node has a key of another node, and does not get the reply. Smart clients do, and
     /// others if `cluster-redirect`, which is `default`, says so. CLUSTER REDIRECT comes before both.
     pub fn moves(&self, default: Redirect) -> bool {
         let smart = self.client.peer.smart.then_some(Redirect::Moved);
         self.redirect.or(smart).unwrap_or(default) == Redirect::Moved
     }
 
-    /// Whether this command joins the queue of MULTI instead of running.
+    /// True if this command joins the queue of MULTI instead of running.
     pub fn queues(&self, command: &Command) -> bool {
         self.multi.is_some() && command.spec.flags & flags::IN_MULTI == 0
     }

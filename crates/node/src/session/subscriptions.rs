@@ -55,7 +55,7 @@ impl Subscriptions {
         }
     }
 
-    /// Whether a user that may use these channels keeps all of them.
+    /// True if a user that may use these channels keeps all of them.
     pub(crate) fn are_kept(&self, left: &acl::Subscriptions) -> bool {
         let keeps = |all: &BTreeSet<Arc<[u8]>>, is_pattern| all.iter().all(|topic| left.keeps(topic, is_pattern));
         keeps(&self.channels, false) && keeps(&self.shards, false) && keeps(&self.patterns, true)
@@ -65,7 +65,7 @@ impl Subscriptions {
         self.counted_with(Kind::Channel) + self.counted_with(Kind::Shard) == 0
     }
 
-    /// Whether the session still wants messages of this subscription.
+    /// True if the session still wants messages of this subscription.
     pub fn has(&self, kind: Kind, topic: &[u8]) -> bool {
         self.of(kind).contains(topic)
     }
@@ -89,7 +89,7 @@ impl Session {
         };
     }
 
-    /// Whether it has subscribed to anything.
+    /// True if it has subscribed to anything.
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions.is_some()
     }

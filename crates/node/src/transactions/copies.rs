@@ -117,7 +117,7 @@ impl Copies {
     }
 }
 
-/// Whether a node has sent the steps of a key, and not all of it.
+/// True if a node has sent the steps of a key, and not all of it.
 pub(super) fn are_steps(said: &[u8]) -> bool {
     said.first() == Some(&STEPS)
 }

@@ -146,13 +146,13 @@ impl Doubts {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether anything may be in doubt.
+    /// True if anything may be in doubt.
     #[inline]
     pub(crate) fn may_exist(&self, transactions: &engine::Transactions) -> bool {
         transactions.any() || self.count() > 0
     }
 
-    /// Whether it is time to look, and this worker is the one that does. One worker looks for all: the number of looks
+    /// True if it is time to look, and this worker is the one that does. One worker looks for all: the number of looks
     /// counts.
     pub(super) fn is_due(&self, now: u64) -> bool {
         let due = self.due();

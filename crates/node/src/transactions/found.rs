@@ -140,7 +140,7 @@ impl<P: Port> Transacting<'_, P> {
         filled
     }
 
-    /// Whether it is a command that waits if it finds nothing.
+    /// True if it is a command that waits if it finds nothing.
     fn may_wait_for_keys(&self, block: &Block) -> bool {
         let waits = |id: usize| self.node().table.get(id).spec.has(command::flags::BLOCKING);
         let is_interactive = block.fetching.as_deref().is_some_and(Fetching::is_interactive);
@@ -185,13 +185,13 @@ pub(super) fn place_of(image: &[u8]) -> Option<(u16, &[u8])> {
     Some((effect.db, effect.key))
 }
 
-/// Whether the time has come of a key, or of one of its fields, that [ends](Workspace::ends) so.
+/// True if the time has come of a key, or of one of its fields, that [ends](Workspace::ends) so.
 fn have_ended(ends: [Option<u64>; 2], now: u64) -> bool {
     ends.into_iter().flatten().any(|ends| ends < now)
 }
 
 impl AllSeen {
-    /// Whether something that was there has ended by the time at which a node has looked.
+    /// True if something that was there has ended by the time at which a node has looked.
     fn have_ended(&self) -> bool {
         have_ended([self.ends, None], self.latest)
     }

@@ -43,7 +43,7 @@ pub(crate) struct Inherited {
     due: u64,
 }
 
-/// Whether the log has transactions of another node's life. A node of a cluster remembers that. At a server without a
+/// True if the log has transactions of another node's life. A node of a cluster remembers that. At a server without a
 /// cluster every transaction in the log is one.
 pub(super) fn has_inherited(node: &Node) -> bool {
     node.cluster().map_or_else(|| !node.engine.transactions.knows_nothing(), |cluster| cluster.has_inherited())
@@ -72,7 +72,7 @@ impl Inherited {
     }
 }
 
-/// Whether a later attempt of the transaction is known.
+/// True if a later attempt of the transaction is known.
 fn is_followed(outcomes: &Outcomes, tx: TxnId) -> bool {
     let follows =
         |other: TxnId| (other.origin, other.sequence) == (tx.origin, tx.sequence) && other.attempt > tx.attempt;

@@ -47,12 +47,12 @@ impl Parts {
         self.with(|parts| parts.stage(tx)).flatten()
     }
 
-    /// Whether an attempt has no claims here any more, as far as the participant knows.
+    /// True if an attempt has no claims here any more, as far as the participant knows.
     pub(crate) fn is_over(&self, tx: TxnId) -> bool {
         self.with(|parts| parts.stage(tx).is_none()) == Some(true)
     }
 
-    /// Whether a part still wants its locks.
+    /// True if a part still wants its locks.
     pub(super) fn is_queued(&self, tx: TxnId) -> bool {
         self.with(|parts| parts.is_queued(tx)) == Some(true)
     }

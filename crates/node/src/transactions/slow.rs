@@ -76,7 +76,7 @@ impl SlowScripts {
     }
 }
 
-/// Whether the holder of these locks, in order, is in the way of a command that wants this one.
+/// True if the holder of these locks, in order, is in the way of a command that wants this one.
 pub(super) fn conflicts(locks: &[Lock], (db, key, mode): (u16, &[u8], Mode)) -> bool {
     let at = locks.binary_search_by(|lock| lock.place().cmp(&(db, key)));
     at.is_ok_and(|at| locks[at].mode.conflicts(mode))

@@ -45,7 +45,7 @@ pub(super) fn lacking(command: &Command, args: Args<'_>) -> Option<Vec<u8>> {
     lacks.then(|| format!("ERR wrong number of arguments for '{}' command", command.name).into())
 }
 
-/// Whether parts of a command may be at several nodes.
+/// True if parts of a command may be at several nodes.
 pub(super) fn is_splittable(command: &Command) -> bool {
     Join::of(command).is_some()
 }

@@ -174,7 +174,7 @@ impl<P: Port> Transacting<'_, P> {
         Some((tx, self.engine().in_the_way_of_attempt(tx, &locks)))
     }
 
-    /// Whether a part still wants its locks.
+    /// True if a part still wants its locks.
     fn is_queued(&mut self, tx: TxnId) -> bool {
         self.peers().shared.parts.is_queued(tx)
     }
@@ -185,7 +185,7 @@ impl<P: Port> Transacting<'_, P> {
         actions
     }
 
-    /// Whether a part without locks must wait before it asks for them, for the same causes as a client's command. A
+    /// True if a part without locks must wait before it asks for them, for the same causes as a client's command. A
     /// part with locks goes on: others wait for it.
     fn is_held_back_as_part(&mut self, token: Token, locks: &[Lock]) -> bool {
         let writes = locks.iter().any(|lock| lock.mode == Mode::Exclusive);

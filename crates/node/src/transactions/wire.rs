@@ -182,7 +182,7 @@ impl Changes<'_> {
     }
 }
 
-/// Whether these are [`Changes`], and no commands. Nothing is none.
+/// True if these are [`Changes`], and no commands. Nothing is none.
 pub(super) fn is_changes(bytes: &[u8]) -> bool {
     matches!(bytes, [] | [VERSION, CHANGES | FREE_CHANGES, ..])
 }

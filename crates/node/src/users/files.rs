@@ -109,7 +109,7 @@ impl UserTable {
     }
 }
 
-/// Whether `requirepass` says all that there is to say of the user `default`.
+/// True if `requirepass` says all that there is to say of the user `default`.
 fn is_as_usual(user: &acl::User, settings: &Settings) -> bool {
     let password = match &settings.requirepass {
         None => "nopass sanitize-payload".to_owned(),

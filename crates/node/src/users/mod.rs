@@ -118,13 +118,13 @@ impl UserTable {
         self.generation.fetch_add(1, Release);
     }
 
-    /// Whether a new connection may run commands as the user `default`.
+    /// True if a new connection may run commands as the user `default`.
     pub(crate) fn lets_in(&self, requirepass: Option<&Password>) -> bool {
         self.keep_up(requirepass);
         self.read(|users| users.get(UserNumber::DEFAULT).is_some_and(|user| user.is_on() && user.needs_no_password()))
     }
 
-    /// Whether any password will do for the user `default`.
+    /// True if any password will do for the user `default`.
     pub(crate) fn needs_no_password(&self, requirepass: Option<&Password>) -> bool {
         self.keep_up(requirepass);
         self.read(|users| users.get(UserNumber::DEFAULT).is_some_and(|user| user.needs_no_password()))

@@ -124,7 +124,7 @@ impl Conn {
         self.query.len() - self.start
     }
 
-    /// Whether a command over nodes has begun that others of its kind may follow before it is answered: `next` is the
+    /// True if a command over nodes has begun that others of its kind may follow before it is answered: `next` is the
     /// next command then.
     pub(crate) fn goes_on_over_nodes(&mut self, next: &mut Next) -> bool {
         let goes_on = matches!(next, Next::Stop) && self.over_nodes && self.wait.is_for_replies() && !self.closing;
@@ -190,12 +190,12 @@ impl Conn {
         self.session.client.output_len.store(self.owed() as u64, Relaxed);
     }
 
-    /// Whether its last command has been answered, and waits for nothing.
+    /// True if its last command has been answered, and waits for nothing.
     pub(crate) fn has_ended(&self) -> bool {
         self.wait.is_over()
     }
 
-    /// Whether commands can run now.
+    /// True if commands can run now.
     pub(crate) fn is_free(&self) -> bool {
         self.wait.is_over() && !self.closing
     }

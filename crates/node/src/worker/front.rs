@@ -254,7 +254,7 @@ fn debug_is_open(settings: &Settings, conn: &Conn) -> bool {
     session::debug_is_open(settings, &conn.session.client.peer)
 }
 
-/// Whether the command, or a command of the block that it executes, has one of these flags.
+/// True if the command, or a command of the block that it executes, has one of these flags.
 fn does(node: &Node, conn: &Conn, command: &Command, any: u32) -> bool {
     if command.spec.flags & any != 0 {
         return true;
@@ -274,7 +274,7 @@ fn refusal_of_log(worker: &Worker, conn: &Conn, command: &Command) -> Option<Str
     (!unheard && does(&worker.node, conn, command, flags::WRITE)).then(|| worker.signed(error, forwarded))
 }
 
-/// Whether CLIENT PAUSE holds this command back.
+/// True if CLIENT PAUSE holds this command back.
 fn is_held_back(worker: &Worker, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
     match worker.paused {
         None => false,
@@ -283,7 +283,7 @@ fn is_held_back(worker: &Worker, conn: &Conn, command: &Command, args: Args<'_>)
     }
 }
 
-/// Whether the command, or a command of the block that it executes, may write or tell replicas something.
+/// True if the command, or a command of the block that it executes, may write or tell replicas something.
 pub(crate) fn may_write(node: &Node, conn: &Conn, command: &Command, args: Args<'_>) -> bool {
     let may = |command: &Command, args: Args<'_>| {
         write::may(command.spec) && !session::is_read_only_script(node, command, args)

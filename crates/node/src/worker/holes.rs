@@ -90,7 +90,7 @@ impl Holes {
         self.shift = self.shift.wrapping_sub(n);
     }
 
-    /// Whether a reply has begun to come for the first hole and has not ended. Then nothing else may be written before
+    /// True if a reply has begun to come for the first hole and has not ended. Then nothing else may be written before
     /// it.
     pub(crate) fn is_begun(&self) -> bool {
         self.queue.front().is_some_and(|hole| matches!(hole.state, State::Begun(..)))

@@ -7,7 +7,7 @@ use crate::worker::Worker;
 use crate::worker::conn::Conn;
 use crate::worker::next::Next;
 
-/// Whether the name of a command shows that this is an HTTP request, whose body would be commands.
+/// True if the name of a command shows that this is an HTTP request, whose body would be commands.
 pub(crate) fn is_request(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

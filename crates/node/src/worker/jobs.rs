@@ -118,7 +118,7 @@ impl Jobs {
         Some(job)
     }
 
-    /// Whether a backup is being made, or waits to be.
+    /// True if a backup is being made, or waits to be.
     pub(crate) fn has_backup(&self) -> bool {
         let queue = self.queue();
         let mut jobs = queue.waiting.iter().chain(&queue.present);

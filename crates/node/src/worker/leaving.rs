@@ -15,13 +15,13 @@ use crate::worker::{Token, Worker};
 const LEAVING_MS: u64 = 3_000;
 
 impl Worker {
-    /// Whether the node shuts down and the worker has done its part: its driver then closes all connections and ends.
+    /// True if the node shuts down and the worker has done its part: its driver then closes all connections and ends.
     /// To be called between two turns.
     pub fn has_left(&mut self) -> bool {
         self.node.is_stopping() && self.leave()
     }
 
-    /// Whether nothing is executed any more.
+    /// True if nothing is executed any more.
     #[inline]
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaves_at.is_some()
@@ -56,7 +56,7 @@ impl Worker {
         }
     }
 
-    /// Whether all commands that were executed for a client of another node are answered. Then no more will be.
+    /// True if all commands that were executed for a client of another node are answered. Then no more will be.
     fn is_answered(&mut self, token: Token) -> bool {
         let Some(conn) = self.conn(token) else { return true };
         let ended = match conn.wait.blocked() {
@@ -69,7 +69,7 @@ impl Worker {
 }
 
 impl Conn {
-    /// Whether some connection is owed bytes, or is about to be.
+    /// True if some connection is owed bytes, or is about to be.
     fn is_owed(&self) -> bool {
         let waits_elsewhere = || self.session.client.waits_elsewhere.load(std::sync::atomic::Ordering::Relaxed);
         match &self.role {

@@ -132,7 +132,7 @@ impl Mailbox {
         self.own.store(true, Relaxed);
     }
 
-    /// Whether its own worker has put a message in since the last look.
+    /// True if its own worker has put a message in since the last look.
     pub(crate) fn has_own(&self) -> bool {
         self.own.load(Relaxed) && self.own.swap(false, Relaxed)
     }

@@ -85,7 +85,7 @@ pub struct Worker {
     pub(crate) turn_began: Option<u64>,
     /// The moment after which the turn begins no further commands, monotonic nanoseconds; 0 before its first.
     pub(crate) turn_until: MonoNs,
-    /// Whether a client monitors, as this turn sees it.
+    /// True if a client monitors, as this turn sees it.
     pub(crate) monitored: bool,
     /// The stopwatch.
     pub(crate) meter: Meter,
@@ -114,7 +114,7 @@ pub struct Worker {
     pub(crate) news: Untold,
     /// The log, and what waits for it.
     pub(crate) promises: Promises,
-    /// Whether nothing is executed: see `switching`.
+    /// True if nothing is executed: see `switching`.
     pub(crate) halted: bool,
     /// Nothing is executed any more, and connections are closed at this moment at the latest, unix milliseconds: see
     /// `leaving`.
@@ -493,7 +493,7 @@ impl Worker {
             .min()
     }
 
-    /// Whether another turn has to follow at once.
+    /// True if another turn has to follow at once.
     pub fn has_work(&self) -> bool {
         let under_way = !self.walks.is_empty() || !self.scripts.is_empty() || !self.orphans.is_empty();
         let linked = self.peers.is_cluster() && (self.peers.has_work() || self.txn.has_work());

@@ -37,7 +37,7 @@ pub struct Outgoing {
     gates: VecDeque<Gate>,
     /// Replies that are to come from other nodes.
     holes: Option<Box<Holes>>,
-    /// Whether these replies come soon: see [`Self::hold`].
+    /// True if these replies come soon: see [`Self::hold`].
     holds: bool,
 }
 
@@ -71,7 +71,7 @@ impl Outgoing {
         end - self.sent + parts.sum::<usize>() - self.part_sent
     }
 
-    /// Whether it is time to send: there are bytes, and it does not pay to wait for replies that come soon from other
+    /// True if it is time to send: there are bytes, and it does not pay to wait for replies that come soon from other
     /// nodes.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
@@ -84,7 +84,7 @@ impl Outgoing {
         self.holds = true;
     }
 
-    /// Whether replies are to come from other nodes.
+    /// True if replies are to come from other nodes.
     #[inline]
     pub(crate) fn has_holes(&self) -> bool {
         self.holes() > 0
@@ -172,7 +172,7 @@ impl Outgoing {
         self.make_way(&[(at, bytes.len())]);
     }
 
-    /// Whether bytes that are no reply may be written before the holes, which have nothing behind them. The caller
+    /// True if bytes that are no reply may be written before the holes, which have nothing behind them. The caller
     /// writes them there, and calls [`Self::wrote_before_holes`]. False: they have to wait for the holes.
     pub(crate) fn may_write_before_holes(&self) -> bool {
         self.holes.as_ref().is_some_and(|holes| holes.at() == Some(self.bytes.len()) && !holes.is_begun())
@@ -185,7 +185,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether no bytes are left to send, now or later.
+    /// True if no bytes are left to send, now or later.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.unsent() == 0 && !self.has_holes()
@@ -199,7 +199,7 @@ impl Outgoing {
         taken
     }
 
-    /// Whether some of it has to wait.
+    /// True if some of it has to wait.
     #[inline]
     pub fn is_gated(&self) -> bool {
         !self.gates.is_empty()
@@ -268,7 +268,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether there are no parts: all there is to be sent is [`Self::plain`].
+    /// True if there are no parts: all there is to be sent is [`Self::plain`].
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.parts.is_empty()

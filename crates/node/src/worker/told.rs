@@ -10,7 +10,7 @@ const TOLD_MS: u64 = 60_000;
 pub(crate) struct Told(AtomicU64);
 
 impl Told {
-    /// Whether a line is due. If so, the caller writes it now.
+    /// True if a line is due. If so, the caller writes it now.
     pub(super) fn is_due(&self, now: u64) -> bool {
         let last = self.0.load(Relaxed);
         let is_due = last == 0 || now.abs_diff(last) > TOLD_MS;

@@ -36,13 +36,13 @@ pub enum Output<'a> {
 }
 
 impl Conn {
-    /// Whether it has `most` unread bytes and commands to execute, so that they come first. For a connection that waits
+    /// True if it has `most` unread bytes and commands to execute, so that they come first. For a connection that waits
     /// for keys, only `client-query-buffer-limit` bounds them, because only reading shows that its client has left.
     fn has_enough(&self, most: usize) -> bool {
         self.has_to_do() && self.unread() >= most
     }
 
-    /// Whether commands have arrived that can be executed as they are.
+    /// True if commands have arrived that can be executed as they are.
     fn has_to_do(&self) -> bool {
         self.queued || self.busy > 0 || self.wait.ends_soon()
     }
@@ -109,7 +109,7 @@ impl Worker {
         self.room(token, BUFFER / 4)
     }
 
-    /// Whether the system has memory for a query buffer with `least` bytes more.
+    /// True if the system has memory for a query buffer with `least` bytes more.
     fn has_room_for_query(&self, index: usize, least: usize) -> bool {
         let Some(conn) = self.conns.get(index).and_then(Option::as_deref) else { return true };
         let len = conn.query.len();
@@ -355,7 +355,7 @@ impl Worker {
         }
     }
 
-    /// Whether the connection is to be closed even while some of its output is being sent.
+    /// True if the connection is to be closed even while some of its output is being sent.
     pub fn is_cut(&mut self, token: Token) -> bool {
         self.conn(token).is_some_and(|conn| conn.cut && conn.wait.blocked().is_none())
     }
@@ -440,7 +440,7 @@ impl Worker {
         self.end_session(conn);
     }
 
-    /// Whether the system has memory for `more` bytes that a connection did not ask for. If not, it is closed.
+    /// True if the system has memory for `more` bytes that a connection did not ask for. If not, it is closed.
     pub(crate) fn has_room_beside(&mut self, conn: &mut Conn, more: usize) -> bool {
         let fits = |buffer: &Vec<u8>| {
             let len = buffer.len() + more;

@@ -156,7 +156,7 @@ impl Worker {
         self.engine.end_turn();
     }
 
-    /// Whether the turn has executed commands for long enough.
+    /// True if the turn has executed commands for long enough.
     fn time_is_up(&self) -> bool {
         self.meter.last_reading() > self.turn_until
     }

@@ -93,7 +93,7 @@ pub(crate) enum Steps {
 }
 
 impl Wait {
-    /// Whether there is nothing to wait for.
+    /// True if there is nothing to wait for.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Wait::No)
@@ -125,12 +125,12 @@ impl Wait {
         if let Wait::Node(NodeWait::Answer(link)) = self { Some(*link) } else { None }
     }
 
-    /// Whether it waits for replies of other nodes.
+    /// True if it waits for replies of other nodes.
     pub(crate) fn is_for_replies(&self) -> bool {
         matches!(self, Wait::Node(NodeWait::Replies(_)))
     }
 
-    /// Whether it may last, and has nothing to do with latches and locks: others go on meanwhile.
+    /// True if it may last, and has nothing to do with latches and locks: others go on meanwhile.
     #[inline]
     pub(crate) fn outlasts_locks(&self) -> bool {
         match self {
@@ -139,7 +139,7 @@ impl Wait {
         }
     }
 
-    /// Whether it ends soon without anything more from the client: what the client sends meanwhile is kept unread.
+    /// True if it ends soon without anything more from the client: what the client sends meanwhile is kept unread.
     pub(crate) fn ends_soon(&self) -> bool {
         match self {
             Wait::Key(KeyWait::Latch) | Wait::Steps(_) => true,
@@ -149,12 +149,12 @@ impl Wait {
         }
     }
 
-    /// Whether it lasts as long as a client has said: Redis gives it up at once when its own client leaves.
+    /// True if it lasts as long as a client has said: Redis gives it up at once when its own client leaves.
     pub(crate) fn lasts_as_told(&self) -> bool {
         matches!(self, Wait::Operator(OperatorWait::Pause) | Wait::Log(LogWait::Sync(..)))
     }
 
-    /// Whether nothing of the present command of another node's client is under way: it is unread, if there is one.
+    /// True if nothing of the present command of another node's client is under way: it is unread, if there is one.
     pub(crate) fn has_not_begun(&self) -> bool {
         let is_unread = matches!(
             self,
@@ -167,7 +167,7 @@ impl Wait {
         is_unread || self.is_over()
     }
 
-    /// Whether a reply is being written, or is on its way from another worker.
+    /// True if a reply is being written, or is on its way from another worker.
     pub(crate) fn is_being_answered(&self) -> bool {
         self.is_in_walk() || self.blocked().is_some_and(|blocked| blocked.is_being_served())
     }

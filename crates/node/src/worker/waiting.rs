@@ -40,7 +40,7 @@ pub(super) struct Since {
 }
 
 impl Since {
-    /// Whether the wait has lasted for too long, and was not reported yet.
+    /// True if the wait has lasted for too long, and was not reported yet.
     pub(super) fn is_long(&mut self, now: u64) -> bool {
         now.saturating_sub(self.at) >= LONG_MS && !std::mem::replace(&mut self.is_told, true)
     }

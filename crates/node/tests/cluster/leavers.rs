@@ -15,7 +15,7 @@ fn id(net: &mut Net, client: usize) -> String {
     format!("id={} ", net.say(client, "CLIENT ID"))
 }
 
-/// Whether another client of the same node finds it in the list.
+/// True if another client of the same node finds it in the list.
 fn is_listed(net: &mut Net, other: usize, id: &str) -> bool {
     net.say(other, "CLIENT LIST").lines().any(|line| line.starts_with(id))
 }

@@ -334,7 +334,7 @@ impl Net {
         librarian
     }
 
-    /// Whether no node has anything left of any transaction.
+    /// True if no node has anything left of any transaction.
     pub fn is_quiet(&self) -> bool {
         self.machines.iter().all(|machine| !machine.node.engine.transactions.any())
     }
@@ -639,7 +639,7 @@ impl Net {
         }
     }
 
-    /// Whether the network takes nothing more from this end of a link, as nobody reads at the other one.
+    /// True if the network takes nothing more from this end of a link, as nobody reads at the other one.
     fn is_full(&self, end: End) -> bool {
         let is_stalled = |node: usize| self.stalled.contains(&node);
         let link = self.links.get(&end);

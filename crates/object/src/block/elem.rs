@@ -85,7 +85,7 @@ impl<'a> Elem<'a> {
         }
     }
 
-    /// Whether this is that string.
+    /// True if this is that string.
     pub fn is(&self, needle: &Needle<'_>) -> bool {
         match *self {
             Elem::Bytes(bytes) => bytes == needle.bytes,

@@ -60,7 +60,7 @@ impl Block {
         self.count as usize
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -14,7 +14,7 @@ impl Polygon {
         (corners.len() >= 3).then_some(Polygon(corners))
     }
 
-    /// Whether a position is inside: a ray from it to the east crosses an odd number of sides.
+    /// True if a position is inside: a ray from it to the east crosses an odd number of sides.
     pub fn contains(&self, position: Position) -> bool {
         let Position { longitude, latitude } = position;
         let ends = self.0.iter().skip(1).chain(self.0.first());

@@ -29,7 +29,7 @@ pub struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Whether the time has passed.
+    /// True if the time has passed.
     #[inline]
     pub fn expired(&self, now: u64) -> bool {
         self.expiry.is_some_and(|at| at < now)

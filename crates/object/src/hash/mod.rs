@@ -91,7 +91,7 @@ impl Hash {
         }
     }
 
-    /// Whether there are no fields.
+    /// True if there are no fields.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -369,7 +369,7 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Whether the time has passed.
+    /// True if the time has passed.
     #[inline]
     pub fn expired(&self, now: u64) -> bool {
         self.expiry.is_some_and(|at| at < now)

@@ -21,7 +21,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 /// How the bytes of a record are to be read.
 pub(crate) trait Record: 'static {
-    /// Whether records can expire at all.
+    /// True if records can expire at all.
     const EXPIRES: bool;
 
     /// The part of the record that identifies it, whose hash orders it.
@@ -30,7 +30,7 @@ pub(crate) trait Record: 'static {
     /// Unix time in milliseconds at which the record expires, or [`NEVER`].
     fn expiry(record: &[u8]) -> u64;
 
-    /// Whether bytes from a store are a record. Any record can be read by the functions above whatever its bytes are.
+    /// True if bytes from a store are a record. Any record can be read by the functions above whatever its bytes are.
     fn is_record(record: &[u8]) -> bool;
 
     /// The place of a key. Tests let many keys share one.

@@ -40,7 +40,7 @@ const NEW_LEAF_BYTES: usize = LEAF_BYTES_MAX / 4;
 #[derive(Clone)]
 pub struct List {
     form: Form,
-    /// Whether Redis would keep this list as a quicklist by now.
+    /// True if Redis would keep this list as a quicklist by now.
     quicklist: bool,
 }
 
@@ -70,7 +70,7 @@ impl List {
         }
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

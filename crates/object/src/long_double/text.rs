@@ -75,7 +75,7 @@ impl<'a> Scanned<'a> {
         Some(Self { digits, len: digits.iter().filter(|&&byte| byte != b'.').count(), scale, exponent })
     }
 
-    /// Whether no digit is but zero.
+    /// True if no digit is but zero.
     pub(crate) fn is_zero(&self) -> bool {
         self.len == 0
     }

@@ -71,7 +71,7 @@ fn unsigned(text: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// Whether Redis leaves this number, which is zero or infinite as a double, to the C library and hears of a range
+/// True if Redis leaves this number, which is zero or infinite as a double, to the C library and hears of a range
 /// error.
 #[cold]
 fn is_out_of_range(text: &[u8]) -> bool {

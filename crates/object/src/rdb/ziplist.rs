@@ -81,7 +81,7 @@ impl<'a> Entries<'a> {
         Ok(elem)
     }
 
-    /// Whether the header agrees with the entries.
+    /// True if the header agrees with the entries.
     fn consistent(&self) -> bool {
         (self.announced == u16::MAX || u64::from(self.announced) == self.seen)
             && (self.seen == 0 || self.at - self.before == self.announced_last)

@@ -96,7 +96,7 @@ impl Ledger {
         MIDDLE.saturating_add(at.saturating_mul(STEP))
     }
 
-    /// Whether labels ran out: the caller gives all of them anew.
+    /// True if labels ran out: the caller gives all of them anew.
     #[inline]
     pub fn is_exhausted(&self) -> bool {
         self.exhausted

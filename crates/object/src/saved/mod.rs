@@ -45,7 +45,7 @@ pub const LARGE_BYTES: usize = if cfg!(test) { 2 << 10 } else { 16 << 10 };
 /// Bytes of a string's leaf, but for the last; shorter strings are one record.
 const STRING_LEAF: usize = if cfg!(test) { 1 << 10 } else { 256 << 10 };
 
-/// Whether a string of so many bytes has leaves of its own in a store.
+/// True if a string of so many bytes has leaves of its own in a store.
 pub fn string_has_leaves(len: usize) -> bool {
     len > STRING_LEAF
 }
@@ -110,7 +110,7 @@ pub enum Collection {
 
 /// The common operations of large collections.
 pub trait Freeze {
-    /// Whether it is saved as leaves: see [`LARGE_BYTES`]. O(1), but O(groups) for streams.
+    /// True if it is saved as leaves: see [`LARGE_BYTES`]. O(1), but O(groups) for streams.
     fn is_large(&self) -> bool;
 
     /// The present value, for a checkpoint; `None` if it is not large. O(1): the frozen value shares its leaves.
@@ -119,7 +119,7 @@ pub trait Freeze {
     fn freeze(&mut self, epoch: NonZeroU64) -> Option<Frozen>;
 }
 
-/// Whether a value is to be frozen; others are saved by [`save_small`].
+/// True if a value is to be frozen; others are saved by [`save_small`].
 pub fn is_large(value: ValueRef<'_>) -> bool {
     match value {
         ValueRef::Int(_) | ValueRef::Short(_) | ValueRef::Raw(_) | ValueRef::Blob(_) => false,

@@ -116,7 +116,7 @@ impl Set {
         }
     }
 
-    /// Whether there are no members.
+    /// True if there are no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -146,7 +146,7 @@ impl Set {
         }
     }
 
-    /// Whether the string is a member.
+    /// True if the string is a member.
     pub fn contains(&self, member: &[u8]) -> bool {
         match &self.form {
             Form::Ints(ints) => match Elem::from_bytes(member) {

@@ -25,7 +25,7 @@ impl<'a> Entry<'a> {
         self.fields
     }
 
-    /// Whether there are no fields, which only another server's payload can bring about.
+    /// True if there are no fields, which only another server's payload can bring about.
     pub fn is_empty(&self) -> bool {
         self.fields == 0
     }

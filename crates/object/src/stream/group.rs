@@ -42,7 +42,7 @@ impl Delivery {
         Delivery::new(id, 0, count, Member::NOBODY)
     }
 
-    /// Whether it has no consumer.
+    /// True if it has no consumer.
     pub fn is_released(&self) -> bool {
         self.consumer == Member::NOBODY
     }
@@ -334,7 +334,7 @@ impl Groups {
         self.map.as_ref().map_or(0, |groups| groups.len())
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -349,7 +349,7 @@ impl Groups {
         self.map.as_ref()?.get(name)
     }
 
-    /// Whether some group still has to do with an entry: it has not read as far yet, or the entry is pending in it.
+    /// True if some group still has to do with an entry: it has not read as far yet, or the entry is pending in it.
     pub fn refer_to(&self, id: Id) -> bool {
         self.iter().any(|(_, group)| group.last < id || group.delivery(id).is_some())
     }

@@ -5,7 +5,7 @@ use super::id::Id;
 use super::log::Marks;
 
 impl Marks {
-    /// Whether an entry at `start` or above was deleted one by one, as far as the greatest such ID tells.
+    /// True if an entry at `start` or above was deleted one by one, as far as the greatest such ID tells.
     pub fn has_gap_from(&self, start: Id) -> bool {
         self.len > 0 && self.max_deleted != Id::MIN && start <= self.max_deleted
     }

@@ -121,7 +121,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether the last node has no room for an entry of `bytes`, by Redis's rules.
+    /// True if the last node has no room for an entry of `bytes`, by Redis's rules.
     fn is_full(&self, bytes: usize, limits: &Limits) -> bool {
         let most = match limits.stream_node_max_bytes {
             0 => ENTRY_BYTES_MAX,

@@ -50,7 +50,7 @@ impl Stream {
         self.log.marks().len
     }
 
-    /// Whether there are no entries.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -342,7 +342,7 @@ impl<'a> Iterator for RawEntries<'a> {
 }
 
 impl Raw<'_> {
-    /// Whether its fields are the node's names.
+    /// True if its fields are the node's names.
     pub fn is_same(&self) -> bool {
         self.same
     }

@@ -77,7 +77,7 @@ impl Stream {
         self.log.sealed.leaf_count() + u64::from(self.log.tail.live > 0) + groups
     }
 
-    /// Whether the nodes in the tree are stored as of the last freeze, except for known changes since.
+    /// True if the nodes in the tree are stored as of the last freeze, except for known changes since.
     fn sealed_known(&self) -> bool {
         self.log.sealed.ledger().is_some_and(|ledger| ledger.epoch() == self.groups.ledger.epoch())
     }

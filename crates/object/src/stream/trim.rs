@@ -32,7 +32,7 @@ impl Trimmed {
         self.front + self.others.len() as u64
     }
 
-    /// Whether there were none.
+    /// True if there were none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -35,10 +35,10 @@ pub trait Leaf: Clone + Default {
     /// Describes the smallest element of a leaf for ordered search; `()` where elements have no order of their own.
     type Sep: Clone;
 
-    /// Whether the tree keeps the least [`Leaf::least`] of every subtree.
+    /// True if the tree keeps the least [`Leaf::least`] of every subtree.
     const KEEPS_LEAST: bool = false;
 
-    /// Whether the order of leaves follows from their contents: see [`crate::saved`].
+    /// True if the order of leaves follows from their contents: see [`crate::saved`].
     const SORTED: bool;
 
     /// The least of some figure of the elements, such as the time of expiry; see [`Tree::find_least`].
@@ -49,7 +49,7 @@ pub trait Leaf: Clone + Default {
     /// Number of elements.
     fn len(&self) -> usize;
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -110,7 +110,7 @@ impl<L: Leaf> Tree<L> {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// True if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -97,7 +97,7 @@ impl ZSet {
         }
     }
 
-    /// Whether there are no members.
+    /// True if there are no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -31,7 +31,7 @@ impl ScoreRange {
     pub const ALL: ScoreRange =
         ScoreRange { min: ScoreBound::Inclusive(f64::NEG_INFINITY), max: ScoreBound::Inclusive(f64::INFINITY) };
 
-    /// Whether a score is below the range.
+    /// True if a score is below the range.
     pub fn is_above(&self, score: f64) -> bool {
         match self.min {
             ScoreBound::Inclusive(min) => score < min,
@@ -39,7 +39,7 @@ impl ScoreRange {
         }
     }
 
-    /// Whether a score is above the range.
+    /// True if a score is above the range.
     pub fn is_below(&self, score: f64) -> bool {
         match self.max {
             ScoreBound::Inclusive(max) => score > max,
@@ -47,7 +47,7 @@ impl ScoreRange {
         }
     }
 
-    /// Whether no score can be in the range.
+    /// True if no score can be in the range.
     pub fn is_empty(&self) -> bool {
         let (min, max) = (self.min.value(), self.max.value());
         let both = matches!((self.min, self.max), (ScoreBound::Inclusive(_), ScoreBound::Inclusive(_)));
@@ -78,7 +78,7 @@ pub struct LexRange<'a> {
 }
 
 impl LexRange<'_> {
-    /// Whether a member is below the range.
+    /// True if a member is below the range.
     pub fn is_above(&self, member: &[u8]) -> bool {
         match self.min {
             LexBound::Min => false,
@@ -88,7 +88,7 @@ impl LexRange<'_> {
         }
     }
 
-    /// Whether a member is above the range.
+    /// True if a member is above the range.
     pub fn is_below(&self, member: &[u8]) -> bool {
         match self.max {
             LexBound::Min => true,

@@ -60,7 +60,7 @@ impl Bell {
         sleepers.drain(..).for_each(|thread| thread.unpark());
     }
 
-    /// Whether it was rung since the last call.
+    /// True if it was rung since the last call.
     pub(crate) fn heard(&self) -> bool {
         let rung = self.rung.swap(false, SeqCst);
         fence(SeqCst);

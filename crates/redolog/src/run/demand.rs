@@ -24,7 +24,7 @@ impl Demand {
         self.pays(left)
     }
 
-    /// Whether as many bytes are left as a block is worth.
+    /// True if as many bytes are left as a block is worth.
     pub(crate) fn pays(&self, left: impl FnOnce() -> u64) -> bool {
         match self.worth.load(Relaxed) {
             0 => true,
@@ -41,7 +41,7 @@ impl Demand {
         fence(SeqCst);
     }
 
-    /// Whether a worker waits.
+    /// True if a worker waits.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted.load(Relaxed)
     }

@@ -119,7 +119,7 @@ impl Stream {
         self.left.get().map_or(0, Waiting::ever).saturating_sub(landed)
     }
 
-    /// Whether as many bytes are left as a block is worth.
+    /// True if as many bytes are left as a block is worth.
     fn pays(&self) -> bool {
         self.demand.pays(|| self.left())
     }
@@ -308,7 +308,7 @@ impl Log {
         }
     }
 
-    /// Whether writes are taken: one load.
+    /// True if writes are taken: one load.
     #[inline]
     pub fn takes_writes(&self) -> bool {
         self.shared.state.load(Relaxed) == RUNNING

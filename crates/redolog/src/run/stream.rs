@@ -206,7 +206,7 @@ impl<D: Disk> Runner<D> {
         Step::Then(After::End)
     }
 
-    /// Whether another thread may take its steps for a while: replies are promised a sync, nothing is on its way,
+    /// True if another thread may take its steps for a while: replies are promised a sync, nothing is on its way,
     /// nothing waits for room, and there is little to write.
     pub(crate) fn may_be_lent(&mut self) -> bool {
         let writer = self.committer.writer();
@@ -215,7 +215,7 @@ impl<D: Disk> Runner<D> {
         is_free && self.stream().left() <= LENT_MAX
     }
 
-    /// Whether there are no more steps.
+    /// True if there are no more steps.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -280,7 +280,7 @@ impl<D: Disk> Runner<D> {
         Ok(round)
     }
 
-    /// Whether to take the records now. Not when only a block has landed and no worker waits for more: a worker that
+    /// True if to take the records now. Not when only a block has landed and no worker waits for more: a worker that
     /// leaves records rings when it has left all.
     fn may_take(&mut self, asked: bool) -> bool {
         match self.committer.writer().in_flight() {
@@ -289,7 +289,7 @@ impl<D: Disk> Runner<D> {
         }
     }
 
-    /// Whether blocks may be in flight: replies are promised a sync, and the setting has not changed.
+    /// True if blocks may be in flight: replies are promised a sync, and the setting has not changed.
     fn is_settled(&self) -> bool {
         let is_always = self.fsync == Fsync::Always && self.committer.promise() == Promise::Synced;
         is_always

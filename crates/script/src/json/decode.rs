@@ -139,7 +139,7 @@ impl Parser<'_> {
         Sort::Error("invalid token")
     }
 
-    /// Whether C reads a number that JSON does not allow.
+    /// True if C reads a number that JSON does not allow.
     fn is_invalid_number(&self) -> bool {
         let mut rest = self.rest();
         if rest.first() == Some(&b'+') {

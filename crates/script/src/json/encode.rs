@@ -59,7 +59,7 @@ fn value(f: &mut Frame<'_>, config: &Config, depth: i64, out: &mut Vec<u8>) -> R
     f.charge(4)
 }
 
-/// Whether the metatable of the table on top says that it is an array.
+/// True if the metatable of the table on top says that it is an array.
 fn is_marked(f: &mut Frame<'_>) -> bool {
     if !f.push_metatable(-1) {
         return false;

@@ -49,7 +49,7 @@ impl Kind {
 
 /// Where a function was when it called.
 pub(crate) struct Place<'a> {
-    /// Whether it is a C function.
+    /// True if it is a C function.
     pub(crate) native: bool,
     /// The chunk's name, with `@` or `=` in front.
     pub(crate) source: &'a [u8],
@@ -178,7 +178,7 @@ impl<'a> Frame<'a> {
         if at <= self.args { self.kind(at) } else { Kind::None }
     }
 
-    /// Whether an argument is nil or missing.
+    /// True if an argument is nil or missing.
     pub(crate) fn is_nothing(&self, at: c_int) -> bool {
         matches!(self.arg_kind(at), Kind::None | Kind::Nil)
     }
@@ -195,7 +195,7 @@ impl<'a> Frame<'a> {
         unsafe { (ffi::lua_isnumber(self.lua, at) != 0).then(|| ffi::lua_tonumber(self.lua, at)) }
     }
 
-    /// Whether a light userdata is null: `cjson.null`.
+    /// True if a light userdata is null: `cjson.null`.
     pub(crate) fn is_null(&self, at: c_int) -> bool {
         // SAFETY: as above.
         self.kind(at) == Kind::LightUserdata && unsafe { ffi::lua_touserdata(self.lua, at) }.is_null()

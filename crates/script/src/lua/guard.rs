@@ -46,7 +46,7 @@ impl Frame<'_> {
         self.set_element(-2, 2);
     }
 
-    /// Whether the value is a proxy.
+    /// True if the value is a proxy.
     pub(crate) fn is_proxy(&self, at: c_int) -> bool {
         // SAFETY: the frame's state; leaves the stack as it was.
         unsafe {

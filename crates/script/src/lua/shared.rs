@@ -146,7 +146,7 @@ impl Shared {
         self.ceiling.set(UNLIMITED);
     }
 
-    /// Whether the script is to end.
+    /// True if the script is to end.
     pub(crate) fn stopping(&self) -> bool {
         self.stop.borrow().is_some()
     }

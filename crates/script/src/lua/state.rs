@@ -25,7 +25,7 @@ const LARGE: usize = 16 << 10;
 /// Bytes of it that are worth an instruction.
 const LARGE_PER_INSTRUCTION: usize = 64;
 
-/// Whether the system has memory for a block of `new` bytes. Small ones are asked for by the megabyte.
+/// True if the system has memory for a block of `new` bytes. Small ones are asked for by the megabyte.
 #[inline]
 fn has_room(new: usize, used: usize, wanted: usize) -> bool {
     const STEP: usize = 20;

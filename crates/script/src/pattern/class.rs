@@ -1,6 +1,6 @@
 //! Character classes of patterns.
 
-/// Whether `%class` matches the byte; a class that is no letter of one matches itself.
+/// True if `%class` matches the byte; a class that is no letter of one matches itself.
 fn named(byte: u8, class: u8) -> bool {
     let found = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),
@@ -18,7 +18,7 @@ fn named(byte: u8, class: u8) -> bool {
     found == class.is_ascii_lowercase()
 }
 
-/// Whether a set, from its `[` to before its `]`, matches the byte.
+/// True if a set, from its `[` to before its `]`, matches the byte.
 pub(super) fn set(byte: u8, set: &[u8]) -> bool {
     let (mut rest, wanted) = match set {
         [b'[', b'^', rest @ ..] => (rest, false),
@@ -50,7 +50,7 @@ pub(super) fn set(byte: u8, set: &[u8]) -> bool {
     }
 }
 
-/// Whether an item of a pattern, one byte, `%` and one, or a set with its brackets, matches the byte.
+/// True if an item of a pattern, one byte, `%` and one, or a set with its brackets, matches the byte.
 pub(super) fn single(byte: u8, item: &[u8]) -> bool {
     match item {
         [b'.'] => true,

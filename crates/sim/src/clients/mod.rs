@@ -50,7 +50,7 @@ pub struct Common {
 pub type Request = Vec<Words>;
 
 impl Common {
-    /// Whether a request that was sent under this promise, and is acknowledged now, must survive a power failure.
+    /// True if a request that was sent under this promise, and is acknowledged now, must survive a power failure.
     pub fn is_firm(&self, promised: Promise) -> bool {
         promised.is_firm && promised == self.promise
     }

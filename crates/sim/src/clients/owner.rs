@@ -42,7 +42,7 @@ impl Op {
         }
     }
 
-    /// Whether it writes its client's register.
+    /// True if it writes its client's register.
     fn sets(&self, register: &str) -> bool {
         self.acts.iter().any(|act| matches!(act, Act::Set(key, _) if key.0 == 0 && key.1 == register))
     }

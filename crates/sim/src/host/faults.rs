@@ -73,12 +73,12 @@ impl Host {
         }
     }
 
-    /// Whether the log has failed (rule L9).
+    /// True if the log has failed (rule L9).
     pub fn has_failed(&self) -> bool {
         matches!(self.machine.log.state(), State::Failed(_))
     }
 
-    /// Whether the log lacks something, as room.
+    /// True if the log lacks something, as room.
     pub fn is_full(&self) -> bool {
         matches!(self.machine.log.state(), State::Full(_))
     }

@@ -200,7 +200,7 @@ impl Host {
         Ok(mail)
     }
 
-    /// Whether all that has been left is committed.
+    /// True if all that has been left is committed.
     pub fn is_committed(&self) -> bool {
         self.machine.marks().iter().zip(self.left()).all(|(mark, left)| *mark >= left)
     }

@@ -7,11 +7,11 @@ use crate::clients::model::Contents;
 pub trait Whole {
     /// The contents after this request.
     fn apply(&self, contents: &mut Contents);
-    /// Whether this later request survives only if the other one does: it has read or changed what the other changed.
+    /// True if this later request survives only if the other one does: it has read or changed what the other changed.
     fn stands_on(&self, other: &Self) -> bool;
 }
 
-/// Whether some of the pending requests, applied to `base` in their order, produce a state that `fits`. A choice may
+/// True if some of the pending requests, applied to `base` in their order, produce a state that `fits`. A choice may
 /// leave out a request only if no chosen later one depends on it.
 pub fn can_be<W: Whole>(base: &Contents, pending: &[W], fits: &dyn Fn(&Contents) -> bool) -> bool {
     choose(base, pending, 0, &mut Vec::new(), fits)

@@ -61,7 +61,7 @@ pub struct Restart<'a> {
 }
 
 impl Restart<'_> {
-    /// Whether a record of this stream survived.
+    /// True if a record of this stream survived.
     pub fn survived(&self, (lsn, stream): (Lsn, u16)) -> bool {
         self.start.ends.get(usize::from(stream)).is_some_and(|end| lsn <= *end)
     }

@@ -39,12 +39,12 @@ impl Rounds {
         Self { checkpoints, left: 0, changes: 0 }
     }
 
-    /// Whether one is under way.
+    /// True if one is under way.
     pub fn is_running(&self) -> bool {
         self.left > 0
     }
 
-    /// Whether a client waits for a checkpoint that has not begun.
+    /// True if a client waits for a checkpoint that has not begun.
     pub fn is_asked(&self) -> bool {
         self.checkpoints.orders().0
     }

@@ -132,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// Whether a worker has anything to do.
+    /// True if a worker has anything to do.
     pub fn wants_turn(&self, worker: usize) -> bool {
         self.woken[worker].load(Relaxed) || self.workers[worker].has_work()
     }
@@ -148,7 +148,7 @@ impl Machine {
         !ended
     }
 
-    /// Whether the store takes no more writes.
+    /// True if the store takes no more writes.
     pub fn store_has_failed(&self) -> bool {
         self.store.fault().is_some()
     }

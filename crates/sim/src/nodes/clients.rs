@@ -129,7 +129,7 @@ impl Client {
         Self { id, link, node: 0, connection: 0, asked, watching: None, window, keys }
     }
 
-    /// Whether it waits for nothing.
+    /// True if it waits for nothing.
     pub fn is_quiet(&self) -> bool {
         self.asked.is_empty()
     }

@@ -88,7 +88,7 @@ impl Member {
         self.disk.0 + chance.below(self.disk.1)
     }
 
-    /// Whether a chore is due at this time, and not done by now.
+    /// True if a chore is due at this time, and not done by now.
     pub fn is_due(&mut self, chore: Chore, at: Time) -> bool {
         if self.due.get(&chore) != Some(&at) {
             return false;

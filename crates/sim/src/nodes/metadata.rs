@@ -108,7 +108,7 @@ impl Metadata {
         self.elected.0
     }
 
-    /// Whether the node that was elected last still knows that it leads.
+    /// True if the node that was elected last still knows that it leads.
     pub fn is_led(&self) -> bool {
         self.voters[self.elected.0].leads == Some(self.elected.1)
     }

@@ -79,7 +79,7 @@ impl Network {
         slow + 40 + chance.below(jitter)
     }
 
-    /// Whether one reaches the other and is answered.
+    /// True if one reaches the other and is answered.
     pub fn reach(&self, a: usize, b: usize) -> bool {
         a == b || !self.blocked.contains(&(a, b)) && !self.blocked.contains(&(b, a))
     }
@@ -95,7 +95,7 @@ impl Network {
         link
     }
 
-    /// Whether a worker's connection is an end of a link.
+    /// True if a worker's connection is an end of a link.
     pub fn is_end(&self, end: End) -> bool {
         self.ends.contains_key(&end)
     }

@@ -463,7 +463,7 @@ impl World {
 
     // ---- metadata
 
-    /// Whether a node's control thread runs.
+    /// True if a node's control thread runs.
     fn is_up(&self, node: usize) -> bool {
         !self.members[node].is_off && self.members[node].paused_until <= self.now
     }

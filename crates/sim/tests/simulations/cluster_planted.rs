@@ -6,7 +6,7 @@ use sim::nodes::plan::{Plan, Planted};
 /// Seeds after the first that may be needed, as what the first shows depends on everything.
 const MORE: u64 = 16;
 
-/// Whether clients notice it in a world of one of the seeds from `first` on.
+/// True if clients notice it in a world of one of the seeds from `first` on.
 fn is_noticed(planted: Planted, first: u64) -> bool {
     (first..first + MORE).any(|seed| {
         let plan = Plan::of(seed, planted);

@@ -2,7 +2,7 @@
 
 use sim::plan::{Plan, Planted};
 
-/// Whether one of so many seeds shows it.
+/// True if one of so many seeds shows it.
 fn is_noticed(planted: Planted, clients_only: bool, seeds: u64) -> bool {
     (0..seeds).any(|seed| {
         let plan = Plan { clients_only, ..Plan::of(seed, planted) };

@@ -228,7 +228,7 @@ impl Shared {
         }
     }
 
-    /// Whether the manifest that counts on disk is the one that counts here. If it cannot be read for want of
+    /// True if the manifest that counts on disk is the one that counts here. If it cannot be read for want of
     /// descriptors, that is found out when there are some.
     fn is_as_on_disk(&self) -> bool {
         for _ in 0..LOOKS_MAX {

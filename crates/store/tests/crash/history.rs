@@ -21,7 +21,7 @@ fn dice(seed: u64, number: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// Whether the child flushes after this batch.
+/// True if the child flushes after this batch.
 pub fn is_flushed(seed: u64, number: u64) -> bool {
     number == 0 || dice(seed ^ 0xf1, number)(6) == 0
 }

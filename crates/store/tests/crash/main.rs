@@ -36,7 +36,7 @@ fn place(nth: u64) -> u64 {
     if nth % 2 == 1 { nth } else { 1 + nth * nth * 37 % 900 }
 }
 
-/// Whether a program is there.
+/// True if a program is there.
 fn has(program: &str) -> bool {
     Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }

@@ -31,7 +31,7 @@ impl Open {
         }
     }
 
-    /// Whether a participant is to send its values.
+    /// True if a participant is to send its values.
     fn is_awaited(&self, at: usize) -> bool {
         self.look(at).is_some_and(Look::is_awaited)
     }
@@ -147,7 +147,7 @@ impl Coordinator {
         true
     }
 
-    /// Whether the commands are running on the values of an attempt.
+    /// True if the commands are running on the values of an attempt.
     pub fn is_running(&self, sequence: u64, attempt: u32) -> bool {
         self.open.get(&sequence).is_some_and(|open| open.attempt == attempt && open.phase == Phase::Running)
     }

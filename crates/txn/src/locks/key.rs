@@ -53,7 +53,7 @@ impl<O> Default for KeyLock<O> {
 }
 
 impl<O: Copy + Eq> KeyLock<O> {
-    /// Whether it has no holder and no waiter: then it need not be kept.
+    /// True if it has no holder and no waiter: then it need not be kept.
     pub fn is_free(&self) -> bool {
         self.first.is_none() && self.others.is_empty() && self.queue.is_empty()
     }
@@ -77,7 +77,7 @@ impl<O: Copy + Eq> KeyLock<O> {
         self.queue.iter().map(|claim| (claim.owner, claim.mode))
     }
 
-    /// Whether a new request would have to wait. Waiters count as well as holders (rule T7): no request overtakes.
+    /// True if a new request would have to wait. Waiters count as well as holders (rule T7): no request overtakes.
     pub fn is_taken(&self, mode: Mode) -> bool {
         self.holders().chain(&self.queue).any(|claim| claim.mode.conflicts(mode))
     }

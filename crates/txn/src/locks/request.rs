@@ -108,7 +108,7 @@ fn keep_open<L: Locks<O>, O: Copy + Eq>(locks: &mut L, all: &mut Vec<(O, Stamp)>
     locks.keep_open(all);
 }
 
-/// Whether a transaction of this age is older than all of them that have not ended. If not, those are left.
+/// True if a transaction of this age is older than all of them that have not ended. If not, those are left.
 fn is_older<L: Locks<O>, O: Copy + Eq>(locks: &mut L, stamp: Stamp, all: &mut Vec<(O, Stamp)>) -> bool {
     let is_older = |all: &[(O, Stamp)]| all.iter().all(|(_, age)| stamp < *age);
     if is_older(all) {

@@ -23,7 +23,7 @@ impl<K: Ord, O> LockTable<K, O> {
         self.locks.iter()
     }
 
-    /// Whether no key is locked.
+    /// True if no key is locked.
     pub fn is_empty(&self) -> bool {
         self.locks.is_empty()
     }

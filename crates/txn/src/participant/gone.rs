@@ -50,7 +50,7 @@ impl Participant {
         }
     }
 
-    /// Whether this one is not heard any more.
+    /// True if this one is not heard any more.
     pub(super) fn is_deaf_to(&self, sender: Recipient) -> bool {
         match sender {
             Recipient::Coordinator(node) => self.peers.get(&node) == Some(&NEVER),

@@ -100,7 +100,7 @@ impl Participant {
         self.refuse(tx, Refusal::Conflict, out);
     }
 
-    /// Whether an attempt still wants its locks. A node asks this under the latches of the keys, just before it
+    /// True if an attempt still wants its locks. A node asks this under the latches of the keys, just before it
     /// requests the locks. From then on the end of the attempt comes with an [`Action::Unlock`], so that every claim
     /// has an owner.
     pub fn is_queued(&self, tx: TxnId) -> bool {

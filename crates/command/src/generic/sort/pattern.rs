@@ -48,7 +48,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// Whether it leads to another key for each element.
+    /// True if it leads to another key for each element.
     pub(super) fn varies(&self) -> bool {
         matches!(self, Pattern::Key { .. })
     }

@@ -72,7 +72,7 @@ impl Seldom {
         Some(std::mem::take(&mut known.left_out.count))
     }
 
-    /// Whether lines were left out that nobody has been told of.
+    /// True if lines were left out that nobody has been told of.
     pub fn owes(&self) -> bool {
         self.known.values().any(|known| known.left_out.count > 0)
     }

@@ -13,7 +13,7 @@ pub(super) struct Known {
     pub name: &'static str,
     /// Redis's group.
     pub group: &'static str,
-    /// Whether Redis has it. Otherwise only Valkey does.
+    /// True if Redis has it. Otherwise only Valkey does.
     pub is_redis: bool,
     /// The fixed words of its arguments, upper-case, of both.
     pub words: Vec<&'static str>,

@@ -10,7 +10,7 @@ use command::Error;
 use super::admin::silent;
 use super::{Flow, SessionCtx, map};
 
-/// Whether clients see a node as failed: it holds no lease, so no node serves its slots.
+/// True if clients see a node as failed: it holds no lease, so no node serves its slots.
 pub(super) fn failed(node: &Node, silent: &BTreeSet<NodeId>) -> bool {
     node.lost || silent.contains(&node.id)
 }

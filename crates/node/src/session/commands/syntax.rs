@@ -51,7 +51,7 @@ impl Argument {
         Argument { token: Some(word.into()), ..Argument::new(word, Shape::Value("pure-token")) }
     }
 
-    /// Whether it is the name of a key.
+    /// True if it is the name of a key.
     pub fn is_key(&self) -> bool {
         self.shape == Shape::Value("key")
     }
@@ -62,7 +62,7 @@ impl Argument {
         flags.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect()
     }
 
-    /// Whether `other` is this argument again, with or without optionality.
+    /// True if `other` is this argument again, with or without optionality.
     fn repeats(&self, other: &Argument) -> bool {
         self.name == other.name && self.token == other.token
     }

@@ -15,7 +15,7 @@ use crate::crash::Crash;
 
 pub use rows::ROWS;
 
-/// Whether a client may use DEBUG.
+/// True if a client may use DEBUG.
 pub(crate) fn is_open(settings: &Settings, peer: &Peer) -> bool {
     settings.enable_debug_command.admits(peer.unix || peer.loopback)
 }

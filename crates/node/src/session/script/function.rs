@@ -122,12 +122,12 @@ fn change(
     }
 }
 
-/// Whether the client sends the command to every node, as smart clients do: then the other nodes need not repeat it.
+/// True if the client sends the command to every node, as smart clients do: then the other nodes need not repeat it.
 fn asks_every_node(ctx: &SessionCtx<'_>) -> bool {
     ctx.peers.is_cluster() && ctx.session.moves(ctx.settings.cluster_redirect)
 }
 
-/// Whether exactly this library is there.
+/// True if exactly this library is there.
 fn is_there(libraries: &Libraries, library: &Library) -> bool {
     libraries.get(library.name()).is_some_and(|there| there.code() == library.code())
 }

@@ -25,7 +25,7 @@ pub struct Machines {
     /// Scripts that EVAL ran lately, each in a place that follows from its text. EVAL often gets the same text again,
     /// and then it need not be digested.
     recent: Vec<Option<Arc<Known>>>,
-    /// Whether scripts may use functions that Redis has removed.
+    /// True if scripts may use functions that Redis has removed.
     deprecated: bool,
     /// [`Scripts::flushes`] as this worker knows it.
     flushes: u64,

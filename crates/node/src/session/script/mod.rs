@@ -137,7 +137,7 @@ fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
     Ok(Rules { read_only: read_only || flags.no_writes, no_memory: short && !flags.allow_oom })
 }
 
-/// Whether a command runs a script that is declared not to write.
+/// True if a command runs a script that is declared not to write.
 pub(crate) fn is_read_only(node: &Node, command: &Command, args: Args<'_>) -> bool {
     let arg = args.get(1).unwrap_or_default();
     let declared = match command.spec.name {

@@ -132,12 +132,12 @@ impl ScriptRun {
         }
     }
 
-    /// Whether it may change something: a script that was asked to end may not.
+    /// True if it may change something: a script that was asked to end may not.
     pub(super) fn may_change(&self) -> bool {
         self.job.as_ref().is_none_or(|job| job.may_change())
     }
 
-    /// Whether it has changed something.
+    /// True if it has changed something.
     pub(super) fn has_changed(&self, block: &Block) -> bool {
         block.run.changes() > self.changes_before
     }
@@ -146,7 +146,7 @@ impl ScriptRun {
         matches!(self.asked, Asked::Beginning)
     }
 
-    /// Whether its slice is over. If so, other clients see it, and it may be too slow for them.
+    /// True if its slice is over. If so, other clients see it, and it may be too slow for them.
     fn is_over(&mut self, ctx: &mut SessionCtx<'_>, block: &Block, from: MonoNs) -> bool {
         let now = ctx.node.clock.monotonic_ns();
         if now.since(from) < SLICE_NS {
@@ -190,7 +190,7 @@ impl ScriptRun {
         job.clone()
     }
 
-    /// Whether it is to end because a client has killed it.
+    /// True if it is to end because a client has killed it.
     pub fn is_killed(&self) -> bool {
         self.job.as_ref().is_some_and(|job| job.is_killed())
     }

@@ -128,7 +128,7 @@ type Made = Vec<(ParticipantId, Arc<[u8]>)>;
 struct Host {
     me: Life,
     machine: Coordinator,
-    /// Whether it has ended: the one that came after it has nothing to do.
+    /// True if it has ended: the one that came after it has nothing to do.
     ended: bool,
     /// By sequence.
     ids: BTreeMap<u64, u32>,
@@ -418,7 +418,7 @@ impl World {
         self.there().flat_map(|at| self.servers[at].store.clone()).collect()
     }
 
-    /// Whether a key is not lost.
+    /// True if a key is not lost.
     fn has(&self, cluster: &Cluster, key: u16) -> bool {
         let parts = cluster.transactions.iter().flat_map(Transaction::places);
         let of_key = |part: &&Place| part.1.contains(&key) || part.2.contains(&key);
