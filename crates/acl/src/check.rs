@@ -67,14 +67,14 @@ struct Request<'a, F> {
 }
 
 impl User {
-    /// Whether it may run this request. `find_keys` is asked for the keys at most once, and only if some selector has
-    /// not all keys; a request whose keys cannot be told has none.
+    /// Checks that the user may run this request. `find_keys` is asked for the keys at most once, and only if some
+    /// selector does not have all keys. A request whose keys cannot be told has none.
     ///
-    /// A user with full rights ([`User::is_full`]) needs no call. The others pay for a bit, and for their patterns.
+    /// A user with full rights ([`User::is_full`]) needs no call. Other users pay for one bit and for their patterns.
     ///
     /// # Errors
     ///
-    /// The most telling of the rights that are lacking.
+    /// The user lacks a right. Of several, the most telling is named.
     pub fn check(
         &self,
         catalogue: &Catalogue,

@@ -7,11 +7,11 @@ use object::number::parse_i64;
 
 const TIMEOUT_RANGE: Error = Error::new("ERR timeout is out of range");
 
-/// Whether `n` is in the range of Redis's `int`, as numbers of databases must be.
+/// Checks that `n` is in the range of Redis's `int`, as numbers of databases must be.
 ///
 /// # Errors
 ///
-/// It is not.
+/// `n` is out of that range.
 pub fn check_i32(n: i64) -> Result<(), Error> {
     let outside = || format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX);
     i32::try_from(n).map(drop).map_err(|_| Error::text(outside()))

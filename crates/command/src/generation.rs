@@ -37,7 +37,7 @@ impl Generation {
 }
 
 impl Effect<'_> {
-    /// Whether the effect begins or ends a generation.
+    /// The generation that the effect begins or ends, if any.
     ///
     /// # Errors
     ///

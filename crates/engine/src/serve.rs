@@ -44,7 +44,7 @@ impl Queue {
         }
     }
 
-    /// Whether a command waits, and whether one waits for absence.
+    /// True if a command waits, and true if one waits for absence.
     fn counts(&self) -> [bool; 2] {
         [!self.waiters.is_empty(), self.minding_absence > 0]
     }

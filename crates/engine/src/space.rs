@@ -1,4 +1,4 @@
-//! Whether the system has memory for the result of a command, where it limits memory (`headroom`).
+//! Checks that the system has memory for the result of a command, where it limits memory (`headroom`).
 
 use command::{Error, flags};
 

@@ -33,8 +33,8 @@ pub fn missing() -> u64 {
     if limit() == u64::MAX { 0 } else { PIECES.len() as u64 * piece() as u64 - mapped() }
 }
 
-/// The system has refused memory: gives a piece of the reserve back to it. Whether there was one, and it is worth
-/// another try.
+/// The system has refused memory: gives a piece of the reserve back to it. Returns true if there was one, so that
+/// another try is worthwhile.
 #[cold]
 pub fn release() -> bool {
     if limit() == u64::MAX {

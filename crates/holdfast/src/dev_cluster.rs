@@ -172,7 +172,7 @@ impl Node {
         }
     }
 
-    /// Whether it serves: why not yet.
+    /// Fails with the reason while the node does not serve.
     fn serves(&self) -> Result<(), String> {
         let target = Target::local(self.port);
         let asked = Connection::open_within(&target, ANSWER).and_then(|mut connection| {

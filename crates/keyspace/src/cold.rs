@@ -86,7 +86,7 @@ impl Fetched {
 /// The name of a load: the answer to a load that is gone must not count for a later one.
 pub type Ticket = u64;
 
-/// Whether memory knows a key.
+/// The knowledge of memory about a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
     /// Memory is right: the key is there, or absent.
@@ -410,7 +410,7 @@ impl Db<'_> {
         self.keyspace().body(self.held(), slot).table(self.physical()).is_some_and(|table| table.graves.is_cold())
     }
 
-    /// Whether memory knows the key.
+    /// The knowledge of memory about the key.
     #[inline]
     pub fn whereabouts(&self, key: &Key<'_>) -> Whereabouts {
         if self.may_be_cold(key.slot) { self.look_for(key) } else { Whereabouts::Known }

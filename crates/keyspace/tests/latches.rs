@@ -29,7 +29,7 @@ struct World {
     latches: Vec<Latch>,
     guarded: Vec<UnsafeCell<u32>>,
     waiting: Waiting,
-    /// Whether each worker has been woken.
+    /// For each worker: true if it has been woken.
     sleepers: Vec<(Mutex<bool>, Condvar)>,
 }
 

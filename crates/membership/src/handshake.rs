@@ -217,7 +217,7 @@ fn common_version(theirs: (u16, u16)) -> Result<u16, Refusal> {
     if version < lowest { Err(Refusal::NoCommonVersion { ours: VERSIONS, theirs }) } else { Ok(version) }
 }
 
-/// Whether the two may have a connection for `role`: commands are for members of one cluster, and two clusters have
+/// Checks that the two may have a connection for `role`: commands are for members of one cluster, and two clusters have
 /// nothing to say to each other. A node without a cluster may ask to join one.
 fn same_cluster(me: &Party, peer: &Party, role: Role) -> Result<(), Refusal> {
     let fits = match (me.cluster, peer.cluster) {

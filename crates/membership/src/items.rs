@@ -71,7 +71,7 @@ pub enum Item<'a> {
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Owner: whether the client was waiting.
+    /// Owner: true if the client was waiting.
     Unblocked {
         /// The client.
         vc: u32,

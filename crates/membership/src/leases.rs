@@ -42,7 +42,8 @@ impl Leases {
         }
     }
 
-    /// A renewal has arrived. Whether it may be granted: if then the node still leads, asked after this.
+    /// A renewal has arrived. Returns true if it may be granted, provided that the node still leads when asked after
+    /// this.
     pub fn grant(&mut self, term: u64, id: NodeId, now: BootNs) -> bool {
         self.lead(term, now);
         if self.fenced.contains_key(&id) {

@@ -102,7 +102,7 @@ impl Acceptor {
 
     fn accept_all(&mut self, listener: &Listener, keepalive: u32) {
         let spare = first_spare(most_files());
-        // Whether a descriptor is one of those that are not for connections.
+        // Descriptors from `spare` on are not for connections.
         let is_spare = |fd: RawFd| u64::try_from(fd).is_ok_and(|fd| fd >= spare);
         loop {
             if self.waits {

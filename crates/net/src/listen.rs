@@ -13,7 +13,7 @@ use crate::socket::{Incoming, Socket};
 
 /// One listening socket.
 pub enum Listener {
-    /// On an address and port; whether for smart clients.
+    /// On an address and port. True if it is for smart clients.
     Tcp(TcpListener, bool),
     /// On a path, which is removed when the listener goes.
     Unix(UnixListener, PathBuf),

@@ -32,7 +32,7 @@ pub struct EntryRef<'a> {
     pub frequency: Option<u8>,
 }
 
-/// Whether a key was written.
+/// The result of writing a key.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {

@@ -91,7 +91,7 @@ impl<D: Disk> Recovery<D> {
         Ok(recovery)
     }
 
-    /// Whether all segments are of one node and of all its streams (rule L11).
+    /// Checks that all segments are of one node and of all its streams (rule L11).
     fn check(&mut self) -> Result<(), Damage> {
         let Some(known) = self.scans.iter().find_map(|scan| scan.segments().first()).map(|segment| segment.header)
         else {

@@ -367,7 +367,7 @@ impl<D: Disk> Scan<D> {
         Ok(())
     }
 
-    /// Whether the bytes here, which are no valid block, were to be the next one: most of the header is right.
+    /// True if the bytes here, which are no valid block, were to be the next one: most of the header is right.
     fn was_begun(&self, segment: usize, at: u64) -> io::Result<bool> {
         let mut window = self.window(segment)?;
         for place in places(at) {

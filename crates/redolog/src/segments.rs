@@ -207,7 +207,7 @@ pub(crate) fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, s
     written
 }
 
-/// Whether that file was made. Without the resources for it, it can be left out: an older one says less.
+/// True if that file was made. Without the resources for it, it can be left out: an older one says less.
 pub(crate) fn was_made(prepared: io::Result<()>) -> io::Result<bool> {
     match prepared {
         Err(error) if Lack::of(&error).is_some() => Ok(false),

@@ -260,7 +260,7 @@ impl World {
         Err(Violation { rule: "rest", what })
     }
 
-    /// Whether the power has failed.
+    /// Lets all threads work. Returns true if the power has failed.
     fn everybody_works(&mut self) -> Result<bool, Violation> {
         let mail = self.host.everybody_works(&mut self.story)?;
         self.tell_time();

@@ -122,7 +122,7 @@ impl Batch {
     }
 }
 
-/// Whether a caller may use this key or prefix.
+/// Checks that a caller may use this key or prefix.
 pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
     match key.first() {
         None => Err(Error::Invalid("a key must not be empty".into())),

@@ -51,7 +51,7 @@ impl Retired {
     }
 }
 
-/// Whether a batch may be written; the prefixes that are retired after it, if it changes them.
+/// Checks that a batch may be written. Returns the prefixes that are retired after it, if it changes them.
 ///
 /// # Errors
 /// A key or value is too long, or is put below a retired prefix.

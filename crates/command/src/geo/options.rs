@@ -21,7 +21,7 @@ pub(super) enum Form {
     Search,
 }
 
-/// Whether and where the command stores its result.
+/// The place where the command stores its result, if it does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Storing {
     Never,

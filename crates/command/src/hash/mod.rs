@@ -54,7 +54,7 @@ fn settle(ctx: &mut Ctx<'_>, key: &Key<'_>, before: State, after: State) {
     }
 }
 
-/// Whether clients hear `hexpired` of the last field of a hash: most commands say `del` alone, as Redis does.
+/// Selects whether clients hear `hexpired` of the last field of a hash: most commands say `del` alone, as Redis does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LastField {
     Silent,

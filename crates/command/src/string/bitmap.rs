@@ -146,7 +146,7 @@ impl Range {
     }
 }
 
-/// Whether argument `i`, if there is one, says BIT rather than BYTE.
+/// True if argument `i`, if there is one, says BIT rather than BYTE.
 fn unit_is_bit(ctx: &Ctx<'_>, i: usize) -> Result<bool, Error> {
     match ctx.args.get(i) {
         None => Ok(false),

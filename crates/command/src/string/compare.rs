@@ -72,7 +72,7 @@ pub(super) enum Condition<'a> {
 }
 
 impl Condition<'_> {
-    /// Whether the condition holds. Comparing is an error where the key has another type or the digest cannot be one.
+    /// True if the condition holds. Comparing fails if the key has another type or the digest is malformed.
     pub(super) fn holds(self, entry: Option<EntryRef<'_>>) -> Result<bool, Error> {
         match self {
             Condition::Absent => Ok(entry.is_none()),

@@ -117,8 +117,8 @@ pub(super) fn overwrite(ctx: &mut Ctx<'_>, key: &Key<'_>, offset: usize, bytes: 
     Ok(())
 }
 
-/// Whether the system has memory for a change of the key's string up to `end`. The string is copied if it has to grow,
-/// and if a reply, a checkpoint or the journal of a block shares it.
+/// Checks that the system has memory for a change of the key's string up to `end`. The string is copied if it has to
+/// grow, and if a reply, a checkpoint or the journal of a block shares it.
 pub(super) fn check_room(ctx: &mut Ctx<'_>, key: &Key<'_>, end: usize) -> Result<(), Error> {
     if !headroom::is_limited() {
         return Ok(());

@@ -169,7 +169,7 @@ fn expire_at_once(ctx: &mut Ctx<'_>, key: &Key<'_>) {
     keyspace::bump(&ctx.db.local().counters().expired, 1);
 }
 
-/// Whether a string of `len` bytes may grow by `more`, or Redis's error (`proto-max-bulk-len`).
+/// Checks that a string of `len` bytes may grow by `more`. Returns Redis's error if not (`proto-max-bulk-len`).
 fn check_length(ctx: &Ctx<'_>, len: u64, more: u64) -> Result<(), Error> {
     match len.checked_add(more) {
         Some(total) if total <= ctx.tunables.max_string => Ok(()),

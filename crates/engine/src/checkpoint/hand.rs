@@ -213,7 +213,7 @@ impl<'a> Hand<'a> {
         Ok(())
     }
 
-    /// Whether the record is applied to the key: not if the store has it. `before`: the state that the effect found.
+    /// Decides if the record is applied to the key: not if the store has it. `before`: the state that the effect found.
     fn decide(
         &mut self,
         local: &mut Local,

@@ -223,9 +223,9 @@ impl Engine {
         Ok(true)
     }
 
-    /// Whether the keys that an attempt has locked, and their fields, have the same state at `moment`, unix
-    /// milliseconds, as now, or else why not: none that is there expires before, and none that is absent may have
-    /// expired since. An error: there is no memory for the store's value.
+    /// Compares the state of the keys that an attempt has locked, and of their fields, at `moment` and now. Both are
+    /// the same if none that exists expires before `moment`, in unix milliseconds, and none that is absent may have
+    /// expired since. Returns `None` then, or else the reason.
     ///
     /// # Errors
     ///
@@ -266,8 +266,7 @@ impl Engine {
         Ok(first.filter(|ends| *ends < moment).map(Untimely::Ends).or(over))
     }
 
-    /// Whether a key that an attempt has locked, whose latch it has, is as it was at `version`; 0: absent. An error: it
-    /// cannot be made known.
+    /// True if a key that an attempt has locked, and whose latch it has, is as it was at `version`; 0: absent.
     ///
     /// # Errors
     ///
@@ -428,7 +427,7 @@ impl Engine {
         Some((of_key.flat_map(|(_, bytes)| bytes.iter().copied()).collect(), version))
     }
 
-    /// Whether all of them are effects on keys whose latches are held.
+    /// Checks that all effects are on keys whose latches are held.
     fn check_prepared(&self, prepared: &Prepared, held: &Held) -> Result<(), Corrupt> {
         for effect in effects::decode(&prepared.effects) {
             let effect = effect?;

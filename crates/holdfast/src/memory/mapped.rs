@@ -104,7 +104,7 @@ impl Spare {
         false
     }
 
-    /// Hands all of them to `f`, with the bytes of their mappings. Whether there were any.
+    /// Hands all of them to `f`, with the bytes of their mappings. Returns true if there were any.
     fn take_all(&self, mut f: impl FnMut(*mut u8, usize)) -> bool {
         let mut any = false;
         for size in 0..SIZES {
@@ -123,7 +123,7 @@ impl Spare {
     }
 }
 
-/// Gives all spare blocks back to the system. Whether there were any.
+/// Gives all spare blocks back to the system. Returns true if there were any.
 pub fn drop_spares() -> bool {
     // SAFETY: mapped with this size, and nobody has it.
     SPARE.take_all(|block, room| unsafe {

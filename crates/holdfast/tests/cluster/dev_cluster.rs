@@ -178,7 +178,8 @@ fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
     is_gone(port);
 }
 
-/// `holdfast cluster status` at this port, with this in HOLDFAST_PASSWORD. Whether it is content, and what it says.
+/// `holdfast cluster status` at this port, with this in HOLDFAST_PASSWORD. Returns true if it is content, and its
+/// output.
 fn status(port: u16, password: Option<&str>) -> (bool, String) {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_holdfast"));
     tool.env_remove("HOLDFAST_PASSWORD").envs(password.map(|password| ("HOLDFAST_PASSWORD", password)));

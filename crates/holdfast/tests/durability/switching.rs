@@ -96,7 +96,7 @@ fn counted(server: &Server) -> Vec<u64> {
     counted
 }
 
-/// Whether the counters are at least the first, and at most one above the second.
+/// Asserts that the counters are at least the first, and at most one above the second.
 fn assert_between(counted: &[u64], least: &[u64], most: &[u64]) {
     for (i, n) in counted.iter().enumerate() {
         assert!((least[i]..=most[i] + 1).contains(n), "writer {i}: {n} is not in {least:?} to {most:?}");

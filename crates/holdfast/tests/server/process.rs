@@ -63,7 +63,7 @@ impl Running {
         server
     }
 
-    /// Asks for the end; whether it was a good one.
+    /// Asks for the end. Returns true if it was a good one.
     fn terminate(mut self) -> bool {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());

@@ -115,7 +115,7 @@ impl Server {
             .any(|task| std::fs::read_to_string(task.path().join("comm")).is_ok_and(|found| found.trim() == name))
     }
 
-    /// Waits for the end of the process; whether it was a good one.
+    /// Waits for the end of the process. Returns true if it was a good one.
     pub fn ends_well(&mut self) -> bool {
         self.0.process.wait().unwrap().success()
     }

@@ -23,7 +23,8 @@ fn commands(folder: &Path) -> [(Vec<String>, &'static str); 5] {
     ]
 }
 
-/// Runs a command with these further words, and this in HOLDFAST_PASSWORD. Whether it succeeded, and what it said.
+/// Runs a command with these further words, and this in HOLDFAST_PASSWORD. Returns true if it succeeded, and its
+/// output.
 fn run(command: &[String], more: &[&str], password: Option<&str>) -> (bool, String) {
     let mut tool = Command::new(env!("CARGO_BIN_EXE_holdfast"));
     tool.env_remove("HOLDFAST_PASSWORD").envs(password.map(|password| ("HOLDFAST_PASSWORD", password)));

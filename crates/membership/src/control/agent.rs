@@ -179,7 +179,7 @@ impl Agent {
         (leader, metrics.current_term)
     }
 
-    /// Whether this node leads, and in which term.
+    /// The term in which this node leads, if it does.
     pub fn leads(&self) -> Option<u64> {
         let (leader, term) = self.leader();
         leader.is_some_and(|leader| leader.id == self.me()).then_some(term)

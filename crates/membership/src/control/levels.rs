@@ -70,11 +70,11 @@ impl Agent {
         nodes.map(of).min().unwrap_or(0).clamp(level::FIRST, level::HIGHEST)
     }
 
-    /// Whether the level may rise, as far as this node knows: no member is known to speak no higher one.
+    /// Checks that the level may rise, as far as this node knows.
     ///
     /// # Errors
     ///
-    /// Such a member, with its place.
+    /// A member is known to speak no higher level. The error names it and its place.
     pub fn may_rise(&self) -> Result<(), String> {
         let map = self.machine.map();
         if map.level() >= level::HIGHEST {

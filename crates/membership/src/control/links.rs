@@ -38,7 +38,7 @@ pub enum Op {
     Append = 1,
     /// Raft: a vote.
     Vote = 2,
-    /// Raft: whether there would be a vote.
+    /// Raft: asks if there would be a vote.
     PreVote = 3,
     /// Raft: a snapshot.
     Snapshot = 4,

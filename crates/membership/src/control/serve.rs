@@ -110,7 +110,7 @@ async fn meet(agent: &Agent, hooks: &Hooks, socket: TcpStream) -> Option<(Stream
     }
 }
 
-/// Whether a node that knows the secret may have its connection: commands are for members, and an earlier life of a
+/// Checks that a node that knows the secret may have its connection: commands are for members, and an earlier life of a
 /// node gets nothing.
 fn judge(agent: &Agent, peer: &Peer) -> Result<(), Refusal> {
     let node = peer.party.node;

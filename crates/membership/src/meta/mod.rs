@@ -286,7 +286,7 @@ impl State {
         }
     }
 
-    /// Whether a node whose build speaks up to `level` may be a member.
+    /// Checks that a node whose build speaks up to `level` may be a member.
     fn reaches(&self, id: NodeId, level: u16) -> Result<(), Refusal> {
         if level < self.level { Err(Refusal::LowLevel { id, has: level, needs: self.level }) } else { Ok(()) }
     }

@@ -56,7 +56,7 @@ fn a_node_that_listens_everywhere_and_has_no_seeds_is_at_home() {
         nodes.add().settings.bind = "0.0.0.0:0".parse().unwrap();
         let node = nodes.nodes.last_mut().unwrap();
         node.start();
-        // Whether it was formed or asked for its address first.
+        // It may have been asked for its address before it was formed.
         wait("it says where it is", || node.map().nodes().first().filter(|node| node.host == "127.0.0.1").map(drop));
         wait("it serves", || node.has_lease().then_some(()));
         node.stop();

@@ -30,7 +30,7 @@ fn equipped(test: u8, count: u8, authority: &Authority) -> Nodes {
     nodes
 }
 
-/// Whether a link from `a` to `b` was had, or why not. A machine that stands still for a while may be what keeps it: that says nothing.
+/// Dials a link from `a` to `b`. Failures of a machine that stands still for a while do not count.
 fn dial(a: &Node, b: &Node, tag: u64) -> Result<DataLink, String> {
     wait("a link, or a reason", || {
         a.control().dial(b.id(), tag);

@@ -1,4 +1,4 @@
-//! Whether a command exists, and whether it takes so many arguments.
+//! Checks that a command exists, and that it takes so many arguments.
 
 use command::Spec;
 use resp::Args;

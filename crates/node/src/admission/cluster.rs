@@ -1,4 +1,4 @@
-//! Whether a command runs at this node, and the error if it does not.
+//! Decides where in the cluster a command runs, and the error if it cannot.
 //!
 //! The room `cluster` finds the owners of keys, and acts on the verdicts. The verdicts are here.
 
@@ -84,13 +84,13 @@ pub(crate) struct OfClient<F, B, K, L> {
     pub(crate) moves: bool,
     /// It joins a block.
     pub(crate) queues: bool,
-    /// Whether it calls a function of a library: a node without a lease may lack some.
+    /// True if it calls a function of a library: a node without a lease may lack some.
     pub(crate) calls_function: F,
-    /// Whether the client's block concerns this node.
+    /// True if the client's block concerns this node.
     pub(crate) belongs_here: B,
-    /// Whether it works on its keys alone.
+    /// True if it works on its keys alone.
     pub(crate) on_keys_alone: K,
-    /// Whether the node at a place of the map is lost.
+    /// True if the node at a place of the map is lost.
     pub(crate) is_lost: L,
 }
 

@@ -1,4 +1,4 @@
-//! Whether there is memory for a command that needs some.
+//! Checks that there is memory for a command that needs some.
 
 use command::{Spec, flags};
 use engine::Room;

@@ -1,4 +1,4 @@
-//! Whether a command may be called in the state of the session, or of the script.
+//! Checks that a command may be called in the state of the session, or of the script.
 
 use command::{Dialect, Reach, Row, Run, Spec, flags};
 use resp::{Args, Protocol};
@@ -23,7 +23,7 @@ pub(crate) struct View<D> {
     pub(crate) clustered: bool,
     /// Between MULTI and EXEC.
     pub(crate) in_block: bool,
-    /// Whether the client may use DEBUG.
+    /// True if the client may use DEBUG.
     pub(crate) debug_open: D,
     /// In MONITOR mode.
     pub(crate) monitors: bool,
@@ -69,8 +69,8 @@ fn subscribed(name: &str) -> Vec<u8> {
     .into()
 }
 
-/// Whether a command may not be called by scripts. `open`: scripts may call forbidden commands (DEBUG
-/// SET-DISABLE-DENY-SCRIPTS), and whether the client may use DEBUG, as tests of protocols do.
+/// True if scripts may not call a command. `open` is set if scripts may call forbidden commands (DEBUG
+/// SET-DISABLE-DENY-SCRIPTS, as tests of protocols do). It is true if the client may use DEBUG.
 pub(crate) fn is_barred_from_scripts(spec: &Spec, open: Option<bool>) -> bool {
     // Commands that run blocks and scripts, wait, or subscribe are never allowed in a script.
     const NEVER: u32 = flags::RUNS_SCRIPT | flags::NO_MULTI | flags::IN_MULTI | flags::PUBSUB | flags::BLOCKING;

@@ -1,4 +1,4 @@
-//! Whether a command may write: the script does not only read, and the log takes writes.
+//! Checks that a command may write: the script does not only read, and the log takes writes.
 
 use command::{Spec, flags};
 

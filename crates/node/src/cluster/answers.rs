@@ -65,7 +65,7 @@ impl Answers {
         self.known.iter().find(|(known, _)| known.key() == question.key()).map(|(_, parts)| parts)
     }
 
-    /// Whether nodes are to be asked; if so, whether it is about keys, and waits for locked ones.
+    /// Present if nodes are to be asked. True if the question is about keys, and so waits for locked ones.
     pub(crate) fn wants(&self) -> Option<bool> {
         self.wanted.as_ref().map(|question| question.home)
     }

@@ -83,8 +83,8 @@ impl<P: Port> Forwarding<'_, P> {
         Next::Stop
     }
 
-    /// Whether a command that must run at all nodes may be sent to them: `None`. It waits for links that were not
-    /// needed yet, and is refused if a node is out of reach. Nothing guards against later failures.
+    /// Returns `None` if a command that must run at all nodes may be sent to them. The command waits for links that
+    /// were not needed yet, and is refused if a node is out of reach. Nothing guards against later failures.
     fn reaches_all(&mut self, conn: &mut Conn, command: &Command, links: &[usize]) -> Option<Next> {
         let Desk { peers, engine, .. } = self.desk();
         let now = engine.now();

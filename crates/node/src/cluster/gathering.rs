@@ -22,7 +22,7 @@ pub(crate) struct Gather {
 
 /// The use of the replies.
 pub(super) enum Then {
-    /// They become one reply, which goes here; whether the client wants it.
+    /// They become one reply, which goes here. True if the client wants it.
     Reply((u64, bool)),
     /// They answer a question of a block or script, which goes on: its connection, which waits, or this attempt of it.
     Answer(Box<Question>, Option<u64>, Option<(u64, u32)>),

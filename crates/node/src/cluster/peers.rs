@@ -43,7 +43,7 @@ pub(crate) struct Peers {
     pub(crate) heard: Vec<Token>,
     /// Ends of links here whose origins are other nodes, and that have items to send.
     pub(crate) staged: Vec<Token>,
-    /// Whether items wait for more.
+    /// Decides how long items wait for more.
     pub(crate) patience: Patience,
     /// Links to be dialed, by the driver.
     pub(crate) dials: Vec<(Token, usize)>,

@@ -13,7 +13,7 @@ use crate::session::{Multi, Session};
 /// A reply that is to come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expect {
-    /// It goes into this hole of the output; whether the client wants it.
+    /// The reply goes into this hole of the output. True if the client wants it.
     Hole(u64, bool),
     /// As before, for a script, which is kept: it may have to run over nodes.
     Script(u64, bool),
@@ -61,7 +61,7 @@ pub(crate) struct Line {
     pub(crate) has_begun: bool,
     /// The part of a command that is being sent back.
     pub(crate) sent_back: Vec<u8>,
-    /// Whether it was unblocked is being asked.
+    /// Questions under way: was the client unblocked?
     pub(crate) questions: VecDeque<Question>,
     /// It watches keys.
     pub(crate) watches: bool,

@@ -79,7 +79,7 @@ impl Peers {
             }
     }
 
-    /// Whether a script that runs here may call a command.
+    /// Decides if a script that runs here may call a command.
     pub(crate) fn may_call(&self, command: &Command, args: Args<'_>, block: &Block) -> Called {
         let script = OfScript {
             me: self.me,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::*};
 
-/// Whether a client was unblocked.
+/// The answer to the question if a client was unblocked.
 #[derive(Default)]
 pub struct Verdict(AtomicU8);
 

@@ -171,7 +171,7 @@ fn comes(name: &str) -> Option<Comes> {
     found.map(|(_, comes)| *comes).or_else(|| areas::of(known).map(|area| area.comes))
 }
 
-/// Whether Redis or Valkey have a command of this name (in lower case), whether it is here or not.
+/// True if Redis or Valkey have a command of this name (in lower case), even one that Holdfast lacks.
 pub fn is_known(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);
     let mut all = oracle::COMMANDS.keys();
@@ -179,7 +179,7 @@ pub fn is_known(name: &[u8]) -> bool {
 }
 
 /// The error for a command of Redis or Valkey that is not there. `None` if neither has it, or if `rename-command` hides
-/// it. `has_row`: whether there is a row of a name.
+/// it. `has_row`: true if there is a row of a name.
 pub(crate) fn not_there(name: &[u8], has_row: impl Fn(&[u8]) -> bool) -> Option<String> {
     if has_row(name) {
         return None;

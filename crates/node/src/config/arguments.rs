@@ -52,7 +52,7 @@ impl Arguments {
         found
     }
 
-    /// Adds an option's name, perhaps with its value behind a blank; whether a value must follow.
+    /// Adds an option's name, perhaps with its value behind a blank. Returns true if a value must follow.
     fn name(&mut self, name: &[u8], next: Option<&Vec<u8>>) -> bool {
         if !self.options.is_empty() {
             self.options.push(b'\n');

@@ -46,8 +46,8 @@ impl SetError {
 /// The rights of a client that changes a setting.
 #[derive(Clone, Copy, Debug)]
 pub struct Rights {
-    /// Whether protected settings may be changed (`enable-protected-configs`, and whether the client is on this
-    /// machine).
+    /// True if this client may change protected settings (`enable-protected-configs`, which may ask for a client on
+    /// this machine).
     pub protected: bool,
     /// True if data is loading.
     pub loading: bool,

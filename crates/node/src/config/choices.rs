@@ -28,7 +28,7 @@ pub enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
-    /// Whether it depends on when or how often keys were used, or when they were modified.
+    /// True if it depends on when or how often keys were used, or when they were modified.
     pub fn looks_at_accesses(self) -> bool {
         use EvictionPolicy::*;
         matches!(self, VolatileLru | VolatileLfu | VolatileLrm | AllKeysLru | AllKeysLfu | AllKeysLrm)

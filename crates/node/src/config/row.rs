@@ -11,7 +11,7 @@ pub struct Section {
     pub rows: &'static [Row],
 }
 
-/// Whether a setting has an effect yet.
+/// The effect of a setting, if it has one yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acts {
     /// It does what its text says.
@@ -53,7 +53,7 @@ pub struct Row {
     pub default: &'static str,
     /// Its effect, in one line.
     pub help: &'static str,
-    /// Whether it has that effect yet.
+    /// Says if it has that effect yet.
     pub acts: Acts,
     /// Holdfast's own: Redis has no such setting.
     pub own: bool,

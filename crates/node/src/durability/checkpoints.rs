@@ -104,7 +104,7 @@ impl Checkpoints {
         ticket
     }
 
-    /// The outcome of a request: whether it succeeded; `None`: not yet.
+    /// The outcome of a request: true if it succeeded; `None`: it has not ended.
     pub fn outcome(&self, ticket: Ticket) -> Option<bool> {
         let state = self.lock();
         (state.ended >= ticket).then_some(state.failed.is_none())
@@ -169,7 +169,7 @@ impl Checkpoints {
         let _ = self.thread.set(thread::current());
     }
 
-    /// Whether a checkpoint is requested, whether it is urgent, and whether the server stops.
+    /// True if a checkpoint is requested, true if it is urgent, and true if the server stops.
     pub fn orders(&self) -> (bool, bool, bool) {
         let state = self.lock();
         let held = state.held.is_some_and(|held| state.taken >= held);

@@ -17,7 +17,7 @@ pub struct Durable {
     /// See [`Link::late_from`].
     late_from: usize,
     tail: Arc<Tail>,
-    /// Whether its disk hangs.
+    /// Knows if the disk hangs.
     pub(crate) stall: Stall,
     /// The gates of the workers that have not begun.
     gates: Mutex<Vec<Option<Vec<Gate>>>>,

@@ -80,7 +80,7 @@ pub fn recover_by(
     Ok(Recovered { loaded, replayed })
 }
 
-/// Whether log and store belong together: the log must have everything that the store lacks (rule C3). `store`: the
+/// Checks that log and store belong together: the log must have everything that the store lacks (rule C3). `store`: the
 /// name of the store with this header, for people; `None`: it has no checkpoint. `begun`: the streams of the log, as
 /// the store knows them.
 pub fn check_disks<D: Disk>(

@@ -85,7 +85,7 @@ pub(crate) struct Seen {
     at: u64,
 }
 
-/// Whether commands that write may be executed.
+/// The decision on commands that write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ruling {
     Go,
@@ -195,7 +195,7 @@ impl Tail {
         self.refuses.load(Relaxed)
     }
 
-    /// Whether commands that write may be executed, with the log written up to `position`. A worker that was told to
+    /// Decides if commands that write may be executed, with the log written up to `position`. A worker that was told to
     /// refuse them asks again soon.
     pub(crate) fn rule(&self, position: u64, seen: &mut Seen, now: u64) -> Ruling {
         let ruling = self.look(position, seen, now);

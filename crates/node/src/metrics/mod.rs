@@ -21,10 +21,10 @@ pub fn metrics(node: &Node, loading: bool) -> String {
     text.finish()
 }
 
-/// Whether a node that has read its data serves: `Err` says why not.
+/// Checks that a node that has read its data serves.
 ///
 /// # Errors
-/// The reason in words: the node stops, or has no lease for its slots.
+/// The node stops, or has no lease for its slots; the error says so in words.
 pub fn readiness(node: &Node) -> Result<(), String> {
     if node.is_stopping() {
         return Err("the server is shutting down".into());

@@ -69,7 +69,7 @@ impl Known {
 
 /// A script that has been running for a while.
 pub struct Job {
-    /// Whether it is a function (FCALL), and its name then.
+    /// The name of the function, if it is one (FCALL).
     pub function: Option<Box<str>>,
     /// The command that runs it.
     pub command: OwnedArgs,

@@ -24,7 +24,7 @@ pub struct Aside {
     pub messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
     /// Its commands, as clients in MONITOR mode see them.
     pub lines: Vec<Arc<[u8]>>,
-    /// Set if its script takes longer than `busy-reply-threshold`: whether that is a function.
+    /// Set if its script takes longer than `busy-reply-threshold`: true if that is a function.
     pub slow: Option<bool>,
     /// Set if a script was killed that had changed something: nothing of the block is done, and its client gets this
     /// error.

@@ -93,7 +93,7 @@ pub(super) enum Asked {
     Call(Protocol),
     /// The reply of its command, which is there.
     Command,
-    /// Whether it may run a command.
+    /// A question if it may run a command.
     Check(Checked),
     /// Nothing.
     Nothing,

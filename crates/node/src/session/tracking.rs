@@ -53,7 +53,7 @@ fn options<'a>(ctx: &SessionCtx<'a>) -> Result<Options<'a>, Error> {
     Ok(options)
 }
 
-/// Whether the options fit together, and fit the present tracking of the session.
+/// Checks that the options fit together, and fit the present tracking of the session.
 fn check(ctx: &SessionCtx<'_>, options: &Options<'_>) -> Result<(), Error> {
     if !options.broadcast && !options.prefixes.is_empty() {
         return Err(Error::new("ERR PREFIX option requires BCAST mode to be enabled"));

@@ -34,7 +34,7 @@ impl<P: Port> Transacting<'_, P> {
         node.slow_scripts.find(&peers.shared.parts, |_, locks| everything || claims(locks))
     }
 
-    /// A part of a transaction does not get its locks. Whether it is refused, as that may last.
+    /// A part of a transaction does not get its locks. Returns true if it is refused, as that may last.
     pub(super) fn is_refused_in_doubt(&mut self, tx: TxnId, locks: &[Lock]) -> bool {
         let Desk { peers, node, .. } = self.desk();
         let keys = locks.iter().map(|lock| (lock.db, &*lock.key, lock.mode));

@@ -37,7 +37,7 @@ impl SlowScripts {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A script takes long on copies of keys of this node. Whether that is new.
+    /// A script takes long on copies of keys of this node. Returns true if that is new.
     pub(super) fn hear(&self, (tx, function): (TxnId, bool), parts: &Parts) -> bool {
         if parts.with(|parts| parts.locks_of_fetched(tx).is_some()) != Some(true) {
             return false;

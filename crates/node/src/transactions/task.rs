@@ -12,7 +12,7 @@ use super::hindrance::Hindrance;
 pub(super) enum Work {
     /// Lock, execute, undo, log. The age comes with whether it is patient. Widens: it has other locks already.
     Prepare { tx: TxnId, age: (Stamp, bool), locks: Arc<[Lock]>, client: Client, asked: bool, widens: bool },
-    /// Do what the coordinator has made of the answers, undo, log. The locks are there. Holds the changes, whether they
+    /// Do what the coordinator has made of the answers, undo, log. The locks are there. Holds the changes, true if they
     /// are logged, and the caller.
     Proceed { tx: TxnId, stamp: Stamp, locks: Arc<[Lock]>, work: (Arc<[u8]>, bool, Caller) },
     /// Apply a prepared change, and unlock.

@@ -265,7 +265,7 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    /// CLIENT UNBLOCK of a client that waits for keys of several nodes. Whether it did.
+    /// CLIENT UNBLOCK of a client that waits for keys of several nodes. Returns true if the client was waiting.
     pub(crate) fn unblock(&mut self, token: Token, with_error: bool) -> bool {
         let Some(block) = self.end_wait_over_nodes(token) else { return false };
         self.answer_waiting(&block, |reply| match with_error {

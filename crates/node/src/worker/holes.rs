@@ -274,7 +274,7 @@ mod tests {
         #[test]
         fn replies_of_other_nodes_come_where_they_belong(steps in prop::collection::vec(step(), 1..80)) {
             let (mut out, mut shared_parts, mut sent) = (Outgoing::default(), Parts::default(), Vec::new());
-            // All replies, as far as they have come; whether they are whole, and what they wait for.
+            // All replies, as far as they have come, true if they are whole, and the event that they wait for.
             let mut replies: Vec<(Vec<u8>, bool, u64)> = Vec::new();
             let mut due: Vec<Due> = Vec::new();
             let mut committed = 0;

@@ -73,7 +73,7 @@ pub enum Message {
     Publish(Box<Delivery>),
     /// A message for subscribers at other nodes, for the worker's links.
     Spread {
-        /// Whether it goes to a channel, a pattern or a shard channel.
+        /// The kind of its receivers: a channel, a pattern or a shard channel.
         kind: Kind,
         /// The channel.
         channel: Vec<u8>,

@@ -74,7 +74,7 @@ impl Ledger {
         self.disks.log.fail_sync_after(0);
     }
 
-    /// Does what the log's threads would. Whether that was anything.
+    /// Does the work of the log's threads. Returns true if there was any.
     pub fn step(&mut self) -> bool {
         if self.hangs {
             return false;

@@ -207,7 +207,7 @@ fn links_that_end_while_somebody_waits_are_opened_again() {
     assert_eq!(net.say(other, &format!("LLEN {b}")), "1");
 }
 
-/// Whether its end is seen before the command that waits has begun or later: nothing is taken for it.
+/// Its end may be seen before or after the waiting command begins: nothing is taken for it.
 #[test]
 fn nothing_is_taken_for_a_client_that_has_ended() {
     for begins_first in [true, false] {

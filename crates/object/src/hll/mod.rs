@@ -283,8 +283,8 @@ pub fn count(registers: &Registers) -> i64 {
     estimate::cardinality(&dense::histogram_of(registers))
 }
 
-/// Marks the cached cardinality of a dense HyperLogLog as void and raises one of its registers; whether that was lower.
-/// `bytes` was parsed as a dense one.
+/// Marks the cached cardinality of a dense HyperLogLog as void and raises one of its registers. Returns true if the
+/// register was lower. `bytes` was parsed as a dense one.
 pub fn raise_dense(bytes: &mut [u8], trace: Trace) -> bool {
     let Some((header, registers)) = bytes.split_at_mut_checked(HEADER) else { return false };
     let register = usize::from(trace.register);

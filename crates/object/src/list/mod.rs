@@ -245,7 +245,7 @@ impl List {
         self.quicklist = limits.list_exceeds(self.bytes() + LISTPACK_BYTES, self.len(), 1);
     }
 
-    /// Before `count` elements of `bytes` in all are added: whether this is still a listpack afterwards.
+    /// Called before `count` elements of `bytes` in all are added. Returns true if this is still a listpack afterwards.
     fn grow(&mut self, bytes: usize, count: u64, limits: &Limits) {
         if !self.quicklist {
             let bytes = self.bytes() + LISTPACK_BYTES + bytes;

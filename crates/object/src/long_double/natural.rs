@@ -53,7 +53,7 @@ impl Natural {
         self.multiply_add(base.pow((power % step_power) as u32), 0);
     }
 
-    /// `self = self / base^power`; whether anything was left over. `base` is at least 2.
+    /// `self = self / base^power`. Returns true if anything was left over. `base` is at least 2.
     pub(super) fn divide_power(&mut self, base: u64, power: usize) -> bool {
         let (step, step_power) = largest_power(base);
         let mut inexact = false;

@@ -54,7 +54,7 @@ fn convert(text: &[u8]) -> Option<f64> {
     }
 }
 
-/// Whether the number is negative, and the digits behind `0x`.
+/// True if the number is negative, and the digits behind `0x`.
 fn hexadecimal(text: &[u8]) -> Option<(bool, &[u8])> {
     let (negative, rest) = unsigned(text);
     match rest {

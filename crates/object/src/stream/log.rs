@@ -297,7 +297,8 @@ impl Log {
         self.marks.max_deleted = max_deleted;
     }
 
-    /// After nodes were added by [`Self::push_node`]: counts them. Whether their IDs are in order and not above `last`.
+    /// After nodes were added by [`Self::push_node`]: counts them. Returns true if their IDs are in order and not above
+    /// `last`.
     pub(crate) fn count(&mut self, last: Id, added: u64, max_deleted: Id) -> bool {
         let (mut len, mut before) = (0, None);
         for node in self.sealed.leaves_from(0).map(|(node, _)| node).chain([&self.tail]).filter(|node| node.live > 0) {

@@ -79,7 +79,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Whether the file was cut short, once there is no further step. What was cut off is no step.
+    /// The incomplete step at the end of a file that was cut short, once there is no further step.
     pub fn tail(&self) -> Option<Tail> {
         self.tail
     }

@@ -54,7 +54,7 @@ impl Fsync {
     }
 }
 
-/// Whether the log takes records.
+/// The state of the log: it takes records, or it does not.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
     /// It does.
@@ -314,7 +314,7 @@ impl Log {
         self.shared.state.load(Relaxed) == RUNNING
     }
 
-    /// Whether writes are taken; if not, the reason.
+    /// The state of the log, with the reason if it takes no writes.
     pub fn state(&self) -> State {
         match self.shared.state.load(Acquire) {
             FAILED => {

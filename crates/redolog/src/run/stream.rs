@@ -95,12 +95,13 @@ pub(crate) struct Runner<D: Disk> {
     committer: Committer<D>,
     fsync: Fsync,
     reserve: u64,
-    /// When the last sync of `everysec` began, and whether one is running.
+    /// When the last sync of `everysec` began, and true if one is running.
     synced_at: u64,
     syncing: bool,
     /// A weaker setting was seen after the last records were taken.
     weakening: bool,
-    /// How many segments were asked for, whether one is being made, and since when a resource for that is lacking.
+    /// The number of segments that were asked for, true if one is being made, and when a resource for that began to
+    /// lack.
     asked: u64,
     making: bool,
     lacks_since: Option<(Lack, u64)>,

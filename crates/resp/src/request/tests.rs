@@ -135,7 +135,7 @@ fn lines_too_long() {
         ("", "\r\n", "too big inline request"),
     ] {
         let line = |len| [start, &"x".repeat(len)].concat().into_bytes();
-        // Whether the line's end has come makes no difference, lest the outcome depend on how the bytes were cut.
+        // The outcome is the same with and without the line's end, as it must not depend on how the bytes are cut.
         for complete in [true, false] {
             let mut long = line(LINE_MAX + 1);
             long.extend_from_slice(if complete { end.as_bytes() } else { b"" });

@@ -58,7 +58,7 @@ impl Host {
         Ok(keeps_promises)
     }
 
-    /// Starts until a start comes to its end. Whether the power has failed meanwhile.
+    /// Starts until a start comes to its end. True if the power has failed meanwhile.
     fn start(&mut self, story: &mut Story) -> Result<(Machine, Start, bool), Violation> {
         if story.once_in(6) {
             let ms = story.chance.below(5_000);

@@ -5,7 +5,7 @@ use resp::Value;
 use super::{Violation, violated};
 use crate::clients::model::{Content, Entry};
 
-/// Whether a key with a known value has expired, judged by the reply to GET. `latest`: the highest unix time in
+/// True if a key with a known value has expired, judged by the reply to GET. `latest`: the highest unix time in
 /// milliseconds so far.
 pub fn has_expired(who: &str, known: Option<&Entry>, got: &Value, latest: u64) -> Result<bool, Violation> {
     let until = known.and_then(|entry| entry.until);

@@ -36,7 +36,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Whether an invariant holds.
+/// The result of checking an invariant.
 pub type Verdict = Result<(), Violation>;
 
 /// An invariant does not hold.

@@ -156,7 +156,7 @@ impl Metadata {
         (incarnation == from.1 && voter.leases.grant(term, id(from.0), now)).then_some(term)
     }
 
-    /// Whether a node still leads in this term; if so, where the log is.
+    /// The position of the log, if a node still leads in this term.
     pub fn confirmed(&self, leader: (usize, u64)) -> Option<usize> {
         (self.elected == leader).then_some(self.maps.len())
     }
@@ -192,7 +192,7 @@ impl Metadata {
         self.voters[leader].applied = end;
     }
 
-    /// The leader hears that a node has started. Whether all know it or will.
+    /// The leader hears that a node has started. True if all nodes know it or will.
     pub fn announce(&mut self, (from, incarnation): (usize, u64)) -> bool {
         let (leader, term) = self.elected;
         if self.voters[leader].leads != Some(term) {
@@ -204,7 +204,7 @@ impl Metadata {
         true
     }
 
-    /// The leader gives a slot to another node, if its owner can have no lease any more. Whether it has.
+    /// The leader gives a slot to another node, if its owner can have no lease any more. True if it has.
     pub fn assign(&mut self, (from, to): (usize, usize), slot: u16, now: BootNs) -> bool {
         let (leader, term) = self.elected;
         let voter = &mut self.voters[leader];

@@ -72,7 +72,8 @@ pub fn mark(store: &dyn Store) -> Result<u64, String> {
     Ok(found.and_then(|value| value.try_into().ok()).map_or(0, u64::from_be_bytes))
 }
 
-/// Whether the store is what it may be after batch `acknowledged` was; returns the last batch it has.
+/// Checks that the store is in a state that it may have once batch `acknowledged` was acknowledged. Returns its last
+/// batch.
 pub fn judge(store: &dyn Store, seed: u64, acknowledged: u64) -> Result<u64, String> {
     let mark = mark(store)?;
     if mark < acknowledged {

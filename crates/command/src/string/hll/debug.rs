@@ -40,7 +40,7 @@ pub(super) fn pfdebug(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Makes the value at `key`, which is `hll`, dense; whether it was sparse.
+/// Makes the value at `key`, which is `hll`, dense. Returns true if it was sparse.
 fn make_dense(ctx: &mut Ctx<'_>, key: &Key<'_>, hll: &Hll<'_>) -> Result<bool, Error> {
     if hll.form() == Form::Dense {
         return Ok(false);

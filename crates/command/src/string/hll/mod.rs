@@ -170,7 +170,7 @@ fn pfcount(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// Merges the HyperLogLogs of all keys of the command; whether one of them is dense.
+/// Merges the HyperLogLogs of all keys of the command. Returns true if one of them is dense.
 fn merge(ctx: &Ctx<'_>, registers: &mut Registers) -> Result<bool, Error> {
     let mut dense = false;
     for i in 1..ctx.args.len() {

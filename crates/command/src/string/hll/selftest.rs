@@ -1,6 +1,6 @@
-//! PFSELFTEST: whether registers keep what is written, whether both forms agree, and whether the estimates are as good
-//! as they should be. Redis's test adds ten million elements and stands still meanwhile for a second or more; a million
-//! say the same.
+//! PFSELFTEST checks that registers keep what is written, that both forms agree, and that the estimates are as good as
+//! they should be. Redis's test adds ten million elements, and the server stands still for a second or more. A million
+//! elements prove the same.
 
 use object::hll::{DENSE_LEN, Form, HEADER, Hll, REGISTERS, Trace, dense};
 

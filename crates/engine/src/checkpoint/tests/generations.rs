@@ -10,7 +10,8 @@ fn act(machine: &mut Machine, times: usize) {
     (0..times).for_each(|_| machine.hand.act());
 }
 
-/// A generation's checkpoint is made, with changes in between, for at most this many steps. Whether it is durable.
+/// A generation's checkpoint is made, with changes in between, for at most this many steps. Returns true if it is
+/// durable.
 fn go_on(machine: &mut Machine, steps: u64) -> bool {
     let mut begun = false;
     for _ in 0..steps {

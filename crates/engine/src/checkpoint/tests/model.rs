@@ -378,7 +378,7 @@ impl Machine {
         again()
     }
 
-    /// Everything that the store has is read, whether it has been before or not.
+    /// Everything that the store has is read, read before or not.
     pub(super) fn warm_up_whole(&mut self) {
         self.warm.begin_again();
         while self.warm_up() {}
@@ -400,7 +400,7 @@ impl Machine {
         }
     }
 
-    /// Whether the checkpointer knows what the store has, as it says when a round has ended.
+    /// Checks that the checkpointer's counts of the store's contents are right at the end of a round.
     pub(super) fn counts_are_right(&self) -> Result<(), String> {
         let counts = self.checkpointer.counts();
         let spaces = (0..SLOTS as u16).flat_map(|slot| counts.of(slot).map(|(space, _)| space));

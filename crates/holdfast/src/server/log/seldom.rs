@@ -50,7 +50,8 @@ pub struct Seldom {
 }
 
 impl Seldom {
-    /// Whether a line is to be logged now, and how many of its cause were left out before it. `None`: it is left out.
+    /// Decides if a line is logged now. Returns the number of lines of its cause that were left out before it; `None`:
+    /// this line is left out.
     pub fn admit(&mut self, now: u64, mut cause: Cause, (sign, text): (char, &str)) -> Option<u64> {
         if self.known.len() >= CAUSES_MAX && !self.known.contains_key(&cause) {
             self.known.retain(|_, known| known.left_out.count > 0 || now < known.logged + EVERY_MS);

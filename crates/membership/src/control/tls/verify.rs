@@ -36,8 +36,8 @@ impl Trust {
         Ok(Self { roots, clients, algorithms: provider().signature_verification_algorithms })
     }
 
-    /// Whether a certificate, the first one, comes from them by way of the others, and serves on both sides of a
-    /// connection.
+    /// Checks that the first certificate descends from these authorities by way of the others, and serves on both sides
+    /// of a connection.
     pub fn chain(&self, certificates: &[CertificateDer<'_>]) -> Result<(), Error> {
         let (first, between) = certificates.split_first().ok_or(Error::NoCertificatesPresented)?;
         let now = UnixTime::now();

@@ -119,7 +119,7 @@ impl ScriptRun {
         Ok(())
     }
 
-    /// `redis.acl_check_cmd`: whether the caller may run this command.
+    /// `redis.acl_check_cmd`: true if the caller may run this command.
     pub(super) fn check_command(&self, ctx: &SessionCtx<'_>) -> Checked {
         let args = self.running.args();
         match ctx.node.table.find_command(&args[0]) {
@@ -250,7 +250,7 @@ impl Caller for FromScript<'_, '_> {
 }
 
 impl FromScript<'_, '_> {
-    /// In a workspace: whether the script has copies of the command's keys. Missing keys are fetched.
+    /// In a workspace: checks that the script has copies of the command's keys. Missing keys are fetched.
     fn has_copies(&mut self, command: &Command, args: Args<'_>) -> Passes {
         let Some(aside) = &mut self.ctx.aside else { return Ok(()) };
         if aside.has_keys(command, args, self.script.db, self.ctx.settings.databases) {
@@ -263,8 +263,8 @@ impl FromScript<'_, '_> {
         Err(awaited())
     }
 
-    /// Whether the command's keys are this node's. A script that can be undone may run again on copies, or at another
-    /// node.
+    /// Checks that the command's keys are this node's. A script that can be undone may run again on copies, or at
+    /// another node.
     fn is_at_home(&mut self, peers: &Peers, command: &Command, args: Args<'_>) -> Passes {
         let ctx = &mut *self.ctx;
         if ctx.aside.is_some() {

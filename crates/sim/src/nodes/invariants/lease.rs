@@ -31,7 +31,7 @@ pub fn check(world: &World) -> Verdict {
     Ok(())
 }
 
-/// Whether the generation of a list that a deed has seen or made is that of the last owner of the key's slot. `None`:
+/// True if the generation of a list that a deed has seen or made is that of the last owner of the key's slot. `None`:
 /// the history does not tell.
 pub fn is_of_last_owner(
     history: &History,

@@ -1,4 +1,4 @@
-//! Whether what clients saw of lists that transactions append to is as if they had run one after the other.
+//! Checks that clients saw lists as if the transactions that append to them had run one after the other.
 
 use std::collections::BTreeMap;
 

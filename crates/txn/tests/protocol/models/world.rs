@@ -350,7 +350,7 @@ impl World {
         (0..self.servers.len()).filter(move |at| !lost.contains(at))
     }
 
-    /// No more faults: everything that can go on does, in some fair order. Whether it comes to an end.
+    /// No more faults: everything that can go on does, in some fair order. Returns true if it comes to an end.
     fn heal(&self) -> World {
         let mut world = self.clone();
         for lost in self.lost.clone() {
