@@ -1,12 +1,14 @@
-//! What the system still gives the process, where it limits the address space (`ulimit -v`, RLIMIT_AS, RLIMIT_DATA) or, by a control group, the
-//! memory.
+//! The memory that the system still gives the process. The system may limit the address space (`ulimit -v`: RLIMIT_AS,
+//! RLIMIT_DATA) or, by a control group, resident memory.
 //!
-//! An allocation that the system refuses ends the process, and so does a control group's limit: so it must not come to that. Writes are refused while less
-//! is left than a margin (`node/resident.rs`). What may be large is asked for before it is made ([`has_room`]): the
-//! answer may be an error then. And what neither foresees takes from a reserve of address space that is kept mapped ([`release`]) until there is room
-//! for it again ([`restock`]); until then memory is *tight* ([`is_tight`]): what can be refused is, be it ever so small.
+//! A refused allocation ends the process, and so does a control group's limit. Three means prevent that:
+//! - Writes are refused while less than a margin is left (`node/src/limits/resident.rs`).
+//! - A handler asks for large memory before it allocates it ([`has_room`]), when it can still answer an error.
+//! - Any other refused allocation takes from a reserve of address space that is kept mapped ([`release`]), until there
+//!   is room for the reserve again ([`restock`]). Until then memory is *tight* ([`is_tight`]): every request that can
+//!   be refused is, however small.
 //!
-//! Without a limit nothing is kept, everything fits, and it costs a load.
+//! Without a limit nothing is reserved, everything fits, and a check costs one load.
 
 #![warn(clippy::missing_errors_doc)]
 
@@ -17,48 +19,50 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 pub use reserve::{mapped, missing, refusals, release, restock};
 
-/// Blocks below this many bytes are not asked for unless memory is tight: the margin has them.
+/// Blocks below this many bytes are not asked for unless memory is tight: they come out of the margin.
 pub const LARGE: usize = 256 << 10;
-/// The largest argument is this part of the limit: who handles it may need a few times as much.
+/// The largest argument is this part of the limit: a handler may need a few times as much.
 const LARGEST: u64 = 64;
-/// A string is at most this part of the limit: who changes it, and the log, copy it up to four times.
+/// The largest string is this part of the limit: a command that changes it, and the log, copy it up to four times.
 const STRING: u64 = 32;
-/// A piece of the reserve is this part of the limit: the largest block fits twice, as who grows may ask for.
+/// A piece of the reserve is this part of the limit: the largest block fits in it twice, as a buffer that grows may
+/// need.
 const PIECE: u64 = 16;
-/// Part of the limit that what clients send and are answered may take of the margin: else nobody could be told that there is no room.
+/// Requests and replies of clients may take this part of the limit from the margin. Otherwise no client could be told
+/// that there is no room.
 const TALK: u64 = 8;
-/// Eighths of the limit that data does not get: one is the reserve, one what clients may take, one for checkpoints, threads and what comes between
-/// two looks.
+/// Eighths of the limit that data does not get. One is the reserve, one is for clients, one for checkpoints, threads
+/// and allocations between two measurements.
 const MARGIN: u64 = 3;
-/// The margin is at least this, in bytes.
+/// Bytes of the margin, at least.
 const MARGIN_MIN: u64 = 32 << 20;
-/// The error of who is refused for want of it. Clients know the code.
+/// The error of a request that the limit refuses. Clients know the code.
 pub const OOM: &str = "OOM the system's limit of this process's memory leaves no room for this";
 
 /// Bytes of address space that the system allows; `u64::MAX` for no limit.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Bytes that a control group allows to be resident; `u64::MAX` for no limit.
+/// Bytes of resident memory that a control group allows; `u64::MAX` for no limit.
 static RESIDENT: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Bytes that clients may take of what data does not get.
+/// Bytes of the margin that clients may take.
 static TALK_MOST: AtomicU64 = AtomicU64::new(0);
 /// Bytes of the largest string.
 static STRING_MOST: AtomicU64 = AtomicU64::new(u64::MAX);
 /// True if there is a limit of any kind.
 static LIMITED: AtomicBool = AtomicBool::new(false);
-/// Bytes that were left for data at the last look.
+/// Bytes that were left for data at the last measurement.
 static LEFT: AtomicI64 = AtomicI64::new(0);
 static TIGHT: AtomicBool = AtomicBool::new(false);
 static ASKED: OnceLock<Asked> = OnceLock::new();
 
-/// Who knows what is left.
+/// Functions that measure how much is left.
 pub struct Asked {
-    /// How many bytes are left for data, less than none where something takes of the margin.
+    /// Bytes that are left for data. Negative if other uses take more than the margin.
     pub left: Box<dyn Fn() -> i64 + Send + Sync>,
     /// True if the allocator has a block of so many bytes without the reserve.
     pub has_block: fn(usize) -> bool,
 }
 
-/// Notes that the system allows the process `bytes` of address space, and maps the reserve. Once, at the start.
+/// Notes that the system allows the process `bytes` of address space, and maps the reserve. Called once, at the start.
 pub fn limit_to(bytes: u64) {
     LIMIT.store(bytes, Relaxed);
     TALK_MOST.store(bytes / TALK, Relaxed);
@@ -67,7 +71,7 @@ pub fn limit_to(bytes: u64) {
     restock(0);
 }
 
-/// Notes that `bytes` may be resident, of whose margin clients may take `talk`. Once, after [`limit_to`].
+/// Notes that `bytes` may be resident, and that clients may take `talk` of the margin. Called once, after [`limit_to`].
 pub fn limit_resident(bytes: u64, talk: u64) {
     RESIDENT.store(bytes, Relaxed);
     STRING_MOST.fetch_min(bytes / STRING, Relaxed);
@@ -82,19 +86,19 @@ pub fn limit() -> u64 {
     LIMIT.load(Relaxed)
 }
 
-/// Bytes that a control group allows to be resident; `u64::MAX` for no limit.
+/// Bytes of resident memory that a control group allows; `u64::MAX` for no limit.
 #[inline]
 pub fn resident() -> u64 {
     RESIDENT.load(Relaxed)
 }
 
-/// True if the system limits the address space or what is resident.
+/// True if the system limits the address space or resident memory.
 #[inline]
 pub fn is_limited() -> bool {
     LIMITED.load(Relaxed)
 }
 
-/// True if so little is left that everything that can be refused has to be: never without a limit.
+/// True if so little is left that every request that can be refused has to be: never without a limit.
 #[inline]
 pub fn is_tight() -> bool {
     TIGHT.load(Relaxed)
@@ -106,15 +110,15 @@ pub fn is_short() -> bool {
     LEFT.load(Relaxed) < 0
 }
 
-/// Says what was found at a look: so many bytes are left for data, less than none where something takes of the margin. While a part of the reserve is
-/// missing, there must be as much besides.
+/// Notes that `left` bytes are left for data; negative if other uses take more than the margin. While a part of the
+/// reserve is missing, at least as much must be left besides.
 pub fn note_left(left: i64) {
     let missing = reserve::missing();
     LEFT.store(left, Relaxed);
     TIGHT.store(left.saturating_add_unsigned(talk()) < 0 || missing > 0 && left < missing as i64, Relaxed);
 }
 
-/// Bytes that were left for data at the last look: none where something took of the margin.
+/// Bytes that were left for data at the last measurement; 0 if other uses took more than the margin.
 pub fn was_left() -> u64 {
     LEFT.load(Relaxed).try_into().unwrap_or(0)
 }
@@ -124,12 +128,12 @@ pub fn largest_string() -> u64 {
     STRING_MOST.load(Relaxed)
 }
 
-/// Bytes that what clients send and are answered may take of what data does not get.
+/// Bytes of the margin that requests and replies of clients may take.
 pub fn talk() -> u64 {
     TALK_MOST.load(Relaxed)
 }
 
-/// What of a limit data does not get, in bytes.
+/// Bytes of a limit that data does not get.
 pub fn margin(limit: u64) -> u64 {
     (limit / 8 * MARGIN).max(MARGIN_MIN)
 }
@@ -139,18 +143,19 @@ pub fn largest() -> u64 {
     limit() / LARGEST
 }
 
-/// Sets who knows what is left. Once; another is not taken.
+/// Sets the functions that measure how much is left. Called once; later calls do nothing.
 pub fn ask(asked: Asked) {
     let _ = ASKED.set(asked);
 }
 
-/// True if there is room for `bytes` more, of which `largest` at most are one block. Some microseconds for what is large, and only where there is a limit.
+/// True if there is room for `bytes` more, of which at most `largest` are one block. Takes some microseconds for a
+/// large block, and only under a limit.
 #[inline]
 pub fn has_room(bytes: usize, largest: usize) -> bool {
     !is_limited() || bytes < LARGE && !is_tight() || ask_for(bytes, largest, 0)
 }
 
-/// The same for what a client sends or is answered, which may take a part of the margin.
+/// As [`has_room`], for a client's request or reply, which may take a part of the margin.
 #[inline]
 pub fn has_room_to_talk(bytes: usize, largest: usize) -> bool {
     !is_limited() || bytes < LARGE && !is_tight() || ask_for(bytes, largest, talk())

@@ -1,5 +1,5 @@
-//! Address space that is kept for when the system has no more: in two pieces, so that one emergency leaves a second
-//! one.
+//! Address space that is kept for the moment when the system gives no more. It has two pieces, so that one emergency
+//! leaves another piece.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -15,12 +15,12 @@ pub fn refusals() -> u64 {
     REFUSALS.load(SeqCst)
 }
 
-/// Bytes of a piece: the largest block that anybody may ask for fits.
+/// Bytes of a piece: the largest possible block fits.
 fn piece() -> usize {
     (limit() / PIECE).next_multiple_of(1 << 20) as usize
 }
 
-/// Bytes of the reserve that are mapped: they are no use of the process's.
+/// Bytes of the reserve that are mapped. The process does not use them.
 pub fn mapped() -> u64 {
     if limit() == u64::MAX {
         return 0;
@@ -49,8 +49,8 @@ pub fn release() -> bool {
     unsafe { libc::munmap(piece_at, piece()) == 0 }
 }
 
-/// Maps what is missing of the reserve if a margin is left besides; `in_use`: bytes of the limit that are mapped
-/// without the reserve.
+/// Maps the missing pieces of the reserve, as long as a margin is left besides. `in_use`: bytes of the limit that are
+/// mapped without the reserve.
 pub fn restock(in_use: u64) {
     if limit() == u64::MAX {
         return;
@@ -60,7 +60,7 @@ pub fn restock(in_use: u64) {
         if !place.load(SeqCst).is_null() || in_use > 0 && free < piece() as u64 + margin(limit()) / 8 {
             continue;
         }
-        // Private and writable: that counts by all limits. No page of it is ever touched.
+        // Private and writable, so that it counts by all limits. No page of it is ever touched.
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
         // SAFETY: a new anonymous mapping, at an address of the kernel's choice, touches no existing memory.
@@ -69,7 +69,7 @@ pub fn restock(in_use: u64) {
             return;
         }
         if place.compare_exchange(null_mut(), at, SeqCst, SeqCst).is_err() {
-            // Another thread was quicker.
+            // Another thread came first.
             // SAFETY: just mapped with this length, and nobody has seen it.
             unsafe { libc::munmap(at, piece()) };
         }

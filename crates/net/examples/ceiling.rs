@@ -1,8 +1,8 @@
 //! The ceiling: a server that stores nothing and answers a constant, for `bench/compare --ceiling`.
 //!
-//! One thread, one epoll, one read and one write per connection and turn: what any server must pay for its sockets. It finds
-//! the ends of commands (so that pipelines cost it their bytes) and knows the first letter of a command's name: `G` is
-//! answered with a value of 128 bytes, MULTI and EXEC with a block's replies, everything else with `+OK`.
+//! One thread, one epoll, one read and one write per connection and turn: every server must pay that for its sockets.
+//! It finds the ends of commands (so that pipelines cost it their bytes) and knows the first letter of a command's
+//! name. `G` is answered with a value of 128 bytes, MULTI and EXEC with a block's replies, everything else with `+OK`.
 //!
 //! `ceiling --port PORT`; other arguments are ignored.
 
@@ -17,7 +17,7 @@ const BUFFER: usize = 64 << 10;
 /// A connection.
 struct Conn {
     socket: TcpStream,
-    /// Received, of a command that is not complete.
+    /// Received bytes of a command that is not complete.
     rest: Vec<u8>,
     /// Replies not yet sent.
     out: Vec<u8>,
@@ -25,7 +25,7 @@ struct Conn {
     block: Option<(usize, Vec<u8>)>,
 }
 
-/// The number after `mark` at the beginning of `bytes`, and where its line ends.
+/// The number after `mark` at the beginning of `bytes`, and the end of its line.
 fn number(bytes: &[u8], mark: u8) -> Option<(usize, usize)> {
     if bytes.first() != Some(&mark) {
         return None;
@@ -38,7 +38,7 @@ fn number(bytes: &[u8], mark: u8) -> Option<(usize, usize)> {
 /// The first two letters of the first command's name and its length in bytes, if it is complete.
 fn command(bytes: &[u8]) -> Option<([u8; 2], usize)> {
     if bytes.first().is_some_and(|&b| b != b'*') {
-        // A command as one types it.
+        // A command as a person types it.
         let end = bytes.iter().position(|&b| b == b'\n')?;
         return (end > 0).then(|| ([bytes[0], bytes[1]], end + 1));
     }
@@ -86,7 +86,7 @@ impl Conn {
         used
     }
 
-    /// Reads until there is no more, answers, sends. False: the connection has ended.
+    /// Reads until there is no more, answers, sends. Returns false if the connection has ended.
     fn serve(&mut self, buffer: &mut [u8], value: &[u8]) -> bool {
         loop {
             let read = match self.socket.read(buffer) {

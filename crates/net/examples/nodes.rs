@@ -1,5 +1,5 @@
-//! A cluster in one process, to measure what a hop costs: `nodes COUNT PORT [setting value]...`. It prints its ports and serves until it is
-//! sent a line.
+//! A cluster in one process, to measure the cost of a hop: `nodes COUNT PORT [setting value]...`. It prints its ports
+//! and serves until it reads a line.
 
 #[path = "../tests/links/nodes.rs"]
 mod nodes;

@@ -1,7 +1,7 @@
 //! The acceptor's thread. It accepts connections, deals them out, and keeps as many workers active as the load needs.
 //!
 //! It accepts faster than workers refuse clients beyond the limit, so descriptors could run out. The last ones are not
-//! for connections ([`crate::descriptors`]): those wait until others have gone.
+//! for connections ([`crate::descriptors`]): a connection that gets one waits until others have gone.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -19,7 +19,7 @@ use crate::listen::Listener;
 use crate::listening::Listening;
 use crate::socket::{Incoming, first_free, most_files};
 
-/// Between two looks at the load.
+/// The time between two measurements of the load.
 const ROUND: Duration = Duration::from_millis(100);
 
 pub(crate) struct Acceptor {
@@ -36,7 +36,7 @@ pub(crate) struct Acceptor {
     silent_until: MonoNs,
 }
 
-/// The time between two shuffles: about the time that drivers take to look.
+/// The time between two shuffles: about the time that drivers take to carry one out.
 const SHUFFLE: Duration = Duration::from_millis(25);
 
 /// The time between two looks for free descriptors.
@@ -87,7 +87,7 @@ impl Acceptor {
                 other => other?,
             }
             let keepalive = self.node.config.settings().tcp_keepalive;
-            // All of them, always: an edge that was met with too few descriptors does not come again.
+            // Every listener is tried each time: an edge that was met with too few descriptors does not come again.
             let listeners = self.listeners.clone();
             for listener in listeners.lock().iter() {
                 self.accept_all(listener, keepalive);
@@ -113,7 +113,7 @@ impl Acceptor {
             }
             match listener.accept(keepalive) {
                 Ok(incoming) => {
-                    // The lowest that is free: all below it are in use.
+                    // The system gives the lowest free number: all below it are in use.
                     self.waits = matches!(&incoming, Incoming::Client { socket, .. } if is_spare(socket.fd()));
                     let load = |i: &usize| self.connections(*i);
                     let least = (0..self.active()).min_by_key(load).unwrap_or(0);
@@ -121,14 +121,14 @@ impl Acceptor {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Somebody left before his turn had come.
+                // The client left before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => return self.complain(&error),
             }
         }
     }
 
-    /// Logs that a connection could not be accepted (mostly for lack of descriptors), but not for every try.
+    /// Logs that a connection could not be accepted (mostly for lack of descriptors), but not at every try.
     fn complain(&mut self, error: &io::Error) {
         let now = self.node.clock.monotonic_ns();
         if now >= self.silent_until {
@@ -202,7 +202,7 @@ impl Acceptor {
     }
 }
 
-/// Idle time of all processors together since boot in nanoseconds, or 0 where the system does not say.
+/// Idle time of all processors together since boot, in nanoseconds; 0 if the system does not say.
 fn machine_idle_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let mut words = stat.lines().next().unwrap_or_default().split_ascii_whitespace().skip(4);

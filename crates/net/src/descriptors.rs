@@ -5,34 +5,34 @@
 //! for connections: the store and the rest of the process may still ask for as many. Files that the store opened
 //! earlier may have low numbers, so its share is left out twice.
 
-/// Beyond clients and the store: listeners, files, event queues (as in Redis).
+/// Descriptors beyond those of clients and of the store: listeners, files, event queues (as in Redis).
 const RESERVED: u64 = 32;
 
-/// Of these, so many are opened now and then, while connections come.
+/// Of these, so many are opened now and then, while connections arrive.
 const NOW_AND_THEN: u64 = 12;
 
-/// The most that the store has any use for.
+/// The most descriptors that the store can use.
 const STORE_MAX: u64 = 256;
 
-/// The least that it can do with.
+/// The least descriptors that the store can work with.
 const STORE_MIN: u64 = 8;
 
-/// So many tables the store may keep open if there may be `most` descriptors.
+/// The number of tables that the store may keep open if the process may have `most` descriptors.
 pub fn of_store(most: u64) -> u64 {
     (most / 16).clamp(STORE_MIN, STORE_MAX)
 }
 
-/// So many clients can be served then.
+/// The number of clients that can be served if the process may have `most` descriptors.
 pub fn of_clients(most: u64) -> u64 {
     most.saturating_sub(RESERVED + 2 * of_store(most))
 }
 
-/// With so many descriptors `clients` can be served.
+/// The number of descriptors with which `clients` can be served.
 pub fn enough_for(clients: u64) -> u64 {
     clients + RESERVED + 2 * STORE_MAX
 }
 
-/// The first number that is not for connections.
+/// The first descriptor number that is not for connections.
 pub(crate) fn first_spare(most: u64) -> u64 {
     most.saturating_sub(NOW_AND_THEN + of_store(most))
 }

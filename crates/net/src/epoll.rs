@@ -19,7 +19,7 @@ use crate::socket::{Incoming, READ_BYTES, READ_BYTES_PER_TURN, SEND_BYTES, SEND_
 const WAKE: MioToken = MioToken(usize::MAX);
 /// Milliseconds after which a worker takes a turn even without events.
 const TICK_MS: u64 = 100;
-/// Events taken at once. Reading from more ready connections than that would make a turn long.
+/// Events taken at once. To read from more ready connections would make a turn long.
 const EVENTS: usize = 256;
 /// Milliseconds between two reports of the worker's load.
 const LOOK_MS: u64 = 25;
@@ -28,11 +28,11 @@ const LOOK_MS: u64 = 25;
 struct Place {
     token: Token,
     socket: Socket,
-    /// It is among those that take more than one turn may send.
+    /// True if the socket is in `Epoll::unsent`.
     unsent: bool,
-    /// It is among those that may have more to read.
+    /// True if the socket is in `Epoll::unfinished`.
     unread: bool,
-    /// The stream has an end that has not been read yet, which is told only once.
+    /// True if the stream has an end that has not been read yet. The system reports it only once.
     ends: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Epoll {
     sockets: Vec<Option<Place>>,
     /// Sockets that may have more to read.
     unfinished: Vec<Token>,
-    /// Sockets that take more than one turn may send.
+    /// Sockets with more output than one turn may send.
     unsent: Vec<Token>,
     /// Bytes that may still be sent in this turn.
     send_left: usize,
@@ -112,7 +112,7 @@ impl Epoll {
                     ));
                 }
             }
-            // Those before the others who had to wait because enough had been read.
+            // Sockets that had to wait in the last turn, because enough had been read, come first.
             for token in std::mem::take(&mut self.unfinished) {
                 if let Some(place) = self.place(token) {
                     place.unread = false;
@@ -127,7 +127,7 @@ impl Epoll {
                     self.read(token);
                 }
                 if ended {
-                    // The end of the stream is read after what came before it has been executed and answered.
+                    // Input that came before the end of the stream is executed and answered first.
                     if let Some(place) = self.place(token) {
                         place.ends = true;
                     }
@@ -215,7 +215,7 @@ impl Epoll {
             left -= 1;
             let place = self.sockets.get_mut(token as u32 as usize).and_then(Option::take);
             if let Some(Place { socket, .. }) = place {
-                // What arrives from here on is reported to the new driver when it registers the socket.
+                // The new driver hears of data that arrives from here on when it registers the socket.
                 let _ = self.poll.registry().deregister(&mut SourceFd(&socket.fd()));
                 self.lanes[order.to].put(Incoming::Moved { socket, session: detached });
             }
@@ -245,13 +245,13 @@ impl Epoll {
         }
     }
 
-    /// The peer has broken off.
+    /// The peer has closed or reset the connection.
     fn closed(&mut self, token: Token) {
         self.worker.closed(token);
         self.remove(token);
     }
 
-    /// Reads in the next turn.
+    /// Reads from the socket in the next turn.
     fn read_later(&mut self, token: Token) {
         if let Some(place) = self.place(token)
             && !std::mem::replace(&mut place.unread, true)
@@ -309,7 +309,7 @@ impl Epoll {
                     left -= n;
                     self.send_left -= n;
                 }
-                // The edge that says there is room again flushes the rest.
+                // The event that reports room flushes the rest.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return self.closed(token),

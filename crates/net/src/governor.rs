@@ -1,4 +1,4 @@
-//! How many workers take connections: as few as carry the load.
+//! Decides how many workers take connections: as few as carry the load.
 //!
 //! A needless worker costs CPU and latency: latches and data move between cores, and on a machine shared with its
 //! clients it takes whole time slices of the scheduler from them. The governor cannot know beforehand whether a worker
@@ -26,24 +26,24 @@ const FITS: f64 = 0.6;
 const CALM: u32 = 20;
 /// Commands per second below which a round says nothing.
 const LOADED: f64 = 1000.0;
-/// Rounds without load after which it begins anew.
+/// Rounds without load after which the governor begins anew.
 const FORGET: u32 = 600;
-/// Rounds that figures settle after a change.
+/// Rounds for figures to settle after a change.
 const SETTLE: u32 = 3;
-/// Rounds whose median is believed.
+/// Rounds whose median is taken.
 const WINDOW: usize = 5;
 /// Rounds to wait after a trial that changed nothing, doubled each time.
 const BACKOFF: u32 = 50;
 const BACKOFF_MAX: u32 = 3000;
-/// The load is another one when its commands per read change by this factor.
+/// The load counts as another one when its commands per read change by this factor.
 const OTHER: f64 = 1.7;
 
 /// The figures since the last round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Observed {
-    /// Cores the active workers used together.
+    /// Cores that the active workers used together.
     pub busy: f64,
-    /// Cores idle on the whole machine.
+    /// Idle cores of the whole machine.
     pub idle: f64,
     /// Commands per second.
     pub rate: f64,
@@ -56,11 +56,11 @@ pub struct Observed {
 struct Trial {
     /// Active workers before the trial.
     from: usize,
-    /// The figures with them.
+    /// The figures with `from` workers.
     before: Observed,
 }
 
-/// The state of the decision. Pure: figures in, a number of workers out.
+/// The state of the decision. It is pure: figures go in, a number of workers comes out.
 #[derive(Debug)]
 pub struct Governor {
     most: usize,
@@ -69,7 +69,7 @@ pub struct Governor {
     /// The last rounds under load since the last change.
     seen: VecDeque<Observed>,
     trial: Option<Trial>,
-    /// Rounds until the next trial of more, or of fewer, and how long the rest after it is.
+    /// Rounds until the next trial, and the length of the rest after it.
     rest: u32,
     backoff: u32,
     /// Commands per read when the last trial was decided.
@@ -79,7 +79,7 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// Begins with one worker; `most` is the bound.
+    /// Begins with one worker; `most` is the upper bound.
     pub fn new(most: usize) -> Self {
         Self {
             most: most.max(1),
@@ -100,7 +100,7 @@ impl Governor {
         self.active
     }
 
-    /// Takes a round's figures and says how many workers should be active.
+    /// Takes a round's figures. Returns how many workers should be active.
     pub fn round(&mut self, now: Observed) -> usize {
         if now.rate < LOADED {
             return self.round_without_load();
@@ -134,7 +134,7 @@ impl Governor {
             return self.decide(trial, seen);
         }
         if self.depth > 0.0 && (seen.depth > self.depth * OTHER || seen.depth * OTHER < self.depth) {
-            // What was learnt was about another load.
+            // The knowledge so far is about another load.
             (self.rest, self.backoff, self.depth) = (0, BACKOFF, 0.0);
         }
         if self.rest > 0 {
@@ -142,7 +142,7 @@ impl Governor {
         }
         let saturated = seen.busy / self.active as f64 >= SATURATED;
         if saturated && self.active < self.most && (seen.idle > SPARE || seen.depth >= DEEP) {
-            // Half as many again: a large machine is not climbed step by step.
+            // Half as many again: on a large machine single steps would take too long.
             let step = (self.active / 2).max(1);
             return self.attempt((self.active + step).min(self.most), seen);
         }
@@ -187,7 +187,7 @@ impl Governor {
         let pays = more.rate >= fewer.rate * PAYS.max(dearer);
         if pays == added {
             self.backoff = BACKOFF;
-            // The next step in this direction may be right, too; at the end of it the other one is looked at later.
+            // The next step in this direction may pay, too. After that the other direction is tried later.
             self.rest = if added && self.active < self.most { 0 } else { BACKOFF };
             return self.active;
         }
@@ -213,7 +213,7 @@ mod tests {
     /// Commands per second with one worker.
     const ONE: f64 = 1e6;
 
-    /// A machine of two cores shared with the clients: `gain` is what a second worker makes of the throughput.
+    /// A machine of two cores shared with the clients: a second worker multiplies the throughput by `gain`.
     fn shared(workers: usize, gain: f64, depth: f64) -> Observed {
         match workers {
             1 => Observed { busy: 0.96, idle: 0.1, rate: ONE, depth },
@@ -323,8 +323,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a second worker does to the throughput, and with figures that shake: not far from the better of
-        /// both.
+        /// With any effect of a second worker on the throughput, and with noisy figures, the governor is not far from
+        /// the better of both numbers.
         #[test]
         fn is_near_the_better(gain in 0.5f64..2.0, shakes in prop::collection::vec(0.9f64..1.1, 3000)) {
             let mut g = Governor::new(2);

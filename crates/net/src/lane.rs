@@ -11,7 +11,7 @@ use crate::socket::Incoming;
 pub struct Lane {
     incoming: Mutex<Vec<Incoming>>,
     waiting: AtomicUsize,
-    /// CPU time of the worker's thread in nanoseconds, as of its last look.
+    /// CPU time of the worker's thread in nanoseconds, at its last report.
     pub cpu_ns: AtomicU64,
     /// Connections that the worker is to give away, and to which lane: see [`Lane::order`].
     shed: Mutex<Option<Shed>>,
@@ -23,7 +23,7 @@ pub struct Lane {
 pub struct Shed {
     /// The lane that gets them.
     pub to: usize,
-    /// How many.
+    /// The number of connections.
     pub count: usize,
 }
 

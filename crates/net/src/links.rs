@@ -1,4 +1,4 @@
-//! Links between nodes: those that workers ask for, and those that other nodes open. The control thread connects them
+//! Links between nodes: those that workers request, and those that other nodes open. The control thread connects them
 //! and does the handshake. Then a worker's driver gets the socket, as it gets those of clients.
 
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ use node::{Node, Token};
 use crate::lane::Lane;
 use crate::socket::{Incoming, Socket};
 
-/// After so many seconds of silence a node is asked whether it is still there.
+/// Seconds of silence after which the system probes a node.
 const KEEPALIVE_S: u32 = 5;
 
-/// Milliseconds after which a silent node is given up, whose kernel acknowledges nothing. Connections that wait for its
-/// reply are closed then. If no other node reaches it either, its lease of two seconds is over by then.
+/// Milliseconds after which a node is given up whose kernel acknowledges nothing. Connections that wait for its reply
+/// are closed then. If no other node reaches it either, its lease of two seconds is over by then.
 const SILENCE_MS: i32 = 5_000;
 
 type OnDial = Box<dyn Fn(NodeId, u64) + Send + Sync>;
@@ -39,7 +39,7 @@ struct Shared {
 }
 
 impl Links {
-    /// For the workers of a node that is about to be started.
+    /// Makes the links of a node that is about to be started.
     pub fn new(node: Arc<Node>) -> Links {
         let lanes = (0..node.workers()).map(|_| Lane::default()).collect();
         let (on_dial, wanted) = (OnceLock::new(), Mutex::default());
@@ -57,7 +57,7 @@ impl Links {
         let _ = self.0.on_dial.set(Box::new(dial));
     }
 
-    /// Asks for a link for a worker. Its lane gets an answer in any case.
+    /// Requests a link for a worker. The worker's lane gets an answer in any case.
     pub(crate) fn dial(&self, worker: usize, dial: &Dial) {
         let Some(on_dial) = self.0.on_dial.get() else {
             return self.0.lanes[worker].put(Incoming::Dialed { token: dial.token, socket: None });
@@ -77,7 +77,7 @@ impl Links {
         self.0.lanes[worker].put(Incoming::Dialed { token, socket: tuned(stream).ok() });
     }
 
-    /// A link that was asked for cannot be had.
+    /// A requested link cannot be connected.
     pub fn failed(&self, tag: u64, why: &str) {
         let Some((worker, token)) = self.wanted(tag) else { return };
         tracing::debug!(why, "no link to a node");

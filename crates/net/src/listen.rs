@@ -48,7 +48,7 @@ impl Listener {
         Ok(Listener::Unix(listener, path.to_path_buf()))
     }
 
-    /// Where it listens; a unix socket has no address.
+    /// The address that it listens on; a unix socket has none.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Listener::Tcp(listener, _) => listener.local_addr().ok(),
@@ -61,7 +61,7 @@ impl Listener {
         matches!(self, Listener::Tcp(_, true))
     }
 
-    /// The descriptor, to wait on.
+    /// The descriptor to wait on.
     pub fn fd(&self) -> i32 {
         match self {
             Listener::Tcp(l, _) => l.as_raw_fd(),
@@ -69,7 +69,7 @@ impl Listener {
         }
     }
 
-    /// Accepts one connection, or says that there is none.
+    /// Accepts one connection.
     ///
     /// # Errors
     ///

@@ -18,18 +18,18 @@ pub struct Listening(Arc<Shared>);
 
 struct Shared {
     listeners: Mutex<Vec<Listener>>,
-    /// Where the acceptor waits.
+    /// The registry of the acceptor's poll.
     registry: Registry,
     /// The port for smart clients. Other nodes know it, so it stays when `port` changes. 0: none.
     smart_port: u16,
 }
 
-/// Where to listen.
+/// An address to listen on.
 struct Place {
     address: SocketAddr,
-    /// It may be missing on this machine.
+    /// True if the address may be missing on this machine.
     optional: bool,
-    /// It is for smart clients.
+    /// True if it is for smart clients.
     smart: bool,
 }
 
@@ -57,7 +57,7 @@ fn places(settings: &Settings, smart_port: u16) -> io::Result<Vec<Place>> {
     Ok(clients.chain(addresses(settings, smart_port)?.into_iter().map(place(true))).collect())
 }
 
-/// The addresses that `bind` names, with a port, and whether each may be missing.
+/// The addresses that `bind` names, with a port. True if an address may be missing.
 fn addresses(settings: &Settings, port: u16) -> io::Result<Vec<(SocketAddr, bool)>> {
     let mut found = Vec::new();
     if port == 0 {
@@ -79,7 +79,7 @@ fn addresses(settings: &Settings, port: u16) -> io::Result<Vec<(SocketAddr, bool
             Err(error) => return Err(named(&error, host)),
         }
     }
-    // A name may stand for an address that another one stands for, too.
+    // Two names may stand for the same address.
     let mut seen = Vec::new();
     found.retain(|(address, _)| {
         let new = !seen.contains(address);
@@ -118,12 +118,12 @@ impl Listening {
         self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens no more.
+    /// Closes all listeners.
     pub(crate) fn close(&self) {
         self.lock().clear();
     }
 
-    /// Listens where the settings say instead. Listeners that stay are not touched.
+    /// Listens at the addresses that the settings name now. Listeners that stay are not touched.
     ///
     /// # Errors
     /// The server cannot listen on an address. Then everything is as before, as far as the system allows.
@@ -136,7 +136,7 @@ impl Listening {
             None => true,
         };
         let before = places_of(&listeners);
-        // Closed before others are opened: `*` and one of the machine's addresses exclude each other.
+        // Listeners are closed before others are opened: `*` and one of the machine's addresses exclude each other.
         listeners.retain(|listener| is_at(listener, &wanted));
         let kept = places_of(&listeners);
         let is_kept = |place: &Place| kept.iter().any(|k| k.address == place.address && k.smart == place.smart);
@@ -163,7 +163,7 @@ impl Listening {
     }
 }
 
-/// Closing a listener ends its watch by itself.
+/// Adds a listener to the acceptor's poll. Closing the listener removes it.
 fn watch(registry: &Registry, listener: &Listener) -> io::Result<()> {
     // All listeners are looked at in every round, so one token is enough.
     registry.register(&mut SourceFd(&listener.fd()), Token(0), Interest::READABLE)

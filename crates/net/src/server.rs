@@ -1,4 +1,4 @@
-//! The threads of a node: one per worker with its driver, one that accepts.
+//! The threads of a node: one for each worker with its driver, and one that accepts.
 
 use std::io;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Server {
         let lanes = links.lanes().clone();
         let mut threads = Vec::new();
         for index in 0..node.workers() {
-            // A worker lives and dies in its thread: scripts that are under way cannot move.
+            // A worker is made and dropped in its own thread: scripts under way cannot move.
             let (shared, seed) = (node.clone(), seed.wrapping_add(index as u64).wrapping_mul(0x9e37_79b9));
             let worker = move || Worker::new(shared, index, seed);
             let (lane, stops) = (links.clone(), StopsWithMe(node.clone()));
@@ -116,7 +116,7 @@ impl Server {
             node.open_mailbox(index, Mailbox::new(Box::new(move || wake())));
             threads.push(thread);
         }
-        // What came through them before they had a driver.
+        // The lanes may have got sockets before they had a driver.
         lanes.iter().for_each(crate::lane::Lane::wake);
         let automatic = node.config.settings().workers == 0;
         let poll = Poll::new()?;

@@ -26,7 +26,7 @@ pub struct Socket {
 /// # Safety
 /// `room` bytes at `at` may be written.
 unsafe fn recv(fd: RawFd, at: *mut u8, room: usize) -> libc::c_long {
-    // SAFETY: the caller's promise; the arguments are those of recvfrom(2), which is not to say from where.
+    // SAFETY: the caller's promise. The arguments are those of recvfrom(2), without a place for the sender's address.
     unsafe { libc::syscall(libc::SYS_recvfrom, fd, at, room, 0, std::ptr::null::<u8>(), std::ptr::null::<u8>()) }
 }
 
@@ -35,7 +35,8 @@ unsafe fn recv(fd: RawFd, at: *mut u8, room: usize) -> libc::c_long {
 /// # Safety
 /// There are `len` bytes at `at`.
 unsafe fn send(fd: RawFd, at: *const u8, len: usize) -> libc::c_long {
-    // SAFETY: the caller's promise; the arguments are those of sendto(2), to whom the socket is connected to.
+    // SAFETY: the caller's promise. The arguments are those of sendto(2), without an address, as the socket is
+    // connected.
     unsafe { libc::syscall(libc::SYS_sendto, fd, at, len, libc::MSG_NOSIGNAL, std::ptr::null::<u8>(), 0) }
 }
 
@@ -117,13 +118,13 @@ impl Socket {
     }
 
     fn set_option(&self, level: i32, name: i32, value: i32) {
-        // SAFETY: the option is an int; a socket that does not know it answers an error, which changes nothing for us.
+        // SAFETY: the option is an int. A socket without the option returns an error, which changes nothing.
         unsafe {
             libc::setsockopt(self.fd(), level, name, (&raw const value).cast(), size_of::<i32>() as u32);
         }
     }
 
-    /// Has the connection end when the peer acknowledges nothing for `ms` milliseconds.
+    /// Makes the connection end when the peer acknowledges nothing for `ms` milliseconds.
     pub fn give_up_after(&self, ms: i32) {
         self.set_option(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms);
     }
@@ -149,7 +150,7 @@ pub fn most_files() -> u64 {
     if read { limit.rlim_cur } else { u64::MAX }
 }
 
-/// The lowest descriptor that is free, if any is; `open` is one that is not.
+/// The lowest free descriptor, if any. `open` is one that is in use.
 pub fn first_free(open: RawFd) -> Option<RawFd> {
     // SAFETY: a plain system call; nobody else knows the new descriptor.
     let free = unsafe { libc::fcntl(open, libc::F_DUPFD_CLOEXEC, 0) };
@@ -167,7 +168,7 @@ pub enum Incoming {
     Client {
         /// The socket.
         socket: Socket,
-        /// Where it comes from.
+        /// The address of the client.
         peer: Peer,
     },
     /// A client that another worker had before.
@@ -188,7 +189,7 @@ pub enum Incoming {
     Dialed {
         /// The worker's name for it.
         token: Token,
-        /// The socket, whose handshake is done; `None`: that was not possible.
+        /// The socket, whose handshake is done; `None`: the link could not be connected.
         socket: Option<Socket>,
     },
 }

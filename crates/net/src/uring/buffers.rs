@@ -14,7 +14,7 @@ use io_uring::types::BufRingEntry;
 
 /// The number of buffers, a power of two. With few, the kernel refuses receives (ENOBUFS), each of which costs a turn.
 const COUNT: u16 = 128;
-/// Bytes of each.
+/// Bytes of each buffer.
 pub const SIZE: usize = 16 * 1024;
 /// The group's number in its io_uring.
 pub const GROUP: u16 = 0;

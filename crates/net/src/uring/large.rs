@@ -13,7 +13,7 @@ use super::Uring;
 /// Fewer missing bytes are not worth the calls.
 const LEAST: usize = 64 * 1024;
 
-/// True if to poll a connection whose argument lacks so many bytes.
+/// True if it pays to poll a connection whose argument lacks so many bytes.
 pub fn is_worth_a_poll(lacking: usize) -> bool {
     lacking >= LEAST
 }
@@ -42,12 +42,12 @@ impl Uring {
             return self.hand_over(place, token, to);
         }
         if most == 0 {
-            // Next turn, or the usual way.
+            // The rest comes in the next turn, or by a receive.
             self.rearm.push(place);
             return Ok(());
         }
         let Some(buffer) = self.worker.space(token) else {
-            // The worker says when it can do with more.
+            // The worker says when it can take more.
             conn.held = true;
             return Ok(());
         };

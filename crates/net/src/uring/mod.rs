@@ -28,7 +28,7 @@ pub use wake::Waker;
 
 const TICK_MS: u64 = 100;
 const LOOK_MS: u64 = 25;
-/// Entries of the submission queue: more are submitted in several calls.
+/// Entries of the submission queue. More entries are submitted by several calls.
 const ENTRIES: u32 = 1024;
 
 /// The most bytes that all connections together should have handed over. The kernel continues a send by itself when the
@@ -51,7 +51,7 @@ struct Conn {
     generation: u32,
     /// A multishot receive is under way, or a poll.
     receiving: bool,
-    /// It is a poll: see [`large`].
+    /// True if that is a poll: see [`large`].
     polling: bool,
     /// The receive is being cancelled, for a poll to take its place.
     switching: bool,
@@ -67,7 +67,7 @@ struct Conn {
     ended: bool,
     /// The worker has enough to do for now: nothing is received until it says so.
     held: bool,
-    /// How long ago it sent something.
+    /// The time since it last sent something.
     quiet: Quiet,
     /// The lane it is to move to once its receive has ended.
     moving: Option<usize>,
@@ -81,23 +81,23 @@ pub struct Uring {
     lanes: Arc<[Lane]>,
     links: Links,
     waker: Arc<Waker>,
-    /// Where the eventfd's counter is read to.
+    /// The place that the eventfd's counter is read to.
     wake_value: Box<u64>,
     conns: Vec<Option<Conn>>,
     free: Vec<u32>,
     generation: u32,
-    /// Place of a worker's connection, by the index in its token.
+    /// The place of a worker's connection, by the index in its token.
     places: Vec<u32>,
     /// Places whose receive must be armed again.
     rearm: Vec<u32>,
-    /// Connections that still send before they are closed, by place and generation: added since the last look, and
-    /// before.
+    /// Connections that still send before they are closed, by place and generation: those added since the last check,
+    /// and earlier ones.
     cut: [Vec<(u32, u32)>; 2],
     /// Places that have filled a provided buffer in this turn.
     filled: Vec<u32>,
     /// Bytes that may still be read in this turn besides those in provided buffers.
     read_left: usize,
-    /// Places that take more than one turn may send.
+    /// Places with more output than one turn may send.
     unsent: Vec<u32>,
     /// Bytes that may still be handed to the kernel in this turn.
     send_left: usize,
@@ -111,7 +111,7 @@ fn new_ring() -> io::Result<IoUring> {
         .setup_single_issuer()
         .setup_coop_taskrun()
         .setup_defer_taskrun()
-        // Says that completions wait to be run, so that a worker with other work to do fetches them without waiting.
+        // Flags waiting completions, so that a worker with other work to do fetches them without waiting.
         .setup_taskrun_flag()
         .setup_cqsize(ENTRIES * 8)
         .build(ENTRIES)
@@ -327,7 +327,7 @@ impl Uring {
             return self.read(place, token);
         }
         if result == 0 {
-            // What came before the end is executed and answered first.
+            // Input that came before the end is executed and answered first.
             conn.ended = true;
             conn.moving = None;
             self.worker.ended(token);
@@ -458,7 +458,7 @@ impl Uring {
         self.push(&entry)
     }
 
-    /// Goes on with those that had to wait because enough was being sent.
+    /// Goes on with sends that had to wait because enough was being sent.
     fn send_delayed(&mut self) -> io::Result<()> {
         for place in std::mem::take(&mut self.unsent) {
             let conn = self.conns.get_mut(place as usize).and_then(Option::as_mut);
@@ -475,7 +475,7 @@ impl Uring {
         if std::mem::take(&mut conn.delayed)
             && let Some(out) = conn.sending.take()
         {
-            // The kernel does not have it.
+            // The kernel does not use the buffer.
             self.worker.recycle(out);
         }
         if conn.sending.is_some() {
@@ -483,8 +483,8 @@ impl Uring {
             conn.socket.end_sending();
         }
         if conn.receiving {
-            // Not by a shutdown: a receive that reads on after that opens the window no more, and a peer that has filled it would
-            // wait for a minute for its writes to fail (FIN-WAIT-2 in Linux).
+            // A shutdown would not do. A receive that goes on after it does not open the window again. A peer that has
+            // filled the window would then wait for a minute for its writes to fail (FIN-WAIT-2 in Linux).
             return self.cancel_receive(place);
         }
         if conn.sending.is_some() {
@@ -564,7 +564,7 @@ impl Uring {
         let lane = &self.lanes[self.worker.index()];
         lane.cpu_ns.store(thread_cpu_ns(), Relaxed);
         let order = lane.take_order();
-        // What could be sent has been sent by now; the rest may take for ever, as the peer need not read.
+        // Sends that could be completed have been by now. The rest may take for ever, as the peer need not read.
         let recent = std::mem::take(&mut self.cut[0]);
         for (place, generation) in std::mem::replace(&mut self.cut[1], recent) {
             if self.conns[place as usize].as_ref().is_some_and(|c| c.generation == generation && !c.doomed) {

@@ -1,31 +1,31 @@
-//! Finds reset connections of which the kernel has not told.
+//! Finds reset connections that the kernel has not reported.
 //!
-//! When data and a reset arrive before the ring looks at a socket, the multishot receive delivers the data and then
-//! waits for a wake-up that has been already (Linux 6.18; "missing EOF on wakeup race"). So the driver looks once at a
-//! connection that has gone quiet after it sent something.
+//! If data and a reset arrive before the ring looks at a socket, the multishot receive delivers the data. Then it waits
+//! for a wake-up that is over already (Linux 6.18; "missing EOF on wakeup race"). So the driver polls a connection once
+//! when it has gone quiet after it sent something.
 
 use std::io;
 
 use super::Uring;
 
-/// Between two looks.
+/// Milliseconds between two rounds.
 pub const ROUND_MS: u64 = 1000;
 
-/// How long ago a connection sent something.
+/// The time since a connection last sent something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Quiet {
-    /// Long enough ago that it has been looked at.
+    /// So long ago that the connection has been polled since.
     #[default]
     Looked,
-    /// Before the last round.
+    /// Before the last round began.
     Before,
     /// Since the last round.
     Recently,
 }
 
 impl Uring {
-    /// Looks at connections that have been quiet since the last round. If there is news of one, its receive is armed
-    /// anew: a new receive begins with a look.
+    /// Polls connections that have been quiet since the last round. If one has news, its receive is armed anew, which
+    /// begins with a check.
     pub(super) fn look_at_quiet(&mut self) -> io::Result<()> {
         let mut polls: Vec<libc::pollfd> = Vec::new();
         let mut places: Vec<u32> = Vec::new();

@@ -1,15 +1,15 @@
-//! Waking a worker that waits in its io_uring: an eventfd that is read through the ring.
+//! Wakes a worker that waits in its io_uring, by an eventfd that is read through the ring.
 //!
 //! With DEFER_TASKRUN only events of the ring end the wait.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// The descriptor that wakes.
+/// The descriptor that wakes the worker.
 pub struct Waker(OwnedFd);
 
 impl Waker {
-    /// A new one.
+    /// Makes a waker.
     ///
     /// # Errors
     ///

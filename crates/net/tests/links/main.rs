@@ -39,7 +39,7 @@ impl Client {
             }
             let mut piece = vec![0; 1 << 20];
             let n = match self.stream.read(&mut piece) {
-                // With a time limit, whatever stops the process for a moment ends the call.
+                // With a time limit, a stop of the process for a moment ends the call.
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 n => n.unwrap(),
             };
@@ -103,7 +103,7 @@ fn what_is_large_goes_through() {
             let key = format!("large:{i}");
             assert_eq!(client.ask(&[b"SET", key.as_bytes(), &value]), Value::Simple(b"OK".to_vec()));
         }
-        // Who does not read at once stops nobody.
+        // A client that does not read at once stops no other.
         let mut slow = Client::connect(nodes.ports[1]);
         let keys: Vec<String> = (0..6).map(|i| format!("large:{i}")).collect();
         slow.send(&keys.iter().map(|key| vec![&b"GET"[..], key.as_bytes()]).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! A cluster of nodes in one process: their workers and sockets are real, only what the metadata would say is given.
+//! A cluster of nodes in one process. Workers and sockets are real; the metadata is made up.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +25,7 @@ impl node::Clock for Clock {
         MonoNs(self.0.elapsed().as_nanos() as u64)
     }
 
-    /// The machine has been on for a while when nodes start.
+    /// A machine has been on for a while when a node starts.
     fn boot_ns(&self) -> BootNs {
         BootNs(10_000_000_000 + self.monotonic_ns().0)
     }
@@ -35,7 +35,7 @@ impl node::Clock for Clock {
     }
 }
 
-/// A lease for ever.
+/// A lease that never ends.
 struct Forever;
 
 impl Lease for Forever {
@@ -50,7 +50,7 @@ impl Lease for Forever {
 
 /// A cluster that serves.
 pub struct Nodes {
-    /// Where clients find the nodes.
+    /// The ports on which the nodes serve clients.
     pub ports: Vec<u16>,
     nodes: Vec<Arc<Node>>,
     servers: Vec<Server>,
@@ -70,7 +70,8 @@ fn take_links(bus: TcpListener, links: Links) {
 }
 
 impl Nodes {
-    /// Starts `count` nodes with these settings each. The first listens on `port`, the others on those that follow; 0: on any.
+    /// Starts `count` nodes with these settings each. The first listens on `port`, the others on the ports after it; 0:
+    /// on any port.
     pub fn start(count: usize, driver: Driver, port: u16, settings: &[(&str, &str)]) -> io::Result<Nodes> {
         let at = |i: usize| if port == 0 { 0 } else { port + i as u16 };
         let listeners: Vec<TcpListener> = (0..count).map(|i| bind(at(i))).collect::<Result<_, _>>()?;
@@ -135,7 +136,7 @@ impl Nodes {
         Ok(Nodes { ports: client_ports, nodes, servers })
     }
 
-    /// Stops all.
+    /// Stops all nodes.
     pub fn stop(self) -> io::Result<()> {
         self.nodes.iter().for_each(|node| node.stop());
         self.servers.into_iter().try_for_each(Server::join)
