@@ -7,6 +7,8 @@
 use std::any::Any;
 use std::fmt;
 
+use keyspace::Version;
+
 use crate::ctx::{Ctx, Outcome};
 
 /// From so many elements on, their work is done aside: about a millisecond's.
@@ -19,7 +21,7 @@ type Made = Box<dyn Any + Send>;
 
 /// The values at some arguments, as far as they can be told apart: the physical database and the version of each, 0 if
 /// it is absent.
-type Seen = Box<[(u16, u64)]>;
+type Seen = Box<[(u16, Version)]>;
 
 /// Work to be done aside.
 pub struct Aside {
@@ -74,7 +76,7 @@ impl Ctx<'_> {
     }
 
     fn seen(&self, keys: impl Iterator<Item = usize>) -> Seen {
-        let of = |i| self.db.peek(&self.key(i)).map_or(0, |entry| entry.version());
+        let of = |i| self.db.peek(&self.key(i)).map_or(Version::ZERO, |entry| entry.version());
         keys.map(|i| (self.db.physical(), of(i))).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! The subcommands of DEBUG about keys; the others are the session's (crate `node`).
 
-use keyspace::{Expiry, Kind, SLOTS};
+use keyspace::{Expiry, Kind, SLOTS, Version};
 use object::{Hash, Set, ZSet};
 
 use crate::ctx::{Block, Ctx, Nil, Outcome};
@@ -156,7 +156,7 @@ fn await_change(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         // An expired key is absent.
         let entry = ctx.db.peek(&ctx.key(*at)).filter(|entry| !entry.expired(ctx.now));
         let matters = kind.is_none() || kind == entry.map(|entry| entry.kind());
-        if matters && u64::try_from(before) != Ok(entry.map_or(0, |entry| entry.version())) {
+        if matters && u64::try_from(before) != Ok(entry.map_or(Version::ZERO, |entry| entry.version()).0) {
             ctx.out.integer(1);
             return Ok(Outcome::Done);
         }

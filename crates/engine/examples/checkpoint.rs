@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use engine::Shared;
 use engine::checkpoint::{Checkpointer, Step, World};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Expiry, Keyspace, Local, Waiter};
+use keyspace::{Db, Expiry, Keyspace, Local, Version, Waiter};
 use object::{Limits, Set, ZSet};
 use redolog::Lsn;
 use store::{Embedded, Store};
@@ -57,7 +57,7 @@ impl World for Alone {
     }
 }
 
-fn change(keyspace: &Keyspace, local: &mut Local, key: &[u8], version: u64, f: impl FnOnce(&mut Db<'_>)) {
+fn change(keyspace: &Keyspace, local: &mut Local, key: &[u8], version: Version, f: impl FnOnce(&mut Db<'_>)) {
     let (clock, slot) = (AccessClock::new(1), keyspace::slot_of(key));
     let held = keyspace.try_one(slot).expect("nobody else is there");
     f(&mut Db::new(keyspace, &held, local, &clock, 0, version));
@@ -121,9 +121,9 @@ fn main() {
     let name =
         |n: u64| if n.is_multiple_of(2) { format!("key:{n:08}") } else { format!("{{one}}:{n:08}") }.into_bytes();
     let value = [b'v'; 100];
-    let mut version = 0;
+    let mut version = Version::ZERO;
     let mut next = || {
-        version += 16;
+        version.0 += 16;
         version
     };
     for n in 0..keys {

@@ -15,7 +15,7 @@ pub(crate) type DbKey = (u16, Box<[u8]>);
 /// Watched keys, blocked clients, cached and locked keys of one slot; guarded by its latch.
 #[derive(Default)]
 pub(crate) struct Attachment {
-    /// By key: how many sessions watch it, and the version of its last change while it was watched. The entry is the
+    /// By key: how many sessions watch it, and a number that each change since has raised. The entry is the
     /// tombstone of rule K5: it outlives the key.
     pub(crate) watched: BTreeMap<DbKey, Watched>,
     /// By key: the commands that wait for it, in order of arrival (rule K4).
@@ -30,7 +30,7 @@ pub(crate) struct Attachment {
 
 pub(crate) struct Watched {
     pub(crate) sessions: usize,
-    pub(crate) version: u64,
+    pub(crate) changes: u64,
 }
 
 impl Attachment {

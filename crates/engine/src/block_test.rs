@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use command::Tunables;
-use keyspace::{Keyspace, stream_of};
+use keyspace::Keyspace;
 use redolog::{Intake, Lsn, Take, Watermarks};
 
 use crate::testing::{run, with_call};
@@ -79,7 +79,7 @@ fn a_block_waits_for_what_a_log_will_have() {
         engine.end_block(block, 0);
         let (seen, ends) = (engine.take_seen(), engine.ends());
         for version in seen.versions() {
-            let end = ends.versions().iter().find(|end| stream_of(**end) == stream_of(*version));
+            let end = ends.versions().iter().find(|end| end.stream() == version.stream());
             assert!(end.is_some_and(|end| version <= end), "{version} will never be in the log: {ends:?}");
         }
     }

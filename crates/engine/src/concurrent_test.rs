@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use command::{Digest, Rng, Row, Run, Tunables, effects};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Keyspace, Need};
+use keyspace::{Db, Keyspace, Need, Version};
 use redolog::{Block, Intake, Lsn, Take, Watermarks};
 use resp::{Batch, Protocol};
 
@@ -69,7 +69,7 @@ struct Record {
 
 impl Record {
     fn stream(&self) -> usize {
-        keyspace::stream_of(self.lsn.0)
+        keyspace::Version(self.lsn.0).stream()
     }
 
     /// The slots it changed.
@@ -255,7 +255,7 @@ impl Taken {
 fn digest(shared: &Keyspace) -> Digest {
     let held = shared.try_acquire(&Need::All, |_| {}).expect("nobody else is there");
     let (mut local, clock) = (shared.local(3), AccessClock::new(7));
-    let digest = Digest::of_everything(&mut Db::new(shared, &held, &mut local, &clock, 0, 1), 0);
+    let digest = Digest::of_everything(&mut Db::new(shared, &held, &mut local, &clock, 0, Version(1)), 0);
     shared.release(held, |_| {});
     digest
 }
@@ -273,7 +273,7 @@ fn replay(records: &[Record], tunables: &Tunables) -> Digest {
                 }
                 continue;
             }
-            let mut db = Db::new(&keyspace, &held, &mut local, &clock, effect.db, 1);
+            let mut db = Db::new(&keyspace, &held, &mut local, &clock, effect.db, Version(1));
             effects::replay(&mut effect, &mut db, &tunables.limits).expect("our own effect");
         }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, class, flags};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, VERSION_BITS, Waiter};
+use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, Version, Waiter};
 use resp::{Parts, Reply};
 use txn::TxnId;
 use txn::locks::Mode;
@@ -23,9 +23,6 @@ use crate::transactions::{Owner, Transactions};
 use crate::walker::{Walker, Walking};
 use crate::watch::WatchedKey;
 
-/// Bits of a version below its milliseconds: a counter and, later, the stream (rule L1). A worker that writes more than
-/// these can count runs ahead of the clock. 42 bits of milliseconds last until 2109.
-pub(crate) const VERSION_SHIFT: u32 = VERSION_BITS - 42;
 /// Flushed entries that are freed at once: some ten microseconds' worth.
 pub(crate) const FREED_AT_ONCE: usize = 256;
 
@@ -101,7 +98,7 @@ pub struct Engine {
     pub waited: bool,
     /// Unix milliseconds of this turn.
     pub(crate) now: u64,
-    pub(crate) last_version: u64,
+    pub(crate) last_version: Version,
     /// The log.
     pub(crate) recorder: Recorder,
     /// Connections whose latch is free now: the worker wakes these.
@@ -177,7 +174,7 @@ impl Engine {
             scan_end: keyspace::SLOTS as u16,
             insists: false,
             now: 0,
-            last_version: 0,
+            last_version: Version::ZERO,
             recorder: Recorder::default(),
             wakes: Vec::new(),
             served: Vec::new(),
@@ -289,8 +286,13 @@ impl Engine {
     }
 
     /// Logical database `db` through `held`, for changes at `version`.
-    pub(crate) fn db<'a>(&'a mut self, held: &'a Held, db: u16, version: u64) -> Db<'a> {
+    pub(crate) fn db<'a>(&'a mut self, held: &'a Held, db: u16, version: Version) -> Db<'a> {
         Db::new(&self.shared.keyspace, held, &mut self.local, &self.clock, db, version)
+    }
+
+    /// As [`Self::db`], for a caller that changes no key: nothing is stamped.
+    pub(crate) fn view<'a>(&'a mut self, held: &'a Held, db: u16) -> Db<'a> {
+        self.db(held, db, Version::ZERO)
     }
 
     /// Runs a command of the data plane and writes its reply to `out`.
@@ -432,7 +434,7 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Ran {
         let nothing = Held::default();
-        match self.with_ctx(call, &nothing, 0, out, begin) {
+        match self.with_ctx(call, &nothing, Version::ZERO, out, begin) {
             Ok(walk) => Ran::Walking(Box::new(Walking::new(walk, call.db, call.protocol))),
             Err(error) => {
                 Reply::new(out, call.protocol).error(error.as_bytes());
@@ -456,7 +458,7 @@ impl Engine {
         // PFCOUNT is called a reader, and writes its count down.
         let reads = call.row.spec.has(flags::READONLY) && !call.row.spec.has(flags::MAY_REPLICATE);
         let writes = !reads || self.may_drop_fields(call, held);
-        let version = if writes { self.next_version(held) } else { 0 };
+        let version = if writes { self.next_version(held) } else { Version::ZERO };
         self.fx.interest = self.has_interest(held);
         self.run_prepared(call, handler, held, version, out)
     }
@@ -468,7 +470,7 @@ impl Engine {
         call: &Call<'_>,
         handler: fn(&mut Ctx<'_>) -> Result<Outcome, Error>,
         held: &Held,
-        version: u64,
+        version: Version,
         out: &mut Vec<u8>,
     ) -> Outcome {
         self.give_way();
@@ -523,7 +525,7 @@ impl Engine {
         &mut self,
         call: &Call<'_>,
         held: &Held,
-        version: u64,
+        version: Version,
         out: &mut Vec<u8>,
         f: impl FnOnce(&mut Ctx<'_>) -> R,
     ) -> R {
@@ -551,7 +553,7 @@ impl Engine {
         held: &Held,
         out: &mut Vec<u8>,
     ) -> Outcome {
-        match self.with_ctx(call, held, 0, out, begin) {
+        match self.with_ctx(call, held, Version::ZERO, out, begin) {
             Ok(walk) => {
                 let mut walking = Walker::new(walk, call.db, call.protocol);
                 self.finish_walk_held(&mut walking, held, out);
@@ -567,7 +569,7 @@ impl Engine {
         if !call.row.spec.has(flags::EXPIRES_FIELDS) {
             return false;
         }
-        let db = self.db(held, call.db, 0);
+        let db = self.view(held, call.db);
         held.is_all() || held.slots().iter().any(|&slot| db.may_expire(slot))
     }
 

@@ -169,7 +169,7 @@ impl Engine {
             next = slot + 1;
             let Some(held) = self.acquire_one(slot) else { continue };
             for &db in &databases {
-                let view = self.db(&held, db, 0);
+                let view = self.view(&held, db);
                 let mut at = Some(0).filter(|_| view.slot_len(slot) > 0);
                 while let Some(hash) = at.filter(|_| bytes <= most) {
                     at = view.walk(slot, hash, |entry| bytes += entry.memory() as u64);
@@ -267,7 +267,7 @@ impl Engine {
         let Some(held) = self.acquire_one(slot) else { return (0, None) };
         let salt = self.rng.next_u64();
         let mut pool = std::mem::take(&mut self.pool);
-        let view = self.db(&held, db, 0);
+        let view = self.view(&held, db);
         let there = if policy.volatile { view.slot_expires(slot) } else { view.slot_len(slot) };
         let (mut found, mut at) = (0, Some(from));
         if there > 0 {
@@ -304,7 +304,7 @@ impl Engine {
         }
         if policy.to_store {
             // A loader that was looking for it has it as it was: nothing has changed.
-            let mut view = self.db(&held, candidate.db, 0);
+            let mut view = self.view(&held, candidate.db);
             let goes = is_still_best(&view, &key, candidate, policy) && view.evict(&key);
             self.release(held);
             return goes;

@@ -1,7 +1,7 @@
 //! Expiry on access: expired keys of a command are deleted before it runs.
 
 use command::{Run, class, effects::op, flags};
-use keyspace::{Held, Key};
+use keyspace::{Held, Key, Version};
 
 use crate::call::Call;
 use crate::engine::Engine;
@@ -10,7 +10,7 @@ impl Engine {
     /// Deletes the expired keys of the command before it runs. A writer's are deleted even if CLIENT PAUSE keeps
     /// expired keys: the command began before, and its effect must find the same state in a replay as here.
     #[inline]
-    pub(crate) fn expire_before(&mut self, call: &Call<'_>, held: &Held, version: u64) {
+    pub(crate) fn expire_before(&mut self, call: &Call<'_>, held: &Held, version: Version) {
         let keeps = self.keep_expired;
         self.keep_expired &= !call.row.spec.has(flags::WRITE);
         self.expire_keys_of(call, held, version);
@@ -18,13 +18,13 @@ impl Engine {
     }
 
     #[inline]
-    fn expire_keys_of(&mut self, call: &Call<'_>, held: &Held, version: u64) {
+    fn expire_keys_of(&mut self, call: &Call<'_>, held: &Held, version: Version) {
         // DEBUG looks at keys as they are.
         let looks_only = || call.row.spec.has(flags::PROTECTED);
         if let Some(key) = call.first
             && call.row.spec.has_one_key()
         {
-            if self.db(held, call.db, 0).may_expire(key.slot) && !looks_only() {
+            if self.view(held, call.db).may_expire(key.slot) && !looks_only() {
                 self.expire_keys(held, call.db, version, std::iter::once(key));
             }
             return;
@@ -36,7 +36,7 @@ impl Engine {
         }
         // A block may hold far more than the command's own keys; then these are checked instead.
         let may = held.is_all() || held.slots().len() > call.args.len().max(16) || {
-            let db = self.db(held, call.db, 0);
+            let db = self.view(held, call.db);
             held.slots().iter().any(|&slot| db.may_expire(slot))
         };
         if may && !looks_only() {
@@ -52,10 +52,16 @@ impl Engine {
     }
 
     /// Deletes the expired ones of `keys`.
-    pub(crate) fn expire_keys<'k>(&mut self, held: &Held, db: u16, version: u64, keys: impl Iterator<Item = Key<'k>>) {
+    pub(crate) fn expire_keys<'k>(
+        &mut self,
+        held: &Held,
+        db: u16,
+        version: Version,
+        keys: impl Iterator<Item = Key<'k>>,
+    ) {
         let by = std::mem::take(&mut self.fx.by);
         for key in keys {
-            let version = if version == 0 { self.next_version(held) } else { version };
+            let version = if version == Version::ZERO { self.next_version(held) } else { version };
             let (now, keep) = (self.now, self.keep_expired);
             let mut view = self.db(held, db, version);
             if view.peek(&key).is_none_or(|entry| !entry.expired(now)) {

@@ -43,7 +43,7 @@ impl Engine {
         let shared = self.shared.clone();
         for key in keys.map(|bytes| shared.keyspace.hasher().key(bytes)) {
             for db in databases.clone() {
-                let view = self.db(held, db, 0);
+                let view = self.view(held, db);
                 // Readers change only expired entries.
                 if !writes && !view.may_expire(key.slot) {
                     continue;
@@ -56,7 +56,7 @@ impl Engine {
 
     /// Saves the entry that an effect of this key may change.
     pub(crate) fn journal_key(&mut self, journal: &mut Journal, held: &Held, db: u16, key: &Key<'_>) {
-        let view = self.db(held, db, 0);
+        let view = self.view(held, db);
         journal.saved.entry((db, key.bytes.into())).or_insert_with(|| view.save(key));
     }
 

@@ -76,7 +76,7 @@ fn replayed(intake: &mut Intake) -> Engine {
     for record in block.records().map(|record| record.expect("our own record")) {
         for effect in effects::decode(record.effects) {
             let mut effect = effect.expect("our own effect");
-            let mut db = other.db(&held, effect.db, record.lsn.0);
+            let mut db = other.db(&held, effect.db, keyspace::Version(record.lsn.0));
             effects::replay(&mut effect, &mut db, &limits).expect("what is there is as it was");
         }
     }

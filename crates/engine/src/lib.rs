@@ -49,7 +49,7 @@ pub use blocked::{Blocked, Ending, Seat, Served};
 pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room, Stayed};
-pub use record::{LATE_FROM, LIBRARIES_SLOT, Link};
+pub use record::{LATE_FROM, LIBRARIES_SLOT, Link, lsn_of};
 pub use sweep::Swept;
 pub use tidy::Tidied;
 pub use tracking::{Caller, Invalidation, Tracking};

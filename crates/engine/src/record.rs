@@ -10,16 +10,44 @@
 use std::sync::Arc;
 
 use command::effects;
-use keyspace::{Held, Horizon, Keyspace, STREAMS, stream_of, version_above};
+use keyspace::{Held, Horizon, Keyspace, STREAMS, VERSION_BITS, Version};
 use redolog::{Gate, Lsn, Record, Watermarks};
 use smallvec::SmallVec;
 
 use crate::block::BlockRun;
 use crate::call::Busy;
-use crate::engine::{Engine, VERSION_SHIFT};
+use crate::engine::Engine;
+
+/// Bits of a version below its milliseconds: a counter and the stream (rule L1). A worker that writes more than these
+/// can count runs ahead of the clock. 42 bits of milliseconds last until 2109.
+const VERSION_SHIFT: u32 = VERSION_BITS - 42;
 
 /// A worker takes up to 0.1 ms to write a value of so many bytes into a record. Larger ones are written by the log's thread.
 pub const LATE_FROM: usize = 64 * 1024;
+
+/// The version of all changes in a record.
+#[inline]
+pub(crate) fn version_of(lsn: Lsn) -> Version {
+    Version(lsn.0)
+}
+
+/// The LSN of the record that has changes of this version.
+#[inline]
+pub fn lsn_of(version: Version) -> Lsn {
+    Lsn(version.0)
+}
+
+/// The lowest version of a moment, in Unix milliseconds.
+#[inline]
+pub(crate) fn version_at(unix_ms: u64) -> Version {
+    Version(unix_ms << VERSION_SHIFT)
+}
+
+/// The highest version before a moment, in Unix milliseconds.
+#[inline]
+pub(crate) fn version_before(unix_ms: u64) -> Version {
+    Version(version_at(unix_ms).0.saturating_sub(1))
+}
 
 /// The slot whose latch orders changes of the libraries of functions.
 pub const LIBRARIES_SLOT: u16 = 0;
@@ -119,7 +147,7 @@ impl Engine {
     pub fn look_at_marks(&mut self) {
         let marks = self.promised().map(|link| link.marks.all());
         self.local
-            .set_committed(marks.into_iter().flatten().map(|lsn| lsn.0).collect::<SmallVec<[u64; 2]>>().into_iter());
+            .set_committed(marks.into_iter().flatten().map(version_of).collect::<SmallVec<[Version; 2]>>().into_iter());
     }
 
     /// Number of effects since the last call that do not name what they found ([`command::Before::Unknown`]): a start
@@ -130,8 +158,8 @@ impl Engine {
     }
 
     /// True if everything seen up to here is committed.
-    pub fn is_committed(&self, version: u64) -> bool {
-        self.promised().is_none_or(|link| Lsn(version) <= link.marks.of(stream_of(version) as u16))
+    pub fn is_committed(&self, version: Version) -> bool {
+        self.promised().is_none_or(|link| lsn_of(version) <= link.marks.of(version.stream() as u16))
     }
 
     /// True if uncommitted versions may have been seen since [`Self::take_seen`].
@@ -143,25 +171,29 @@ impl Engine {
     /// The versions seen since the last call that may not be committed yet: replies about them must wait (rule L7).
     pub fn take_seen(&mut self) -> Horizon {
         let recorder = &self.recorder;
-        self.local.take_seen(|f| recorder.gates().for_each(|gate| f(gate.end().0)))
+        self.local.take_seen(|f| recorder.gates().for_each(|gate| f(version_of(gate.end()))))
     }
 
     /// All versions that this engine has ever seen and that may not be committed yet.
     pub fn everything_seen(&self) -> Horizon {
-        self.local.everything_seen(|f| self.recorder.gates().for_each(|gate| f(gate.end().0)))
+        self.local.everything_seen(|f| self.recorder.gates().for_each(|gate| f(version_of(gate.end()))))
     }
 
     /// The ends of the streams: everything written so far is below.
     pub fn ends(&self) -> Horizon {
         let mut ends = Horizon::default();
-        self.recorder.gates().map(Gate::end).filter(|end| *end > Lsn::ZERO).for_each(|end| ends.extend(end.0));
+        self.recorder
+            .gates()
+            .map(Gate::end)
+            .filter(|end| *end > Lsn::ZERO)
+            .for_each(|end| ends.extend(version_of(end)));
         ends
     }
 
     /// Notes that everything was seen, for a command that has read no key in particular (rule L7).
     pub fn note_everything(&mut self) {
         for gate in self.recorder.gates() {
-            self.local.note_version(gate.end().0);
+            self.local.note_version(version_of(gate.end()));
         }
     }
 
@@ -173,22 +205,22 @@ impl Engine {
 
     /// The highest version that this engine has given or heard of.
     #[inline]
-    pub fn last_version(&self) -> u64 {
+    pub fn last_version(&self) -> Version {
         self.last_version
     }
 
     /// A time at or above all that this engine has given or heard of.
-    pub fn hybrid_time(&self) -> u64 {
-        self.last_version.max(self.now << VERSION_SHIFT)
+    pub fn hybrid_time(&self) -> Version {
+        self.last_version.max(version_at(self.now))
     }
 
     /// Takes a version that another node has given: later changes are above it (rule L1). False, and nothing is
     /// changed, if it is more than a day ahead of the clock: versions never go back, so a wrong one would be followed
     /// for good.
     #[must_use]
-    pub fn hear_of(&mut self, version: u64) -> bool {
+    pub fn hear_of(&mut self, version: Version) -> bool {
         const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-        let believed = version >> VERSION_SHIFT <= self.now.saturating_add(DAY_MS);
+        let believed = version.0 >> VERSION_SHIFT <= self.now.saturating_add(DAY_MS);
         if believed {
             self.last_version = self.last_version.max(version);
         }
@@ -197,9 +229,9 @@ impl Engine {
 
     /// The version of the next change: that of the open record, or one above everything seen so far in the held slots.
     /// Later versions there are above it.
-    pub(crate) fn next_version(&mut self, held: &Held) -> u64 {
+    pub(crate) fn next_version(&mut self, held: &Held) -> Version {
         if let Some(lsn) = self.recorder.open {
-            return lsn.0;
+            return version_of(lsn);
         }
         let mut floor = self.last_version.max(self.shared.keyspace.last_version(held));
         let stream = self.recorder.stream(held);
@@ -207,13 +239,13 @@ impl Engine {
         let gate = self.recorder.link.as_mut().filter(|_| !deferred).and_then(|link| link.gates.get_mut(stream));
         let opens = gate.is_some();
         if let Some(gate) = gate {
-            floor = floor.max(gate.enter().0);
+            floor = floor.max(version_of(gate.enter()));
         }
         let stream = if deferred { STREAMS } else { stream };
-        self.last_version = version_above(floor.max((self.now << VERSION_SHIFT).saturating_sub(1)), stream);
+        self.last_version = floor.max(version_before(self.now)).above(stream);
         if opens {
             // The slots note it if there is a record of it.
-            self.recorder.open = Some(Lsn(self.last_version));
+            self.recorder.open = Some(lsn_of(self.last_version));
         } else if !deferred {
             self.shared.keyspace.raise(held, self.last_version);
         }
@@ -222,12 +254,12 @@ impl Engine {
 
     /// The version of the next command of a block: it has its latches, so no other command writes there.
     #[inline]
-    pub(crate) fn following_version(&mut self) -> u64 {
+    pub(crate) fn following_version(&mut self) -> Version {
         if let Some(lsn) = self.recorder.open {
-            return lsn.0;
+            return version_of(lsn);
         }
         // Of no stream: the last one may be that of a slot that the block has come to since, which names one.
-        self.last_version = version_above(self.last_version, STREAMS);
+        self.last_version = self.last_version.above(STREAMS);
         self.last_version
     }
 
@@ -266,18 +298,18 @@ impl Engine {
             gate.pass(lsn);
         } else if late.is_empty() {
             gate.leave(lsn, |out| Record::encode(lsn, &dependencies, effects, out));
-            self.local.note_version(lsn.0);
+            self.local.note_version(version_of(lsn));
         } else {
             let (effects, late) = (std::mem::take(effects), std::mem::take(late));
             let about = effects::length_with_images(&effects, &late) as u64;
             let write = move |out: &mut Vec<u8>| effects::write_with_images(&effects, &late, out);
             gate.leave_late(lsn, about, Box::new(move |out| Record::encode_with(lsn, &dependencies, write, out)));
-            self.local.note_version(lsn.0);
+            self.local.note_version(version_of(lsn));
         }
         gate.exit();
         effects.clear();
         effects.shrink_to(1 << 20);
-        self.shared.keyspace.raise(held, lsn.0);
+        self.shared.keyspace.raise(held, version_of(lsn));
         self.recorder.left |= 1 << usize::from(lsn.stream());
     }
 
@@ -296,7 +328,7 @@ impl Engine {
         let need = self.need_of(std::iter::once(LIBRARIES_SLOT));
         let held = self.acquire_for(need, token)?;
         let version = self.next_version(&held);
-        debug_assert!(version > 0);
+        debug_assert!(version > Version::ZERO);
         let (result, now) = change();
         if let Some(now) = now {
             self.fx.push_libraries(&now);
@@ -330,13 +362,13 @@ impl Engine {
             return;
         }
         self.local.note_stamped();
-        let lsn = self.next_version(held);
+        let version = self.next_version(held);
         let encoded = std::mem::take(&mut self.fx.encoded);
         let shared = self.shared.clone();
         // Bytes of this engine can be decoded; changes of whole databases have nothing left to stamp.
         for effect in effects::decode(&encoded).flatten().filter(|effect| !effect.is_barrier()) {
             let key = shared.keyspace.hasher().key(effect.key);
-            self.db(held, effect.db, lsn).stamp(&key);
+            self.db(held, effect.db, version).stamp(&key);
         }
         self.fx.encoded = encoded;
     }
@@ -348,13 +380,12 @@ type Dependencies = SmallVec<[Lsn; 2]>;
 /// stream and not on the disk, whatever replies promise: the power may fail. One for each stream is enough, because a
 /// watermark that has passed a record has passed all earlier ones.
 fn dependencies(keyspace: &Keyspace, held: &Held, lsn: Lsn, marks: &Watermarks) -> Dependencies {
-    let mut last = [0; STREAMS];
+    let mut last = [Lsn::ZERO; STREAMS];
     keyspace.last_versions(held, |version| {
-        if let Some(last) = last.get_mut(stream_of(version)) {
-            *last = version.max(*last);
+        if let Some(last) = last.get_mut(version.stream()) {
+            *last = lsn_of(version).max(*last);
         }
     });
-    let others =
-        last.into_iter().map(Lsn).zip(0..).filter(|(last, stream)| *stream != lsn.stream() && *last > Lsn::ZERO);
+    let others = last.into_iter().zip(0..).filter(|(last, stream)| *stream != lsn.stream() && *last > Lsn::ZERO);
     others.filter(|(last, stream)| *last > marks.synced(*stream)).map(|(last, _)| last).collect()
 }

@@ -191,7 +191,7 @@ impl Engine {
             let hashed = self.shared.keyspace.hasher().key(&db_key.1);
             let mut skipped = 0;
             loop {
-                let found = self.db(held, key.db, 0).peek(&hashed).map(|e| e.kind());
+                let found = self.view(held, key.db).peek(&hashed).map(|e| e.kind());
                 let Some(blocked) = self.waiter(held, key.slot, &db_key, skipped, found.is_some()) else { break };
                 let concerned = blocked.when_gone || found == Some(blocked.kind);
                 if !concerned || !self.serve_one(&blocked, &db_key, held, &mut ready) {

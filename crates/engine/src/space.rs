@@ -108,7 +108,7 @@ impl Engine {
         positions.clear();
         call.row.spec.keys_of(call.args, &mut positions);
         let shared = self.shared.clone();
-        let db = self.db(held, call.db, 0);
+        let db = self.view(held, call.db);
         let keys = positions.iter().filter_map(|at| call.args.get(at.index));
         let bytes = keys.filter_map(|key| db.peek(&shared.keyspace.hasher().key(key))).map(|entry| {
             let elements = entry.elements().saturating_mul(PER_ELEMENT);

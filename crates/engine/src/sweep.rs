@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::hash::{self, Reclaimed};
-use keyspace::{Db, Held, Key, SLOTS};
+use keyspace::{Db, Held, Key, SLOTS, Version};
 
 use crate::engine::Engine;
 
@@ -120,7 +120,7 @@ impl Engine {
         if self.sweep.is_begun() && self.shared.keyspace.physical(self.sweep.db) != self.sweep.physical {
             // SWAPDB gave the half walked table another number: it is due from its beginning.
             if let Some(db) = (0..databases).find(|db| self.shared.keyspace.physical(*db) == self.sweep.physical) {
-                self.db(held, db, 0).set_next_expiry(slot, 0);
+                self.view(held, db).set_next_expiry(slot, 0);
             }
             self.sweep.hash = 0;
             self.sweep.db = 0;
@@ -131,13 +131,13 @@ impl Engine {
                 self.ask_for_due(held, slot, db);
             }
             let due = |next: Option<u64>| next.is_some_and(|at| at < now);
-            if !self.sweep.is_begun() && !due(self.db(held, db, 0).next_expiry(slot)) {
+            if !self.sweep.is_begun() && !due(self.view(held, db).next_expiry(slot)) {
                 self.sweep.db += 1;
                 continue;
             }
             if !self.sweep.is_begun() {
                 // From here on, every earlier expiry that is set lowers it again.
-                self.db(held, db, 0).set_next_expiry(slot, u64::MAX);
+                self.view(held, db).set_next_expiry(slot, u64::MAX);
                 self.sweep.physical = self.shared.keyspace.physical(db);
                 self.sweep.earliest = None;
                 self.sweep.unfinished = false;
@@ -146,7 +146,7 @@ impl Engine {
                 return false;
             }
             let earliest = self.sweep.earliest.unwrap_or(u64::MAX);
-            let mut view = self.db(held, db, 0);
+            let mut view = self.view(held, db);
             let meanwhile = view.next_expiry(slot).unwrap_or(u64::MAX);
             view.set_next_expiry(slot, earliest.min(meanwhile));
             self.sweep.hash = 0;
@@ -166,7 +166,7 @@ impl Engine {
         let mut hashes: Vec<Box<[u8]>> = Vec::new();
         let mut earliest = self.sweep.earliest;
         let mut at = Some(self.sweep.hash);
-        let view = self.db(held, db, 0);
+        let view = self.view(held, db);
         for _ in 0..BUCKETS_PER_HOLD {
             let Some(hash) = at else { break };
             at = view.walk(slot, hash, |entry| {
@@ -196,7 +196,7 @@ impl Engine {
             }
         }
         let expired = self.local.counters().expired.load(Relaxed);
-        self.expire_keys(held, db, 0, due.iter().map(|key| hasher.key(key)));
+        self.expire_keys(held, db, Version::ZERO, due.iter().map(|key| hasher.key(key)));
         let counters = self.local.counters();
         keyspace::bump(&counters.expired_active, counters.expired.load(Relaxed).wrapping_sub(expired));
         let mut left = FIELDS_PER_HOLD;

@@ -62,7 +62,7 @@ impl Engine {
             // Another thread uses the slot: it is left to the next pass.
             let Some(held) = self.acquire_one(slot) else { return !in_time() };
             let (db, hash) = (self.tidy.db, self.tidy.hash);
-            let tidied = self.db(&held, db, 0).tidy(slot, hash, entries);
+            let tidied = self.view(&held, db).tidy(slot, hash, entries);
             self.release(held);
             let (seen, moved) = (u64::from(tidied.seen), u64::from(tidied.moved));
             (self.tidy.seen, self.tidy.moved) = (self.tidy.seen + seen, self.tidy.moved + moved);
@@ -102,7 +102,7 @@ mod tests {
 
     fn digest(engine: &mut Engine) -> Digest {
         let Ok(held) = engine.shared.keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
-        let digest = Digest::of_everything(&mut engine.db(&held, 0, 0), NOW);
+        let digest = Digest::of_everything(&mut engine.view(&held, 0), NOW);
         engine.release(held);
         digest
     }

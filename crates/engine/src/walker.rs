@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use command::{Error, Position, Rest, Visited, Walk};
-use keyspace::{Held, Unreadable, Waiter, Whereabouts};
+use keyspace::{Held, Unreadable, Version, Waiter, Whereabouts};
 use resp::{Protocol, Reply};
 
 use crate::cold::{Asked, Listing, Span};
@@ -198,7 +198,7 @@ impl Engine {
 
     /// Visits the slot's keys from the position on.
     fn walk_slot(&mut self, walking: &mut Walker, held: &Held, limit: u64) -> Visit {
-        let cold = self.db(held, walking.db, 0).may_be_cold(walking.at.slot);
+        let cold = self.view(held, walking.db).may_be_cold(walking.at.slot);
         while walking.buckets < limit && !walking.walk.enough(walking.at, walking.buckets) {
             walking.buckets += 1;
             let mut expired = Vec::new();
@@ -214,7 +214,7 @@ impl Engine {
                 let mut keys: Vec<_> = expired.iter().map(|key| shared.keyspace.hasher().key(key)).collect();
                 // Rule K6: prepared effects are for the keys as they are.
                 keys.retain(|key| !self.is_locked(held, walking.db, key));
-                self.expire_keys(held, walking.db, 0, keys.into_iter());
+                self.expire_keys(held, walking.db, Version::ZERO, keys.into_iter());
             }
             match next {
                 Some(hash) => walking.at.hash = hash,
@@ -239,7 +239,7 @@ impl Engine {
         let (now, at, keep) = (self.now, walking.at, self.keep_expired);
         let shared = self.shared.clone();
         let hasher = shared.keyspace.hasher();
-        self.db(held, walking.db, 0).walk(at.slot, at.hash, |entry| {
+        self.view(held, walking.db).walk(at.slot, at.hash, |entry| {
             if let Some(until) = until {
                 let hash = hasher.key(entry.key()).hash;
                 if hash < at.hash || until.is_some_and(|until| hash >= until) {
@@ -269,10 +269,10 @@ impl Engine {
         let listing =
             walking.listing.take().filter(|listing| listing.covers(at) && listing.holds(keyspace, physical))?;
         let (names, end_of_names) = listing.names_from(at);
-        let end_of_bucket = self.db(held, walking.db, 0).walk(at.slot, at.hash, |_| {});
+        let end_of_bucket = self.view(held, walking.db).walk(at.slot, at.hash, |_| {});
         let next = end_of_names.into_iter().chain(end_of_bucket).min();
         self.walk_memory(walking, held, Some(next), expired);
-        let db = self.db(held, walking.db, 0);
+        let db = self.view(held, walking.db);
         for (hash, listed) in names {
             if *hash < at.hash || next.is_some_and(|next| *hash >= next) {
                 continue;

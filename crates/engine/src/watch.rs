@@ -1,10 +1,10 @@
-//! WATCH: the versions of watched keys, absent ones included (rule K5).
+//! WATCH: the changes of watched keys, absent ones included (rule K5).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::Touched;
-use keyspace::{Held, Need};
+use keyspace::{Held, Need, Version};
 use txn::locks::Mode;
 
 use crate::attachment::{Attachment, Watched};
@@ -12,7 +12,7 @@ use crate::call::Busy;
 use crate::cold::is_lacking;
 use crate::engine::Engine;
 
-/// A key that a session watches, with the version it had then.
+/// A key that a session watches, as it was then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedKey {
     /// Logical database.
@@ -21,7 +21,8 @@ pub struct WatchedKey {
     pub slot: u16,
     /// The key.
     pub key: Box<[u8]>,
-    version: u64,
+    /// Of [`Watched`].
+    changes: u64,
 }
 
 /// Which of `keys` are not watched already, and not named before.
@@ -59,15 +60,15 @@ impl Engine {
         self.publish(&held);
         let is_new = new_ones(db, keys, already);
         for (key, _) in hashed.into_iter().zip(is_new).filter(|(_, is_new)| *is_new) {
-            let version = Attachment::with(&self.shared.keyspace, &held, key.slot, |a| {
+            let changes = Attachment::with(&self.shared.keyspace, &held, key.slot, |a| {
                 let watches = &self.shared.watches;
-                // No version comes twice: a block whose client has gone may still ask about the one that it has seen.
-                let first = || Watched { sessions: 0, version: watches.fetch_add(1 << 32, Relaxed) };
+                // No number comes twice: a block whose client has gone may still ask about the one that it has seen.
+                let first = || Watched { sessions: 0, changes: watches.fetch_add(1 << 32, Relaxed) };
                 let watched = a.watched.entry((db, key.bytes.into())).or_insert_with(first);
                 watched.sessions += 1;
-                watched.version
+                watched.changes
             });
-            already.push(WatchedKey { db, slot: key.slot, key: key.bytes.into(), version });
+            already.push(WatchedKey { db, slot: key.slot, key: key.bytes.into(), changes });
         }
         if !self.claims.is_empty() {
             self.end_claims(token, &held);
@@ -118,7 +119,7 @@ impl Engine {
     pub(crate) fn unchanged(&mut self, keys: &[WatchedKey], held: &Held) -> bool {
         let unchanged = keys.iter().all(|key| {
             Attachment::of(&self.shared.keyspace, held, key.slot, |a| {
-                a.watched.get(&(key.db, key.key.clone())).is_some_and(|w| w.version == key.version)
+                a.watched.get(&(key.db, key.key.clone())).is_some_and(|w| w.changes == key.changes)
             }) == Some(true)
         });
         if !unchanged {
@@ -128,14 +129,14 @@ impl Engine {
         unchanged
     }
 
-    /// Gives watched keys that changed a new version.
+    /// Notes that watched keys have changed.
     pub(crate) fn mark_watched(&mut self, touched: &[Touched], held: &Held) {
         for t in touched {
             Attachment::of(&self.shared.keyspace, held, t.slot, |attachment| {
                 if !attachment.watched.is_empty()
                     && let Some(watched) = attachment.watched.get_mut(&(t.db, t.key.clone()))
                 {
-                    watched.version += 1;
+                    watched.changes += 1;
                 }
             });
         }
@@ -161,8 +162,8 @@ impl Engine {
             let hashed = self.shared.keyspace.hasher().key(&t.key);
             databases.iter().any(|&d| {
                 // A key that cannot be read may have been there.
-                let known = !is_lacking(&self.db(held, d, 0), &hashed) || self.fetch_key(held, d, &hashed).is_ok();
-                !known || self.db(held, d, 0).peek(&hashed).is_some()
+                let known = !is_lacking(&self.view(held, d), &hashed) || self.fetch_key(held, d, &hashed).is_ok();
+                !known || self.view(held, d).peek(&hashed).is_some()
             })
         });
         touched
@@ -170,13 +171,13 @@ impl Engine {
 
     /// Deletes expired watched keys in every database. Afterwards an expired key that another database brings is no
     /// change for a client that watches an absent one.
-    pub(crate) fn expire_watched(&mut self, held: &Held, version: u64) {
+    pub(crate) fn expire_watched(&mut self, held: &Held, version: Version) {
         let shared = self.shared.clone();
         for Touched { key, .. } in self.keys_of_interest(held) {
             let hashed = shared.keyspace.hasher().key(&key);
             for db in 0..shared.keyspace.databases() as u16 {
                 // A key that cannot be read may be there: see `watched_present`.
-                if is_lacking(&self.db(held, db, 0), &hashed) {
+                if is_lacking(&self.view(held, db), &hashed) {
                     let _ = self.fetch_key(held, db, &hashed);
                 }
                 self.expire_keys(held, db, version, std::iter::once(hashed));

@@ -132,7 +132,7 @@ impl Workspace {
     ) -> Option<((Value, Option<u64>), usize)> {
         let hashed = self.engine.shared.clone().keyspace.hasher().key(key);
         let copy = |engine: &mut Engine, held: &Held| {
-            let there = engine.db(held, db, 0);
+            let there = engine.view(held, db);
             let entry = there.peek(&hashed).filter(|entry| entry.memory() >= least)?;
             Some(((entry.to_value(), entry.expiry()), entry.memory()))
         };
@@ -156,7 +156,7 @@ impl Workspace {
         let shared = self.engine.shared.clone();
         let key = shared.keyspace.hasher().key(key);
         let of = |entry: keyspace::EntryRef<'_>| [entry.expiry(), entry.field_expiry_from(from)];
-        let look = |engine: &mut Engine, held: &Held| engine.db(held, db, 0).peek(&key).map_or([None; 2], of);
+        let look = |engine: &mut Engine, held: &Held| engine.view(held, db).peek(&key).map_or([None; 2], of);
         self.under(key.slot, amid, look).unwrap_or_default()
     }
 
@@ -166,7 +166,7 @@ impl Workspace {
         let key = shared.keyspace.hasher().key(key);
         let mut image = Vec::new();
         let Ok(held) = self.engine.acquire_for(Need::Slots([key.slot].as_slice().into()), 0) else { return image };
-        if let Some(entry) = self.engine.db(&held, db, 0).peek(&key) {
+        if let Some(entry) = self.engine.view(&held, db).peek(&key) {
             effects::put_image(db, entry, &mut image);
         }
         self.engine.release(held);

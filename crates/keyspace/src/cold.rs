@@ -24,6 +24,7 @@ use crate::mark::Mark;
 use crate::slot::SLOTS;
 use crate::tombstone::PhysicalKey;
 use crate::value::Value;
+use crate::version::Version;
 
 /// The figures of the cold keys of a physical database in a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +57,7 @@ pub enum Fetched {
     /// A value.
     There(Record),
     /// A note that the key was gone at this version.
-    Gone(u64),
+    Gone(Version),
 }
 
 /// A value in the store.
@@ -68,14 +69,14 @@ pub struct Record {
     /// See [`crate::access`].
     pub access: u32,
     /// The value has all changes of the key up to this version.
-    pub version: u64,
+    pub version: Version,
     /// The mark of the record.
     pub mark: Mark,
 }
 
 impl Fetched {
     /// Its version.
-    pub fn version(&self) -> u64 {
+    pub fn version(&self) -> Version {
         match self {
             Fetched::There(record) => record.version,
             Fetched::Gone(version) => *version,
@@ -263,19 +264,19 @@ impl Keyspace {
         self.cold.with(slot, |there| there.loads.clear());
     }
 
-    /// The LSN up to which the store has the changes of a slot, by the last checkpoint that has ended.
+    /// The version up to which the store has the changes of a slot, by the last checkpoint that has ended.
     #[inline]
-    pub fn covered(&self, slot: u16) -> u64 {
-        self.cold.covered[usize::from(slot)].load(Acquire)
+    pub fn covered(&self, slot: u16) -> Version {
+        Version(self.cold.covered[usize::from(slot)].load(Acquire))
     }
 
     /// Sets that: for the checkpointer, when a checkpoint is durable, and for the start.
-    pub fn set_covered(&self, slot: u16, lsn: u64) {
+    pub fn set_covered(&self, slot: u16, upto: Version) {
         let covered = &self.cold.covered[usize::from(slot)];
-        if covered.load(Relaxed) != lsn {
+        if covered.load(Relaxed) != upto.0 {
             // A worker that evicts by the new one, and every later holder of the latch, sees the count.
             self.cold.coverings.fetch_add(1, Relaxed);
-            covered.store(lsn, Release);
+            covered.store(upto.0, Release);
         }
     }
 

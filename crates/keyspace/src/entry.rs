@@ -25,6 +25,7 @@ use crate::local::Local;
 use crate::mark::Mark;
 use crate::sizes::are_alike;
 use crate::value::{Blob, Collection, Kind, Value};
+use crate::version::{VERSION_BITS, Version};
 
 const VERSION: usize = 0;
 const ACCESS: usize = 7;
@@ -32,9 +33,6 @@ const TAG: usize = 10;
 const VLEN: usize = 11;
 const KLEN: usize = 13;
 const HEADER: usize = 14;
-
-/// Bits of a version.
-pub const VERSION_BITS: u32 = 56;
 
 const KIND_MASK: u8 = 0x0f;
 const HAS_EXPIRY: u8 = 0x10;
@@ -106,7 +104,7 @@ impl Entry {
         key: &[u8],
         part: &Part<'_>,
         expiry: Option<u64>,
-        version: u64,
+        version: Version,
         access: u32,
     ) -> Entry {
         assert!(part.len() <= INLINE_MAX && key.len() <= KEY_MAX);
@@ -189,16 +187,16 @@ impl Entry {
     }
 
     #[inline]
-    pub(crate) fn version(self) -> u64 {
-        self.read::<u64>(VERSION) & ((1 << VERSION_BITS) - 1)
+    pub(crate) fn version(self) -> Version {
+        Version(self.read::<u64>(VERSION) & ((1 << VERSION_BITS) - 1))
     }
 
     #[inline]
-    pub(crate) fn set_version(self, version: u64) {
-        debug_assert!(version >> VERSION_BITS == 0);
+    pub(crate) fn set_version(self, version: Version) {
+        debug_assert!(version.fits());
         // Seven bytes, in two writes that overlap.
-        self.write(VERSION, version as u32);
-        self.write(VERSION + 3, (version >> 24) as u32);
+        self.write(VERSION, version.0 as u32);
+        self.write(VERSION + 3, (version.0 >> 24) as u32);
     }
 
     #[inline]

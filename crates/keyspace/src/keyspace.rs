@@ -21,6 +21,7 @@ use crate::slot::SLOTS;
 use crate::space::Spaces;
 use crate::table::Table;
 use crate::tombstone::Graveyard;
+use crate::version::Version;
 
 /// One slot: its latch and the root of its table on one line, so that taking the latch brings the table along.
 #[repr(C, align(64))]
@@ -39,7 +40,7 @@ pub(crate) struct Body {
     /// The other physical databases that this slot has used; they stay.
     others: OnceCell<Box<Other>>,
     /// Version of the last write of the slot (rule L1).
-    last_version: Cell<u64>,
+    last_version: Cell<Version>,
     /// The engine's object on the slot: watched keys and blocked clients.
     attachment: Cell<Attached>,
 }
@@ -101,7 +102,7 @@ impl Body {
 
     /// Notes a write at `version`.
     #[inline]
-    pub(crate) fn written_at(&self, version: u64) {
+    pub(crate) fn written_at(&self, version: Version) {
         self.last_version.set(self.last_version.get().max(version));
     }
 
@@ -292,8 +293,8 @@ impl Keyspace {
     }
 
     /// Version of the last command that held every latch. Any latch is held.
-    pub fn floor(&self) -> u64 {
-        self.floor.load(Relaxed)
+    pub fn floor(&self) -> Version {
+        Version(self.floor.load(Relaxed))
     }
 
     /// Exchanges two logical databases.
@@ -558,7 +559,7 @@ impl Keyspace {
 
     /// The highest version of any held slot: of its last writer, or of the last one that held everything.
     #[inline]
-    pub fn last_version(&self, held: &Held) -> u64 {
+    pub fn last_version(&self, held: &Held) -> Version {
         if held.all {
             return self.last_version_of(held, 0..SLOTS as u16);
         }
@@ -567,31 +568,31 @@ impl Keyspace {
 
     /// The highest version of any of these slots, which are held.
     #[inline]
-    pub fn last_version_of(&self, held: &Held, slots: impl Iterator<Item = u16>) -> u64 {
+    pub fn last_version_of(&self, held: &Held, slots: impl Iterator<Item = u16>) -> Version {
         // The latches order this load after the store.
-        let floor = self.floor.load(Relaxed);
-        slots.map(|slot| self.body(held, slot).last_version.get()).fold(floor, u64::max)
+        let floor = self.floor();
+        slots.map(|slot| self.body(held, slot).last_version.get()).fold(floor, Version::max)
     }
 
     /// Calls `f` with the version of the last write of every held slot, and of everything.
-    pub fn last_versions(&self, held: &Held, mut f: impl FnMut(u64)) {
-        f(self.floor.load(Relaxed));
+    pub fn last_versions(&self, held: &Held, mut f: impl FnMut(Version)) {
+        f(self.floor());
         let all = held.all.then_some(0..SLOTS as u16).into_iter().flatten();
         all.chain(held.slots.iter().copied()).for_each(|slot| f(self.body(held, slot).last_version.get()));
     }
 
     /// Notes that the held slots may change at `version`: every later write to any of them is above that (rule L1).
     #[inline]
-    pub fn raise(&self, held: &Held, version: u64) {
+    pub fn raise(&self, held: &Held, version: Version) {
         if held.all {
-            self.floor.fetch_max(version, Relaxed);
+            self.floor.fetch_max(version.0, Relaxed);
             self.spaces.settle(version);
         }
         held.slots.iter().for_each(|&slot| self.body(held, slot).written_at(version));
     }
 
     /// As [`Self::raise`], for one held slot.
-    pub fn raise_slot(&self, held: &Held, slot: u16, version: u64) {
+    pub fn raise_slot(&self, held: &Held, slot: u16, version: Version) {
         self.body(held, slot).written_at(version);
     }
 

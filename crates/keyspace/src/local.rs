@@ -12,6 +12,7 @@ use crate::seen::{Horizon, Seen};
 use crate::sizes::AllSizes;
 use crate::table::Garbage;
 use crate::value::{Blob, Value};
+use crate::version::Version;
 
 /// Counters that one worker writes and all may read. Sums over all workers are exact when nothing is in flight: they
 /// are read one after the other. The numbers of keys include a command or block as a whole, or not yet
@@ -170,7 +171,7 @@ impl Local {
     }
 
     /// Sets the watermarks of the streams: versions seen above them are noted (rule L7). None: there is no log.
-    pub fn set_committed(&mut self, marks: impl ExactSizeIterator<Item = u64>) {
+    pub fn set_committed(&mut self, marks: impl ExactSizeIterator<Item = Version>) {
         self.seen.set_committed(marks);
     }
 
@@ -187,7 +188,7 @@ impl Local {
 
     /// Notes that this version was seen.
     #[inline]
-    pub fn note_version(&self, version: u64) {
+    pub fn note_version(&self, version: Version) {
         self.seen.note(version);
     }
 
@@ -198,12 +199,12 @@ impl Local {
     }
 
     /// The versions seen; `ends` hands out the end of every stream, for versions without a stream.
-    pub fn take_seen(&mut self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
+    pub fn take_seen(&mut self, ends: impl Fn(&mut dyn FnMut(Version))) -> Horizon {
         self.seen.take(ends)
     }
 
     /// All versions that were seen at any time and are not known to be committed.
-    pub fn everything_seen(&self, ends: impl Fn(&mut dyn FnMut(u64))) -> Horizon {
+    pub fn everything_seen(&self, ends: impl Fn(&mut dyn FnMut(Version))) -> Horizon {
         self.seen.everything(ends)
     }
 

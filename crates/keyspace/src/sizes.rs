@@ -322,7 +322,7 @@ mod tests {
         let mut other = ks.local(1);
         let Ok(held) = ks.try_acquire(&crate::Need::All, |_| {}) else { panic!("nobody else is there") };
         let clock = crate::access::AccessClock::new(1);
-        let mut db = crate::Db::new(&ks, &held, &mut other, &clock, 1, 9);
+        let mut db = crate::Db::new(&ks, &held, &mut other, &clock, 1, crate::Version(9));
         db.remove(&db.key(b"b"));
         assert_eq!((shown(&ks, 0), shown(&ks, 1)), (vec![], vec![("string", 3, 2)]));
         ks.swap_databases(&held, 0, 1);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::keyspace::{Held, Keyspace};
+use crate::version::Version;
 
 /// The number of a space; 0 is none.
 pub type Space = u32;
@@ -35,12 +36,12 @@ pub(crate) struct Spaces {
 pub struct Databases {
     /// The physical database of each logical one.
     pub map: Vec<u16>,
-    /// The LSN of the last record that may have changed the map, as of which it is.
-    pub map_lsn: u64,
+    /// The version of the last record that may have changed the map, as of which it is.
+    pub map_version: Version,
     /// Of each physical database: its space, 0 if the store has nothing of it.
     pub spaces: Vec<Space>,
-    /// Of each physical database: the LSN of its last flush. What was written there up to it is void.
-    pub floors: Vec<u64>,
+    /// Of each physical database: the version of its last flush. What was written there up to it is void.
+    pub floors: Vec<Version>,
     /// The next space to be taken.
     pub next_space: Space,
     /// Spaces that were given up and may still hold something.
@@ -72,11 +73,11 @@ impl Spaces {
         self.any_unsettled.store(true, Relaxed);
     }
 
-    /// The record that held everything has this LSN.
-    pub(crate) fn settle(&self, lsn: u64) {
+    /// The record that held everything has this version.
+    pub(crate) fn settle(&self, version: Version) {
         if self.any_unsettled.swap(false, Relaxed) {
             let flushed = self.rows.iter().filter(|row| row.unsettled.swap(false, Relaxed));
-            flushed.for_each(|row| row.floor.store(lsn, Relaxed));
+            flushed.for_each(|row| row.floor.store(version.0, Relaxed));
         }
     }
 }
@@ -104,9 +105,9 @@ impl Keyspace {
         let rows = || self.spaces.rows.iter();
         Databases {
             map: (0..self.databases() as u16).map(|db| self.physical(db)).collect(),
-            map_lsn: self.floor(),
+            map_version: self.floor(),
             spaces: rows().map(|row| row.space.load(Relaxed)).collect(),
-            floors: rows().map(|row| row.floor.load(Relaxed)).collect(),
+            floors: rows().map(|row| Version(row.floor.load(Relaxed))).collect(),
             next_space: self.spaces.next.load(Relaxed),
             abandoned: self.spaces.abandoned().clone(),
         }
@@ -161,7 +162,7 @@ impl Keyspace {
         }
         for ((row, space), floor) in self.spaces.rows.iter().zip(&saved.spaces).zip(&saved.floors) {
             row.space.store(*space, Relaxed);
-            row.floor.store(*floor, Relaxed);
+            row.floor.store(floor.0, Relaxed);
         }
         self.spaces.next.store(saved.next_space.max(1), Relaxed);
         *self.spaces.abandoned() = saved.abandoned.clone();

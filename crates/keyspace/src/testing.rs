@@ -1,28 +1,28 @@
 //! One worker that holds everything: for tests.
 
 use crate::access::AccessClock;
-use crate::{Db, Held, Keyspace, Local, Need, SIZED_TYPES, SIZES};
+use crate::{Db, Held, Keyspace, Local, Need, SIZED_TYPES, SIZES, Version};
 
 pub(crate) struct Single<'a> {
     pub(crate) ks: &'a Keyspace,
     pub(crate) local: Local,
     clock: AccessClock,
-    version: u64,
+    version: Version,
 }
 
 impl<'a> Single<'a> {
     /// Worker 0 of `ks`.
     pub(crate) fn new(ks: &'a Keyspace) -> Self {
-        Self { ks, local: ks.local(0), clock: AccessClock::new(1), version: 0 }
+        Self { ks, local: ks.local(0), clock: AccessClock::new(1), version: Version::ZERO }
     }
 
     /// Versions from here on are above this one.
-    pub(crate) fn skip_to(&mut self, version: u64) {
+    pub(crate) fn skip_to(&mut self, version: Version) {
         self.version = version;
     }
 
     /// The last version.
-    pub(crate) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> Version {
         self.version
     }
 
@@ -30,7 +30,7 @@ impl<'a> Single<'a> {
     pub(crate) fn with<R>(&mut self, db: u16, f: impl FnOnce(&mut Db<'_>) -> R) -> R {
         self.local.begin_turn();
         let Ok(held) = self.ks.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
-        self.version += 1;
+        self.version.0 += 1;
         let result = f(&mut Db::new(self.ks, &held, &mut self.local, &self.clock, db, self.version));
         self.local.publish_counts();
         self.ks.release(held, |_| {});
@@ -42,7 +42,7 @@ impl<'a> Single<'a> {
     pub(crate) fn with_slot<R>(&mut self, slot: u16, f: impl FnOnce(&mut Db<'_>) -> R) -> R {
         self.local.begin_turn();
         let Some(held) = self.ks.try_one(slot) else { panic!("nobody else is there") };
-        self.version += 1;
+        self.version.0 += 1;
         let result = f(&mut Db::new(self.ks, &held, &mut self.local, &self.clock, 0, self.version));
         self.ks.raise(&held, self.version);
         self.local.publish_counts();

@@ -30,6 +30,7 @@ use crate::local::{Local, shift};
 use crate::mark::Mark;
 use crate::slot::SLOTS;
 use crate::value::{Kind, freeze_collection};
+use crate::version::Version;
 
 pub(crate) use of_database::OfDatabase;
 
@@ -83,7 +84,7 @@ impl Graves {
 #[derive(Clone, Copy)]
 pub(crate) struct Tombstone {
     /// Version of the deletion.
-    version: u64,
+    version: Version,
     /// Round of the checkpointer in which it was made.
     round: u32,
     /// The slot was being walked.
@@ -187,7 +188,7 @@ impl Keyspace {
         held: &Held,
         key: &Key<'_>,
         physical: u16,
-        (version, mark): (u64, Mark),
+        (version, mark): (Version, Mark),
         local: &Local,
     ) {
         if self.are_marks_void(key.slot) {
@@ -366,7 +367,7 @@ impl Keyspace {
         held: &Held,
         (slot, physical): (u16, u16),
         from: u64,
-        above: u64,
+        above: Version,
         epochs: &mut dyn FnMut() -> NonZeroU64,
         mut f: impl FnMut(EntryRef<'_>, Option<Frozen>, Mark),
     ) -> (Option<u64>, u64) {
@@ -415,7 +416,7 @@ impl Keyspace {
     /// key is evicted. A checkpoint of a slot begins with [`Self::clear_marks`].
     pub fn void_marks(&self) {
         self.graveyard.void.iter().for_each(|void| void.store(true, Relaxed));
-        (0..SLOTS as u16).for_each(|slot| self.set_covered(slot, 0));
+        (0..SLOTS as u16).for_each(|slot| self.set_covered(slot, Version::ZERO));
     }
 
     /// True if the marks of a slot are void.
@@ -461,17 +462,17 @@ impl Keyspace {
 
     /// The version of a key of a physical database in a held slot, or of its deletion; 0 if neither is known. For
     /// replay.
-    pub fn version_of(&self, held: &Held, physical: u16, key: &Key<'_>) -> u64 {
-        let Some(table) = self.body(held, key.slot).table(physical) else { return 0 };
+    pub fn version_of(&self, held: &Held, physical: u16, key: &Key<'_>) -> Version {
+        let Some(table) = self.body(held, key.slot).table(physical) else { return Version::ZERO };
         if let Some((_, entry)) = table.find(key) {
             return entry.version();
         }
         if !table.graves.are_of_interest() {
-            return 0;
+            return Version::ZERO;
         }
         let place = self.graveyard.of(key.slot);
         let there = place.as_ref().and_then(|tombstones| tombstones.of(physical));
-        there.and_then(|there| there.get(key.bytes)).map_or(0, |tombstone| tombstone.version)
+        there.and_then(|there| there.get(key.bytes)).map_or(Version::ZERO, |tombstone| tombstone.version)
     }
 }
 

@@ -8,7 +8,7 @@ mod logged;
 mod replay;
 
 use keyspace::access::{AccessClock, Tracks};
-use keyspace::{Db, EntryRef, Held, Keyspace, Local, Need, SIZED_TYPES, SIZES, SLOTS};
+use keyspace::{Db, EntryRef, Held, Keyspace, Local, Need, SIZED_TYPES, SIZES, SLOTS, Version};
 use resp::{Batch, Protocol, Reply};
 
 use crate::effects::{self, op};
@@ -38,7 +38,7 @@ pub struct Bench {
     /// True if what takes long is done aside.
     pub patient: bool,
     rng: Rng,
-    version: u64,
+    version: Version,
 }
 
 /// Compares how large values are said to be with what is there.
@@ -74,7 +74,7 @@ impl Bench {
             tells_sightings: false,
             patient: false,
             rng: Rng::new(7),
-            version: 0,
+            version: Version::ZERO,
         }
     }
 
@@ -115,7 +115,7 @@ impl Bench {
         }
         let mut keys = Vec::new();
         row.spec.keys_of(args, &mut keys);
-        self.version += 1;
+        self.version.0 += 1;
         self.local.note_sightings(self.tells_sightings, self.tells_sightings);
         let held = match row.run {
             Run::Keyed(_) => self.hold_keys(args, &keys),
@@ -182,7 +182,7 @@ impl Bench {
     /// Does something to a key outside of any command, as the engine's sweeps do.
     pub fn sweep<R>(&mut self, key: &str, f: impl FnOnce(&mut Db<'_>, &keyspace::Key<'_>, &mut Effects) -> R) -> R {
         let held = self.hold();
-        self.version += 1;
+        self.version.0 += 1;
         let mut db = Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, self.version);
         let key = db.key(key.as_bytes());
         let result = f(&mut db, &key, &mut self.effects);
@@ -292,7 +292,7 @@ impl Bench {
                 }
                 continue;
             }
-            let mut db = Db::new(&other.keyspace, &held, &mut other.local, &other.clock, effect.db, 1);
+            let mut db = Db::new(&other.keyspace, &held, &mut other.local, &other.clock, effect.db, Version(1));
             effects::replay(&mut effect, &mut db, &self.tunables.limits).expect("our own effect");
         }
         other.local.publish_counts();
@@ -303,7 +303,7 @@ impl Bench {
     /// Applies effects, which may be damaged, up to the first that fails.
     pub fn replay(&mut self, encoded: &[u8]) {
         let held = self.hold();
-        let mut db = Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, 1);
+        let mut db = Db::new(&self.keyspace, &held, &mut self.local, &self.clock, 0, Version(1));
         for effect in effects::decode(encoded) {
             let Ok(mut effect) = effect else { break };
             if effect.db != 0 || effects::replay(&mut effect, &mut db, &self.tunables.limits).is_err() {

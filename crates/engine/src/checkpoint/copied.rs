@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use keyspace::{Blob, EntryRef, Key, Mark, Space, Str};
+use keyspace::{Blob, EntryRef, Key, Mark, Space, Str, Version};
 use object::saved::{Frozen, ValueRef, save_small};
 use store::Error;
 
@@ -79,7 +79,7 @@ impl Copied {
         key: &Key<'_>,
         entry: EntryRef<'_>,
         frozen: Option<Frozen>,
-        version: u64,
+        version: Version,
         had: Mark,
     ) -> u64 {
         format::entry_key(space, key, &mut self.bytes);
@@ -100,7 +100,7 @@ impl Copied {
     }
 
     /// Notes that a key was gone at `version`.
-    pub(super) fn put_gone(&mut self, space: Space, key: &Key<'_>, version: u64, had: Mark) {
+    pub(super) fn put_gone(&mut self, space: Space, key: &Key<'_>, version: Version, had: Mark) {
         format::entry_key(space, key, &mut self.bytes);
         let key_end = self.bytes.len();
         format::write_gone(key.bytes, version, &mut self.bytes);

@@ -89,7 +89,7 @@ pub(super) fn decode_within(
 ) -> Result<Fetched, Unloadable> {
     let wrong = |corrupt| nonsense(stored_key, corrupt);
     let (Stored::Entry(format::Head { version, .. }, _) | Stored::Gone(version)) = *stored;
-    if version >> keyspace::VERSION_BITS != 0 {
+    if !version.fits() {
         return Err(wrong(Corrupt("version of a key")));
     }
     let Stored::Entry(head, record) = stored else { return Ok(Fetched::Gone(version)) };

@@ -4,7 +4,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use command::Position;
-use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space};
+use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space, Version};
 use object::Corrupt;
 use redolog::Lsn;
 use store::Error;
@@ -185,8 +185,8 @@ fn second_hash(bytes: &[u8]) -> u64 {
 /// The part of a value before the key's content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Head {
-    /// The value has all changes of the key up to this LSN (rule C1).
-    pub version: u64,
+    /// The value has all changes of the key up to this version (rule C1).
+    pub version: Version,
     /// Unix milliseconds.
     pub expiry: Option<u64>,
     /// When the first field of a hash expires, unix milliseconds.
@@ -196,7 +196,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn of(entry: EntryRef<'_>, version: u64) -> Head {
+    pub(super) fn of(entry: EntryRef<'_>, version: Version) -> Head {
         Head { version, expiry: entry.expiry(), field_expiry: entry.field_expiry(), access: entry.access() }
     }
 
@@ -211,7 +211,7 @@ impl Head {
         let expiry = if self.expiry.is_some() { HAS_EXPIRY } else { 0 };
         let fields = if self.field_expiry.is_some() { FIELDS_EXPIRE } else { 0 };
         out.push(expiry | fields | if long { LONG_KEY } else { 0 });
-        out.extend_from_slice(&self.version.to_le_bytes()[..7]);
+        out.extend_from_slice(&self.version.0.to_le_bytes()[..7]);
         out.extend_from_slice(&self.access.to_le_bytes()[..3]);
         for ms in [self.expiry, self.field_expiry].into_iter().flatten() {
             out.extend_from_slice(&ms.to_le_bytes());
@@ -231,9 +231,9 @@ fn write_rest(key: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends the value that says that a key was gone at `version`.
-pub(super) fn write_gone(key: &[u8], version: u64, out: &mut Vec<u8>) {
+pub(super) fn write_gone(key: &[u8], version: Version, out: &mut Vec<u8>) {
     out.push(GONE | if key.len() > KEY_IN_KEY { LONG_KEY } else { 0 });
-    out.extend_from_slice(&version.to_le_bytes()[..7]);
+    out.extend_from_slice(&version.0.to_le_bytes()[..7]);
     write_rest(key, out);
 }
 
@@ -242,7 +242,7 @@ pub(super) enum Stored<'a> {
     /// This record (`object::saved`).
     Entry(Head, &'a [u8]),
     /// It was gone at this version.
-    Gone(u64),
+    Gone(Version),
 }
 
 /// A key and the store's record of it.
@@ -250,7 +250,7 @@ pub(super) fn read_entry<'a>(stored_key: &[u8], value: &'a [u8]) -> Result<(Box<
     let key = stored_key.get(ENTRY_PREFIX..).ok_or(Corrupt("key of an entry"))?;
     let mut input = Input(value);
     let flags = input.take(1)?[0];
-    let version = input.number(7)?;
+    let version = Version(input.number(7)?);
     let access = if flags & GONE == 0 { input.number(3)? as u32 } else { 0 };
     let expiry = if flags & HAS_EXPIRY != 0 { Some(input.number(8)?) } else { None };
     let field_expiry = if flags & FIELDS_EXPIRE != 0 { Some(input.number(8)?) } else { None };
@@ -313,13 +313,13 @@ impl Header {
         out.extend_from_slice(&probe(self.seed).to_le_bytes());
         out.extend_from_slice(&self.saved_at.to_le_bytes());
         out.extend_from_slice(&self.epoch.to_le_bytes());
-        out.extend_from_slice(&databases.map_lsn.to_le_bytes());
+        out.extend_from_slice(&databases.map_version.0.to_le_bytes());
         out.extend_from_slice(&databases.next_space.to_le_bytes());
         out.extend_from_slice(&length(databases.map.len()));
         for ((physical, space), floor) in databases.map.iter().zip(&databases.spaces).zip(&databases.floors) {
             out.extend_from_slice(&physical.to_le_bytes());
             out.extend_from_slice(&space.to_le_bytes());
-            out.extend_from_slice(&floor.to_le_bytes());
+            out.extend_from_slice(&floor.0.to_le_bytes());
         }
         out.extend_from_slice(&length(databases.abandoned.len()));
         databases.abandoned.iter().for_each(|space| out.extend_from_slice(&space.to_le_bytes()));
@@ -347,12 +347,12 @@ impl Header {
             return Err(Corrupt("its keys lie in the order of another hash function"));
         }
         let (saved_at, epoch) = (input.number(8)?, input.number(8)?);
-        let (map_lsn, next_space) = (input.number(8)?, input.number(4)? as Space);
-        let mut databases = Databases { map_lsn, next_space, ..Databases::default() };
+        let (map_version, next_space) = (Version(input.number(8)?), input.number(4)? as Space);
+        let mut databases = Databases { map_version, next_space, ..Databases::default() };
         for _ in 0..input.number(4)? {
             databases.map.push(input.number(2)? as u16);
             databases.spaces.push(input.number(4)? as Space);
-            databases.floors.push(input.number(8)?);
+            databases.floors.push(Version(input.number(8)?));
         }
         for _ in 0..input.number(4)? {
             databases.abandoned.push(input.number(4)? as Space);
@@ -456,7 +456,7 @@ mod tests {
         entry_key(0x0a0b_0c0d, &key, &mut stored);
         assert_eq!(hex(&stored), "010a0b0c0d3039012345676b6579");
         let (expiry, field_expiry) = (Some(0x0102_0304), None);
-        let head = Head { version: 0x0011_2233_4455_6677, expiry, field_expiry, access: 0x00ab_cdef };
+        let head = Head { version: Version(0x0011_2233_4455_6677), expiry, field_expiry, access: 0x00ab_cdef };
         head.write(key.bytes, &mut value);
         value.extend_from_slice(b"\x11text");
         assert_eq!(hex(&value), "1077665544332211efcdab04030201000000001174657874");
@@ -473,9 +473,9 @@ mod tests {
         assert_eq!(hex(&value), "5077665544332211efcdab04030201000000000a00000000000000");
         assert!(matches!(read_entry(&stored, &value), Ok((_, Stored::Entry(read, _))) if read == head));
         value.clear();
-        write_gone(key.bytes, 0x0011_2233_4455_6677, &mut value);
+        write_gone(key.bytes, Version(0x0011_2233_4455_6677), &mut value);
         assert_eq!(hex(&value), "8077665544332211");
-        assert!(matches!(read_entry(&stored, &value), Ok((_, Stored::Gone(0x0011_2233_4455_6677)))));
+        assert!(matches!(read_entry(&stored, &value), Ok((_, Stored::Gone(Version(0x0011_2233_4455_6677))))));
         let place = Position { slot: 0x3039, hash: 0x0123_4567_0000_0000 };
         assert_eq!(place_of(&stored), Some(place));
         assert_eq!(hex(&place_in(0x0a0b_0c0d, place)), "010a0b0c0d303901234567");
@@ -512,9 +512,9 @@ mod tests {
     fn golden_bytes_of_the_header() {
         let databases = Databases {
             map: vec![1, 0],
-            map_lsn: 3,
+            map_version: Version(3),
             spaces: vec![4, 0],
-            floors: vec![0, 2],
+            floors: vec![Version::ZERO, Version(2)],
             next_space: 5,
             abandoned: vec![1],
         };
@@ -563,14 +563,14 @@ mod tests {
             let (mut store_key, mut value) = (Vec::new(), Vec::new());
             entry_key(1, &key, &mut store_key);
             assert!(store_key.len() <= 65_000);
-            Head { version: 1, expiry: None, field_expiry: None, access: 0 }.write(&long, &mut value);
+            Head { version: Version(1), expiry: None, field_expiry: None, access: 0 }.write(&long, &mut value);
             value.extend_from_slice(b"\x11text");
             let (read, _) = read_entry(&store_key, &value).unwrap();
             assert_eq!(*read, *long);
             value.clear();
-            write_gone(&long, 2, &mut value);
+            write_gone(&long, Version(2), &mut value);
             let read = read_entry(&store_key, &value).unwrap();
-            assert!(*read.0 == *long && matches!(read.1, Stored::Gone(2)));
+            assert!(*read.0 == *long && matches!(read.1, Stored::Gone(Version(2))));
             stored.push(store_key);
         }
         assert_ne!(stored[0], stored[1]);

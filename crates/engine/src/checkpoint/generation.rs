@@ -6,10 +6,11 @@
 //! logged.
 
 use command::Generation;
-use keyspace::{Databases, Held, Need, PhysicalKey, SLOTS, Waiter, version_above};
+use keyspace::{Databases, Held, Need, PhysicalKey, SLOTS, Waiter};
 use redolog::{Gate, Lsn, Record};
 
-use crate::engine::{Shared, VERSION_SHIFT};
+use crate::engine::Shared;
+use crate::record::{lsn_of, version_before, version_of};
 
 /// Tombstones that are visited in one hold.
 const TOMBSTONES_PER_HOLD: usize = 256;
@@ -21,8 +22,8 @@ const TOMBSTONES_PER_HOLD: usize = 256;
 /// If there is no stream.
 pub fn leave_mark(gates: &mut [Gate], mark: Generation) -> Lsn {
     let (Generation::Begins(now) | Generation::Ends(now)) = mark;
-    let last = gates.iter().map(Gate::end).fold(Lsn((now << VERSION_SHIFT).saturating_sub(1)), Lsn::max);
-    let lsn = Lsn(version_above(gates[0].enter().max(last).0, 0));
+    let last = gates.iter().map(Gate::end).fold(lsn_of(version_before(now)), Lsn::max);
+    let lsn = lsn_of(version_of(gates[0].enter().max(last)).above(0));
     gates[0].leave(lsn, |out| Record::encode(lsn, &[], &mark.encode(), out));
     gates[0].exit();
     lsn
@@ -60,17 +61,17 @@ pub fn moment(shared: &Shared, gates: &mut [Gate], mut wake: impl FnMut(Waiter))
 /// from slots what they stand on, so it stands on all of that itself: on the others' records (rule L4).
 fn pass(shared: &Shared, gates: &mut [Gate], held: &Held, above: Lsn) -> Vec<Lsn> {
     let keyspace = &shared.keyspace;
-    let mut last = Lsn(keyspace.last_version(held)).max(above);
+    let mut last = lsn_of(keyspace.last_version(held)).max(above);
     let mut passed = Vec::with_capacity(gates.len());
     for (stream, gate) in gates.iter_mut().enumerate() {
-        last = Lsn(version_above(last.max(gate.enter()).0, stream));
+        last = lsn_of(version_of(last.max(gate.enter())).above(stream));
         // Records of other streams may come to depend on it: a start after a crash must find it.
         gate.leave(last, |out| Record::encode(last, &passed, &[], out));
         gate.exit();
         passed.push(last);
     }
     // The databases are as of this moment.
-    keyspace.raise(held, last.0);
+    keyspace.raise(held, version_of(last));
     passed
 }
 

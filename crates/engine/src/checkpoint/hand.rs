@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use command::{Before, Effect, effects};
 use keyspace::access::{AccessClock, Tracks};
-use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Record, SLOTS, Value};
+use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Record, SLOTS, Value, Version};
 use object::Limits;
 use redolog::Lsn;
 use store::Snapshot;
@@ -13,6 +13,7 @@ use store::Snapshot;
 use super::batch::{Batch, Dealt};
 use super::later::{Later, Reads};
 use super::replay::{Unreplayable, Why};
+use crate::record::version_of;
 
 /// The state that all hands share.
 pub(super) struct Ground<'a> {
@@ -204,11 +205,11 @@ impl<'a> Hand<'a> {
                 return Ok(());
             }
         }
-        let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, dealt.lsn.0);
+        let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, version_of(dealt.lsn));
         effects::replay(&mut effect, &mut db, &self.ground.limits)?;
         // Some effects are applied to readers' entries.
         db.stamp(key);
-        keyspace.raise_slot(held, dealt.slot, dealt.lsn.0);
+        keyspace.raise_slot(held, dealt.slot, version_of(dealt.lsn));
         self.applied += 1;
         Ok(())
     }
@@ -226,16 +227,19 @@ impl<'a> Hand<'a> {
         let keyspace = self.ground.keyspace;
         let physical = keyspace.physical(dealt.db);
         let mut version = keyspace.version_of(held, physical, key);
-        if version == 0 && keyspace.cold(held, dealt.slot, physical).is_some() {
+        if version == Version::ZERO && keyspace.cold(held, dealt.slot, physical).is_some() {
             // Nothing in the store is later than that: the store has the state that the effect found.
             let known = dealt.lsn > self.ground.reach[usize::from(dealt.slot)] && !self.later.may_have(key);
             match before {
                 Before::Nothing if known => {}
                 Before::Plain if known => {
                     // It is overwritten at once.
-                    let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, 0);
+                    let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, Version::ZERO);
                     let (value, access, mark) = (Value::Int(0), self.clock.fresh(), Mark::live(false, false, false));
-                    db.warm(key, Some(Fetched::There(Record { value, expiry: None, access, version: 1, mark })));
+                    db.warm(
+                        key,
+                        Some(Fetched::There(Record { value, expiry: None, access, version: Version(1), mark })),
+                    );
                 }
                 _ => {
                     let space = keyspace.present_space(physical);
@@ -243,13 +247,13 @@ impl<'a> Hand<'a> {
                         let Some(reads) = reads else { return Ok(Decision::PutOff) };
                         self.fetched += 1;
                         let fetched = reads.fetch(space, key).map_err(Why::Store)?;
-                        Db::new(keyspace, held, local, &self.clock, dealt.db, 0).warm(key, fetched);
+                        Db::new(keyspace, held, local, &self.clock, dealt.db, Version::ZERO).warm(key, fetched);
                     }
                     version = keyspace.version_of(held, physical, key);
                 }
             }
         }
-        let (is_there, alone) = (version >= dealt.lsn.0, dealt.alone);
+        let (is_there, alone) = (version >= version_of(dealt.lsn), dealt.alone);
         let keys = self.changed_by(dealt.record);
         if is_there {
             // Or the record itself has done that.

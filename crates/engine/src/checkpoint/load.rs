@@ -4,7 +4,7 @@ use std::fmt;
 
 use keyspace::{ColdFigures, Held, KeyHasher, Keyspace, Local, Need, SLOTS, Space};
 #[cfg(test)]
-use keyspace::{Db, Fetched, Mark, access::AccessClock};
+use keyspace::{Db, Fetched, Mark, Version, access::AccessClock};
 use object::Corrupt;
 use redolog::Lsn;
 use store::{Batch, Error, Store};
@@ -13,6 +13,7 @@ use super::counts::Counts;
 #[cfg(test)]
 use super::fetch;
 use super::format::{self, CHUNKS, Header, SLOTS_PER_CHUNK, Stored};
+use crate::record::{lsn_of, version_of};
 
 /// The reason why a store cannot be loaded.
 #[derive(Debug)]
@@ -174,7 +175,7 @@ pub fn highest(store: &dyn Store, header: &Header) -> Result<Lsn, Unloadable> {
 
 fn highest_of(header: &Header, slots: &Slots) -> Lsn {
     let databases = &header.databases;
-    let of_databases = databases.floors.iter().chain([&databases.map_lsn]).map(|lsn| Lsn(*lsn));
+    let of_databases = databases.floors.iter().chain([&databases.map_version]).map(|version| lsn_of(*version));
     let known = slots.covered.iter().chain(&slots.reach).chain(&header.covered).copied().chain(of_databases);
     known.fold(header.highest, Lsn::max)
 }
@@ -212,9 +213,9 @@ fn restore_held(store: &dyn Store, header: Header, keyspace: &Keyspace, held: &H
     let mut slots = Slots::of(store)?;
     slots.counts.keep_only(&databases.spaces);
     // The next checkpoint's map is as of no earlier record than this one's, which the log may still have.
-    keyspace.raise(held, databases.map_lsn);
+    keyspace.raise(held, databases.map_version);
     for (slot, (covered, reach)) in (0..).zip(slots.covered.iter().zip(&slots.reach)) {
-        keyspace.raise_slot(held, slot, covered.max(reach).0);
+        keyspace.raise_slot(held, slot, version_of(*covered.max(reach)));
     }
     let highest = highest_of(&header, &slots);
     let Slots { covered, reach, counts } = slots;
@@ -239,13 +240,13 @@ fn load_held(
         if space == 0 {
             continue;
         }
-        let mut db = Db::new(keyspace, held, local, &clock, logical, 0);
+        let mut db = Db::new(keyspace, held, local, &clock, logical, Version::ZERO);
         for entry in snapshot.prefix(&format::space_prefix(space)) {
             let (stored_key, value) = entry?;
             let (bytes, stored) = read(&stored_key, &value, space, keyspace.hasher())?;
             let key = db.key(&bytes);
             let found = fetch::decode_within(&stored_key, &stored, &*snapshot, &mut |_| true)?;
-            loaded.highest = loaded.highest.max(Lsn(found.version()));
+            loaded.highest = loaded.highest.max(lsn_of(found.version()));
             keyspace.raise_slot(held, key.slot, found.version());
             match found {
                 Fetched::There(record) => {

@@ -20,6 +20,7 @@ use store::Store;
 use super::batch::Batch;
 use super::hand::{Ground, Hand};
 use super::load::{Loaded, Unloadable};
+use crate::record::{lsn_of, version_of};
 use crate::transactions::Outcomes;
 
 /// A record that cannot be applied.
@@ -129,7 +130,7 @@ impl<'a> Dealer<'a> {
         let loaded = from.map(|(loaded, _)| loaded);
         let none = || vec![Lsn::ZERO; keyspace::SLOTS].into();
         let floors = loaded.map_or(&[][..], |loaded| &loaded.header.databases.floors);
-        let mut floors: Vec<Lsn> = floors.iter().map(|lsn| Lsn(*lsn)).collect();
+        let mut floors: Vec<Lsn> = floors.iter().map(|version| lsn_of(*version)).collect();
         floors.resize(keyspace.databases(), Lsn::ZERO);
         let snapshot = from.map(|(_, store)| store.snapshot());
         let reach = loaded.map_or_else(none, |loaded| loaded.reach.clone());
@@ -143,7 +144,7 @@ impl<'a> Dealer<'a> {
             covered: loaded.map_or_else(none, |loaded| loaded.covered.clone()),
             unneeded: loaded.map_or_else(Vec::new, |loaded| loaded.header.covered.clone()),
             dealt: 0,
-            map_lsn: loaded.map_or(Lsn::ZERO, |loaded| Lsn(loaded.header.databases.map_lsn)),
+            map_lsn: loaded.map_or(Lsn::ZERO, |loaded| lsn_of(loaded.header.databases.map_version)),
             floors,
             figures: Replayed { libraries, outcomes, ..Replayed::default() },
         };
@@ -171,7 +172,7 @@ impl<'a> Dealer<'a> {
     ) -> Result<(), Unreplayable> {
         let nonsense = |Corrupt(what)| Unreplayable { lsn, why: Why::Nonsense(what) };
         // Records of different slots may have the same.
-        if lsn < self.figures.last || lsn.0 >> keyspace::VERSION_BITS != 0 {
+        if lsn < self.figures.last || !version_of(lsn).fits() {
             return Err(nonsense(Corrupt("its LSN is below the last one")));
         }
         self.figures.last = lsn;
@@ -289,7 +290,7 @@ impl<'a> Dealer<'a> {
                 }
             }
         }
-        keyspace.raise(&held, lsn.0);
+        keyspace.raise(&held, version_of(lsn));
         self.local.publish_counts();
         keyspace.release(held, |_| {});
         Ok(())

@@ -13,6 +13,7 @@ use super::load::Loaded;
 use super::output::Output;
 use super::walk::{Hold, SlotWalk};
 use crate::engine::Shared;
+use crate::record::{lsn_of, version_of};
 
 /// Attempts at a busy latch before it is left to its holder, about a microsecond.
 const SPINS: u32 = 40;
@@ -168,7 +169,7 @@ impl Checkpointer {
             }
         };
         assert_eq!(covered.len(), SLOTS);
-        covered.iter().enumerate().for_each(|(slot, lsn)| shared.keyspace.set_covered(slot as u16, lsn.0));
+        covered.iter().enumerate().for_each(|(slot, lsn)| shared.keyspace.set_covered(slot as u16, version_of(*lsn)));
         Self {
             shared,
             seed,
@@ -291,10 +292,10 @@ impl Checkpointer {
                 Some(walk) => walk,
                 None if *next < SLOTS => {
                     *next += 1;
-                    SlotWalk::new(*next as u16 - 1, round.covered[*next - 1].0)
+                    SlotWalk::new(*next as u16 - 1, version_of(round.covered[*next - 1]))
                 }
                 None => match busy.pop() {
-                    Some(slot) => SlotWalk::new(slot, round.covered[usize::from(slot)].0),
+                    Some(slot) => SlotWalk::new(slot, version_of(round.covered[usize::from(slot)])),
                     None => return self.copied_all(round, world),
                 },
             };
@@ -315,7 +316,7 @@ impl Checkpointer {
             }
             let hold = current.hold(&self.shared.keyspace, &held, (&mut self.copied, &mut self.counts));
             let reach = &mut self.reach[usize::from(slot)];
-            *reach = Lsn(current.reach()).max(*reach);
+            *reach = lsn_of(current.reach()).max(*reach);
             #[cfg(test)]
             let hold = self.spoil(hold, slot, &held);
             self.release(held, world);
@@ -328,8 +329,8 @@ impl Checkpointer {
             match hold {
                 Hold::Clean => continue,
                 Hold::More => *walk = Some(current),
-                Hold::Done(lsn) => {
-                    round.covered[usize::from(slot)] = Lsn(lsn);
+                Hold::Done(upto) => {
+                    round.covered[usize::from(slot)] = lsn_of(upto);
                     round.chunks[usize::from(slot) / SLOTS_PER_CHUNK] = true;
                     round.slots.push(slot);
                 }
@@ -351,7 +352,7 @@ impl Checkpointer {
         // The log goes on from this map, from where it is cut. Databases that were flushed since the beginning are
         // void.
         databases.map.clone_from(&round.databases.map);
-        databases.map_lsn = round.databases.map_lsn;
+        databases.map_version = round.databases.map_version;
         databases.abandoned.retain(|space| !round.databases.abandoned.contains(space));
         // All copies, and the flushes that the databases know of, had their records left by now.
         let left = world.left();
@@ -393,7 +394,8 @@ impl Checkpointer {
         self.covered.clone_from(&round.covered);
         // Keys that have not changed since may leave memory.
         let keyspace = &self.shared.keyspace;
-        round.slots.iter().for_each(|slot| keyspace.set_covered(*slot, round.covered[usize::from(*slot)].0));
+        let upto = |slot: u16| version_of(round.covered[usize::from(slot)]);
+        round.slots.iter().for_each(|slot| keyspace.set_covered(*slot, upto(*slot)));
         self.shared.keyspace.forget_spaces(&round.databases.abandoned);
         world.cut(&round.cut);
         self.figures = Figures {

@@ -6,7 +6,7 @@
 
 use std::num::NonZeroU64;
 
-use keyspace::{Held, Keyspace, Mark, PhysicalKey};
+use keyspace::{Held, Keyspace, Mark, PhysicalKey, Version};
 use smallvec::SmallVec;
 
 use super::copied::Copied;
@@ -31,19 +31,19 @@ pub(super) enum Hold {
     /// There is more.
     More,
     /// The slot's checkpoint stands for everything up to this LSN.
-    Done(u64),
+    Done(Version),
 }
 
 /// The position of a walk over a slot.
 pub(super) struct SlotWalk {
     slot: u16,
     /// The store has all changes up to here.
-    above: u64,
+    above: Version,
     at: At,
     /// C(s).
-    start: u64,
-    /// The LSN as of which the last copy was made.
-    reach: u64,
+    start: Version,
+    /// The version as of which the last copy was made.
+    reach: Version,
     tables: SmallVec<[Table; 4]>,
 }
 
@@ -67,17 +67,17 @@ enum At {
 }
 
 impl SlotWalk {
-    /// A walk over what has changed in `slot` above LSN `above`.
-    pub(super) fn new(slot: u16, above: u64) -> Self {
-        Self { slot, above, at: At::Beginning, start: 0, reach: 0, tables: SmallVec::new() }
+    /// A walk over what has changed in `slot` above version `above`.
+    pub(super) fn new(slot: u16, above: Version) -> Self {
+        Self { slot, above, at: At::Beginning, start: Version::ZERO, reach: Version::ZERO, tables: SmallVec::new() }
     }
 
     pub(super) fn slot(&self) -> u16 {
         self.slot
     }
 
-    /// The LSN as of which its last copy was made; 0: there is none.
-    pub(super) fn reach(&self) -> u64 {
+    /// The version as of which its last copy was made; 0: there is none.
+    pub(super) fn reach(&self) -> Version {
         self.reach
     }
 
@@ -235,7 +235,7 @@ struct Copying<'a> {
     ks: &'a Keyspace,
     held: &'a Held,
     /// All changes of the slot so far.
-    version: u64,
+    version: Version,
     copied: &'a mut Copied,
     counts: &'a mut Counts,
 }

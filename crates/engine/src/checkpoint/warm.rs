@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use keyspace::access::AccessClock;
-use keyspace::{ColdFigures, Db, Fetched, Held, Local, SLOTS, Space, Waiter};
+use keyspace::{ColdFigures, Db, Fetched, Held, Local, SLOTS, Space, Version, Waiter};
 use store::Store;
 
 use super::fetch;
@@ -240,7 +240,7 @@ impl WarmUp {
                 continue;
             }
             let fetched = fetched?;
-            let mut db = Db::new(ks, held, &mut self.local, &self.clock, logical, 0);
+            let mut db = Db::new(ks, held, &mut self.local, &self.clock, logical, Version::ZERO);
             if let Fetched::Gone(_) = fetched {
                 db.note_gone(&key);
             }

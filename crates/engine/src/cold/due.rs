@@ -1,7 +1,7 @@
 //! Expired cold keys are fetched, so that the sweep finds and deletes them.
 
 use command::Position;
-use keyspace::{Db, Held, PhysicalKey, Ticket, Whereabouts};
+use keyspace::{Db, Held, PhysicalKey, Ticket, Version, Whereabouts};
 
 use super::listing::{Listing, Span};
 use super::loader::Loader;
@@ -81,7 +81,7 @@ impl Loader {
             // Once more.
             return due;
         }
-        let mut db = Db::new(&shared.keyspace, held, &mut self.local, &self.clock, logical, 0);
+        let mut db = Db::new(&shared.keyspace, held, &mut self.local, &self.clock, logical, Version::ZERO);
         for (hash, listed) in listing.names() {
             let Some(expires) = listed.expiry.into_iter().chain(listed.fields).min() else { continue };
             if *hash < search.from {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use keyspace::access::AccessClock;
-use keyspace::{Db, Fetched, Held, Local, PhysicalKey, Ticket, Unreadable, Waiter, slot_of};
+use keyspace::{Db, Fetched, Held, Local, PhysicalKey, Ticket, Unreadable, Version, Waiter, slot_of};
 
 use super::Request;
 use super::budget::is_large;
@@ -248,7 +248,7 @@ impl Loader {
         let mut waiters = Vec::new();
         let mut stays = false;
         if let Some(logical) = shared.logical(*physical) {
-            let mut db = Db::new(&shared.keyspace, &held, &mut self.local, &self.clock, logical, 0);
+            let mut db = Db::new(&shared.keyspace, &held, &mut self.local, &self.clock, logical, Version::ZERO);
             stays = db.know(&key, load.ticket, found, |waiter| waiters.push(waiter));
         }
         self.local.publish_counts();

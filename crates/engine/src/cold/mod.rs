@@ -93,7 +93,7 @@ impl Engine {
         let shared = self.shared.clone();
         for (db, bytes) in further {
             let key = shared.keyspace.hasher().key(bytes);
-            if is_lacking(&self.db(held, db, 0), &key) {
+            if is_lacking(&self.view(held, db), &key) {
                 lacking.push((db, key));
             }
         }
@@ -108,7 +108,7 @@ impl Engine {
     }
 
     fn ask_for(&mut self, held: &Held, db: u16, key: &Key<'_>, waiter: Option<Waiter>) {
-        let mut view = self.db(held, db, 0);
+        let mut view = self.view(held, db);
         let physical = view.physical();
         if let Some(ticket) = view.await_key(key, waiter) {
             let key = key.bytes.into();
@@ -123,7 +123,7 @@ impl Engine {
             && call.row.spec.has_one_key()
             && !other_db
         {
-            if is_lacking(&self.db(held, call.db, 0), &key) {
+            if is_lacking(&self.view(held, call.db), &key) {
                 f(call.db, key);
             }
             return;
@@ -137,7 +137,7 @@ impl Engine {
         for bytes in positions.iter().filter_map(|at| call.args.get(at.index)) {
             let key = shared.keyspace.hasher().key(bytes);
             for db in databases.clone().filter(|_| held.covers(key.slot)) {
-                if is_lacking(&self.db(held, db, 0), &key) {
+                if is_lacking(&self.view(held, db), &key) {
                     f(db, key);
                 }
             }
@@ -156,7 +156,7 @@ impl Engine {
         for bytes in positions.iter().filter_map(|at| call.args.get(at.index)) {
             let key = shared.keyspace.hasher().key(bytes);
             if held.covers(key.slot) {
-                self.db(held, call.db, 0).let_go(&key);
+                self.view(held, call.db).let_go(&key);
             }
         }
         self.positions = positions;
@@ -212,7 +212,7 @@ impl Engine {
     fn know_now(&mut self, held: &Held, db: u16, key: &Key<'_>, fetched: Option<Fetched>) {
         let physical = self.shared.keyspace.physical(db);
         let mut wakes = std::mem::take(&mut self.wakes);
-        let ticket = self.db(held, db, 0).know_now(key, fetched, |waiter| wakes.push(waiter));
+        let ticket = self.view(held, db).know_now(key, fetched, |waiter| wakes.push(waiter));
         self.wakes = wakes;
         self.shared.requests.push(Request::Forget { physical, key: key.bytes.into(), ticket });
     }
@@ -274,16 +274,16 @@ impl Engine {
                 if slot != from.slot {
                     from = Position { slot, hash: 0 };
                 }
-                if self.db(held, db, 0).may_be_cold(slot) {
+                if self.view(held, db).may_be_cold(slot) {
                     let span = Span { from, end: slot + 1, most: AT_ONCE };
                     let Names { names, until } = source.list(space, span).map_err(|Unreadable| Error::UNREADABLE)?;
                     for listed in names {
                         let key = keyspace.hasher().key(&listed.key);
-                        match self.db(held, db, 0).whereabouts(&key) {
+                        match self.view(held, db).whereabouts(&key) {
                             Whereabouts::Known => {}
                             Whereabouts::Cold => {
                                 let fetched = self.read_for_command(space, &key)?;
-                                self.db(held, db, 0).warm(&key, fetched);
+                                self.view(held, db).warm(&key, fetched);
                             }
                             // A loader that is fetching it must not find it absent, deleted, later.
                             Whereabouts::Awaited | Whereabouts::Unreadable => self.fetch_for_command(held, db, &key)?,
@@ -306,7 +306,7 @@ impl Engine {
         positions.clear();
         call.row.spec.keys_of(call.args, &mut positions);
         let shared = self.shared.clone();
-        let view = self.db(held, call.db, 0);
+        let view = self.view(held, call.db);
         let unreadable = positions.iter().filter_map(|at| call.args.get(at.index)).any(|bytes| {
             let key = shared.keyspace.hasher().key(bytes);
             held.covers(key.slot) && view.whereabouts(&key) == Whereabouts::Unreadable

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use command::{Position, Tunables};
-use keyspace::{Fetched, Key, KeyHasher, Keyspace, Mark, Need, Record, Space, Unreadable, Value, slot_of};
+use keyspace::{Fetched, Key, KeyHasher, Keyspace, Mark, Need, Record, Space, Unreadable, Value, Version, slot_of};
 use proptest::prelude::*;
 use resp::{Batch, Protocol};
 use txn::locks::Mode;
@@ -21,7 +21,7 @@ use crate::{Begin, Call, Caller, Engine, Locked, Order, Policy, Ran, Room, Share
 type StoredKey = (Space, Box<[u8]>);
 
 /// What there is of a key, as [`Fetched`].
-type Kept = (Value, Option<u64>, u32, u64);
+type Kept = (Value, Option<u64>, u32, Version);
 
 /// A store.
 #[derive(Default)]
@@ -241,7 +241,7 @@ impl Cold {
         let mut evicted = 0;
         for db in 0..3 {
             for name in NAMES {
-                let mut view = self.engine.db(&held, db, 0);
+                let mut view = self.engine.view(&held, db);
                 let key = view.key(name.as_bytes());
                 evicted += usize::from(view.evict(&key));
             }
@@ -614,18 +614,18 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
     };
     // What is compared need not be in memory, either.
     let block = look(&mut cold);
-    let is_at = |cold: &mut Cold, block: &crate::BlockRun, key: &str, version: u64| {
+    let is_at = |cold: &mut Cold, block: &crate::BlockRun, key: &str, version: Version| {
         cold.engine.is_at(block, (0, key.as_bytes()), version).unwrap()
     };
     for key in ["a", "b"] {
-        assert!(!is_at(&mut cold, &block, key, 0), "{key} is there");
+        assert!(!is_at(&mut cold, &block, key, Version::ZERO), "{key} is there");
     }
     for key in ["e", "f"] {
-        assert!(is_at(&mut cold, &block, key, 0), "{key} is not there");
+        assert!(is_at(&mut cold, &block, key, Version::ZERO), "{key} is not there");
     }
     let mut found = Vec::new();
     assert!(cold.engine.look(&block, &locks, (&Default::default(), 1 << 20), &mut found).unwrap());
-    let version = u64::from_le_bytes(found[..8].try_into().unwrap());
+    let version = Version(u64::from_le_bytes(found[..8].try_into().unwrap()));
     assert!(is_at(&mut cold, &block, "a", version));
     let _ = cold.engine.hold_attempt(block);
     cold.serve();

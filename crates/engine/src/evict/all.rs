@@ -77,7 +77,7 @@ impl Engine {
             return None;
         };
         let (db, slot) = (round.db, round.slot);
-        let view = self.db(&held, db, 0);
+        let view = self.view(&held, db);
         let mut clean: Vec<Box<[u8]>> = Vec::new();
         let mut at = Some(round.hash).filter(|_| view.slot_len(slot) > 0);
         for _ in 0..BUCKETS_PER_HOLD {
@@ -92,7 +92,7 @@ impl Engine {
             let key = shared.keyspace.hasher().key(&bytes);
             if self.is_locked(&held, db, &key) {
                 round.stayed.locked = true;
-            } else if !self.db(&held, db, 0).evict(&key) {
+            } else if !self.view(&held, db).evict(&key) {
                 round.stayed.fetched = true;
             }
         }
@@ -106,7 +106,7 @@ impl Engine {
         let bytes = keys.map(|bytes| {
             let key = shared.keyspace.hasher().key(bytes);
             let Some(held) = self.acquire_one(key.slot) else { return 0 };
-            let bytes = self.db(&held, db, 0).peek(&key).map_or(0, |entry| entry.memory() as u64);
+            let bytes = self.view(&held, db).peek(&key).map_or(0, |entry| entry.memory() as u64);
             self.release(held);
             bytes
         });

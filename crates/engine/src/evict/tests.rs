@@ -52,7 +52,7 @@ impl Bench {
         let shared = self.shared.clone();
         let key = shared.keyspace.hasher().key(name.as_bytes());
         let held = self.engine.acquire_one(key.slot)?;
-        let view = self.engine.db(&held, 0, 0);
+        let view = self.engine.view(&held, 0);
         let idle = view.peek(&key).map(|entry| view.clock().idle_seconds(entry.access()));
         self.engine.release(held);
         idle

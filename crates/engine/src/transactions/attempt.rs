@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use command::{Event, Touched, effects};
-use keyspace::{Held, Horizon, Key, Kind, Need, Whereabouts};
+use keyspace::{Held, Horizon, Key, Kind, Need, Version, Whereabouts};
 use object::Corrupt;
 use txn::locks::Requested;
 use txn::{Lock, Prepared, Record, Stamp, TxnId};
@@ -60,7 +60,7 @@ pub enum NotInstalled {
     Unreadable,
     /// The keys are not as they were prepared for: the store is damaged, or the record. With the versions that the keys
     /// got by the attempt: no other result comes while they have these.
-    Damaged(Corrupt, Box<[u64]>),
+    Damaged(Corrupt, Box<[Version]>),
 }
 
 impl Engine {
@@ -127,7 +127,7 @@ impl Engine {
             let hashed = shared.keyspace.hasher().key(&key.key);
             // A key that cannot be read may have changed.
             let known = engine.make_known(block.held(), key.db, &hashed).is_ok();
-            known && engine.db(block.held(), key.db, 0).peek(&hashed).is_none_or(|entry| !entry.expired(now))
+            known && engine.view(block.held(), key.db).peek(&hashed).is_none_or(|entry| !entry.expired(now))
         };
         let held = watched.iter().all(|key| block.held().covers(key.slot));
         held && watched.iter().all(|key| is_there(self, key)) && self.unchanged(watched, block.held())
@@ -176,7 +176,7 @@ impl Engine {
         &mut self,
         block: &BlockRun,
         locks: &[Lock],
-        (known, most): (&BTreeMap<(u16, &[u8]), u64>, usize),
+        (known, most): (&BTreeMap<(u16, &[u8]), Version>, usize),
         out: &mut Vec<u8>,
     ) -> Result<bool, command::Error> {
         let (shared, now) = (self.shared.clone(), self.now);
@@ -186,15 +186,16 @@ impl Engine {
         for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
             let key = shared.keyspace.hasher().key(&lock.key);
             self.make_known(block.held(), lock.db, &key)?;
-            let db = self.db(block.held(), lock.db, 0);
+            let db = self.view(block.held(), lock.db);
             let Some(entry) = db.peek(&key) else { continue };
-            let version = if entry.expired(now) { 0 } else { entry.version() };
+            let version = if entry.expired(now) { Version::ZERO } else { entry.version() };
             // The databases may have been swapped, and one record may have changed the keys of both: they had one
             // version.
-            let known = known.get(&lock.place()).filter(|known| **known > shared.keyspace.floor() && version > 0);
+            let known =
+                known.get(&lock.place()).filter(|known| **known > shared.keyspace.floor() && version > Version::ZERO);
             if let Some(known) = known {
                 let at = out.len();
-                out.extend_from_slice(&version.to_le_bytes());
+                out.extend_from_slice(&version.0.to_le_bytes());
                 out.extend_from_slice(&[0; 4]);
                 if trails.tell(lock.place(), *known, version, out) {
                     let length = (out.len() - at - 12) as u32;
@@ -208,10 +209,10 @@ impl Engine {
             if entry.memory() / 4 > room {
                 return Ok(false);
             }
-            if version > 0 && entry.memory() >= LARGE {
+            if version > Version::ZERO && entry.memory() >= LARGE {
                 trails.begin(lock.place(), version);
             }
-            out.extend_from_slice(&version.to_le_bytes());
+            out.extend_from_slice(&version.0.to_le_bytes());
             let at = out.len();
             out.extend_from_slice(&[0; 4]);
             effects::put_image(lock.db, entry, out);
@@ -242,7 +243,7 @@ impl Engine {
         // Who coordinates it may have more databases.
         for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
             // An insisting command has not waited until memory knows its keys.
-            let may_end = self.insists || self.db(block.held(), lock.db, 0).may_expire(keyspace::slot_of(&lock.key));
+            let may_end = self.insists || self.view(block.held(), lock.db).may_expire(keyspace::slot_of(&lock.key));
             if !may_end && !is_over {
                 continue;
             }
@@ -252,7 +253,7 @@ impl Engine {
                 Err(error) if error == command::Error::UNREADABLE => continue,
                 known => known?,
             }
-            let db = self.db(block.held(), lock.db, 0);
+            let db = self.view(block.held(), lock.db);
             match db.peek(&key).filter(|entry| !entry.expired(now)) {
                 Some(entry) => {
                     // Expired fields leave no trace.
@@ -271,21 +272,26 @@ impl Engine {
     /// # Errors
     ///
     /// As for [`Self::look`].
-    pub fn is_at(&mut self, block: &BlockRun, (db, key): (u16, &[u8]), version: u64) -> Result<bool, command::Error> {
+    pub fn is_at(
+        &mut self,
+        block: &BlockRun,
+        (db, key): (u16, &[u8]),
+        version: Version,
+    ) -> Result<bool, command::Error> {
         let shared = self.shared.clone();
         let (now, key) = (self.now, shared.keyspace.hasher().key(key));
         self.make_known(block.held(), db, &key)?;
-        let entry = self.db(block.held(), db, 0).peek(&key).filter(|entry| !entry.expired(now)).map(|e| e.version());
-        Ok(entry.unwrap_or(0) == version)
+        let entry = self.view(block.held(), db).peek(&key).filter(|entry| !entry.expired(now)).map(|e| e.version());
+        Ok(entry.unwrap_or_default() == version)
     }
 
     /// An insisting command has not waited for keys that memory does not know. An error: the store cannot be read, or
     /// there is no memory for its value.
     fn make_known(&mut self, held: &Held, db: u16, key: &Key<'_>) -> Result<(), command::Error> {
-        if is_lacking(&self.db(held, db, 0), key) {
+        if is_lacking(&self.view(held, db), key) {
             self.fetch_for_command(held, db, key)?;
         }
-        match self.db(held, db, 0).whereabouts(key) {
+        match self.view(held, db).whereabouts(key) {
             Whereabouts::Unreadable => Err(command::Error::UNREADABLE),
             _ => Ok(()),
         }
@@ -354,13 +360,15 @@ impl Engine {
             self.release(held);
         };
         for (db, key) in keys() {
-            if is_lacking(&self.db(&held, db, 0), &key) && self.fetch_key(&held, db, &key).is_err() {
+            if is_lacking(&self.view(&held, db), &key) && self.fetch_key(&held, db, &key).is_err() {
                 self.release(held);
                 return Ok(Err(NotInstalled::Unreadable));
             }
         }
-        let versions = |engine: &mut Self| -> Box<[u64]> {
-            keys().map(|(db, key)| engine.db(&held, db, 0).peek(&key).map_or(0, |entry| entry.version())).collect()
+        let versions = |engine: &mut Self| -> Box<[Version]> {
+            keys()
+                .map(|(db, key)| engine.view(&held, db).peek(&key).map_or(Version::ZERO, |entry| entry.version()))
+                .collect()
         };
         if let Some(NotInstalled::Damaged(corrupt, left)) = before
             && *left == versions(self)
@@ -419,9 +427,9 @@ impl Engine {
     }
 
     /// The installed effects of a key, and the version that it has since; `None` if it is small or gone.
-    fn step_of(&mut self, (db, key): &DbKey, prepared: &Prepared, held: &Held) -> Option<(Vec<u8>, u64)> {
+    fn step_of(&mut self, (db, key): &DbKey, prepared: &Prepared, held: &Held) -> Option<(Vec<u8>, Version)> {
         let hashed = self.shared.keyspace.hasher().key(key);
-        let there = self.db(held, *db, 0);
+        let there = self.view(held, *db);
         let version = there.peek(&hashed).filter(|entry| entry.memory() >= LARGE)?.version();
         let of_key = effects::split(&prepared.effects).flatten().filter(|(e, _)| e.db == *db && *e.key == **key);
         Some((of_key.flat_map(|(_, bytes)| bytes.iter().copied()).collect(), version))

@@ -400,7 +400,7 @@ fn become_other(engine: &mut Engine, is_list: bool) {
     let shared = engine.shared.clone();
     let key = shared.keyspace.hasher().key(b"l");
     let held = shared.keyspace.try_one(key.slot).expect("nobody else is there");
-    let mut db = engine.db(&held, 0, 1);
+    let mut db = engine.db(&held, 0, keyspace::Version(1));
     db.remove(&key);
     if !is_list {
         db.set_string(&key, b"text", false, keyspace::Expiry::Clear);
@@ -428,7 +428,7 @@ fn what_is_prepared_for_another_value_is_not_installed() {
         let shared = one.shared.clone();
         let key = shared.keyspace.hasher().key(key.as_bytes());
         let held = shared.keyspace.try_one(key.slot).expect("nobody else is there");
-        let value = one.db(&held, 0, 0).read_string(&key).expect("text").map(|text| text.to_vec());
+        let value = one.view(&held, 0).read_string(&key).expect("text").map(|text| text.to_vec());
         one.release(held);
         value
     };
@@ -490,7 +490,7 @@ fn a_long_string_is_changed_in_place() {
         let shared = one.shared.clone();
         let key = shared.keyspace.hasher().key(b"a");
         let held = shared.keyspace.try_one(key.slot).expect("nobody else is there");
-        let place = one.db(&held, 0, 0).peek(&key).map(|entry| match entry.string() {
+        let place = one.view(&held, 0).peek(&key).map(|entry| match entry.string() {
             Ok(Str::Blob(blob)) => (blob.as_ptr(), blob[5]),
             _ => panic!("a long string"),
         });

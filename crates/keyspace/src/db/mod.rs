@@ -13,6 +13,7 @@ use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
 use crate::local::{Counters, Local, bump};
 use crate::value::Collection;
+use crate::version::Version;
 
 pub use undo::Saved;
 pub use view::{EntryRef, Str, WrongType};
@@ -27,7 +28,7 @@ pub struct Db<'a> {
     logical: u16,
     physical: u16,
     /// The version that writes of this command stamp (rule L1).
-    version: u64,
+    version: Version,
 }
 
 impl<'a> Db<'a> {
@@ -40,7 +41,7 @@ impl<'a> Db<'a> {
         local: &'a mut Local,
         clock: &'a AccessClock,
         logical: u16,
-        version: u64,
+        version: Version,
     ) -> Self {
         Self { ks, held, local, clock, logical, physical: ks.physical(logical), version }
     }

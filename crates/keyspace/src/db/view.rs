@@ -10,6 +10,7 @@ use crate::mark::Mark;
 use crate::value::{
     Blob, Collection, Kind, Value, clone_collection, count_elements, describe_collection, saved_collection,
 };
+use crate::version::Version;
 
 /// The value has another type than the command works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +118,7 @@ impl<'a> EntryRef<'a> {
     }
 
     /// Version of the last write.
-    pub fn version(self) -> u64 {
+    pub fn version(self) -> Version {
         self.entry.version()
     }
 

@@ -14,6 +14,7 @@ use crate::key::Key;
 use crate::mark::Mark;
 use crate::sizes::{Changing, Measured, Size, are_alike_ints};
 use crate::value::{Blob, Collection, Kind, Value};
+use crate::version::Version;
 
 /// What a write does to the expiry of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -371,7 +372,7 @@ impl Db<'_> {
     }
 
     /// Notes that the store's record of an unknown key says that it was gone at `version`.
-    pub fn install_gone(&mut self, key: &Key<'_>, version: u64) {
+    pub fn install_gone(&mut self, key: &Key<'_>, version: Version) {
         self.ks.bury_key(self.held, key, self.physical, (version, Mark::DEAD), self.local);
     }
 

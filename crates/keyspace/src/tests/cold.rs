@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::testing::{Single, check_sizes};
 use crate::{
-    ColdFigures, Db, Expiry, Fetched, Key, Keyspace, Mark, Record, Ticket, Value, Waiter, Whereabouts, slot_of,
+    ColdFigures, Db, Expiry, Fetched, Key, Keyspace, Mark, Record, Ticket, Value, Version, Waiter, Whereabouts, slot_of,
 };
 
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ fn name(n: u16) -> Vec<u8> {
     format!("{{tag}}{n}").into_bytes()
 }
 
-type Stored = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>, u64)>;
+type Stored = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>, Version)>;
 
 fn fetch(stored: &Stored, key: &[u8]) -> Option<Fetched> {
     let (value, expiry, version) = stored.get(key)?;
@@ -115,7 +115,7 @@ proptest! {
         let slot = slot_of(&name(0));
         let (mut model, mut stored) = (BTreeMap::new(), Stored::new());
         let mut acts = acts.into_iter().enumerate();
-        let (mut at_start, mut exact) = (0, true);
+        let (mut at_start, mut exact) = (Version::ZERO, true);
         'life: loop {
             let ks = Keyspace::new(1, 1, 1);
             let mut single = Single::new(&ks);
@@ -192,7 +192,7 @@ proptest! {
                     Act::Restart(right) => {
                         single.with(0, |db| check_sizes(db));
                         checkpoint(&ks, &mut single, &mut stored);
-                        at_start = single.version() + 1;
+                        at_start = Version(single.version().0 + 1);
                         exact = right || stored.is_empty();
                         continue 'life;
                     }
@@ -203,7 +203,7 @@ proptest! {
                     }),
                     Act::Complete => single.with_all(|ks, held, local| {
                         let clock = crate::access::AccessClock::new(1);
-                        let mut db = Db::new(ks, held, local, &clock, 0, 0);
+                        let mut db = Db::new(ks, held, local, &clock, 0, Version::ZERO);
                         for bytes in stored.keys().cloned().collect::<Vec<_>>() {
                             let key = db.key(&bytes);
                             db.warm(&key, fetch(&stored, &bytes));

@@ -2,7 +2,7 @@
 
 use super::name;
 use crate::access::AccessClock;
-use crate::{Db, Expiry, Fetched, Keyspace, Mark, Record, Value};
+use crate::{Db, Expiry, Fetched, Keyspace, Mark, Record, Value, Version};
 
 /// Miri is slow.
 const TURNS: u64 = if cfg!(miri) { 20 } else { 20_000 };
@@ -23,11 +23,11 @@ fn a_key_that_moves_or_is_replaced_is_there_once() {
     let mut local = ks.local(0);
     let names: Vec<Vec<u8>> = (0..KEYS).map(|n| [b"{tag}".as_slice(), &name(n as u16)].concat()).collect();
     let slot = ks.hasher().key(&names[0]).slot;
-    let mut version = 0;
+    let mut version = Version::ZERO;
     let mut act = |f: &mut dyn FnMut(&mut Db<'_>)| {
         local.begin_turn();
         let Some(held) = ks.try_one(slot) else { panic!("nobody else takes latches") };
-        version += 1;
+        version.0 += 1;
         let clock = AccessClock::new(1);
         f(&mut Db::new(&ks, &held, &mut local, &clock, 0, version));
         local.publish_counts();

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::name;
 use crate::testing::Single;
-use crate::{Db, Expiry, Held, Keyspace, Mark, PhysicalKey, slot_of};
+use crate::{Db, Expiry, Held, Keyspace, Mark, PhysicalKey, Version, slot_of};
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -57,7 +57,7 @@ fn put(stored: &mut Stored, key: &[u8], expires: Option<bool>, had: Mark) {
     assert_eq!((had.is_live(), had.is_expiring()), (before.is_some(), before == Some(true)), "{}", key.escape_ascii());
 }
 
-fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut u64, start: &mut u64, stored: &mut Stored) -> Walk {
+fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut Version, start: &mut Version, stored: &mut Stored) -> Walk {
     let slot = slot_of(TAG);
     let gone = |stored: &mut Stored, most| {
         let keys = ks.take_gone(held, slot, most);
@@ -148,7 +148,7 @@ proptest! {
         let ks = Keyspace::new(1, 1, 5);
         let slot = slot_of(TAG);
         let mut single = Single::new(&ks);
-        let (mut stored, mut walk, mut above, mut start) = (Stored::new(), Walk::Deleting(None), 0, 0);
+        let (mut stored, mut walk, mut above, mut start) = (Stored::new(), Walk::Deleting(None), Version::ZERO, Version::ZERO);
         for act in acts {
             match act {
                 Act::Step => {
@@ -167,7 +167,7 @@ proptest! {
                         ks.void_marks();
                     });
                     stored.clear();
-                    (walk, above) = (Walk::Clearing(0), 0);
+                    (walk, above) = (Walk::Clearing(0), Version::ZERO);
                 }
                 act => single.with_slot(slot, |db| apply(db, &act)),
             }

@@ -6,7 +6,7 @@ use object::{Limits, List};
 
 use super::name;
 use crate::access::AccessClock;
-use crate::{Db, Keyspace};
+use crate::{Db, Keyspace, Version};
 
 /// Miri is slow.
 const TURNS: u16 = if cfg!(miri) { 24 } else { 100 };
@@ -32,7 +32,7 @@ fn unlatched_and_twice_read() {
         for n in 0..TURNS {
             one.begin_turn();
             let Some(held) = ks.try_one(slot) else { panic!("nobody else takes latches") };
-            let mut db = Db::new(&ks, &held, &mut one, &clock, n % 3, n.into());
+            let mut db = Db::new(&ks, &held, &mut one, &clock, n % 3, Version(n.into()));
             let name = [b"{tag}".as_slice(), &name(n / 3)].concat();
             let key = db.key(&name);
             let Ok(mut list) = db.get_or_create::<List>(&key) else { panic!("a list") };

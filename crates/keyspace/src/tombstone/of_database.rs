@@ -115,8 +115,9 @@ mod tests {
 
     use super::*;
     use crate::mark::Mark;
+    use crate::version::Version;
 
-    fn tombstone(version: u64) -> Tombstone {
+    fn tombstone(version: Version) -> Tombstone {
         Tombstone { version, round: 0, walked: false, mark: Mark::NONE }
     }
 
@@ -125,7 +126,7 @@ mod tests {
         fn few_and_many_behave_as_a_tree(acts in prop::collection::vec((any::<bool>(), 0..14u8), 1..80)) {
             let (mut ours, mut model) = (OfDatabase::default(), BTreeMap::new());
             for (i, (adds, key)) in acts.into_iter().enumerate() {
-                let (i, key) = (i as u64, [key]);
+                let (i, key) = (Version(i as u64), [key]);
                 if adds {
                     prop_assert_eq!(ours.insert(&key, tombstone(i)), model.insert(key, i).is_none());
                 } else {

@@ -173,7 +173,7 @@ impl<P: Port> Forwarding<'_, P> {
                 continue;
             }
             if news && link != HOME {
-                out.stage.put(&Item::Clock { lsn: clock });
+                out.stage.put(&Item::Clock { lsn: clock.0 });
             }
             let (partner, mut stage) = (out.partner, std::mem::take(&mut out.stage));
             self.say(token, partner, &mut stage);
@@ -189,7 +189,7 @@ impl<P: Port> Forwarding<'_, P> {
             }
             inbound.is_staged = false;
             if news && inbound.partner.is_none() {
-                inbound.stage.put(&Item::Clock { lsn: clock });
+                inbound.stage.put(&Item::Clock { lsn: clock.0 });
             }
             let (partner, mut stage) = (inbound.partner, std::mem::take(&mut inbound.stage));
             self.say(token, partner, &mut stage);

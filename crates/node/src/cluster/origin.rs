@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ::membership::frame::{self, Kind};
 use ::membership::items::{Item, Lengths, items};
+use keyspace::Version;
 use resp::Reply;
 
 use super::Role;
@@ -112,7 +113,7 @@ impl<P: Port> Forwarding<'_, P> {
         for item in items(body) {
             let item = item.map_err(|malformed| Broken(malformed.to_string()))?;
             if let Item::Clock { lsn } = item {
-                if !self.engine().hear_of(lsn) {
+                if !self.engine().hear_of(Version(lsn)) {
                     return Err(AHEAD_OF_TIME.into());
                 }
                 continue;

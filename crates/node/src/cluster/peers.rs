@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::membership::{BootNs, Map, NodeId, Slot, level};
+use keyspace::Version;
 
 use super::Cluster;
 use super::kinds::Kind;
@@ -52,7 +53,7 @@ pub(crate) struct Peers {
     /// Messages for other nodes' subscribers.
     pub(crate) spread: Spread,
     /// The highest timestamp that was sent over links.
-    pub(crate) told: u64,
+    pub(crate) told: Version,
     /// The moment when this node, which has no lease, will have had none for long, unix milliseconds; `u64::MAX`: it
     /// has, and that was handled.
     pub(crate) lapses_at: Option<u64>,
@@ -89,7 +90,7 @@ impl Peers {
             dials: Vec::new(),
             probes: Probes::default(),
             spread: Spread::default(),
-            told: 0,
+            told: Version::ZERO,
             lapses_at: None,
         };
         peers.take_map();

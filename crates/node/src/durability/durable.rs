@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::Link;
-use keyspace::{Horizon, stream_of};
+use engine::{Link, lsn_of};
+use keyspace::{Horizon, Version};
 use redolog::{Gate, Log, Lsn, State, Watermarks};
 
 use crate::durability::stall::Stall;
@@ -62,19 +62,19 @@ impl Durable {
 
     /// True if everything up to here is on the disk, whatever the setting promises.
     pub(crate) fn is_synced(&self, ends: &Horizon) -> bool {
-        let is_synced = |end: &u64| {
-            let stream = stream_of(*end) as u16;
-            stream >= self.log.streams() || Lsn(*end) <= self.log.synced(stream)
+        let is_synced = |end: &Version| {
+            let stream = end.stream() as u16;
+            stream >= self.log.streams() || lsn_of(*end) <= self.log.synced(stream)
         };
         ends.versions().iter().all(is_synced)
     }
 
     /// Asks for a sync of everything up to here, soon.
-    pub(crate) fn sync(&self, upto: impl Iterator<Item = u64>) {
+    pub(crate) fn sync(&self, upto: impl Iterator<Item = Version>) {
         let mut ends = vec![Lsn::ZERO; usize::from(self.log.streams())];
         for version in upto {
-            if let Some(end) = ends.get_mut(stream_of(version)) {
-                *end = Lsn(version).max(*end);
+            if let Some(end) = ends.get_mut(version.stream()) {
+                *end = lsn_of(version).max(*end);
             }
         }
         self.log.want_synced(&ends);

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use keyspace::stream_of;
+use engine::lsn_of;
+use keyspace::Version;
 use redolog::{Lsn, State};
 use smallvec::SmallVec;
 
@@ -76,10 +77,10 @@ impl Promises {
     }
 
     /// Reads the watermarks. Returns whether a version is committed by them.
-    pub(super) fn look_at_marks(&mut self, durable: &Durable) -> impl Fn(u64) -> bool + use<> {
+    pub(super) fn look_at_marks(&mut self, durable: &Durable) -> impl Fn(Version) -> bool + use<> {
         self.marks = durable.log().marks().all().collect();
         let marks = self.marks.clone();
-        move |version| marks.get(stream_of(version)).is_none_or(|mark| Lsn(version) <= *mark)
+        move |version: Version| marks.get(version.stream()).is_none_or(|mark| lsn_of(version) <= *mark)
     }
 
     /// Notes records that were left. Returns whether to wait for more before ringing.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use command::Event;
+use keyspace::Version;
 
 use crate::config::Isolation;
 use crate::push::delivery::Kind;
@@ -37,7 +38,7 @@ pub struct Interactive {
 #[derive(Default)]
 pub struct Seen {
     /// Its version at its owner; 0: it is absent.
-    pub version: u64,
+    pub version: Version,
     /// When it was fetched, by the clock of its owner, until it is read.
     pub fetched: Option<u64>,
     /// When it and the first of its fields expire, as it was fetched; unix milliseconds.
@@ -49,19 +50,16 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// A version that no key has.
-    const NEVER: u64 = u64::MAX;
-
     /// Notes that the key was seen, and is gone for the transaction, while its owner may still have it: no moment
     /// agrees with both.
     pub fn doubt(&mut self) {
-        self.version = Self::NEVER;
+        self.version = Version::MAX;
     }
 
     /// The version that its owner must have when a transaction commits whose last time was `now`. The owner may not
     /// have noticed yet that a field has expired.
-    pub fn version_at(&self, now: u64) -> u64 {
-        if self.ends[1].is_some_and(|ends| ends < now) { Self::NEVER } else { self.version }
+    pub fn version_at(&self, now: u64) -> Version {
+        if self.ends[1].is_some_and(|ends| ends < now) { Version::MAX } else { self.version }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use engine::{BlockRun, LARGE, STEPS, Workspace};
-use keyspace::Value;
+use keyspace::{Value, Version};
 use txn::{Member, Part, ParticipantId};
 
 use super::wire::{self, Steps};
@@ -30,7 +30,7 @@ pub(super) struct Copies {
 struct Copy {
     /// The key's owner, and the life in which it sent this copy.
     owner: Member,
-    version: u64,
+    version: Version,
     /// And when it ends.
     value: (Value, Option<u64>),
     bytes: usize,
@@ -68,7 +68,7 @@ impl Copies {
         workspace: &mut Workspace,
         amid: Option<&BlockRun>,
         owner: ParticipantId,
-        (version, steps): (u64, Steps<'_>),
+        (version, steps): (Version, Steps<'_>),
     ) -> Result<usize, NoCopy> {
         let place = (steps.db, Box::from(steps.key));
         let copy = self.all.get(&place).filter(|copy| copy.owner.id == owner).ok_or(NoCopy::Gone)?;
@@ -89,7 +89,7 @@ impl Copies {
         workspace: &mut Workspace,
         amid: Option<&BlockRun>,
         owner: Member,
-        (place, version): ((u16, &[u8]), u64),
+        (place, version): ((u16, &[u8]), Version),
     ) {
         let key = (place.0, Box::from(place.1));
         self.uses += 1;

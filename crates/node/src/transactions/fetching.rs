@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::Workspace;
+use keyspace::Version;
 use txn::locks::Mode;
 use txn::{Lock, Member, Part, ParticipantId};
 
@@ -18,7 +19,7 @@ const KEY: usize = 16;
 const TOO_CURIOUS: &[u8] = b"ERR a script used more than 8 MB of keys of one node that it had not declared";
 
 /// Versions of keys, by database and key.
-pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), u64>;
+pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), Version>;
 
 /// A block that runs on copies.
 #[derive(Default)]
@@ -128,8 +129,8 @@ impl Fetching {
     }
 
     /// The version at which a key was seen; 0 if it did not exist.
-    pub(super) fn version_of(&self, db: u16, key: &[u8]) -> u64 {
-        self.patient.as_ref().and_then(|versions| versions.get(&(db, key.into()))).copied().unwrap_or(0)
+    pub(super) fn version_of(&self, db: u16, key: &[u8]) -> Version {
+        self.patient.as_ref().and_then(|versions| versions.get(&(db, key.into()))).copied().unwrap_or_default()
     }
 
     /// True if keys have other owners now.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use command::effects;
 use engine::{BlockRun, Workspace};
+use keyspace::Version;
 use txn::{Lock, ParticipantId};
 
 use super::block::Block;
@@ -233,7 +234,7 @@ impl Fetching {
                 if bytes > IMAGES_MAX {
                     return Err(Unusable::Wrong(String::from_utf8_lossy(TOO_LARGE).into_owned()));
                 }
-                if *version != 0
+                if *version != Version::ZERO
                     && let Some(place) = place
                 {
                     if let Some(owner) = self.member_of(*id) {
@@ -298,7 +299,7 @@ impl Interactive {
             let seen = self.keys.get_mut(&(lock.db, lock.key.clone())).ok_or(WRONG)?;
             workspace.put(&seen.image, amid).map_err(|_| WRONG)?;
             let fetched = seen.fetched.take();
-            if let Some(there) = fetched.filter(|_| seen.version != 0) {
+            if let Some(there) = fetched.filter(|_| seen.version != Version::ZERO) {
                 seen.ends = workspace.ends((lock.db, &lock.key), there, amid);
             }
             match fetched {

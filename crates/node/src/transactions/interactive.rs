@@ -17,6 +17,7 @@ use super::fetching::Fetching;
 use super::found::{Unusable, place_of};
 use super::plan::{NOT_SERVED, TOO_LONG};
 use super::port::{Desk, Port, Transacting};
+use super::wire::Image;
 use crate::admission::cluster::{NOT_HERE, OfTransaction, Runs};
 use crate::cluster::kinds::Kind;
 use crate::cluster::merge::Merge;
@@ -170,7 +171,7 @@ impl<P: Port> Transacting<'_, P> {
 
     /// Asks for these parts. If there are none, the command runs soon.
     fn fetch_lacking(&mut self, conn: &mut Conn, mut block: Block, parts: Vec<Part>) {
-        let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
+        let (now, time, clock) = (self.now(), self.engine().hybrid_time().0, self.node().clock.unix_ms());
         let mut events = Vec::new();
         block.fetching.as_deref_mut().into_iter().for_each(|fetching| fetching.asked_at = clock);
         let mut runs = std::mem::take(&mut block.runs);
@@ -322,7 +323,7 @@ impl<P: Port> Transacting<'_, P> {
         let hole = self.port.place_of_reply(conn);
         conn.wait = Wait::Node(NodeWait::Replies(0));
         self.port.count_forwarded(conn, command, Some(args));
-        let (now, time) = (self.now(), self.engine().hybrid_time());
+        let (now, time) = (self.now(), self.engine().hybrid_time().0);
         let mut events = Vec::new();
         let session = (conn.session.db, conn.session.protocol);
         let mut block = Block::new(conn.token, hole, Box::default(), session, None);
@@ -403,7 +404,7 @@ impl Interactive {
 
     /// Notes the contents of keys that were asked for, `there` by the clock of their owner. False: the transaction
     /// would become too large.
-    pub(super) fn note_found(&mut self, asked: &[Lock], there: u64, found: &[(u64, &[u8])]) -> bool {
+    pub(super) fn note_found(&mut self, asked: &[Lock], there: u64, found: &[Image<'_>]) -> bool {
         for lock in asked {
             // An earlier attempt may have found something else.
             let seen = Seen { fetched: Some(there), ..Seen::default() };

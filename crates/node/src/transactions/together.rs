@@ -209,7 +209,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     fn begin_lead(&mut self, mut block: Block, since: u64) {
-        let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
+        let (now, time, clock) = (self.now(), self.engine().hybrid_time().0, self.node().clock.unix_ms());
         let (node, databases, mut events) = (self.node().clone(), self.settings().databases, Vec::new());
         let Desk { txn, peers, .. } = self.desk();
         let mut fetching = block.fetching.take().unwrap_or_default();

@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 
 use command::Event;
+use keyspace::Version;
 use resp::Protocol;
 use txn::{Life, Malformed, Message, NodeId};
 
@@ -88,7 +89,7 @@ pub(super) fn begin_found(now: u64) -> Vec<u8> {
 }
 
 /// A key that exists: its version, and the effect that produces its value.
-pub(super) type Image<'a> = (u64, &'a [u8]);
+pub(super) type Image<'a> = (Version, &'a [u8]);
 
 /// What there is at a node: its time, and of each key its version, 0 if its time has passed by then, and the effect
 /// that makes it what it is.
@@ -99,7 +100,7 @@ pub(super) fn found(bytes: &[u8]) -> Result<(u64, Vec<Image<'_>>), Malformed> {
     while !rest.is_empty() {
         let (version, more) = rest.split_first_chunk().ok_or(CUT)?;
         rest = more;
-        keys.push((u64::from_le_bytes(*version), take_bytes(&mut rest)?));
+        keys.push((Version(u64::from_le_bytes(*version)), take_bytes(&mut rest)?));
     }
     Ok((u64::from_le_bytes(*now), keys))
 }
@@ -110,7 +111,7 @@ pub(super) struct Steps<'a> {
     pub(super) db: u16,
     pub(super) key: &'a [u8],
     /// From which version each leads to the next, and its effects.
-    pub(super) steps: Vec<(u64, &'a [u8])>,
+    pub(super) steps: Vec<(Version, &'a [u8])>,
 }
 
 /// Reads what an owner says in place of an image.
@@ -122,31 +123,31 @@ pub(super) fn steps(bytes: &[u8]) -> Result<Steps<'_>, Malformed> {
     while !rest.is_empty() {
         let (from, more) = rest.split_first_chunk().ok_or(CUT)?;
         rest = more;
-        steps.push((u64::from_le_bytes(*from), take_bytes(&mut rest)?));
+        steps.push((Version(u64::from_le_bytes(*from)), take_bytes(&mut rest)?));
     }
     Ok(Steps { db: u16::from_le_bytes(*db), key, steps })
 }
 
 /// Names a copy of a key: appended to the commands of a part that fetches.
-pub(super) fn name_copy(commands: &mut Vec<u8>, (db, key): (u16, &[u8]), version: u64) {
+pub(super) fn name_copy(commands: &mut Vec<u8>, (db, key): (u16, &[u8]), version: Version) {
     commands.extend_from_slice(&db.to_le_bytes());
     commands.extend_from_slice(&2u32.to_le_bytes());
     put_bytes(commands, key);
-    put_bytes(commands, &version.to_le_bytes());
+    put_bytes(commands, &version.0.to_le_bytes());
 }
 
 /// The copies that the commands of a part name, and their versions.
-pub(super) fn named_copies(commands: &[u8]) -> BTreeMap<(u16, &[u8]), u64> {
+pub(super) fn named_copies(commands: &[u8]) -> BTreeMap<(u16, &[u8]), Version> {
     let named = self::commands(commands).map(|(_, named)| named).unwrap_or_default();
     let copies = named.into_iter().filter_map(|(db, words)| match words[..] {
-        [key, version] => Some(((db, key), u64::from_le_bytes(version.try_into().ok()?))),
+        [key, version] => Some(((db, key), Version(u64::from_le_bytes(version.try_into().ok()?)))),
         _ => None,
     });
     copies.collect()
 }
 
 /// A key that must be as it was at this version; 0: not there.
-pub(super) type Check<'a> = (u16, &'a [u8], u64);
+pub(super) type Check<'a> = (u16, &'a [u8], Version);
 
 /// What a node's keys have to be, and the changes of them.
 #[derive(Default)]
@@ -165,7 +166,7 @@ impl Changes<'_> {
         for (db, key, version) in &self.checks {
             out.extend_from_slice(&db.to_le_bytes());
             put_bytes(&mut out, key);
-            out.extend_from_slice(&version.to_le_bytes());
+            out.extend_from_slice(&version.0.to_le_bytes());
         }
         put_bytes(&mut out, self.effects);
         for Event { class, name, db, key, fields } in &self.events {
@@ -204,7 +205,7 @@ pub(super) fn changes(bytes: &[u8]) -> Result<Changes<'_>, Malformed> {
         let key = take_bytes(&mut rest)?;
         let (version, more) = rest.split_first_chunk().ok_or(CUT)?;
         rest = more;
-        changes.checks.push((u16::from_le_bytes(*db), key, u64::from_le_bytes(*version)));
+        changes.checks.push((u16::from_le_bytes(*db), key, Version(u64::from_le_bytes(*version))));
     }
     changes.effects = take_bytes(&mut rest)?;
     while !rest.is_empty() {
@@ -305,22 +306,26 @@ mod tests {
         let mut there = begin_found(258);
         there.extend_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x']);
         assert_eq!(there, b"\x01\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0x");
-        assert_eq!(found(&there).unwrap(), (258, vec![(7, &b"x"[..])]));
+        assert_eq!(found(&there).unwrap(), (258, vec![(Version(7), &b"x"[..])]));
         let said = steps(b"\xff\x03\0\x01\0\0\0k\x07\0\0\0\0\0\0\0\x01\0\0\0x").unwrap();
-        assert_eq!(said, Steps { db: 3, key: b"k", steps: vec![(7, &b"x"[..])] });
+        assert_eq!(said, Steps { db: 3, key: b"k", steps: vec![(Version(7), &b"x"[..])] });
         let mut part = Commands::new(Protocol::Resp2, None).finish();
-        name_copy(&mut part, (3, b"k"), 7);
+        name_copy(&mut part, (3, b"k"), Version(7));
         assert_eq!(part, b"\x01\x02\0\x03\0\x02\0\0\0\x01\0\0\0k\x08\0\0\0\x07\0\0\0\0\0\0\0");
-        assert_eq!(named_copies(&part), [((3, &b"k"[..]), 7)].into());
+        assert_eq!(named_copies(&part), [((3, &b"k"[..]), Version(7))].into());
         let event = Event { class: 4, name: "del".into(), db: 1, key: (*b"k").into(), fields: Box::default() };
-        let made =
-            Changes { checks: vec![(2, b"key", 9)], effects: b"ef", events: vec![event.clone()], needs_memory: true };
+        let made = Changes {
+            checks: vec![(2, b"key", Version(9))],
+            effects: b"ef",
+            events: vec![event.clone()],
+            needs_memory: true,
+        };
         let made = made.encode();
         assert_eq!(Changes::default().encode(), b"\x01\0\0\0\0\0\0\0\0\0");
         let checks = b"\x01\x01\x01\0\0\0\x02\0\x03\0\0\0key\x09\0\0\0\0\0\0\0";
         assert_eq!(made, [&checks[..], b"\x02\0\0\0ef\x04\0\0\0\x01\0\x01\0\0\0k\x03\0\0\0del"].concat());
         let read_back = changes(&made).unwrap();
-        assert_eq!((read_back.checks, read_back.effects), (vec![(2, &b"key"[..], 9)], &b"ef"[..]));
+        assert_eq!((read_back.checks, read_back.effects), (vec![(2, &b"key"[..], Version(9))], &b"ef"[..]));
         assert!(read_back.events == [event.clone()] && is_changes(&made) && !is_changes(&bytes));
         let events = vec![Event { class: 64, fields: (*b"1:f").into(), ..event.clone() }, event];
         let named = Changes { events: events.clone(), ..Changes::default() }.encode();

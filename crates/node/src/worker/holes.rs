@@ -286,7 +286,7 @@ mod tests {
                     Step::Own { len, shared, version } => {
                         let at = out.bytes.len();
                         if version > 0 {
-                            out.gate(at, version * 16, i as u64);
+                            out.gate(at, keyspace::Version(version * 16), i as u64);
                         }
                         let (text, mut expected) = (Arc::new(vec![i as u8; len]), Vec::new());
                         Reply::new(&mut expected, Protocol::Resp2).bulk(&*text);
@@ -319,7 +319,7 @@ mod tests {
                     }
                     Step::Send { most, split } => {
                         out.settle();
-                        out.release(|version| version <= committed * 16);
+                        out.release(|version| version <= keyspace::Version(committed * 16));
                         send(&mut out, most, split, &mut sent);
                     }
                     Step::Commit => committed += 1,

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use keyspace::Version;
 use resp::{Part, Parts};
 use smallvec::SmallVec;
 
@@ -44,7 +45,7 @@ pub struct Outgoing {
 struct Gate {
     /// The place among the own bytes.
     at: usize,
-    version: u64,
+    version: Version,
     /// The turn of the worker in which it was put there.
     turn: u64,
 }
@@ -206,10 +207,9 @@ impl Outgoing {
     }
 
     /// Makes the own bytes from `at` on, and everything behind them, wait until `version` is committed.
-    pub(crate) fn gate(&mut self, at: usize, version: u64, turn: u64) {
-        let stream = |version| keyspace::stream_of(version);
+    pub(crate) fn gate(&mut self, at: usize, version: Version, turn: u64) {
         for gate in self.gates.iter_mut().rev() {
-            if stream(gate.version) != stream(version) {
+            if gate.version.stream() != version.stream() {
                 continue;
             }
             if gate.version >= version {
@@ -226,7 +226,7 @@ impl Outgoing {
 
     /// Opens the gates whose versions are committed. Returns whether gates are left.
     #[inline]
-    pub(crate) fn release(&mut self, is_committed: impl Fn(u64) -> bool) -> bool {
+    pub(crate) fn release(&mut self, is_committed: impl Fn(Version) -> bool) -> bool {
         while self.gates.front().is_some_and(|gate| is_committed(gate.version)) {
             self.gates.pop_front();
         }
@@ -458,7 +458,7 @@ mod tests {
                 let at = out.bytes.len();
                 if version > 0 {
                     gates.push((expected.len(), version * 16));
-                    out.gate(at, version * 16, turn as u64);
+                    out.gate(at, Version(version * 16), turn as u64);
                 }
                 let bytes = Arc::new(vec![i as u8; len]);
                 Reply::new(&mut expected, Protocol::Resp2).bulk(&*bytes);
@@ -473,7 +473,7 @@ mod tests {
             let at_last = [(usize::MAX, true, true); 20];
             for &(n, split, more) in steps.iter().chain(&at_last) {
                 committed += u64::from(more) * 16;
-                out.release(|version| version <= committed);
+                out.release(|version| version <= Version(committed));
                 prop_assert!(out.sendable() + sent.len() <= may_go(committed));
                 if split {
                     // The driver takes the bytes that may go, and sends all of them.

@@ -127,7 +127,7 @@ fn who_needs_keys_of_what_cannot_be_done_hears_so() {
     let mut become_other = |text: Option<&[u8]>| {
         let key = keyspace.hasher().key(z.as_bytes());
         let held = keyspace.try_one(key.slot).expect("nobody has it");
-        let mut db = Db::new(keyspace, &held, &mut local, &clock, 0, 1);
+        let mut db = Db::new(keyspace, &held, &mut local, &clock, 0, keyspace::Version(1));
         db.remove(&key);
         if let Some(text) = text {
             db.set_string(&key, text, false, Expiry::Clear);

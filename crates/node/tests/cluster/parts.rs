@@ -105,7 +105,7 @@ impl Source for Readable {
     ) -> Result<Option<Fetched>, Unreadable> {
         Ok(self.0.map(|text| {
             let (value, mark) = (Value::Short(text.into()), Mark::live(false, false, false));
-            Fetched::There(Record { value, expiry: None, access: 0, version: 1, mark })
+            Fetched::There(Record { value, expiry: None, access: 0, version: keyspace::Version(1), mark })
         }))
     }
 

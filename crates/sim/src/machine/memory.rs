@@ -98,7 +98,7 @@ pub fn digests(keyspace: &Keyspace) -> Digests {
     let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { return digests };
     let (mut local, clock) = (keyspace.local(0), AccessClock::new(7));
     for number in 0..DATABASES {
-        let db = Db::new(keyspace, &held, &mut local, &clock, number, 1);
+        let db = Db::new(keyspace, &held, &mut local, &clock, number, keyspace::Version(1));
         let mut slot = keyspace.next_occupied(0);
         while let Some(at) = slot {
             let mut from = Some(0);

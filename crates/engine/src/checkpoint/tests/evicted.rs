@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use keyspace::access::AccessClock;
-use keyspace::{Db, Fetched, Need, Space, Whereabouts, slot_of};
+use keyspace::{Db, Fetched, Need, Space, Version, Whereabouts, slot_of};
 
 use super::hand::names;
 use super::model::{DATABASES, Machine};
@@ -22,7 +22,7 @@ impl Evicted {
         let Ok(held) = shared.keyspace.try_acquire(&need, |_| {}) else { panic!("nobody else is there") };
         let (mut local, clock) = (shared.keyspace.local(1), AccessClock::new(7));
         for logical in 0..DATABASES as u16 {
-            let mut db = Db::new(&shared.keyspace, &held, &mut local, &clock, logical, 0);
+            let mut db = Db::new(&shared.keyspace, &held, &mut local, &clock, logical, Version::ZERO);
             let space = shared.keyspace.present_space(db.physical());
             names().for_each(|name| f(machine, &mut db, space, name));
         }

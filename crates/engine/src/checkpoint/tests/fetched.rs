@@ -2,7 +2,7 @@
 
 use command::{Digest, Position};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Fetched, Keyspace, Need, SLOTS};
+use keyspace::{Db, Fetched, Keyspace, Need, SLOTS, Version};
 use store::Store;
 
 use super::model::{DATABASES, Machine};
@@ -34,12 +34,12 @@ fn one_key_after_the_other() {
                 let now = fetch(&machine.store, space, &key).expect("our own").expect("it is there");
                 let then = fetch_from(&*snapshot, space, &key).expect("our own").expect("it is there");
                 assert_eq!(now.version(), then.version());
-                Db::new(&keyspace, &held, &mut local, &clock, logical, 0).warm(&key, Some(now));
+                Db::new(&keyspace, &held, &mut local, &clock, logical, Version::ZERO).warm(&key, Some(now));
             }
             let nobody = keyspace.hasher().key(b"nobody");
             assert!(fetch(&machine.store, space, &nobody).expect("our own").is_none());
         }
-        let digest = Digest::of_everything(&mut Db::new(&keyspace, &held, &mut local, &clock, 0, 1), 0);
+        let digest = Digest::of_everything(&mut Db::new(&keyspace, &held, &mut local, &clock, 0, Version(1)), 0);
         keyspace.release(held, |_| {});
         assert_eq!(digest, wanted, "seed {seed}");
     }

@@ -98,17 +98,17 @@ fn generations_follow_each_other() {
 /// stands on that.
 #[test]
 fn a_moment_stands_on_all_that_was_before_it() {
-    use keyspace::{Keyspace, version_above};
+    use keyspace::{Keyspace, Version};
     use redolog::{Block, Intake, Take};
 
     let shared = crate::Shared::new(Keyspace::new(1, 1, 7));
     let (mut intakes, mut gates): (Vec<_>, Vec<_>) =
         (0..3).map(|_| Intake::new(1, Lsn(0))).map(|(intake, mut gates)| (intake, gates.remove(0))).unzip();
-    let before = version_above(gates[0].enter().0, 0);
-    gates[0].leave(Lsn(before), |out| redolog::Record::encode(Lsn(before), &[], b"x", out));
+    let before = Lsn(Version(gates[0].enter().0).above(0).0);
+    gates[0].leave(before, |out| redolog::Record::encode(before, &[], b"x", out));
     gates[0].exit();
     let passed = super::super::moment(&shared, &mut gates, |_| ()).expect("nobody is there");
-    assert!(passed[0] > Lsn(before));
+    assert!(passed[0] > before);
     for (stream, intake) in intakes.iter_mut().enumerate() {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { panic!("stream {stream} has no record") };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use command::{Digest, Generation, Rng, Tunables};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Keyspace, Mark, Need, SLOTS, Waiter};
+use keyspace::{Db, Keyspace, Mark, Need, SLOTS, Version, Waiter};
 use object::saved::object_of;
 use redolog::{Block, Gate, Intake, Lsn, Take, Watermarks};
 use store::{Batch, Entries, Error, Figures, Op, Range, Snapshot, Store};
@@ -429,7 +429,7 @@ impl Machine {
 pub(super) fn digest(keyspace: &Keyspace, worker: usize) -> Digest {
     let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
     let (mut local, clock) = (keyspace.local(worker), AccessClock::new(7));
-    let digest = Digest::of_everything(&mut Db::new(keyspace, &held, &mut local, &clock, 0, 1), 0);
+    let digest = Digest::of_everything(&mut Db::new(keyspace, &held, &mut local, &clock, 0, Version(1)), 0);
     keyspace.release(held, |_| {});
     digest
 }

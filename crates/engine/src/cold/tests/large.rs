@@ -201,7 +201,7 @@ fn a_part_that_reads_the_store_itself_is_refused_while_memory_is_tight() {
     };
     let mut found = Vec::new();
     assert_eq!(cold.engine.look(&block, &locks, (&Default::default(), 1 << 20), &mut found), Err(Error::OOM));
-    let is_at = |cold: &mut Cold, lock: &Lock| cold.engine.is_at(&block, (0, &lock.key), 1);
+    let is_at = |cold: &mut Cold, lock: &Lock| cold.engine.is_at(&block, (0, &lock.key), keyspace::Version(1));
     assert_eq!(locks.iter().find_map(|lock| is_at(&mut cold, lock).err()), Some(Error::OOM));
     assert_eq!(reads(&cold), headroom::LARGE / SMALL - 1);
     LEFT.set(i64::MAX);
