@@ -1,5 +1,7 @@
 //! Blocks over nodes of a worker's clients that want the same keys: one transaction runs several of them.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use membership::Map;
 
 use crate::net::{Net, even_map, key_of, random, shown};
@@ -310,4 +312,33 @@ fn the_node_of_several_clients_fails() {
     }
     // The first alone, and the others together.
     assert!(outcomes.len() >= 2 && outcomes.iter().all(|done| [0, 1, 6].contains(done)), "{outcomes:?}");
+}
+
+/// All blocks of a transaction see keys at one time. So none begins long after that time: a key that it sets for a short
+/// while would be over for the clients at once.
+#[test]
+fn a_key_that_is_set_behind_slow_scripts_lives_as_long_as_it_shall() {
+    const SLOW: &str = "for _ = 1, 4000000 do end redis.call('incr', KEYS[1]) return redis.call('incr', KEYS[2])";
+    const SETS: &str = "redis.call('incr', KEYS[2]) redis.call('set', KEYS[1], 1, 'px', 300)
+        return redis.call('pttl', KEYS[1])";
+    let (mut net, clients, keys) = with_clients(1, 1);
+    let client = clients[0];
+    // A slice of a script fills a turn.
+    net.clock.step.store(2_000_000, Relaxed);
+    for script in [SLOW, SLOW, SETS] {
+        net.send_words(client, &["EVAL", script, "2", &keys[0], &keys[1]]);
+    }
+    net.send(client, &format!("GET {}", keys[0]));
+    let (mut said, mut passed) = (Vec::new(), 0);
+    while said.len() < 4 && passed < 10_000 {
+        net.turns(1);
+        net.clock_only(4);
+        passed += 4;
+        said.extend(net.replies(client).iter().map(shown));
+    }
+    assert_eq!(said, ["1", "2", "300", "1"], "after {passed} ms");
+    assert!(passed > 600, "the scripts are slow: {passed} ms");
+    net.clock.step.store(100, Relaxed);
+    settle(&mut net);
+    assert!(net.is_quiet(), "nothing is left");
 }
