@@ -1,44 +1,40 @@
 //! The clocks of the machine: for the node, and in local time for people to read.
 
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use membership::BootNs;
 use node::{Clock, MonoNs};
 
 /// The clocks as the node reads them.
-pub struct SystemClock(Instant);
+///
+/// A worker reads them four times for a lone command, so each reading is one call and no arithmetic on `Duration`.
+pub struct SystemClock {
+    /// The monotonic clock when the process started, in nanoseconds.
+    started: u64,
+}
 
-#[expect(clippy::disallowed_methods, reason = "this is where the real clocks enter")]
 impl SystemClock {
     /// Begins to count.
     pub fn new() -> Self {
-        Self(Instant::now())
-    }
-
-    fn since_start(&self) -> Duration {
-        self.0.elapsed()
+        Self { started: nanos(libc::CLOCK_MONOTONIC) }
     }
 }
 
 impl Clock for SystemClock {
     fn unix_ms(&self) -> u64 {
-        unix().as_millis() as u64
+        nanos(libc::CLOCK_REALTIME) / 1_000_000
     }
 
     fn unix_us(&self) -> u64 {
-        unix().as_micros() as u64
+        nanos(libc::CLOCK_REALTIME) / 1000
     }
 
     fn monotonic_ns(&self) -> MonoNs {
-        MonoNs(self.since_start().as_nanos() as u64)
+        MonoNs(nanos(libc::CLOCK_MONOTONIC).saturating_sub(self.started))
     }
 
     fn boot_ns(&self) -> BootNs {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a plain system call that fills `time`.
-        unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-        BootNs(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+        BootNs(nanos(libc::CLOCK_BOOTTIME))
     }
 
     fn thread_cpu_ns(&self) -> u64 {
@@ -46,17 +42,17 @@ impl Clock for SystemClock {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is where the real clocks enter")]
-fn unix() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+/// What a clock of the system shows, in nanoseconds; 0 before its epoch. (64 bits last until the year 2554.)
+fn nanos(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a plain system call that fills `time`.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (time.tv_sec.max(0) as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
 /// Milliseconds of a clock that only goes forward.
 pub fn monotonic_ms() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a plain system call that fills `time`.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+    nanos(libc::CLOCK_MONOTONIC) / 1_000_000
 }
 
 /// A point in local time.
@@ -89,8 +85,8 @@ impl fmt::Display for Moment {
 
 /// Now, in the time zone of the machine.
 pub fn local_now() -> Moment {
-    let now = unix();
-    let seconds = libc::time_t::try_from(now.as_secs()).unwrap_or(libc::time_t::MAX);
+    let now = nanos(libc::CLOCK_REALTIME);
+    let seconds = libc::time_t::try_from(now / 1_000_000_000).unwrap_or(libc::time_t::MAX);
     // SAFETY: `tm` is a plain C structure, for which all zeroes are a value.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both point to valid values of ours, and the function keeps neither. On failure `parts` stays zero.
@@ -102,6 +98,6 @@ pub fn local_now() -> Moment {
         hour: parts.tm_hour,
         minute: parts.tm_min,
         second: parts.tm_sec,
-        millisecond: now.subsec_millis(),
+        millisecond: (now / 1_000_000 % 1000) as u32,
     }
 }

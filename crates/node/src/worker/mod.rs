@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use engine::Engine;
 use keyspace::Horizon;
-use resp::{Batch, Protocol, Reply};
+use resp::{Protocol, Reply};
 
 use crate::client::{Client, Peer};
 use crate::clock::MonoNs;
@@ -107,7 +107,8 @@ pub struct Worker {
     pub(crate) machines: Machines,
     /// Connections to look at again at once.
     pub(crate) again: Vec<Token>,
-    pub(crate) batch: Batch,
+    /// Commands that a turn has parsed and not executed yet.
+    window: turn::Window,
     /// Connections that had enough to do and can be read from again.
     pub(crate) thirsty: Vec<Token>,
     /// Messages for clients beside their replies.
@@ -169,7 +170,7 @@ impl Worker {
             orphans: VecDeque::new(),
             machines,
             again: Vec::new(),
-            batch: Batch::new(),
+            window: turn::Window::default(),
             thirsty: Vec::new(),
             news: Untold::default(),
             halted: false,

@@ -40,6 +40,16 @@ struct Group {
     progress: Progress,
 }
 
+/// The commands that a turn parses and prefetches before it executes them. A worker keeps the buffers from turn to turn:
+/// for a lone command their allocation would cost more than its parsing.
+#[derive(Default)]
+pub(super) struct Window {
+    batch: Batch,
+    /// One for each command of the batch.
+    items: Vec<Item>,
+    groups: Vec<Group>,
+}
+
 impl Worker {
     /// Executes the commands that have arrived. `now`: unix milliseconds.
     pub fn turn(&mut self, now: u64) {
@@ -105,9 +115,8 @@ impl Worker {
         // Connections that become ready meanwhile wait for the next turn: the driver checks its sockets in between.
         let mut budget = self.ready.len();
         (self.turn_until, self.memory.evict_until) = (MonoNs::default(), MonoNs::default());
-        let mut batch = std::mem::take(&mut self.batch);
-        let mut items: Vec<Item> = Vec::new();
-        let mut groups: Vec<Group> = Vec::new();
+        let mut window = std::mem::take(&mut self.window);
+        let Window { batch, items, groups } = &mut window;
         let pipelines = self.stats.pipelines.load(Relaxed);
         while budget > 0 {
             batch.clear();
@@ -115,16 +124,16 @@ impl Worker {
             while budget > 0 && batch.len() < WINDOW {
                 budget -= 1;
                 let Some(token) = self.ready.pop_front() else { break };
-                groups.extend(self.parse(token, &settings, &mut batch, &mut items));
+                groups.extend(self.parse(token, &settings, batch, items));
             }
-            self.prefetch(&items);
+            self.prefetch(items);
             self.meter.start();
             let (from, before) = (self.meter.last_reading(), self.stats.processed.load(Relaxed));
             if self.turn_until == MonoNs::default() {
                 self.turn_until = from + TURN_NS;
             }
             for group in groups.drain(..) {
-                self.execute_group(group, &batch, &items, &node, &settings);
+                self.execute_group(group, batch, items, &node, &settings);
             }
             if self.news.has_in_hand() {
                 self.tell_the_rest();
@@ -135,7 +144,7 @@ impl Worker {
                 break;
             }
         }
-        self.batch = batch;
+        self.window = window;
         if self.stats.pipelines.load(Relaxed) > pipelines {
             add(&self.stats.busy_turns, 1);
         }
