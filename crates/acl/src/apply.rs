@@ -8,7 +8,7 @@ use crate::selector::{KeyPattern, Selector};
 use crate::user::User;
 
 impl User {
-    /// Applies a rule of ACL SETUSER. `all_channels` is what `acl-pubsub-default` says. After an error the user may be
+    /// Applies a rule of ACL SETUSER. `all_channels`: the value of `acl-pubsub-default`. After an error the user may be
     /// changed in part.
     pub(crate) fn apply(&mut self, catalogue: &Catalogue, all_channels: bool, rule: &[u8]) -> Result<(), BadRule> {
         match rule {
@@ -60,7 +60,7 @@ impl User {
     }
 }
 
-/// The selector of what stands between parentheses. As in Redis, quotes that do not match leave one without rights.
+/// The selector that these rules between parentheses make. As in Redis, unbalanced quotes make one without rights.
 fn selector(catalogue: &Catalogue, all_channels: bool, inner: &[u8]) -> Result<Selector, BadRule> {
     let mut selector = Selector::new(all_channels);
     for rule in resp::split_args(inner).unwrap_or_default() {
@@ -88,7 +88,7 @@ impl Selector {
         match rule {
             [b'~', glob @ ..] => self.add_keys(Access::ALL, glob),
             [b'%', rest @ ..] => {
-                // A pattern for those who only name rights is the empty one, as in Redis.
+                // A rule that names rights without a pattern has the empty pattern, as in Redis.
                 if self.all_keys {
                     return Err(BadRule::AfterAllKeys);
                 }
@@ -174,7 +174,7 @@ impl Selector {
             let sub = catalogue.find(name).ok_or(BadRule::Unknown)?;
             self.set_command(catalogue, sub, true);
         } else {
-            // Redis keeps rules as one text, and dies of a blank in it.
+            // Redis keeps rules as one text, and a blank in it makes Redis crash.
             if has_blank(argument) {
                 return Err(BadRule::Syntax);
             }
@@ -185,7 +185,7 @@ impl Selector {
     }
 }
 
-/// What `%R~`, `%W~`, `%RW~` allow, and the pattern behind them.
+/// The access that `%R~`, `%W~`, `%RW~` allow, and the pattern behind them.
 fn access(rest: &[u8]) -> Result<(Access, &[u8]), BadRule> {
     let mut access = Access::NONE;
     let mut glob = rest;

@@ -1,4 +1,4 @@
-//! The commands that rules speak of.
+//! The commands that rules name.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub const CATEGORIES: [&str; 22] = [
 pub struct Categories(u32);
 
 impl Categories {
-    /// The set of these names; `None` if one of them is no category. Case does not matter.
+    /// The set of these names, in any case; `None` if one of them is no category.
     pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Categories> {
         names.into_iter().try_fold(Categories::default(), |all, name| {
             Some(Categories(all.0 | Categories::of_name(name.as_bytes())?.0))
@@ -55,10 +55,10 @@ impl Categories {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CommandId(pub u16);
 
-/// Which arguments of a command are channels.
+/// The arguments of a command that are channels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Channels {
-    /// None, or those of UNSUBSCRIBE, which everybody may use.
+    /// None, or those of UNSUBSCRIBE, which every user may use.
     #[default]
     None,
     /// The first one: PUBLISH, SPUBLISH.
@@ -74,15 +74,15 @@ pub enum Channels {
 pub struct Declared {
     /// Lower-case name; a subcommand's is "container|name".
     pub name: String,
-    /// Number of arguments with the name; negative: at least that many.
+    /// Number of arguments, including the name; negative: at least that many.
     pub arity: i32,
     /// Its categories.
     pub categories: Categories,
-    /// Everybody may run it: AUTH, HELLO, QUIT, RESET.
+    /// True if every user may run it: AUTH, HELLO, QUIT, RESET.
     pub is_free: bool,
     /// Its channels.
     pub channels: Channels,
-    /// No rule can name it, and nobody asks for its rights: DEBUG's subcommands, which are arguments to Redis.
+    /// True if no rule can name it, and no rights are needed: DEBUG's subcommands, which are arguments to Redis.
     pub is_hidden: bool,
 }
 
@@ -96,13 +96,13 @@ pub struct Catalogue {
 #[derive(Debug)]
 struct Known {
     declared: Declared,
-    /// Its subcommands; none if it is no container.
+    /// The subcommands; none if it is no container.
     subcommands: Vec<CommandId>,
     is_subcommand: bool,
 }
 
 impl Catalogue {
-    /// The commands in the order of their ids. A subcommand stands behind its container.
+    /// The commands in the order of their ids. A subcommand follows its container.
     pub fn new(declared: impl IntoIterator<Item = Declared>) -> Catalogue {
         let mut all = Catalogue::default();
         for (id, declared) in (0..=u16::MAX).map(CommandId).zip(declared) {
@@ -121,7 +121,7 @@ impl Catalogue {
         all
     }
 
-    /// Number of ids.
+    /// The number of ids.
     pub(crate) fn len(&self) -> usize {
         self.commands.len()
     }
@@ -140,7 +140,7 @@ impl Catalogue {
         self.declared(id).map_or("", |declared| &declared.name)
     }
 
-    /// The command that a rule calls so, in any case: "get", "config", "config|get".
+    /// The command that a rule names so, in any case: "get", "config", "config|get".
     pub fn find(&self, name: &[u8]) -> Option<CommandId> {
         let name = std::str::from_utf8(name).ok()?;
         self.ids.get(&*name.to_ascii_lowercase()).copied()

@@ -15,9 +15,9 @@ use crate::user::User;
 pub struct Access(u8);
 
 impl Access {
-    /// Neither: the key's value is not looked at (EXISTS). Every pattern that matches allows it.
+    /// Neither: the command does not read the key's value (EXISTS). Every pattern that matches allows it.
     pub const NONE: Access = Access(0);
-    /// Data of the key's value comes back to the client: Redis's key flag `access`.
+    /// The client gets data of the key's value: Redis's key flag `access`.
     pub const READ: Access = Access(1);
     /// The value changes: Redis's key flags `update`, `insert`, `delete`.
     pub const WRITE: Access = Access(2);
@@ -29,7 +29,7 @@ impl Access {
         self.0 & other.0 == other.0
     }
 
-    /// This or the other, as two conditions say.
+    /// The access of a command that reads or writes.
     pub fn new(reads: bool, writes: bool) -> Access {
         Access(u8::from(reads) | u8::from(writes) << 1)
     }
@@ -48,9 +48,9 @@ impl BitOrAssign for Access {
 /// A key among the arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyUse {
-    /// Its position; the command's name is argument 0.
+    /// The argument's position; the command's name is argument 0.
     pub index: usize,
-    /// What is done with it.
+    /// The access that the command needs.
     pub access: Access,
 }
 
@@ -90,7 +90,7 @@ impl User {
         for selector in self.all_selectors() {
             match request.check(selector) {
                 Ok(()) => return Ok(()),
-                // Channels before keys before the command: the selector that came closest. Then the last argument.
+                // A channel before a key before the command: that selector came closest. Then the last argument.
                 Err(denied) if denied.rank() > told.rank() => told = denied,
                 Err(_) => {}
             }
@@ -98,7 +98,7 @@ impl User {
         Err(told)
     }
 
-    /// True if it may run this request, and use any key there is in this way: SORT with patterns.
+    /// True if the user may run this request, and use every existing key in this way: SORT with patterns.
     pub fn check_with_any_key(
         &self,
         catalogue: &Catalogue,
@@ -111,12 +111,12 @@ impl User {
         self.all_selectors().any(|selector| request.check(selector).is_ok() && selector.has_any_key(access))
     }
 
-    /// True if it may use a key in this way, with whichever command.
+    /// True if the user may use a key in this way, with any command.
     pub fn may_use_key(&self, key: &[u8], access: Access) -> bool {
         self.all_selectors().any(|selector| selector.has_key(key, access))
     }
 
-    /// True if it may use a channel. A pattern must be one of its patterns to the letter.
+    /// True if the user may use a channel. A pattern must be one of its patterns to the letter.
     pub fn may_use_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.all_selectors().any(|selector| {
             selector.all_channels || channel_is_among(selector.channels.iter().map(Vec::as_slice), channel, is_pattern)
@@ -125,7 +125,7 @@ impl User {
 }
 
 impl<F: FnOnce(&mut KeyUses)> Request<'_, F> {
-    /// Command, then keys, then channels.
+    /// Checks the command, then keys, then channels.
     fn check(&mut self, selector: &Selector) -> Result<(), Denied> {
         self.check_command(selector)?;
         if !selector.all_keys {

@@ -1,4 +1,4 @@
-//! What a user may not do, and the texts about that.
+//! Denied requests, and the texts about them.
 
 use resp::Args;
 
@@ -6,7 +6,7 @@ use crate::catalogue::{Catalogue, CommandId};
 use crate::log::Reason;
 use crate::user::User;
 
-/// Why a request is denied.
+/// The reason why a request is denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Denied {
     /// The command.
@@ -18,7 +18,7 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Of several selectors' reasons that of the highest rank is told, the first of equals.
+    /// Of several selectors' reasons the one of the highest rank is told; of equal ones the first.
     pub(crate) fn rank(self) -> (u8, usize) {
         match self {
             Denied::Command => (0, 0),
@@ -27,7 +27,7 @@ impl Denied {
         }
     }
 
-    /// The reply to a client: it does not say which key, which the client knows.
+    /// The reply to a client. It does not name the key, which the client knows.
     pub fn reply(self, user: &User, catalogue: &Catalogue, command: CommandId) -> Vec<u8> {
         [b"NOPERM ", &self.brief(user, catalogue, command)[..]].concat()
     }
@@ -37,7 +37,7 @@ impl Denied {
         [b"ACL failure in script: ", &self.brief(user, catalogue, command)[..]].concat()
     }
 
-    /// What the errors of clients and scripts have in common.
+    /// The text that the errors of clients and of scripts share.
     pub fn brief(self, user: &User, catalogue: &Catalogue, command: CommandId) -> Vec<u8> {
         match self {
             Denied::Command => {
@@ -68,7 +68,7 @@ impl Denied {
         }
     }
 
-    /// Why, as ACL LOG says it.
+    /// The reason that ACL LOG shows.
     pub fn reason(self) -> Reason {
         match self {
             Denied::Command => Reason::Command,
@@ -77,7 +77,7 @@ impl Denied {
         }
     }
 
-    /// What ACL DRYRUN says.
+    /// The text of ACL DRYRUN.
     pub fn verbose(self, user: &User, catalogue: &Catalogue, command: CommandId, args: Args<'_>) -> Vec<u8> {
         let (index, what) = match self {
             Denied::Command => return self.brief(user, catalogue, command),
@@ -88,7 +88,7 @@ impl Denied {
         [b"User ", user.name(), b" has no permissions to access the '", name, what].concat()
     }
 
-    /// The key, channel or command, as ACL LOG names it.
+    /// The key, channel or command that ACL LOG shows.
     pub fn object(self, catalogue: &Catalogue, command: CommandId, args: Args<'_>) -> Vec<u8> {
         match self {
             Denied::Command => catalogue.name(command).into(),

@@ -1,4 +1,4 @@
-//! Describes users in the words that make them: what ACL LIST shows and ACL SAVE writes.
+//! Describes users by the rules that make them: ACL LIST shows these, and ACL SAVE writes them.
 
 use crate::check::Access;
 use crate::selector::{CommandRule, KeyPattern, Selector};
@@ -17,13 +17,13 @@ impl User {
         [b"user ", &self.name[..], b" ", &self.rules()].concat()
     }
 
-    /// The rules that make this user from one that has just been made, in the words of Redis.
+    /// The rules that make this user from a new one, in the words of Redis.
     pub fn rules(&self) -> Vec<u8> {
         self.described(Form::Shown)
     }
 
-    /// The line of a file of users, or of a configuration file: what [`User::line`] shows, and where Redis could not
-    /// read that again, what means the same.
+    /// The line of a file of users, or of a configuration file: that of [`User::line`], or, where Redis could not read
+    /// it again, an equivalent one.
     pub fn file_line(&self) -> Vec<u8> {
         [b"user ", &self.name[..], b" ", &self.described(Form::Filed)].concat()
     }
@@ -43,17 +43,17 @@ impl User {
     }
 }
 
-/// For whose eyes a description is.
+/// The reader of a description.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Clients: to the letter as in Redis.
+    /// Clients: the text is Redis's to the letter.
     Shown,
-    /// The reader of files.
+    /// A reader of files.
     Filed,
 }
 
 impl Form {
-    /// A word between parentheses, where quotes mean something and a word may seem to end the selector.
+    /// A word between parentheses, where quotes have a meaning and a word may look like the end of the selector.
     fn inside(self, word: Vec<u8>) -> Vec<u8> {
         let needs_quotes = word.ends_with(b")") || word.iter().any(|byte| matches!(byte, b'"' | b'\''));
         if self == Form::Shown || !needs_quotes {
@@ -117,7 +117,7 @@ impl KeyPattern {
         let sign: &[u8] = match self.access {
             Access::READ => b"%R~",
             Access::WRITE => b"%W~",
-            // As "~*" it would mean all keys, behind which no other pattern may stand.
+            // "~*" would mean all keys, and no other pattern may follow it.
             _ if form == Form::Filed && self.glob == b"*" => b"%RW~",
             _ => b"~",
         };

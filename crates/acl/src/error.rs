@@ -1,33 +1,33 @@
-//! Why rules and changes are refused, in Redis's words.
+//! The reasons why rules and changes are refused, in Redis's words.
 
 use std::fmt;
 
-/// What AUTH answers to a wrong password, an unknown user, or one that is off.
+/// The reply of AUTH to a wrong password, an unknown user, or one that is off.
 pub const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-/// What `AUTH password` answers when the user `default` needs none.
+/// The reply of `AUTH password` when the user `default` needs none.
 pub const NO_PASSWORD_NEEDED: &str = "ERR AUTH <password> called without any password configured for the default user. \
                                       Are you sure your configuration is correct?";
 
-/// What a client gets that has not authenticated.
+/// The reply to a client that has not authenticated.
 pub const NOT_AUTHENTICATED: &str = "NOAUTH Authentication required.";
 
-/// What is wrong with a rule.
+/// The fault of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadRule {
-    /// No rule, or a pattern with a blank or NUL in it.
+    /// It is no rule, or a pattern with a blank or NUL in it.
     Syntax,
-    /// Names no command or category.
+    /// It names no command or category.
     Unknown,
-    /// A key pattern where all keys are allowed.
+    /// It adds a key pattern where all keys are allowed.
     AfterAllKeys,
-    /// A channel pattern where all channels are allowed.
+    /// It adds a channel pattern where all channels are allowed.
     AfterAllChannels,
-    /// Takes away a password that the user does not have.
+    /// It removes a password that the user does not have.
     NoSuchPassword,
-    /// The hash of a password is none.
+    /// The hash of a password is malformed.
     BadHash,
-    /// A first argument of a subcommand.
+    /// It adds a first argument to a subcommand.
     OfSubcommand,
 }
 
@@ -60,16 +60,16 @@ impl fmt::Display for BadRule {
     }
 }
 
-/// Why a change of users does not happen.
+/// The reason why a change of users is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The name of a user has a blank or a NUL in it.
     BadName,
-    /// A selector is opened and not closed; the argument that opens it.
+    /// A selector is not closed; the argument that opens it.
     Unmatched(Vec<u8>),
     /// A rule is wrong.
     Rule(Vec<u8>, BadRule),
-    /// The user `default` stays.
+    /// The user `default` cannot be deleted.
     DefaultStays,
 }
 
@@ -89,7 +89,7 @@ impl Refused {
     }
 }
 
-/// True if a name or pattern has a byte that the format of rules has no place for.
+/// True if a name or pattern has a byte that rules cannot express.
 pub(crate) fn has_blank(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, 0 | b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c))
 }

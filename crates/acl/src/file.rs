@@ -7,12 +7,12 @@ use crate::merge::merged;
 use crate::user::{User, UserNumber};
 use crate::users::{Change, RuleBook, Users};
 
-/// What is wrong with a file of users: one line about all of it.
+/// The faults of a file of users, in one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileError(Vec<u8>);
 
 impl FileError {
-    /// As the log says it.
+    /// The text for the log.
     pub fn text(&self) -> &[u8] {
         &self.0
     }
@@ -34,12 +34,12 @@ impl Users {
         out
     }
 
-    /// ACL LOAD: the users of a file instead of all others, or none of them if anything in it is wrong. `file` is its
-    /// name, for errors.
+    /// ACL LOAD: replaces all users by those of a file, or none if anything in it is wrong. `file` is its name, for
+    /// errors.
     ///
     /// # Errors
     ///
-    /// Every line that is wrong, and why: nothing has changed.
+    /// The file is wrong: the error names every wrong line and its fault. No user has changed.
     pub fn load(&mut self, book: RuleBook<'_>, file: &str, text: &[u8]) -> Result<Vec<Change>, FileError> {
         let mut reading = Reading { book, file, users: BTreeMap::new(), errors: Vec::new() };
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
@@ -87,7 +87,7 @@ impl Reading<'_> {
         self.users.insert(name.to_vec(), user);
     }
 
-    /// Unknown commands are all named; of other errors only the first of a line, without the rule, which may be a
+    /// Names all unknown commands. Of other errors it names only the first of a line, without the rule, which may be a
     /// password.
     fn rules(&mut self, number: usize, user: &mut User, rules: &[&[u8]]) {
         let rules = merged(rules).unwrap_or_else(|(_, before)| {
@@ -143,11 +143,11 @@ impl ConfiguredUsers {
         self.0.contains_key(name)
     }
 
-    /// A line `user NAME RULE ...`, without its first word. The error names no password.
+    /// Adds a line `user NAME RULE ...`, without its first word. The error names no password.
     ///
     /// # Errors
     ///
-    /// The name or a rule is wrong, or the user was there already. Nothing was added.
+    /// The name or a rule is wrong, or the user was added before. No user was added.
     pub fn add<T: AsRef<[u8]>>(&mut self, book: RuleBook<'_>, name: &[u8], rules: &[T]) -> Result<(), String> {
         let wrong = |what: &[u8], why: &str| {
             Err(format!("Error in user declaration '{}': {why}", String::from_utf8_lossy(what)))

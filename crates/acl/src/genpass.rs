@@ -5,12 +5,12 @@ use crate::password::hex;
 /// Longest password that GENPASS makes, in bits.
 pub const GENPASS_BITS_MAX: i64 = 4096;
 
-/// Why GENPASS makes none.
+/// The reason why GENPASS makes no password.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GenpassError {
-    /// The argument is no number.
+    /// The argument is not a number.
     NoNumber,
-    /// It is out of bounds.
+    /// The argument is out of bounds.
     OutOfBounds,
 }
 
@@ -26,8 +26,8 @@ impl GenpassError {
     }
 }
 
-/// A password of this many bits (256 without an argument, `None` where that is no number), as hexadecimal digits.
-/// `fill` gives random bytes that nobody can guess.
+/// A password of this many bits, as hexadecimal digits (256 without an argument, `None` if that is not a number).
+/// `fill` gives random bytes that cannot be guessed.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
 //! Users and their rights, as Redis's ACL version 2 has them.
 //!
-//! Everything here is data and pure functions: no connection, clock, random source or file. The caller says which
-//! commands there are ([`Catalogue`]), where the keys of a request are, and what time it is.
+//! Everything here is data and pure functions: no connection, clock, random source or file. The caller supplies the
+//! commands ([`Catalogue`]), the positions of the keys of a request, and the time.
 //!
-//! A [`User`] never changes. [`Users`] replaces it by another one with the same number and a higher revision, so that a
-//! connection may keep the one it has and see by one number whether that is still the newest.
+//! A [`User`] never changes. [`Users`] replaces it by another one with the same number and a higher revision. So a
+//! connection may keep its user, and see by one number if it is still the newest.
 
 #![warn(clippy::missing_errors_doc)]
 

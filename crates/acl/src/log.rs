@@ -1,8 +1,8 @@
-//! ACL LOG: what was denied lately.
+//! ACL LOG: requests that were denied lately.
 
 use std::collections::VecDeque;
 
-/// Why a client was refused.
+/// The reason why a client was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// It may not run the command.
@@ -30,7 +30,7 @@ impl Reason {
     }
 }
 
-/// Where the request came from.
+/// The origin of the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Context {
     /// A client.
@@ -52,14 +52,14 @@ impl Context {
     }
 }
 
-/// Something that was denied.
+/// A denied request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Where.
+    /// The origin.
     pub context: Context,
-    /// The command, key or channel; of AUTH the word that the client has typed.
+    /// The command, key or channel; of AUTH the word that the client has sent.
     pub object: Vec<u8>,
     /// The user's name; of AUTH the one that the client has named.
     pub user: Vec<u8>,
@@ -67,22 +67,22 @@ pub struct Event {
     pub client: Vec<u8>,
 }
 
-/// One line of the log: the same event, as often as it has come.
+/// One entry of the log: an event, and the number of times that it has happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The event; its client is the last one.
     pub event: Event,
-    /// How often.
+    /// The number of times.
     pub count: u64,
-    /// Never comes again in this process.
+    /// A number that is never used again in this process.
     pub id: u64,
-    /// Unix time in milliseconds.
+    /// When the event first happened, in unix milliseconds.
     pub created: i64,
-    /// The same of the last time.
+    /// When the event last happened, in unix milliseconds.
     pub updated: i64,
 }
 
-/// How often something was denied since the start, whatever the log's length: INFO shows it.
+/// How often requests were denied since the start, with entries that the log has dropped: INFO shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// `acl_access_denied_auth`
@@ -108,14 +108,15 @@ pub struct AccessLog {
 /// Milliseconds within which like events share an entry.
 const SAME_WITHIN_MS: u64 = 60_000;
 
-/// Entries that are compared with an event.
+/// Entries that an event is compared with.
 const COMPARED: usize = 10;
 
-/// Bytes of a name that are kept. Redis keeps all, so that 128 requests of a client without rights fill its memory.
+/// Bytes of a name that are kept. Redis keeps all bytes, so 128 requests of a client without rights can fill its
+/// memory.
 const NAME_KEPT: usize = 1024;
 
 impl AccessLog {
-    /// Notes an event at `now` (Unix time in milliseconds). At most `entries_max` entries stay (`acllog-max-len`).
+    /// Notes an event at `now`, in unix milliseconds. At most `entries_max` entries stay (`acllog-max-len`).
     pub fn add(&mut self, now: i64, entries_max: usize, mut event: Event) {
         self.count(event.reason);
         cut(&mut event.object);
@@ -163,12 +164,12 @@ impl AccessLog {
         self.entries.clear();
     }
 
-    /// The newest first.
+    /// The entries, the newest first.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// What INFO shows.
+    /// The counts that INFO shows.
     pub fn counts(&self) -> Counts {
         self.counts
     }

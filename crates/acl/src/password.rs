@@ -38,7 +38,7 @@ impl From<[u8; 32]> for PasswordHash {
 }
 
 impl PartialEq for PasswordHash {
-    /// Takes as long for equal hashes as for others, so that time tells nothing about a password.
+    /// Takes the same time for equal and different hashes, so that time reveals nothing about a password.
     fn eq(&self, other: &PasswordHash) -> bool {
         self.0.iter().zip(&other.0).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
     }

@@ -9,12 +9,12 @@ use crate::selector::Selector;
 use crate::user::User;
 use crate::users::Users;
 
-/// What ACL LOAD and SAVE answer without `aclfile`.
+/// The reply of ACL LOAD and SAVE without `aclfile`.
 pub const NO_ACL_FILE: &str = "ERR This Redis instance is not configured to use an ACL file. You may want to specify \
                                users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a \
                                Redis configuration file set) in order to store users in the Redis configuration.";
 
-/// What ACL SAVE answers when the file cannot be written.
+/// The reply of ACL SAVE when the file cannot be written.
 pub const NOT_SAVED: &str =
     "ERR There was an error trying to save the ACLs. Please check the server logs for more information";
 
@@ -64,7 +64,7 @@ impl Users {
 }
 
 impl AccessLog {
-    /// ACL LOG: the newest `count` entries, as of `now` (Unix time in milliseconds).
+    /// ACL LOG: the newest `count` entries, as of `now`, in unix milliseconds.
     pub fn write(&self, out: &mut Reply<'_>, count: usize, now: i64) {
         let count = count.min(self.entries().len());
         out.array(count);
@@ -101,7 +101,7 @@ pub fn write_categories(out: &mut Reply<'_>) {
     CATEGORIES.iter().for_each(|name| out.bulk(name));
 }
 
-/// ACL CAT with a category. False: there is none of this name, and nothing is written.
+/// ACL CAT with a category. Returns false, and writes nothing, if there is none of this name.
 pub fn write_category(out: &mut Reply<'_>, catalogue: &Catalogue, name: &[u8]) -> bool {
     let Some(category) = Categories::of_name(name) else { return false };
     let ids: Vec<CommandId> = catalogue.of_category(category).collect();
@@ -110,25 +110,25 @@ pub fn write_category(out: &mut Reply<'_>, catalogue: &Catalogue, name: &[u8]) -
     true
 }
 
-/// What ACL CAT answers to a name that is no category.
+/// The reply of ACL CAT to a name that is no category.
 pub fn unknown_category(name: &[u8]) -> Vec<u8> {
     let shown = name.get(..128).unwrap_or(name);
     [b"ERR Unknown category '", shown, b"'"].concat()
 }
 
-/// What ACL DRYRUN says.
+/// The result of ACL DRYRUN.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DryRun {
-    /// The user may do it: `+OK`.
+    /// The user may run the request: `+OK`.
     Allowed,
-    /// Why not, as a bulk string.
+    /// The reason why the user may not, as a bulk string.
     Denied(Vec<u8>),
     /// An error, with its code.
     Error(Vec<u8>),
 }
 
-/// ACL DRYRUN of `args`, which begin with the command's name. `command` is what a client reaches by that name; `None`:
-/// nothing.
+/// ACL DRYRUN of `args`, which begin with the command's name. `command`: the command that a client reaches by that
+/// name, if any.
 pub fn dry_run(
     users: &Users,
     catalogue: &Catalogue,
@@ -153,7 +153,7 @@ pub fn dry_run(
     }
 }
 
-/// What ACL HELP lists: calls, and indented what they do.
+/// The lines of ACL HELP: calls, and indented their effects.
 pub const HELP: [&str; 26] = [
     "CAT [<category>]",
     "    List all commands that belong to <category>, or all command categories",

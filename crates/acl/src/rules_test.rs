@@ -1,4 +1,4 @@
-//! What rules make of users: texts, errors, descriptions.
+//! The users that rules make: texts, errors, descriptions.
 
 use proptest::prelude::*;
 use resp::{OwnedArgs, Protocol, Reply};
@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The user of these rules, or the reply.
+/// The user that these rules make, or the error reply.
 fn made(catalogue: &Catalogue, rules: &[&str]) -> Result<User, String> {
     let book = RuleBook { catalogue, all_channels: false };
     let change = Users::new(catalogue).set(book, b"bob", rules).map_err(|refused| text(&refused.reply()))?;
@@ -44,7 +44,7 @@ fn keys_of(args: &[&str], keys: &mut KeyUses) {
     }
 }
 
-/// What DRYRUN says of a user with these rules.
+/// The reply of DRYRUN for a user with these rules.
 fn dry(rules: &str, request: &str) -> String {
     let catalogue = catalogue();
     let mut users = Users::new(&catalogue);
@@ -190,7 +190,7 @@ fn the_nearest_refusal_is_told() {
         ("+@all %R~a %W~b", "copy b a", "User bob has no permissions to access the 'b' key"),
         ("+get (~b +set)", "get b", "User bob has no permissions to access the 'b' key"),
         ("+get (~b +set)", "set b 1", "OK"),
-        // Of two selectors that of the later argument is told, and a channel before a key.
+        // If several selectors fail, the later argument is told, and a channel before a key.
         ("+copy ~a (+copy ~b)", "copy a b", "User bob has no permissions to access the 'b' key"),
         ("+copy ~b (+copy ~a)", "copy a b", "User bob has no permissions to access the 'b' key"),
         ("+@all &a", "publish a b", "OK"),
@@ -271,7 +271,7 @@ fn replies_have_the_fields_of_redis() {
     assert!(HELP.contains(&"WHOAMI"));
 }
 
-/// A rule that can be right.
+/// A rule that may be valid.
 fn rule() -> impl Strategy<Value = String> {
     let names =
         ["get", "set", "del", "hget", "config", "config|get", "config|set", "client|id", "select", "debug", "acl"];
@@ -311,7 +311,7 @@ fn files_hold_what_a_list_cannot() {
     assert!(users.find(b"bob").unwrap().is_like(&user));
 }
 
-/// The user that the rules make which are right one by one.
+/// The user made by the rules that are valid one by one.
 fn user_of(catalogue: &Catalogue, all_channels: bool, rules: &[String]) -> (Users, User) {
     let book = RuleBook { catalogue, all_channels };
     let mut users = Users::new(catalogue);
@@ -341,7 +341,7 @@ proptest! {
     fn descriptions_make_the_same_user(rules in rules(), all_channels: bool, later: bool) {
         let catalogue = catalogue();
         let (_, user) = user_of(&catalogue, all_channels, &rules);
-        // What Redis shows in a way that it cannot read, files hold in another way.
+        // Redis cannot read some descriptions that it shows. Files hold these in another form.
         prop_assume!(user.line() == user.file_line());
         let described = text(&user.rules());
         let words: Vec<&str> = described.split(' ').collect();

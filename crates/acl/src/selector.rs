@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::catalogue::{Catalogue, Categories, CommandId};
 use crate::check::Access;
 
-/// A pattern of keys, and what may be done with them.
+/// A pattern of keys, and the access that it allows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct KeyPattern {
     pub glob: Vec<u8>,
     pub access: Access,
 }
 
-/// A rule about commands that is kept as it was given: rights are described by their history.
+/// A rule about commands, kept as it was given: a description repeats the rules in their order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CommandRule {
     pub allow: bool,
@@ -20,21 +20,21 @@ pub(crate) struct CommandRule {
     pub name: Vec<u8>,
 }
 
-/// Rights that go together. The user has what one of its selectors has.
+/// Rights that go together. A user may do all that one of its selectors allows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selector {
     pub all_keys: bool,
     pub all_channels: bool,
-    /// Every command, without a look at the bits.
+    /// True if every command is allowed, without a look at the bits.
     pub all_commands: bool,
-    /// The rules begin with +@all: commands that are not there yet are allowed.
+    /// True if the rules begin with +@all: later commands are allowed.
     pub future_commands: bool,
     pub keys: Vec<KeyPattern>,
     pub channels: Vec<Vec<u8>>,
     pub rules: Vec<CommandRule>,
-    /// A bit for each command id; what is missing is 0.
+    /// A bit for each command id; missing bits are 0.
     bits: Vec<u64>,
-    /// First arguments, in lower case, with which a command is allowed that is not allowed otherwise.
+    /// First arguments, in lower case, with which an otherwise forbidden command is allowed.
     pub first_arguments: BTreeMap<CommandId, BTreeSet<Vec<u8>>>,
 }
 
@@ -53,12 +53,12 @@ impl PartialEq for Selector {
 impl Eq for Selector {}
 
 impl Selector {
-    /// No rights, but for all channels if `acl-pubsub-default` says so.
+    /// A selector without rights, except for all channels if `all_channels` (`acl-pubsub-default`).
     pub fn new(all_channels: bool) -> Selector {
         Selector { all_channels, ..Selector::default() }
     }
 
-    /// True if nothing has to be looked at.
+    /// True if the selector allows everything.
     pub fn is_full(&self) -> bool {
         self.all_commands && self.all_keys && self.all_channels
     }
@@ -94,7 +94,7 @@ impl Selector {
         }
     }
 
-    /// Rights that were taken and given back are as good as ever: a full user stays one that need not be looked at.
+    /// Sets `all_commands` again once rights that were taken away are given back, so that a full user needs no checks.
     fn see_whether_all(&mut self) {
         self.all_commands = self.future_commands && self.bits.iter().all(|word| *word == u64::MAX);
     }
@@ -119,7 +119,7 @@ impl Selector {
         self.first_arguments.entry(id).or_default().insert(argument.to_ascii_lowercase());
     }
 
-    /// Notes a rule as the newest. It takes the place of its like, and of rules about subcommands of its command.
+    /// Notes a rule as the newest. It replaces a rule about the same, and rules about subcommands of its command.
     pub fn note(&mut self, name: &[u8], allow: bool) {
         let name = name.to_ascii_lowercase();
         let is_covered = |old: &[u8]| match old.strip_prefix(&name[..]) {

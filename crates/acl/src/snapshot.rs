@@ -1,4 +1,4 @@
-//! All users as bytes: what a cluster's metadata keeps, and what goes from node to node.
+//! All users as bytes: for the metadata of a cluster, and for other nodes.
 //!
 //! ```text
 //! "HFUS"  version u16 = 1  next number u64  revision u64  users u32
@@ -13,8 +13,8 @@
 //!
 //! Numbers are little-endian; a name, pattern or rule is its length (u32) and its bytes. Rules about commands are kept
 //! as rules, not as bits: the reader may know other commands than the writer. A rule about a command that the reader
-//! does not know is kept and grants nothing. One about an unknown category is refused, because `-@category` would
-//! leave rights that somebody has taken away.
+//! does not know is kept and grants nothing. One about an unknown category is refused, because a dropped `-@category`
+//! would leave rights that it took away.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,10 +32,10 @@ use crate::users::{DEFAULT, Users};
 const MAGIC: [u8; 4] = *b"HFUS";
 const VERSION: u16 = 1;
 
-/// Bytes that the users of a cluster may have in its metadata.
+/// Bytes of all users of a cluster in its metadata, at most.
 pub const SNAPSHOT_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes that are no snapshot of users.
+/// The bytes are no snapshot of users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Damaged(&'static str);
 
@@ -162,14 +162,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A name or pattern: no blank, which rules could not say.
+    /// A name or pattern. It has no blank, which rules cannot express.
     fn word(&mut self) -> Result<Vec<u8>, Damaged> {
         let len = u32::from_le_bytes(self.array()?);
         let word = self.take(usize::try_from(len).unwrap_or(usize::MAX))?;
         if has_blank(word) { Err(Damaged("a blank in a name")) } else { Ok(word.to_vec()) }
     }
 
-    /// Reserves nothing: the count may be wrong.
+    /// Reads a counted list. Reserves no memory, as the count may be wrong.
     fn all<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T, Damaged>) -> Result<Vec<T>, Damaged> {
         let count = u32::from_le_bytes(self.array()?);
         let mut all = Vec::new();
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
         match selector.apply(self.catalogue, &rule.text()) {
             Ok(()) => Ok(()),
             Err(BadRule::Unknown) if is_category => Err(Damaged("a category that nobody knows")),
-            // Written by a node that knows more commands, or has a container where this one has a command.
+            // The writer knows more commands, or has a container where this node has a command.
             Err(BadRule::Unknown) => {
                 selector.note(&rule.name, rule.allow);
                 Ok(())
@@ -267,7 +267,7 @@ mod tests {
         users
     }
 
-    /// Another catalogue, to which `get` is unknown.
+    /// Another catalogue, which lacks `get`.
     fn without_get() -> Catalogue {
         let known = Declared {
             name: "set".into(),
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(Users::from_bytes(&catalogue(), &users.to_bytes()), Ok(users));
     }
 
-    /// Changing these bytes needs a new version: nodes of the former one are in the cluster meanwhile.
+    /// A change of these bytes needs a new version: a cluster has nodes of the former version meanwhile.
     #[test]
     fn has_the_bytes_of_version_1() {
         let catalogue = catalogue();
@@ -314,7 +314,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
             assert!(Users::from_bytes(&catalogue, &damaged).is_err(), "{at}");
-            // The same with a checksum that fits: whatever comes out, it comes out.
+            // The same with a checksum that fits: any result will do, but no panic.
             let body = damaged.len() - 4;
             let sum = crc(&damaged[..body]);
             damaged[body..].copy_from_slice(&sum.to_le_bytes());

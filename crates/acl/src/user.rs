@@ -3,7 +3,7 @@
 use crate::password::PasswordHash;
 use crate::selector::Selector;
 
-/// Whose rights: a number that is never given to another user, also not to one of the same name.
+/// A number that identifies a user. It is never given to another user, not even to one of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UserNumber(pub u64);
 
@@ -22,13 +22,13 @@ pub struct User {
     pub(crate) needs_no_password: bool,
     pub(crate) skips_sanitizing: bool,
     pub(crate) passwords: Vec<PasswordHash>,
-    /// What stands outside parentheses.
+    /// The rights outside parentheses.
     pub(crate) root: Selector,
     pub(crate) selectors: Vec<Selector>,
 }
 
 impl User {
-    /// A user without rights, which nobody can log in as. `all_channels`: what `acl-pubsub-default` says.
+    /// A user without rights, whom no client can log in as. `all_channels`: the value of `acl-pubsub-default`.
     pub(crate) fn new(name: &[u8], number: UserNumber, all_channels: bool) -> User {
         User {
             name: name.to_vec(),
@@ -43,37 +43,37 @@ impl User {
         }
     }
 
-    /// Its name.
+    /// The user's name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Its number.
+    /// The user's number.
     pub fn number(&self) -> UserNumber {
         self.number
     }
 
-    /// The revision of all users that made it what it is.
+    /// The revision of all users that gave it its present rights.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// True if a client may authenticate as this user. One that has already stays.
+    /// True if a client may authenticate as this user. A client that already has stays.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// True if any password will do. If the user `default` is so, connections need no AUTH.
+    /// True if any password will do. If this holds for the user `default`, connections need no AUTH.
     pub fn needs_no_password(&self) -> bool {
         self.needs_no_password
     }
 
-    /// True if RESTORE need not look at what this user gives it.
+    /// True if RESTORE need not check payloads from this user.
     pub fn skips_sanitizing(&self) -> bool {
         self.skips_sanitizing
     }
 
-    /// True if it may do everything: then nothing has to be checked. A connection keeps this as a flag.
+    /// True if the user may do everything, so that nothing has to be checked. A connection keeps this as a flag.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.root.is_full()
@@ -83,15 +83,15 @@ impl User {
         std::iter::once(&self.root).chain(&self.selectors)
     }
 
-    /// True if these are the password and a user that may log in.
+    /// True if the user may log in with this password.
     pub fn accepts(&self, password: &[u8]) -> bool {
-        // Hashed in every case: time does not tell which users there are.
+        // The password is hashed in every case, so that time does not reveal which users exist.
         let hash = PasswordHash::of(password);
         let known = self.passwords.iter().fold(false, |known, own| known | (*own == hash));
         self.is_on && (self.needs_no_password || known)
     }
 
-    /// True if both have the same rights and passwords, whatever they are called.
+    /// True if both have the same rights and passwords, under any names.
     pub(crate) fn is_like(&self, other: &User) -> bool {
         let as_other =
             User { name: other.name.clone(), number: other.number, revision: other.revision, ..self.clone() };

@@ -13,12 +13,12 @@ use crate::user::{User, UserNumber};
 /// The name of the user that connections begin as.
 pub(crate) const DEFAULT: &[u8] = b"default";
 
-/// What rules mean: which commands there are, and what a new user may do.
+/// The meaning of rules: the commands there are, and the rights of a new user.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleBook<'a> {
     /// The commands.
     pub catalogue: &'a Catalogue,
-    /// `acl-pubsub-default` is `allchannels`.
+    /// True if `acl-pubsub-default` is `allchannels`.
     pub all_channels: bool,
 }
 
@@ -34,27 +34,27 @@ pub struct Users {
 /// One user before and after a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// `None`: it was not there.
+    /// `None`: the user is new.
     pub before: Option<Arc<User>>,
-    /// `None`: it is gone, and its clients have to go.
+    /// `None`: the user was deleted, and its clients are closed.
     pub after: Option<Arc<User>>,
 }
 
-/// Which subscriptions a change leaves to the user's clients. A client with another one is closed.
+/// The subscriptions that a user's clients keep after a change. A client with another one is closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Subscriptions {
-    /// All they can have.
+    /// All subscriptions.
     Untouched,
-    /// Those that these patterns allow.
+    /// The subscriptions that these patterns allow.
     Only(Vec<Vec<u8>>),
 }
 
-/// What a node knows about a user that another node speaks of.
+/// A node's knowledge about a user that another node names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing<'a> {
     /// Its rights, of that revision or a later one.
     Known(&'a Arc<User>),
-    /// It was deleted: nothing is allowed.
+    /// The user was deleted: nothing is allowed.
     Gone,
     /// This node has not heard of that revision yet.
     Behind,
@@ -75,18 +75,18 @@ impl Users {
         user
     }
 
-    /// Counts every change of users.
+    /// The number of changes of users.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// How many there are.
+    /// The number of users.
     #[allow(clippy::len_without_is_empty, reason = "never empty: there is always the user `default`")]
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// In order of their names.
+    /// The users in order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
         self.numbers.values().filter_map(|number| self.by_number.get(number))
     }
@@ -101,8 +101,8 @@ impl Users {
         self.by_number.get(&number)
     }
 
-    /// What is known of a user of which another node has seen `revision`. Later rights count instead of those: a right
-    /// that was taken away holds from the moment at which a node hears of it.
+    /// The knowledge about a user of which another node has seen `revision`. Later rights count instead of those: the
+    /// loss of a right holds from the moment at which a node hears of it.
     pub fn standing(&self, number: UserNumber, revision: u64) -> Standing<'_> {
         match self.by_number.get(&number) {
             Some(user) if user.revision >= revision => Standing::Known(user),
@@ -114,7 +114,7 @@ impl Users {
     /// The user that a client becomes by AUTH.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
         let Some(user) = self.find(name) else {
-            // Takes the time that a wrong password takes.
+            // Hashes all the same, so that the reply takes as long as for a wrong password.
             let _ = PasswordHash::of(password);
             return None;
         };
@@ -125,7 +125,7 @@ impl Users {
     ///
     /// # Errors
     ///
-    /// The name has a blank, or a rule is wrong: nothing has changed.
+    /// The name has a blank, or a rule is wrong: no user has changed.
     pub fn set<T: AsRef<[u8]>>(&mut self, book: RuleBook<'_>, name: &[u8], rules: &[T]) -> Result<Change, Refused> {
         if has_blank(name) {
             return Err(Refused::BadName);
@@ -148,7 +148,7 @@ impl Users {
         user.needs_no_password = password.is_none();
     }
 
-    /// A user that has not changed keeps its revision.
+    /// Replaces a user. If it has not changed, it keeps its revision.
     fn replace(&mut self, before: Option<Arc<User>>, mut user: User) -> Change {
         if before.as_ref().is_some_and(|before| before.is_like(&user)) {
             return Change { after: before.clone(), before };
@@ -159,11 +159,11 @@ impl Users {
         Change { before, after: Some(self.put(user)) }
     }
 
-    /// ACL DELUSER: the users that were there.
+    /// ACL DELUSER: returns the users that existed.
     ///
     /// # Errors
     ///
-    /// The user `default` is among them: nothing has changed.
+    /// The user `default` is among them: no user has changed.
     pub fn delete<T: AsRef<[u8]>>(&mut self, names: &[T]) -> Result<Vec<Change>, Refused> {
         if names.iter().any(|name| name.as_ref() == DEFAULT) {
             return Err(Refused::DefaultStays);
@@ -178,7 +178,7 @@ impl Users {
         Some(Change { before: self.by_number.remove(&number), after: None })
     }
 
-    /// These users instead of all others. A name that stays keeps its number, so its clients stay, too.
+    /// Replaces all users by these. A name that stays keeps its number, so its clients stay, too.
     pub(crate) fn replace_all(&mut self, catalogue: &Catalogue, mut users: BTreeMap<Vec<u8>, User>) -> Vec<Change> {
         users.entry(DEFAULT.to_vec()).or_insert_with(|| User::full(catalogue));
         let mut next = self.clone();
@@ -203,7 +203,7 @@ impl Users {
 }
 
 impl User {
-    /// The user `default` of a server that nobody has configured.
+    /// The user `default` of a server without configured users.
     fn full(catalogue: &Catalogue) -> User {
         let mut user = User::new(DEFAULT, UserNumber::DEFAULT, true);
         user.root.set_all_commands(catalogue, true);
@@ -227,12 +227,12 @@ impl User {
 }
 
 impl Change {
-    /// Whose it is.
+    /// The user's number.
     pub fn number(&self) -> Option<UserNumber> {
         self.after.as_ref().or(self.before.as_ref()).map(|user| user.number)
     }
 
-    /// Which subscriptions the user's clients keep.
+    /// The subscriptions that the user's clients keep.
     pub fn subscriptions(&self) -> Subscriptions {
         let Some(before) = &self.before else { return Subscriptions::Untouched };
         let Some(after) = &self.after else { return Subscriptions::Only(Vec::new()) };

@@ -1,4 +1,4 @@
-//! The bytes of a file: counted, summed up, and kept where a value or a name is read.
+//! The bytes of a file. They are counted and summed up, and kept where a value or a name is read.
 
 use crate::Fault;
 use crc_fast::{CrcAlgorithm, Digest};
@@ -9,11 +9,11 @@ use std::io::{ErrorKind, Read};
 /// Bytes that are read from the system at once.
 const BUFFER: usize = 64 << 10;
 
-/// A file that is read from its begin to its end.
+/// A file that is read from beginning to end.
 pub(crate) struct Bytes<R> {
     input: R,
     buffer: Box<[u8]>,
-    /// What of the buffer is not taken yet.
+    /// The part of the buffer that is not taken yet.
     at: usize,
     end: usize,
     /// Offset of the buffer's first byte in the file.
@@ -21,7 +21,7 @@ pub(crate) struct Bytes<R> {
     /// The checksum up to `summed` in the buffer; none once it is not needed any more.
     digest: Option<Digest>,
     summed: usize,
-    /// What was taken since [`Bytes::keep`].
+    /// The bytes taken since [`Bytes::keep`].
     kept: Option<Vec<u8>>,
 }
 
@@ -44,19 +44,19 @@ impl<R: Read> Bytes<R> {
         self.base + self.at as u64
     }
 
-    /// The CRC-64 of what was taken. It is summed up no further.
+    /// The CRC-64 of the bytes taken. Later bytes are not summed up.
     pub(crate) fn checksum(&mut self) -> u64 {
         let Some(mut digest) = self.digest.take() else { return 0 };
         digest.update(&self.buffer[self.summed..self.at]);
         digest.finalize()
     }
 
-    /// Keeps what is taken from now on, after `first`.
+    /// Keeps `first`, and the bytes taken from now on.
     pub(crate) fn keep(&mut self, first: &[u8]) {
         self.kept = Some(first.to_vec());
     }
 
-    /// What was kept.
+    /// The bytes that were kept.
     pub(crate) fn kept(&mut self) -> Vec<u8> {
         self.kept.take().unwrap_or_default()
     }
@@ -80,10 +80,10 @@ impl<R: Read> Bytes<R> {
         Ok(&self.buffer[self.at..self.end])
     }
 
-    /// The same, but all of the first `count` bytes unless the file ends before. `count` is small.
+    /// As [`Bytes::peek`], but all of the first `count` bytes, unless the file ends before. `count` is small.
     pub(crate) fn peek_all(&mut self, count: usize) -> Result<&[u8], Fault> {
         if self.end - self.at < count {
-            // What is left moves to the front, so that the rest fits behind it.
+            // The rest moves to the front, so that the missing bytes fit behind it.
             if let Some(digest) = &mut self.digest {
                 digest.update(&self.buffer[self.summed..self.at]);
             }
@@ -115,7 +115,7 @@ impl<R: Read> Bytes<R> {
         Ok(first)
     }
 
-    /// Appends the next `count` bytes to `out`, which grows with what the file has.
+    /// Appends the next `count` bytes to `out`, which grows as the file supplies bytes.
     pub(crate) fn read(&mut self, out: &mut Vec<u8>, count: u64) -> Result<(), Fault> {
         let mut left = count;
         while left > 0 {

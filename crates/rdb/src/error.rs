@@ -1,4 +1,4 @@
-//! Why a file is not read, and where.
+//! The faults of a file, and their places.
 
 use crate::item::foreign_name;
 use crate::{Foreign, REDIS_VERSION_MAX, VALKEY_VERSION};
@@ -6,34 +6,34 @@ use object::Corrupt;
 use std::fmt;
 use std::io;
 
-/// What stands in the way of reading a file.
+/// The reason why a file cannot be read.
 #[derive(Debug)]
 pub enum Fault {
     /// The system could not read it.
     Io(io::Error),
-    /// It ends in the middle of something.
+    /// It ends too early.
     Cut,
     /// It does not begin as an RDB file.
     NotRdb,
-    /// Its version is newer than the readable ones.
+    /// Its version is newer than those that can be read.
     Version {
         /// True if the file is Valkey's.
         valkey: bool,
         /// The version.
         version: u16,
     },
-    /// Something in it makes no sense.
+    /// It has a malformed part.
     Corrupt(Corrupt),
-    /// Its checksum is not that of its bytes.
+    /// Its checksum does not match its bytes.
     Checksum {
-        /// The checksum that stands in the file.
+        /// The checksum in the file.
         stored: u64,
         /// The checksum of its bytes.
         computed: u64,
     },
     /// A value of a type that Holdfast does not have.
     Foreign(Foreign),
-    /// Modules keep something for a key or beside the keys.
+    /// A module keeps data for a key or beside the keys.
     ModuleData(Vec<u8>),
     /// The reader was asked again after it had failed.
     Failed,
@@ -44,7 +44,7 @@ pub enum Fault {
 pub struct Error {
     /// Bytes of the file before the fault, or before the value that holds it.
     pub offset: u64,
-    /// The key whose value it is.
+    /// The key whose value has the fault.
     pub key: Option<Vec<u8>>,
     /// The fault.
     pub fault: Fault,
@@ -56,7 +56,7 @@ impl Error {
         matches!(self.fault, Fault::Cut)
     }
 
-    /// True if it is about a collection without elements. Some versions of Redis have written such; a reader passes
+    /// True if the fault is a collection without elements. Some versions of Redis have written such; a reader passes
     /// over them.
     pub fn is_empty_collection(&self) -> bool {
         matches!(self.fault, Fault::Corrupt(object::rdb::EMPTY))

@@ -1,22 +1,22 @@
-//! What a file holds.
+//! The items of a file.
 
 use crate::{Dialect, Error, Fault, Foreign, Value};
 use object::Limits;
 use object::rdb::{self, decode};
 
-/// One thing of a file.
+/// One item of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// A field about the file or its server.
     Aux {
         /// The field, such as `redis-ver`.
         name: Vec<u8>,
-        /// What it says.
+        /// The field's value.
         value: Vec<u8>,
     },
     /// A library of functions: its code.
     Function(Vec<u8>),
-    /// How much follows, for a progress bar.
+    /// The number of keys that follow, for a progress bar.
     Size {
         /// The database.
         db: u64,
@@ -27,16 +27,16 @@ pub enum Item {
     },
     /// A key with its value.
     Entry(Entry),
-    /// A key whose value is of a type that Holdfast does not have. Only if the reader passes over such.
+    /// A key whose value is of a type that Holdfast does not have. Only if the reader passes over such keys.
     Skipped {
         /// The database.
         db: u64,
         /// The key.
         key: Vec<u8>,
-        /// What it holds.
+        /// The type of its value.
         foreign: Foreign,
     },
-    /// Data of a module: beside the keys, or what it keeps for the next key. Only if the reader passes over such.
+    /// Data that a module keeps beside the keys, or for the next key. Only if the reader passes over such data.
     SkippedData {
         /// The module, or the class of its data.
         name: Vec<u8>,
@@ -50,13 +50,13 @@ pub struct Entry {
     pub db: u64,
     /// The key.
     pub key: Vec<u8>,
-    /// When it expires: unix time in milliseconds. It may have passed.
+    /// When it expires, in unix milliseconds. That may have passed.
     pub expiry: Option<u64>,
     /// Seconds since the key was last used.
     pub idle: Option<u64>,
     /// How often the key is used: Redis's logarithmic counter.
     pub frequency: Option<u8>,
-    /// Offset in the file of the value's first byte.
+    /// The file's offset of the value's first byte.
     pub offset: u64,
     pub(crate) dialect: Dialect,
     /// The type byte and the value.
@@ -64,7 +64,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The value; `limits` decide its encoding. What is damaged is an error, and so is a collection without elements
+    /// The value; `limits` decide its encoding. A collection without elements is an error of its own
     /// ([`Error::is_empty_collection`]).
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Entry {
         self.body.len().saturating_sub(1)
     }
 
-    /// The payload that RESTORE takes. The value is not looked at unless Redis would not know its form.
+    /// The payload that RESTORE takes. The value is decoded only if Redis would not know its form.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 //! Pure code over [`std::io::Read`] and [`std::io::Write`]: it opens no file and no socket. One value at a time is in
 //! memory. Nothing is allocated for a length before the file has shown the bytes that it announces.
 //!
-//! What a value's bytes mean is the business of [`object::rdb`], which RESTORE uses as well.
+//! The bytes of a value are the business of [`object::rdb`], which RESTORE uses as well.
 //!
 //! ```text
 //! "REDIS" and four digits, or "VALKEY" and three: the version
@@ -30,7 +30,7 @@ pub use writer::{EntryRef, Writer, Written};
 
 /// Numbers that stand where a type byte could (`RDB_OPCODE_*`).
 mod opcode {
-    /// Redis 8.8: what modules keep for the next key.
+    /// Redis 8.8: data that modules keep for the next key.
     pub(crate) const KEY_METADATA: u8 = 243;
     /// Valkey 9, with the same number: slots that were being taken over.
     pub(crate) const SLOT_IMPORT: u8 = 243;

@@ -6,9 +6,9 @@ use object::Corrupt;
 use object::rdb::walk::{self, Source, length, pass_module_parts, pass_string, pass_value};
 use std::io::Read;
 
-/// Since this version a checksum ends the file.
+/// The version since which a checksum ends the file.
 const CHECKSUM_SINCE: u16 = 5;
-/// Modules keep at most this many data for a key in Redis; more is damage.
+/// Redis's modules keep at most this many data for a key; more is damage.
 const KEY_METADATA_MAX: u64 = 255;
 
 /// Reads an RDB file. One value is in memory at a time.
@@ -22,7 +22,7 @@ pub struct Reader<R> {
     state: State,
 }
 
-/// What was said of the next key.
+/// The fields about the next key.
 #[derive(Default)]
 struct Next {
     expiry: Option<u64>,
@@ -38,11 +38,11 @@ enum State {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the header: which server's file it is, and its version.
+    /// Reads the header: the dialect and the version.
     ///
     /// # Errors
     ///
-    /// The input cannot be read, is no such file, or is of a version that is not known.
+    /// The input cannot be read, is no such file, or is of an unknown version.
     pub fn new(input: R) -> Result<Self, Error> {
         Self::from_bytes(Bytes::new(input))
     }
@@ -62,7 +62,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Passes over keys and data that Holdfast has no type for, and names them, instead of refusing the file.
+    /// Makes the reader pass over keys and data that Holdfast has no type for, and name them. Otherwise it refuses the
+    /// file.
     pub fn skip_foreign(mut self, yes: bool) -> Self {
         self.skips_foreign = yes;
         self
@@ -73,7 +74,7 @@ impl<R: Read> Reader<R> {
         self.version
     }
 
-    /// Whose file it is.
+    /// The dialect of the file.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
@@ -83,9 +84,9 @@ impl<R: Read> Reader<R> {
         self.bytes.offset()
     }
 
-    /// The next item; none after the file's end, when its checksum was right. What follows the end is not read.
+    /// The next item; none after the file's end, once its checksum was right. Bytes behind the end are not read.
     ///
-    /// After an error there is nothing more: how long the damaged part is cannot be known.
+    /// After an error there are no more items: the length of the damaged part is not known.
     ///
     /// # Errors
     ///
@@ -102,7 +103,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What follows the end of the file: an append-only file has its commands there.
+    /// The bytes behind the end of the file: an append-only file has its commands there.
     pub(crate) fn into_rest(self) -> Bytes<R> {
         self.bytes
     }
@@ -156,7 +157,7 @@ impl<R: Read> Reader<R> {
             opcode::SLOT_IMPORT if self.dialect == Dialect::Valkey => self.slot_import()?,
             opcode::KEY_METADATA => return self.key_metadata(),
             opcode::END => self.end()?,
-            // Types are below, and above are all others.
+            // Types are smaller numbers, and all known opcodes were matched before.
             _ => return Err(Corrupt("unknown opcode").into()),
         }
         Ok(None)
@@ -194,7 +195,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// What a module keeps beside the keys.
+    /// Data that a module keeps beside the keys.
     fn module_aux(&mut self) -> Result<Item, Fault> {
         const UNSIGNED: u64 = 2;
         let name = walk::module_name(length(&mut self.bytes)?).to_vec();
@@ -206,7 +207,8 @@ impl<R: Read> Reader<R> {
         self.skipped(name)
     }
 
-    /// What modules keep for the next key: for each class a word with its name, and its parts. Names are told together.
+    /// Data that modules keep for the next key: for each class a word with its name, and its parts. All names are
+    /// returned together.
     fn key_metadata(&mut self) -> Result<Option<Item>, Fault> {
         let count = length(&mut self.bytes)?;
         if count > KEY_METADATA_MAX {
@@ -227,7 +229,7 @@ impl<R: Read> Reader<R> {
         if self.skips_foreign { Ok(Item::SkippedData { name }) } else { Err(Fault::ModuleData(name)) }
     }
 
-    /// Slots that Valkey was taking over: their keys are in the file like all others.
+    /// Slots that Valkey was taking over: their keys are in the file like all other keys.
     fn slot_import(&mut self) -> Result<(), Fault> {
         pass_string(&mut self.bytes)?;
         for _ in 0..length(&mut self.bytes)? {
@@ -241,7 +243,7 @@ impl<R: Read> Reader<R> {
         let computed = self.bytes.checksum();
         if self.version >= CHECKSUM_SINCE {
             let stored = u64::from_le_bytes(self.bytes.array()?);
-            // Zero says that the server left the checksum out (`rdbchecksum no`).
+            // The server writes zero if it leaves the checksum out (`rdbchecksum no`).
             if stored != 0 && stored != computed {
                 return Err(Fault::Checksum { stored, computed });
             }
@@ -251,7 +253,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// True if bytes begin as those of an RDB file.
+/// True if these are the first bytes of an RDB file.
 pub(crate) fn is_rdb(first: &[u8]) -> bool {
     first.starts_with(b"REDIS") || first.starts_with(b"VALKEY")
 }

@@ -18,13 +18,13 @@ pub struct Writer<W> {
 /// A key with its value, to be written.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'a> {
-    /// The database. Keys of one database stand together in a file.
+    /// The database. Keys of one database are together in a file.
     pub db: u64,
     /// The key.
     pub key: &'a [u8],
     /// Its value.
     pub value: ValueRef<'a>,
-    /// When it expires: unix time in milliseconds, below 2^63.
+    /// When it expires, in unix milliseconds, below 2^63.
     pub expiry: Option<u64>,
     /// Seconds since it was last used.
     pub idle: Option<u64>,
@@ -36,9 +36,9 @@ pub struct EntryRef<'a> {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It was.
+    /// The key was written.
     Yes,
-    /// The target has no form for its value. The file goes on without it.
+    /// The target has no form for its value. The file goes on without the key.
     CannotHold(CannotHold),
 }
 
@@ -92,7 +92,7 @@ impl<W: Write> Writer<W> {
         self.flush()
     }
 
-    /// Begins a database: how many keys follow, and how many of them have a time of expiry.
+    /// Begins a database: `keys` keys follow, `expires` of which have a time of expiry.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl<W: Write> Writer<W> {
         if let Some(counter) = entry.frequency {
             self.buffer.extend_from_slice(&[opcode::FREQUENCY, counter]);
         }
-        // The key stands between the type and the value, which are made behind it: the type moves to its place.
+        // The key is between the type and the value, which are encoded together behind it: the type moves to its place.
         let at = self.buffer.len();
         self.buffer.push(0);
         encode_string(&mut self.buffer, entry.key);
@@ -174,7 +174,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn clear(&mut self) {
-        /// What a large value took is given back.
+        /// A large value's memory is given back.
         const KEPT: usize = 1 << 20;
         self.buffer.clear();
         self.buffer.shrink_to(KEPT);

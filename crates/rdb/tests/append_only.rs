@@ -79,7 +79,7 @@ fn steps_of_damaged(file: &[u8]) -> Error {
     }
 }
 
-/// Wherever a file ends, whole commands and blocks come out, and the rest is told.
+/// A file may end anywhere: whole commands and blocks are returned, and the rest is reported.
 #[test]
 fn cut_tails_are_told() {
     let set = line(&["SET", "k", "v"]);
@@ -116,7 +116,7 @@ fn damage_is_told() {
     }
     let long = format!("#{}\r\n", "x".repeat(5000));
     assert!(steps_of_damaged(long.as_bytes()).to_string().contains("line too long"));
-    // A length that the file does not have is not made room for.
+    // A length that the file does not have takes no memory.
     let (steps, tail) = steps(b"*999999999999999999\r\n$999999999999999999\r\nabc").unwrap();
     assert!(steps.is_empty() && tail.is_some());
 }

@@ -1,6 +1,6 @@
-//! Damaged files: an error or other values, but no panic, and no memory that the file does not account for.
+//! Damaged files give an error or other values, but no panic, and take no memory beyond the size of the file.
 //!
-//! The allocator of this program counts. SAFETY of that: it hands every request on to the system's allocator unchanged.
+//! The allocator of this program counts. SAFETY: it passes every request on to the system's allocator unchanged.
 
 mod support;
 
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Reads all of a file, its values as well, and returns how many items it had and the largest block that this took.
+/// Reads all of a file, with its values. Returns the number of its items, and the largest block that this took.
 fn survive(file: &[u8]) -> (usize, usize) {
     LARGEST.set(0);
     let mut count = 0;
@@ -64,7 +64,7 @@ fn survive(file: &[u8]) -> (usize, usize) {
     (count, LARGEST.get())
 }
 
-/// What a file may take at most in one block: its own buffers, twice its bytes, and LZF, which makes 88 bytes of one.
+/// The largest block that a file may take: its own buffers, twice its bytes, and LZF, which makes 88 bytes of one.
 fn most(file: &[u8]) -> usize {
     (64 << 10) + 2 * 88 * file.len()
 }
@@ -111,7 +111,7 @@ fn every_byte_may_be_any_other() {
     }
 }
 
-/// Lengths that no file can back, where each kind of length stands.
+/// Lengths beyond the file's, in each place where a length is read.
 #[test]
 fn lengths_beyond_the_file_take_no_memory() {
     let huge = [&[0x81][..], &[0x7f; 8]].concat();
@@ -135,7 +135,7 @@ fn lengths_beyond_the_file_take_no_memory() {
             assert!(largest <= most(&file), "{largest}: {}", file.escape_ascii());
         }
     }
-    // A compressed string that says to be large.
+    // A compressed string that claims to be large.
     let lzf = [&b"REDIS0014\x00\x01k\xc3\x03"[..], &huge[..], b"\x01ab"].concat();
     assert!(survive(&lzf).1 <= most(&lzf));
 }

@@ -1,4 +1,4 @@
-//! Files byte by byte: what is written, and what servers of all times have written.
+//! Files byte by byte: those that are written here, and those that servers of all versions have written.
 
 mod support;
 
@@ -68,7 +68,7 @@ fn time() -> String {
     4_102_444_800_000u64.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A value as a server of this version wrote it, and what it holds.
+/// A value as a server of this version wrote it, and its contents.
 const VALUES: [(&str, &str, &str); 24] = [
     ("REDIS0001", "00 016b 0568656c6c6f", "string: hello"),
     ("REDIS0006", "00 016b c1d4fe", "string: -300"),
@@ -185,7 +185,7 @@ fn values_of_modules_and_unknown_types_are_named() {
 
 #[test]
 fn numbers_that_valkey_uses_otherwise() {
-    // Slots that were being taken over, where Redis has what modules keep for a key.
+    // Slots that Valkey was taking over, where Redis has data that modules keep for a key.
     let import = "f3 03616263 02 00 05 4064 41ff fe00 00 016b 0176";
     assert_eq!(entries(&file("VALKEY080", import)).unwrap().len(), 1);
     for body in ["18 016b 00", "1c 016b 00"] {
@@ -233,7 +233,7 @@ fn damage_is_told_with_its_place() {
         let error = items(&file).unwrap_err();
         assert_eq!(error.to_string(), expected, "{body}");
     }
-    // A value whose parts are wrong is told when it is decoded.
+    // A value with wrong parts is reported when it is decoded.
     let read = entries(&file("REDIS0011", "fe00 02 016b 02 0161 0161")).unwrap();
     let error = read[0].value(&Limits::default()).map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "at byte 14, key 'k': damaged: duplicate member of a set");

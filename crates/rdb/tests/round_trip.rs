@@ -1,4 +1,4 @@
-//! What is written is read again, for every target.
+//! Every file that is written can be read again, for every target.
 
 mod support;
 
@@ -51,7 +51,7 @@ fn what_a_target_cannot_hold_is_named() {
         let _: Written = writer.entry(EntryRef::new(2, b"next", rdb::ValueRef::String(b"v"))).unwrap();
         let file = writer.finish().unwrap();
         let keys = entries(&file).unwrap();
-        // Nothing of it is left for the next key.
+        // The next key gets none of the fields of this one.
         let next = keys.last().unwrap();
         assert_eq!((next.key.as_slice(), next.expiry, next.db), (&b"next"[..], None, 2));
         assert_eq!(keys.len(), if written == Written::Yes { 2 } else { 1 });
@@ -90,7 +90,7 @@ fn fields_and_functions_are_read() {
     assert!(!file_of(Target::Redis88, &[]).ends_with(&[0; 8]));
 }
 
-/// Files of all samples for the fuzz target, with the byte that it takes first, where `RDB_SEEDS` names a folder.
+/// Writes files of all samples for the fuzz target, with the byte that it takes first, into the folder `RDB_SEEDS`.
 #[test]
 fn seeds_are_written_if_asked_for() {
     for target in TARGETS {

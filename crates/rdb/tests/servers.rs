@@ -5,8 +5,8 @@
 //!     cargo test -p rdb --test servers
 //! ```
 //!
-//! Each of the first two may name several programs, with colons between. What is not named is not tried. `RDB_FILES` is
-//! a folder of files of older servers: the first Redis loads each of them, too.
+//! Each of the first two may name several programs, with colons between. Without a name nothing is tried. `RDB_FILES`
+//! is a folder of files of older servers: the first Redis loads each of them, too.
 
 #[path = "support/server.rs"]
 mod server;
@@ -30,7 +30,7 @@ fn programs(variable: &str) -> Vec<PathBuf> {
     programs
 }
 
-/// Keys of every type and form. What a server does not have yet is left out.
+/// Writes keys of every type and form, except those that the server does not have.
 fn populate(server: &mut Server) {
     let long = "x".repeat(9000);
     let mut lines: Vec<String> = [
@@ -102,10 +102,10 @@ fn populate(server: &mut Server) {
     assert_eq!(server.call(&["FUNCTION", "LOAD", code]), Reply::Bytes(Some(b"lib".to_vec())));
 }
 
-/// A key's time of expiry, its type, and what it holds.
+/// A key's time of expiry, its type, and its contents.
 type Described = (Option<u64>, (&'static str, Vec<String>));
 
-/// What a file holds.
+/// The contents of a file.
 struct Read {
     dialect: Dialect,
     version: u16,
@@ -149,7 +149,7 @@ impl Read {
         self.entries.iter().map(said).collect()
     }
 
-    /// The same, as a server says it.
+    /// The same contents, as a server reports them.
     fn values_at(&self, server: &mut Server, dialect: Dialect) -> Vec<Described> {
         let said = |entry: &Entry| {
             server.line(&format!("SELECT {}", entry.db));
@@ -160,7 +160,7 @@ impl Read {
         self.entries.iter().map(said).collect()
     }
 
-    /// Writes all of it for a target, and returns the keys that it cannot hold.
+    /// Writes all contents for a target, and returns the keys that it cannot hold.
     fn write(&self, target: Target, path: &Path) -> Vec<Vec<u8>> {
         let mut writer = Writer::new(BufWriter::new(File::create(path).unwrap()), target).unwrap();
         writer.aux(b"redis-bits", b"64").unwrap();
@@ -202,7 +202,7 @@ fn keys_of_servers_are_read_and_written_for_every_server() {
     }
     for (from, (file, digest, ..)) in files.iter().enumerate() {
         for (to, program) in all.iter().enumerate() {
-            // Every server loads what Redis 7.2 writes, too.
+            // Every server also loads a file for Redis 7.2.
             for target in [files[to].0.target(), Target::Redis72] {
                 let folder = Scratch::new(&format!("from-{from}-to-{to}"));
                 let refused = file.write(target, &folder.0.join("dump.rdb"));
@@ -266,7 +266,7 @@ fn append_only_folders_are_replayed() {
         let more = ["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
         let mut server = Server::start(&program, &folder.0, &more);
         populate(&mut server);
-        // Now the base has all of it, and what follows is in commands.
+        // Now the base has all keys, and later changes are commands.
         server.line("BGREWRITEAOF");
         while matches!(server.line("INFO persistence"), Reply::Bytes(Some(text))
             if String::from_utf8_lossy(&text).contains("aof_rewrite_in_progress:1"))

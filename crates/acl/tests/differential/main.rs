@@ -1,8 +1,8 @@
-//! Random rules, users, requests and files of users, here and at a real redis-server: every reply must be the same.
+//! Runs random rules, requests and files of users here and at a real redis-server: every reply must be the same.
 //!
-//! The reference is the program that `REDIS_SERVER` names; without it nothing is compared. Its own commands are the
-//! catalogue, and it says where the keys of a request are: only users and their rights are compared. Cases are few and
-//! fixed unless `DIFFERENTIAL_CASES` asks for more, which are then new every time.
+//! `REDIS_SERVER` names the reference; without it nothing is compared. The catalogue is that of its own commands, and
+//! it reports where the keys of a request are: only users and their rights are compared. Cases are few and fixed unless
+//! `DIFFERENTIAL_CASES` asks for more, which are then new every time.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real servers")]
 
 mod peer;
@@ -88,7 +88,7 @@ fn name() -> impl Strategy<Value = String> {
     prop::sample::select(NAMES.to_vec()).prop_map(str::to_owned)
 }
 
-/// A rule that is right, unless all keys or channels are allowed already; `commands` are the reference's.
+/// A rule that is valid, unless all keys or channels are allowed already; `commands` are the reference's.
 fn rule(commands: Vec<String>) -> impl Strategy<Value = String> {
     let usual = [
         "get",
@@ -145,7 +145,7 @@ fn rule(commands: Vec<String>) -> impl Strategy<Value = String> {
     ]
 }
 
-/// A rule that is wrong, most of the time.
+/// A rule that is mostly wrong.
 fn wrong() -> impl Strategy<Value = String> {
     let fixed = vec![
         "hehe",
@@ -180,7 +180,7 @@ fn wrong() -> impl Strategy<Value = String> {
     prop::sample::select(fixed).prop_map(str::to_owned)
 }
 
-/// Rules of one SETUSER, some in selectors, in one piece or in several.
+/// The rules of one SETUSER, some in selectors, in one piece or in several.
 fn rules(commands: &[String]) -> impl Strategy<Value = Vec<String>> + use<> {
     let inner = prop::collection::vec(rule(commands.to_vec()), 0..4);
     let selector = (inner, any::<bool>()).prop_map(|(rules, whole)| {
@@ -202,7 +202,7 @@ enum Step {
     Load(String),
 }
 
-/// The connection is of a user that no step touches; every file has it.
+/// The user of the connection. No step touches it, and every file has it.
 const ADMIN: &str = "user admin on nopass +@all ~* &*";
 
 const USERS: &[&str] = &["bob", "bob", "eve", "default", "nobody"];
@@ -212,10 +212,10 @@ fn steps(commands: &[String]) -> impl Strategy<Value = Vec<Step>> + use<> {
         let line = line.replacen('K', &first, 1).replace('K', &second);
         line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     });
-    // No comments: Redis 8.2 does not read them.
+    // There are no comments: Redis 8.2 does not read them.
     let word = prop_oneof![6 => Just("user "), 1 => Just("usr "), 1 => Just("user  ")];
     let line = (word, "[ab]", rules(commands)).prop_map(|(word, name, rules)| {
-        // Redis dies of a selector in a file that is not closed.
+        // A selector in a file that is not closed makes Redis crash.
         let rules: Vec<String> =
             rules.into_iter().filter(|rule| !rule.starts_with('(') || rule.ends_with(')')).collect();
         format!("{word}{name} {}", rules.join(" "))
@@ -232,7 +232,7 @@ fn steps(commands: &[String]) -> impl Strategy<Value = Vec<Step>> + use<> {
     prop::collection::vec(step, 1..60)
 }
 
-/// What a function writes, as a client reads it.
+/// The reply that a function writes, as a client reads it.
 fn written(write: impl FnOnce(&mut Reply<'_>)) -> Value {
     let mut out = Vec::new();
     write(&mut Reply::new(&mut out, Protocol::Resp2));
@@ -250,14 +250,14 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both begin anew.
+    /// Resets both servers.
     fn reset(&mut self) {
         self.users = Users::new(&self.catalogue);
         let (redis, ours) = self.step(&Step::Load(String::new()));
         assert_eq!(redis, ours);
     }
 
-    /// The same step at both: their replies.
+    /// Takes the same step at both, and returns their replies.
     fn step(&mut self, step: &Step) -> (Value, Value) {
         let book = RuleBook { catalogue: &self.catalogue, all_channels: false };
         match step {
@@ -310,7 +310,7 @@ impl Pair {
                 let (key, flags) = (text(&items(key)[0]), items(&items(key)[1]));
                 let has = |names: &[&str]| flags.iter().any(|flag| names.contains(&&*text(flag)));
                 let access = Access::new(has(&["access"]), has(&["insert", "update", "delete"]));
-                // Where the same word is there twice, its later place: the replies name words.
+                // If a word occurs twice, its later place: the replies name words.
                 let index = words.iter().rposition(|word| *word == key).unwrap();
                 keys.push(KeyUse { index, access });
             }
@@ -328,7 +328,7 @@ impl Pair {
         (self.redis.call(&call), ours)
     }
 
-    /// What both show of their users.
+    /// The texts in which both show their users.
     fn shown(&mut self) -> Vec<(Value, Value)> {
         let mut all = vec![
             (self.redis.words("acl list"), written(|out| self.users.write_lines(out))),

@@ -1,4 +1,5 @@
-//! A real server beside ours: its process, and a connection to it. The differential tests of users and of whole histories share it.
+//! A real server beside ours: its process, and a connection to it. The differential tests of users and of whole
+//! histories share it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use resp::{ReplyDecoder, ReplyLimits, Value};
 
-/// A server process, a connection to it, and the directory that it works in. All end with the value.
+/// A server process, a connection to it, and its working directory. All end when the value is dropped.
 pub struct Peer {
     process: Child,
     stream: TcpStream,

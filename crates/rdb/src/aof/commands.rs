@@ -5,12 +5,12 @@ use crate::bytes::Bytes;
 use object::Corrupt;
 use std::io::Read;
 
-/// Bytes of the longest line: a number, or a note of Redis (`#TS:...`).
+/// Bytes of a line, at most: a number, or an annotation of Redis (`#TS:...`).
 const LINE_MAX: usize = 1024;
-/// Arguments that are made room for before they are seen.
+/// Arguments that are made room for before they are read.
 const ARGUMENTS_SEEN: usize = 64;
 
-/// The next command; none at the end of the file. Notes are passed over.
+/// The next command; none at the end of the file. Annotations are passed over.
 pub(super) fn command<R: Read>(bytes: &mut Bytes<R>) -> Result<Option<Vec<Vec<u8>>>, Fault> {
     loop {
         match bytes.peek()?.first() {
@@ -38,7 +38,7 @@ pub(super) fn command<R: Read>(bytes: &mut Bytes<R>) -> Result<Option<Vec<Vec<u8
     Ok(Some(arguments))
 }
 
-/// A line of a mark and a number.
+/// A line that consists of a mark and a number.
 fn number<R: Read>(bytes: &mut Bytes<R>, mark: u8, otherwise: &'static str) -> Result<u64, Fault> {
     let line = bytes.line(LINE_MAX)?;
     let digits = line.strip_prefix(&[mark]).ok_or(Corrupt(otherwise))?;

@@ -19,7 +19,7 @@ pub struct Files<O, R> {
 pub struct FilesError {
     /// The file.
     pub file: String,
-    /// Where in it, and what.
+    /// The place in the file, and the fault.
     pub error: Error,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for FilesError {
 impl std::error::Error for FilesError {}
 
 impl<R: Read, O: FnMut(&File) -> io::Result<R>> Files<O, R> {
-    /// Reads what `manifest` names, with files that `open` opens. Files are opened when they are reached.
+    /// Reads the files that `manifest` names, which `open` opens when they are reached.
     pub fn new(manifest: &Manifest, open: O) -> Self {
         let left: Vec<File> = manifest.files().cloned().collect();
         Self { open, left: left.into_iter(), skips_foreign: false, current: None, tail: None }
@@ -44,7 +44,7 @@ impl<R: Read, O: FnMut(&File) -> io::Result<R>> Files<O, R> {
         self
     }
 
-    /// The last file and what was cut off it, once there is no further step.
+    /// The last file and its incomplete end, once there is no further step.
     pub fn tail(&self) -> Option<&(File, Tail)> {
         self.tail.as_ref()
     }

@@ -6,7 +6,7 @@
 //! file appendonly.aof.2.incr.aof seq 2 type i startoffset 0
 //! ```
 //!
-//! `b` is the base, `i` are the files after it, and `h` those that are not needed any more.
+//! `b` is the base, `i` are the files after it, and `h` are files that are not needed any more.
 
 use std::fmt;
 
@@ -19,21 +19,21 @@ pub struct File {
     pub sequence: u64,
 }
 
-/// Which files there are.
+/// The files of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// The file that holds all keys of one moment.
     pub base: Option<File>,
-    /// The files with the commands after that, in their order.
+    /// The files with the commands after that moment, in their order.
     pub increments: Vec<File>,
 }
 
-/// A line of a manifest that makes no sense.
+/// A malformed line of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestError {
     /// The line, from 1 on.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault of the line.
     pub reason: &'static str,
 }
 
@@ -46,11 +46,11 @@ impl fmt::Display for ManifestError {
 impl std::error::Error for ManifestError {}
 
 impl Manifest {
-    /// Reads a manifest. What newer servers say of a file beside its name, number and type is passed over.
+    /// Reads a manifest. It ignores further words about a file, which newer servers may write.
     ///
     /// # Errors
     ///
-    /// A line is not what a manifest has, or there is none.
+    /// A line is malformed, or there is none.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
         let mut manifest = Manifest::default();
         let text = std::str::from_utf8(text).map_err(|_| ManifestError { line: 1, reason: "it is no text" })?;
@@ -120,7 +120,7 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// What stands before the closing mark, and what follows it.
+/// The text before the closing mark, and the text after it.
 fn quotation(text: &str) -> Option<(String, &str)> {
     let mut bytes = Vec::new();
     let mut rest = text.chars();

@@ -1,4 +1,4 @@
-//! Append-only files of Redis: the commands that led to its keys, behind what an RDB file says.
+//! Append-only files of Redis: an RDB file, and the commands that came after it.
 //!
 //! Since Redis 7 a folder has several of them, and a manifest names them in their order ([`Manifest`], [`Files`]). Each
 //! is an RDB file, or commands, or both ([`Reader`]).

@@ -10,18 +10,18 @@ use std::io::Read;
 /// A command of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The database that it works on. A SELECT tells that, and is not a command of its own here.
+    /// The database that it works on. A SELECT sets it, and is not returned as a command.
     pub db: u64,
     /// The command's name and its arguments.
     pub arguments: Vec<Vec<u8>>,
-    /// Offset in the file of its first byte.
+    /// The file's offset of its first byte.
     pub offset: u64,
 }
 
-/// What a file says next.
+/// The next step of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Something of the RDB file that it begins with.
+    /// An item of the RDB file at its beginning.
     Item(Item),
     /// A command.
     Command(Command),
@@ -29,12 +29,12 @@ pub enum Step {
     Block(Vec<Command>),
 }
 
-/// A file that ends in the middle of a command or of a block: its server was stopped while it wrote.
+/// The end of a file in the middle of a command or of a block: its server was stopped while it wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
     /// Bytes of the file that hold whole commands and blocks.
     pub whole: u64,
-    /// Bytes that were found after those.
+    /// Bytes behind those.
     pub lost: u64,
     /// Commands of a block that has no end.
     pub unfinished: usize,
@@ -136,7 +136,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// The next command or block. At the end of the file notes what was cut off.
+    /// The next command or block. At the end of the file it notes the incomplete step.
     fn commands(&mut self, bytes: &mut Bytes<R>) -> Result<Option<Step>, Fault> {
         loop {
             let offset = bytes.offset();
@@ -164,7 +164,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Takes a command. It is a step unless it is about the others.
+    /// Takes a command. Returns it as a step, unless it selects a database or belongs to a block.
     fn take(&mut self, arguments: Vec<Vec<u8>>, offset: u64) -> Result<Option<Step>, Fault> {
         if let Some(db) = selected(&arguments)? {
             self.db = db;

@@ -1,4 +1,4 @@
-//! Values for tests, and what they hold in a form that can be compared.
+//! Values for tests, and their contents in a form that can be compared.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use object::hash::Expiry;
@@ -10,7 +10,7 @@ use rdb::{Entry, EntryRef, Error, Item, Reader, Target, Value, Writer, Written};
 
 pub const TARGETS: [Target; 4] = [Target::Redis72, Target::Redis80, Target::Redis88, Target::Valkey9];
 
-/// What a value holds: its type, and its parts in an order that does not depend on its form.
+/// The contents of a value: its type, and its parts in an order that does not depend on its form.
 pub fn described(value: &Value<'_>) -> (&'static str, Vec<String>) {
     let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
     match value {
@@ -83,7 +83,7 @@ pub fn entries(file: &[u8]) -> Result<Vec<Entry>, Error> {
     Ok(items(file)?.into_iter().filter_map(entry).collect())
 }
 
-/// A file with these keys; what the target cannot hold is left out.
+/// A file with these keys, except those that the target cannot hold.
 pub fn file_of(target: Target, entries: &[EntryRef<'_>]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), target).unwrap();
     writer.aux(b"redis-ver", b"7.2.0").unwrap();

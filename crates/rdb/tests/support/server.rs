@@ -118,7 +118,7 @@ impl Server {
         payload
     }
 
-    /// What is in all databases, in one number.
+    /// A digest of all databases.
     pub fn digest(&mut self) -> Reply {
         self.line("DEBUG DIGEST")
     }
