@@ -1,6 +1,7 @@
-//! Commands of the data plane, one after another on an empty keyspace: none panics, and each gives one whole reply. The input is
-//! what a client sends; payloads of RESTORE get their version and checksum here, as no fuzzer finds these. The keyspace is one for
-//! the process, and emptied after each input: a server's is never given back, so run it with `-detect_leaks=0`.
+//! Commands of the data plane, one after another on an empty keyspace: none panics, and each gives one whole reply. The
+//! input is what a client sends; payloads of RESTORE get their version and checksum here, as no fuzzer finds these. The
+//! keyspace is one for the process, and emptied after each input: a server's is never given back, so run it with
+//! `-detect_leaks=0`.
 
 #![no_main]
 

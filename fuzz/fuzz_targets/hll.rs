@@ -1,4 +1,5 @@
-//! HyperLogLogs: any string is one or is refused, and neither counting, merging nor changing it reads or writes beyond it.
+//! HyperLogLogs: any string is one or is refused, and neither counting, merging nor changing it reads or writes beyond
+//! it.
 
 #![no_main]
 

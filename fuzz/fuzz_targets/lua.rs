@@ -1,9 +1,11 @@
-//! Any script, with a host that answers every call with its first argument as the reply, and kills it after some slices.
+//! Any script, with a host that answers every call with its first argument as the reply, and kills it after some
+//! slices.
 //!
-//! Scripts run on stacks of their own, and Lua leaves frames by `longjmp`: the address sanitizer cannot follow that and reports uses
-//! out of scope that are none. So its checks of the stack (not those of the heap) are to be left out:
+//! Scripts run on stacks of their own, and Lua leaves frames by `longjmp`: the address sanitizer cannot follow that and
+//! reports uses out of scope that are none. So its checks of the stack (not those of the heap) are to be left out:
 //!
-//! `RUSTFLAGS=-Cllvm-args=-asan-stack=0 CFLAGS=--param=asan-stack=0 cargo +nightly fuzz run lua -- -dict=fuzz/dictionaries/lua.dict`
+//! `RUSTFLAGS=-Cllvm-args=-asan-stack=0 CFLAGS=--param=asan-stack=0 cargo +nightly fuzz run lua --
+//! -dict=fuzz/dictionaries/lua.dict`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Files of Redis: any bytes are read or are refused. A value that is read is written for every target, and read the same.
+//! Files of Redis: any bytes are read or are refused. A value that is read is written for every target, and read the
+//! same.
 //!
 //! ```text
 //! fuzz/seeds && cargo +nightly fuzz run rdb -- -max_len=4096

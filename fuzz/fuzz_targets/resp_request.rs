@@ -49,7 +49,8 @@ fn decode(stream: &[u8], pieces: &[u8], limits: &Limits, max_commands: usize) ->
     }
 }
 
-// The first bytes say how the rest is cut: authenticated or not, commands a call, and the lengths of up to seven pieces.
+// The first bytes say how the rest is cut: authenticated or not, commands a call, and the lengths of up to seven
+// pieces.
 fuzz_target!(|data: &[u8]| {
     let [control, max_commands, data @ ..] = data else { return };
     let (pieces, stream) = data.split_at(usize::from(control & 7).min(data.len()));

@@ -1,4 +1,5 @@
-//! RESTORE payloads: any bytes inside a correct frame are a value or are refused; a value is dumped and restored the same.
+//! RESTORE payloads: any bytes inside a correct frame are a value or are refused; a value is dumped and restored the
+//! same.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Records and leaves of a store: any bytes are a value or are refused, and a value that is accepted works, and is saved and read the
-//! same. The first byte chooses between bytes as they come and those of a value that was built, with one of them changed.
+//! Records and leaves of a store: any bytes are a value or are refused, and a value that is accepted works, and is
+//! saved and read the same. The first byte chooses between bytes as they come and those of a value that was built, with
+//! one of them changed.
 
 #![no_main]
 

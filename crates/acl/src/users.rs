@@ -139,8 +139,8 @@ impl Users {
         Ok(self.replace(before, user))
     }
 
-    /// `requirepass`: the only password of the user `default`, or none. No rights change, and so no revision does: nodes of
-    /// a cluster hear of `requirepass` at different times.
+    /// `requirepass`: the only password of the user `default`, or none. No rights change, and so no revision does:
+    /// nodes of a cluster hear of `requirepass` at different times.
     pub fn set_default_password(&mut self, password: Option<PasswordHash>) {
         let Some(user) = self.by_number.get_mut(&UserNumber::DEFAULT) else { return };
         let user = Arc::make_mut(user);

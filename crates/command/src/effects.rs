@@ -36,7 +36,8 @@ pub mod op {
     /// The state of an attempt of a transaction over nodes here (payload: a record of `txn`); database and key are
     /// empty.
     pub const TRANSACTION: u8 = 8;
-    // 16..32 strings, 32..48 lists, 48..64 sets, 64..80 hashes, 80..96 sorted sets, 96..112 streams: declared in the family.
+    // 16..32 strings, 32..48 lists, 48..64 sets, 64..80 hashes, 80..96 sorted sets, 96..112 streams: declared in the
+    // family.
     pub const STRINGS: u8 = 16;
     pub const LISTS: u8 = 32;
     pub const SETS: u8 = 48;
@@ -140,7 +141,8 @@ pub enum Before {
 }
 
 impl Effects {
-    /// Notes that the entry of `key` in logical database `db` has changed by effect `op`, whose payload `write` appends.
+    /// Notes that the entry of `key` in logical database `db` has changed by effect `op`, whose payload `write`
+    /// appends.
     #[inline]
     pub fn push(&mut self, op: u8, db: u16, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
         self.note(op, db, key, true, write);

@@ -27,7 +27,8 @@ pub(crate) struct ScanOptions<'a> {
 /// The answer to a cursor that no scan has returned.
 pub(crate) const INVALID_CURSOR: Error = Error::new("ERR invalid cursor");
 
-/// Redis reads a cursor with `strtoull`: white space, a plus and zeros before it do no harm, nor does a minus before zero.
+/// Redis reads a cursor with `strtoull`: white space, a plus and zeros before it do no harm, nor does a minus before
+/// zero.
 pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
     let digits = text.trim_ascii_start();
     let digits = digits.strip_prefix(b"+").unwrap_or(digits);

@@ -1,7 +1,7 @@
 //! Figures of checkpoints: how long latches are held, what is written, how much memory it takes.
 //!
-//! `cargo run --release -p engine --example checkpoint [KEYS] [MEMBERS]` (1,000,000 of each unless said otherwise): so many keys of
-//! 100 bytes, and sets and sorted sets of so many members, half of the keys in one slot.
+//! `cargo run --release -p engine --example checkpoint [KEYS] [MEMBERS]` (1,000,000 of each unless said otherwise): so
+//! many keys of 100 bytes, and sets and sorted sets of so many members, half of the keys in one slot.
 
 #![allow(clippy::disallowed_methods, reason = "a stopwatch needs the clock")]
 

@@ -209,7 +209,8 @@ impl Engine {
         }
     }
 
-    /// Takes further latches if `call`, the next command of the block, needs them. If one is busy, the block must be undone.
+    /// Takes further latches if `call`, the next command of the block, needs them. If one is busy, the block must be
+    /// undone.
     ///
     /// # Errors
     ///

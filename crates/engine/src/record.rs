@@ -22,7 +22,8 @@ use crate::engine::Engine;
 /// can count runs ahead of the clock. 42 bits of milliseconds last until 2109.
 const VERSION_SHIFT: u32 = VERSION_BITS - 42;
 
-/// A worker takes up to 0.1 ms to write a value of so many bytes into a record. Larger ones are written by the log's thread.
+/// A worker takes up to 0.1 ms to write a value of so many bytes into a record. Larger ones are written by the log's
+/// thread.
 pub const LATE_FROM: usize = 64 * 1024;
 
 /// The version of all changes in a record.

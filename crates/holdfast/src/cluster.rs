@@ -21,7 +21,8 @@ enum What {
     },
     /// Removes another node from the cluster for good. It stops voting and cannot join again as the same node.
     ///
-    /// A node that owns slots is refused, because no other node has its keys. If its disk is there, start it again instead.
+    /// A node that owns slots is refused, because no other node has its keys. If its disk is there, start it again
+    /// instead.
     Forget {
         #[command(flatten)]
         target: Target,

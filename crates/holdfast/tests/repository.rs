@@ -1,4 +1,5 @@
-//! What the repository promises about itself: file lengths, the rooms of ARCHITECTURE.md, where `unsafe` lives, its documents and packages.
+//! What the repository promises about itself: file lengths, the rooms of ARCHITECTURE.md, where `unsafe` lives, its
+//! documents and packages.
 
 mod circle;
 mod documents;
@@ -202,7 +203,8 @@ fn rooms_use_lower_rooms_only() {
     assert_eq!(seen, rooms);
 }
 
-/// The checks of `tests/histories` find what is wrong with small histories, and nothing where nothing is. Without a Python there are none.
+/// The checks of `tests/histories` find what is wrong with small histories, and nothing where nothing is. Without a
+/// Python there are none.
 #[test]
 fn histories_with_mistakes_are_found() {
     let program = crates().join("../tests/histories/fixtures.py");
@@ -210,8 +212,8 @@ fn histories_with_mistakes_are_found() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
-/// What runs a handler, and the only files of `node` that may say so. Everything else has an `Admitted` do it, which only
-/// `admit` makes.
+/// What runs a handler, and the only files of `node` that may say so. Everything else has an `Admitted` do it, which
+/// only `admit` makes.
 const RUNS_HANDLERS: [(&str, &[&str]); 7] = [
     (".run_in_block(", &["node/src/admission/mod.rs"]),
     (".run_in_attempt(", &["node/src/admission/mod.rs"]),

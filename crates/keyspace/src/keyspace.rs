@@ -122,8 +122,8 @@ impl Latches for [Slot] {
     }
 }
 
-// SAFETY: the cells of the body are touched by the holder of the latch alone (see `Held`, which is not `Sync`); what others
-// read without it are atomics.
+// SAFETY: the cells of the body are touched by the holder of the latch alone (see `Held`, which is not `Sync`); what
+// others read without it are atomics.
 unsafe impl Sync for Slot {}
 
 /// All slots of a node.

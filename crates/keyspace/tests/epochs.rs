@@ -1,4 +1,5 @@
-//! Interleavings of prefetching without a latch and of freeing, under loom: what a pinned worker can reach is not freed.
+//! Interleavings of prefetching without a latch and of freeing, under loom: what a pinned worker can reach is not
+//! freed.
 
 #![allow(dead_code, reason = "modules of the library, of which this uses a part")]
 

@@ -1,5 +1,5 @@
-//! Interleavings of taking, waiting for and giving back latches, under loom: nobody sleeps for ever (rule K2), nobody holds
-//! what another holds, and a reservation ends (rule K1). A lost wake-up is a deadlock, which loom reports.
+//! Interleavings of taking, waiting for and giving back latches, under loom: nobody sleeps for ever (rule K2), nobody
+//! holds what another holds, and a reservation ends (rule K1). A lost wake-up is a deadlock, which loom reports.
 
 #![allow(dead_code, reason = "modules of the library, of which this uses a part")]
 

@@ -1,6 +1,7 @@
-//! Rule O1 over many histories: leaders of the metadata come and go, messages take long, clocks run at different speeds, and at no moment do two
-//! nodes serve one slot. Leases are the real ones; Raft is what it promises: one order of entries, and a leader that
-//! confirms itself succeeds only if nobody has been elected meanwhile. An entry says who owns the slot from then on.
+//! Rule O1 over many histories: leaders of the metadata come and go, messages take long, clocks run at different
+//! speeds, and at no moment do two nodes serve one slot. Leases are the real ones; Raft is what it promises: one order
+//! of entries, and a leader that confirms itself succeeds only if nobody has been elected meanwhile. An entry says who
+//! owns the slot from then on.
 //!
 //! Each thing the rule asks for is also left out on purpose: every such mistake is noticed.
 

@@ -144,13 +144,14 @@ impl LongDouble {
         i64::try_from(rounded).ok()
     }
 
-    /// Appends the text that INCRBYFLOAT stores: plain decimal, at most 17 digits after the point, no trailing zeros, no `-0`.
+    /// Appends the text that INCRBYFLOAT stores: plain decimal, at most 17 digits after the point, no trailing zeros,
+    /// no `-0`.
     pub fn write(self, out: &mut Vec<u8>) {
         text::write(self, out);
     }
 
-    /// The nearest number to `(significand + s) * 2^exponent`, `0 < s < 1` if `sticky` and else 0. With `sticky` the significand
-    /// must have at least 66 bits, or be zero.
+    /// The nearest number to `(significand + s) * 2^exponent`, `0 < s < 1` if `sticky` and else 0. With `sticky` the
+    /// significand must have at least 66 bits, or be zero.
     fn round(negative: bool, significand: u128, exponent: i32, sticky: bool) -> Self {
         if significand == 0 {
             return Self::zero(negative);

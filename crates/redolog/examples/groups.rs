@@ -1,7 +1,8 @@
 //! What group commit costs: one worker that serves clients who wait for their answers, each answer so much work.
 //!
-//! `cargo run --release -p redolog@0.1.0 --example groups -- FOLDER CLIENTS WORK_US SECONDS [TURN]`: with `TURN` the worker rings after so many
-//! requests, otherwise when nothing is left to do. Compares CPU per request with the same work and no log.
+//! `cargo run --release -p redolog@0.1.0 --example groups -- FOLDER CLIENTS WORK_US SECONDS [TURN]`: with `TURN` the
+//! worker rings after so many requests, otherwise when nothing is left to do. Compares CPU per request with the same
+//! work and no log.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! How fast a log is read: `cargo run --release -p redolog@0.1.0 --example recovery -- FOLDER MEGABYTES BYTES_PER_RECORD [STREAMS]` writes one
-//! and reads it.
+//! How fast a log is read: `cargo run --release -p redolog@0.1.0 --example recovery -- FOLDER MEGABYTES
+//! BYTES_PER_RECORD [STREAMS]` writes one and reads it.
 
 use std::path::PathBuf;
 use std::sync::Arc;

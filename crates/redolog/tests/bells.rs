@@ -1,5 +1,5 @@
-//! Interleavings of a worker that leaves something and rings, and a thread that looks and falls asleep, under loom: what was left is
-//! found without another ring.
+//! Interleavings of a worker that leaves something and rings, and a thread that looks and falls asleep, under loom:
+//! what was left is found without another ring.
 
 #![allow(dead_code, reason = "a module of the library, of which this uses a part")]
 

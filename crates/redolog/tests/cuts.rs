@@ -1,5 +1,5 @@
-//! Interleavings of workers that leave records and a writer that takes them, under loom: whatever is taken up to a cut is
-//! everything up to it, and holds whatever its records depend on.
+//! Interleavings of workers that leave records and a writer that takes them, under loom: whatever is taken up to a cut
+//! is everything up to it, and holds whatever its records depend on.
 
 #![allow(dead_code, reason = "a module of the library, of which this uses a part")]
 
@@ -21,8 +21,8 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use lsn::Lsn;
 
-/// A worker writes to a slot: under its latch it chooses an LSN above the slot's and the floor, and leaves the record, which
-/// says what the slot's last record was.
+/// A worker writes to a slot: under its latch it chooses an LSN above the slot's and the floor, and leaves the record,
+/// which says what the slot's last record was.
 fn write(gate: &mut Gate, slot: &Mutex<Lsn>, late: bool) {
     let mut last = slot.lock().unwrap();
     let lsn = gate.enter().max(*last).next();

@@ -1,5 +1,5 @@
-//! Interleavings of workers that leave something and say that they wait for it, and a stream that writes one block at a time, under loom:
-//! what somebody waits for is taken when the block has landed, or he is told to wake somebody.
+//! Interleavings of workers that leave something and say that they wait for it, and a stream that writes one block at a
+//! time, under loom: what somebody waits for is taken when the block has landed, or he is told to wake somebody.
 
 #![allow(dead_code, reason = "a module of the library, of which this uses a part")]
 

@@ -1,5 +1,6 @@
-//! What a log holds in memory, counted. A start: the tail of the log that it writes again may be as long as three segments, and the start that does not
-//! fit would be the one after a kill, again and again. And a log that has written something large: that is not held any more.
+//! What a log holds in memory, counted. A start: the tail of the log that it writes again may be as long as three
+//! segments, and the start that does not fit would be the one after a kill, again and again. And a log that has written
+//! something large: that is not held any more.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
@@ -64,7 +65,8 @@ fn settings() -> Settings {
     Settings { limits, fsync: Fsync::No, clock: Arc::new(|| 1), seed: 7 }
 }
 
-/// A life of the log that finds so many records, leaves some of these sizes, and is killed. How much it held until it had started.
+/// A life of the log that finds so many records, leaves some of these sizes, and is killed. How much it held until it
+/// had started.
 fn live(folder: &Path, found: usize, sizes: &[usize]) -> usize {
     let (held, (log, mut gates, mut streams)) = most(|| {
         let mut opened = Opened::of(vec![Folder::new(folder).expect("a folder")], &[]).expect("a log");

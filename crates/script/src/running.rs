@@ -139,7 +139,8 @@ impl fmt::Debug for Running {
 }
 
 impl Running {
-    /// Starts a script with these `KEYS` and `ARGV`. The same `seed` gives the same numbers of `math.random`; Redis's is 0.
+    /// Starts a script with these `KEYS` and `ARGV`. The same `seed` gives the same numbers of `math.random`; Redis's
+    /// is 0.
     ///
     /// # Errors
     /// If it does not compile.
@@ -249,7 +250,8 @@ impl Running {
         self.call.args(0, &[])
     }
 
-    /// Appends the script's reply in the client's `protocol` and gives the machine back. A script that has not ended is stopped.
+    /// Appends the script's reply in the client's `protocol` and gives the machine back. A script that has not ended is
+    /// stopped.
     ///
     /// # Panics
     /// Never: the machine is there until this is called.

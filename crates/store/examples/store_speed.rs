@@ -1,7 +1,7 @@
 //! How fast the embedded store is filled, read and overwritten, and how many bytes it writes for one that it is given.
 //!
-//! `cargo run --release -p store --example store_speed -- FOLDER [ENTRIES [none|lz4 [OVERWRITES]]]`; the folder must be on the disk that is meant,
-//! and is removed.
+//! `cargo run --release -p store --example store_speed -- FOLDER [ENTRIES [none|lz4 [OVERWRITES]]]`; the folder must be
+//! on the disk that is meant, and is removed.
 
 #![allow(clippy::disallowed_methods, reason = "an example that measures time")]
 

@@ -1,4 +1,5 @@
-//! What redis-rs needs, alone and as a client of clusters. Usage: redis_rs [smart] PORT [cluster]; prints a line per failure, then totals.
+//! What redis-rs needs, alone and as a client of clusters. Usage: redis_rs [smart] PORT [cluster]; prints a line per
+//! failure, then totals.
 
 use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{Commands, ConnectionLike, FromRedisValue, RedisResult, Script};

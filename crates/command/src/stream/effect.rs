@@ -27,12 +27,13 @@ pub(super) const POSITION: u8 = op::STREAMS + 6;
 pub(super) const CONSUMER: u8 = op::STREAMS + 7;
 /// Payload: names of group and consumer.
 pub(super) const CONSUMER_GONE: u8 = op::STREAMS + 8;
-/// Entries were delivered for the first time. Payload: names of group and consumer, time (int), 1 if none became pending, the
-/// group's last ID before and after, entries read (int).
+/// Entries were delivered for the first time. Payload: names of group and consumer, time (int), 1 if none became
+/// pending, the group's last ID before and after, entries read (int).
 pub(super) const DELIVER: u8 = op::STREAMS + 9;
 /// Entries were delivered again to their consumer. Payload: name of the group, time (int), IDs.
 pub(super) const AGAIN: u8 = op::STREAMS + 10;
-/// Payload: names of group and consumer, time (int), number of entries (varint), their ID, time (int) and count (varint).
+/// Payload: names of group and consumer, time (int), number of entries (varint), their ID, time (int) and count
+/// (varint).
 pub(super) const CLAIM: u8 = op::STREAMS + 11;
 /// Payload: name of the group, IDs.
 pub(super) const ACKNOWLEDGE: u8 = op::STREAMS + 12;

@@ -1,4 +1,5 @@
-//! What commands log, in many histories, as `docs/formats.md` says it. `HOLDFAST_BLESS=1 cargo test -p command what_commands_log` writes it anew.
+//! What commands log, in many histories, as `docs/formats.md` says it. `HOLDFAST_BLESS=1 cargo test -p command
+//! what_commands_log` writes it anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

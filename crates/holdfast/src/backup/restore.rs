@@ -1,7 +1,7 @@
 //! `holdfast restore`: verifies every checksum of a backup and puts it where a server finds it.
 //!
-//! The log comes first, in each stream from its last segment to its first, and then the store, whose identity comes last. So of a
-//! restore that was cut short no server starts: the beginning of the log is missing, or else the store.
+//! The log comes first, in each stream from its last segment to its first, and then the store, whose identity comes
+//! last. So of a restore that was cut short no server starts: the beginning of the log is missing, or else the store.
 
 use std::cmp::Reverse;
 use std::error::Error;

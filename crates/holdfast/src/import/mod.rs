@@ -19,10 +19,11 @@ use source::Source;
 /// Refused commands that are printed; the others are counted.
 const PRINTED: usize = 10;
 
-/// Imports the keys and functions of a file of Redis or Valkey into a running server, or into a cluster by any of its nodes.
+/// Imports the keys and functions of a file of Redis or Valkey into a running server, or into a cluster by any of its
+/// nodes.
 ///
-/// The file may be a dump.rdb, an append-only file, a manifest, or a folder with one (appendonlydir). An import that ends with an
-/// error says how to continue after the imported part.
+/// The file may be a dump.rdb, an append-only file, a manifest, or a folder with one (appendonlydir). An import that
+/// ends with an error says how to continue after the imported part.
 #[derive(Args)]
 pub struct Options {
     #[command(flatten)]
@@ -260,8 +261,8 @@ struct Selected {
 }
 
 impl Selected {
-    /// Selects a database. The first time, it waits for the reply: if the server has no such database, what follows would go
-    /// to another one.
+    /// Selects a database. The first time, it waits for the reply: if the server has no such database, what follows
+    /// would go to another one.
     fn select(&mut self, pipeline: &mut Pipeline, db: u64) -> Result<(), String> {
         if self.current == db && (db == 0 || self.known.contains(&db)) {
             return Ok(());

@@ -91,7 +91,8 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
     }
     let bytes: u64 = manifest.files.iter().map(|file| file.size).sum();
     let (files, held) = (manifest.files.len(), held / 1000);
-    // Tables that are links share theirs with the store, as long as that has them; what is empty of the log's files takes none.
+    // Tables that are links share theirs with the store, as long as that has them; what is empty of the log's files
+    // takes none.
     let sizes = manifest.files.iter().map(|file| fs::metadata(folder.join(&file.path)).map(|file| file.blocks() * 512));
     let taken = sizes.sum::<io::Result<u64>>().unwrap_or(bytes);
     tracing::info!(

@@ -1,4 +1,5 @@
-//! The server's part in a cluster: the thread that keeps the metadata with the other nodes, and what it tells the workers.
+//! The server's part in a cluster: the thread that keeps the metadata with the other nodes, and what it tells the
+//! workers.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -44,8 +45,9 @@ pub fn check(settings: &Settings) -> Result<(), Box<dyn Error>> {
     .into())
 }
 
-/// Refuses a node of a cluster whose data is gone, before the start makes new directories in its place: a directory that an
-/// operator moves back would land inside such a new one. Data of another node shows later, when the log has been read.
+/// Refuses a node of a cluster whose data is gone, before the start makes new directories in its place: a directory
+/// that an operator moves back would land inside such a new one. Data of another node shows later, when the log has
+/// been read.
 ///
 /// # Errors
 /// If the node's folder names data, and there is none.

@@ -1,7 +1,9 @@
-//! `metrics-port`: an HTTP endpoint for Prometheus (`/metrics`) and for probes (`/healthz`, `/readyz`), on a thread of its own.
+//! `metrics-port`: an HTTP endpoint for Prometheus (`/metrics`) and for probes (`/healthz`, `/readyz`), on a thread of
+//! its own.
 //!
-//! It needs no password, so clients are bounded: by their number, by the bytes of a request, and by the time of a connection.
-//! Each connection is for one request. Where there are too many, the oldest gives way, so that a scrape gets through.
+//! It needs no password, so clients are bounded: by their number, by the bytes of a request, and by the time of a
+//! connection. Each connection is for one request. Where there are too many, the oldest gives way, so that a scrape
+//! gets through.
 
 mod socket;
 

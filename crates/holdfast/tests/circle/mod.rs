@@ -1,7 +1,9 @@
-//! How tangled the files of `node` are: the largest circle of files that name one another, and the files that add to `Worker`.
+//! How tangled the files of `node` are: the largest circle of files that name one another, and the files that add to
+//! `Worker`.
 //!
-//! A file *names* another one where a `use` or a path of it leads there. A path that leads through a re-export names the
-//! file that defines the item. Re-exports, comments and tests themselves name nothing, and neither do calls of methods.
+//! A file *names* another one where a `use` or a path of it leads there. A path that leads through a re-export names
+//! the file that defines the item. Re-exports, comments and tests themselves name nothing, and neither do calls of
+//! methods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -262,8 +264,8 @@ fn each_group_of_waits_has_one_place() {
     assert!(known >= WAITS.len(), "the groups of waits are not found");
 }
 
-/// `Peers::new` tells a server that is no cluster from one that is. Behind it there is a `Peers` always, so that no code
-/// has to find out for itself.
+/// `Peers::new` tells a server that is no cluster from one that is. Behind it there is a `Peers` always, so that no
+/// code has to find out for itself.
 #[test]
 fn peers_are_told_apart_once() {
     let sources = super::sources();

@@ -16,7 +16,8 @@ fn ports(n: u16) -> Vec<u16> {
 fn start(port: u16, seeds: &str, dir: &Scratch, more: &[&str]) -> Server {
     let dir = dir.path().display().to_string();
     let settings = ["--bind", "127.0.0.1", "--dir", &dir, "--appendonly", "yes", "--cluster-seeds", seeds];
-    // A start reads the newest segments as a whole, which takes seconds without optimization if they are as large as usual.
+    // A start reads the newest segments as a whole, which takes seconds without optimization if they are as large as
+    // usual.
     Server::on_port(port, &[&settings[..], &["--log-segment-size", "1mb"], more].concat())
 }
 
@@ -198,7 +199,8 @@ fn the_folder_of_a_node_is_served_by_a_node_only() {
     comes(&mut first.client(), "get key", "$5 value");
 }
 
-/// With its name and without its data it would answer for its slots as if they had always been empty, and for transactions as if it had promised nothing.
+/// With its name and without its data it would answer for its slots as if they had always been empty, and for
+/// transactions as if it had promised nothing.
 #[test]
 fn a_node_does_not_start_without_the_data_that_it_had() {
     without_its_data("yes");
@@ -261,7 +263,8 @@ fn a_server_that_is_no_node_says_so() {
     assert!(Server::refused(&["--cluster-seeds", "nowhere"]).contains("cluster-seeds"));
 }
 
-/// Clients of one node and their commands for another one that shuts down: each is executed and answered, or refused and not executed.
+/// Clients of one node and their commands for another one that shuts down: each is executed and answered, or refused
+/// and not executed.
 #[test]
 fn a_node_that_shuts_down_answers_what_it_has_executed() {
     let ports = ports(3);
@@ -300,8 +303,8 @@ fn a_node_that_shuts_down_answers_what_it_has_executed() {
     comes(&mut servers[0].client(), &format!("get {key}"), &format!("${} {expected}", expected.len()));
 }
 
-/// Lists at three nodes, to all of which every transaction appends the same: whoever reads them at one moment finds them equal, whoever is killed
-/// meanwhile.
+/// Lists at three nodes, to all of which every transaction appends the same: whoever reads them at one moment finds
+/// them equal, whoever is killed meanwhile.
 #[test]
 fn nodes_that_are_killed_leave_no_half_transactions() {
     let ports = ports(3);

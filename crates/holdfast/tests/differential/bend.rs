@@ -81,8 +81,8 @@ const BENT: &[&str] = &[
     "f1",
 ];
 
-/// Bends the words of a command, the name left alone: one is replaced, dropped, doubled or added, two change places, or one
-/// shouts. `None`: the outcome would depend on more than the arguments.
+/// Bends the words of a command, the name left alone: one is replaced, dropped, doubled or added, two change places, or
+/// one shouts. `None`: the outcome would depend on more than the arguments.
 pub fn bend(mut words: Vec<Vec<u8>>, picks: &[u8]) -> Option<Vec<Vec<u8>>> {
     if picks.is_empty() {
         return Some(words);
@@ -101,7 +101,8 @@ pub fn bend(mut words: Vec<Vec<u8>>, picks: &[u8]) -> Option<Vec<Vec<u8>>> {
             _ => words.push(word),
         }
     }
-    // Milliseconds pass differently on two servers. Who waits does so shortly; members by chance and places in an index of 32 bits are matters of taste.
+    // Milliseconds pass differently on two servers. Who waits does so shortly; members by chance and places in an index
+    // of 32 bits are matters of taste.
     let waits = words[0].starts_with(b"b") && !words[0].starts_with(b"bit");
     let alike = match words[0].as_slice() {
         b"blmpop" | b"bzmpop" => words.get(1)? == b"0.01",

@@ -1,7 +1,8 @@
 //! Commands with placeholders in capitals, for which a case picks values.
 //!
 //! Left out is what two correct servers may answer differently: random members, cursors, times that pass, encodings of
-//! strings, lexical ranges of members with different scores. A command that one of the two does not know is left out when the test starts.
+//! strings, lexical ranges of members with different scores. A command that one of the two does not know is left out
+//! when the test starts.
 
 /// Lines by family.
 pub const LINES: &[&[&str]] = &[

@@ -1,7 +1,7 @@
 //! Random histories on holdfast and on a real redis-server: every reply must be the same.
 //!
-//! The reference is the program that `REDIS_SERVER` names; without it nothing is compared. Cases are few and their seeds fixed
-//! unless `DIFFERENTIAL_CASES` asks for more, which are then new every time:
+//! The reference is the program that `REDIS_SERVER` names; without it nothing is compared. Cases are few and their
+//! seeds fixed unless `DIFFERENTIAL_CASES` asks for more, which are then new every time:
 //!
 //! ```sh
 //! REDIS_SERVER=~/redis/src/redis-server DIFFERENTIAL_CASES=2000 cargo test --test differential

@@ -62,8 +62,8 @@ pub fn comparable(command: &[u8], reply: Value) -> Value {
     }
 }
 
-/// Without the times that XPENDING, XINFO and XREADGROUP tell, without the shape of Redis's tree, and without what only some versions of
-/// Redis tell.
+/// Without the times that XPENDING, XINFO and XREADGROUP tell, without the shape of Redis's tree, and without what only
+/// some versions of Redis tell.
 fn timeless(reply: Value) -> Value {
     // Redis knows producers of entries (IDMP), which are not there, and since 8.8 XNACK.
     let is_new = |name: &Value| {

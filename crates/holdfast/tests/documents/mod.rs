@@ -1,4 +1,5 @@
-//! What the documents promise: links lead somewhere, files and tests that they name exist, rules that comments cite are defined.
+//! What the documents promise: links lead somewhere, files and tests that they name exist, rules that comments cite are
+//! defined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,5 +1,5 @@
-//! A disk that is far slower than its clients: what waits for the log is bounded, who writes waits, who reads is served, and nothing is
-//! lost.
+//! A disk that is far slower than its clients: what waits for the log is bounded, who writes waits, who reads is
+//! served, and nothing is lost.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -132,8 +132,8 @@ fn eviction_waits_for_a_slow_disk() {
     assert!(field(&mut client, "log_waiting_clients") == 0);
 }
 
-/// Memory is full of what the store does not have, as the checkpoint waits for a slow log. A client that closes while its command waits for room is gone,
-/// and the command is not executed when there is room.
+/// Memory is full of what the store does not have, as the checkpoint waits for a slow log. A client that closes while
+/// its command waits for room is gone, and the command is not executed when there is room.
 #[test]
 fn a_client_that_closes_while_it_waits_for_room_is_gone() {
     let dir = Scratch::new();

@@ -1,4 +1,5 @@
-//! Checkpoints of a running server: what they and the log have comes back, whatever ends the process, and the log stays short.
+//! Checkpoints of a running server: what they and the log have comes back, whatever ends the process, and the log stays
+//! short.
 
 use std::fs;
 use std::path::Path;

@@ -216,7 +216,8 @@ fn what_expires_in_the_store_is_deleted() {
         })
         .collect();
     all(&mut client, &lines);
-    // What has expired before that, on a slow machine, has to be told as well; fields that have just expired keep their hash in memory.
+    // What has expired before that, on a slow machine, has to be told as well; fields that have just expired keep their
+    // hash in memory.
     let mut left = 0;
     while left < 600 {
         left += cool(&mut client);
@@ -263,8 +264,8 @@ fn after_a_start_what_is_in_the_store_only_is_seen_and_expires() {
     fields_go(&mut client);
 }
 
-/// A client that reads one cold key after the other waits for each, while others are served: it does not read the store itself because
-/// earlier commands have waited.
+/// A client that reads one cold key after the other waits for each, while others are served: it does not read the store
+/// itself because earlier commands have waited.
 #[test]
 fn every_command_waits_anew() {
     const KEYS: usize = 20;
@@ -314,8 +315,8 @@ fn little_memory_refuses_nobody() {
     }
 }
 
-/// Somebody waited for a checkpoint until there was room again without it. That says nothing of what has been written since: whoever needs room then
-/// waits for another one.
+/// Somebody waited for a checkpoint until there was room again without it. That says nothing of what has been written
+/// since: whoever needs room then waits for another one.
 #[test]
 fn every_shortage_waits_for_a_checkpoint_of_its_own() {
     let dir = Scratch::new();
@@ -327,8 +328,8 @@ fn every_shortage_waits_for_a_checkpoint_of_its_own() {
         lines.chunks(10).flat_map(|lines| all(client, lines)).find(|reply| reply != "+OK")
     };
     assert_eq!(write(&mut client, 0..400, 0), None);
-    // The new limit holds from the next turn on, which is some commands later: the first asks for a checkpoint, and the limit is raised before there
-    // is one.
+    // The new limit holds from the next turn on, which is some commands later: the first asks for a checkpoint, and the
+    // limit is raised before there is one.
     let pings = "ping;".repeat(3000);
     client.send(&format!("config set maxmemory 40mb;{pings}config set maxmemory 250mb"));
     assert!((0..3002).all(|_| ["+OK", "+PONG"].contains(&client.reply().as_str())));
@@ -342,8 +343,8 @@ fn every_shortage_waits_for_a_checkpoint_of_its_own() {
     assert!(info(&mut client, "keys_in_store_only") > 0);
 }
 
-/// Clients that each change large keys in turn need more at once than there is room for. Keys that were fetched for one stay in memory until he has had
-/// them, and then leave for those of the next: nobody is refused.
+/// Clients that each change large keys in turn need more at once than there is room for. Keys that were fetched for one
+/// stay in memory until he has had them, and then leave for those of the next: nobody is refused.
 #[test]
 fn what_was_fetched_for_others_is_waited_for() {
     const CLIENTS: usize = 12;

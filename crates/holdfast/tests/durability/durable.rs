@@ -322,7 +322,8 @@ fn a_missing_newest_segment_stops_the_start() {
     }
 }
 
-/// Several threads apply the log; that one of them cannot read what it needs is said, whatever the others and the log's barriers do.
+/// Several threads apply the log; that one of them cannot read what it needs is said, whatever the others and the log's
+/// barriers do.
 #[test]
 fn a_start_that_cannot_read_the_store_says_so() {
     let dir = Scratch::new();
@@ -345,7 +346,8 @@ fn a_start_that_cannot_read_the_store_says_so() {
     for table in std::fs::read_dir(&tables).unwrap() {
         let path = table.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
-        // Entries in the middle, not what is read when the store is opened, as most is of the table that the store begins with.
+        // Entries in the middle, not what is read when the store is opened, as most is of the table that the store
+        // begins with.
         if bytes.len() < 20_000 {
             continue;
         }
@@ -358,7 +360,8 @@ fn a_start_that_cannot_read_the_store_says_so() {
     assert!(error.contains("cannot be applied") && !error.contains("panicked"), "{error}");
 }
 
-/// A command that changes nothing may still give its key another form, and a version: nobody waits for that to reach the log.
+/// A command that changes nothing may still give its key another form, and a version: nobody waits for that to reach
+/// the log.
 #[test]
 fn what_changes_nothing_keeps_nobody_waiting() {
     let dir = Scratch::new();

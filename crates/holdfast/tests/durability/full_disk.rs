@@ -1,5 +1,6 @@
-//! A disk without room: for the store while memory is full, and for everything when the server starts. Clients that write hear of the disk. On a file
-//! system of the test's own: needs root; skipped with a message where that is not to be had.
+//! A disk without room: for the store while memory is full, and for everything when the server starts. Clients that
+//! write hear of the disk. On a file system of the test's own: needs root; skipped with a message where that is not to
+//! be had.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -159,8 +160,8 @@ fn call_until(client: &mut Client, line: &str, is_right: impl Fn(&str) -> bool) 
     }
 }
 
-/// A server that finds its disk full when it starts serves what is there and refuses writes, however often it starts and however it ends. It goes on when
-/// there is room, and what it served is there for good.
+/// A server that finds its disk full when it starts serves what is there and refuses writes, however often it starts
+/// and however it ends. It goes on when there is room, and what it served is there for good.
 #[test]
 fn a_start_on_a_full_disk() {
     for kind in [&[][..], &["--cluster-enabled", "yes"]] {

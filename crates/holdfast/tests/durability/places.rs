@@ -161,7 +161,8 @@ fn a_stop_waits_for_nobody_who_has_ended() {
     }
 }
 
-/// What of a log is gone: all of it, or a stream, though nothing but the log has what was confirmed, and one has had nothing yet.
+/// What of a log is gone: all of it, or a stream, though nothing but the log has what was confirmed, and one has had
+/// nothing yet.
 #[test]
 fn a_log_that_is_gone_stops_the_start() {
     let names = ["s0", "s1"];

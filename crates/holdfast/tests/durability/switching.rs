@@ -25,7 +25,8 @@ fn logged(dir: &Scratch) -> String {
     fs::read_to_string(dir.path().join("log.txt")).unwrap()
 }
 
-/// Clients that count until the server is gone: each in keys of its own, two of which always change together, and a list.
+/// Clients that count until the server is gone: each in keys of its own, two of which always change together, and a
+/// list.
 struct Writers {
     /// What each has been told.
     confirmed: Vec<Arc<AtomicU64>>,

@@ -1,4 +1,5 @@
-//! The log's tail, which a start replays, is bounded: who writes faster than checkpoints are made waits, who reads is served, and nobody waits for ever.
+//! The log's tail, which a start replays, is bounded: who writes faster than checkpoints are made waits, who reads is
+//! served, and nobody waits for ever.
 
 use std::fs;
 use std::thread;
@@ -78,7 +79,8 @@ fn the_tail_is_bounded_under_load() {
     }
 }
 
-/// A small bound holds from the first write on, and for what a start replays, however large the log's segments are to be.
+/// A small bound holds from the first write on, and for what a start replays, however large the log's segments are to
+/// be.
 #[test]
 fn a_small_bound_holds() {
     let dir = Scratch::new();

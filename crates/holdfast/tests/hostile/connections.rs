@@ -313,8 +313,9 @@ pub fn leaving_in_the_middle_of_things(how: How) {
     }
 }
 
-/// Clients that send more than their sockets hold while their worker has other things to do, and are killed then: their writes end
-/// at once. (The kernel took a minute where a shutdown came first, as nobody opened the window of a closed socket again.)
+/// Clients that send more than their sockets hold while their worker has other things to do, and are killed then: their
+/// writes end at once. (The kernel took a minute where a shutdown came first, as nobody opened the window of a closed
+/// socket again.)
 pub fn killed_while_sending(how: How) {
     let Some(server) = Server::start(how, &["--proto-max-bulk-len", "1gb"]) else { return };
     let mut killer = server.connect();

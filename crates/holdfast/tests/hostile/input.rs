@@ -130,7 +130,8 @@ pub fn strangers_send_little(how: How) {
     assert_eq!([client.reply(), client.reply()], [ok(), ok()]);
 }
 
-/// A page that somebody looks at can have his browser send such requests to servers that nobody else reaches, and each of their lines would be a command.
+/// A page that somebody looks at can have his browser send such requests to servers that nobody else reaches, and each
+/// of their lines would be a command.
 pub fn requests_of_http_end_the_connection(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let behind = "SET http 1\r\n*3\r\n$3\r\nSET\r\n$4\r\nhttp\r\n$1\r\n2\r\n";
@@ -156,7 +157,8 @@ pub fn requests_of_http_end_the_connection(how: How) {
     server.is_well();
 }
 
-/// Who comes after the answer that there is a password needs it, whichever worker takes him: one that had slept knew the settings of before.
+/// Who comes after the answer that there is a password needs it, whichever worker takes him: one that had slept knew
+/// the settings of before.
 pub fn strangers_need_the_password_of_now(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let mut client = server.connect();

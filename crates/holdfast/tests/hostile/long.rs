@@ -73,7 +73,8 @@ pub fn long_strings_are_let_go_of(how: How) {
     server.is_well();
 }
 
-/// Nothing of a large value stays in buffers of its connection or of the log, and the allocator can be asked to give back what is free.
+/// Nothing of a large value stays in buffers of its connection or of the log, and the allocator can be asked to give
+/// back what is free.
 pub fn what_was_large_is_given_back(how: How) {
     // The store has memory of its own.
     let no_checkpoints = ["--checkpoint-interval", "0", "--checkpoint-log-size", "1gb", "--checkpoint-log-max", "10gb"];

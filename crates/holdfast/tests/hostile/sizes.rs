@@ -101,8 +101,8 @@ pub fn many_who_wait_for_one_key(how: How) {
     assert!(spent < Duration::from_millis(count as u64 * 4), "{spent:?} for {count} pushes");
 }
 
-/// Large arguments sent in pieces, one behind another and with small commands between, from several connections at once,
-/// some of which leave in the middle: all that were sent arrive whole.
+/// Large arguments sent in pieces, one behind another and with small commands between, from several connections at
+/// once, some of which leave in the middle: all that were sent arrive whole.
 pub fn large_arguments_in_pieces(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     std::thread::scope(|scope| {

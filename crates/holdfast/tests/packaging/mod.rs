@@ -1,5 +1,5 @@
-//! What `packaging/` promises, as far as it can be checked without the tools that read it (`packaging/check` runs those):
-//! versions, settings, ports, users and files are those of the binary, and the same everywhere.
+//! What `packaging/` promises, as far as it can be checked without the tools that read it (`packaging/check` runs
+//! those): versions, settings, ports, users and files are those of the binary, and the same everywhere.
 
 use std::collections::BTreeSet;
 use std::fs;

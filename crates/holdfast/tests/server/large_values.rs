@@ -1,4 +1,5 @@
-//! Large values: they are renamed, copied and stored whole or not at all, and what is worked on aside looks as if it were done at one moment.
+//! Large values: they are renamed, copied and stored whole or not at all, and what is worked on aside looks as if it
+//! were done at one moment.
 
 use std::time::Duration;
 

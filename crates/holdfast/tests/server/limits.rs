@@ -16,7 +16,8 @@ fn info(client: &mut Client, name: &str) -> u64 {
 /// What was confirmed: the number of a value and its length.
 type Confirmed = BTreeMap<String, (u64, usize)>;
 
-/// Writes values of many sizes, by many commands, until `refusals` of them have been refused; at most `most` bytes. Bytes confirmed.
+/// Writes values of many sizes, by many commands, until `refusals` of them have been refused; at most `most` bytes.
+/// Bytes confirmed.
 fn fill(server: &Server, seed: u64, refusals: usize, most: usize, confirmed: &mut Confirmed) -> usize {
     const SIZES: [usize; 8] = [20, 100, 1000, 5000, 20_000, 100_000, 1_000_000, 6_000_000];
     let mut number = random(seed);

@@ -46,7 +46,8 @@ fn get(port: u16, path: &str) -> (u16, String) {
     try_get(port, path).expect("an answer")
 }
 
-/// The samples of a scrape, whose text must be right: every sample belongs to the family before it, each of which is there once.
+/// The samples of a scrape, whose text must be right: every sample belongs to the family before it, each of which is
+/// there once.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let (mut families, mut samples, mut family) = (BTreeSet::new(), BTreeMap::new(), String::new());
     for line in text.lines() {

@@ -363,8 +363,8 @@ fn a_queue_does_not_grow_for_ever() {
     assert_eq!(field(&other.call("info stats"), "client_query_buffer_limit_disconnections"), "1");
 }
 
-/// A command that is longer than the limit is refused however it arrives: also if its end is there before anybody has looked at
-/// its beginning.
+/// A command that is longer than the limit is refused however it arrives: also if its end is there before anybody has
+/// looked at its beginning.
 #[test]
 fn a_single_command_has_a_limit() {
     let server = Server::start(&["--workers", "1", "--client-query-buffer-limit", "1mb"]);

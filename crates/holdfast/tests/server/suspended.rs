@@ -1,4 +1,5 @@
-//! Long scripts through the real binary: their clients leave or are killed, others want what they have, the server stops.
+//! Long scripts through the real binary: their clients leave or are killed, others want what they have, the server
+//! stops.
 
 use std::time::{Duration, Instant};
 
@@ -310,8 +311,8 @@ fn what_is_undone_leaves_nothing() {
     assert_ne!(other.call("debug digest"), before);
 }
 
-/// Blocks that watch what they change themselves, with scripts that use keys they do not declare: a block that was undone
-/// and runs again must not find its own traces.
+/// Blocks that watch what they change themselves, with scripts that use keys they do not declare: a block that was
+/// undone and runs again must not find its own traces.
 #[test]
 fn blocks_that_run_again_keep_their_watches() {
     let server = start("epoll", "3", &[]);

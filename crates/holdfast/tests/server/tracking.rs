@@ -226,7 +226,8 @@ impl Cache {
 const INVALIDATIONS: usize = 100;
 const CACHES: usize = 4;
 
-/// Readers cache what they read while writers change it and connections change workers: in the end every cache is right.
+/// Readers cache what they read while writers change it and connections change workers: in the end every cache is
+/// right.
 #[test]
 fn no_cache_is_stale_when_everything_is_quiet() {
     for (driver, how) in DRIVERS.into_iter().flat_map(|driver| [(driver, ""), (driver, "bcast prefix k")]) {

@@ -34,8 +34,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server with these settings (`--name value ...`) and waits until it listens. `None`: this machine does not
-    /// have the driver.
+    /// Starts a server with these settings (`--name value ...`) and waits until it listens. `None`: this machine does
+    /// not have the driver.
     pub fn start(how: How, settings: &[&str]) -> Option<Server> {
         let workers = if how.workers == "auto" { "0" } else { how.workers };
         let all = ["--workers", workers, "--io-driver", how.driver, "--enable-debug-command", "yes"];

@@ -33,16 +33,18 @@ impl Drop for Scratch {
     }
 }
 
-/// A port that is free now and that no other test of this process gets. Another process may still take it before its server does.
+/// A port that is free now and that no other test of this process gets. Another process may still take it before its
+/// server does.
 pub fn free_port() -> u16 {
     free_ports(1)
 }
 
 /// The first of `n` ports in a row, of which each is free now. So are the one 1,000 above it, where a node of a cluster
-/// has its smart clients, and the one 10,000 above it, where nodes hear each other. No other test of this process gets any of them.
+/// has its smart clients, and the one 10,000 above it, where nodes hear each other. No other test of this process gets
+/// any of them.
 ///
-/// They are below those that Linux gives to connections: a server that is started again finds its port free, whoever connected
-/// to whomever meanwhile.
+/// They are below those that Linux gives to connections: a server that is started again finds its port free, whoever
+/// connected to whomever meanwhile.
 pub fn free_ports(n: u16) -> u16 {
     const RANGE: (u16, u16) = (11_000, 16_900);
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -58,8 +60,8 @@ pub fn free_ports(n: u16) -> u16 {
     panic!("no free ports");
 }
 
-/// Does something until it has taken less than `most`, some times at the utmost: what else the machine does may delay it now and then,
-/// but not always. Panics if it never does.
+/// Does something until it has taken less than `most`, some times at the utmost: what else the machine does may delay
+/// it now and then, but not always. Panics if it never does.
 pub fn in_time(most: Duration, mut act: impl FnMut()) {
     let mut fastest = Duration::MAX;
     for _ in 0..10 {
@@ -73,7 +75,8 @@ pub fn in_time(most: Duration, mut act: impl FnMut()) {
     panic!("it takes {fastest:?} at least, not {most:?} at most");
 }
 
-/// A server process, its port and its directory; all three end with the value. If the test fails, it says what the server logged last.
+/// A server process, its port and its directory; all three end with the value. If the test fails, it says what the
+/// server logged last.
 pub struct Launched {
     pub process: Child,
     pub port: u16,
@@ -81,8 +84,8 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// Starts a server with these settings (`--name value ...`) and waits until it listens. An error is what it wrote to standard
-    /// error before it ended.
+    /// Starts a server with these settings (`--name value ...`) and waits until it listens. An error is what it wrote
+    /// to standard error before it ended.
     pub fn start(settings: &[&str]) -> Result<Launched, String> {
         let mut error = String::new();
         // Somebody else may take the port before the server does.
@@ -139,8 +142,8 @@ impl Launched {
             if server.process.try_wait().unwrap().is_some() {
                 return Err(server.wrote("stderr"));
             }
-            // Written once the server listens. Whoever only connected might meet somebody else on the port, and find him gone
-            // in the middle of the test.
+            // Written once the server listens. Whoever only connected might meet somebody else on the port, and find
+            // him gone in the middle of the test.
             if server.wrote("pid").trim() == server.process.id().to_string() {
                 return Ok(server);
             }

@@ -163,8 +163,8 @@ impl Client {
         self.reply()
     }
 
-    /// Sends a command, or several in one packet, separated by `;`. Blanks and line breaks end a word. Between quotes `"` they
-    /// and `;` are part of a word, and `\n` is a line break.
+    /// Sends a command, or several in one packet, separated by `;`. Blanks and line breaks end a word. Between quotes
+    /// `"` they and `;` are part of a word, and `\n` is a line break.
     pub fn send(&mut self, lines: &str) {
         let mut bytes = Vec::new();
         let mut words: Vec<String> = vec![String::new()];

@@ -59,7 +59,8 @@ impl Nodes {
         let dir = self.dirs[node].path().display().to_string();
         let log = self.log_file(node).display().to_string();
         let settings = ["--bind", "127.0.0.1", "--dir", &dir, "--appendonly", "yes", "--cluster-seeds", &self.seeds];
-        // A start reads the newest segments whole. Without optimization that takes seconds if they are as large as usual.
+        // A start reads the newest segments whole. Without optimization that takes seconds if they are as large as
+        // usual.
         let settings = [&settings[..], &["--log-segment-size", "1mb", "--logfile", &log]].concat();
         self.servers[node] = Some(Server::with_file_on_port(self.ports[node], &self.file(node), &settings));
     }

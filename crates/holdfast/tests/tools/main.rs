@@ -1,4 +1,5 @@
-//! The commands of the binary beside `server`: `bench`, `check`, `backup`, `restore`, `import`, `ping`, `completions`, `man`.
+//! The commands of the binary beside `server`: `bench`, `check`, `backup`, `restore`, `import`, `ping`, `completions`,
+//! `man`.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod backup;

@@ -63,7 +63,8 @@ pub fn carrier(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Waits in either database for what is carried there, and carries it on to another slot: whoever serves it must hold that, too.
+/// Waits in either database for what is carried there, and carries it on to another slot: whoever serves it must hold
+/// that, too.
 pub fn far_waiter(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {

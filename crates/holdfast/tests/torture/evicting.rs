@@ -21,7 +21,8 @@ pub const CAST: &[(&str, usize, Actor)] = &[
 
 const KEYS: u64 = 30_000;
 const COUPLES: u64 = 200;
-/// The limit in `main.rs`, and how far above it a moment may be: a pipeline's replies and connections' buffers count too.
+/// The limit in `main.rs`, and how far above it a moment may be: a pipeline's replies and connections' buffers count
+/// too.
 const MOST: u64 = (24 + 24) << 20;
 
 fn key(i: u64) -> String {

@@ -1,6 +1,6 @@
 //! Many clients at once, each of which knows something that must stay true whatever the others do: sums are conserved,
-//! counters miss nothing, elements are neither lost nor doubled, nobody waits for ever. Connections change workers all the
-//! time, waits are interrupted and clients killed meanwhile.
+//! counters miss nothing, elements are neither lost nor doubled, nobody waits for ever. Connections change workers all
+//! the time, waits are interrupted and clients killed meanwhile.
 //!
 //! A few seconds per server in its short form; `HOLDFAST_TORTURE=600` tortures each for that many seconds, and
 //! `HOLDFAST_SEED=n` begins with the chance of an earlier run (which the scheduler does not repeat).

@@ -32,8 +32,8 @@ pub struct Db<'a> {
 }
 
 impl<'a> Db<'a> {
-    /// Logical database `logical` of `ks`, for a command that writes at `version`. `held` and `local` are of `ks`; one `Db`
-    /// of a `Held` is used at a time: what it lends is exclusive only as far as it is.
+    /// Logical database `logical` of `ks`, for a command that writes at `version`. `held` and `local` are of `ks`; one
+    /// `Db` of a `Held` is used at a time: what it lends is exclusive only as far as it is.
     #[inline]
     pub fn new(
         ks: &'a Keyspace,

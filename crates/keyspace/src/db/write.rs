@@ -186,7 +186,8 @@ impl Db<'_> {
         }
     }
 
-    /// Takes the entry out of the table and the counters; the caller frees or empties it. `for_good`: no other takes its place.
+    /// Takes the entry out of the table and the counters; the caller frees or empties it. `for_good`: no other takes
+    /// its place.
     fn unlink(&mut self, key: &Key<'_>, for_good: bool) -> Option<Entry> {
         let Some(entry) = self.detach(key) else {
             self.note_absence(key.slot);

@@ -117,7 +117,8 @@ fn all_know_who_is_silent() {
     wait("it is not any more", || nodes.nodes.iter().all(|node| node.control().silent().is_empty()).then_some(()));
 }
 
-/// O1: a leader that has lost its lease may have been deposed without having heard of it: others may hold leases of another one.
+/// O1: a leader that has lost its lease may have been deposed without having heard of it: others may hold leases of
+/// another one.
 #[test]
 fn a_leader_without_a_lease_says_of_nobody_that_it_is_silent_o1() {
     let mut nodes = Nodes::formed(46, 3);
@@ -133,7 +134,8 @@ fn a_leader_without_a_lease_says_of_nobody_that_it_is_silent_o1() {
     assert!(left.control().silent().is_empty());
 }
 
-/// O1: who can renew, but does not hear what has been decided, has no lease: it might serve what is not its own any more.
+/// O1: who can renew, but does not hear what has been decided, has no lease: it might serve what is not its own any
+/// more.
 #[test]
 fn who_does_not_hear_of_changes_has_no_lease_o1() {
     let mut nodes = Nodes::none(44);

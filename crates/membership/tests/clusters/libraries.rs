@@ -6,7 +6,8 @@ use membership::meta::{Command, LIBRARIES_MAX, Response};
 
 use crate::harness::{Keeper, Node, Nodes, wait};
 
-/// Changes the libraries of version `known`, at once or, as after an error nobody knows what came of it, until they are so.
+/// Changes the libraries of version `known`, at once or, as after an error nobody knows what came of it, until they are
+/// so.
 fn change(node: Keeper<'_>, known: u64, payload: &[u8]) {
     wait("libraries are changed", || match node.change(known, payload) {
         Ok(true) => Some(()),
@@ -31,7 +32,8 @@ fn a_change_is_answered_when_all_have_it() {
     assert!(!wait("it is answered", || nodes.nodes[1].keeper().change(4, b"x").ok()));
     assert_eq!(nodes.nodes[1].libraries(), (6, b"f".to_vec()));
 
-    // One that is away is not waited for longer than its lease lasts, and has nothing of its own before it has what was changed.
+    // One that is away is not waited for longer than its lease lasts, and has nothing of its own before it has what was
+    // changed.
     nodes.nodes[2].stop();
     change(nodes.nodes[0].keeper(), 6, b"g");
     nodes.nodes[2].start();

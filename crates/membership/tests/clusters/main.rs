@@ -1,4 +1,5 @@
-//! Clusters of control threads in one process, over loopback. No test is decided by how long something takes: they wait for what must come.
+//! Clusters of control threads in one process, over loopback. No test is decided by how long something takes: they wait
+//! for what must come.
 
 mod certificates;
 mod configuration;

@@ -230,7 +230,8 @@ fn an_old_copy_of_a_folder_is_refused() {
     }
 }
 
-/// As a machine that is set back to what it was while it ran: nobody has heard of a later start, but it has acknowledged what it does not know.
+/// As a machine that is set back to what it was while it ran: nobody has heard of a later start, but it has
+/// acknowledged what it does not know.
 #[test]
 fn a_folder_that_has_forgotten_what_it_acknowledged_is_refused() {
     let mut nodes = Nodes::formed(93, 3);

@@ -14,9 +14,8 @@ fn dice(state: &mut u64, below: usize) -> usize {
     (*state % below as u64) as usize
 }
 
-/// Nodes stop and start again, one is wiped now and then and forgotten: what was answered stays, a version of the map is one, every slot keeps
-/// an owner.
-/// `HOLDFAST_STORM=1000` for as many steps.
+/// Nodes stop and start again, one is wiped now and then and forgotten: what was answered stays, a version of the map
+/// is one, every slot keeps an owner. `HOLDFAST_STORM=1000` for as many steps.
 #[test]
 fn what_was_decided_stays_however_nodes_come_and_go() {
     let steps: usize = std::env::var("HOLDFAST_STORM").map_or(12, |steps| steps.parse().expect("a number of steps"));

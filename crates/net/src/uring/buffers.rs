@@ -36,8 +36,8 @@ fn allocate(size: usize, align: usize) -> NonNull<u8> {
 }
 
 impl Buffers {
-    /// Registers a ring of buffers. Its memory is never freed: the kernel may write to it until the io_uring is torn down,
-    /// which happens after we have let go of it.
+    /// Registers a ring of buffers. Its memory is never freed: the kernel may write to it until the io_uring is torn
+    /// down, which happens after we have let go of it.
     ///
     /// # Errors
     ///

@@ -244,8 +244,8 @@ impl Uring {
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
         loop {
-            // SAFETY: what the entry points to lives until its completion: buffers in `Conn::sending`, `wake_value`, and
-            // the provided buffers.
+            // SAFETY: what the entry points to lives until its completion: buffers in `Conn::sending`, `wake_value`,
+            // and the provided buffers.
             if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }

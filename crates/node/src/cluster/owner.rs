@@ -1,4 +1,5 @@
-//! The end of a link that executes: virtual connections, whose commands come out of frames and whose replies go into frames.
+//! The end of a link that executes: virtual connections, whose commands come out of frames and whose replies go into
+//! frames.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! What a node tells Prometheus, in its text format.
 //!
-//! A scrape reads what INFO reads: counters that each worker writes for itself. It runs on a thread of the binary, and asks no
-//! worker for anything. The locks that INFO takes are held for at most a few clients or codes of errors at a time.
+//! A scrape reads what INFO reads: counters that each worker writes for itself. It runs on a thread of the binary, and
+//! asks no worker for anything. The locks that INFO takes are held for at most a few clients or codes of errors at a
+//! time.
 
 mod names;
 mod own;
@@ -11,8 +12,8 @@ mod text;
 use crate::node::Node;
 use crate::session::everything;
 
-/// All metrics: those that redis_exporter would tell (`redis_...`), and our own (`holdfast_...`). `loading`: the node has not
-/// read its data yet.
+/// All metrics: those that redis_exporter would tell (`redis_...`), and our own (`holdfast_...`). `loading`: the node
+/// has not read its data yet.
 pub fn metrics(node: &Node, loading: bool) -> String {
     let info = everything(node);
     let mut text = text::Text::default();

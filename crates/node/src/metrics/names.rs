@@ -1,4 +1,5 @@
-//! The names of redis_exporter for fields of INFO: its dashboards and alerts find here what it would tell of this server.
+//! The names of redis_exporter for fields of INFO: its dashboards and alerts find here what it would tell of this
+//! server.
 
 /// Gauges: the field of INFO, and the metric without `redis_`.
 pub(super) const GAUGES: &[(&str, &str)] = &[

@@ -1,4 +1,5 @@
-//! What redis_exporter tells of a server, from the text of INFO as that program reads it, and from what it asks for besides.
+//! What redis_exporter tells of a server, from the text of INFO as that program reads it, and from what it asks for
+//! besides.
 
 use std::collections::{BTreeMap, BTreeSet};
 

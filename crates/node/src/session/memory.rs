@@ -114,7 +114,8 @@ fn doctor(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// The heap of keys, tables and small values, in bytes; other memory is in the global allocator, which keeps no figures.
+/// The heap of keys, tables and small values, in bytes; other memory is in the global allocator, which keeps no
+/// figures.
 fn malloc_stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let heap = ctx.node.engine.keyspace.heap().stats();
     let (tables, free_in_tables) = ctx.node.engine.keyspace.table_memory();

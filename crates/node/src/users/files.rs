@@ -82,8 +82,8 @@ fn path_of(settings: &Settings) -> &Path {
 }
 
 impl UserTable {
-    /// Takes the users of the configuration instead of those there are. What lines do not say of the user `default` stays
-    /// as `requirepass` has it.
+    /// Takes the users of the configuration instead of those there are. What lines do not say of the user `default`
+    /// stays as `requirepass` has it.
     fn begin_with(&self, configured: ConfiguredUsers, settings: &Settings) {
         let is_about_default = configured.has(b"default");
         let password = settings.requirepass.as_ref().map(super::hash_of);
@@ -95,8 +95,8 @@ impl UserTable {
         });
     }
 
-    /// The `user` lines that CONFIG REWRITE writes, without their first word. `default` has none where `requirepass` says
-    /// all there is to say: a line would hold at the next start, whatever was set since.
+    /// The `user` lines that CONFIG REWRITE writes, without their first word. `default` has none where `requirepass`
+    /// says all there is to say: a line would hold at the next start, whatever was set since.
     pub(crate) fn lines_of_configuration(&self, settings: &Settings) -> Vec<Vec<u8>> {
         if !settings.aclfile.is_empty() {
             return Vec::new();

@@ -254,7 +254,8 @@ pub(crate) fn find_keys(command: &Command, args: Args<'_>, keys: &mut KeyUses) {
     }));
 }
 
-/// Workers end waits of commands that their users may not run any more, and close those clients that are subscribed to something that these may not use any more.
+/// Workers end waits of commands that their users may not run any more, and close those clients that are subscribed to
+/// something that these may not use any more.
 pub(crate) fn follow(node: &Node, changes: &[Change]) {
     if !changes.is_empty() {
         (0..node.workers()).for_each(|worker| node.send(worker, Message::RightsChanged));

@@ -1,7 +1,8 @@
 //! The worker: a state machine that bytes, messages and time go into, and bytes and messages come out of.
 //!
-//! The driver's part of the contract: [`Worker::accept`] and [`Worker::received`] as things happen, then one [`Worker::turn`],
-//! then [`Worker::next_output`] until it has nothing more. A worker never blocks, reads no clock and knows no socket.
+//! The driver's part of the contract: [`Worker::accept`] and [`Worker::received`] as things happen, then one
+//! [`Worker::turn`], then [`Worker::next_output`] until it has nothing more. A worker never blocks, reads no clock and
+//! knows no socket.
 
 pub(crate) mod conn;
 pub(crate) mod execute;

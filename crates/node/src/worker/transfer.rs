@@ -277,7 +277,8 @@ impl Worker {
         self.mark_dirty(token);
     }
 
-    /// Closes connections of a user whose rights to channels are fewer now, if they are subscribed to one of the others.
+    /// Closes connections of a user whose rights to channels are fewer now, if they are subscribed to one of the
+    /// others.
     pub(crate) fn end_subscribers(&mut self, user: u32, left: &acl::Subscriptions) {
         let is_lost = |conn: &&Conn| {
             let session = &conn.session;

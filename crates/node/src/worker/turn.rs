@@ -40,8 +40,8 @@ struct Group {
     progress: Progress,
 }
 
-/// The commands that a turn parses and prefetches before it executes them. A worker keeps the buffers from turn to turn:
-/// for a lone command their allocation would cost more than its parsing.
+/// The commands that a turn parses and prefetches before it executes them. A worker keeps the buffers from turn to
+/// turn: for a lone command their allocation would cost more than its parsing.
 #[derive(Default)]
 pub(super) struct Window {
     batch: Batch,

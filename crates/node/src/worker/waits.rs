@@ -325,8 +325,8 @@ impl Worker {
         }
     }
 
-    /// Ends waits for keys of commands that their users may not run any more. Redis finds that out when a key changes: here
-    /// the change itself serves the command, and must not ask whose it is.
+    /// Ends waits for keys of commands that their users may not run any more. Redis finds that out when a key changes:
+    /// here the change itself serves the command, and must not ask whose it is.
     pub(crate) fn judge_waits(&mut self) {
         let denied = |conn: &Conn| {
             let blocked = conn.wait.blocked()?;

@@ -1,4 +1,5 @@
-//! Keys of healthy nodes that are locked by transactions whose outcome depends on a node that does not answer (rule T4).
+//! Keys of healthy nodes that are locked by transactions whose outcome depends on a node that does not answer (rule
+//! T4).
 
 use keyspace::access::AccessClock;
 use keyspace::{Db, Expiry};
@@ -10,8 +11,8 @@ fn looks(net: &mut Net) {
     (0..14).for_each(|_| net.sleep(500));
 }
 
-/// Three nodes, of which the second has stopped after it was told of a block over all of them: what the other two have prepared is in doubt. Who began that,
-/// a client of each, and a key of each.
+/// Three nodes, of which the second has stopped after it was told of a block over all of them: what the other two have
+/// prepared is in doubt. Who began that, a client of each, and a key of each.
 pub fn doubtful(workers: usize, settings: &[(&str, &str)]) -> (Net, usize, [usize; 3], [String; 3]) {
     let mut net = Net::with(3, workers, 2, settings);
     let [begun, a, b, c] = [0, 0, 1, 2].map(|node| net.connect(node));
@@ -115,7 +116,8 @@ fn without_a_limit_they_wait() {
     assert!(net.heard(c).is_empty());
 }
 
-/// What a transaction is to be done to is not as it was, as a damaged store may have it: its keys stay locked, and nobody waits for them.
+/// What a transaction is to be done to is not as it was, as a damaged store may have it: its keys stay locked, and
+/// nobody waits for them.
 #[test]
 fn who_needs_keys_of_what_cannot_be_done_hears_so() {
     let mut net = Net::new(3, 1, 2);

@@ -1,4 +1,5 @@
-//! Slots that get another owner, of which nodes hear one after the other: plain clients do not notice, and nobody waits for what will not come.
+//! Slots that get another owner, of which nodes hear one after the other: plain clients do not notice, and nobody waits
+//! for what will not come.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ fn moved(version: u64, out: bool) -> Arc<Map> {
     Arc::new(Map::new(even.cluster(), version, 2, nodes, ranges.collect()))
 }
 
-/// The map after the third node of three has got those slots of the second that are not below the higher one of these keys.
+/// The map after the third node of three has got those slots of the second that are not below the higher one of these
+/// keys.
 fn split_at(version: u64, a: &str, b: &str) -> Arc<Map> {
     let even = even_map(3, 1);
     let [_, of_second, _] = even.ranges() else { panic!("three ranges") };
@@ -119,7 +121,8 @@ fn what_is_sent_back_is_not_answered_where_replies_are_off() {
     }
 }
 
-/// What is behind a command in a pipeline is not executed before it at the same node; where it may have been at another, it is not sent elsewhere.
+/// What is behind a command in a pipeline is not executed before it at the same node; where it may have been at
+/// another, it is not sent elsewhere.
 #[test]
 fn a_pipeline_keeps_its_order() {
     for seed in 1..20 {
@@ -157,7 +160,8 @@ fn a_pipeline_keeps_its_order() {
     }
 }
 
-/// What is sent back together with replies to what was before it runs again, also if those replies have others of this node behind them.
+/// What is sent back together with replies to what was before it runs again, also if those replies have others of this
+/// node behind them.
 #[test]
 fn what_is_sent_back_behind_what_was_answered_runs_again() {
     let mut net = Net::new(3, 1, 3);
@@ -177,7 +181,8 @@ fn what_is_sent_back_behind_what_was_answered_runs_again() {
     assert_eq!(net.heard(client), ["1", "1", "1"]);
 }
 
-/// Of commands that an owner sends back together the last alone could run again: who tried the first again would have it done after that.
+/// Of commands that an owner sends back together the last alone could run again: who tried the first again would have
+/// it done after that.
 #[test]
 fn what_is_sent_back_together_is_refused_together() {
     let mut net = Net::new(3, 1, 3);

@@ -489,7 +489,8 @@ fn nodes_that_are_silent_have_failed_and_may_be_forgotten() {
     assert_eq!(*commands.lock().unwrap(), expected);
 }
 
-/// The keys that SORT finds by patterns may be of any node: where there are several it is refused, as in Redis Cluster, and not answered as if they were not there.
+/// The keys that SORT finds by patterns may be of any node: where there are several it is refused, as in Redis Cluster,
+/// and not answered as if they were not there.
 #[test]
 fn sort_with_patterns_of_other_slots_is_refused() {
     let (mut net, [client, ..], [a, b, c]) = Net::three(1, 2);
@@ -529,7 +530,8 @@ fn sort_with_patterns_of_other_slots_is_refused() {
     assert_eq!(net.say(client, "SORT list BY w_* GET w_*"), "[8 9]");
 }
 
-/// What SORT finds by patterns of the slot of what is sorted is there where that is, and nowhere else: on copies, where nobody has fetched it, it is refused.
+/// What SORT finds by patterns of the slot of what is sorted is there where that is, and nowhere else: on copies, where
+/// nobody has fetched it, it is refused.
 #[test]
 fn sort_with_patterns_is_refused_on_copies() {
     let (mut net, [client, ..], [a, b, c]) = Net::three(1, 2);

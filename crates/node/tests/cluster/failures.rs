@@ -100,7 +100,8 @@ fn what_has_not_left_is_answered_with_an_error() {
     assert_eq!(net.say(client, &get), "nil");
 }
 
-/// Nobody waits for a node that could not be reached a moment ago; it is found as soon as it is back, though nobody asks for it.
+/// Nobody waits for a node that could not be reached a moment ago; it is found as soon as it is back, though nobody
+/// asks for it.
 #[test]
 fn commands_for_a_node_that_is_down_are_answered_at_once() {
     for is_silent in [false, true] {
@@ -406,7 +407,8 @@ fn who_is_owed_a_reply_by_a_node_that_stands_still_and_holds_no_lease_does_not_w
     assert!(heard == ["1"] || heard == ["2"], "{heard:?}");
 }
 
-/// A node stops while commands are under way to it. Clients of other keys do not wait at any time, and its own do not wait for long once it is suspected.
+/// A node stops while commands are under way to it. Clients of other keys do not wait at any time, and its own do not
+/// wait for long once it is suspected.
 #[test]
 fn a_node_that_stands_still_stops_no_other_keys_and_its_own_clients_for_a_moment() {
     const LOOK_MS: u64 = 250;
@@ -520,7 +522,8 @@ fn clients_of_a_node_that_is_cut_off_do_not_wait_for_ever() {
     assert!(net.clients[owed].closed);
 }
 
-/// What it has been told it may do as soon as it goes on: nobody knows what comes of a block, and its client hears that (rule T9).
+/// What it has been told it may do as soon as it goes on: nobody knows what comes of a block, and its client hears that
+/// (rule T9).
 #[test]
 fn clients_of_blocks_do_not_wait_for_a_node_that_is_away_for_long() {
     for workers in [1, 2] {

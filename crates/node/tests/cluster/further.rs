@@ -1,4 +1,5 @@
-//! Scripts that find out what keys they need, one after the other, at nodes that have them: they are suspended, and go on.
+//! Scripts that find out what keys they need, one after the other, at nodes that have them: they are suspended, and go
+//! on.
 
 use crate::doubts::doubtful;
 use crate::net::{Net, key_of, shown};
@@ -214,7 +215,8 @@ fn what_it_finds_out_about_is_bounded() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// A key is in doubt when a script comes to it: nothing of the script is done, its client hears why, and what it held is free.
+/// A key is in doubt when a script comes to it: nothing of the script is done, its client hears why, and what it held
+/// is free.
 #[test]
 fn a_script_that_comes_to_a_key_in_doubt_gives_up() {
     for workers in [1, 2] {
@@ -237,7 +239,8 @@ fn a_script_that_comes_to_a_key_in_doubt_gives_up() {
     }
 }
 
-/// A script with keys of several nodes has asked all nodes about theirs, and holds nothing while one of them says nothing.
+/// A script with keys of several nodes has asked all nodes about theirs, and holds nothing while one of them says
+/// nothing.
 #[test]
 fn a_script_that_asks_about_all_keys_holds_none() {
     for leaves in [false, true] {
@@ -275,7 +278,8 @@ fn block(net: &mut Net, client: usize, commands: &[&[&str]]) -> String {
     net.say(client, "EXEC")
 }
 
-/// A block begins where its keys are, here or at another node, and its script turns out to need keys of others: it runs over nodes, once.
+/// A block begins where its keys are, here or at another node, and its script turns out to need keys of others: it runs
+/// over nodes, once.
 #[test]
 fn a_script_in_a_block_of_one_node_uses_keys_of_others() {
     for workers in [1, 2] {

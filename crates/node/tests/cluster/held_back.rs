@@ -1,4 +1,5 @@
-//! Parts of transactions that a node holds back before they ask for their locks, and that are over by the time they could.
+//! Parts of transactions that a node holds back before they ask for their locks, and that are over by the time they
+//! could.
 
 use txn::locks::Mode;
 use txn::{Lock, Message};

@@ -141,7 +141,8 @@ fn what_flushes_all_nodes_is_refused_before_anything_has_run() {
     }
 }
 
-/// Wherever a script runs, DBSIZE counts what it has added and taken away itself, declared or not, whatever its node has.
+/// Wherever a script runs, DBSIZE counts what it has added and taken away itself, declared or not, whatever its node
+/// has.
 #[test]
 fn a_script_counts_its_own_keys() {
     let counts = "local all = {}

@@ -429,7 +429,8 @@ fn nobody_waits_for_a_command_that_runs_on_copies() {
     nothing_is_left(&mut net);
 }
 
-/// Money is moved step by step by clients that come between one another, and whose links end: none is lost, and a COMMIT that read all of it saw all of it.
+/// Money is moved step by step by clients that come between one another, and whose links end: none is lost, and a
+/// COMMIT that read all of it saw all of it.
 #[test]
 fn accounts_are_never_seen_half_changed() {
     for seed in 1..7 {

@@ -1,4 +1,5 @@
-//! Clients that close their connections while a command of theirs waits: they are gone, and it is not executed. Whatever it waits for.
+//! Clients that close their connections while a command of theirs waits: they are gone, and it is not executed.
+//! Whatever it waits for.
 
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ fn so_is_who_closes_during_a_pause_of_another_node() {
     assert_eq!(net.say(there, &format!("GET {key}")), "nil");
 }
 
-/// Of a command with keys of several nodes, the part of which another node holds back is withdrawn, and so it happens nowhere.
+/// Of a command with keys of several nodes, the part of which another node holds back is withdrawn, and so it happens
+/// nowhere.
 #[test]
 fn so_is_who_closes_while_another_node_holds_back_a_part() {
     let mut net = Net::new(3, 1, 3);

@@ -24,8 +24,8 @@ pub fn are_whole(net: &mut Net, lists: &[String; 3], answered: &[String], seed: 
     assert!(net.is_quiet(), "seed {seed}: nothing is left");
 }
 
-/// Links end in the middle of it, and clients go: whoever was answered was told the truth, nothing is half done, nothing stays locked. `push` has a
-/// client append a number to all lists, and `is_done` knows the last reply to that.
+/// Links end in the middle of it, and clients go: whoever was answered was told the truth, nothing is half done,
+/// nothing stays locked. `push` has a client append a number to all lists, and `is_done` knows the last reply to that.
 pub fn links_end(push: impl Fn(&mut Net, usize, &[String; 3], &str), is_done: impl Fn(&Value) -> bool) {
     let lists = lists();
     for seed in 1..12 {

@@ -11,7 +11,8 @@ fn everywhere(net: &mut Net, nodes: usize, map: Map) {
     (0..nodes).for_each(|node| net.cluster(node).set_map(map.clone()));
 }
 
-/// The first node has prepared and answered MSET of a key of the second and one of the third, and the second has not heard of the Commit.
+/// The first node has prepared and answered MSET of a key of the second and one of the third, and the second has not
+/// heard of the Commit.
 fn half_told(net: &mut Net) -> [String; 2] {
     let client = net.connect(0);
     let [x, z] = [1, 2].map(|i| key_of(i, 3, "k"));
@@ -39,7 +40,8 @@ fn started_again(version: u64) -> Map {
     Map::new(even.cluster(), version, 1, nodes, even.ranges().to_vec())
 }
 
-/// Rule T5: who has a Commit or an Abort in its log can lose it with the power as long as that is not synced, whatever replies promise, and asks then.
+/// Rule T5: who has a Commit or an Abort in its log can lose it with the power as long as that is not synced, whatever
+/// replies promise, and asks then.
 #[test]
 fn an_outcome_is_remembered_until_everybody_has_it_on_the_disk() {
     for workers in [1, 2] {
@@ -78,7 +80,8 @@ fn a_node_that_cannot_be_found_for_a_while_is_not_lost() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// A node that a block was never told to counts as one that has refused, even if the block's client does not wait for that.
+/// A node that a block was never told to counts as one that has refused, even if the block's client does not wait for
+/// that.
 #[test]
 fn a_block_whose_client_has_gone_does_not_wait_for_who_never_heard_of_it() {
     let (mut net, [client, _, other], [a, b, c]) = Net::three(1, 2);
@@ -164,7 +167,8 @@ fn a_node_that_is_taken_out_for_good_holds_nobody_up() {
     assert_eq!(net.say(other, &format!("MGET {a} {x} {z}")), "[1 nil 1]");
 }
 
-/// The same after a start, of a node that had coordinated it as well: the map that the start finds does not name it any more.
+/// The same after a start, of a node that had coordinated it as well: the map that the start finds does not name it any
+/// more.
 #[test]
 fn a_start_settles_what_a_node_had_a_part_in_that_was_taken_out_meanwhile() {
     let mut net = Net::logged(3, 1, 2, "always");
@@ -183,7 +187,8 @@ fn a_start_settles_what_a_node_had_a_part_in_that_was_taken_out_meanwhile() {
     assert_eq!(net.say(other, &format!("MGET {a} {x} {z}")), "[1 nil 1]");
 }
 
-/// Nobody hears what a node says that was taken out: its own clients are not kept waiting for what the others settle without it.
+/// Nobody hears what a node says that was taken out: its own clients are not kept waiting for what the others settle
+/// without it.
 #[test]
 fn clients_of_a_node_that_is_taken_out_while_it_runs_hear_of_it() {
     for workers in [1, 2] {
@@ -212,7 +217,8 @@ fn clients_of_a_node_that_is_taken_out_while_it_runs_hear_of_it() {
     }
 }
 
-/// What a node has prepared and not decided is there when its data are made a server's: a client may have been told that it is, and nobody else will say.
+/// What a node has prepared and not decided is there when its data are made a server's: a client may have been told
+/// that it is, and nobody else will say.
 #[test]
 fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
     for (workers, of_a_cluster) in [(1, false), (2, false), (1, true), (2, true)] {
@@ -259,7 +265,8 @@ fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
     }
 }
 
-/// A checkpoint covers what is on the disk when it begins: begun before, its start would find again how another node's transactions were settled.
+/// A checkpoint covers what is on the disk when it begins: begun before, its start would find again how another node's
+/// transactions were settled.
 #[test]
 fn what_settles_anothers_transactions_is_on_the_disk_before_the_checkpoint_without_them() {
     let mut net = Net::logged(3, 1, 2, "everysec");
@@ -284,7 +291,8 @@ fn what_settles_anothers_transactions_is_on_the_disk_before_the_checkpoint_witho
     assert!(is_asked(&net));
 }
 
-/// A node that has restored data and not settled them takes part in nothing: who needs it hears that, and does not wait.
+/// A node that has restored data and not settled them takes part in nothing: who needs it hears that, and does not
+/// wait.
 #[test]
 fn a_node_that_has_not_settled_anothers_transactions_says_so() {
     for workers in [1, 2] {

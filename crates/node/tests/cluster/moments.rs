@@ -1,4 +1,5 @@
-//! Keys of several nodes whose time comes at one moment: nobody sees one gone and the other there, whatever the nodes' clocks say.
+//! Keys of several nodes whose time comes at one moment: nobody sees one gone and the other there, whatever the nodes'
+//! clocks say.
 
 use crate::net::Net;
 
@@ -23,7 +24,8 @@ fn with_keys((node, ahead_ms, workers): (usize, u64, usize), setting: &str) -> (
     (net, clients, [a, b])
 }
 
-/// Asks again and again until the keys are gone by every clock. What each client heard last in each answer, in the order in which they heard.
+/// Asks again and again until the keys are gone by every clock. What each client heard last in each answer, in the
+/// order in which they heard.
 fn answers(net: &mut Net, clients: &[usize], lines: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     let mut lacking = vec![0; clients.len()];
@@ -166,7 +168,8 @@ fn who_commits_has_seen_them_together() {
     }
 }
 
-/// The clock of a coordinator that has none of the keys does not matter: it neither waits for keys to end nor changes what is seen of them.
+/// The clock of a coordinator that has none of the keys does not matter: it neither waits for keys to end nor changes
+/// what is seen of them.
 #[test]
 fn who_asks_may_be_ahead() {
     for ahead_ms in [5000, 50_000] {
@@ -181,7 +184,8 @@ fn who_asks_may_be_ahead() {
     }
 }
 
-/// A key that ends soon by a clock that is behind: another node, whose key is there, takes part in a moment that is over by its own.
+/// A key that ends soon by a clock that is behind: another node, whose key is there, takes part in a moment that is
+/// over by its own.
 #[test]
 fn who_is_ahead_waits_for_nobody_while_its_keys_are_there() {
     let (mut net, clients, [a, b, _]) = Net::three(1, 5);

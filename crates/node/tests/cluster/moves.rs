@@ -1,4 +1,5 @@
-//! Transactions over nodes whose keys get another owner meanwhile: they are tried again there, as soon as everybody has heard of it.
+//! Transactions over nodes whose keys get another owner meanwhile: they are tried again there, as soon as everybody has
+//! heard of it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Nodes, their workers, the links between them and their clients, without sockets: bytes are moved in pieces, in an order that a seed decides.
+//! Nodes, their workers, the links between them and their clients, without sockets: bytes are moved in pieces, in an
+//! order that a seed decides.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -20,7 +21,7 @@ use crate::leader::{Leader, Librarian};
 use crate::ledger::{Disks, Ledger};
 pub use crate::shown::shown;
 
-/// A connection's end: node, worker, what that calls it.
+/// One end of a connection: the node, the worker, and the worker's token.
 type End = (usize, usize, Token);
 
 struct Machine {
@@ -33,14 +34,15 @@ struct Machine {
     ledger: Option<Ledger>,
 }
 
-/// What all nodes have in common, whenever they start.
+/// The settings that all nodes share.
 struct Setup {
     workers: usize,
     settings: Vec<(String, String)>,
 }
 
 impl Setup {
-    /// A node in its life `life`, with what its disks hold; 0: it takes part in no cluster. `inherits`: that is another node's.
+    /// A node in its life `life`, with the contents of its disks; 0: it is in no cluster. `inherits`: they are another
+    /// node's.
     fn start(
         &self,
         (i, life, inherits): (usize, u64, bool),
@@ -75,7 +77,7 @@ impl Setup {
     }
 }
 
-/// What somebody sends and nobody has read yet.
+/// Bytes that were sent and not read yet.
 #[derive(Default)]
 struct Pipe {
     bytes: VecDeque<u8>,
@@ -88,7 +90,7 @@ pub struct Client {
     to: Pipe,
     received: Vec<u8>,
     decoder: ReplyDecoder,
-    /// The server has closed it.
+    /// True if the server has closed it.
     pub closed: bool,
 }
 
@@ -98,29 +100,29 @@ pub struct Net {
     setup: Setup,
     machines: Vec<Machine>,
     pub clients: Vec<Client>,
-    /// By the end that writes: the end that reads, and what is under way.
+    /// By the end that writes: the end that reads, and the bytes under way.
     links: BTreeMap<End, (End, Pipe)>,
     seed: u64,
-    /// Nodes that nobody reaches.
+    /// Nodes that cannot be reached.
     pub unreachable: Vec<usize>,
-    /// Nodes whose machines are gone: who dials them hears nothing.
+    /// Nodes whose machines are gone: a dialed link gets no answer.
     pub mute: Vec<usize>,
     /// Nodes from and to which no bytes of links are moved.
     pub stalled: Vec<usize>,
-    /// Ends of links that the network has taken nothing more of.
+    /// Ends of links from which the network takes nothing more.
     unsent: Vec<End>,
-    /// A worker (node, index) that is in a turn since then, unix milliseconds.
+    /// A worker (node, index) in the middle of a turn, and the start of that turn in unix milliseconds.
     pub long_turn: Option<((usize, usize), u64)>,
-    /// Replies go over links a byte at a time: each is an item of its own.
+    /// True if replies go over links a byte at a time: each is an item of its own.
     pub crumbles: bool,
-    /// Bytes that links were given.
+    /// Bytes that links have taken.
     pub carried: usize,
 }
 
-/// Pieces that a network delivers.
+/// Bytes of a piece that the network delivers, at most.
 const PIECE: u64 = 4000;
 
-/// Bytes that a network takes of a node while the other end reads nothing.
+/// Bytes that the network takes of a node while the other end reads nothing.
 const UNREAD: usize = 1 << 20;
 
 /// The map of `n` nodes, each of which owns one range.
@@ -147,7 +149,7 @@ pub fn even_map(n: usize, version: u64) -> Map {
     Map::new(Some(ClusterId([9; 20])), version, 1, nodes.collect(), ranges.collect()).with_level(level::HIGHEST)
 }
 
-/// A key of node `i` of `n`, with these words in it.
+/// A key of node `i` of `n` that contains `name`.
 pub fn key_of(i: usize, n: usize, name: &str) -> String {
     let map = even_map(n, 1);
     (0..)
@@ -156,7 +158,7 @@ pub fn key_of(i: usize, n: usize, name: &str) -> String {
         .unwrap()
 }
 
-/// Numbers below what is asked for, as a seed has it.
+/// Random numbers below the argument, from a seed.
 pub fn random(mut seed: u64) -> impl FnMut(usize) -> usize {
     move |below| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -227,17 +229,18 @@ impl Net {
         }
     }
 
-    /// A node's machine loses its power, and all that is not synced; it starts again, and everybody gets this map, which says in which life.
+    /// A node's machine loses its power, and everything that is not synced. It starts again, and all nodes get this
+    /// map, which names its new life.
     pub fn power_fails(&mut self, node: usize, map: Map) {
         self.power_fails_at(node, node, map);
     }
 
-    /// As [`Self::power_fails`], of a node that has that place in the map.
+    /// As [`Self::power_fails`], for a node at this place of the map.
     pub fn power_fails_at(&mut self, node: usize, place: usize, map: Map) {
         self.starts_again((node, place, false), map);
     }
 
-    /// A node begins its next life with the data of another one, which are those that it had.
+    /// A node begins its next life with the data of another node, which here are its own.
     pub fn is_restored(&mut self, node: usize, map: Map) {
         self.starts_again((node, node, true), map);
     }
@@ -260,7 +263,7 @@ impl Net {
         self.machines.iter().for_each(|machine| machine.cluster.set_map(map.clone()));
     }
 
-    /// What a node's disks hold becomes the data of a server that takes part in no cluster, or has just begun one by itself.
+    /// The contents of a node's disks become the data of a server that is in no cluster, or has just formed one alone.
     pub fn becomes_a_server(&mut self, node: usize, life: u64) {
         (0..self.machines.len()).for_each(|other| self.cut(node, other));
         self.clients.iter_mut().filter(|client| client.end.0 == node).for_each(|client| client.closed = true);
@@ -280,17 +283,17 @@ impl Net {
         );
     }
 
-    /// The disk of a node's log hangs, or does no more.
+    /// The disk of a node's log hangs, or works again.
     pub fn hang_log(&mut self, node: usize, hangs: bool) {
         self.machines[node].ledger.as_mut().expect("it has a log").hangs = hangs;
     }
 
-    /// The disk of a node's log has room for so many bytes, or for any.
+    /// The disk of a node's log has room for so many bytes, or for any number.
     pub fn leave_room(&mut self, node: usize, room: Option<u64>) {
         self.machines[node].ledger.as_mut().expect("it has a log").leave_room(room);
     }
 
-    /// The syncs that a node has begun do not come to an end, or do again.
+    /// The syncs that a node has begun do not end, or end again.
     pub fn hold_syncs(&mut self, node: usize, held: bool) {
         self.machines[node].ledger.as_mut().expect("it has a log").holds_syncs = held;
     }
@@ -312,12 +315,12 @@ impl Net {
         &self.machines[node].cluster
     }
 
-    /// A node has a lease until then, in unix milliseconds.
+    /// Gives a node a lease until then, in unix milliseconds.
     pub fn lease(&self, node: usize, until_ms: u64) {
         self.machines[node].lease.0.store(until_ms.saturating_mul(1_000_000), Relaxed);
     }
 
-    /// A node hears from the metadata's leader that others hold no leases; once. What it hears later is up to the test.
+    /// A node hears once from the metadata's leader that others hold no leases. The test decides about later news.
     pub fn hears_of_silent(&self, node: usize, silent: &[usize]) -> Leader {
         let leader = Leader::default();
         leader.says(silent);
@@ -325,7 +328,7 @@ impl Net {
         leader
     }
 
-    /// All nodes have metadata that keep libraries of functions; once.
+    /// Gives all nodes metadata that keep libraries of functions. Called once.
     pub fn keeps_libraries(&self) -> Librarian {
         let librarian = Librarian::of(self.machines.iter().map(|machine| machine.node.clone()).collect());
         for machine in &self.machines {
@@ -339,18 +342,18 @@ impl Net {
         self.machines.iter().all(|machine| !machine.node.engine.transactions.any())
     }
 
-    /// Connections of a node whose transactions are looked after, between BEGIN and COMMIT.
+    /// Number of a node's connections with transactions between BEGIN and COMMIT.
     pub fn looked_after(&self, node: usize) -> usize {
         self.machines[node].workers.iter().map(Worker::open_transactions).sum()
     }
 
-    /// The commands of a client are for this user from now on. False: it is owed replies.
+    /// The commands of a client run for this user from now on. Returns false if the client is owed replies.
     pub fn acts_as(&mut self, client: usize, principal: Principal) -> bool {
         let (node, worker, token) = self.clients[client].end;
         self.machines[node].workers[worker].set_principal(token, principal)
     }
 
-    /// For whom commands of clients of other nodes run at a node.
+    /// The users for whom commands of clients of other nodes run at a node.
     pub fn principals(&self, node: usize) -> Vec<Principal> {
         let workers = self.machines[node].workers.iter();
         let all = workers.flat_map(|worker| worker.principals());
@@ -363,12 +366,12 @@ impl Net {
         &self.machines[node].node
     }
 
-    /// The clock of a node is ahead of the others.
+    /// Sets the clock of a node ahead of the others.
     pub fn sets_clock(&mut self, node: usize, ahead_ms: u64) {
         self.machines[node].clocks.ahead_ms.store(ahead_ms, Relaxed);
     }
 
-    /// Time passes, and nobody has had a turn since.
+    /// Time passes, and no worker has had a turn since.
     pub fn clock_only(&mut self, ms: u64) {
         self.clock.us.fetch_add(ms * 1000, Relaxed);
         self.clock.ns.fetch_add(ms * 1_000_000, Relaxed);
@@ -381,12 +384,12 @@ impl Net {
         self.run();
     }
 
-    /// A client of a node; its number.
+    /// Connects a client to a node. Returns its number.
     pub fn connect(&mut self, node: usize) -> usize {
         self.connect_as(node, false)
     }
 
-    /// A smart client, which has come to the port for those; its number.
+    /// Connects a smart client, at the port for those. Returns its number.
     pub fn connect_smart(&mut self, node: usize) -> usize {
         self.connect_as(node, true)
     }
@@ -406,50 +409,50 @@ impl Net {
         self.clients.len() - 1
     }
 
-    /// A client sends bytes.
+    /// Sends bytes of a client.
     pub fn send_raw(&mut self, client: usize, bytes: &[u8]) {
         self.clients[client].to.bytes.extend(bytes);
     }
 
-    /// A client sends a command.
+    /// Sends a command of a client.
     pub fn send(&mut self, client: usize, command: &str) {
         let words: Vec<&str> = command.split(' ').collect();
         self.send_words(client, &words);
     }
 
-    /// A client sends a command whose words may hold anything.
+    /// Sends a command of a client whose words may hold anything.
     pub fn send_words(&mut self, client: usize, words: &[&str]) {
         let mut bytes = Vec::new();
         append_request(&mut bytes, words);
         self.send_raw(client, &bytes);
     }
 
-    /// A client sends commands and gets so many replies.
+    /// Sends commands of a client, and returns as many replies.
     pub fn pipeline(&mut self, client: usize, commands: &[&str]) -> Vec<Value> {
         commands.iter().for_each(|command| self.send(client, command));
         self.run();
         self.replies(client)
     }
 
-    /// A command and its reply.
+    /// Sends a command, and returns its reply.
     pub fn ask(&mut self, client: usize, command: &str) -> Value {
         let mut replies = self.pipeline(client, &[command]);
         assert_eq!(replies.len(), 1, "{command}: {replies:?}");
         replies.remove(0)
     }
 
-    /// A command and its reply as redis-cli would show it, roughly.
+    /// Sends a command, and returns its reply roughly as redis-cli shows it.
     pub fn say(&mut self, client: usize, command: &str) -> String {
         shown(&self.ask(client, command))
     }
 
-    /// As [`Self::say`], of words that may hold anything.
+    /// As [`Self::say`], for words that may hold anything.
     pub fn say_words(&mut self, client: usize, words: &[&str]) -> String {
         self.send_words(client, words);
         self.heard(client).join(",")
     }
 
-    /// What has come for a client.
+    /// The replies that have come for a client.
     pub fn replies(&mut self, client: usize) -> Vec<Value> {
         let client = &mut self.clients[client];
         let mut values = Vec::new();
@@ -460,18 +463,18 @@ impl Net {
         values
     }
 
-    /// What has come, as text.
+    /// The replies that have come, as text.
     pub fn heard(&mut self, client: usize) -> Vec<String> {
         self.run();
         self.replies(client).iter().map(shown).collect()
     }
 
-    /// A client goes.
+    /// A client closes its connection.
     pub fn leave(&mut self, client: usize) {
         self.clients[client].to.closed = true;
     }
 
-    /// What a client has sent arrives, and with it that it will send nothing more; it still reads.
+    /// The bytes that a client has sent arrive, and the end of its stream; the client still reads.
     pub fn end(&mut self, client: usize) {
         let client = &mut self.clients[client];
         let (node, worker, token) = client.end;
@@ -481,14 +484,14 @@ impl Net {
         worker.ended(token);
     }
 
-    /// One end of every link from `from` to `to` says something that no node would.
+    /// Puts an item that no node would send into every link from `from` to `to`.
     pub fn slip_in(&mut self, from: usize, to: usize, item: &Item<'_>) {
         let mut body = Vec::new();
         item.put(&mut body);
         self.slip_in_frame(from, to, Kind::Data, &body);
     }
 
-    /// As [`Self::slip_in`], a frame.
+    /// As [`Self::slip_in`], for a frame.
     pub fn slip_in_frame(&mut self, from: usize, to: usize, kind: Kind, body: &[u8]) {
         let mut bytes = Vec::new();
         let at = frame::begin(&mut bytes);
@@ -499,12 +502,12 @@ impl Net {
         }
     }
 
-    /// How many links there are between two nodes.
+    /// The number of links between two nodes.
     pub fn links(&self, a: usize, b: usize) -> usize {
         self.links.iter().filter(|(from, (to, _))| from.0 == a && to.0 == b).count()
     }
 
-    /// Ends all links between two nodes, with what is under way.
+    /// Ends all links between two nodes. Bytes under way are lost.
     pub fn cut(&mut self, a: usize, b: usize) {
         let ends: Vec<End> = self
             .links
@@ -518,7 +521,7 @@ impl Net {
         }
     }
 
-    /// Lets everything happen that can happen without time passing.
+    /// Lets everything happen that can happen before time passes.
     pub fn run(&mut self) {
         for round in 0..100_000 {
             let mut quiet = true;
@@ -639,7 +642,7 @@ impl Net {
         }
     }
 
-    /// True if the network takes nothing more from this end of a link, as nobody reads at the other one.
+    /// True if the network takes nothing more from this end of a link, as the other end does not read.
     fn is_full(&self, end: End) -> bool {
         let is_stalled = |node: usize| self.stalled.contains(&node);
         let link = self.links.get(&end);

@@ -145,7 +145,8 @@ fn a_command_that_fails_at_one_node_is_done_at_none() {
     assert!(net.is_quiet());
 }
 
-/// What a damaged store brings back may be another value than what was prepared is to be done to. Nothing is done, nobody sees it, and others are served.
+/// What a damaged store brings back may be another value than what was prepared is to be done to. Nothing is done,
+/// nobody sees it, and others are served.
 #[test]
 fn what_was_prepared_for_another_value_is_not_installed() {
     let mut net = Net::new(2, 1, 2);
@@ -210,7 +211,8 @@ fn who_needs_keys_of_what_cannot_be_read_hears_so() {
     assert!(net.is_quiet() && net.say(other, "INFO stats").contains("transactions_over_nodes_in_doubt:0"));
 }
 
-/// The same at a server that has a node's data, in no cluster or as another node: nobody else will say what became of it.
+/// The same at a server that has a node's data, in no cluster or as another node: nobody else will say what became of
+/// it.
 #[test]
 fn who_needs_keys_of_what_was_inherited_and_cannot_be_read_hears_so() {
     for (workers, life) in [(1, 0), (2, 0), (1, 2), (2, 2)] {

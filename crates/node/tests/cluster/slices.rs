@@ -1,5 +1,5 @@
-//! Scripts, and blocks with scripts, whose node loses its lease or hears of another map between two of their slices: all of it is done, or nothing, and an
-//! error says the latter (rule T9).
+//! Scripts, and blocks with scripts, whose node loses its lease or hears of another map between two of their slices:
+//! all of it is done, or nothing, and an error says the latter (rule T9).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

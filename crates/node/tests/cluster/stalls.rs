@@ -120,7 +120,8 @@ fn a_disk_that_hangs_is_waited_for_without_a_timeout() {
     assert_eq!(net.heard(client), ["OK"]);
 }
 
-/// A client of a healthy node whose command has a part at the node with the disk that hangs, be it to be written or to be read.
+/// A client of a healthy node whose command has a part at the node with the disk that hangs, be it to be written or to
+/// be read.
 #[test]
 fn what_has_a_part_at_a_disk_that_hangs_is_closed_unanswered() {
     for fsync in ["always", "everysec"] {

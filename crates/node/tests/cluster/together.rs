@@ -203,7 +203,8 @@ fn a_client_goes_while_others_run() {
     }
 }
 
-/// Scripts that declare none of their keys run again in another transaction, with the keys that they were found to need.
+/// Scripts that declare none of their keys run again in another transaction, with the keys that they were found to
+/// need.
 #[test]
 fn a_client_goes_while_scripts_run_that_declare_nothing() {
     let undeclared = "for _, key in ipairs(ARGV) do redis.call('incr', key) end return 1";
@@ -314,8 +315,8 @@ fn the_node_of_several_clients_fails() {
     assert!(outcomes.len() >= 2 && outcomes.iter().all(|done| [0, 1, 6].contains(done)), "{outcomes:?}");
 }
 
-/// All blocks of a transaction see keys at one time. So none begins long after that time: a key that it sets for a short
-/// while would be over for the clients at once.
+/// All blocks of a transaction see keys at one time. So none begins long after that time: a key that it sets for a
+/// short while would be over for the clients at once.
 #[test]
 fn a_key_that_is_set_behind_slow_scripts_lives_as_long_as_it_shall() {
     const SLOW: &str = "for _ = 1, 4000000 do end redis.call('incr', KEYS[1]) return redis.call('incr', KEYS[2])";

@@ -72,7 +72,8 @@ fn a_command_that_lacks_an_argument_fails_alone() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// A client that is told where keys are is not told so of keys of several nodes: in a block these commands are queued as any other.
+/// A client that is told where keys are is not told so of keys of several nodes: in a block these commands are queued
+/// as any other.
 #[test]
 fn a_block_of_a_redirected_client_has_keys_of_several_nodes() {
     let (mut net, [client, other, _], [a, b, c]) = Net::three(1, 2);
@@ -123,8 +124,8 @@ fn what_cannot_run_says_so() {
     assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
 }
 
-/// Money is moved between accounts at different nodes by many clients, with everything in any order: none is lost, and whoever looks at all of them
-/// sees all of it.
+/// Money is moved between accounts at different nodes by many clients, with everything in any order: none is lost, and
+/// whoever looks at all of them sees all of it.
 #[test]
 fn accounts_are_never_seen_half_changed() {
     let mut retries = 0;

@@ -253,7 +253,8 @@ fn a_new_map_has_everybody_look_again() {
     assert_eq!(heard(&mut net, client), Some(format!("[{b} x]")));
 }
 
-/// Many who wait for lists at three nodes, and many who push, while links end and clients go: what was pushed is there or was popped, and once.
+/// Many who wait for lists at three nodes, and many who push, while links end and clients go: what was pushed is there
+/// or was popped, and once.
 #[test]
 fn everything_that_is_pushed_is_popped_once() {
     for seed in 1..12 {

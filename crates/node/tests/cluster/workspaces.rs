@@ -352,7 +352,8 @@ const MOVES: &str = "local n = math.min(tonumber(ARGV[1]), tonumber(redis.call('
     redis.call('decrby', KEYS[1], n) redis.call('incrby', KEYS[2], n) return n";
 const SUMS: &str = "local sum = 0 for _, key in ipairs(KEYS) do sum = sum + redis.call('get', key) end return sum";
 
-/// Money is moved by scripts, and whole accounts by RENAME, at once and in any order: none is lost, and whoever looks sees all of it.
+/// Money is moved by scripts, and whole accounts by RENAME, at once and in any order: none is lost, and whoever looks
+/// sees all of it.
 #[test]
 fn accounts_are_never_seen_half_changed() {
     for seed in 1..7 {
@@ -562,7 +563,8 @@ fn sorted(reply: &str) -> Vec<String> {
     words
 }
 
-/// Machines that lose their power in the middle of it: what was answered is there, nothing is half done, nothing stays locked.
+/// Machines that lose their power in the middle of it: what was answered is there, nothing is half done, nothing stays
+/// locked.
 #[test]
 fn power_that_fails_leaves_nothing_half_done() {
     let lists = lists();

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Buckets of the histogram of syncs: bucket `i` counts those that took less than `2^i` microseconds, and not less than half
-/// of that.
+/// Buckets of the histogram of syncs: bucket `i` counts those that took less than `2^i` microseconds, and not less than
+/// half of that.
 pub const BUCKETS: usize = 32;
 
 /// Counted by a stream's threads, read by all.

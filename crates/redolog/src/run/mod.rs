@@ -227,7 +227,8 @@ pub struct Facts {
     pub last_sync: u64,
     /// How long the running sync takes so far; 0 if none is.
     pub stalled: u64,
-    /// Syncs by how long they took: the `i`th number counts those of less than `2^i` microseconds and not less than half of that.
+    /// Syncs by how long they took: the `i`th number counts those of less than `2^i` microseconds and not less than
+    /// half of that.
     pub syncs: [u64; BUCKETS],
     /// How long all syncs took together, in nanoseconds.
     pub synced_for: u64,
@@ -287,8 +288,8 @@ impl Log {
         slowest.unwrap_or(0).min(stream::PATIENCE_MAX.as_nanos() as u64)
     }
 
-    /// Calls `f` whenever a watermark or the state has changed, on the thread of a stream: it must not wait. Only the first call
-    /// counts.
+    /// Calls `f` whenever a watermark or the state has changed, on the thread of a stream: it must not wait. Only the
+    /// first call counts.
     pub fn on_moved(&self, f: Box<dyn Fn() + Send + Sync>) {
         let _ = self.shared.moved.set(f);
     }

@@ -1,4 +1,5 @@
-//! Mistakes that are made on purpose are noticed, each within some tens of seeds: by what the log held, and by clients alone.
+//! Mistakes that are made on purpose are noticed, each within some tens of seeds: by what the log held, and by clients
+//! alone.
 
 use sim::plan::{Plan, Planted};
 

@@ -1,5 +1,5 @@
-//! What a child writes: batch after batch, each of them known from a seed and its number, so that what a store holds can be told from the
-//! number alone.
+//! What a child writes: batch after batch, each of them known from a seed and its number, so that what a store holds
+//! can be told from the number alone.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

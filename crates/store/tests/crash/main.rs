@@ -1,6 +1,6 @@
 //! Crashes: a process that is killed at any moment and at every system call that makes things durable, and a file
-//! system that forgets what was not synced (as root). After each the store must hold exactly what some flush made durable, the last one
-//! acknowledged or a later one, and must go on from there.
+//! system that forgets what was not synced (as root). After each the store must hold exactly what some flush made
+//! durable, the last one acknowledged or a later one, and must go on from there.
 //!
 //! `STORE_CRASHES` says how many crashes of each kind. Each suite is shown to notice flaws that are put in on purpose.
 
@@ -66,7 +66,8 @@ fn kill_often(folder: &Path, seed: u64, flaw: Flaw, times: u64) -> Result<(), St
                 other => return Err(format!("the child ended: {other:?}")),
             }
         }
-        // Somewhere on the way to the next one. Which place that is, chance decides; the outcome must be right at all of them.
+        // Somewhere on the way to the next one. Which place that is, chance decides; the outcome must be right at all
+        // of them.
         for _ in 0..u32::from(dice.next().unwrap_or(0)) * 400 {
             std::hint::spin_loop();
         }
@@ -130,7 +131,8 @@ fn killed_at_every_call_that_matters() {
     let scratch = Scratch::in_memory();
     let seed = 5;
     let mut acknowledged = 0;
-    // Before a table, a manifest or a folder is synced, before `current` is replaced, before a file is removed, written or made.
+    // Before a table, a manifest or a folder is synced, before `current` is replaced, before a file is removed, written
+    // or made.
     for nth in 1..=crashes(6) {
         for call in ["fsync", "rename,renameat,renameat2", "unlink", "write", "openat"] {
             let nth = place(nth);
@@ -156,7 +158,8 @@ fn a_failed_sync_is_final() {
         let nth = nth * 5;
         let (number, failures) = run_injected(&scratch.join("a"), seed, &format!("fsync:error=EIO:when={nth}"));
         acknowledged = acknowledged.max(number);
-        // It may have been the compaction's sync; then the next write fails. A child that could not even open says nothing.
+        // It may have been the compaction's sync; then the next write fails. A child that could not even open says
+        // nothing.
         let stopped = failures.iter().any(|why| why.contains("takes no more writes"));
         assert!(failures.is_empty() || stopped, "sync {nth} failed, and then: {failures:?}");
         let judged = after_a_crash(&scratch.join("a"), seed, acknowledged);

@@ -1,5 +1,5 @@
-//! Power loss: a file system of its own, shut down by `EXT4_IOC_SHUTDOWN` so that nothing which was not synced is ever written.
-//! Needs root; skipped with a message where that is not to be had.
+//! Power loss: a file system of its own, shut down by `EXT4_IOC_SHUTDOWN` so that nothing which was not synced is ever
+//! written. Needs root; skipped with a message where that is not to be had.
 //!
 //! `unsafe`: one ioctl that takes a pointer to a number that outlives the call.
 
@@ -127,8 +127,8 @@ pub fn lose_often(disk: &Disk, seed: u64, through: &[&str], times: u64) -> Resul
         }
         let shut = disk.shut_down();
         kill(&child);
-        // What it said before the power was gone counts; whatever it says afterwards was said by a dead machine, but was
-        // true then as well: a sync that returns success has happened.
+        // What it said before the power was gone counts; whatever it says afterwards was said by a dead machine, but
+        // was true then as well: a sync that returns success has happened.
         while let Some(Ok(number)) = told.next() {
             acknowledged = number;
         }

@@ -1,5 +1,6 @@
-//! Damage: bytes flipped, files cut, lengthened, zeroed, exchanged, put back from an older copy, removed. Whatever it is, a read
-//! gives the right answer or an error, opening refuses without changing anything or works, and the offline check names the file.
+//! Damage: bytes flipped, files cut, lengthened, zeroed, exchanged, put back from an older copy, removed. Whatever it
+//! is, a read gives the right answer or an error, opening refuses without changing anything or works, and the offline
+//! check names the file.
 //!
 //! `STORE_DAMAGES` says how many flips there are in each file.
 
@@ -187,7 +188,8 @@ fn flips_in_every_file(compression: Compression) {
             *outcomes.entry(outcome).or_default() += 1;
         }
     }
-    // Both kinds happen, or the suite does not do what it says. Next to no byte does not matter: one says a version a second time.
+    // Both kinds happen, or the suite does not do what it says. Next to no byte does not matter: one says a version a
+    // second time.
     assert!(outcomes[&Outcome::Read] > 0 && outcomes[&Outcome::Opened] > 0, "{outcomes:?}");
     assert!(outcomes.get(&Outcome::Harmless).is_none_or(|&n| n * 500 < outcomes[&Outcome::Read]), "{outcomes:?}");
 }
@@ -253,7 +255,8 @@ fn files_exchanged() {
 fn blocks_exchanged_within_a_table() {
     let scratch = Scratch::in_memory();
     let sample = sample(&scratch, Compression::None);
-    // Every block of entries in this table begins with a header; whole ones are exchanged, so that every checksum of a block is right.
+    // Every block of entries in this table begins with a header; whole ones are exchanged, so that every checksum of a
+    // block is right.
     let path = sample.table(0);
     let bytes = &sample.files[path];
     let starts: Vec<_> = bytes.windows(5).enumerate().filter(|(_, w)| *w == b"LSM\x03\x00").map(|(at, _)| at).collect();

@@ -18,7 +18,8 @@ impl Scratch {
         Self::below(&std::env::temp_dir())
     }
 
-    /// In memory where that can be had: a killed process loses nothing of what it has written, synced or not, so syncs only cost time.
+    /// In memory where that can be had: a killed process loses nothing of what it has written, synced or not, so syncs
+    /// only cost time.
     pub fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() { Self::below(memory) } else { Self::new() }

@@ -1,4 +1,5 @@
-//! What clients are told (rule T9), and what coordinators and participants do when something is moved, cannot be done or is lost for good.
+//! What clients are told (rule T9), and what coordinators and participants do when something is moved, cannot be done
+//! or is lost for good.
 
 use std::sync::Arc;
 

@@ -197,7 +197,8 @@ fn what_waits_can_be_taken_back() {
     assert!(!restore(&mut table, 5, stamp(5), [(&1, Exclusive)].into_iter()));
 }
 
-/// Transactions and plain commands over several nodes, in any order: nobody waits for ever, and no two hold what only one can.
+/// Transactions and plain commands over several nodes, in any order: nobody waits for ever, and no two hold what only
+/// one can.
 #[test]
 fn nobody_waits_in_a_circle() {
     for seed in 0..300 {

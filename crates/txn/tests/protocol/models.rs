@@ -1,4 +1,5 @@
-//! Small clusters, explored exhaustively: every order of messages, crashes at every step, lost and repeated messages (rules T1, T2, T4, T5, T7, T9).
+//! Small clusters, explored exhaustively: every order of messages, crashes at every step, lost and repeated messages
+//! (rules T1, T2, T4, T5, T7, T9).
 //!
 //! `cargo test -p txn --test protocol models` explores the short configurations.
 //! `HOLDFAST_LONG=1 cargo test --release -p txn --test protocol models` explores the large ones, too.
@@ -25,7 +26,8 @@ fn crossing() -> Cluster {
     }
 }
 
-/// One writes here and reads there, the other the other way round: without locks on what is read both would see nothing of the other.
+/// One writes here and reads there, the other the other way round: without locks on what is read both would see nothing
+/// of the other.
 fn skewed() -> Cluster {
     Cluster {
         transactions: vec![
@@ -141,7 +143,8 @@ fn plain_commands_wait_in_between() {
     explore("plain", Cluster { ticks: 0, ..with_plain() });
 }
 
-/// Two transactions for one key, of which the second has nothing else. Parts wait before they ask for their locks, and are not let wait for them.
+/// Two transactions for one key, of which the second has nothing else. Parts wait before they ask for their locks, and
+/// are not let wait for them.
 fn held_back() -> Cluster {
     Cluster {
         transactions: vec![

@@ -60,8 +60,9 @@ fn tell(server: &mut Server, now: u64, from: Life, message: Message) -> Vec<Mess
     said.into_iter().filter_map(sent).collect()
 }
 
-/// A transaction (1) reads at the first server, which crashes; another (2) writes at both, if the first serves soon enough; then the first
-/// transaction reads at the second server, 50 ms after it was begun or later. What its client sees, and what there is.
+/// A transaction (1) reads at the first server, which crashes; another (2) writes at both, if the first serves soon
+/// enough; then the first transaction reads at the second server, 50 ms after it was begun or later. What its client
+/// sees, and what there is.
 fn history(serves_after: u64) -> (Option<Observed>, BTreeMap<u16, Vec<u32>>, Vec<Message>) {
     let (mut reader, mut writer) = (coordinator(8), coordinator(9));
     let (mut one, mut two) = (server(1), server(2));

@@ -1,9 +1,10 @@
-//! Many nodes from a seed: messages late, lost, repeated and out of order, partitions, crashes, slow logs, clocks that disagree. What clients saw
-//! must be as if transactions and plain commands had run one after the other, in real time (strict serializability), and everything must come to an
-//! end.
+//! Many nodes from a seed: messages late, lost, repeated and out of order, partitions, crashes, slow logs, clocks that
+//! disagree. What clients saw must be as if transactions and plain commands had run one after the other, in real time
+//! (strict serializability), and everything must come to an end.
 //!
-//! `cargo test -p txn --test protocol simulation` runs some seeds, and with `HOLDFAST_LONG=1` (and `--release`) many more. A failure
-//! names its seed: `HOLDFAST_SEED=N cargo test -p txn --test protocol simulation::seeds` runs that alone.
+//! `cargo test -p txn --test protocol simulation` runs some seeds, and with `HOLDFAST_LONG=1` (and `--release`) many
+//! more. A failure names its seed: `HOLDFAST_SEED=N cargo test -p txn --test protocol simulation::seeds` runs that
+//! alone.
 
 mod cluster;
 

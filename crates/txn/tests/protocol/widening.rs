@@ -208,7 +208,8 @@ fn a_round_that_comes_again_is_answered_again_and_an_earlier_one_is_not() {
     assert_eq!(widen(&mut participant, (tx, 3, 7)), [], "it has come late");
 }
 
-/// A part of which nothing is known any more takes no part in the attempt: it may have held its locks, and does not now.
+/// A part of which nothing is known any more takes no part in the attempt: it may have held its locks, and does not
+/// now.
 #[test]
 fn a_part_that_is_not_known_is_not_widened() {
     let tx = TxnId { origin: Origin { life: life(9), lane: 0 }, sequence: 1, attempt: 1 };

@@ -14,7 +14,8 @@ pub struct Observed {
     pub answered: u64,
 }
 
-/// Compares with the lists as they are now. Lists may lack what was answered and is not installed yet: with `complete` they may not.
+/// Compares with the lists as they are now. Lists may lack what was answered and is not installed yet: with `complete`
+/// they may not.
 pub fn check(observed: &[Observed], lists: &BTreeMap<u16, Vec<u32>>, complete: bool) -> Result<(), String> {
     let empty = Vec::new();
     let list = |key: &u16| lists.get(key).unwrap_or(&empty);

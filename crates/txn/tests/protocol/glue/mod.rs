@@ -1,5 +1,6 @@
-//! What the machines of the crate are put into, in models and simulations: a node with keys that hold lists of numbers, a log that is committed
-//! later than it is written, and a crash that leaves what was committed. Commands read keys and append the transaction's number to some.
+//! What the machines of the crate are put into, in models and simulations: a node with keys that hold lists of numbers,
+//! a log that is committed later than it is written, and a crash that leaves what was committed. Commands read keys and
+//! append the transaction's number to some.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -69,7 +70,8 @@ impl Entry {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
     Send(NodeId, Message),
-    /// The commands are to be run later with [`Server::execute`], or it is then [untimely](Server::untimely): the moment.
+    /// The commands are to be run later with [`Server::execute`], or it is then [untimely](Server::untimely): the
+    /// moment.
     Execute(TxnId, Arc<[u8]>, bool, Option<u64>),
     /// What is there is to be said later with [`Server::fetch`].
     Fetch(TxnId, Arc<[Lock]>),
@@ -99,7 +101,8 @@ pub struct Server {
     /// Parts wait before they ask for their locks, as for the end of CLIENT PAUSE.
     pub holds_back: bool,
     held_back: BTreeMap<TxnId, Asks>,
-    /// What mistakes are made with: of attempts that were widened what they have asked for last, and of those that fetch the participants at first.
+    /// What mistakes are made with: of attempts that were widened what they have asked for last, and of those that
+    /// fetch the participants at first.
     widened: BTreeMap<TxnId, Arc<[Lock]>>,
     members: BTreeMap<TxnId, Arc<[Member]>>,
     pub participant: Participant,
@@ -439,7 +442,8 @@ impl Server {
         self.act(now, actions, said);
     }
 
-    /// Refuses a transaction that is to be of another moment: it is over, or a key `ends` before. False: it is of this one.
+    /// Refuses a transaction that is to be of another moment: it is over, or a key `ends` before. False: it is of this
+    /// one.
     pub fn untimely(&mut self, now: u64, (tx, moment): (TxnId, u64), ends: &[u64], said: &mut Vec<Said>) -> bool {
         let ends = ends.iter().copied().find(|ends| (now..moment).contains(ends));
         let untimely = now > moment || ends.is_some();

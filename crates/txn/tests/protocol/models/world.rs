@@ -10,8 +10,8 @@ use txn::{Coordinator, Event, Life, Member, Message, NodeId, Origin, Part, Parti
 use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Reads, Said, Server, by_participant, decode_reads, made, program};
 
-/// Time stands still: whatever is due is due at once, and ticks decide when it happens. Who holds what was fetched lets go at [`LATER`] only, or
-/// nothing would ever come to an end.
+/// Time stands still: whatever is due is due at once, and ticks decide when it happens. Who holds what was fetched lets
+/// go at [`LATER`] only, or nothing would ever come to an end.
 const NO_TIME: Settings = Settings {
     patience_ms: 0,
     resend_ms: 0,
@@ -361,7 +361,8 @@ impl World {
             if world.is_settled() {
                 break;
             }
-            // Participants are patient while something is under way: a question may be faster than the Prepare to who is not asked first.
+            // Participants are patient while something is under way: a question may be faster than the Prepare to who
+            // is not asked first.
             let late = world.network.is_empty() || round % 8 == 7;
             for (from, to, message) in std::mem::take(&mut world.network) {
                 world.deliver(from, to, message);
