@@ -1,5 +1,4 @@
-//! Nodes, their workers, the links between them and their clients, without sockets: bytes are moved in pieces, in an
-//! order that a seed decides.
+//! Nodes, their workers, links and clients, without sockets: a seed decides the order in which bytes move in pieces.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -41,8 +40,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// A node in its life `life`, with the contents of its disks; 0: it is in no cluster. `inherits`: they are another
-    /// node's.
+    /// A node in its life `life`, with its disks; 0: it is in no cluster. `inherits`: the disks are another node's.
     fn start(
         &self,
         (i, life, inherits): (usize, u64, bool),
@@ -229,8 +227,7 @@ impl Net {
         }
     }
 
-    /// A node's machine loses its power, and everything that is not synced. It starts again, and all nodes get this
-    /// map, which names its new life.
+    /// A node's machine loses its power and all unsynced bytes, and starts. All nodes get this map with its new life.
     pub fn power_fails(&mut self, node: usize, map: Map) {
         self.power_fails_at(node, node, map);
     }
@@ -263,7 +260,7 @@ impl Net {
         self.machines.iter().for_each(|machine| machine.cluster.set_map(map.clone()));
     }
 
-    /// The contents of a node's disks become the data of a server that is in no cluster, or has just formed one alone.
+    /// A node's disks become those of a server that is in no cluster, or has just formed one alone.
     pub fn becomes_a_server(&mut self, node: usize, life: u64) {
         (0..self.machines.len()).for_each(|other| self.cut(node, other));
         self.clients.iter_mut().filter(|client| client.end.0 == node).for_each(|client| client.closed = true);
