@@ -22,6 +22,7 @@ pub mod checkpoint;
 pub mod cold;
 #[cfg(test)]
 mod concurrent_test;
+mod count;
 mod engine;
 mod evict;
 mod expire;

@@ -13,8 +13,10 @@ use crate::config::Live;
 use crate::crash::Crash;
 use crate::durability::checkpoints::Checkpoints;
 use crate::durability::durable::Durable;
+use crate::figures::hotkeys::HotKeys;
 use crate::figures::latency::Latencies;
 use crate::figures::sampler::{Sample, Sampler};
+use crate::figures::slots::SlotFigures;
 use crate::figures::slowlog::SlowLog;
 use crate::figures::stats::WorkerStats;
 use crate::limits::address_space::AddressSpace;
@@ -77,6 +79,10 @@ pub struct Node {
     pub slow_log: Arc<SlowLog>,
     /// LATENCY.
     pub latencies: Arc<Latencies>,
+    /// HOTKEYS.
+    pub(crate) hot_keys: Arc<HotKeys>,
+    /// CLUSTER SLOT-STATS.
+    pub(crate) slot_figures: Arc<SlotFigures>,
     /// Rates of the last moments.
     pub sampler: Sampler,
     /// Highest `used_memory` seen.
@@ -189,6 +195,8 @@ impl Node {
             http: Told::default(),
             slow_log: Arc::default(),
             latencies: Arc::default(),
+            hot_keys: Arc::default(),
+            slot_figures: Arc::default(),
             sampler: Sampler::default(),
             peak_memory: AtomicU64::new(0),
             peak_memory_ms: AtomicU64::new(0),

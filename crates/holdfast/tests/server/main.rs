@@ -5,6 +5,7 @@ mod access;
 mod blocking;
 mod configuration;
 mod crash_report;
+mod hotkeys;
 mod large_values;
 mod limits;
 mod messages;

@@ -173,6 +173,17 @@ impl Peers {
         self.map.owner_of(slot) == Some(self.me)
     }
 
+    /// Whether keys of this slot are here: without a cluster those of all slots are.
+    pub(crate) fn is_here(&self, slot: Slot) -> bool {
+        !self.is_cluster || self.has(slot)
+    }
+
+    /// The slots of this node as ranges; none if it is no node of a cluster, and has them all.
+    pub(crate) fn own_ranges(&self) -> Option<Vec<(u16, u16)>> {
+        let ranges = |me| self.map.ranges_of(me).map(|range| (range.start.get(), range.end.get())).collect();
+        self.is_cluster.then(|| self.my_place().map_or_else(Vec::new, ranges))
+    }
+
     /// The links that are open, of those of which this worker is the origin.
     pub(crate) fn open_links(&self) -> Vec<OpenLink> {
         self.links.iter().filter_map(Outbound::shown).collect()

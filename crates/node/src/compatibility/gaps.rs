@@ -14,11 +14,9 @@ pub(super) const COMMANDS: &[(&str, Comes)] = &[
     ("cluster|replicas", Comes::Standbys),
     ("cluster|replicate", Comes::Standbys),
     ("cluster|slaves", Comes::Standbys),
-    ("cluster|slot-stats", Comes::Later),
     ("clusterscan", Comes::Later),
     ("commandlog", Comes::Later),
     ("failover", Comes::Standbys),
-    ("hotkeys", Comes::Later),
     ("migrate", Comes::Moves),
     ("trimslots", Comes::Moves),
 ];

@@ -58,6 +58,7 @@ const REMARKS: &[(&str, &str)] = &[
         "cluster|forget",
         "for the whole cluster, and for good; a node that owns slots needs LOSE-DATA, and the other nodes get its slots, empty; transactions in doubt that it took part in are committed by the remaining nodes that are prepared, and noted in their logs",
     ),
+    ("cluster|slot-stats", "without `memory-bytes`, which is not kept"),
     ("cluster|leave", "not of Redis: takes this node out of the cluster, if it owns no slots"),
     ("cluster|links", "those of the worker that serves the connection"),
     ("cluster|redirect", "not of Redis: FORWARD, MOVED or DEFAULT: what this connection gets for keys of other nodes"),

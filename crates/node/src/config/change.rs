@@ -5,6 +5,7 @@ use std::fmt;
 use super::kind::Value;
 use super::row::Row;
 use super::settings::Settings;
+use super::slot_stats;
 use super::table::{self, Id};
 use super::values::{Values, words_of};
 
@@ -113,6 +114,11 @@ pub(super) fn plan(values: &Values, args: &[&[u8]], rights: Rights) -> Result<Pl
         let failed = |why: String| SetError::Failed { name: row.name.into(), why };
         let value = plan.values.read(id, row, &words_of(row.kind, text)).map_err(|why| failed(why.into_owned()))?;
         if let Some(reason) = Values::refusal(row, &value) {
+            return Err(failed(reason.to_owned()));
+        }
+        if row.name == slot_stats::NAME
+            && let Some(reason) = slot_stats::refusal(values.get(id), &value)
+        {
             return Err(failed(reason.to_owned()));
         }
         if *values.get(id) != value {

@@ -44,6 +44,15 @@ impl EvictionPolicy {
     }
 }
 
+/// What is kept of each slot (`cluster-slot-stats-enabled`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotStats {
+    /// CPU time.
+    pub cpu: bool,
+    /// Bytes on the network.
+    pub net: bool,
+}
+
 /// The output bounds that end a connection (`client-output-buffer-limit`); 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputLimit {

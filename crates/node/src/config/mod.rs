@@ -24,6 +24,7 @@ mod row;
 mod rows;
 mod settings;
 mod shared;
+mod slot_stats;
 mod special;
 mod table;
 mod values;

@@ -5,10 +5,11 @@ use object::Limits;
 
 use super::choices::{
     Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel, OomScore,
-    OutputLimit, Redirect, Supervised,
+    OutputLimit, Redirect, SlotStats, Supervised,
 };
 use super::kind::Value;
 use super::login::Password;
+use super::slot_stats;
 use super::special::parse_events;
 use super::table;
 use super::values::Values;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub cluster_announce_ip: Option<Vec<u8>>,
     /// The answer to a client for a key of another node.
     pub cluster_redirect: Redirect,
+    /// `cluster-slot-stats-enabled`
+    pub cluster_slot_stats_enabled: SlotStats,
     /// 0 for none.
     pub metrics_port: u16,
     pub metrics_bind: Vec<u8>,
@@ -198,6 +201,7 @@ impl Settings {
             port: read.number("port"),
             workers: read.number("workers"),
             cluster_enabled: read.bool("cluster-enabled"),
+            cluster_slot_stats_enabled: read.slot_stats(),
             cluster_seeds: read.text("cluster-seeds"),
             tls_cluster: read.bool("tls-cluster"),
             tls_cert_file: read.optional("tls-cert-file"),
@@ -457,6 +461,16 @@ impl Read<'_> {
             stream_node_max_bytes: self.number("stream-node-max-bytes"),
             stream_node_max_entries: self.number("stream-node-max-entries"),
             hll_sparse_max_bytes: self.number("hll-sparse-max-bytes"),
+        }
+    }
+
+    fn slot_stats(&self) -> SlotStats {
+        match self.value(slot_stats::NAME) {
+            Some(Value::Choices(mask)) => slot_stats::kept(*mask),
+            other => {
+                debug_assert!(false, "{other:?}");
+                SlotStats::default()
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Commands that are always short are only counted. After a window, or before a command that is timed by itself, the
 //! time since the last reading is divided among them. Such commands are in the slow log only if it wants commands of
-//! less than a millisecond: then each is timed by itself.
+//! less than a millisecond: then each is timed by itself, as while HOTKEYS or CLUSTER SLOT-STATS look at them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::clock::MonoNs;
 use crate::config::Settings;
+use crate::figures::heat::{Heat, Shared};
 use crate::figures::latency::{Event, Latencies};
 use crate::figures::slowlog::{Kept, SlowLog};
 use crate::figures::stats::{WorkerStats, add};
@@ -38,6 +39,10 @@ pub struct Meter {
     tracking: bool,
     /// See [`FINE`].
     fine: bool,
+    /// Every command is timed by itself.
+    each: bool,
+    /// HOTKEYS and CLUSTER SLOT-STATS.
+    pub(crate) heat: Heat,
     /// Microseconds from which on a command is logged.
     threshold: Option<u64>,
     kept: Kept,
@@ -50,6 +55,11 @@ pub struct Meter {
 
 impl Meter {
     pub(crate) fn new(node: &Node, index: usize) -> Self {
+        let shared = Shared {
+            hot: node.hot_keys.clone(),
+            slots: node.slot_figures.clone(),
+            hasher: node.engine.keyspace.hasher().clone(),
+        };
         Meter {
             clock: node.clock.clone(),
             stats: node.stats[index].clone(),
@@ -61,15 +71,19 @@ impl Meter {
             pending: Vec::new(),
             tracking: true,
             fine: false,
+            each: false,
+            heat: Heat::new(node.clock.clone(), index, shared),
             threshold: None,
             kept: Kept { commands: 0, arguments: 2, bytes: 0 },
         }
     }
 
-    pub(crate) fn configure(&mut self, settings: &Settings) {
+    pub(crate) fn configure(&mut self, settings: &Settings, is_cluster: bool) {
         let slower_than = settings.slowlog_log_slower_than;
         self.tracking = settings.latency_tracking;
         self.fine = (0..FINE).contains(&slower_than);
+        self.heat.configure(settings, is_cluster);
+        self.each = self.fine || self.heat.is_on();
         self.threshold = u64::try_from(slower_than).ok().filter(|_| settings.slowlog_max_len > 0);
         self.kept = Kept {
             commands: settings.slowlog_max_len,
@@ -83,7 +97,7 @@ impl Meter {
     /// True if a command is timed by itself.
     #[inline]
     pub fn is_exact(&self, command: &Command, args: Args<'_>) -> bool {
-        !command.is_short || self.fine || args.len() > FEW_ARGUMENTS
+        !command.is_short || self.each || args.len() > FEW_ARGUMENTS
     }
 
     /// A command that is not timed by itself has run.
@@ -119,10 +133,11 @@ impl Meter {
         now
     }
 
-    /// Counts a command that was begun at reading `from`.
-    pub fn finish(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, from: MonoNs) {
+    /// Counts a command that was begun at reading `from`. Returns the nanoseconds that it took.
+    pub fn finish(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, from: MonoNs) -> u64 {
         let nanos = self.settle().since(from);
         self.exact(command, args, client, now_ms, nanos);
+        nanos
     }
 
     /// Counts a command that took `nanos`.
@@ -161,9 +176,17 @@ impl Meter {
         }
     }
 
+    /// Finds out whether HOTKEYS looks at commands at `now`, unix milliseconds.
+    #[inline]
+    pub(crate) fn look_at_heat(&mut self, now: u64) {
+        self.heat.follow(now);
+        self.each = self.fine || self.heat.is_on();
+    }
+
     /// A turn begins at `now`, unix milliseconds.
     pub(crate) fn begin_turn(&mut self, now: u64) {
         self.turn_ms = now;
+        self.look_at_heat(now);
     }
 
     fn account(&mut self, id: usize, n: u64, each: u64) {

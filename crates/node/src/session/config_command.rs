@@ -196,6 +196,7 @@ fn resetstat(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.engine.local().counters().reset();
     ctx.node.scripts.evicted.store(0, Relaxed);
     ctx.node.slow_log.sums().clear();
+    ctx.node.slot_figures.reset();
     for worker in (0..ctx.node.workers()).filter(|worker| *worker != usize::from(ctx.engine.index())) {
         ctx.node.send(worker, crate::Message::ResetStats);
     }

@@ -16,6 +16,7 @@ use crate::cluster::{Peers, Verdict};
 use crate::config::Settings;
 use crate::durability::checkpoints::{Checkpoints, Ticket};
 use crate::durability::durable::Durable;
+use crate::figures::cost::Cost;
 use crate::figures::meter::Meter;
 use crate::figures::stats::WorkerStats;
 use crate::node::Node;
@@ -98,6 +99,13 @@ impl<'a> SessionCtx<'a> {
         if let Some(aside) = &mut self.aside {
             aside.needs_memory |= command.spec.has(flags::DENYOOM);
         }
+    }
+
+    /// Tells HOTKEYS of a command of a block. In a workspace there are keys of other nodes, which tell of them.
+    #[cold]
+    pub(crate) fn tell_heat(&mut self, command: &Command, args: Args<'_>, cost: Cost) {
+        let (peers, now) = (self.peers, self.engine.now());
+        self.meter.heat.ran((command, args), |slot| peers.is_here(slot), true, cost, now);
     }
 
     /// The error about this node's disk, as the client hears it.

@@ -16,6 +16,7 @@ use super::{Block, Flow, Multi, Queued, SessionCtx, run};
 use crate::admission::{AS_OF_CLIENTS, Admitted, Caller, Step, admit, arity, rights};
 use crate::clock::MonoNs;
 use crate::cluster::Asks;
+use crate::figures::cost::{Cost, request_bytes};
 use crate::figures::stats::add;
 use crate::table::{Command, Handler};
 
@@ -313,7 +314,11 @@ impl Exec {
             self.block.show(ctx.node, db, &ctx.session.client.peer.address, args);
         }
         if exact {
-            ctx.meter.finish(command, args, &ctx.session.client, ctx.engine.now(), from);
+            let nanos = ctx.meter.finish(command, args, &ctx.session.client, ctx.engine.now(), from);
+            if ctx.meter.heat.is_on() {
+                let bytes_out = (ctx.out.len().saturating_sub(before) + ctx.engine.parts.len()) as u64;
+                ctx.tell_heat(command, args, Cost { nanos, bytes_in: request_bytes(args), bytes_out });
+            }
         } else {
             ctx.meter.ran(command.counted_as);
         }

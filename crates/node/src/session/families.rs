@@ -6,7 +6,7 @@ use command::{Error, Row};
 
 use super::{
     Flow, SessionCtx, SessionRun, acl, auth, backup, client, cluster, commands, config_command, connection, debug,
-    info, interactive, latency, memory, monitor, multi, pubsub, script, server, slowlog, waitaof,
+    hotkeys, info, interactive, latency, memory, monitor, multi, pubsub, script, server, slowlog, waitaof,
 };
 use crate::clock::Clock;
 use crate::config::Live;
@@ -24,6 +24,7 @@ const FAMILIES: &[&[Row<SessionRun>]] = &[
     config_command::ROWS,
     connection::ROWS,
     debug::ROWS,
+    hotkeys::ROWS,
     info::ROWS,
     interactive::ROWS,
     latency::ROWS,

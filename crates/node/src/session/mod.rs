@@ -16,6 +16,7 @@ mod debug;
 pub(crate) mod exec;
 mod families;
 mod go_on;
+mod hotkeys;
 mod info;
 pub(crate) mod interactive;
 mod latency;

@@ -282,7 +282,11 @@ impl<P: Port> Transacting<'_, P> {
             let Some(row) = command.data_row() else { return Err(failed(state::NOT_IN_PART)) };
             let token = 0;
             let call = Call { row, args, first: None, db: *db, protocol, token, seat: None, caller };
+            let began = self.port.begin_part();
             let reply = self.run_in_part(command, block, &call);
+            if let Some(began) = began {
+                self.port.tell_part(&command, args, began, reply.len());
+            }
             // The client's node counts the command. Here only errors of writes count.
             if command.spec.has(flags::WRITE)
                 && let Some(error) = reply.strip_prefix(b"-")

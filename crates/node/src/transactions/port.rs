@@ -10,6 +10,7 @@ use txn::{Part, TxnId};
 use super::client::For;
 use super::state::Transactions;
 use crate::admission::Admitted;
+use crate::clock::MonoNs;
 use crate::cluster::Peers;
 use crate::config::Settings;
 use crate::durability::durable::Durable;
@@ -130,6 +131,10 @@ pub(crate) trait Port {
 
     /// Reads the clock of commands before a block goes on.
     fn settle_meter(&mut self);
+    /// The moment at which a command of a part begins, if HOTKEYS or CLUSTER SLOT-STATS want to know what it costs.
+    fn begin_part(&self) -> Option<MonoNs>;
+    /// Such a command, begun at that moment, has run, and its reply has so many bytes.
+    fn tell_part(&mut self, command: &Command, args: Args<'_>, began: MonoNs, reply: usize);
     fn session_ctx<'a>(
         &'a mut self,
         conn: &'a mut Conn,

@@ -11,6 +11,8 @@ use resp::Args;
 use crate::admission::{Admitted, admit};
 use crate::clock::MonoNs;
 use crate::config::Settings;
+use crate::figures::cost::{Cost, request_bytes};
+use crate::figures::heat::OneSlot;
 use crate::figures::stats::add;
 use crate::node::Node;
 use crate::session::{self, Flow, Replies, SessionCtx};
@@ -104,7 +106,8 @@ impl Worker {
         }
         let db = conn.session.db;
         let exact = self.meter.is_exact(&command, args);
-        let from = if exact { self.begin_exact() } else { MonoNs::default() };
+        let (from, block) =
+            if exact { self.begin_exact(conn, &command) } else { (MonoNs::default(), (OneSlot::None, 0)) };
         if self.engine.has_seen() {
             // Versions that were seen before, or for other connections, are not what this command sees.
             self.engine.take_seen();
@@ -121,7 +124,9 @@ impl Worker {
         (self.engine.insists, self.engine.waited) = (false, false);
         // Work that other threads have done for the command is its time, too.
         let from = from.earlier(self.engine.take_worked());
+        let mut shared = 0;
         if !self.engine.parts.is_empty() {
+            shared = self.engine.parts.len();
             conn.out.adopt(&mut self.engine.parts);
         }
         if self.engine.has_seen() {
@@ -148,7 +153,11 @@ impl Worker {
             self.meter.ran(command.counted_as);
         } else if conn.has_ended() || conn.wait.is_in_walk() {
             // The later steps belong to no command: no other client waits for them.
-            self.meter.finish(&command, args, &conn.session.client, self.engine.now(), from);
+            let nanos = self.meter.finish(&command, args, &conn.session.client, self.engine.now(), from);
+            if self.meter.heat.is_on() {
+                let bytes_out = (conn.out.bytes.len().saturating_sub(before) + shared) as u64;
+                self.tell_heat(conn, &command, args, block, Cost { nanos, bytes_in: raw.len() as u64, bytes_out });
+            }
         } else {
             // The command is counted when it has ended.
             conn.spent = self.meter.settle().since(from);
@@ -203,10 +212,42 @@ impl Worker {
         }
     }
 
-    /// Reads the clock before a command that is timed by itself. Such a command may read the counters, too.
-    fn begin_exact(&mut self) -> MonoNs {
+    /// Reads the clock before a command that is timed by itself. Such a command may read the counters, too. Of EXEC, the
+    /// slot of the block is returned as well.
+    fn begin_exact(&mut self, conn: &Conn, command: &Command) -> (MonoNs, (OneSlot, u64)) {
         self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
-        self.meter.settle()
+        let mut block = (OneSlot::None, 0);
+        if self.meter.heat.is_on()
+            && command.name == "exec"
+            && let Some(multi) = &conn.session.multi
+        {
+            let commands = multi.commands().map(|(queued, args)| (self.node.table.get(queued.command), args));
+            block.0 = self.meter.heat.slot_of(commands);
+            block.1 = multi.commands().map(|(_, args)| request_bytes(args)).sum();
+        }
+        (self.meter.settle(), block)
+    }
+
+    /// Tells HOTKEYS and CLUSTER SLOT-STATS of a command. `block`: of EXEC, the slot and the bytes of its block.
+    #[cold]
+    pub(crate) fn tell_heat(
+        &mut self,
+        conn: &Conn,
+        command: &Command,
+        args: Args<'_>,
+        block: (OneSlot, u64),
+        cost: Cost,
+    ) {
+        let (peers, now) = (&self.peers, self.engine.now());
+        let is_own = |slot| peers.is_here(slot);
+        let heat = &mut self.meter.heat;
+        match block {
+            (OneSlot::None, _) if conn.wait.is_in_walk() => {
+                heat.ran_long(conn.token, (command, args), is_own, cost, now)
+            }
+            (OneSlot::None, _) => heat.ran((command, args), is_own, false, cost, now),
+            (slot, queued) => heat.ran_block(slot, is_own, cost, queued),
+        }
     }
 
     /// The context of a session command of the connection.

@@ -211,7 +211,7 @@ impl Worker {
 
     pub(crate) fn reconfigure(&mut self) {
         let settings = self.follower.settings().clone();
-        self.meter.configure(&settings);
+        self.meter.configure(&settings, self.node.cluster().is_some());
         self.engine.configure(Arc::new(settings.tunables.clone()), settings.notify_keyspace_events);
     }
 

@@ -7,6 +7,8 @@ use resp::{Batch, Decoder, Limits};
 
 use crate::admission::Admitted;
 use crate::config::Settings;
+use crate::figures::cost::{Cost, request_bytes};
+use crate::figures::heat::OneSlot;
 use crate::node::Node;
 use crate::session::{Flow, Replies, Suspended};
 use crate::worker::Worker;
@@ -65,6 +67,13 @@ impl Worker {
                 let before = conn.out.bytes.len();
                 let step = self.engine.step_walk(&mut walking, token, &mut conn.out.bytes);
                 self.gate_seen(&mut conn, before);
+                if self.meter.heat.is_on() {
+                    let (ends, bytes) =
+                        (matches!(step, Step::Done), conn.out.bytes.len().saturating_sub(before) as u64);
+                    let (peers, now) = (&self.peers, self.engine.now());
+                    let is_own = |slot| peers.is_here(slot);
+                    self.meter.heat.wrote((token, ends), &self.node.table, is_own, bytes, now);
+                }
                 if !matches!(step, Step::Awaited) {
                     self.long_waits.end(token);
                 }
@@ -193,6 +202,11 @@ impl Worker {
                     conn.out.bytes.append(&mut out);
                     conn.closing |= matches!(flow, Flow::Close);
                     self.meter.exact(command, args, &conn.session.client, self.engine.now(), conn.spent);
+                    if self.meter.heat.is_on() {
+                        let bytes_out = conn.out.bytes.len().saturating_sub(before) as u64;
+                        let cost = Cost { nanos: conn.spent, bytes_in: request_bytes(args), bytes_out };
+                        self.tell_heat(conn, command, args, (OneSlot::None, 0), cost);
+                    }
                     self.ran(conn, node, command, args, db, before);
                     conn.start += std::mem::take(&mut conn.suspended);
                     conn.note_command();

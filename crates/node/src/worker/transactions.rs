@@ -8,7 +8,9 @@ use resp::Args;
 use txn::Part;
 
 use crate::admission::Admitted;
+use crate::clock::MonoNs;
 use crate::config::Settings;
+use crate::figures::cost::{Cost, request_bytes};
 use crate::figures::stats::WorkerStats;
 use crate::node::Node;
 use crate::session::{Multi, SessionCtx};
@@ -240,6 +242,18 @@ impl Port for Worker {
 
     fn out_of_memory(&mut self, settings: &Settings) -> Cow<'static, str> {
         Worker::out_of_memory(self, settings, 0, true)
+    }
+
+    #[inline]
+    fn begin_part(&self) -> Option<MonoNs> {
+        self.meter.heat.is_on().then(|| self.node.clock.monotonic_ns())
+    }
+
+    fn tell_part(&mut self, command: &Command, args: Args<'_>, began: MonoNs, reply: usize) {
+        let nanos = self.node.clock.monotonic_ns().since(began);
+        let cost = Cost { nanos, bytes_in: request_bytes(args), bytes_out: reply as u64 };
+        let (peers, now) = (&self.peers, self.engine.now());
+        self.meter.heat.ran((command, args), |slot| peers.is_here(slot), false, cost, now);
     }
 
     fn settle_meter(&mut self) {

@@ -10,6 +10,8 @@ use resp::{Args, OwnedArgs, Reply};
 
 use crate::admission::rights;
 use crate::durability::checkpoints::{Checkpoints, Ticket};
+use crate::figures::cost::{Cost, request_bytes};
+use crate::figures::heat::OneSlot;
 use crate::figures::stats::{add, sub};
 use crate::push::delivery::Kind;
 use crate::push::notifications::each_message;
@@ -386,6 +388,10 @@ impl Worker {
             return;
         }
         self.meter.exact(node.table.get(id), args, client, self.engine.now(), conn.spent);
+        if self.meter.heat.is_on() {
+            let cost = Cost { nanos: conn.spent, bytes_in: request_bytes(args), bytes_out: reply.len() as u64 };
+            self.tell_heat(conn, node.table.get(id), args, (OneSlot::None, 0), cost);
+        }
     }
 
     /// Answers a wait that CLIENT UNBLOCK has cancelled.

@@ -14,6 +14,7 @@ mod elsewhere;
 mod everywhere;
 mod failures;
 mod further;
+mod heat;
 mod held_back;
 mod inquiries;
 mod interactive;

@@ -5,6 +5,7 @@ use super::common::{
 };
 use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
+use crate::config::slot_stats;
 
 const NO_ARRAYS: &str = "the array type is not there";
 const NO_COMMANDLOG: &str = "COMMANDLOG is not there; SLOWLOG is";
@@ -38,8 +39,7 @@ pub(super) static SECTION: Section = Section {
         row("tls-auth-clients-user", Kind::Enum(&["cn", "off"]), "off", "Certificate field that names the user.")
             .inert(NO_TLS),
         row("tls-auto-reload-interval", int(0), "0", "Seconds between looks at certificates.").inert(NO_TLS),
-        row("cluster-slot-stats-enabled", Kind::Set(&["no", "yes", "cpu", "net", "mem"]), "no", "Statistics of slots.")
-            .inert("CLUSTER SLOT-STATS is not there"),
+        row(slot_stats::NAME, slot_stats::WORDS, "no", "Statistics of slots for CLUSTER SLOT-STATS; `mem` keeps none."),
         row("cluster-compatibility-sample-ratio", between(0, 100), "0", "Commands looked at for use in a cluster.")
             .inert("a cluster takes all commands"),
         row("cluster-slot-migration-max-archived-tasks", int(1), "32", "Moves of slots remembered.")

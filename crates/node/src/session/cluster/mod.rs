@@ -3,6 +3,9 @@
 mod admin;
 mod nodes;
 mod slots;
+mod stats;
+
+pub(super) use stats::slot_of_argument;
 
 use std::sync::Arc;
 
@@ -120,6 +123,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
                 &["nondeterministic_output"],
                 sub("shards", 2, "7.0.0", "", "Returns the mapping of cluster slots to shards.", slots::shards),
             ),
+            stats::ROW,
             tipped(
                 &["nondeterministic_output"],
                 sub("slots", 2, "3.0.0", "", "Returns the mapping of cluster slots to nodes.", slots::slots),

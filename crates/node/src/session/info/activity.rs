@@ -131,6 +131,15 @@ pub fn cpu(r: &Report<'_>, t: &mut Text) {
     t.line("used_cpu_user_children", seconds(0));
 }
 
+/// The tracking of HOTKEYS that is under way, or the last; its fields are those of Redis, hyphens included.
+pub fn hotkeys(r: &Report<'_>, t: &mut Text) {
+    t.title("Hotkeys");
+    if let Some(tracking) = r.node.hot_keys.tracking() {
+        t.line("hotkeys-tracking-active", u8::from(tracking.is_on(r.now)));
+        t.line("hotkeys-cmd-cpu-time", tracking.work() / 1_000_000);
+    }
+}
+
 pub fn modules(_: &Report<'_>, t: &mut Text) {
     t.title("Modules");
 }

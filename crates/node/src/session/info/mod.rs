@@ -58,6 +58,7 @@ const SECTIONS: &[(&str, Shown, Section)] = &[
     ("replication", Shown::Default, activity::replication),
     ("threads", Shown::Default, activity::threads),
     ("cpu", Shown::Default, activity::cpu),
+    ("hotkeys", Shown::Default, activity::hotkeys),
     ("modules", Shown::Default, activity::modules),
     ("commandstats", Shown::All, commands::commandstats),
     ("errorstats", Shown::Default, commands::errorstats),
