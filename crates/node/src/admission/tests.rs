@@ -16,7 +16,7 @@ const fn slot(number: u16) -> Slot {
     Slot::of(number)
 }
 
-/// A caller that notes the steps that it was asked for, and does not pass one of them.
+/// A caller that notes the steps that it is asked for, and fails one of them.
 struct Noting<const SCRIPT: bool> {
     asked: Vec<Step>,
     fails: Option<Step>,
@@ -163,7 +163,7 @@ fn only_what_needs_memory_waits_for_room_or_is_refused() {
     assert_eq!(verdict(Room::None, true, 0, false, false), Verdict::Refused);
 }
 
-/// Places: of this node, of another one, of one that is lost.
+/// Places: this node, another node, a lost node.
 const ME: u16 = 0;
 const OTHER: u16 = 1;
 const LOST: u16 = 2;
@@ -251,7 +251,7 @@ fn a_block_runs_as_a_whole_or_over_nodes() {
     assert_eq!([plain.runs(), elsewhere.runs()], [Runs::Here, Runs::At(OTHER)]);
     assert_eq!(OfBlock { serves: false, ..plain }.runs(), Runs::NoLease);
     assert_eq!([of(there, here).runs(), of(Place::Several, Place::Anywhere).runs()], [Runs::OverNodes; 2]);
-    // It needs this node as well, or has no keys but those that the client watches.
+    // The block needs this node as well, or has no keys but those that the client watches.
     assert_eq!([OfBlock { own: true, ..elsewhere }.runs(), of(Place::Anywhere, there).runs()], [Runs::OverNodes; 2]);
     assert_eq!(OfBlock { everything: true, ..plain }.runs(), Runs::Refused(cluster::EVERYTHING));
     assert_eq!(OfBlock { everything: true, alone: true, ..plain }.runs(), Runs::Here);

@@ -1,4 +1,4 @@
-//! A lint: the rows say truly which settings have an effect.
+//! A lint: rows say truly which settings have an effect.
 //!
 //! A setting that acts is a field of [`Settings`] or [`object::Limits`] that code outside this folder reads. A setting
 //! whose field no code reads must say that it has no effect.
@@ -30,7 +30,7 @@ fn code() -> String {
     }
     let mut all = String::new();
     add(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut all);
-    // A field that `Limits` itself uses counts as read where that is called.
+    // A field that `Limits` itself reads counts as read where its method is called.
     if all.contains(".list_exceeds(") {
         all.push_str(".list_max_listpack_size ");
     }
@@ -44,7 +44,7 @@ fn fields(source: &str, structure: &str) -> Vec<String> {
     names.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// True if `.field` stands in the code, and not only as the beginning of a longer name.
+/// True if the code has `.field`, and not only as the beginning of a longer name.
 fn is_read(code: &str, field: &str) -> bool {
     let dotted = format!(".{field}");
     let ends = |at: usize| {

@@ -1,4 +1,4 @@
-//! MULTI, WATCH and scripts whose keys are those of one other node.
+//! MULTI, WATCH and scripts with keys of one other node.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn a_block_of_another_nodes_keys_runs_there() {
         net.ask(client, &command);
     }
     assert_eq!(net.say(client, "EXEC"), "[OK 5 PONG 1]");
-    // Several of them, without waiting.
+    // Several blocks, without waiting.
     let mut commands = Vec::new();
     for i in 0..50 {
         let key = key_of(i % 3, 3, "counter");
@@ -50,7 +50,7 @@ fn a_block_that_selects_a_database_elsewhere_selects_it_here() {
 
 #[test]
 fn a_block_that_selects_a_database_and_does_not_run_selects_it_nowhere() {
-    // Replies that come a byte at a time are judged by what they are as a whole.
+    // Replies that come a byte at a time are judged as a whole.
     for (crumbles, protocol) in [(false, 2), (true, 2), (false, 3), (true, 3)] {
         let mut net = Net::new(2, 1, 2);
         let (client, other) = (net.connect(0), net.connect(1));
@@ -69,7 +69,7 @@ fn a_block_that_selects_a_database_and_does_not_run_selects_it_nowhere() {
                 })
                 .collect()
         };
-        // A watched key was touched.
+        // Another client has touched a watched key.
         net.ask(client, &format!("WATCH {far}"));
         net.ask(other, &set("touched"));
         assert_eq!(block(&mut net), "nil");
@@ -83,7 +83,7 @@ fn a_block_that_selects_a_database_and_does_not_run_selects_it_nowhere() {
         assert_eq!(block(&mut net), "nil");
         net.ask(client, &set("kept"));
         assert_eq!(databases(&mut net), ["kept", "there"], "crumbles: {crumbles}");
-        // By the map of the origin the owner has slots of which it does not know yet.
+        // By the origin's map, the owner has slots that it does not know of yet.
         let even = even_map(2, 2);
         let nodes = even.nodes().iter().map(|node| Member { epoch: 2, ..node.clone() }).collect();
         let newer = Arc::new(Map::new(even.cluster(), 2, 2, nodes, even.ranges().to_vec()));
@@ -96,7 +96,7 @@ fn a_block_that_selects_a_database_and_does_not_run_selects_it_nowhere() {
         net.cluster(1).set_map(newer);
         net.ask(client, &set("home"));
         assert_eq!(databases(&mut net), ["home", "there"], "crumbles: {crumbles}");
-        // And one that runs.
+        // The next block runs.
         assert!(block(&mut net).starts_with("[OK"));
         net.ask(client, &set("after"));
         assert_eq!(databases(&mut net), ["home", "after"], "crumbles: {crumbles}");
@@ -153,16 +153,16 @@ fn watched_keys_of_another_node_break_a_block() {
     let (watched, key) = (key_of(1, 3, "w"), key_of(1, 3, "k"));
     let block = ["MULTI".to_owned(), format!("SET {key} 1")];
     let block: Vec<&str> = block.iter().map(String::as_str).collect();
-    // Untouched.
+    // The watched key is untouched.
     assert_eq!(net.say(client, &format!("WATCH {watched}")), "OK");
     net.pipeline(client, &block);
     assert_eq!(net.say(client, "EXEC"), "[OK]");
-    // Touched.
+    // The watched key was touched.
     net.ask(client, &format!("WATCH {watched}"));
     net.ask(other, &format!("SET {watched} x"));
     net.pipeline(client, &block);
     assert_eq!(net.say(client, "EXEC"), "nil");
-    // Watched no more.
+    // The key is not watched any more.
     for end in ["UNWATCH", "DISCARD"] {
         net.ask(client, &format!("WATCH {watched}"));
         net.ask(other, &format!("INCR {key}"));
@@ -174,7 +174,7 @@ fn watched_keys_of_another_node_break_a_block() {
         net.pipeline(client, &block);
         assert_eq!(net.say(client, "EXEC"), "[OK]");
     }
-    // A watch that was lost counts as touched.
+    // A lost watch counts as touched.
     net.ask(client, &format!("WATCH {watched}"));
     net.cut(0, 1);
     net.pipeline(client, &block);
@@ -184,7 +184,7 @@ fn watched_keys_of_another_node_break_a_block() {
     assert_eq!(net.say(client, "EXEC"), "[OK]");
 }
 
-/// There is no one node that they could be sent to.
+/// No single node could get the block.
 #[test]
 fn smart_clients_watch_keys_of_several_nodes_where_they_are() {
     let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
@@ -232,18 +232,18 @@ fn a_watch_that_is_refused_breaks_no_block() {
     let (far, near) = (key_of(1, 2, "far"), key_of(0, 2, "near"));
     let block = ["MULTI".to_owned(), format!("SET {far} 1"), format!("SET {near} 1"), "EXEC".to_owned()];
     let block: Vec<&str> = block.iter().map(String::as_str).collect();
-    // It has not left.
+    // The command has not left the node.
     net.unreachable = vec![1];
     assert!(net.say(client, &format!("WATCH {far}")).starts_with("-CLUSTERDOWN"));
     net.unreachable.clear();
     net.sleep(600);
     assert_eq!(shown(&net.pipeline(client, &block)[3]), "[OK OK]");
-    // It was refused there.
+    // The owner refused it.
     net.lease(1, 0);
     assert!(net.say(client, &format!("WATCH {far}")).starts_with("-CLUSTERDOWN"));
     net.lease(1, u64::MAX);
     assert_eq!(shown(&net.pipeline(client, &block)[3]), "[OK OK]");
-    // It does not take the place of one that was not.
+    // A refused watch does not take the place of an earlier one.
     assert_eq!(net.say(client, &format!("WATCH {far}")), "OK");
     net.lease(1, 0);
     assert!(net.say(client, &format!("WATCH {}", key_of(1, 2, "more"))).starts_with("-CLUSTERDOWN"));

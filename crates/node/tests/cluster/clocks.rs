@@ -1,4 +1,4 @@
-//! The time, which passes when a test says so, and the leases that it ends.
+//! The time, which passes when a test says so, and leases that end by it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,9 +11,9 @@ use node::cluster::Lease;
 pub struct Hand {
     /// Unix time in microseconds.
     pub us: AtomicU64,
-    /// Nanoseconds.
+    /// Nanoseconds to add to that.
     pub ns: AtomicU64,
-    /// Nanoseconds that pass whenever somebody looks.
+    /// Nanoseconds that pass at each reading.
     pub step: AtomicU64,
 }
 
@@ -37,9 +37,9 @@ impl node::Clock for Hand {
 
 /// The clocks of a machine.
 pub struct Clocks {
-    /// What all machines have in common.
+    /// The time that all machines share.
     pub hand: Arc<Hand>,
-    /// How far the clock on its wall is ahead of others, in milliseconds.
+    /// Milliseconds by which the machine's wall clock is ahead of others.
     pub ahead_ms: AtomicU64,
 }
 

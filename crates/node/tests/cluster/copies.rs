@@ -1,4 +1,4 @@
-//! Large keys of other nodes, of which a node has copies: it is told what was done to them since.
+//! Copies of other nodes' large keys: a node hears only of the changes since.
 
 use crate::net::{Net, key_of, shown};
 
@@ -27,7 +27,7 @@ fn add(net: &mut Net, client: usize, list: &str, small: &str, element: &str) -> 
     net.say_words(client, &["EVAL", ADDS, "2", list, small, element])
 }
 
-/// How many bytes links carry for what `f` does.
+/// Bytes that links carry while `f` runs.
 fn carried(net: &mut Net, f: impl FnOnce(&mut Net)) -> usize {
     let before = net.carried;
     f(net);
@@ -43,7 +43,7 @@ fn what_was_done_to_a_large_key_is_told_and_not_all_of_it() {
         let then = carried(&mut net, |net| assert_eq!(add(net, a, &list, &small, "x"), (MANY + n).to_string()));
         assert!(then < 5_000, "what was done: {then}");
     }
-    // Others have copies of their own, and each hears of what the other has done.
+    // Another node has copies of its own, and each node hears of the other's changes.
     for n in 0..10 {
         let from = [a, c][n % 2];
         let then = carried(&mut net, |net| assert_eq!(add(net, from, &list, &small, "y"), (MANY + 50 + n).to_string()));
@@ -54,7 +54,7 @@ fn what_was_done_to_a_large_key_is_told_and_not_all_of_it() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// Whatever changes the key otherwise is seen, as the key is fetched whole then.
+/// Any other change of the key is seen: the key is fetched whole then.
 #[test]
 fn a_copy_is_not_used_for_a_key_that_something_else_has_changed() {
     for workers in [1, 2] {
@@ -74,7 +74,7 @@ fn a_copy_is_not_used_for_a_key_that_something_else_has_changed() {
         net.ask(b, &format!("LSET {list} -1 block"));
         net.ask(b, "EXEC");
         assert_eq!(last(&mut net, a), "[block]");
-        // It ends, is made again, and is flushed.
+        // The list is deleted, is made again, and is flushed.
         add(&mut net, a, &list, &small, "z");
         net.ask(b, &format!("DEL {list}"));
         assert_eq!(last(&mut net, a), "[]");
@@ -87,7 +87,7 @@ fn a_copy_is_not_used_for_a_key_that_something_else_has_changed() {
     }
 }
 
-/// Who waits for an element is served in the step that adds it: both are seen.
+/// A client that waits for an element is served in the step that adds it: both are seen.
 #[test]
 fn who_is_served_from_a_large_key_is_no_step_of_a_transaction() {
     let (mut net, [a, b, c], list, small) = with_a_long_list(1);
@@ -123,11 +123,11 @@ fn who_is_served_from_a_large_key_is_no_step_of_a_transaction() {
     assert_eq!(net.say(b, &format!("ZCARD {sorted}")), (MANY + 3).to_string());
 }
 
-/// A key that was fetched from one database is not taken for that of another.
+/// A key that was fetched from one database is not mistaken for that of another.
 #[test]
 fn swapped_databases_are_not_mistaken() {
     let (mut net, [a, b, _], list, small) = with_a_long_list(1);
-    // One record changes both.
+    // One record changes both databases.
     net.ask(b, "MULTI");
     net.ask(b, &format!("COPY {list} {list} DB 1"));
     net.ask(b, &format!("RPUSH {list} zero"));

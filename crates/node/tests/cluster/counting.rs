@@ -1,8 +1,8 @@
-//! What nodes count, log and show of commands: each command of a client once, and nothing that nodes say to each other.
+//! Nodes count, log and show each command of a client once, and nothing that nodes say to each other.
 
 use crate::net::{Net, key_of};
 
-/// How often a command has been called, at all nodes together.
+/// Calls of a command, at all nodes together.
 fn calls(net: &mut Net, watchers: [usize; 3], command: &str) -> u64 {
     let of = |stats: &str| {
         let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
@@ -11,7 +11,7 @@ fn calls(net: &mut Net, watchers: [usize; 3], command: &str) -> u64 {
     watchers.map(|client| of(&net.say(client, "INFO commandstats"))).iter().sum()
 }
 
-/// Commands that nodes have counted together, without those that ask for it.
+/// Commands that nodes have counted together, except those of `watchers`.
 fn processed(net: &mut Net, watchers: [usize; 3]) -> u64 {
     let of = |stats: &str| {
         let line = stats.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).unwrap();
@@ -39,7 +39,7 @@ fn each_command_of_a_client_counts_once() {
         say(&mut net, format!("SET {key} v"), 1);
         say(&mut net, format!("EVAL return(redis.call('get',KEYS[1])) 1 {key}"), 2);
     }
-    // Their databases and protocols follow the client's, which the node that does so does not count.
+    // Other nodes follow the client's database and protocol, and do not count that.
     for (command, counts) in [
         ("SELECT 1".to_owned(), 1),
         (format!("GET {c}"), 1),
@@ -56,14 +56,14 @@ fn each_command_of_a_client_counts_once() {
     ] {
         say(&mut net, command, counts);
     }
-    // A block of another node, one of all nodes, and one of this.
+    // A block of another node, one of all nodes, and one of this node.
     for keys in [vec![b, b], vec![a, b, c], vec![a, a]] {
         say(&mut net, "MULTI".to_owned(), 1);
         keys.iter().for_each(|key| say(&mut net, format!("INCR {key}"), 1));
         say(&mut net, "EXEC".to_owned(), 1);
     }
     net.sleep(1);
-    // What the nodes have counted between the two reports of each, of which the second does not count itself.
+    // The nodes' count between the two reports of each. The second report does not count itself.
     let counted = processed(&mut net, watchers) - before - 3;
     for (command, count) in [
         ("set", 3),

@@ -1,18 +1,17 @@
-//! Keys of healthy nodes that are locked by transactions whose outcome depends on a node that does not answer (rule
-//! T4).
+//! Healthy nodes' keys that are locked by transactions whose outcome depends on a node that does not answer (rule T4).
 
 use keyspace::access::AccessClock;
 use keyspace::{Db, Expiry};
 
 use crate::net::{Net, key_of, shown};
 
-/// Many looks at what is in doubt: longer than `cluster-lock-timeout`.
+/// Many rounds of looking for doubts: longer than `cluster-lock-timeout`.
 fn looks(net: &mut Net) {
     (0..14).for_each(|_| net.sleep(500));
 }
 
-/// Three nodes, of which the second has stopped after it was told of a block over all of them: what the other two have
-/// prepared is in doubt. Who began that, a client of each, and a key of each.
+/// Three nodes. The second stopped after it had been told of a block over all of them, so the parts that the others
+/// have prepared are in doubt. Returns the client of that block, a client of each node, and a key of each.
 pub fn doubtful(workers: usize, settings: &[(&str, &str)]) -> (Net, usize, [usize; 3], [String; 3]) {
     let mut net = Net::with(3, workers, 2, settings);
     let [begun, a, b, c] = [0, 0, 1, 2].map(|node| net.connect(node));
@@ -57,7 +56,7 @@ fn who_needs_keys_in_doubt_waits_for_a_while_and_hears_why() {
         }
         let heard = net.heard(c);
         assert!(heard.len() == 1 && is_doubt(&heard[0]), "{heard:?}");
-        // From now on nobody waits.
+        // From now on no client waits.
         for command in [format!("SET {z} 3"), "KEYS *".into(), "FLUSHALL".into(), format!("EVAL return(1) 1 {z}")] {
             let reply = net.say(c, &command);
             assert!(is_doubt(&reply), "{command}: {reply}");
@@ -73,7 +72,7 @@ fn who_needs_keys_in_doubt_waits_for_a_while_and_hears_why() {
         let info = net.say(c, "INFO stats");
         assert!(info.contains("transactions_over_nodes_in_doubt:1") && !info.contains("refused_in_doubt:0"), "{info}");
         assert!(!net.clients[begun].closed && net.heard(begun).is_empty(), "it may come to it");
-        // Nothing but the outcome has given the locks back.
+        // Only the outcome has given the locks back.
         net.stalled.clear();
         looks(&mut net);
         assert_eq!(net.heard(begun), ["OK"]);
@@ -83,7 +82,7 @@ fn who_needs_keys_in_doubt_waits_for_a_while_and_hears_why() {
     }
 }
 
-/// What a node that has stopped would have answered nobody knows; what the others have done the client is told.
+/// The client hears what the other nodes have done, although the stopped node's part is unknown.
 #[test]
 fn flushall_does_not_wait_for_a_node_that_has_stopped() {
     let mut net = Net::new(3, 1, 2);
@@ -116,15 +115,15 @@ fn without_a_limit_they_wait() {
     assert!(net.heard(c).is_empty());
 }
 
-/// What a transaction is to be done to is not as it was, as a damaged store may have it: its keys stay locked, and
-/// nobody waits for them.
+/// A damaged store has another value than the one that a transaction was prepared for. Its keys stay locked, and no
+/// client waits for them.
 #[test]
 fn who_needs_keys_of_what_cannot_be_done_hears_so() {
     let mut net = Net::new(3, 1, 2);
     let [begun, owner, client] = [0, 2, 1].map(|node| net.connect(node));
     let [x, z] = [0, 2].map(|i| key_of(i, 3, "list"));
     let shared = net.node(2).engine.clone();
-    // A loader's: there is none.
+    // A loader's place: there is no loader.
     let (keyspace, mut local, clock) = (&shared.keyspace, shared.keyspace.local(1), AccessClock::new(1));
     let mut become_other = |text: Option<&[u8]>| {
         let key = keyspace.hasher().key(z.as_bytes());
@@ -158,7 +157,7 @@ fn who_needs_keys_of_what_cannot_be_done_hears_so() {
     assert!(net.is_quiet() && net.say(owner, "INFO stats").contains("transactions_over_nodes_in_doubt:0"));
 }
 
-/// Who waits for a node that answers is not refused: it may be at work.
+/// A command that waits for a node that answers is not refused: the node may be at work.
 #[test]
 fn a_transaction_that_a_node_has_yet_to_come_to_is_no_doubt() {
     let mut net = Net::new(3, 1, 2);

@@ -1,5 +1,5 @@
-//! Slots that get another owner, of which nodes hear one after the other: plain clients do not notice, and nobody waits
-//! for what will not come.
+//! Slots get another owner, and nodes hear of that one after the other. Plain clients do not notice, and no client
+//! waits for a reply that will not come.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use membership::{Map, Slot};
 
 use crate::net::{Net, even_map, key_of, shown};
 
-/// The map after the third node of three has got the slots of the second, which is taken out (`out`) or has none.
+/// The map after the third node of three has taken the second's slots. `out`: the second was removed; otherwise it has
+/// none.
 fn moved(version: u64, out: bool) -> Arc<Map> {
     let even = even_map(3, 1);
     let mut nodes: Vec<Member> = even.nodes().to_vec();
@@ -21,8 +22,7 @@ fn moved(version: u64, out: bool) -> Arc<Map> {
     Arc::new(Map::new(even.cluster(), version, 2, nodes, ranges.collect()))
 }
 
-/// The map after the third node of three has got those slots of the second that are not below the higher one of these
-/// keys.
+/// The map after the third node of three has taken the second's slots from the higher one of these keys on.
 fn split_at(version: u64, a: &str, b: &str) -> Arc<Map> {
     let even = even_map(3, 1);
     let [_, of_second, _] = even.ranges() else { panic!("three ranges") };
@@ -66,7 +66,7 @@ fn plain_clients_do_not_notice_that_nodes_hear_of_a_map_one_after_the_other() {
             net.crumbles = crumbles;
             let client = net.connect(0);
             let early: Vec<usize> = (0..3).filter(|node| *node != late).collect();
-            // There are links.
+            // There are links now.
             net.ask(client, &format!("EXISTS {} {key}", key_of(2, 3, "k")));
             hear(&mut net, &early, false);
             let words: Vec<&str> = command.iter().map(String::as_str).collect();
@@ -80,7 +80,7 @@ fn plain_clients_do_not_notice_that_nodes_hear_of_a_map_one_after_the_other() {
             assert_eq!(replies.len(), 1, "{late} {command:?}: {replies:?}");
             let known = replies[0].starts_with("-ERR no such key");
             assert!(known || !replies[0].starts_with('-'), "{late} {command:?}: {replies:?}");
-            // It is there, and not what the node keeps that it came to.
+            // The key is at its owner, and not at the node that the command was first sent to.
             let there = net.connect(2);
             let count = net.say(there, &format!("EXISTS {key}"));
             assert_eq!(count, if ["SET", "EVAL"].contains(&words[0]) { "1" } else { "0" }, "{late} {command:?}");
@@ -88,7 +88,7 @@ fn plain_clients_do_not_notice_that_nodes_hear_of_a_map_one_after_the_other() {
     }
 }
 
-/// What is sent back is answered to nobody who has switched replies off, and a SKIP is for one command.
+/// A command that is sent back stays unanswered if replies are off, and a SKIP is for one command.
 #[test]
 fn what_is_sent_back_is_not_answered_where_replies_are_off() {
     let key = key_of(1, 3, "k");
@@ -121,8 +121,8 @@ fn what_is_sent_back_is_not_answered_where_replies_are_off() {
     }
 }
 
-/// What is behind a command in a pipeline is not executed before it at the same node; where it may have been at
-/// another, it is not sent elsewhere.
+/// At one node, no command of a pipeline runs before an earlier one. Where the earlier one may have run at another
+/// node, the later one is not sent elsewhere.
 #[test]
 fn a_pipeline_keeps_its_order() {
     for seed in 1..20 {
@@ -160,8 +160,7 @@ fn a_pipeline_keeps_its_order() {
     }
 }
 
-/// What is sent back together with replies to what was before it runs again, also if those replies have others of this
-/// node behind them.
+/// A command that is sent back behind replies to earlier ones runs again, also if replies of its own node follow.
 #[test]
 fn what_is_sent_back_behind_what_was_answered_runs_again() {
     let mut net = Net::new(3, 1, 3);
@@ -181,8 +180,7 @@ fn what_is_sent_back_behind_what_was_answered_runs_again() {
     assert_eq!(net.heard(client), ["1", "1", "1"]);
 }
 
-/// Of commands that an owner sends back together the last alone could run again: who tried the first again would have
-/// it done after that.
+/// Of several commands that an owner sends back together, only the last could run again: the first would run after it.
 #[test]
 fn what_is_sent_back_together_is_refused_together() {
     let mut net = Net::new(3, 1, 3);
@@ -270,7 +268,7 @@ fn a_watch_goes_where_its_keys_are() {
             assert_eq!(shown(&block[2]), expected);
             net.ask(client, &format!("WATCH {key}"));
         }
-        // One of the nodes that have been asked may watch its part already.
+        // One of the asked nodes may watch its part already.
         let mut net = Net::new(3, 1, 3);
         net.crumbles = crumbles;
         let client = net.connect(0);
@@ -286,7 +284,7 @@ fn a_watch_goes_where_its_keys_are() {
     }
 }
 
-/// Who waits for a key of the second node, as the client of each.
+/// Clients, one of each node, that wait for a key of the second node.
 fn waiters(net: &mut Net, command: &str) -> Vec<usize> {
     let clients: Vec<usize> = (0..3).map(|node| net.connect(node)).collect();
     clients.iter().for_each(|client| net.send(*client, command));
@@ -350,14 +348,14 @@ fn who_waits_at_a_node_that_is_taken_out_hears_of_it() {
     }
 }
 
-/// It hears of no map, and holds no lease; its clients still reach it, and so do other nodes.
+/// The node hears of no map, and holds no lease. Its clients still reach it, and so do other nodes.
 #[test]
 fn who_waits_at_a_node_that_is_cut_off_hears_of_it() {
     let list = key_of(1, 3, "list");
     for (lease, wait, expected) in [
         (0, format!("BLPOP {list} 0"), ["closed", "told", "closed"]),
         (0, format!("BLPOP {} {list} 0", key_of(0, 3, "list")), ["served", "told", "served"]),
-        // It has not noticed, as other clocks see it.
+        // The node has not noticed: by its own clock it holds a lease.
         (u64::MAX, format!("BLPOP {list} 0"), ["closed", "waits", "closed"]),
     ] {
         let mut net = Net::new(3, 1, 3);

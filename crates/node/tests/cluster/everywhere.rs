@@ -38,7 +38,7 @@ fn what_concerns_all_keys_concerns_those_of_all_nodes() {
     assert_eq!(net.say(client, "DBSIZE"), "0");
 }
 
-/// The names that a client finds that keeps cursors in doubles, and its calls.
+/// The names that a client with cursors in doubles finds, and the number of its calls.
 fn scanned(net: &mut Net, client: usize, extra: &str) -> (Vec<String>, usize) {
     let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
     for calls in 1.. {
@@ -68,7 +68,7 @@ fn scan_finds_every_key_of_every_node() {
     }
 }
 
-/// Where a node's slots end another node goes on: the position there is the first of its slot.
+/// Behind the last slot of a node another node goes on: the position there is the first of its slot.
 #[test]
 fn scan_passes_the_last_slot_of_a_node() {
     let mut net = Net::new(3, 1, 11);
@@ -116,7 +116,7 @@ fn scan_knows_no_end_that_is_not_there_any_more() {
         shown(&reply[0])
     };
     assert_ne!(cursor(&mut net), "0", "the other node's slots are behind this one's");
-    // Now the node is the only one.
+    // Now the node is alone.
     let nodes = even_map(2, 2).nodes()[..1].to_vec();
     let all = Range { start: Slot::FIRST, end: Slot::LAST, node: 0 };
     net.cluster(0).set_map(Arc::new(Map::new(even_map(2, 2).cluster(), 2, 1, nodes, vec![all])));
@@ -140,7 +140,7 @@ fn parts_of_a_reply_count_as_output() {
         net.run();
     }
     assert_eq!(net.replies(client).len(), 800);
-    // Two nodes say what they have, each less than the limit; the third says nothing.
+    // Two nodes answer, each with less than the limit; the third does not answer.
     net.ask(client, &format!("GET {}", key_of(2, 3, "k")));
     net.stalled = vec![2];
     net.send(client, "KEYS *");
@@ -168,7 +168,7 @@ fn scripts_are_known_to_all_nodes() {
     assert_eq!(net.say(a, &format!("SCRIPT EXISTS {sha}")), "[0]");
 }
 
-/// Clients repeat what is answered CLUSTERDOWN: what some nodes have done must not be answered so (rule T9).
+/// Clients repeat commands that are answered CLUSTERDOWN, so a command that some nodes have done must not be (rule T9).
 #[test]
 fn what_some_nodes_have_done_is_not_answered_as_if_nobody_had() {
     let mut net = Net::new(3, 1, 3);
@@ -208,7 +208,7 @@ fn databases_change_places_on_all_nodes_or_on_none() {
         for (key, client) in keys.iter().zip(clients) {
             assert_eq!(net.say(client, &format!("SET {key} 1")), "OK");
         }
-        // Where a link was not needed before.
+        // The links were not needed before.
         let set = format!("SET {} 2", keys[1]);
         let commands: &[&str] = if in_pipeline { &[&set, "SWAPDB 0 1", "DBSIZE"] } else { &["SWAPDB 0 1", "DBSIZE"] };
         let replies = net.pipeline(clients[0], commands);
@@ -269,7 +269,7 @@ fn messages_reach_the_subscribers_of_all_nodes() {
     }
     assert_eq!(net.say(publisher, "PUBSUB NUMSUB news none"), "[news 3 none 0]");
     assert_eq!(net.say(publisher, "PUBSUB CHANNELS"), "[news]");
-    // From a block and from a script, wherever they run.
+    // From a block and from a script, at any place.
     let key = key_of(2, 3, "k");
     let set = format!("SET {key} 1");
     net.pipeline(publisher, &["MULTI", &set, "PUBLISH news block", "EXEC"]);
@@ -312,7 +312,7 @@ fn a_node_that_is_lost_is_asked_for_nothing_but_its_keys() {
     assert!(net.say(client, "FLUSHALL").starts_with("-CLUSTERDOWN The node at 10.0.0.3:7002"));
 }
 
-/// What needs nothing of a node that has just stopped is answered, and what does says which node it is.
+/// A command that needs no key of a stopped node is answered. Others name the node.
 #[test]
 fn what_needs_no_key_of_a_node_that_has_stopped_is_answered() {
     let mut net = Net::new(3, 2, 5);
@@ -323,7 +323,7 @@ fn what_needs_no_key_of_a_node_that_has_stopped_is_answered() {
         assert_eq!(net.say(client, &format!("SET {key} 1")), "OK");
     }
     net.sleep(3000);
-    // While it is asked.
+    // The stopped node is being asked.
     for command in ["DBSIZE", "KEYS *", "RANDOMKEY", "PUBSUB NUMPAT", "PUBSUB CHANNELS", "SCRIPT LOAD x=1"] {
         net.stalled = vec![2];
         net.send(client, command);
@@ -343,7 +343,7 @@ fn what_needs_no_key_of_a_node_that_has_stopped_is_answered() {
         net.sleep(3000);
         assert_eq!(net.say(client, "DBSIZE"), "3", "it is back");
     }
-    // From then on.
+    // The link has ended.
     net.cut(0, 2);
     net.unreachable = vec![2];
     net.sleep(1000);
@@ -356,7 +356,7 @@ fn what_needs_no_key_of_a_node_that_has_stopped_is_answered() {
         assert!(reply.starts_with("-CLUSTERDOWN The node at 10.0.0.3:7002"), "{command}: {reply}");
     }
     assert_eq!(net.say(client, &format!("KEYS {}", keys[1])), format!("[{}]", keys[1]), "a pattern of one slot");
-    // It hears of what it has missed.
+    // The node hears of the changes that it has missed.
     net.unreachable.clear();
     net.sleep(3000);
     let there = net.connect(2);
@@ -418,7 +418,7 @@ fn a_node_says_what_it_knows_of_the_cluster() {
     assert!(net.say(client, "INFO cluster").contains("cluster_enabled:1"));
 }
 
-/// Metadata that are kept by nobody: what is asked of them is written down.
+/// Metadata that no node keeps: they note requests.
 #[derive(Default)]
 struct Asked {
     silent: Arc<Mutex<BTreeSet<NodeId>>>,
@@ -454,7 +454,7 @@ fn nodes_that_are_silent_have_failed_and_may_be_forgotten() {
     let (silent, commands) = (asked.silent.clone(), asked.commands.clone());
     net.cluster(0).set_administration(Box::new(asked));
     let id = |n: u8| NodeId([n; 20]);
-    // Another owns everything, one has gone, and this one knows better of itself.
+    // Another node owns everything, one has gone, and this node knows its own place better.
     let even = even_map(3, 2);
     let range = Range { start: Slot::FIRST, end: Slot::LAST, node: 1 };
     net.cluster(0).set_map(Arc::new(Map::new(even.cluster(), 2, 1, even.nodes().to_vec(), vec![range])));
@@ -489,8 +489,8 @@ fn nodes_that_are_silent_have_failed_and_may_be_forgotten() {
     assert_eq!(*commands.lock().unwrap(), expected);
 }
 
-/// The keys that SORT finds by patterns may be of any node: where there are several it is refused, as in Redis Cluster,
-/// and not answered as if they were not there.
+/// SORT's patterns may lead to keys of any node. In a cluster of several it is refused, as in Redis Cluster, and does
+/// not treat those keys as missing.
 #[test]
 fn sort_with_patterns_of_other_slots_is_refused() {
     let (mut net, [client, ..], [a, b, c]) = Net::three(1, 2);
@@ -517,12 +517,12 @@ fn sort_with_patterns_of_other_slots_is_refused() {
             }
         }
         assert!(net.say(client, &format!("SORT {list} BY w_* STORE {other}")).contains("in different slots"));
-        // Of the slot of what is sorted.
+        // Patterns in the slot of the sorted key.
         assert_eq!(net.say(client, &format!("SORT {list} BY {{{tag}}}w_*")), "[2 1]");
         assert_eq!(net.say(client, &format!("SORT {list} BY none GET # GET {{{tag}}}w_*")), "[2 8 1 9]");
     }
     assert!(net.is_quiet(), "nothing is left");
-    // All keys are there.
+    // One node has all keys.
     let mut net = Net::new(1, 1, 2);
     let client = net.connect(0);
     net.ask(client, "RPUSH list 2 1");
@@ -530,8 +530,8 @@ fn sort_with_patterns_of_other_slots_is_refused() {
     assert_eq!(net.say(client, "SORT list BY w_* GET w_*"), "[8 9]");
 }
 
-/// What SORT finds by patterns of the slot of what is sorted is there where that is, and nowhere else: on copies, where
-/// nobody has fetched it, it is refused.
+/// Keys that SORT's patterns lead to, in the slot of the sorted key, are at its owner and nowhere else. Copies lack
+/// them, so SORT is refused there.
 #[test]
 fn sort_with_patterns_is_refused_on_copies() {
     let (mut net, [client, ..], [a, b, c]) = Net::three(1, 2);
@@ -555,7 +555,7 @@ fn sort_with_patterns_is_refused_on_copies() {
                 assert!(refused.starts_with("-EXECABORT") && refused.contains("more than its keys"), "{refused}");
             }
         }
-        // In scripts: one of several nodes, and such as find that out.
+        // In scripts: one with keys of several nodes, and some that find out.
         let text = "return redis.call(unpack(ARGV))";
         let local = format!("SORT_RO {list} {options}");
         for (keys, sort) in [(vec!["2", &list, &c], &local), (vec!["1", &list], &sort), (vec!["1", &c], &local)] {
@@ -565,7 +565,7 @@ fn sort_with_patterns_is_refused_on_copies() {
         }
         assert_eq!(net.say(client, &format!("EXISTS {b} {c} {away}")), "0", "nothing was done");
     }
-    // Where they are: alone, in a block, and in a script.
+    // At their owner: alone, in a block, and in a script.
     let sort = format!("SORT {list} BY {weights} GET {weights}");
     assert_eq!(net.say(client, &sort), "[8 9]");
     assert_eq!(net.say(client, &format!("{sort} STORE {home}")), "2");

@@ -1,4 +1,4 @@
-//! Links that end, nodes that are not there, leases that run out (rule T9: a true reply, or a closed connection).
+//! Links that end, nodes that are gone, leases that run out (rule T9: a true reply, or a closed connection).
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ fn what_may_have_been_executed_closes_the_connection() {
     net.stalled.clear();
     assert_eq!(net.heard(owed), ["PONG"], "what came before it is answered");
     assert!(net.clients[owed].closed);
-    // The others do not notice.
+    // Other clients do not notice.
     assert!(!net.clients[idle].closed);
     net.sleep(100);
     assert_eq!(net.say(idle, &format!("GET {key}")), "1");
 }
 
-/// Who speaks to one node may not know which one it is whose disk is to be seen to.
+/// A client of one node needs to know which node's disk an operator must look at.
 #[test]
 fn a_node_that_refuses_writes_is_named_to_clients_of_others() {
     let mut net = Net::logged(2, 1, 5, "always");
@@ -55,7 +55,7 @@ fn a_node_that_refuses_writes_is_named_to_clients_of_others() {
         assert!(refused.contains("MISCONF") && refused.contains("(node 10.0.0.2:7001)"), "{lines:?}: {refused}");
         assert!(to_its_own.contains("MISCONF") && !to_its_own.contains("(node"), "{lines:?}: {to_its_own}");
     }
-    // What every node runs is not known to be one node's.
+    // A command that every node runs is not blamed on one.
     for client in [client, own] {
         let refused = net.say(client, "FLUSHALL");
         assert!(refused.starts_with("-ERR 1 of 2 nodes") && refused.ends_with("(node 10.0.0.2:7001)"), "{refused}");
@@ -95,13 +95,13 @@ fn what_has_not_left_is_answered_with_an_error() {
     let replies: Vec<String> = net.pipeline(client, &[&set, &get, "PING"]).iter().map(shown).collect();
     assert!(replies[1].starts_with("-CLUSTERDOWN") && replies.len() == 3, "{replies:?}");
     net.unreachable.clear();
-    // It is tried again after a moment.
+    // The node is dialed again after a moment.
     net.sleep(600);
     assert_eq!(net.say(client, &get), "nil");
 }
 
-/// Nobody waits for a node that could not be reached a moment ago; it is found as soon as it is back, though nobody
-/// asks for it.
+/// Clients do not wait for a node that could not be reached a moment ago. The node is found once it is back, even if no
+/// client needs it.
 #[test]
 fn commands_for_a_node_that_is_down_are_answered_at_once() {
     for is_silent in [false, true] {
@@ -146,7 +146,7 @@ fn commands_for_a_node_that_is_down_are_answered_at_once() {
         (0..6).for_each(|_| net.sleep(500));
         assert!(net.links(0, 1) > 0, "it is found as soon as it is back, though nobody asks for it");
         assert_eq!(net.say(other, &format!("GET {far}")), "1", "it is found again");
-        // Not by the clock alone: the link that nobody has used is open.
+        // The link that no client has used is open already.
         assert!(net.say(client, &format!("MGET {near} {far}")).contains("[1 1]"));
     }
 }
@@ -163,7 +163,7 @@ fn a_node_without_a_lease_serves_nothing() {
             let reply = net.say(client, &format!("{command} {key}"));
             assert_eq!(reply, "-CLUSTERDOWN this node has no lease: a test says so");
         }
-        // What others own is served.
+        // Keys of the other node are served.
         assert_eq!(net.say(client, &format!("GET {other}")), "nil");
     }
     let block = ["MULTI".to_owned(), format!("INCR {key}"), "EXEC".into()];
@@ -173,13 +173,13 @@ fn a_node_without_a_lease_serves_nothing() {
         assert!(shown(&last).starts_with("-EXECABORT"), "{last:?}");
     }
     assert!(net.say(here, "CLUSTER INFO").contains("cluster_state:fail"));
-    // Nor has it a part in what all do to keys, whoever asks.
+    // The node takes no part in commands on all nodes' keys either, from any client.
     for client in [here, there] {
         for command in ["DBSIZE", "KEYS *", "RANDOMKEY"] {
             assert_eq!(net.say(client, command), "-CLUSTERDOWN this node has no lease: a test says so", "{command}");
         }
         let flush = net.say(client, "FLUSHALL");
-        // The other node has not heard of it yet.
+        // The other node has not heard of that yet.
         let refused =
             if client == here { "-CLUSTERDOWN this node has no lease" } else { "-ERR 1 of 2 nodes have executed it" };
         assert!(flush.starts_with(refused), "{flush}");
@@ -224,7 +224,7 @@ fn an_older_map_does_not_replace_a_newer_one() {
     net.cluster(0).set_map(Arc::new(even_map(2, 2)));
     assert_eq!(net.cluster(0).map().version(), 3);
     assert_eq!(net.say(client, "GET key"), "-CLUSTERDOWN Hash slot not served");
-    // Of the same version another may come: who votes is not in it.
+    // Another map of the same version may come: the voters are not in it.
     net.cluster(0).set_map(Arc::new(even));
     assert_eq!(net.say(client, "GET key"), "nil");
 }
@@ -283,7 +283,7 @@ fn a_timestamp_far_ahead_ends_its_link() {
         assert_eq!(net.links(0, 1), 0, "{far_ahead:?}");
         net.sleep(1000);
         for (client, key) in [(client, &far), (there, &near)] {
-            // Who was owed nothing does not notice.
+            // Clients that are owed nothing do not notice.
             assert_eq!(net.say(client, &format!("SET {key} 2")), "OK");
         }
         assert!(net.links(0, 1) > 0);
@@ -303,7 +303,7 @@ fn smart_clients_are_told_where_to_go() {
     assert!(replies[1].starts_with("-MOVED") && replies[2].starts_with("-EXECABORT"), "{replies:?}");
 }
 
-/// They ask each node for its part of what all have, and add it up.
+/// Smart clients ask each node for its part, and add the parts up.
 #[test]
 fn smart_clients_get_of_each_node_what_it_has() {
     let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
@@ -337,7 +337,7 @@ fn smart_clients_get_of_each_node_what_it_has() {
     }
 }
 
-/// Another node may be where it was: the client would be sent there by that one, too, for ever.
+/// Another node may have its place: that node would redirect the client for ever, too.
 #[test]
 fn smart_clients_are_not_sent_to_a_node_that_is_lost() {
     let mut net = Net::with(3, 1, 2, &[("cluster-redirect", "moved")]);
@@ -371,12 +371,12 @@ fn a_node_that_was_taken_out_serves_nothing_any_more() {
     assert_eq!(net.say(other, &format!("GET {key}")), "1");
 }
 
-/// Many looks at links.
+/// Many checks of links.
 fn looks(net: &mut Net) {
     (0..20).for_each(|_| net.sleep(500));
 }
 
-/// Its kernel may go on acknowledging what it is sent.
+/// The kernel of a stopped node may go on acknowledging what it is sent.
 #[test]
 fn who_is_owed_a_reply_by_a_node_that_stands_still_and_holds_no_lease_does_not_wait_for_ever() {
     let mut net = Net::new(2, 1, 2);
@@ -407,8 +407,8 @@ fn who_is_owed_a_reply_by_a_node_that_stands_still_and_holds_no_lease_does_not_w
     assert!(heard == ["1"] || heard == ["2"], "{heard:?}");
 }
 
-/// A node stops while commands are under way to it. Clients of other keys do not wait at any time, and its own do not
-/// wait for long once it is suspected.
+/// A node stops while commands are under way to it. Clients of other keys never wait, and its own clients do not wait
+/// for long once it is suspected.
 #[test]
 fn a_node_that_stands_still_stops_no_other_keys_and_its_own_clients_for_a_moment() {
     const LOOK_MS: u64 = 250;
@@ -432,7 +432,7 @@ fn a_node_that_stands_still_stops_no_other_keys_and_its_own_clients_for_a_moment
         };
         net.stalled = vec![1];
         net.mute = vec![1];
-        // More than a link takes: some of them wait with their commands unread.
+        // More than a link takes: some clients wait with their commands unread.
         let large = "x".repeat(3 << 20);
         for client in &owed {
             net.send(*client, &format!("APPEND {gone} {large}"));
@@ -440,7 +440,7 @@ fn a_node_that_stands_still_stops_no_other_keys_and_its_own_clients_for_a_moment
         }
         net.run();
         serve_others(&mut net);
-        // Its lease goes on.
+        // The node's lease goes on.
         for _ in 0..9 {
             net.sleep(LOOK_MS);
             serve_others(&mut net);
@@ -508,7 +508,7 @@ fn a_node_without_a_lease_that_answers_is_waited_for() {
     assert_eq!(net.heard(patient), [format!("[{list} x]")]);
 }
 
-/// Who is cut off hears of nobody's lease, and soon has none itself.
+/// A node that is cut off hears of no leases, and soon has none itself.
 #[test]
 fn clients_of_a_node_that_is_cut_off_do_not_wait_for_ever() {
     let (mut net, [owed, ..], [_, key, _]) = Net::three(1, 2);
@@ -522,8 +522,8 @@ fn clients_of_a_node_that_is_cut_off_do_not_wait_for_ever() {
     assert!(net.clients[owed].closed);
 }
 
-/// What it has been told it may do as soon as it goes on: nobody knows what comes of a block, and its client hears that
-/// (rule T9).
+/// The node may do what it was told as soon as it goes on. The outcome of the block is not known, and its client hears
+/// that (rule T9).
 #[test]
 fn clients_of_blocks_do_not_wait_for_a_node_that_is_away_for_long() {
     for workers in [1, 2] {
@@ -546,7 +546,7 @@ fn clients_of_blocks_do_not_wait_for_a_node_that_is_away_for_long() {
         assert!(net.heard(client).is_empty());
         let heard = net.heard(copies);
         assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "nobody is prepared: {heard:?}");
-        // One that is refused all the time, for the locks of the one before.
+        // An attempt that is refused all the time, because of the locks of the one before.
         net.send(copies, &format!("MSET {a} 2 {x} 2"));
         looks(&mut net);
         let heard = net.heard(copies);
@@ -560,10 +560,10 @@ fn clients_of_blocks_do_not_wait_for_a_node_that_is_away_for_long() {
     }
 }
 
-/// As before, where only this node does not reach it: it holds a lease, and may for as long as that lasts.
+/// As before, but only this node does not reach it: it holds a lease, and may go on holding it.
 #[test]
 fn clients_of_blocks_wait_as_long_as_for_locks_for_a_node_that_is_out_of_reach_of_theirs() {
-    // Who dials it is refused, or hears nothing.
+    // A dialed link is refused, or gets no answer.
     for (timeout, is_silent, ends) in [("5000", false, true), ("5000", true, true), ("0", false, false)] {
         let mut net = Net::with(3, 1, 2, &[("cluster-lock-timeout", timeout)]);
         let [client, copies, other] = [0, 0, 2].map(|node| net.connect(node));

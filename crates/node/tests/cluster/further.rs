@@ -1,19 +1,18 @@
-//! Scripts that find out what keys they need, one after the other, at nodes that have them: they are suspended, and go
-//! on.
+//! Scripts that find out which keys they need one after the other, at several nodes: they are suspended, and go on.
 
 use crate::doubts::doubtful;
 use crate::net::{Net, key_of, shown};
 
 const ADDS: &str = "local n = 0 for _, key in ipairs(ARGV) do n = n + redis.call('incr', key) end return n";
 
-/// How often transactions that a node has coordinated were tried again.
+/// How often transactions that a node coordinates were tried again.
 fn retries(net: &mut Net, client: usize) -> String {
     let info = net.say(client, "INFO stats");
     let line = info.lines().find_map(|line| line.trim().strip_prefix("transactions_over_nodes_retries:"));
     line.expect("a line of INFO").to_owned()
 }
 
-/// One attempt, however many keys there are.
+/// One attempt is enough for any number of keys.
 #[test]
 fn a_script_may_use_any_number_of_keys_that_it_does_not_declare() {
     for workers in [1, 2] {
@@ -29,7 +28,7 @@ fn a_script_may_use_any_number_of_keys_that_it_does_not_declare() {
     }
 }
 
-/// What it reads it has alone, unless it is known to only read; the slots of several may be the same.
+/// A script locks exclusively what it reads, unless it only reads. Several keys may have one slot.
 #[test]
 fn what_is_read_first_and_written_later_is_fetched_once() {
     let (mut net, [client, ..], [a, b, c]) = Net::three(1, 4);
@@ -48,7 +47,7 @@ fn what_is_read_first_and_written_later_is_fetched_once() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// Others share what a block reads: it begins again, once, and has all of it alone.
+/// A block reads keys under shared locks. It begins again, once, with exclusive locks on all.
 #[test]
 fn a_block_that_reads_what_its_script_writes() {
     let (mut net, [client, ..], [a, b, c]) = Net::three(1, 4);
@@ -64,7 +63,7 @@ fn a_block_that_reads_what_its_script_writes() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// Two of a time have ended, or neither, whenever a script finds out about each.
+/// Two keys that expire together are both gone, or neither, at any time when a script finds out about them.
 #[test]
 fn keys_that_end_together_are_there_together() {
     let both = "local all = {} for i, key in ipairs(ARGV) do all[i] = redis.call('exists', key) end return all";
@@ -77,7 +76,7 @@ fn keys_that_end_together_are_there_together() {
         net.sleep(5000 - before);
         net.send_words(client, &["EVAL", both, "0", &a, &b, &c]);
         let reply = (0..1000).find_map(|_| {
-            // Whoever looks when its time has come deletes it.
+            // A reader that comes after the expiry deletes the key.
             net.send(second, &format!("EXISTS {b}"));
             net.send(third, &format!("EXISTS {c}"));
             net.turns(1);
@@ -91,7 +90,7 @@ fn keys_that_end_together_are_there_together() {
     assert_eq!(seen.len(), 2, "{seen:?}");
 }
 
-/// A script that waits for a key of a node that says nothing.
+/// A script that waits for a key of a node that does not answer.
 fn waits(workers: usize) -> (Net, [usize; 2], [String; 3]) {
     let (mut net, [client, other, _], [a, b, c]) = Net::three(workers, 4);
     net.ask(client, &format!("MSET {a} 1 {b} 1 {c} 1"));
@@ -123,7 +122,7 @@ fn the_client_of_a_script_that_waits_goes() {
         let (mut net, [client, other], [a, b, c]) = waits(workers);
         net.leave(client);
         net.run();
-        // What others need of healthy nodes is theirs at once.
+        // Keys of healthy nodes that others need are free at once.
         assert_eq!(net.say(other, &format!("MSET {a} 5 {b} 5")), "OK");
         net.stalled.clear();
         net.sleep(3000);
@@ -132,7 +131,7 @@ fn the_client_of_a_script_that_waits_goes() {
     }
 }
 
-/// It holds what it has as long as it waits, and no longer.
+/// A script holds its locks as long as it waits, and no longer.
 #[test]
 fn a_script_waits_for_long() {
     let (mut net, [client, other], [a, b, c]) = waits(1);
@@ -150,7 +149,7 @@ fn a_script_waits_for_long() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// The links of a script that waits end: it is done once, or an error says that it is not.
+/// The links of a waiting script end: it is done once, or its client gets an error.
 #[test]
 fn links_end_while_a_script_waits() {
     for cut in [(0, 1), (0, 2)] {
@@ -169,11 +168,11 @@ fn links_end_while_a_script_waits() {
     }
 }
 
-/// A part that has locks asks for further ones, whatever holds newcomers back.
+/// A part that has locks may ask for further ones, even if newcomers are held back.
 #[test]
 fn a_pause_does_not_hold_back_who_has_locks() {
     let (mut net, [client, other], [a, b, c]) = waits(1);
-    // The node has a part in it, which has said what is there.
+    // The node has a part of the script, and has sent its values.
     assert_eq!(net.say(other, "CLIENT PAUSE 600000 WRITE"), "OK");
     net.stalled.clear();
     net.sleep(600);
@@ -192,7 +191,7 @@ fn a_pause_does_not_hold_back_who_has_locks() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// What one node says is there may be 8 MB, whether it is asked at once or bit by bit.
+/// The values of one node may have 8 MB, fetched at once or one by one.
 #[test]
 fn what_it_finds_out_about_is_bounded() {
     let (mut net, [client, ..], [a, b, _]) = Net::three(1, 4);
@@ -204,7 +203,7 @@ fn what_it_finds_out_about_is_bounded() {
     let error = net.say_words(client, &["EVAL", reads, "1", &a, &same, "9"]);
     assert!(error.contains("too large (8 MB)"), "{error}");
     assert_eq!(net.say(client, &format!("GET {a}")), "1");
-    // One that is too large by itself its owner refuses, and gives back what it has locked before.
+    // The owner refuses a key that is too large by itself, and gives back the locks that it had.
     assert_eq!(net.say(client, &format!("SETRANGE {same}2 9000000 x")), "9000001");
     let error = net.say_words(client, &["EVAL", reads, "1", &a, &same, "2"]);
     assert!(error.contains("too large (8 MB)"), "{error}");
@@ -215,8 +214,7 @@ fn what_it_finds_out_about_is_bounded() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// A key is in doubt when a script comes to it: nothing of the script is done, its client hears why, and what it held
-/// is free.
+/// A script needs a key in doubt: none of it is done, its client hears why, and its locks are given back.
 #[test]
 fn a_script_that_comes_to_a_key_in_doubt_gives_up() {
     for workers in [1, 2] {
@@ -239,8 +237,8 @@ fn a_script_that_comes_to_a_key_in_doubt_gives_up() {
     }
 }
 
-/// A script with keys of several nodes has asked all nodes about theirs, and holds nothing while one of them says
-/// nothing.
+/// A script with keys of several nodes has asked all nodes about their keys, and holds no locks while one of them does
+/// not answer.
 #[test]
 fn a_script_that_asks_about_all_keys_holds_none() {
     for leaves in [false, true] {
@@ -248,7 +246,7 @@ fn a_script_that_asks_about_all_keys_holds_none() {
         net.ask(client, &format!("MSET {a} 1 {b} 1 {c} 1"));
         let counts = "redis.call('incr', KEYS[1]) redis.call('incr', ARGV[1]) return redis.call('dbsize')";
         net.send_words(client, &["EVAL", counts, "1", &a, &b]);
-        // Its node and the second take part in its transaction, the third is asked.
+        // Its node and the second take part in its transaction, and the third is asked.
         net.stalled = vec![2];
         net.run();
         assert!(net.replies(client).is_empty(), "it waits");
@@ -278,8 +276,8 @@ fn block(net: &mut Net, client: usize, commands: &[&[&str]]) -> String {
     net.say(client, "EXEC")
 }
 
-/// A block begins where its keys are, here or at another node, and its script turns out to need keys of others: it runs
-/// over nodes, once.
+/// A block begins at the node of its keys, here or elsewhere. Its script turns out to need keys of others: it runs over
+/// nodes, once.
 #[test]
 fn a_script_in_a_block_of_one_node_uses_keys_of_others() {
     for workers in [1, 2] {
@@ -306,7 +304,7 @@ fn a_script_in_a_block_of_one_node_uses_keys_of_others() {
                 assert_eq!(net.say(client, &format!("GET {new}")), "2", "{of}");
                 let sum = if from == to { "100" } else { "90" };
                 assert_eq!(net.say(client, &format!("MGET {from} {to}")), format!("[{sum} {moved}]"), "{of}");
-                // One that has taken every latch of its node can be undone, too.
+                // A block that has every latch of its node can be undone, too.
                 net.ask(client, &format!("MSET {from} 100 {to} 100"));
                 let all = block(&mut net, client, &[&n, &["KEYS", "none"], &script]);
                 assert_eq!(all, format!("[3 [] {moved}]"), "{of}");
@@ -318,7 +316,7 @@ fn a_script_in_a_block_of_one_node_uses_keys_of_others() {
     }
 }
 
-/// What is watched counts when the block runs over nodes after all, and no longer than for that.
+/// Watched keys count when the block runs over nodes after all, and no longer than that.
 #[test]
 fn a_block_that_goes_over_nodes_heeds_what_is_watched() {
     for workers in [1, 2] {
@@ -342,7 +340,7 @@ fn a_block_that_goes_over_nodes_heeds_what_is_watched() {
     }
 }
 
-/// What a client has sent behind such a block runs behind it.
+/// Commands that a client sends behind such a block run behind it.
 #[test]
 fn what_is_behind_a_block_that_goes_over_nodes_waits() {
     for workers in [1, 2] {

@@ -1,5 +1,4 @@
-//! Parts of transactions that a node holds back before they ask for their locks, and that are over by the time they
-//! could.
+//! Parts of transactions that a node holds back before they ask for their locks, and that are over by then.
 
 use txn::locks::Mode;
 use txn::{Lock, Message};
@@ -7,12 +6,12 @@ use txn::{Lock, Message};
 use crate::net::{Net, key_of};
 use crate::transactions::{slip_in, slip_in_prepare, tx_of};
 
-/// Many looks at what is in doubt: longer than `cluster-lock-timeout`.
+/// Many rounds of looking for doubts: longer than `cluster-lock-timeout`.
 fn looks(net: &mut Net) {
     (0..14).for_each(|_| net.sleep(500));
 }
 
-/// A part is held back by CLIENT PAUSE, and its coordinator gives it up. Meanwhile its key comes to be in doubt.
+/// CLIENT PAUSE holds a part back, and its coordinator gives it up. Meanwhile its key comes to be in doubt.
 fn given_up(workers: usize) -> (Net, [usize; 2], [String; 3]) {
     let mut net = Net::with(3, workers, 2, &[]);
     let [begun, owner, other] = [0, 1, 0].map(|node| net.connect(node));
@@ -24,7 +23,7 @@ fn given_up(workers: usize) -> (Net, [usize; 2], [String; 3]) {
     let lock = Lock { db: 0, key: y.as_bytes().into(), mode: Mode::Exclusive };
     slip_in_prepare(&mut net, 1_000_000, vec![lock], &["SET", y, "1"]);
     slip_in(&mut net, &Message::Abort { tx: tx_of(1_000_000), finished: 0 });
-    // It only reads at the owner, which holds back who writes.
+    // The part only reads at the owner, which holds back writers.
     net.stalled = vec![2];
     for command in ["MULTI", &format!("GET {y}"), &format!("SET {x} 1"), &format!("SET {z} 1"), "EXEC"] {
         net.send(begun, command);
@@ -33,7 +32,7 @@ fn given_up(workers: usize) -> (Net, [usize; 2], [String; 3]) {
     (net, [owner, other], keys)
 }
 
-/// Rule T4: what it claimed then, nobody would ever give back.
+/// Rule T4: nothing would ever give back what it claimed then.
 #[test]
 fn a_part_that_is_over_does_not_ask_for_its_locks() {
     for workers in [1, 2] {
@@ -54,7 +53,7 @@ fn a_part_that_is_over_does_not_ask_for_its_locks() {
     }
 }
 
-/// Rule K1: what it has reserved when it failed to get a latch too often, it gives up while it is held back.
+/// Rule K1: a part that failed to get a latch too often gives up its reservation while it is held back.
 #[test]
 fn a_part_that_is_held_back_keeps_nobody_from_its_latches() {
     let mut net = Net::new(2, 1, 2);

@@ -1,10 +1,10 @@
-//! What blocks and scripts ask of all nodes: whom a message reaches, and what keys there are.
+//! Questions of blocks and scripts to all nodes: the receivers of a message, and the keys that exist.
 
 use resp::Value;
 
 use crate::net::{Net, key_of};
 
-/// Keys of each node.
+/// Makes keys of each node.
 fn fill(net: &mut Net, client: usize, each: usize) {
     for node in 0..3 {
         for i in 0..each {
@@ -59,7 +59,7 @@ fn a_message_of_a_block_or_script_counts_the_subscribers_of_all_nodes() {
         }
         let block_of_script = [incr(&near), format!("EVAL {script} 1 {near}"), format!("EVAL {script} 1 {near}")];
         assert_eq!(block(&mut net, client, &block_of_script).len(), 3);
-        // Undone while nodes were asked, and done once.
+        // The script was undone while nodes were asked, and done once.
         assert_eq!(net.say(client, &format!("MGET {near} {far}")), "[7 3]");
         net.sleep(5);
         for subscriber in subscribers {
@@ -87,7 +87,7 @@ fn blocks_and_scripts_see_the_keys_of_all_nodes() {
             assert!(matches!(any, Value::Bulk(key) if !key.is_empty()), "{any:?}");
             assert_eq!(net.say(client, "SELECT 0"), "OK");
         }
-        // A block of one node sees what it has done itself.
+        // A block of one node sees its own changes.
         let commands =
             [format!("SET {{{near}}}new v"), "DBSIZE".to_owned(), format!("DEL {{{near}}}new"), "DBSIZE".to_owned()];
         let replies = block(&mut net, client, &commands);
@@ -103,7 +103,8 @@ fn blocks_and_scripts_see_the_keys_of_all_nodes() {
         for at in [net.connect(0), net.connect(2)] {
             assert_eq!(net.say(at, &format!("EVAL {scan} 0")), "12", "each key once");
         }
-        // With keys of several nodes it is undone, too, gives its locks back while they are asked, and is done once.
+        // A script with keys of several nodes is undone, too, gives its locks back while nodes are asked, and is done
+        // once.
         let script = "redis.call('incr',KEYS[1])redis.call('incr',KEYS[2])local\tn=redis.call('dbsize')return{n,redis.call('get',KEYS[1]),#redis.call('keys','*')}";
         let [one, two] = [&near, &far].map(|key| format!("{{{key}}}several"));
         assert_eq!(net.say(client, &format!("EVAL {script} 2 {one} {two}")), "[14 1 12]");
@@ -113,7 +114,7 @@ fn blocks_and_scripts_see_the_keys_of_all_nodes() {
         assert_eq!(net.say(client, &format!("MGET {one} {two}")), "[3 3]");
         assert_eq!(net.say(client, &format!("DEL {one} {two}")), "2");
         assert!(net.is_quiet(), "nothing is left");
-        // Each command asks anew.
+        // Each command asks again.
         let script = format!("EVAL return(redis.call('publish','ch','x')) 2 {one} {two}");
         assert_eq!(net.say(client, &script), "0");
         let subscriber = net.connect(2);
@@ -141,8 +142,7 @@ fn what_flushes_all_nodes_is_refused_before_anything_has_run() {
     }
 }
 
-/// Wherever a script runs, DBSIZE counts what it has added and taken away itself, declared or not, whatever its node
-/// has.
+/// At any place, DBSIZE in a script counts the keys that the script has added and removed, declared or not.
 #[test]
 fn a_script_counts_its_own_keys() {
     let counts = "local all = {}
@@ -158,7 +158,7 @@ fn a_script_counts_its_own_keys() {
         let client = net.connect(0);
         let [a, b, c] = [0, 1, 2].map(|node| key_of(node, 3, "k"));
         let of_one = |key: &str| [0, 1].map(|i| format!("{{{key}}}{i}"));
-        // The databases in which the keys are have changed places, too.
+        // The databases of the keys may be swapped, too.
         for swapped in [false, true] {
             if swapped {
                 assert_eq!(net.say(client, "SWAPDB 0 1"), "OK");

@@ -44,7 +44,7 @@ fn what_was_done_since_begin_happens_at_commit_or_not_at_all() {
 #[test]
 fn who_looked_at_what_has_changed_does_not_commit() {
     let (mut net, [client, other, _], [a, b, c]) = Net::three(1, 6);
-    // What is read, changed by another before COMMIT; then what is written; then neither.
+    // A key that was read changes before COMMIT; then a key that was written; then neither.
     for (level, read, written) in
         [("strict-serializable", false, false), ("repeatable-read", true, false), ("read-committed", true, false)]
     {
@@ -54,7 +54,7 @@ fn who_looked_at_what_has_changed_does_not_commit() {
             assert_eq!(net.say(client, &format!("GET {a}")), "1");
             assert_eq!(net.say(client, &format!("INCR {b}")), "3");
             net.ask(other, &format!("INCR {touched}"));
-            // What was read stays so, but for read-committed.
+            // Reads are repeatable, except under read-committed.
             let again = if level == "read-committed" && *touched == a { "2" } else { "1" };
             assert_eq!(net.say(client, &format!("GET {a}")), again, "{level}");
             let reply = net.say(client, "COMMIT");
@@ -68,7 +68,7 @@ fn who_looked_at_what_has_changed_does_not_commit() {
             assert_eq!(net.say(client, "ROLLBACK"), "-ERR ROLLBACK without BEGIN");
         }
     }
-    // That something is not there is something that was read, too.
+    // A missing key was read, too.
     net.ask(client, &format!("DEL {a} {b}"));
     net.ask(client, "BEGIN");
     assert_eq!(net.say(client, &format!("EXISTS {a}")), "0");
@@ -100,7 +100,7 @@ fn what_is_possible_between_begin_and_commit() {
         assert_eq!(net.say(client, command), "-ERR this command is not possible between BEGIN and COMMIT", "{command}");
     }
     assert!(net.say(client, "NONSENSE").starts_with("-ERR unknown command"));
-    // Scripts find out what they need; messages wait.
+    // Scripts find out about keys; messages wait.
     let script = "redis.call('set', KEYS[1], 1) redis.call('set', ARGV[1], redis.call('incr', ARGV[2])) return 'done'";
     assert_eq!(net.say_words(client, &["EVAL", script, "1", &a, &b, &c]), "done");
     assert_eq!(net.say(client, "PUBLISH news read"), "1");
@@ -112,7 +112,7 @@ fn what_is_possible_between_begin_and_commit() {
     assert_eq!(net.heard(listener), ["[message news read]"]);
     assert_eq!(net.say(client, &format!("GET {a}")), "two");
     assert_eq!(net.say(other, &format!("MGET {a} {b} {c}")), "[1 1 1]");
-    // One that is idle for too long.
+    // A transaction that is idle for too long.
     net.ask(client, "SELECT 0");
     net.ask(client, "BEGIN");
     net.ask(client, &format!("SET {a} 2"));
@@ -123,7 +123,7 @@ fn what_is_possible_between_begin_and_commit() {
     assert!(aborted.starts_with("-ABORTED") && aborted.contains("transaction-idle-timeout"), "{aborted}");
     assert_eq!(net.say(client, "COMMIT"), aborted);
     assert_eq!(net.say(client, &format!("GET {a}")), "1");
-    // What is too large.
+    // A transaction that is too large.
     net.ask(client, "BEGIN");
     let text = "x".repeat(5_000_000);
     assert_eq!(net.say(client, &format!("SET {a} {text}")), "OK");
@@ -133,7 +133,7 @@ fn what_is_possible_between_begin_and_commit() {
     assert_eq!(net.say(client, &format!("STRLEN {a}")), text.len().to_string());
     assert_eq!(net.say(client, "COMMIT"), "OK");
     assert_eq!(net.say(other, &format!("STRLEN {a}")), text.len().to_string());
-    // A node that does not serve: what was begun may be committed later.
+    // A node does not serve: the transaction may be committed later.
     net.ask(client, "BEGIN");
     assert_eq!(net.say(client, &format!("SET {b} z")), "OK");
     net.lease(1, 0);
@@ -193,7 +193,7 @@ fn what_a_transaction_keeps_is_counted_and_bounded() {
     let (mut net, [client, ..], [a, b, c]) = Net::three(1, 6);
     let listener = net.connect(0);
     net.ask(listener, "SUBSCRIBE news");
-    // Messages.
+    // Messages count.
     let text = "x".repeat(5_000_000);
     net.ask(client, "BEGIN");
     for told in [1, 2, 3] {
@@ -205,7 +205,7 @@ fn what_a_transaction_keeps_is_counted_and_bounded() {
     assert_eq!(net.say(client, "COMMIT"), "OK");
     assert_eq!(net.heard(listener).len(), 3);
     assert_eq!(kept(&net, 0), 0);
-    // What is told of keys that are only read is told to nobody.
+    // Events of keys that are only read are not published.
     net.ask(client, "BEGIN");
     assert_eq!(net.say(client, &format!("GET {a}")), "nil");
     let once = kept(&net, 0);
@@ -214,7 +214,7 @@ fn what_a_transaction_keeps_is_counted_and_bounded() {
         assert_eq!(net.say(client, &format!("GET {a}")), "nil");
     }
     assert_eq!(kept(&net, 0), once);
-    // What is told of others counts.
+    // Events of other keys count.
     assert_eq!(net.say(client, &format!("SET {b} 1")), "OK");
     assert!(kept(&net, 0) > once + 2 * b.len() as u64);
     assert_eq!(net.say(client, "ROLLBACK"), "OK");
@@ -311,7 +311,7 @@ fn who_begins_again_and_again_is_looked_after_once() {
     nothing_is_left(&mut net);
 }
 
-/// Whoever has begun something that publishes leaves at any moment: either all of it happens, or nothing.
+/// A client leaves at any moment after it has begun a transaction that publishes: either all of it happens, or nothing.
 #[test]
 fn messages_are_published_if_their_transaction_happens_though_its_client_has_gone() {
     let (mut both, mut neither) = (0, 0);
@@ -352,7 +352,7 @@ fn messages_are_published_if_their_transaction_happens_though_its_client_has_gon
 fn what_commit_says_tells_whether_the_transaction_is_still_there() {
     let (mut net, [client, other, _], [a, b, c]) = Net::three(1, 6);
     let far = key_of(1, 3, "far");
-    // It is known before anybody is asked, or only then.
+    // COMMIT is refused before any node is asked, or by one of them.
     for turns in [0, 1] {
         net.ask(client, "BEGIN");
         net.ask(client, &format!("MSET {a} 1 {b} 1 {c} 1 {far} 1"));
@@ -420,7 +420,7 @@ fn nobody_waits_for_a_command_that_runs_on_copies() {
     assert_eq!(net.heard(client), ["[2 1]"]);
     assert_eq!(net.say(client, "COMMIT"), "OK");
     assert_eq!(net.say(other, &format!("MGET {a} {b}")), "[2 2]");
-    // One may need any number of keys that it has not declared.
+    // A script may need any number of undeclared keys.
     net.ask(client, "BEGIN");
     let curious = "for i = 1, 300 do redis.call('incr', KEYS[1] .. i) end return redis.call('get', KEYS[2])";
     assert_eq!(net.say_words(client, &["EVAL", curious, "2", &a, &b]), "2");
@@ -429,8 +429,8 @@ fn nobody_waits_for_a_command_that_runs_on_copies() {
     nothing_is_left(&mut net);
 }
 
-/// Money is moved step by step by clients that come between one another, and whose links end: none is lost, and a
-/// COMMIT that read all of it saw all of it.
+/// Clients move money step by step, between one another's commands, while links end. None is lost, and a COMMIT that
+/// read all accounts saw a right sum.
 #[test]
 fn accounts_are_never_seen_half_changed() {
     for seed in 1..7 {

@@ -11,12 +11,12 @@ use node::cluster::{Administration, Changed, LibrariesChanged, SettingsChanged};
 
 use crate::net::Net;
 
-/// What the metadata's leader says, as tests have it.
+/// The leases that the metadata's leader reports, as tests set them.
 #[derive(Clone, Default)]
 pub struct Leader(Arc<Mutex<Arc<BTreeSet<NodeId>>>>);
 
 impl Leader {
-    /// These nodes hold no leases.
+    /// Reports that these nodes hold no leases.
     pub fn says(&self, silent: &[usize]) {
         *self.0.lock().unwrap() = Arc::new(silent.iter().map(|node| NodeId([*node as u8 + 1; 20])).collect());
     }
@@ -59,18 +59,18 @@ struct Kept {
     version: u64,
     payload: Arc<[u8]>,
     settings: BTreeMap<String, Vec<u8>>,
-    /// Why nothing can be changed, if so.
+    /// The reason why nothing can be changed, if so.
     fails: Option<String>,
     nodes: Vec<Arc<Node>>,
 }
 
 impl Librarian {
-    /// Of these nodes.
+    /// Makes the metadata of these nodes.
     pub fn of(nodes: Vec<Arc<Node>>) -> Self {
         Self(Arc::new(Mutex::new(Kept { nodes, ..Kept::default() })))
     }
 
-    /// Somebody changes them, and no node has heard of it yet.
+    /// Changes the libraries. No node has heard of it yet.
     pub fn changes(&self, payload: Vec<u8>) {
         let mut kept = self.0.lock().unwrap();
         kept.version += 1;
@@ -132,7 +132,7 @@ impl Administration for Librarian {
 }
 
 impl Net {
-    /// As [`Self::say_words`], of what the metadata are asked for: the connection looks for the answer now and then.
+    /// As [`Self::say_words`], for requests to the metadata: the connection looks for the answer now and then.
     pub fn arrange(&mut self, client: usize, words: &[&str]) -> String {
         self.send_words(client, words);
         self.run();

@@ -1,5 +1,5 @@
-//! Clients that close their connections while a command of theirs waits: they are gone, and it is not executed.
-//! Whatever it waits for.
+//! Clients close their connections while a command of theirs waits, for any reason: they are gone, and it is not
+//! executed.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use membership::map::Node as Member;
 
 use crate::net::{Net, even_map, key_of};
 
-/// Longer than a command goes on waiting for a client that has gone.
+/// Longer than a command of a client that has gone goes on waiting.
 const LONG_MS: u64 = 300;
 
-/// What CLIENT ID says of a client.
+/// The client's ID, as CLIENT LIST shows it.
 fn id(net: &mut Net, client: usize) -> String {
     format!("id={} ", net.say(client, "CLIENT ID"))
 }
@@ -56,8 +56,8 @@ fn so_is_who_closes_during_a_pause_of_another_node() {
     assert_eq!(net.say(there, &format!("GET {key}")), "nil");
 }
 
-/// Of a command with keys of several nodes, the part of which another node holds back is withdrawn, and so it happens
-/// nowhere.
+/// A command has keys of several nodes, one of which holds its part back. The part is withdrawn, so the command does
+/// nothing.
 #[test]
 fn so_is_who_closes_while_another_node_holds_back_a_part() {
     let mut net = Net::new(3, 1, 3);

@@ -1,4 +1,4 @@
-//! Nodes that shut down: what was executed is answered, what was not is refused, and others know which.
+//! Nodes that shut down: executed commands are answered, others are refused, and other nodes know which.
 
 use crate::net::{Net, key_of, keys};
 
@@ -52,7 +52,7 @@ fn a_block_that_an_owner_has_not_executed_is_refused_as_a_whole() {
     assert!(net.pipeline(client, &block.each_ref().map(String::as_str)).is_empty());
     net.hang_log(1, false);
     net.run();
-    // The next words are said over another link, if there is one.
+    // The next words go over another link, if there is one.
     net.sleep(20);
     assert_eq!(net.heard(client), ["OK", REFUSED, "OK", "QUEUED", REFUSED]);
     assert!(!net.clients[client].closed);

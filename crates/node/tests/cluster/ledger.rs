@@ -10,7 +10,7 @@ use store::Platter;
 
 const LIMITS: Limits = Limits { segment: 1 << 20, spares: 1, reserve: 3000, block: 4096 };
 
-/// What a power cut leaves.
+/// The disks after a power cut.
 #[derive(Default)]
 pub struct Disks {
     log: Simulated,
@@ -18,7 +18,7 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// What was not synced is gone.
+    /// Drops everything that was not synced.
     pub fn after_power_cut(self) -> Self {
         Self { log: self.log.clone_durable(), ..self }
     }
@@ -29,14 +29,14 @@ pub struct Ledger {
     pub disks: Disks,
     log: Log,
     streams: Vec<Stepped<Simulated>>,
-    /// Syncs that have begun do not end.
+    /// True if syncs that have begun do not end.
     pub holds_syncs: bool,
-    /// Nothing is written at all.
+    /// True if nothing is written at all.
     pub hangs: bool,
 }
 
 impl Ledger {
-    /// The node gets back what the disks hold, and logs from now on.
+    /// Gives the node the contents of the disks, and logs from now on.
     pub fn open(disks: Disks, node: &Arc<Node>, workers: usize) -> Self {
         let mut opened = Opened::of(vec![disks.log.clone()], &[]).unwrap();
         let store: Arc<dyn store::Store> = Arc::new(store::Simulated::open(&disks.platter, 0).unwrap());
@@ -64,7 +64,7 @@ impl Ledger {
         Self { disks, log, streams, holds_syncs: false, hangs: false }
     }
 
-    /// The disk has room for so many bytes, or for any.
+    /// Sets the room of the disk, in bytes, or takes the limit away.
     pub fn leave_room(&mut self, room: Option<u64>) {
         self.disks.log.set_room(room);
     }

@@ -1,4 +1,4 @@
-//! Libraries of functions belong to the cluster: its metadata have them.
+//! Libraries of functions belong to the cluster: they are in its metadata.
 
 use crate::net::Net;
 
@@ -6,7 +6,7 @@ fn library(name: &str, value: u32) -> String {
     format!("#!lua name={name}\nredis.register_function('{name}', function() return {value} end)")
 }
 
-/// What FUNCTION DUMP gives of one.
+/// FUNCTION DUMP of one library.
 fn dumped(name: &str, value: u32) -> Vec<u8> {
     let mut machine = script::Machine::new(script::Limits::default()).unwrap();
     script::dump_libraries([&script::load_library(&mut machine, library(name, value).as_bytes()).unwrap()])
@@ -21,7 +21,7 @@ fn all_nodes_have_what_any_has_been_asked_to_change() {
     assert_eq!(net.arrange(clients[0], &["FUNCTION", "LOAD", &library("a", 1)]), "a");
     assert_eq!(net.arrange(clients[1], &["FUNCTION", "LOAD", &library("b", 2)]), "b");
     assert_eq!((called(&mut net, "a"), called(&mut net, "b")), (["1"; 3].map(Into::into), ["2"; 3].map(Into::into)));
-    // What Redis refuses is refused at once, and changes nothing.
+    // A change that Redis refuses is refused at once, and does nothing.
     let refused = |net: &mut Net, words: &[&str]| net.say_words(clients[2], words);
     let again = refused(&mut net, &["FUNCTION", "LOAD", &library("a", 3)]);
     assert_eq!(again, "-ERR Library 'a' already exists");
@@ -92,7 +92,7 @@ fn they_are_not_changed_in_blocks() {
     }
 }
 
-/// They ask each node, and mean the same.
+/// Smart clients ask each node for the same change.
 #[test]
 fn smart_clients_ask_every_node_for_the_same_change() {
     let mut net = Net::new(3, 1, 2);

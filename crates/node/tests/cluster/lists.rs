@@ -1,4 +1,4 @@
-//! Lists at three nodes, to all of which the same is appended, while something breaks: nothing may be half done.
+//! Lists at three nodes, which all get the same elements, while something breaks: no change may be half done.
 
 use resp::Value;
 
@@ -12,7 +12,7 @@ pub fn lists() -> [String; 3] {
     [0, 1, 2].map(|i| key_of(i, 3, "list"))
 }
 
-/// All lists hold the same, and once what was answered.
+/// Asserts that all lists are equal, and have each acknowledged element once.
 pub fn are_whole(net: &mut Net, lists: &[String; 3], answered: &[String], seed: u64) {
     let reader = net.connect(0);
     let seen = lists.each_ref().map(|list| net.say(reader, &format!("LRANGE {list} 0 -1")));
@@ -24,8 +24,8 @@ pub fn are_whole(net: &mut Net, lists: &[String; 3], answered: &[String], seed: 
     assert!(net.is_quiet(), "seed {seed}: nothing is left");
 }
 
-/// Links end in the middle of it, and clients go: whoever was answered was told the truth, nothing is half done,
-/// nothing stays locked. `push` has a client append a number to all lists, and `is_done` knows the last reply to that.
+/// Links end meanwhile, and clients go. Every reply is true, nothing is half done, and nothing stays locked. `push` has
+/// a client append a number to all lists; `is_done` recognizes the last reply to that.
 pub fn links_end(push: impl Fn(&mut Net, usize, &[String; 3], &str), is_done: impl Fn(&Value) -> bool) {
     let lists = lists();
     for seed in 1..12 {
@@ -43,7 +43,7 @@ pub fn links_end(push: impl Fn(&mut Net, usize, &[String; 3], &str), is_done: im
                 net.cut(a, b);
             }
             if chance(8) == 0 {
-                // Its client has gone, whatever comes of it.
+                // The client has gone, with any outcome.
                 net.turns(chance(40));
                 net.leave(client);
             }

@@ -1,4 +1,4 @@
-//! What waits for longer than a minute is logged, with what it waits for, and counted.
+//! Waits of more than a minute are logged, with their cause, and counted.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::doubts::doubtful;
 use crate::net::{Net, key_of};
 use crate::transactions::tx_of;
 
-/// What is logged.
+/// Logged lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<String>>);
 
@@ -49,7 +49,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// What is logged within so many seconds.
+/// The lines logged within so many seconds.
 fn logged(net: &mut Net, seconds: u64) -> String {
     let lines = Lines::default();
     tracing::subscriber::with_default(lines.clone(), || (0..seconds).for_each(|_| net.sleep(1000)));
@@ -86,8 +86,8 @@ fn what_waits_for_a_lock_for_a_minute_is_told_of() {
     assert!(!info.contains("waits_over_a_minute:0\r\n"), "{info}");
     net.stalled.clear();
     (0..20).for_each(|_| net.sleep(500));
-    // The node that stood still has no lease when it is asked again. It may take part then, or refuse: then the command
-    // that waited comes first, and the block is tried again.
+    // The node that stood still has no lease when it is asked again. It may take part then, or refuse. If it refuses,
+    // the waiting command comes first, and the block is tried again.
     let heard = net.heard(c);
     assert!(heard == ["1"] || heard == ["2"], "{heard:?}");
     let [a, b, c] = [&x, &y, &z].map(|key| net.say(other, &format!("GET {key}")));
@@ -97,7 +97,7 @@ fn what_waits_for_a_lock_for_a_minute_is_told_of() {
     assert!(!info.contains("total_waits_over_a_minute:0\r\n"), "{info}");
 }
 
-/// Nothing would give it back (fault in the node, which the test makes).
+/// Nothing would give the claim back. The test makes this fault in the node.
 #[test]
 fn a_claim_without_an_owner_is_told_of() {
     let mut net = Net::new(2, 1, 2);

@@ -1,4 +1,4 @@
-//! Several nodes in one process, their links joined by pipes: what clients of any node see.
+//! Several nodes in one process, their links joined by pipes: tests see what clients of any node see.
 
 mod clocks;
 mod crumbs;

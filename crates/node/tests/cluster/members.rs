@@ -1,4 +1,4 @@
-//! Transactions over nodes that are out of reach, start again, or are taken out of the cluster (rule T5).
+//! Transactions over nodes that are out of reach, start again, or are removed from the cluster (rule T5).
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ fn everywhere(net: &mut Net, nodes: usize, map: Map) {
     (0..nodes).for_each(|node| net.cluster(node).set_map(map.clone()));
 }
 
-/// The first node has prepared and answered MSET of a key of the second and one of the third, and the second has not
-/// heard of the Commit.
+/// The first node has prepared and answered MSET of keys of the second and the third, and the second has not heard of
+/// the Commit.
 fn half_told(net: &mut Net) -> [String; 2] {
     let client = net.connect(0);
     let [x, z] = [1, 2].map(|i| key_of(i, 3, "k"));
@@ -27,7 +27,7 @@ fn half_told(net: &mut Net) -> [String; 2] {
     [x, z]
 }
 
-/// Time passes, as much as any of what is tried again takes.
+/// Time passes, longer than any retry takes.
 fn a_while(net: &mut Net) {
     (0..20).for_each(|_| net.sleep(300));
 }
@@ -40,8 +40,8 @@ fn started_again(version: u64) -> Map {
     Map::new(even.cluster(), version, 1, nodes, even.ranges().to_vec())
 }
 
-/// Rule T5: who has a Commit or an Abort in its log can lose it with the power as long as that is not synced, whatever
-/// replies promise, and asks then.
+/// Rule T5: a node can lose an unsynced Commit or Abort with the power, whatever replies promise, and then asks the
+/// others.
 #[test]
 fn an_outcome_is_remembered_until_everybody_has_it_on_the_disk() {
     for workers in [1, 2] {
@@ -61,7 +61,7 @@ fn an_outcome_is_remembered_until_everybody_has_it_on_the_disk() {
     }
 }
 
-/// A node at whose address there is another is found again when it starts elsewhere: what it is owed is kept for it.
+/// Another node has its address. It is found again when it starts elsewhere, and what it is owed is kept for it.
 #[test]
 fn a_node_that_cannot_be_found_for_a_while_is_not_lost() {
     let mut net = Net::new(3, 1, 2);
@@ -80,8 +80,7 @@ fn a_node_that_cannot_be_found_for_a_while_is_not_lost() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// A node that a block was never told to counts as one that has refused, even if the block's client does not wait for
-/// that.
+/// A node that was never told of a block counts as one that has refused, even if the block's client has gone.
 #[test]
 fn a_block_whose_client_has_gone_does_not_wait_for_who_never_heard_of_it() {
     let (mut net, [client, _, other], [a, b, c]) = Net::three(1, 2);
@@ -100,7 +99,7 @@ fn a_block_whose_client_has_gone_does_not_wait_for_who_never_heard_of_it() {
 /// The same holds for an attempt that is not the first.
 #[test]
 fn a_later_attempt_does_not_wait_for_who_never_heard_of_it() {
-    // It may have been begun, where somebody was in its way alone, before the node was gone.
+    // It may have begun before the node was gone, if another transaction was in its way alone.
     for before in [false, true] {
         later_attempt(before);
     }
@@ -112,7 +111,7 @@ fn later_attempt(before: bool) {
     let [a, b, c, d] = [0, 1, 2, 3].map(|i| key_of(i, 4, "k"));
     assert_eq!(net.say(client, &format!("MSET {a} 0 {b} 0 {c} 0 {d} 0")), "OK");
     a_while(&mut net);
-    // What is older is in its way, and waits for a node that has stopped.
+    // An older transaction is in its way, and waits for a node that has stopped.
     net.stalled = vec![3];
     net.send(other, &format!("MSET {c} 2 {d} 2"));
     net.run();
@@ -135,7 +134,7 @@ fn later_attempt(before: bool) {
     assert_eq!(net.say(other, &format!("MGET {a} {c}")), "[0 2]");
 }
 
-/// The map after the second node of three has been taken out, and the third has got its slots.
+/// The map after the second node of three was removed, and the third has its slots.
 fn taken_out(version: u64, third_life: u64) -> Map {
     let even = even_map(3, version);
     let mut nodes = even.nodes().to_vec();
@@ -151,7 +150,7 @@ fn has_locks(net: &Net, node: usize) -> bool {
     net.node(node).engine.transactions.any()
 }
 
-/// Rule T5: what a node that is taken out has not answered, those who are left settle.
+/// Rule T5: the nodes that are left settle what a removed node has not answered.
 #[test]
 fn a_node_that_is_taken_out_for_good_holds_nobody_up() {
     let (mut net, [client, _, other], [a, x, z]) = Net::three(1, 2);
@@ -167,8 +166,8 @@ fn a_node_that_is_taken_out_for_good_holds_nobody_up() {
     assert_eq!(net.say(other, &format!("MGET {a} {x} {z}")), "[1 nil 1]");
 }
 
-/// The same after a start, of a node that had coordinated it as well: the map that the start finds does not name it any
-/// more.
+/// The same after a start of a node that had coordinated it as well: the map that the start finds does not name the
+/// removed node any more.
 #[test]
 fn a_start_settles_what_a_node_had_a_part_in_that_was_taken_out_meanwhile() {
     let mut net = Net::logged(3, 1, 2, "always");
@@ -187,8 +186,8 @@ fn a_start_settles_what_a_node_had_a_part_in_that_was_taken_out_meanwhile() {
     assert_eq!(net.say(other, &format!("MGET {a} {x} {z}")), "[1 nil 1]");
 }
 
-/// Nobody hears what a node says that was taken out: its own clients are not kept waiting for what the others settle
-/// without it.
+/// A removed node that still runs is not heard. Its own clients do not wait for outcomes that the others settle without
+/// it.
 #[test]
 fn clients_of_a_node_that_is_taken_out_while_it_runs_hear_of_it() {
     for workers in [1, 2] {
@@ -217,8 +216,8 @@ fn clients_of_a_node_that_is_taken_out_while_it_runs_hear_of_it() {
     }
 }
 
-/// What a node has prepared and not decided is there when its data are made a server's: a client may have been told
-/// that it is, and nobody else will say.
+/// A node has prepared changes without an outcome, and its data are made those of a server. The changes are applied: a
+/// client may have been told that they are, and no other node can decide.
 #[test]
 fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
     for (workers, of_a_cluster) in [(1, false), (2, false), (1, true), (2, true)] {
@@ -234,7 +233,7 @@ fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
         assert!(has_locks(&net, 1), "it has not heard of the Commit");
         net.stalled = vec![1];
         net.unreachable = vec![1];
-        // The first time it stops at once.
+        // The first server stops at once.
         for start in 0..3 {
             net.becomes_a_server(1, if of_a_cluster { start + 1 } else { 0 });
             if start == 0 {
@@ -265,8 +264,8 @@ fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
     }
 }
 
-/// A checkpoint covers what is on the disk when it begins: begun before, its start would find again how another node's
-/// transactions were settled.
+/// A checkpoint covers what is on the disk when it begins. If it began too early, its start would settle another node's
+/// transactions again.
 #[test]
 fn what_settles_anothers_transactions_is_on_the_disk_before_the_checkpoint_without_them() {
     let mut net = Net::logged(3, 1, 2, "everysec");
@@ -291,7 +290,7 @@ fn what_settles_anothers_transactions_is_on_the_disk_before_the_checkpoint_witho
     assert!(is_asked(&net));
 }
 
-/// A node that has restored data and not settled them takes part in nothing: who needs it hears that, and does not
+/// A node with restored data that are not settled takes part in nothing. Commands that need it are refused, and do not
 /// wait.
 #[test]
 fn a_node_that_has_not_settled_anothers_transactions_says_so() {

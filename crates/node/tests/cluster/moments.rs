@@ -1,15 +1,14 @@
-//! Keys of several nodes whose time comes at one moment: nobody sees one gone and the other there, whatever the nodes'
-//! clocks say.
+//! Keys of several nodes that expire at one moment: no client sees one gone and the other there, with any clocks.
 
 use crate::net::Net;
 
-/// When the clock of a node is ahead: of which, and by how many milliseconds; and the workers of a node.
+/// Nodes with a clock that is ahead, the milliseconds, and the workers of a node.
 const CLOCKS: [(usize, u64, usize); 5] = [(0, 0, 1), (0, 25, 1), (1, 25, 2), (1, 3, 1), (2, 5000, 1)];
 
-/// Milliseconds for which keys are there, by the clock that is right.
+/// Milliseconds for which keys exist, by a right clock.
 const LIFE: u64 = 60;
 
-/// Two keys of different nodes, there until the same moment, and clients of three nodes.
+/// Two keys of different nodes that expire at the same moment, and clients of three nodes.
 fn with_keys((node, ahead_ms, workers): (usize, u64, usize), setting: &str) -> (Net, [usize; 3], [String; 2]) {
     let (mut net, clients, [a, b, _]) = Net::three(workers, 5);
     net.sets_clock(node, ahead_ms);
@@ -24,8 +23,8 @@ fn with_keys((node, ahead_ms, workers): (usize, u64, usize), setting: &str) -> (
     (net, clients, [a, b])
 }
 
-/// Asks again and again until the keys are gone by every clock. What each client heard last in each answer, in the
-/// order in which they heard.
+/// Asks again and again until the keys are gone by every clock. Returns each client's last reply of each round, in the
+/// order in which they came.
 fn answers(net: &mut Net, clients: &[usize], lines: &[String]) -> Vec<String> {
     let mut all = Vec::new();
     let mut lacking = vec![0; clients.len()];
@@ -105,7 +104,7 @@ fn fields_end_together() {
     }
 }
 
-/// Nor do they come back: whoever looks at one of them alone, afterwards, is told by its owner's clock.
+/// Nor do keys come back: a later reader of one key alone is answered by its owner's clock.
 #[test]
 fn what_was_seen_gone_is_gone() {
     for clocks in CLOCKS {
@@ -127,7 +126,7 @@ fn what_was_seen_gone_is_gone() {
     }
 }
 
-/// Nor is it taken for something that was never there, by a worker of its owner whose turn began before it ended.
+/// Nor is the key taken for one that never existed, by a worker of its owner whose turn began before it expired.
 #[test]
 fn who_began_its_turn_before_knows_what_has_ended() {
     for slow in [0, 1] {
@@ -135,7 +134,8 @@ fn who_began_its_turn_before_knows_what_has_ended() {
         // Clients of both workers of a node.
         let other = [net.connect(0), clients[0]][slow];
         net.long_turn = Some(((0, slow), net.node(0).clock.unix_ms()));
-        // One owner has said that its key is there at a moment before both end, and the other has not been reached yet.
+        // One owner has said that its key exists at a moment before both expire, and the other has not been reached
+        // yet.
         net.stalled = vec![0];
         net.send(clients[2], &format!("MGET {a} {b}"));
         net.run();
@@ -148,7 +148,7 @@ fn who_began_its_turn_before_knows_what_has_ended() {
     }
 }
 
-/// What is committed was so at one moment.
+/// A committed transaction saw one moment.
 #[test]
 fn who_commits_has_seen_them_together() {
     for clocks in CLOCKS {
@@ -168,8 +168,8 @@ fn who_commits_has_seen_them_together() {
     }
 }
 
-/// The clock of a coordinator that has none of the keys does not matter: it neither waits for keys to end nor changes
-/// what is seen of them.
+/// The clock of a coordinator that owns no key does not matter: it neither waits for keys to expire nor changes what is
+/// seen of them.
 #[test]
 fn who_asks_may_be_ahead() {
     for ahead_ms in [5000, 50_000] {
@@ -184,8 +184,8 @@ fn who_asks_may_be_ahead() {
     }
 }
 
-/// A key that ends soon by a clock that is behind: another node, whose key is there, takes part in a moment that is
-/// over by its own.
+/// A key expires soon by a clock that is behind. The other owner's key exists, and it takes part in a moment that is
+/// over by its own clock.
 #[test]
 fn who_is_ahead_waits_for_nobody_while_its_keys_are_there() {
     let (mut net, clients, [a, b, _]) = Net::three(1, 5);
@@ -197,7 +197,7 @@ fn who_is_ahead_waits_for_nobody_while_its_keys_are_there() {
     }
 }
 
-/// What a client is answered, however long that takes.
+/// The reply to a client, however long it takes.
 fn answer(net: &mut Net, client: usize) -> Option<String> {
     let mut answer = || {
         let heard = net.heard(client).pop();
@@ -209,13 +209,13 @@ fn answer(net: &mut Net, client: usize) -> Option<String> {
     (0..20_000).find_map(|_| answer())
 }
 
-/// Sends a line; what is answered.
+/// Sends a line, and returns its reply.
 fn told(net: &mut Net, client: usize, line: &str) -> String {
     net.send(client, line);
     answer(net, client).unwrap_or_else(|| panic!("{line} is not answered"))
 }
 
-/// Between BEGIN and COMMIT: a key that its owner has is not gone for somebody whose clock is ahead.
+/// Between BEGIN and COMMIT: a key that its owner has is not gone for a node whose clock is ahead.
 #[test]
 fn who_has_begun_sees_what_its_owner_has() {
     for isolation in ["strict-serializable", "read-committed"] {
@@ -230,7 +230,7 @@ fn who_has_begun_sees_what_its_owner_has() {
         net.sleep(10);
         assert_eq!(net.say(clients[2], &format!("GET {a}")), "1", "{isolation}");
         assert_eq!(net.say(clients[2], "COMMIT"), "OK");
-        // The owner of a key of its own is ahead: what is there by another clock is waited for.
+        // The owner of another key is ahead: a key that exists by another clock is waited for.
         net.ask(clients[2], &format!("SET {c} 1"));
         net.ask(clients[2], &begin);
         assert_eq!(net.say(clients[2], &format!("GET {c}")), "1");
@@ -240,7 +240,7 @@ fn who_has_begun_sees_what_its_owner_has() {
     }
 }
 
-/// What a transaction has seen there, and then gone by a clock that is ahead, was so at no one moment.
+/// A transaction saw a key exist, and then gone by a clock that is ahead: there is no such moment.
 #[test]
 fn who_has_seen_it_there_and_gone_commits_nothing() {
     for written in [false, true] {
@@ -258,7 +258,7 @@ fn who_has_seen_it_there_and_gone_commits_nothing() {
     }
 }
 
-/// A hash whose field has ended is of the same version until its owner has looked after it.
+/// A hash whose field has expired keeps its version until its owner deletes the field.
 #[test]
 fn who_commits_has_seen_fields_together() {
     let (mut net, clients, [a, b, _]) = Net::three(1, 5);
@@ -279,7 +279,7 @@ fn who_commits_has_seen_fields_together() {
     assert_eq!(conflicts, 1);
 }
 
-/// In whichever database, and though nothing is left at its owner of a key that has ended.
+/// In any database, and even if nothing is left at its owner of an expired key.
 #[test]
 fn what_has_ended_and_is_deleted_is_missed() {
     for db in [0, 1] {

@@ -1,4 +1,4 @@
-//! Transactions over nodes whose keys get another owner meanwhile: they are tried again there, as soon as everybody has
+//! Transactions over nodes whose keys get another owner meanwhile: they are tried again there, once all nodes have
 //! heard of it.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use membership::map::Range;
 
 use crate::net::{Net, even_map};
 
-/// The map after the third node of three has got the slots of the second.
+/// The map after the third node of three has taken the second's slots.
 fn moved(version: u64) -> Arc<Map> {
     let even = even_map(3, 1);
     let ranges =
@@ -16,10 +16,10 @@ fn moved(version: u64) -> Arc<Map> {
     Arc::new(Map::new(even.cluster(), version, 2, even.nodes().to_vec(), ranges.collect()))
 }
 
-/// What a client does, and what it hears.
+/// The ways in which a client begins.
 const ALL: [&str; 4] = ["block", "copies", "read", "commit"];
 
-/// Has `client` begin with what is interrupted; what it hears of it in the end.
+/// Has `client` begin a command that is interrupted. Returns its replies in the end.
 fn begin(net: &mut Net, client: usize, what: &str, [a, x]: &[String; 2]) -> &'static [&'static str] {
     match what {
         "block" => {
@@ -46,7 +46,7 @@ fn begin(net: &mut Net, client: usize, what: &str, [a, x]: &[String; 2]) -> &'st
 #[test]
 fn transactions_that_meet_slots_that_move_are_tried_again() {
     for workers in [1, 2] {
-        // Who hears of it late: the node of the client, or the new owner.
+        // The node that hears of the map late: the client's, or the new owner.
         for (late, what) in [0, 2].into_iter().flat_map(|late| ALL.map(|what| (late, what))) {
             let (mut net, [client, ..], [a, x, _]) = Net::three(workers, 2);
             net.ask(client, &format!("SET {a} 1"));

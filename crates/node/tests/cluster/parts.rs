@@ -29,7 +29,7 @@ fn what_needs_no_memory_runs_when_it_is_full() {
     assert_eq!(net.say(client, &format!("DEL {a} {b}")), "1", "it makes room");
 }
 
-/// CLIENT PAUSE of a node is for all commands that would run there.
+/// CLIENT PAUSE of a node is for all commands that run there.
 #[test]
 fn parts_wait_for_the_end_of_a_pause() {
     let mut net = Net::new(2, 1, 3);
@@ -51,12 +51,12 @@ fn parts_wait_for_the_end_of_a_pause() {
         net.heard(reader);
         assert!(net.is_quiet());
     }
-    // Who only reads writes nothing.
+    // A reader writes nothing.
     assert_eq!(net.say(other, "CLIENT PAUSE 1000 WRITE"), "OK");
     assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[2 2]");
 }
 
-/// While too much waits for the log, nobody adds to that.
+/// While too much waits for the log, no part adds to that.
 #[test]
 fn parts_wait_for_the_log() {
     let mut net = Net::logged(2, 1, 2, "always");
@@ -78,10 +78,10 @@ fn parts_wait_for_the_log() {
     assert!(net.is_quiet());
 }
 
-/// The slot of a key is as after a start: what it has is in the store, and that cannot be read.
+/// Makes the slot of a key as after a start: its contents are in a store that cannot be read.
 fn unreadable(net: &Net, node: usize, key: &str) -> Loader {
     let keyspace = &net.node(node).engine.keyspace;
-    // Not a worker's places.
+    // A place of no worker.
     let place = net.node(node).workers();
     let loader = Loader::new(net.node(node).engine.clone(), place);
     let slot = keyspace::slot_of(key.as_bytes());
@@ -93,7 +93,7 @@ fn unreadable(net: &Net, node: usize, key: &str) -> Loader {
     loader
 }
 
-/// A store that can be read, with the same under every key.
+/// A store that can be read, with the same text under every key.
 struct Readable(Option<&'static [u8]>);
 
 impl Source for Readable {
@@ -114,7 +114,7 @@ impl Source for Readable {
     }
 }
 
-/// There is a store again, and this text under every key, or nothing in it.
+/// Makes the store readable, with this text under every key, or with nothing.
 fn readable(net: &Net, node: usize, text: Option<&'static [u8]>) {
     net.node(node).engine.source.set(Some(Arc::new(Readable(text))));
 }
@@ -126,7 +126,7 @@ fn load(net: &mut Net, node: usize, loader: &mut Loader) {
     net.run();
 }
 
-/// Rule T9: what one node cannot do of a command, no other does.
+/// Rule T9: if one node cannot do its part of a command, no node does.
 #[test]
 fn a_command_that_fails_at_one_node_is_done_at_none() {
     let mut net = Net::new(2, 1, 2);
@@ -145,8 +145,8 @@ fn a_command_that_fails_at_one_node_is_done_at_none() {
     assert!(net.is_quiet());
 }
 
-/// What a damaged store brings back may be another value than what was prepared is to be done to. Nothing is done,
-/// nobody sees it, and others are served.
+/// A damaged store may bring back another value than the one that a change was prepared for. The change is not applied,
+/// no client sees it, and other keys are served.
 #[test]
 fn what_was_prepared_for_another_value_is_not_installed() {
     let mut net = Net::new(2, 1, 2);
@@ -167,7 +167,7 @@ fn what_was_prepared_for_another_value_is_not_installed() {
     assert_eq!(net.say(client, &format!("SET {a} 1")), "OK");
 }
 
-/// A store that fails may do so for long.
+/// A store may fail for long.
 #[test]
 fn what_cannot_be_installed_now_is_tried_again_later() {
     let mut net = Net::new(2, 1, 2);
@@ -189,7 +189,7 @@ fn what_cannot_be_installed_now_is_tried_again_later() {
 
 const UNREAD: &str = "-CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key cannot be read from the store";
 
-/// Who needs its keys does not wait for that without a limit.
+/// Commands that need the transaction's keys do not wait for it without a limit.
 #[test]
 fn who_needs_keys_of_what_cannot_be_read_hears_so() {
     let mut net = Net::new(2, 1, 2);
@@ -211,8 +211,7 @@ fn who_needs_keys_of_what_cannot_be_read_hears_so() {
     assert!(net.is_quiet() && net.say(other, "INFO stats").contains("transactions_over_nodes_in_doubt:0"));
 }
 
-/// The same at a server that has a node's data, in no cluster or as another node: nobody else will say what became of
-/// it.
+/// The same at a server that has a node's data, in no cluster or as another node: no other node will settle it.
 #[test]
 fn who_needs_keys_of_what_was_inherited_and_cannot_be_read_hears_so() {
     for (workers, life) in [(1, 0), (2, 0), (1, 2), (2, 2)] {
@@ -244,7 +243,8 @@ fn who_needs_keys_of_what_was_inherited_and_cannot_be_read_hears_so() {
     }
 }
 
-/// Rule L7: that a watched key has changed, or one that a transaction has read, is said when that is committed.
+/// Rule L7: a refusal because a watched key or a key that a transaction has read has changed is sent once the change is
+/// committed.
 #[test]
 fn a_refusal_waits_for_what_it_follows_from() {
     for workers in [1, 2] {
@@ -280,7 +280,7 @@ fn a_refusal_waits_for_what_it_follows_from() {
     }
 }
 
-/// Who is held back after it has been granted its key does not keep it from others meanwhile.
+/// A command that is held back after it was granted its key does not keep the key from others meanwhile.
 #[test]
 fn a_command_that_is_held_back_has_no_locks() {
     let mut net = Net::new(2, 1, 3);

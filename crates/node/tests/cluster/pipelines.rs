@@ -40,7 +40,7 @@ fn replies_of_a_pipeline_come_in_order() {
                 }
             };
         }
-        // Keys that are there before: an error for a wrong type is one.
+        // Keys that exist before, with a wrong type among them.
         for node in 0..3 {
             for i in 0..20 {
                 net.ask(other, &format!("SET {} before", key_of(node, 3, &format!("k{i}"))));
@@ -121,14 +121,14 @@ fn who_waits_for_a_key_of_another_node_is_served() {
     assert_eq!(net.heard(waiter), Vec::<String>::new());
     net.ask(pusher, &format!("RPUSH {list} a"));
     assert_eq!(net.heard(waiter), [format!("[{list} a]"), "PONG".into()]);
-    // Its time is kept by the owner.
+    // The owner keeps the timeout.
     net.send(waiter, &format!("BLPOP {list} 2"));
     net.run();
     net.sleep(1000);
     assert_eq!(net.heard(waiter), Vec::<String>::new());
     net.sleep(1100);
     assert_eq!(net.heard(waiter), ["nil"]);
-    // Who leaves does not take anything along.
+    // A client that leaves takes no element.
     net.send(waiter, &format!("BLPOP {list} 0"));
     net.run();
     net.leave(waiter);
@@ -188,7 +188,7 @@ fn a_client_that_waits_elsewhere_is_unblocked_here() {
         assert_eq!(net.heard(waiter), [expected]);
     }
     assert_eq!(net.say(other, &format!("RPUSH {list} x")), "1");
-    // Killed while it waits.
+    // A client is killed while it waits.
     net.send(waiter, &format!("BLPOP {} 0", key_of(1, 2, "none")));
     net.run();
     assert_eq!(net.say(other, &format!("CLIENT KILL ID {id}")), "1");
@@ -210,14 +210,14 @@ fn what_comes_before_a_reply_that_comes_soon_waits_for_it() {
     assert_eq!(net.heard(client), [""; 0], "one send is enough for all of them");
     net.stalled.clear();
     assert_eq!(net.heard(client), ["near", "far", "near"]);
-    // Much of it does not.
+    // Large replies do not wait for those behind them.
     net.say(client, &format!("SET {near} {}", "x".repeat(20_000)));
     net.stalled.push(1);
     three.iter().for_each(|command| net.send(client, command));
     assert_eq!(net.heard(client).len(), 1);
     net.stalled.clear();
     assert_eq!(net.heard(client).len(), 2);
-    // And nothing waits for what may take long.
+    // Replies do not wait for a command that may take long.
     net.say(client, &format!("SET {near} near"));
     net.send(client, &format!("GET {near}"));
     net.send(client, &format!("GET {far}"));

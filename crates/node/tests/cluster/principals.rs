@@ -1,4 +1,4 @@
-//! For whom commands are forwarded: owners know it, at a level at which all nodes speak of it (rule U1).
+//! Forwarded commands name their user to owners, at a level at which all nodes do (rule U1).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn two_users(net: &Net) -> [Principal; 2] {
     [Principal { user: 1, revision: 1 }, Principal { user: 2, revision: 1 }]
 }
 
-/// The users of which commands run at a node for others.
+/// The users whose commands run at a node for others.
 fn users(net: &Net, node: usize) -> Vec<Principal> {
     let mut all = net.principals(node);
     all.sort_by_key(|principal| principal.user);
@@ -37,7 +37,7 @@ fn owners_know_for_whom_commands_are_forwarded() {
     assert!(net.acts_as(client, second));
     assert_eq!(net.say(client, &format!("GET {b}")), "1");
     assert_eq!(users(&net, 1), [second], "and when it is another one");
-    // Nobody has become another user at the node that owns the keys.
+    // No client has become another user at the owner of the keys.
     assert_eq!(net.say(other, &format!("GET {b}")), "1");
     assert_eq!(users(&net, 1), [second]);
     net.send(client, &format!("BLPOP {{{b}}}l 0"));

@@ -1,4 +1,4 @@
-//! What only reads at several nodes, and logs nothing (rule T3).
+//! Commands that only read at several nodes log nothing (rule T3).
 
 use membership::Map;
 use txn::Lock;
@@ -7,14 +7,14 @@ use txn::locks::Mode;
 use crate::net::{Net, even_map, keys};
 use crate::transactions::slip_in_prepare;
 
-/// Reads of two keys, as a block, a command and a script, and what they answer.
+/// Reads of two keys, as a block, a command and a script, and their replies.
 fn reads(a: &str, b: &str) -> [(Vec<String>, &'static str); 3] {
     let script = format!("EVAL_RO return{{redis.call('get',KEYS[1]),redis.call('get',KEYS[2])}} 2 {a} {b}");
     let block = ["MULTI".into(), format!("GET {a}"), format!("GET {b}"), "EXEC".into()];
     [(vec![format!("MGET {a} {b}")], "[1 1]"), (block.into(), "[1 1]"), (vec![script], "[1 1]")]
 }
 
-/// What a client hears last of these commands.
+/// The last reply to these commands.
 fn last(net: &mut Net, client: usize, lines: &[String]) -> String {
     lines.iter().for_each(|line| net.send(client, line));
     net.heard(client).pop().unwrap_or_default()
@@ -40,7 +40,7 @@ fn nothing_is_logged() {
         assert_eq!(net.say(other, "EXEC"), "[1]", "what it watches is only read, too");
         net.sleep(300);
         assert!(net.is_quiet(), "nothing is left");
-        // What waits for a log is the proof that there is one.
+        // A write that waits for a log proves that there is one.
         net.send(client, &format!("MSET {a} 2 {b} 2"));
         assert!(net.heard(client).is_empty());
         (0..3).for_each(|node| net.hang_log(node, false));
@@ -48,7 +48,7 @@ fn nothing_is_logged() {
     }
 }
 
-/// A disk that is gone does not take from readers what they had without it.
+/// Readers need no disk: they get the same replies once it is gone.
 #[test]
 fn a_node_whose_log_has_failed_is_read() {
     let mut net = Net::logged(3, 1, 5, "always");
@@ -75,7 +75,7 @@ fn a_node_whose_log_has_failed_is_read() {
     assert!(refused.starts_with("-MISCONF") && refused.ends_with("(node 10.0.0.2:7001)"), "{refused}");
 }
 
-/// Rule L7: nobody hears of what is not committed, also if he asks twice.
+/// Rule L7: no client hears of uncommitted changes, not even one that asks twice.
 #[test]
 fn what_is_not_committed_is_not_told() {
     let mut net = Net::logged(2, 1, 5, "always");
@@ -98,7 +98,7 @@ fn what_is_not_committed_is_not_told() {
     assert!(net.is_quiet());
 }
 
-/// As of reads at one node: each owner tells of the keys that it lacks.
+/// As with reads at one node, each owner publishes misses of its keys.
 #[test]
 fn what_is_not_there_is_told() {
     let mut net = Net::with(3, 1, 5, &[("notify-keyspace-events", "Em")]);
@@ -115,7 +115,7 @@ fn what_is_not_there_is_told() {
     }
 }
 
-/// Who waits for longer than a read counts logs its next attempt, and has its answer however long that takes.
+/// A reader that waits for longer than a read counts logs its next attempt, and gets its reply however long that takes.
 #[test]
 fn who_waits_for_long_is_answered() {
     for (at, workers) in [(0, 1), (2, 2)] {
@@ -141,7 +141,7 @@ fn who_waits_for_long_is_answered() {
     }
 }
 
-/// What an earlier life of it had locked for readers counts for a while.
+/// Locks that an earlier life held for readers count for a while.
 #[test]
 fn a_node_that_has_started_serves_nothing_for_a_while() {
     let mut net = Net::logged(3, 1, 5, "always");

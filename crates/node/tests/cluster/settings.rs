@@ -1,4 +1,4 @@
-//! Settings that are the cluster's: its metadata have them, and nodes take them from there.
+//! Settings of the cluster: they are in its metadata, and nodes take them from there.
 
 use crate::net::{Net, keys};
 
@@ -46,7 +46,7 @@ fn what_is_wrong_changes_nothing() {
     for setting in ["timeout", "maxmemory"] {
         assert_eq!(net.say(client, &format!("config get {setting}")), format!("[{setting} 0]"));
     }
-    // Before anything is set.
+    // Before any setting is set.
     for words in [&["MULTI"][..], &["config", "set", "maxmemory", "1gb", "timeout", "5"], &["EXEC"]] {
         net.send_words(client, words);
     }
@@ -74,7 +74,7 @@ fn a_node_without_a_lease_sets_its_own_settings_alone() {
     assert_eq!(net.say(client, "config get timeout"), "[timeout 5]");
 }
 
-/// They ask each node, and mean the same.
+/// Smart clients ask each node for the same change.
 #[test]
 fn smart_clients_set_at_every_node() {
     let mut net = Net::new(3, 1, 2);

@@ -1,5 +1,5 @@
-//! Scripts, and blocks with scripts, whose node loses its lease or hears of another map between two of their slices:
-//! all of it is done, or nothing, and an error says the latter (rule T9).
+//! Scripts, and blocks with scripts, whose node loses its lease or hears of another map between two of their slices.
+//! All of it is done, or nothing is and the client gets an error (rule T9).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,15 +9,15 @@ use membership::{Map, Slot};
 
 use crate::net::{Net, even_map, key_of};
 
-/// Changes its first key, runs for a while, and changes another, with the call that is put in.
+/// Changes its first key, runs for a while, and changes another key, by the call that is put in.
 const LONG: &str = "redis.call('set', KEYS[1], 1) for i = 1, 4000 do redis.call('incr', KEYS[1]) end redis.";
 
-/// The script that uses `second` in the end, which is `KEYS[2]` or `ARGV[1]`, or its error, with a call that may fail.
+/// The script that uses `second` in the end, which is `KEYS[2]` or `ARGV[1]`, and the same with a call that may fail.
 fn script(second: &str) -> [String; 2] {
     ["call", "pcall"].map(|call| format!("{LONG}{call}('incr', {second}) return 'done'"))
 }
 
-/// What a client sends: the script, alone or in a block.
+/// Sends the script, alone or in a block.
 fn sends(net: &mut Net, client: usize, in_block: bool, eval: &[&str]) {
     if in_block {
         net.send(client, "MULTI");
@@ -34,12 +34,12 @@ fn last(net: &mut Net, client: usize) -> String {
     net.heard(client).pop().expect("a reply")
 }
 
-/// Nothing of a script is done yet, for anybody to see, and it is under way.
+/// True if a script is under way and no client sees a change of it.
 fn is_under_way(net: &mut Net, client: usize) -> bool {
     !net.replies(client).iter().map(crate::net::shown).any(|reply| reply.contains("done"))
 }
 
-/// The clients of two nodes, of which the first runs it, by itself and for the other one.
+/// Runs a case for clients of two nodes. The first node runs the script, for its own client and for the other's.
 fn each(mut case: impl FnMut(&mut Net, usize, [&str; 2], bool, &str)) {
     for (server, in_block) in [(0, false), (1, false), (0, true), (1, true)] {
         for declared in [true, false] {
@@ -90,7 +90,7 @@ fn a_script_that_has_no_keys_is_refused_as_a_whole_where_there_is_no_lease() {
     }
 }
 
-/// All slots are the other node's from now on.
+/// From now on the other node owns all slots.
 #[test]
 fn a_map_that_changes_between_two_slices_leaves_nothing_half_done() {
     each(|net, client, [a, b], _, text| {
@@ -102,13 +102,13 @@ fn a_map_that_changes_between_two_slices_leaves_nothing_half_done() {
         let reply = last(net, client);
         let there = net.connect(1);
         let found = net.say(there, &format!("MGET {a} {b}"));
-        // What the node keeps that owned them.
+        // The contents of the node that owned the keys.
         net.cluster(0).set_map(Arc::new(even_map(2, 3)));
         net.cluster(1).set_map(Arc::new(even_map(2, 3)));
         let here = net.connect(0);
         let kept = net.say(here, &format!("MGET {a} {b}"));
         assert!(reply.contains("done"), "{text}: {reply}");
-        // It ran again, at the other node.
+        // The script ran again, at the other node.
         assert_eq!((found.as_str(), kept.as_str()), ("[4001 1]", "[nil nil]"), "{text}");
     });
 }

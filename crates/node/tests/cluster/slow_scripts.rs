@@ -1,4 +1,4 @@
-//! Scripts that run on copies of keys of several nodes, and for long.
+//! Scripts that run for long on copies of keys of several nodes.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,7 +9,7 @@ const BUSY: &str = "-BUSY Redis is busy running a script. You can only call SCRI
 const WRITES: &str = "redis.call('set', KEYS[1], 1) while true do end";
 const READS: &str = "redis.call('get', KEYS[1]) while true do end";
 
-/// What a client hears next, while a script runs and time passes.
+/// The next reply to a client, while a script runs and time passes.
 fn hears(net: &mut Net, client: usize) -> String {
     for _ in 0..5000 {
         net.turns(5);
@@ -25,7 +25,7 @@ fn asks(net: &mut Net, client: usize, command: &str) -> String {
     hears(net, client)
 }
 
-/// What a client hears that wants to kill a script, as soon as that can be seen.
+/// The reply to a client that kills a script, as soon as the script can be seen.
 fn kill(net: &mut Net, client: usize, command: &str) -> String {
     let mut replies = (0..5000).map(|_| asks(net, client, command));
     replies.find(|reply| !reply.starts_with("-NOTBUSY")).expect("it is seen")
@@ -54,7 +54,7 @@ fn they_are_killed_from_any_node_also_after_they_have_written() {
         assert_eq!(kill(&mut net, other, "FUNCTION KILL"), "OK");
         let error = hears(&mut net, client);
         assert!(error.starts_with(KILLED), "{error}");
-        // Nothing of a block is done.
+        // None of the block is done.
         for command in ["MULTI", &format!("SET {b} 1")] {
             net.ask(client, command);
         }
@@ -65,7 +65,7 @@ fn they_are_killed_from_any_node_also_after_they_have_written() {
         let error = hears(&mut net, client);
         assert!(error.starts_with(KILLED), "{error}");
         assert_eq!(net.say(other, &format!("EXISTS {a} {b}")), "0");
-        // Of a transaction, nothing of this command.
+        // Of the transaction, this command is not done.
         net.ask(client, "BEGIN");
         net.ask(client, &format!("SET {b} 2"));
         net.send_words(client, &["EVAL", WRITES, "2", &a, &b]);
@@ -92,7 +92,7 @@ fn what_has_written_to_keys_themselves_is_not_killed() {
     assert!(error.starts_with("-UNKILLABLE"), "{error}");
 }
 
-/// Who needs what they have, at whichever node, hears so; others are served.
+/// Commands that need a slow script's keys, at any node, hear -BUSY; others are served.
 #[test]
 fn who_needs_their_keys_hears_that_they_are_busy() {
     for workers in [1, 2] {
@@ -109,7 +109,7 @@ fn who_needs_their_keys_hears_that_they_are_busy() {
             while !net.is_quiet() {
                 net.turns(1);
             }
-            // They wait before it is too slow, and after that nobody does.
+            // They wait before the script counts as slow; after that no command does.
             net.send_words(runs, &[&["EVAL", script], &words[..]].concat());
             while !net.node(1).engine.transactions.any() {
                 net.turns(1);
@@ -144,7 +144,7 @@ fn who_needs_their_keys_hears_that_they_are_busy() {
     }
 }
 
-/// What has begun there may still run.
+/// A script that began before may still run.
 #[test]
 fn kills_are_for_nodes_without_leases_too() {
     for mode in ["forward", "moved"] {

@@ -1,10 +1,10 @@
-//! Smart clients: they come to a port of their own, find the owner of a key by themselves, and ask every node.
+//! Smart clients: they use a port of their own, find the owner of a key by themselves, and ask every node.
 
 use resp::Value;
 
 use crate::net::{Net, key_of};
 
-/// A smart client of each node, and one that knows of no other node.
+/// A smart client of each node, and a plain one.
 fn clients(net: &mut Net) -> ([usize; 3], usize) {
     ([0, 1, 2].map(|node| net.connect_smart(node)), net.connect(0))
 }
@@ -15,7 +15,7 @@ fn fill(net: &mut Net, client: usize, keys: usize) {
     }
 }
 
-/// All keys that a scan finds, with those that it finds twice.
+/// All keys that a scan finds, repeated ones included.
 fn scan(net: &mut Net, client: usize) -> Vec<String> {
     let (mut keys, mut cursor) = (Vec::new(), "0".to_owned());
     loop {
@@ -70,7 +70,7 @@ fn a_smart_client_is_told_where_a_key_is() {
     assert_eq!(net.say(smart[0], &format!("CLUSTER COUNTKEYSINSLOT {slot}")), "0", "what this node has of it");
     assert_eq!(net.say(smart[2], &format!("CLUSTER COUNTKEYSINSLOT {slot}")), "1");
     assert_eq!(net.say(smart[0], &format!("MGET {near} {far}")), "[nil 1]", "keys of several nodes need no other map");
-    // RESET makes it what it was when it was new. CLUSTER REDIRECT is for this connection alone.
+    // RESET undoes it. CLUSTER REDIRECT is for this connection alone.
     assert_eq!(net.say(smart[0], "CLUSTER REDIRECT forward"), "OK");
     assert_eq!(net.say(smart[0], &format!("GET {far}")), "1");
     assert_eq!(net.say(smart[0], "RESET"), "RESET");
@@ -88,11 +88,11 @@ fn blocks_and_scripts_of_smart_clients_run_over_nodes() {
         let command = command.replace(" a", &format!(" {a}")).replace(" b", &format!(" {b}"));
         assert_eq!(net.say(smart[0], &command.replace(" c", &format!(" {c}"))), reply, "{command}");
     }
-    // A block that begins with a key of another node is meant for that one.
+    // A block that begins with a key of another node is meant for that node.
     assert_eq!(net.say(smart[0], "MULTI"), "OK");
     assert!(net.say(smart[0], &format!("INCR {b}")).starts_with("-MOVED"));
     assert!(net.say(smart[0], "EXEC").starts_with("-EXECABORT"));
-    // One that watches a key of this node is not.
+    // A block of a client that watches a key of this node is not.
     for (command, reply) in
         [(format!("WATCH {a}"), "OK"), ("MULTI".into(), "OK"), (format!("INCR {b}"), "QUEUED"), ("EXEC".into(), "[2]")]
     {

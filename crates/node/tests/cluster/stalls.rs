@@ -1,13 +1,13 @@
-//! A node whose disk hangs: what waits for it is closed unanswered, and everything else goes on.
+//! A node whose disk hangs: clients that wait for it are closed unanswered, and everything else goes on.
 
 use crate::net::{Net, key_of};
 
-/// Longer than `log-stall-timeout`, in looks.
+/// Longer than `log-stall-timeout`, in rounds.
 fn hangs_for_long(net: &mut Net) {
     (0..60).for_each(|_| net.sleep(100));
 }
 
-/// Rule L7: neither the reply to a write nor a reply that shows what it wrote leaves before the record is synced.
+/// Rule L7: neither the reply to a write nor a reply that shows the written value leaves before the record is synced.
 #[test]
 fn no_reply_leaves_before_its_record_is_synced() {
     for workers in [1, 2] {
@@ -72,7 +72,7 @@ fn a_disk_that_hangs_stops_writes_alone_and_recovers_by_itself() {
     }
 }
 
-/// What the log has taken and has no room for is not waited for without an end: neither by its clients nor by readers.
+/// The log has taken records that the disk has no room for. Neither their clients nor readers wait without an end.
 #[test]
 fn a_disk_without_room_for_what_was_taken_hangs() {
     for fsync in ["always", "everysec"] {
@@ -82,7 +82,7 @@ fn a_disk_without_room_for_what_was_taken_hangs() {
         assert_eq!(net.say(far, &format!("SET {old} 1")), "OK");
         net.leave_room(1, Some(0));
         let waiting = [0, 1].map(|node| net.connect(node));
-        // More than there is in the segments that are made.
+        // More than the prepared segments hold.
         net.send(waiting[0], &format!("SET {new} {}", "v".repeat(3 << 20)));
         net.run();
         net.send(waiting[1], &format!("GET {new}"));
@@ -120,8 +120,7 @@ fn a_disk_that_hangs_is_waited_for_without_a_timeout() {
     assert_eq!(net.heard(client), ["OK"]);
 }
 
-/// A client of a healthy node whose command has a part at the node with the disk that hangs, be it to be written or to
-/// be read.
+/// A client of a healthy node whose command has a part at the node with the hanging disk, to write or to read.
 #[test]
 fn what_has_a_part_at_a_disk_that_hangs_is_closed_unanswered() {
     for fsync in ["always", "everysec"] {
@@ -143,7 +142,7 @@ fn what_has_a_part_at_a_disk_that_hangs_is_closed_unanswered() {
         assert!(net.heard(writer).is_empty() && net.clients[writer].closed, "nobody knows what comes of it");
         for client in [reader, script] {
             let heard = net.heard(client);
-            // One that has tried again since was told.
+            // A command that has tried again since gets an error.
             let is_told = heard.len() == 1 && heard[0].contains("log-stall-timeout");
             assert!(is_told || heard.is_empty() && net.clients[client].closed, "{client} hears {heard:?}");
         }

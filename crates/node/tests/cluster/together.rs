@@ -6,7 +6,7 @@ use membership::Map;
 
 use crate::net::{Net, even_map, key_of, random, shown};
 
-/// Adds to all its keys; what the first has then.
+/// Adds to all its keys. Returns the new value of the first.
 const ADDS: &str = "local n = redis.call('incr', KEYS[1])
     for i = 2, #KEYS do redis.call('incr', KEYS[i]) end
     return n";
@@ -28,7 +28,7 @@ fn adds(net: &mut Net, client: usize, keys: &[String]) {
     net.send_words(client, &[&["EVAL", ADDS, &count], &keys[..]].concat());
 }
 
-/// What all of these have, which is the same.
+/// The value of all these keys, which is the same.
 fn each(net: &mut Net, client: usize, keys: &[String]) -> usize {
     let all = net.say(client, &format!("MGET {}", keys.join(" ")));
     let mut all = all.trim_matches(['[', ']']).split(' ').map(|n| n.parse().unwrap_or(0));
@@ -37,7 +37,7 @@ fn each(net: &mut Net, client: usize, keys: &[String]) -> usize {
     first
 }
 
-/// Attempts that were refused are tried again.
+/// Lets refused attempts be tried again.
 fn settle(net: &mut Net) {
     for _ in 0..100 {
         net.sleep(5);
@@ -52,7 +52,7 @@ fn with_clients(workers: usize, clients: usize) -> (Net, Vec<usize>, Vec<String>
     (net, all, keys.to_vec())
 }
 
-/// One attempt each for the first, and for all that have come meanwhile.
+/// One attempt for the first block, and one for all that came meanwhile.
 #[test]
 fn clients_that_want_the_same_keys_have_one_transaction() {
     let (mut net, clients, keys) = with_clients(1, 8);
@@ -68,7 +68,7 @@ fn clients_that_want_the_same_keys_have_one_transaction() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// It runs in a transaction of its own, behind what came before it.
+/// The script runs in a transaction of its own, behind earlier commands.
 #[test]
 fn a_script_that_asks_about_all_keys_keeps_its_place_in_a_pipeline() {
     const ASKS: &str = "redis.call('dbsize') redis.call('incr', KEYS[2]) return redis.call('incr', KEYS[1])";
@@ -83,7 +83,7 @@ fn a_script_that_asks_about_all_keys_keeps_its_place_in_a_pipeline() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// What follows over nodes in a pipeline is part of the same transaction; all else waits for the replies.
+/// Later commands over nodes in a pipeline are part of the same transaction. All other commands wait for the replies.
 #[test]
 fn a_pipeline_is_executed_in_its_order() {
     for workers in [1, 2] {
@@ -113,7 +113,7 @@ fn a_pipeline_is_executed_in_its_order() {
     }
 }
 
-/// What a script has done before its error stays done, and the others know nothing of it.
+/// A script's changes before its error stay, and the other scripts notice nothing.
 #[test]
 fn a_script_of_several_fails() {
     let (mut net, clients, keys) = with_clients(1, 5);
@@ -156,7 +156,7 @@ fn a_script_of_several_needs_further_keys() {
     }
 }
 
-/// What has not begun does not happen; the others do not wait for it.
+/// A script that has not begun does not run, and the others do not wait for it.
 #[test]
 fn a_client_of_several_goes() {
     for who in 0..5 {
@@ -178,7 +178,7 @@ fn a_client_of_several_goes() {
     }
 }
 
-/// At any time, with others or alone: it happens or not, and all others do.
+/// A client goes at any time, with others or alone: its script happens or not, and all others happen.
 #[test]
 fn a_client_goes_while_others_run() {
     for turns in 0..60 {
@@ -228,7 +228,7 @@ fn a_client_goes_while_scripts_run_that_declare_nothing() {
     }
 }
 
-/// The script that is killed is none of the others.
+/// A killed script takes no other with it.
 #[test]
 fn a_script_of_several_is_killed() {
     let (mut net, clients, keys) = with_clients(1, 4);
@@ -254,7 +254,7 @@ fn a_script_of_several_is_killed() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// Clients of all nodes, scripts and plain commands: each is done once, and nobody waits for ever.
+/// Clients of all nodes, scripts and plain commands: each is done once, and none waits for ever.
 #[test]
 fn several_nodes_want_the_same_keys() {
     for seed in 0..6 {
@@ -286,7 +286,7 @@ fn several_nodes_want_the_same_keys() {
     }
 }
 
-/// The node of the clients loses its power: all of a transaction has happened, or nothing. Whatever was answered has.
+/// The clients' node loses its power: all of a transaction has happened, or nothing. Every acknowledged one has.
 #[test]
 fn the_node_of_several_clients_fails() {
     let mut outcomes = std::collections::BTreeSet::new();
@@ -311,7 +311,7 @@ fn the_node_of_several_clients_fails() {
         outcomes.insert(done);
         assert!(net.is_quiet(), "nothing is left");
     }
-    // The first alone, and the others together.
+    // The first block alone, and the others together.
     assert!(outcomes.len() >= 2 && outcomes.iter().all(|done| [0, 1, 6].contains(done)), "{outcomes:?}");
 }
 

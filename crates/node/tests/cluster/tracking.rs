@@ -1,5 +1,5 @@
-//! Client-side caching over nodes: who hears of what, behind which replies, and that no cache keeps what is not there
-//! any more.
+//! Client-side caching over nodes: which clients hear of a change, behind which replies, and that no cache keeps
+//! outdated values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use resp::Value;
 
 use crate::net::{Net, even_map, key_of, keys, random, shown};
 
-/// A client of a node that tracks.
+/// A client of a node, with tracking on.
 fn tracker(net: &mut Net, node: usize, how: &str) -> usize {
     let client = net.connect(node);
     net.ask(client, "HELLO 3");
@@ -41,7 +41,7 @@ fn who_has_read_a_key_of_another_node_hears_of_its_change_once() {
                 assert_eq!(net.heard(client), [forgets(&[key])], "{key}");
                 assert_eq!(net.say(client, &format!("GET {key}")), "2");
             }
-            // Of its own change a client hears behind the reply, unless it does not want to.
+            // A client hears of its own change behind the reply, unless it does not want to.
             assert_eq!(net.say(silent, &format!("SET {key} 3")), "OK");
             assert_eq!(net.heard(reader), [forgets(&[key])]);
             net.say(reader, &format!("GET {key}"));
@@ -49,7 +49,7 @@ fn who_has_read_a_key_of_another_node_hears_of_its_change_once() {
             assert_eq!(net.heard(reader), ["OK".into(), forgets(&[key])]);
             assert!(net.heard(silent).is_empty(), "what it has changed itself it does not hear of");
         }
-        // Who does not track any more hears nothing.
+        // A client that does not track any more hears nothing.
         for key in [&a, &b, &c] {
             net.say(reader, &format!("GET {key}"));
         }
@@ -104,7 +104,7 @@ fn prefixes_are_heard_of_from_all_nodes_and_from_the_answer_on() {
             assert!(net.heard(users).is_empty());
             assert_eq!(net.heard(all), [forgets(&[&user]), forgets(&[&other])]);
         }
-        // Also of what is done to keys of several nodes at once.
+        // Changes of keys of several nodes at once count, too.
         let three: Vec<String> = (0..3).map(|node| of(node, "user:2")).collect();
         net.say(users, &format!("MSET {} 1 {} 1 {} 1", three[0], three[1], three[2]));
         assert!(net.heard(users).is_empty());
@@ -113,7 +113,7 @@ fn prefixes_are_heard_of_from_all_nodes_and_from_the_answer_on() {
         let mut expected: Vec<String> = three.iter().map(|key| forgets(&[key])).collect();
         expected.sort();
         assert_eq!(heard, expected);
-        // A prefix more, and none.
+        // One more prefix, and none.
         assert_eq!(net.say(users, "CLIENT TRACKING ON BCAST PREFIX group: NOLOOP"), "OK");
         let group = of(2, "group:1");
         net.say(writer, &format!("SET {group} 1"));
@@ -173,7 +173,7 @@ fn another_connection_hears_of_what_is_redirected_to_it() {
     assert_eq!(net.heard(listener), ["[message __redis__:invalidate nil]"]);
 }
 
-/// The map after the third node of three has got the slots of the second.
+/// The map after the third node of three has taken the second's slots.
 fn moved(version: u64) -> Arc<Map> {
     let even = even_map(3, 1);
     let ranges =
@@ -206,7 +206,7 @@ fn a_link_that_ends_and_slots_that_move_make_clients_forget_everything() {
         net.cluster(0).set_map(moved(2));
         let heard = net.heard(reader);
         assert!(!heard.is_empty() && heard.iter().all(|one| one == EVERYTHING), "{heard:?}");
-        // A map in which everything is where it was says nothing.
+        // A map that moves no slot invalidates nothing.
         net.cluster(0).set_map(moved(3));
         assert!(net.heard(reader).is_empty());
     }
@@ -303,7 +303,7 @@ fn what_a_transaction_has_shown_is_forgotten_when_it_is_over() {
 /// A client with a cache, as libraries have one. Values are numbers that only rise.
 struct Cache {
     client: usize,
-    /// What is asked, in order: the keys that each reply has, if those may be kept.
+    /// Requests under way, in order: the keys of each reply, if those may be kept.
     asked: Vec<Vec<String>>,
     values: BTreeMap<String, u64>,
     log: Vec<String>,
@@ -326,9 +326,9 @@ impl Cache {
         Cache { client, asked: vec![Vec::new(); 2], values: BTreeMap::new(), log: Vec::new() }
     }
 
-    /// Takes what has come. A value is not kept beside one that is newer: keys with the same tag are always changed
-    /// together, on one node. (What is told of all keys with a prefix comes together, and so perhaps behind a reply:
-    /// `strict` is false.)
+    /// Takes the replies. A cached value must not be older than another of its pair: keys with the same tag are always
+    /// changed together, on one node. (`strict` is false for keys with a prefix: their invalidations come together, and
+    /// so perhaps behind a reply.)
     fn hear(&mut self, net: &mut Net, pairs: &[[String; 2]], strict: bool) {
         for value in net.replies(self.client) {
             self.log.push(shown(&value));
@@ -365,7 +365,8 @@ impl Cache {
     }
 }
 
-/// Caches take what has come. Who is owed a reply by a link that ends is closed, and begins anew, with nothing.
+/// Caches take their replies. A client that is owed a reply by a link that ends is closed, and begins again with an
+/// empty cache.
 fn hear(net: &mut Net, caches: &mut [Cache], pairs: &[[String; 2]], how: &str) {
     for (i, cache) in caches.iter_mut().enumerate() {
         cache.hear(net, pairs, how != "BCAST");
@@ -375,9 +376,9 @@ fn hear(net: &mut Net, caches: &mut [Cache], pairs: &[[String; 2]], how: &str) {
     }
 }
 
-/// Clients of all nodes keep what they read, alone, in blocks, by MGET and by scripts over nodes, while others change
-/// it, links end and slots move: what they keep is never older than what has been shown of the same moment, and in the
-/// end it is what is there.
+/// Clients of all nodes cache what they read, alone, in blocks, by MGET and by scripts over nodes. Meanwhile others
+/// change the keys, links end and slots move. A cached value is never older than others shown of the same moment, and
+/// in the end it is current.
 fn caches_are_right(seed: u64, workers: usize, how: &str, logged: bool) {
     let mut net = match logged {
         true => Net::logged(3, workers, seed, "always"),

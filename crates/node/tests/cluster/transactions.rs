@@ -15,7 +15,7 @@ fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
     shown(&replies[commands.len() + 1])
 }
 
-/// How many transactions over nodes clients of a node have made, and how often they were tried again.
+/// The number of transactions over nodes that clients of a node have made, and of retries.
 fn counted(net: &mut Net, client: usize) -> (u64, u64) {
     let info = net.say(client, "INFO stats");
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.parse().ok()).unwrap();
@@ -38,7 +38,7 @@ fn a_block_over_several_nodes_runs_as_one() {
         assert_eq!(net.say(other, &format!("GET {a}")), "1");
         assert_eq!(net.say(other, &format!("GET {b}")), "5");
         assert_eq!(net.say(other, &format!("LRANGE {c} 0 -1")), "[x y]");
-        // From a node that has no part in it, and reading only.
+        // From a node without a part, reading only.
         let (get_a, get_b) = (format!("GET {a}"), format!("GET {b}"));
         assert_eq!(block(&mut net, other, &[&get_a, &get_b]), "[1 5]");
         // An error of one command is its reply.
@@ -61,10 +61,10 @@ fn a_command_that_lacks_an_argument_fails_alone() {
     let lacking = format!("MSET {a} 2 {b}");
     assert_eq!(block(&mut net, client, &[&set_a, &lacking, &set_b]), format!("[OK {LACKING} OK]"));
     assert_eq!(block(&mut net, client, &[&lacking, "PING"]), format!("[{LACKING} PONG]"));
-    // Whose keys are all of one node.
+    // All keys of this command are of one node.
     let of_one = format!("MSET {a} 2 {a}");
     assert_eq!(block(&mut net, client, &[&set_b, &of_one, &set_c]), format!("[OK {LACKING} OK]"));
-    // Where the block runs on copies of what it uses.
+    // The block runs on copies of the keys that it uses.
     let script = format!("EVAL return(redis.call('get',KEYS[1])..redis.call('get',KEYS[2])) 2 {a} {b}");
     assert_eq!(block(&mut net, client, &[&lacking, &script, &set_c]), format!("[{LACKING} 11 OK]"));
     assert_eq!(net.say(client, &lacking), LACKING);
@@ -72,8 +72,8 @@ fn a_command_that_lacks_an_argument_fails_alone() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// A client that is told where keys are is not told so of keys of several nodes: in a block these commands are queued
-/// as any other.
+/// A client that gets redirections gets none for keys of several nodes: in a block such commands are queued as any
+/// other.
 #[test]
 fn a_block_of_a_redirected_client_has_keys_of_several_nodes() {
     let (mut net, [client, other, _], [a, b, c]) = Net::three(1, 2);
@@ -124,8 +124,8 @@ fn what_cannot_run_says_so() {
     assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
 }
 
-/// Money is moved between accounts at different nodes by many clients, with everything in any order: none is lost, and
-/// whoever looks at all of them sees all of it.
+/// Many clients move money between accounts at different nodes, with messages in any order. None is lost, and a reader
+/// of all accounts sees the right sum.
 #[test]
 fn accounts_are_never_seen_half_changed() {
     let mut retries = 0;
@@ -151,11 +151,11 @@ fn accounts_are_never_seen_half_changed() {
                 net.send(client, "MULTI");
                 commands.iter().for_each(|command| net.send(client, command));
                 net.send(client, "EXEC");
-                // And a plain one, which waits for the locks.
+                // A plain command waits for the locks.
                 net.send(client, &format!("INCRBY {} 0", accounts[next(4)]));
             }
             net.run();
-            // Who was refused tries again after a while.
+            // Refused attempts are tried again after a while.
             for _ in 0..100 {
                 net.sleep(5);
             }
@@ -180,7 +180,7 @@ fn accounts_are_never_seen_half_changed() {
     assert!(retries > 0, "there were conflicts");
 }
 
-/// Who waits for a key is served by what a transaction brings; but not across a lock.
+/// A transaction serves clients that wait for its keys; but not across a lock.
 #[test]
 fn who_waits_is_served() {
     let mut net = Net::new(2, 1, 3);
@@ -192,14 +192,14 @@ fn who_waits_is_served() {
     assert_eq!(block(&mut net, client, &[&push, &set]), "[2 OK]");
     assert_eq!(net.heard(waiter), [format!("[{b} x]")]);
     assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[y]");
-    // One that would break a block.
+    // A client that would break a block.
     assert_eq!(net.say(waiter, &format!("WATCH {b}")), "OK");
     block(&mut net, client, &[&push, &set]);
     net.pipeline(waiter, &["MULTI", &format!("LLEN {b}")]);
     assert_eq!(net.say(waiter, "EXEC"), "nil");
 }
 
-/// Commands of one connection come after its transaction, and everybody's after what was answered.
+/// Later commands of one connection come after its transaction, and those of others after its reply.
 #[test]
 fn what_was_answered_is_seen_by_everybody() {
     let mut net = Net::new(3, 2, 5);
@@ -228,7 +228,7 @@ fn watched_keys_of_several_nodes_break_a_block() {
         let (mut net, [client, _, other], [a, b, c]) = Net::three(workers, 4);
         let (set_a, set_b) = (format!("SET {a} 1"), format!("SET {b} 2"));
         let watches = [&a, &b, &c].map(|key| format!("WATCH {key}"));
-        // Untouched, and what was watched is not any more.
+        // The watched keys are untouched, and are not watched any more afterwards.
         for _ in 0..2 {
             watches.iter().for_each(|watch| assert_eq!(net.say(client, watch), "OK"));
             assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
@@ -236,7 +236,8 @@ fn watched_keys_of_several_nodes_break_a_block() {
             net.ask(other, &format!("INCR {c}"));
             assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]", "nothing is watched");
         }
-        // Touched: here, where the block works, and where it only watches; by a plain command, or a transaction.
+        // A watched key was touched: here, at a node where the block works, and at one where it only watches; by a
+        // plain command, or by a transaction.
         for (i, key) in [&a, &b, &c].into_iter().enumerate() {
             for commands in [
                 vec![format!("INCRBY {key} 1")],
@@ -255,18 +256,18 @@ fn watched_keys_of_several_nodes_break_a_block() {
         net.ask(client, &watches[2]);
         net.ask(other, &format!("DEL {c}"));
         assert_eq!(block(&mut net, client, &[&set_a]), "nil");
-        // A watch that was lost counts as touched.
+        // A lost watch counts as touched.
         net.ask(client, &watches[1]);
         net.cut(0, 1);
         net.run();
         assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "nil");
         net.sleep(600);
         assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
-        // Its own changes are not others'.
+        // The client's own changes do not count.
         net.ask(client, &watches[0]);
         net.ask(client, &watches[1]);
         assert_eq!(block(&mut net, client, &[&set_a, &set_b]), "[OK OK]");
-        // Given up.
+        // The watch is given up.
         net.ask(client, &watches[0]);
         net.ask(client, &watches[1]);
         net.ask(other, &set_b);
@@ -293,7 +294,7 @@ fn commands_that_work_on_each_key_alone_work_on_those_of_several_nodes() {
         assert_eq!(net.say(client, &format!("TOUCH {all} nothing")), "6");
         assert_eq!(net.say(other, &format!("DEL {} {} nothing", keys[0], keys[1])), "2");
         assert_eq!(net.say(other, &format!("MGET {all}")), "[nil nil 2 3 4 5]");
-        // In a block, in a pipeline, and with what is wrong.
+        // In a block, in a pipeline, and with an error.
         let (mget, unlink) = (format!("MGET {all}"), format!("UNLINK {all}"));
         assert_eq!(
             block(&mut net, client, &[&mget, &unlink, "PING", &mget]),
@@ -307,7 +308,7 @@ fn commands_that_work_on_each_key_alone_work_on_those_of_several_nodes() {
         assert_eq!(replies, ["OK", "[0 1 2 3 4 5]", "5", "6", "[nil nil nil nil nil nil]"]);
         let odd = net.say(client, &format!("MSET {} 1 {}", keys[0], keys[1]));
         assert!(odd.starts_with("-ERR"), "{odd}");
-        // What is watched stays watched.
+        // Watched keys stay watched.
         net.ask(client, &format!("WATCH {}", keys[1]));
         net.ask(client, &mget);
         net.ask(other, &format!("SET {} x", keys[1]));
@@ -336,7 +337,7 @@ fn what_is_too_long_for_a_message_is_refused_as_a_whole() {
     assert_eq!(long, "-ERR the block is too long for a transaction over nodes");
 }
 
-/// Rule T5: outcomes are kept as long as somebody may ask, and no longer.
+/// Rule T5: outcomes are kept as long as a node may ask, and no longer.
 #[test]
 fn outcomes_are_forgotten() {
     let mut net = Net::new(2, 1, 6);
@@ -374,7 +375,7 @@ pub fn tx_of(sequence: u64) -> TxnId {
     TxnId { origin: Origin { life, lane: 0 }, sequence, attempt: 1 }
 }
 
-/// The first node says something to the second that it would not.
+/// Sends a message from the first node to the second that it would never send.
 pub fn slip_in(net: &mut Net, message: &Message) {
     let me = tx_of(1).origin.life;
     let mut body = [me.node.0.to_le_bytes(), me.incarnation.to_le_bytes()].concat();
@@ -383,7 +384,7 @@ pub fn slip_in(net: &mut Net, message: &Message) {
     net.run();
 }
 
-/// The first node says to the second that this is to be prepared there.
+/// Tells the second node, in the name of the first, to prepare this command.
 pub fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: &[&str]) {
     let tx = tx_of(sequence);
     let mut commands = b"\x01\x02\0\0\0".to_vec();
@@ -406,7 +407,7 @@ pub fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: 
     slip_in(net, &Message::Prepare(prepare.into()));
 }
 
-/// What a node says is looked at: nothing runs that was not locked, and nothing ends because of it.
+/// A node checks the messages of others: no command runs without its locks, and none of them crashes the node.
 #[test]
 fn a_part_runs_under_its_locks_or_not_at_all() {
     let mut net = Net::new(2, 1, 2);
@@ -437,7 +438,7 @@ fn a_part_runs_under_its_locks_or_not_at_all() {
         assert!(!net.node(1).engine.transactions.any(), "{command:?} is refused");
         assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[1 nil]", "{command:?}");
     }
-    // A database that there is not is nobody's.
+    // A database that does not exist.
     slip_in_prepare(
         &mut net,
         2_000_000,

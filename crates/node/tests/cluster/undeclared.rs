@@ -1,4 +1,4 @@
-//! Scripts that use keys of other nodes without declaring them: they run as where there is one node.
+//! Scripts that use keys of other nodes without declaring them: they run as on a single server.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,7 +13,7 @@ fn a_script_may_use_keys_that_it_does_not_declare() {
             let (client, other) = (net.connect(server), net.connect(1));
             let [a, b, c, d] = keys(3);
             net.ask(other, &format!("MSET {a} 1 {b} 2 {c} 3 {d} 4"));
-            // None, one of this node, one of another.
+            // No declared key, one of this node, one of another.
             let sum = "local n = 0 for _, key in ipairs(ARGV) do n = n + redis.call('get', key) end return n";
             assert_eq!(net.say_words(client, &["EVAL", sum, "0", &a, &b, &c, &d]), "10");
             assert_eq!(net.say_words(client, &["EVAL_RO", sum, "0", &c, &b]), "5");
@@ -33,12 +33,12 @@ fn a_script_may_use_keys_that_it_does_not_declare() {
             let replies: Vec<String> =
                 net.pipeline(client, &[&eval, &get, "PING", &eval, &get]).iter().map(crate::net::shown).collect();
             assert_eq!(replies, ["[2 4]", "[2 2 4]", "PONG", "[3 5]", "[3 2 5]"]);
-            // What it did before its error is done, once.
+            // The changes before its error are done, once.
             let fails = "redis.call('incr', ARGV[1]) redis.call('lpush', ARGV[2], 'x')";
             let error = net.say_words(client, &["EVAL", fails, "1", &b, &a, &c]);
             assert!(error.starts_with("-WRONGTYPE"), "{error}");
             assert_eq!(net.say(client, &get), "[4 2 5]");
-            // The whole keyspace.
+            // A question about the whole keyspace.
             let counts = "redis.call('set', ARGV[1], 1) redis.call('set', ARGV[2], 1) return redis.call('dbsize')";
             assert_eq!(net.say_words(client, &["EVAL", counts, "0", &a, &d]), net.say(client, "DBSIZE"));
             let error = net.say_words(client, &["EVAL", &counts.replace("dbsize", "flushall"), "0", &a, &b]);
@@ -92,7 +92,7 @@ fn a_script_that_finds_out_late_runs_once() {
     }
 }
 
-/// Scripts whose keys are in their arguments, beside one another and links that end: as if one after the other.
+/// Scripts with keys in their arguments run beside one another while links end: as if one after the other.
 #[test]
 fn transfers_by_scripts_without_keys_keep_the_sum() {
     for seed in 1..10 {

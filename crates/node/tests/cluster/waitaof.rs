@@ -22,7 +22,7 @@ fn it_says_yes_when_every_node_has_it_on_its_disk() {
             assert!(net.heard(client).is_empty(), "{owner} of {nodes}");
             net.sleep(300);
             assert_eq!(net.heard(client), ["[0 0]"], "{owner} of {nodes}");
-            // As much as there is without waiting.
+            // As much as is synced without waiting.
             assert_eq!(net.say(client, "WAITAOF 0 0 0"), "[0 0]", "{owner} of {nodes}");
             net.send(client, "WAITAOF 1 0 0");
             net.sleep(3000);
@@ -34,7 +34,7 @@ fn it_says_yes_when_every_node_has_it_on_its_disk() {
     }
 }
 
-/// Rule L9: nobody will ever say whether it is there.
+/// Rule L9: no node will ever say if the record is on the disk.
 #[test]
 fn who_waits_for_a_log_that_fails_is_not_answered() {
     for nodes in [1, 2] {

@@ -14,7 +14,7 @@ fn heard(net: &mut Net, client: usize) -> Option<String> {
     replies.pop()
 }
 
-/// A command of the first client waits, and is answered when another has done something.
+/// A command of the first client waits, and is answered when another client has done something.
 #[track_caller]
 fn is_served(workers: usize, before: &[&str], waits: &str, serves: &str, answer: &str) {
     for server in [0, 1, 2] {
@@ -99,7 +99,7 @@ fn what_ends_a_wait_otherwise() {
         "DEL c",
         "-NOGROUP No such key 'c' or consumer group 'g' in XREADGROUP with GROUP option",
     );
-    // A wait that has had its time.
+    // A wait times out.
     let (mut net, [client, other, _], [a, b, _]) = three(1, 3);
     for command in [
         format!("BLPOP {a} {b} 2"),
@@ -116,7 +116,7 @@ fn what_ends_a_wait_otherwise() {
     net.ask(other, &format!("RPUSH {a} x"));
     assert_eq!(net.say(other, &format!("LLEN {a}")), "1");
     net.ask(other, &format!("DEL {a}"));
-    // Somebody else ends it.
+    // Another client ends the wait.
     let id = net.say(client, "CLIENT ID");
     for (how, answer) in [("TIMEOUT", "nil"), ("ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK")] {
         net.send(client, &format!("BLPOP {a} {b} 0"));
@@ -126,7 +126,7 @@ fn what_ends_a_wait_otherwise() {
         assert_eq!(heard(&mut net, client).as_deref(), Some(answer));
         assert_eq!(waited(&mut net, admin, &format!("CLIENT UNBLOCK {id}")), "0");
     }
-    // A key becomes something else.
+    // A key gets another type.
     net.send(client, &format!("BLPOP {a} {b} 0"));
     net.run();
     net.ask(other, &format!("SET {a} 1"));
@@ -136,7 +136,7 @@ fn what_ends_a_wait_otherwise() {
     assert_eq!(answer.as_deref(), Some("-WRONGTYPE Operation against a key holding the wrong kind of value"));
 }
 
-/// A reply that is known after a moment.
+/// A reply that comes after a moment.
 fn waited(net: &mut Net, client: usize, command: &str) -> String {
     net.send(client, command);
     net.run();
@@ -191,7 +191,7 @@ fn links_that_end_while_somebody_waits_are_opened_again() {
         net.ask(other, &format!("RPUSH {} x", [&a, &b, &c][who]));
         assert_eq!(heard(&mut net, client), Some(format!("[{} x]", [&a, &b, &c][who])));
     }
-    // A node that is gone is said to be.
+    // The reply names a node that is gone.
     let (mut net, [client, other, _], [a, b, _]) = three(1, 3);
     net.send(client, &format!("BLPOP {a} {b} 0"));
     net.run();
@@ -218,7 +218,7 @@ fn nothing_is_taken_for_a_client_that_has_ended() {
             if begins_first {
                 net.send(client, "PING");
             } else {
-                // Its reply is waited for first.
+                // The client first waits for another reply.
                 net.send(client, &format!("GET {}", key_of(1, 3, "other")));
             }
             net.send(client, &format!("BLPOP {b}{} 0", if over_nodes { format!(" {a}") } else { String::new() }));
@@ -253,8 +253,8 @@ fn a_new_map_has_everybody_look_again() {
     assert_eq!(heard(&mut net, client), Some(format!("[{b} x]")));
 }
 
-/// Many who wait for lists at three nodes, and many who push, while links end and clients go: what was pushed is there
-/// or was popped, and once.
+/// Many clients wait for lists at three nodes, and many push, while links end and clients go. Each pushed element is
+/// there or was popped, once.
 #[test]
 fn everything_that_is_pushed_is_popped_once() {
     for seed in 1..12 {
@@ -271,7 +271,7 @@ fn everything_that_is_pushed_is_popped_once() {
         let (mut popped, mut pushed, mut lost) = (Vec::new(), 0, 0);
         for id in 0..60 {
             if chance(3) > 0 {
-                // Of its own node: it is answered whatever ends.
+                // The list is of its own node: the client is answered whatever ends.
                 net.send(pusher, &format!("RPUSH {} {id}", lists[1]));
                 pushed += 1;
             } else {
@@ -318,13 +318,13 @@ fn everything_that_is_pushed_is_popped_once() {
         seen.sort();
         seen.dedup();
         assert_eq!(seen.len(), total, "seed {seed}: popped once: {popped:?}");
-        // A client whose connection ended may have been served without hearing of it: that is all that may be missing.
+        // A client whose connection ended may have been served without hearing of it: nothing else may be missing.
         assert!(total + lost >= pushed, "seed {seed}: {total} of {pushed}, {lost} clients lost");
         assert!(net.is_quiet(), "seed {seed}: nothing is left");
     }
 }
 
-/// What one who waits is answered is what one node would answer, whatever the others do.
+/// A waiting client gets the reply that one node would give, with any commands of the others.
 #[test]
 fn a_wait_over_nodes_is_as_one_at_a_node() {
     for seed in 1..12 {
@@ -386,7 +386,7 @@ fn a_wait_over_nodes_is_as_one_at_a_node() {
     }
 }
 
-/// A wait has its time even while a node does not answer.
+/// A wait ends in time even while a node does not answer.
 #[test]
 fn a_wait_ends_in_time_while_a_node_is_silent() {
     let (mut net, [client, other, _], [a, b, c]) = three(1, 3);
@@ -409,7 +409,7 @@ fn a_wait_ends_in_time_while_a_node_is_silent() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// They may stay for a while, with CLIENT PAUSE for as long as that takes.
+/// Expired keys may stay for a while, with CLIENT PAUSE for as long as it lasts.
 #[test]
 fn keys_whose_time_has_passed_wake_nobody() {
     let (mut net, [client, other, third], [a, b, _]) = three(1, 3);
@@ -445,7 +445,7 @@ fn a_wait_that_claims_ends_when_an_entry_is_old_enough() {
         }
         let client = net.connect(server);
         for (keys, ids) in [(vec![&a], ">"), (vec![&a, &b], "> >"), (vec![&b, &a], "> >")] {
-            // Since the last round these have been read.
+            // These have been read since the last round.
             let words: Vec<&str> = keys.iter().map(|key| key.as_str()).collect();
             net.send(client, &format!("XREADGROUP GROUP g d BLOCK 0 CLAIM 3000 STREAMS {} {ids}", words.join(" ")));
             let mut rounds = 0;
@@ -461,7 +461,7 @@ fn a_wait_that_claims_ends_when_an_entry_is_old_enough() {
             assert!(reply.starts_with("[["), "{reply}");
             assert!(keys.iter().any(|key| reply.contains(key.as_str())) && reply.contains("1-1 [f v]"), "{reply}");
         }
-        // What is given back is claimed at once, wherever it is.
+        // Entries that are given back are claimed at once, at any node.
         net.send(client, &format!("XREADGROUP GROUP g d BLOCK 0 CLAIM 900000 STREAMS {a} {b} > >"));
         assert_eq!(heard(&mut net, client), None);
         assert_eq!(net.say(clients[2], &format!("XNACK {b} g FAIL IDS 1 1-1")), "1");

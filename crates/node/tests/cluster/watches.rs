@@ -22,12 +22,12 @@ fn one_watch_guards_keys_of_several_nodes() {
                 }
                 let reply = exec(&mut net, client, block);
                 assert_eq!(reply == "nil", touched.is_some(), "{block:?}, {touched:?}: {reply}");
-                // Nothing is watched any more.
+                // No key is watched any more.
                 net.ask(other, &format!("MSET {a} 0 {b} 0 {c} 0"));
                 assert_ne!(exec(&mut net, client, block), "nil");
             }
         }
-        // Keys of one node and of others, one after the other, and not at all.
+        // Keys of one node and of others are watched, one after the other; then none.
         net.ask(client, &format!("WATCH {a}"));
         net.ask(client, &format!("WATCH {b} {a} {c}"));
         net.ask(client, "UNWATCH");
@@ -55,14 +55,14 @@ fn a_watch_that_a_node_does_not_hear_of_is_refused() {
     net.ask(client, "UNWATCH");
     net.sleep(600);
     assert_eq!(exec(&mut net, client, &["PING"]), "[PONG]");
-    // What is watched over a link is not any more when that has ended.
+    // A key that is watched over a link is lost when the link ends.
     assert_eq!(net.say(client, &format!("WATCH {a} {b} {c}")), "OK");
     net.cut(0, 2);
     net.sleep(600);
     assert_eq!(exec(&mut net, client, &[&format!("SET {a} 7")]), "nil");
     assert_eq!(net.say(other, &format!("EXISTS {a}")), "0");
     assert_eq!(exec(&mut net, client, &["PING"]), "[PONG]");
-    // Without a lease nothing can be watched.
+    // Without a lease no key can be watched.
     net.lease(0, 0);
     let reply = net.say(client, &format!("WATCH {a} {b}"));
     assert!(reply.starts_with("-CLUSTERDOWN"), "{reply}");

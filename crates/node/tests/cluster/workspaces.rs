@@ -7,7 +7,7 @@ use membership::Map;
 use crate::lists::{PUSH, are_whole, lists};
 use crate::net::{Net, even_map, key_of, keys, random, shown};
 
-/// MULTI, these commands, EXEC: what EXEC answers.
+/// MULTI, these commands, EXEC. Returns the reply to EXEC.
 fn block(net: &mut Net, client: usize, commands: &[&str]) -> String {
     assert_eq!(net.say(client, "MULTI"), "OK");
     for command in commands {
@@ -92,10 +92,10 @@ fn scripts_with_keys_of_several_nodes() {
         net.ask(client, &format!("MSET {a} 1 {b} 2 {c} 3"));
         assert_eq!(net.say_words(client, &["EVAL", swap, "2", &a, &b]), "[1 2]");
         assert_eq!(net.say(other, &format!("MGET {a} {b}")), "[2 1]");
-        // By its digest, everywhere.
+        // By its digest, at every node.
         let sha = net.say(client, "SCRIPT LOAD return{redis.call('incr',KEYS[1]),redis.call('incr',KEYS[2])}");
         assert_eq!(net.say(other, &format!("EVALSHA {sha} 2 {a} {b}")), "[3 2]");
-        // A function, which also reads what it has not declared.
+        // A function, which also reads undeclared keys.
         let library = "#!lua name=l
             redis.register_function('sum', function(keys, args)
                 return redis.call('get', keys[1]) + redis.call('get', keys[2]) + redis.call('get', args[1])
@@ -103,11 +103,11 @@ fn scripts_with_keys_of_several_nodes() {
         net.keeps_libraries();
         assert_eq!(net.arrange(client, &["FUNCTION", "LOAD", library]), "l");
         assert_eq!(net.say(client, &format!("FCALL sum 2 {a} {b} {c}")), "8");
-        // It changes what it has not declared.
+        // A script changes undeclared keys.
         let undeclared = "redis.call('incr', KEYS[1]) return redis.call('incrby', ARGV[1], redis.call('get', KEYS[2]))";
         assert_eq!(net.say_words(other, &["EVAL", undeclared, "2", &a, &b, &c]), "5");
         assert_eq!(net.say(client, &format!("MGET {a} {b} {c}")), "[4 2 5]");
-        // What a script did before its error is done, as anywhere.
+        // A script's changes before its error are done, as always.
         let fails = "redis.call('set', KEYS[1], 'x') redis.call('lpush', KEYS[2], 'x')";
         let error = net.say_words(client, &["EVAL", fails, "2", &c, &b]);
         assert!(error.starts_with("-WRONGTYPE"), "{error}");
@@ -121,7 +121,7 @@ fn scripts_with_keys_of_several_nodes() {
         let whole = net.say_words(client, &["EVAL", "return redis.call('flushall')", "2", &a, &b]);
         assert!(whole.contains("works on more than its keys"), "{whole}");
         assert_eq!(net.say_words(client, &["EVAL", "return redis.call('exists', KEYS[2])", "2", &a, &d]), "0");
-        // One that takes long lets others run.
+        // A script that takes long lets others run.
         net.clock.step.store(10_000, Relaxed);
         let long = "for i = 1, 30000 do redis.call('incr', KEYS[1]) end return redis.call('incr', KEYS[2])";
         assert_eq!(net.say_words(client, &["EVAL", long, "2", &a, &b]), "3");
@@ -158,16 +158,16 @@ fn blocks_that_need_keys_of_several_nodes_at_once() {
         let id = net.say(client, "CLIENT ID");
         assert_eq!(block(&mut net, client, &["CLIENT ID", &get, "TIME"]).split(' ').next(), Some(&*format!("[{id}")));
         assert_eq!(block(&mut net, client, &[&get, "CONFIG GET port"]), "[1 [port 6379]]");
-        // Of one database and another.
+        // From one database to another.
         let move_on = format!("COPY {b} {c} DB 5");
         assert_eq!(block(&mut net, client, &[&move_on, "SELECT 5", &format!("GET {c}")]), "[1 OK 1]");
         assert_eq!(net.say(client, &format!("GET {c}")), "1", "it is selected");
         net.ask(client, "SELECT 0");
-        // An error of one command is its reply, and blocks in others' keys wait for nothing.
+        // An error of one command is its reply, and blocking commands on others' keys do not wait.
         let reply =
             block(&mut net, client, &[&format!("LPUSH {b} x"), &rename, &format!("BLMOVE {c} {a} LEFT LEFT 0")]);
         assert!(reply.starts_with("[-WRONGTYPE") && reply.ends_with("-ERR no such key nil]"), "{reply}");
-        // What works on more than its keys.
+        // Commands that work on more than their keys.
         for command in ["FLUSHALL", &format!("SORT {a} BY w_* STORE {b}")] {
             let reply = block(&mut net, client, &[&set, &rename, command]);
             assert!(reply.starts_with("-EXECABORT") && reply.contains("works on more than its keys"), "{reply}");
@@ -205,7 +205,7 @@ fn what_is_watched_elsewhere_guards_any_block() {
     }
 }
 
-/// What runs on copies is no EXEC of the client's: what it watches goes on being watched, and guards its next block.
+/// A command on copies is no EXEC of the client's: its watched keys stay watched, and guard its next block.
 #[test]
 fn what_is_watched_outlives_what_is_no_block() {
     for hello in ["2", "3"] {
@@ -256,7 +256,7 @@ fn what_happens_to_keys_is_told_where_they_are() {
     expected.sort();
     events.sort();
     assert_eq!(events, expected);
-    // Messages of a block that is not committed are not told.
+    // Messages of a block that is not committed are not sent.
     net.ask(listener, "SUBSCRIBE news");
     let (set, copy) = (format!("SET {a} 1"), format!("COPY {a} {b} REPLACE"));
     net.ask(client, &format!("WATCH {b}"));
@@ -275,7 +275,7 @@ fn times_are_those_of_one_moment() {
     net.ask(client, &format!("HSET {b} f 1 g 2"));
     net.ask(client, &format!("HPEXPIRE {b} 10 FIELDS 1 f"));
     net.clock_only(20);
-    // What has expired is gone.
+    // An expired key is gone.
     assert_eq!(net.say(client, &format!("RENAME {a} {c}")), "-ERR no such key");
     assert_eq!(net.say(client, &format!("COPY {b} {c}")), "1");
     assert_eq!(net.say(client, &format!("HGETALL {c}")), "[g 2]");
@@ -290,7 +290,7 @@ fn times_are_those_of_one_moment() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// Keys of a node whose clock is behind would be deleted before their time.
+/// A node whose clock is far behind would have its keys deleted before their time.
 #[test]
 fn what_needs_nodes_whose_clocks_are_far_apart_is_refused() {
     for wrong in [0, 1] {
@@ -352,8 +352,8 @@ const MOVES: &str = "local n = math.min(tonumber(ARGV[1]), tonumber(redis.call('
     redis.call('decrby', KEYS[1], n) redis.call('incrby', KEYS[2], n) return n";
 const SUMS: &str = "local sum = 0 for _, key in ipairs(KEYS) do sum = sum + redis.call('get', key) end return sum";
 
-/// Money is moved by scripts, and whole accounts by RENAME, at once and in any order: none is lost, and whoever looks
-/// sees all of it.
+/// Scripts move money, and RENAME moves whole accounts, at once and in any order. None is lost, and a reader sees the
+/// right sum.
 #[test]
 fn accounts_are_never_seen_half_changed() {
     for seed in 1..7 {
@@ -471,7 +471,7 @@ const SCRIPT: &str = "local line = '' local function say(reply)
     end
     return line";
 
-/// One node or three: what a client sees is the same.
+/// A client sees the same with one node and with three.
 #[test]
 fn histories_are_those_of_a_single_node() {
     let names: Vec<String> = (0..5).map(|i| key_of(i % 3, 3, &format!("k{i}"))).collect();
@@ -511,7 +511,7 @@ fn histories_are_those_of_a_single_node() {
             for i in 0..2 {
                 replies[i] = nets[i].say_words(clients[i], &words);
             }
-            // What waits for something that does not come waits in both.
+            // A wait that does not end waits in both.
             let waits = replies.iter().any(String::is_empty);
             for i in 0..2 {
                 nets[i].sleep(if waits {
@@ -556,14 +556,14 @@ fn histories_are_those_of_a_single_node() {
     }
 }
 
-/// The words of a reply in some order: sets have none.
+/// The words of a reply, sorted: sets have no order.
 fn sorted(reply: &str) -> Vec<String> {
     let mut words: Vec<String> = reply.split(' ').map(|word| word.trim_matches(['[', ']']).to_owned()).collect();
     words.sort();
     words
 }
 
-/// Machines that lose their power in the middle of it: what was answered is there, nothing is half done, nothing stays
+/// Machines lose their power meanwhile. Every acknowledged change is there, nothing is half done, and nothing stays
 /// locked.
 #[test]
 fn power_that_fails_leaves_nothing_half_done() {
@@ -636,7 +636,7 @@ fn where_memory_is_full_nothing_comes_of_it() {
     assert!(net.is_quiet(), "nothing is left");
 }
 
-/// As on one node: who takes something away, or moves it, may do so when memory is full.
+/// As on one node: a command that removes or moves data may do so when memory is full.
 #[test]
 fn where_memory_is_full_keys_are_moved_and_taken_from() {
     let mut net = Net::new(2, 1, 3);

@@ -168,7 +168,7 @@ fn other_lines() {
     }
 }
 
-/// Names of commands: ones that exist, ones that only Redis has, and others.
+/// Names of commands: some exist, some only Redis has, others are unknown.
 fn renames(text: &str) -> Result<Renames, LoadError> {
     start(&[("m", text)], &["m"])?
         .renames(|name| name == b"get", |name| [b"sync".as_slice(), b"migrate"].contains(&name))

@@ -7,7 +7,7 @@ use super::*;
 use crate::config::values::words_of;
 use crate::config::{Acts, Arguments, Files, Special, load};
 
-/// One file, whatever its name.
+/// One file, under any name.
 struct One(Vec<u8>);
 
 impl Files for One {
@@ -126,10 +126,10 @@ fn everything_can_be_written_and_read_back() {
     assert!(String::from_utf8(new).unwrap().contains("key-load-delay 0\n"));
 }
 
-/// Some value for a row, of the words given.
+/// A value for a row, made of these words.
 fn arbitrary(row: &Row, pick: usize, text: &str) -> Option<Vec<u8>> {
     let number = |min: i128, max: i128| (min + (pick as i128 * 7919) % (max - min + 1)).to_string();
-    // Without a log there are no save points, which a test of its own looks at.
+    // Without a log there are no save points. Another test covers that.
     if matches!(row.acts, Acts::Refused(_)) || row.check.is_some() || row.name == "appendonly" {
         return None;
     }
