@@ -1,4 +1,4 @@
-//! Commands whose work is done aside: what they answer is as if they had run at one moment.
+//! Commands whose work is done aside: their replies are as if they had run at one moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn engine() -> Engine {
     engine
 }
 
-/// Runs a command of a connection that can wait, `attempt` times after it has waited. `None`: it waits.
+/// Runs a command of a connection that can wait, after `attempt` waits. `None`: it waits.
 fn attempt(engine: &mut Engine, seat: &Seat, attempt: u32, line: &str) -> Option<String> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut out = Vec::new();
@@ -42,7 +42,7 @@ fn attempt(engine: &mut Engine, seat: &Seat, attempt: u32, line: &str) -> Option
     }
 }
 
-/// Does what is asked for; how much that was.
+/// Does the requested work. Returns the number of tasks.
 fn work(engine: &Engine) -> usize {
     let tasks = std::iter::from_fn(|| engine.shared.asides.take(Duration::ZERO));
     tasks.map(|task| assert_eq!(task.run(|| 0).token, TOKEN)).count()
@@ -53,7 +53,7 @@ fn it_runs_again_when_the_work_is_done() {
     let (mut engine, seat) = (engine(), Seat::default());
     assert_eq!(attempt(&mut engine, &seat, 0, "sunionstore to large small"), None);
     assert_eq!(run(&mut engine, 0, &["exists", "to"]), ":0\r\n", "nothing is done yet");
-    // Nobody holds a latch meanwhile.
+    // No worker holds a latch meanwhile.
     run(&mut engine, 0, &["set", "to", "x"]);
     assert_eq!(attempt(&mut engine, &seat, 1, "sunionstore to large small"), None, "woken for another reason");
     assert_eq!(work(&engine), 1);
@@ -74,7 +74,7 @@ fn what_has_changed_meanwhile_counts() {
     assert!(wrong.is_some_and(|reply| reply.starts_with("-WRONGTYPE")));
     assert_eq!(run(&mut engine, 0, &["exists", "to"]), ":0\r\n");
     run(&mut engine, 0, &["del", "small"]);
-    // It does not wait for ever.
+    // The command does not wait for ever.
     for n in 0..4 {
         assert_eq!(attempt(&mut engine, &seat, n, "sunionstore to large small"), None);
         work(&engine);

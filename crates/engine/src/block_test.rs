@@ -1,4 +1,5 @@
-//! What a block costs: a script may use as many undeclared keys as there are slots; and what its replies wait for.
+//! The cost of a block, as a script may use as many undeclared keys as there are slots; and the versions that its
+//! replies wait for.
 
 use std::sync::Arc;
 
@@ -35,8 +36,8 @@ fn a_block_widens_over_most_slots_in_short_steps() {
     engine.release(held);
 }
 
-/// Rule L7: what a block says waits for what it has seen, and for nothing that no log will ever have: versions that it
-/// works with belong to no stream, wherever it has widened to.
+/// Rule L7: a block's reply waits for the versions that it has seen, and for none that no log will ever have. Its
+/// working versions belong to no stream, wherever it has widened to.
 #[test]
 fn a_block_waits_for_what_a_log_will_have() {
     let shared = Arc::new(Shared::new(Keyspace::new(2, 1, 7)));
@@ -59,7 +60,7 @@ fn a_block_waits_for_what_a_log_will_have() {
         engine
     });
     engine.begin_turn(1_000_000_000_000);
-    // Its clock is ahead, or it has done more.
+    // The other engine's clock is ahead, or it has done more.
     other.begin_turn(1_000_000_000_005);
     let mut out = Vec::new();
     for i in 0..50 {
@@ -85,8 +86,8 @@ fn a_block_waits_for_what_a_log_will_have() {
     }
 }
 
-/// Rule L5: with several streams, whatever a record may stand on is a record, though it says nothing: else nobody knows
-/// after a crash that it was committed.
+/// Rule L5: with several streams, everything that a record may stand on is a record, even if it says nothing. Otherwise
+/// a recovery could not know that it was committed.
 #[test]
 fn a_change_that_changes_nothing_is_a_record_where_others_may_stand_on_it() {
     let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 1, 7))), 0, 1);
@@ -129,7 +130,7 @@ fn others_count_the_keys_of_a_block_when_it_has_ended() {
             engine.run_in_block(&mut block, call, &mut out);
         });
         assert_eq!(counted(), (2, 0), "after {words:?}");
-        // It may stand still while its worker does other things.
+        // The block may stand still while its worker does other work.
         if !block.held().is_all() {
             run(&mut engine, 0, &["set", "z", "1"]);
             assert_eq!(counted(), (3, 0), "after {words:?}");

@@ -1,6 +1,5 @@
-//! Several engines on one keyspace at once: their effects, put in the order of their versions, say what has become of
-//! it (rules L1 and L3); and of several streams, whatever they are cut to, what survives is a prefix of every slot's
-//! history (L4, L5).
+//! Several engines work on one keyspace at once. Their effects, in the order of their versions, give its contents
+//! (rules L1 and L3). If several streams are cut anywhere, the rest is a prefix of every slot's history (L4, L5).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,7 +59,7 @@ const LINES: &[&str] = &[
     "swapdb D D",
 ];
 
-/// What one run of a command or block did.
+/// The result of one command or block.
 struct Record {
     lsn: Lsn,
     dependencies: Vec<Lsn>,
@@ -72,7 +71,7 @@ impl Record {
         keyspace::Version(self.lsn.0).stream()
     }
 
-    /// The slots it changed.
+    /// The slots that it changed.
     fn slots(&self) -> BTreeSet<u16> {
         let effects = effects::decode(&self.effects).map(|effect| effect.expect("our own encoding"));
         // A barrier is in the history of every slot.
@@ -193,8 +192,8 @@ impl Hand {
 }
 
 impl Hand {
-    /// Runs a block, sometimes as a script does: with the latches of its first command, taking the others as it gets to
-    /// them, and undoing everything when one is busy, or for no reason.
+    /// Runs a block, sometimes as a script does: with the latches of its first command, taking others as it needs them.
+    /// It undoes everything when one is busy, or for no reason.
     fn run_block(&mut self, calls: &[Call<'_>], watched: &[WatchedKey]) {
         let may_widen = self.rng.below(2) == 0;
         let mut again: Option<Again> = None;
@@ -216,7 +215,7 @@ impl Hand {
         }
     }
 
-    /// Runs the commands of a block. `Err`: it is to be undone, and needs this.
+    /// Runs the commands of a block. `Err`: the block is to be undone, and needs this.
     fn run_commands(&mut self, calls: &[Call<'_>], block: &mut BlockRun) -> Result<(), Need> {
         let mut out = Vec::new();
         for call in calls {
@@ -230,7 +229,7 @@ impl Hand {
     }
 }
 
-/// What was taken of the log.
+/// The records taken from the log.
 #[derive(Default)]
 struct Taken {
     records: Vec<Record>,
@@ -238,7 +237,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes what there is, which lies between the last cut and the next.
+    /// Takes the records between the last cut and the next.
     fn take(&mut self, intake: &mut Intake) {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { return };
@@ -281,7 +280,7 @@ fn replay(records: &[Record], tunables: &Tunables) -> Digest {
     digest(&keyspace)
 }
 
-/// Each stream is cut at one of the records, and then as recovery does: what is left must be a prefix of every slot's
+/// Cuts each stream at one of its records, and then as recovery does: the rest must be a prefix of every slot's
 /// history.
 fn check_cut(records: &[Record], at: Vec<usize>) {
     let mut ends: Vec<Lsn> = at.iter().map(|at| records[*at].lsn).collect();

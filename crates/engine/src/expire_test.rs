@@ -1,4 +1,4 @@
-//! Expired keys while CLIENT PAUSE keeps them, and what was under way when it began.
+//! Expired keys that CLIENT PAUSE keeps, and commands that were under way when it began.
 
 use command::effects::{decode, op};
 use keyspace::Need;
@@ -8,7 +8,7 @@ use crate::testing::with_call;
 use crate::transactions::tests::{NOW, engines, install, locks, prepare, prepared, say};
 use crate::{Begin, Engine, Ran, Step};
 
-/// An engine for which `k` is a string and `h` a hash whose time has come, and that keeps what has expired.
+/// An engine that keeps expired keys, with an expired string `k` and an expired hash `h`.
 fn paused() -> Engine {
     let [mut engine] = engines();
     engine.fx.recording = true;
@@ -106,7 +106,7 @@ fn randomkey_names_an_expired_key_when_a_pause_keeps_all() {
     assert_eq!(walk(&mut engine, "dbsize"), ":0\r\n");
 }
 
-/// A block that is undone and runs again is the same one, whatever has begun or ended meanwhile.
+/// A block that is undone and runs again is the same one, even if a pause has begun or ended meanwhile.
 #[test]
 fn a_block_that_runs_again_keeps_what_it_kept() {
     for keeps in [false, true] {

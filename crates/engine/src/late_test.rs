@@ -1,5 +1,5 @@
-//! Records with values that the log's thread writes: they say what was there when the command ran, whatever has
-//! happened since.
+//! Records whose values the log's thread writes have the values of the moment at which the command ran, with any later
+//! changes.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn engine() -> Engine {
     engine
 }
 
-/// An engine and where its records are left.
+/// An engine, and the intake that takes its records.
 fn logged() -> (Engine, Intake) {
     let mut engine = engine();
     let (intake, gates) = Intake::new(1, Lsn(0));
@@ -28,7 +28,7 @@ fn logged() -> (Engine, Intake) {
     (engine, intake)
 }
 
-/// Values of every kind that are so large that others write them.
+/// Sets values of every kind, so large that the log's thread writes them.
 fn fill(engine: &mut Engine) {
     for start in (0..1500).step_by(30) {
         let names: Vec<String> = (start..start + 30).map(|i| format!("element:{i:08}")).collect();
@@ -52,7 +52,7 @@ fn fill(engine: &mut Engine) {
 
 const KEYS: [&str; 6] = ["list", "set", "zset", "hash", "stream", "string"];
 
-/// Everything that is there, as DUMP says it.
+/// All keys, as DUMP shows them.
 fn everything(engine: &mut Engine) -> Vec<(u16, String, String)> {
     let mut all = Vec::new();
     for db in 0..DATABASES {
@@ -64,7 +64,7 @@ fn everything(engine: &mut Engine) -> Vec<(u16, String, String)> {
     all
 }
 
-/// An engine with what the records make that were left.
+/// An engine with the contents that the records give.
 fn replayed(intake: &mut Intake) -> Engine {
     let mut bytes = Vec::new();
     assert!(matches!(intake.take(&mut bytes), Take::Taken(_)), "nobody is inside");
@@ -95,7 +95,7 @@ fn what_others_write_is_as_it_was_when_the_command_ran() {
         run(&mut engine, 0, &["copy", &second, &second, "db", "1"]);
         assert!(engine.fx.encoded.is_empty() && engine.fx.late.is_empty(), "it is in the log");
     }
-    // Nothing of this is in what was said before.
+    // Earlier records have nothing of this.
     run(&mut engine, 0, &["rpush", "list2", "more"]);
     run(&mut engine, 0, &["sadd", "set2", "more"]);
     run(&mut engine, 0, &["hset", "hash2", "more", "1"]);
@@ -130,7 +130,7 @@ fn so_it_is_in_blocks() {
         lines(&mut engine, &mut block, &all);
         engine.end_block(block, 0);
         if may_widen {
-            // What is undone is nowhere.
+            // Undone changes are in no record.
             let mut block = engine.begin_block(&begin, 0).ok().flatten().expect("free");
             lines(&mut engine, &mut block, &["rename hash2 hash", "hset hash undone 1"]);
             let _ = engine.undo_block(block, Need::All);

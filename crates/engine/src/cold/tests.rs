@@ -1,4 +1,4 @@
-//! An engine whose keys are evicted at every opportunity answers as one that has them all in memory.
+//! An engine whose keys are evicted at every opportunity answers like one with all keys in memory.
 
 mod large;
 
@@ -20,7 +20,7 @@ use crate::{Begin, Call, Caller, Engine, Locked, Order, Policy, Ran, Room, Share
 
 type StoredKey = (Space, Box<[u8]>);
 
-/// What there is of a key, as [`Fetched`].
+/// The stored state of a key, as in [`Fetched`].
 type Kept = (Value, Option<u64>, u32, Version);
 
 /// A store.
@@ -73,7 +73,7 @@ impl Source for Shelf {
             }
         }
         all.sort_by_key(|(place, _)| *place);
-        // Little at once, so that walks have to ask often.
+        // Few at once, so that walks have to ask often.
         let until = all.get(2).map(|(place, _)| *place).filter(|_| span.most < 1000);
         let names = all.into_iter().filter(|(place, _)| until.is_none_or(|until| *place < until));
         Ok(Names { names: names.map(|(_, listed)| listed).collect(), until })
@@ -88,7 +88,7 @@ struct Cold {
     shelf: Arc<Shelf>,
     now: u64,
     waited: u64,
-    /// The engine is told, as workers do, when what runs has waited.
+    /// True if the engine is told, as workers do it, that the command has waited.
     tells: bool,
 }
 
@@ -154,7 +154,7 @@ impl Cold {
         }
     }
 
-    /// What has expired goes.
+    /// Deletes expired keys.
     fn sweep(&mut self) {
         for _ in 0..2 {
             while self.engine.sweep(1, || true) == Swept::Part {}
@@ -166,7 +166,7 @@ impl Cold {
         assert!(self.engine.shared.requests.is_empty(), "nobody asks again and again");
     }
 
-    /// The names that SCAN gives to a client that keeps cursors in doubles, while everything may be evicted.
+    /// The names that SCAN gives to a client with cursors in doubles, while everything may be evicted.
     fn scan(&mut self, db: u16, options: &str, evict: bool) -> Vec<String> {
         let (mut names, mut cursor) = (Vec::new(), "0".to_string());
         loop {
@@ -204,7 +204,7 @@ impl Cold {
         Some(replies)
     }
 
-    /// Everything goes to the shelf.
+    /// Puts everything on the shelf.
     fn checkpoint(&mut self) {
         let keyspace = &self.engine.shared.keyspace;
         let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
@@ -234,7 +234,7 @@ impl Cold {
         keyspace.release(held, |_| {});
     }
 
-    /// Everything that can go out of memory does.
+    /// Evicts everything that can leave memory.
     fn evict(&mut self) -> usize {
         let shared = self.engine.shared.clone();
         let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
@@ -323,7 +323,7 @@ enum Act {
 }
 
 impl Act {
-    /// True if what has expired counts, unless it was deleted: when that is, depends on who has met it.
+    /// True if expired keys count unless they were deleted: which command finds and deletes them is left to chance.
     fn shows_expired(&self) -> bool {
         let all = match self {
             Act::Command(words) => std::slice::from_ref(words),
@@ -386,7 +386,7 @@ proptest! {
                     };
                     let keys = (keys(&mut cold), keys(&mut warm));
                     prop_assert_eq!(&keys.0, &keys.1);
-                    // RANDOMKEY deletes what has expired, if it meets it.
+                    // RANDOMKEY deletes an expired key if it finds one.
                     cold.sweep();
                     warm.sweep();
                     let random = cold.run(false, &one(&format!("{db} randomkey"))).concat();
@@ -490,7 +490,7 @@ fn what_the_store_has_makes_room_and_nothing_else() {
     }
 }
 
-/// Somebody has waited for a key and has had it: it stays in memory for nobody.
+/// A command has waited for a key and has used it: the key need not stay in memory any more.
 #[test]
 fn what_was_fetched_may_go_when_it_was_used() {
     let mut cold = Cold::new();
@@ -507,7 +507,7 @@ fn what_was_fetched_may_go_when_it_was_used() {
     assert_eq!(cold.run(false, &one("0 set f text")), ["+OK\r\n"]);
     cold.checkpoint();
     assert_eq!(cold.evict(), 1, "what was not there, and written since");
-    // That it is absent stays known for a while, as nobody need ask again.
+    // The absence stays known for a while, as no command need ask again.
     let waited = cold.waited;
     for _ in 0..2 {
         assert_eq!(cold.run(false, &one("0 get {a}c")), ["$-1\r\n"]);
@@ -515,7 +515,7 @@ fn what_was_fetched_may_go_when_it_was_used() {
     assert_eq!(cold.waited, waited + 1);
 }
 
-/// Samples that find nothing to evict say nothing of the keys that they have not met.
+/// Samples without a victim say nothing about the keys that they have missed.
 #[test]
 fn all_leave_that_can_and_it_is_known_why_others_stay() {
     let mut cold = Cold::new();
@@ -530,7 +530,7 @@ fn all_leave_that_can_and_it_is_known_why_others_stay() {
     cold.checkpoint();
     assert_eq!(cold.engine.evict_all(1, || true, || true), stayed(false, false));
     assert_eq!(in_memory(), 0);
-    // Fetched for somebody, who has not been heard of since: all but a few of those that are there.
+    // Fetched for commands that have not been heard of since: nearly all keys in memory.
     for n in 0..190 {
         cold.run(false, &one(&format!("0 get {{a}}{n}")));
     }
@@ -539,7 +539,7 @@ fn all_leave_that_can_and_it_is_known_why_others_stay() {
     cold.checkpoint();
     let before = shared.keyspace.next_load();
     assert!(!shared.keyspace.has_known_before(0) && has_known(&cold));
-    // In steps: each call goes on where the last one has ended, and one for another purpose begins anew.
+    // In steps: each call goes on behind the last one, and a call for another purpose begins again.
     let mut steps = 0;
     let last = loop {
         match cold.engine.evict_all(3, || true, || false) {
@@ -561,7 +561,7 @@ fn all_leave_that_can_and_it_is_known_why_others_stay() {
     assert_eq!((in_memory(), shared.keyspace.len(0)), (0, 201));
 }
 
-/// PFCOUNT writes down what it has counted: the key is changed by that as it is by a write.
+/// PFCOUNT stores its result: that changes the key like a write.
 #[test]
 fn what_a_reader_writes_down_is_a_change() {
     let mut cold = Cold::new();
@@ -577,7 +577,7 @@ fn what_a_reader_writes_down_is_a_change() {
     }
 }
 
-/// An attempt of a transaction over nodes whose keys leave memory whenever it has waited for them.
+/// An attempt of a transaction over nodes, whose keys leave memory whenever it has waited for them.
 #[test]
 fn an_attempt_that_insists_does_not_wait_for_keys() {
     let mut cold = Cold::new();
@@ -598,7 +598,7 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
             matches!(cold.engine.lock_attempt((tx, (stamp, false), &locks), || true, &mut asked, 9), Err(busy) if busy.awaited)
         );
         cold.serve();
-        // Its time for them is over, and memory is full.
+        // The time for its keys is over, and memory is full.
         cold.now += 1000;
         cold.serve();
         cold.evict();
@@ -612,7 +612,7 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
         };
         *block
     };
-    // What is compared need not be in memory, either.
+    // A compared key need not be in memory, either.
     let block = look(&mut cold);
     let is_at = |cold: &mut Cold, block: &crate::BlockRun, key: &str, version: Version| {
         cold.engine.is_at(block, (0, key.as_bytes()), version).unwrap()

@@ -28,7 +28,7 @@ impl Bench {
         bench
     }
 
-    /// A new turn, so many seconds later.
+    /// Begins a new turn, so many seconds later.
     fn at(&mut self, seconds: u64, lfu: bool) {
         self.tracking(seconds, if lfu { Tracks::Frequency } else { Tracks::Use });
     }
@@ -47,7 +47,7 @@ impl Bench {
         self.run(db, &["exists", key]) == ":1\r\n"
     }
 
-    /// For how many seconds a key has not been used, or not been changed.
+    /// Seconds for which a key has not been used, or not been changed.
     fn idle(&mut self, name: &str) -> Option<u32> {
         let shared = self.shared.clone();
         let key = shared.keyspace.hasher().key(name.as_bytes());
@@ -74,8 +74,8 @@ fn policy(volatile: bool, order: Order) -> Policy {
     Policy { volatile, order, samples: 5, to_store: false }
 }
 
-/// Of five samples a round, as few as by default, a fifth of those that should go escape: then less than one of five is
-/// such a key.
+/// With five samples a round, the default, a fifth of the keys that should go escape: fewer than one of five is such a
+/// key.
 fn thorough(volatile: bool, order: Order) -> Policy {
     Policy { volatile, order, samples: 20, to_store: false }
 }
@@ -160,7 +160,7 @@ fn the_least_recently_used_go() {
     for i in 0..n {
         bench.run(0, &["set", &format!("key:{i}"), "v"]);
     }
-    // The last are used last; the first half is not used at all.
+    // The last keys are used last; the first half is not used at all.
     for i in n / 2..n {
         bench.at(10 + i as u64, false);
         bench.run(0, &["get", &format!("key:{i}")]);
@@ -178,7 +178,7 @@ fn the_least_recently_modified_go() {
     for i in 0..n {
         bench.run(0, &["set", &format!("key:{i}"), "v"]);
     }
-    // The last are modified last. All are read after that, the first half last.
+    // The last keys are modified last. All are read after that, the first half last.
     for i in n / 2..n {
         bench.tracking(10 + i as u64, Tracks::Change);
         bench.run(0, &["append", &format!("key:{i}"), "w"]);
@@ -193,7 +193,7 @@ fn the_least_recently_modified_go() {
     assert!(a + b > 1.8 && d < 0.02, "{a} {b} {c} {d}");
 }
 
-/// Whatever changes a key makes it younger, and nothing else does.
+/// Every change of a key makes it younger, and nothing else does.
 #[test]
 fn a_change_of_any_kind_is_the_last_one() {
     let changes = [
@@ -300,7 +300,7 @@ fn chance_prefers_nobody() {
     assert!(gone.iter().all(|share| (0.44..0.56).contains(share)), "{gone:?}");
 }
 
-/// A key that is used after it was sampled is no longer what the pool takes it for.
+/// A key that is used after it was sampled no longer has the score in the pool.
 #[test]
 fn who_was_used_since_it_was_sampled_stays() {
     let mut bench = Bench::new(1, 7);
@@ -326,7 +326,7 @@ proptest! {
         let mut pool = Pool::default();
         let mut model: BTreeMap<(u16, u8), u64> = BTreeMap::new();
         for &(score, db, key) in &scores {
-            // Of a key that is known the higher score stands; of one that fell out the new one.
+            // Of a known key the higher score stands; of one that fell out the new one.
             let known = pool.best.iter().any(|c| c.db == db && *c.key == [key]);
             pool.offer(score, db, &[key]);
             if known {
@@ -336,7 +336,7 @@ proptest! {
                 model.insert((db, key), score);
                 if model.len() > POOL {
                     let worst = *model.values().min().expect("not empty");
-                    // Of equals the newcomer goes if it is one of them.
+                    // Of equal keys the newcomer goes if it is one of them.
                     let goes = if score == worst { (db, key) } else {
                         let kept: Vec<_> = pool.best.iter().map(|c| (c.db, c.key[0])).collect();
                         *model.keys().find(|name| !kept.contains(name)).expect("one too many")
@@ -357,7 +357,7 @@ proptest! {
     // Each makes a keyspace.
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever there is and whichever policies follow one another: what goes was allowed to go, and as much as had to.
+    /// With any keys and any sequence of policies, only keys that may go are evicted, and as many as have to be.
     #[test]
     fn only_what_may_go_goes(
         keys in prop::collection::vec((0u16..3, any::<bool>(), 0u64..100), 1..120),

@@ -1,5 +1,5 @@
-//! Clients that cache what they read while others change it, on several engines at once: whatever a client has cached
-//! and was not told to forget is what is there.
+//! Clients cache their reads while others change the keys, on several engines at once: a cached value that was not
+//! invalidated is current.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,7 +18,7 @@ const CLIENTS: u64 = 3;
 const SEEDS: u64 = 200;
 const KEYS: [&str; 7] = ["a", "b", "c", "{a}d", "{a}e", "f", "g"];
 
-/// Reads first. `K` is a key, `D` a database, `N` a small number.
+/// Commands that read. `K` is a key, `D` a database, `N` a small number.
 const READS: &[&str] =
     &["get K", "mget K K K", "lrange K 0 -1", "llen K", "hgetall K", "smembers K", "exists K K", "type K", "strlen K"];
 const WRITES: &[&str] = &[
@@ -53,7 +53,7 @@ struct Hand<'a> {
     engine: Engine,
     rng: Rng,
     client: u64,
-    /// What it has read, and the reply.
+    /// The commands that it has cached, with their replies.
     cache: BTreeMap<Line, Vec<u8>>,
     mail: &'a [Mail],
 }
@@ -94,8 +94,8 @@ impl Hand<'_> {
         }
     }
 
-    /// Delivers what others must forget, a little later than latches go back, and then forgets what it must itself:
-    /// what comes with the reply or before it is heard after it.
+    /// Delivers invalidations to others, a little later than latches go back, and then takes its own: those that come
+    /// with the reply or before it are heard after it.
     fn tell(&mut self) {
         self.engine.give_way();
         for invalidation in self.engine.take_invalidated() {
@@ -155,7 +155,7 @@ impl Hand<'_> {
         reply
     }
 
-    /// Runs a block, sometimes as a script does: it takes latches as it gets to them, and may be undone.
+    /// Runs a block, sometimes as a script does: it takes latches as it needs them, and may be undone.
     fn block(&mut self) {
         let lines: Vec<Line> = (0..1 + self.rng.below(5)).map(|_| self.line()).collect();
         let batch = Self::batch(&lines);
@@ -223,7 +223,7 @@ fn whatever_is_cached_and_was_not_invalidated_is_there() {
                                     hand.single(line);
                                 }
                             }
-                            // Keys expire by the sweep, and are forgotten where there are too many.
+                            // The sweep expires keys, and tracking forgets keys if there are too many.
                             let _ = hand.engine.sweep(CLIENTS as u16, || true);
                             let most = if hand.rng.below(16) == 0 { 2 } else { 1000 };
                             let _ = hand.engine.forget_reads(most, 3);
@@ -236,16 +236,15 @@ fn whatever_is_cached_and_was_not_invalidated_is_there() {
                 .collect();
             hands.into_iter().map(|hand| hand.join().expect("no panic")).collect()
         });
-        // Whatever has expired goes, everything is told; then each looks at what it has cached.
+        // Expired keys are deleted, and all invalidations are delivered. Then each client checks its cache.
         let lines: Vec<_> = hands.iter().flat_map(|hand| hand.cache.keys().cloned()).collect();
-        // In every other round nothing is left that could expire still.
+        // In every other round no key is left that could still expire.
         let end = time.load(Relaxed) + seed % 2 * 10;
         for hand in &mut hands {
             hand.engine.begin_turn(end);
         }
         lines.iter().for_each(|line| drop(hands[0].read(line)));
-        // Reading finds keys whose time has come. Fields that HGETALL only passes over are there until the sweep finds
-        // them.
+        // Reads find expired keys. Fields that HGETALL only passes over exist until the sweep finds them.
         for hand in &mut hands {
             while hand.engine.sweep(CLIENTS as u16, || true) == Swept::Part {}
         }

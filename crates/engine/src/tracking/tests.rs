@@ -27,7 +27,7 @@ impl Hand {
         });
     }
 
-    /// Runs a command for a client that caches; its reply.
+    /// Runs a command for a client that caches. Returns its reply.
     fn reply(&mut self, client: u64, words: &[&str]) -> String {
         let mut out = Vec::new();
         self.with(client, true, words, |engine, call| assert!(matches!(engine.run(call, &mut out), Ran::Done)));
@@ -52,7 +52,7 @@ impl Hand {
         f(&mut self.engine, &call)
     }
 
-    /// What has been said since: key, by whom, readers.
+    /// The invalidations since: the key, the client that changed it, and the readers.
     fn said(&mut self) -> Vec<(String, u64, Vec<u64>)> {
         let text = |key: Box<[u8]>| String::from_utf8(key.into()).expect("text");
         let said = self.engine.take_invalidated().into_iter().map(|invalidation| match invalidation {
@@ -99,8 +99,8 @@ fn expiry_is_nobodys_change() {
     assert_eq!(hand.tracked(), (1, 1), "it was read after that");
 }
 
-/// A field goes when somebody comes across it or the sweep does, and its key's readers hear of it then. Commands that
-/// list a whole hash pass over it: it has to stay known who has read the hash.
+/// A field is deleted when a command finds it or the sweep does, and readers of its key hear of it then. Commands that
+/// list a whole hash pass over it: the readers of the hash have to stay known.
 #[test]
 fn fields_that_expire_are_told_of_when_they_go() {
     for finder in ["sweep", "hget"] {

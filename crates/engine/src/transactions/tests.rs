@@ -1,4 +1,4 @@
-//! Attempts beside plain commands, and what a log makes of them.
+//! Attempts beside plain commands, and their records.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ pub(crate) fn install(engine: &mut Engine, prepared: &Prepared) {
     assert!(engine.install(prepared, None, 0).expect("nobody else is there").is_ok());
 }
 
-/// Its locks were given back before it asked for them: nothing would give back what it claimed now (rule T4).
+/// The attempt's locks were given back before it asked for them: nothing would give a later claim back (rule T4).
 #[test]
 fn an_attempt_that_is_not_wanted_any_more_claims_nothing() {
     let [mut one] = engines();
@@ -160,7 +160,7 @@ fn readers_read_together() {
     assert_eq!(say(&mut one, "set a 2"), "+OK\r\n");
 }
 
-/// Rule T7: the older waits, the younger dies, and a plain command has its turn among them.
+/// Rule T7: the older transaction waits, the younger is refused, and a plain command has its turn among them.
 #[test]
 fn locks_are_had_in_turn() {
     let [mut one] = engines();
@@ -179,7 +179,7 @@ fn locks_are_had_in_turn() {
     let second = prepared(go_on(&mut one, 4, &keys, &["append a 4"], &mut asked));
     install(&mut one, &second);
     assert_eq!(say(&mut one, "get a"), "$3\r\n5p4\r\n");
-    // One that gives up its place.
+    // A transaction gives up its place.
     let third = prepared(prepare(&mut one, 9, &keys, &["append a 9"]));
     assert!(waits(&mut one, "append a q"));
     let mut asked = false;
@@ -206,14 +206,14 @@ fn who_works_on_everything_waits() {
     install(&mut one, &second);
 }
 
-/// The keys that patterns of SORT lead to are no arguments, and it waits for what is locked in their slot all the same:
-/// for that, and nothing else.
+/// The keys that SORT's patterns lead to are no arguments. It still waits for the locked keys of their slot, and for
+/// nothing else.
 #[test]
 fn who_works_on_further_keys_of_a_slot_waits_for_all_that_is_locked_there() {
     let [mut one] = engines();
     say(&mut one, "rpush {a}list 1 2");
     say(&mut one, "mset {a}w_1 1 {a}w_2 2 b 1");
-    // Those of others' slots, databases and readers are not in its way.
+    // Locked keys of other slots, other databases and readers are not in its way.
     let elsewhere =
         [(0, "b"), (1, "{a}w_1")].map(|(db, key)| Lock { db, key: key.as_bytes().into(), mode: Mode::Exclusive });
     let elsewhere = Lock::normalized(elsewhere.into());
@@ -226,11 +226,11 @@ fn who_works_on_further_keys_of_a_slot_waits_for_all_that_is_locked_there() {
     let sorts = ["sort {a}list by {a}w_*", "sort_ro {a}list by {a}w_*", "sort {a}list by none get {a}w_* store {a}to"];
     for (sequence, sort) in (1..).map(|round| 10 * round).zip(sorts) {
         let first = prepared(prepare(&mut one, sequence + 1, &keys, &["incrby {a}w_1 4"]));
-        // Patterns that lead nowhere need no further keys.
+        // Patterns that lead to no key need no further keys.
         assert_eq!(say(&mut one, "sort {a}list by none get # get none"), "*4\r\n$1\r\n1\r\n$-1\r\n$1\r\n2\r\n$-1\r\n");
         assert!(waits(&mut one, sort), "{sort}");
         assert!(matches!(prepare(&mut one, sequence + 2, &keys, &["incrby {a}w_1 1"]), Tried::Dies), "it has its turn");
-        // What is locked later may be what a pattern leads to, too.
+        // A pattern may lead to a key that is locked later, too.
         let late = locks(&["{a}w_2"], Mode::Exclusive);
         let second = prepared(prepare(&mut one, sequence + 3, &late, &["incrby {a}w_2 1"]));
         install(&mut one, &first);
@@ -275,7 +275,7 @@ fn logging(engine: &mut Engine) -> (Intake, Arc<Watermarks>, Vec<Gate>) {
     (intake, marks, own)
 }
 
-/// What a start makes of what was left.
+/// The engine that a start makes of these records.
 fn replayed(bytes: &[u8], cut: Lsn) -> (Engine, Outcomes) {
     let [mut engine] = engines();
     let block = Block { incarnation: 1, sequence: 1, cut, synced: Lsn(0), is_part: false, body: bytes };
@@ -294,7 +294,7 @@ fn replayed(bytes: &[u8], cut: Lsn) -> (Engine, Outcomes) {
     (engine, outcomes)
 }
 
-/// Rule T2: what is in doubt is locked again, and then installed once.
+/// Rule T2: keys of a transaction in doubt are locked again, and its effects are then installed once.
 #[test]
 fn a_log_has_what_is_in_doubt() {
     let [mut one] = engines();
@@ -330,7 +330,7 @@ fn a_log_has_what_is_in_doubt() {
     assert_eq!(say(&mut again, "lrange b 0 -1"), "*1\r\n$1\r\nx\r\n");
 }
 
-/// Rule L7: what was undone is as uncommitted as it was.
+/// Rule L7: an undone value is as uncommitted as before.
 #[test]
 fn what_is_put_back_waits_for_what_it_waited_for() {
     let [mut one] = engines();
@@ -345,7 +345,7 @@ fn what_is_put_back_waits_for_what_it_waited_for() {
     assert!(one.has_seen(), "it was set, and that is not committed");
 }
 
-/// Who coordinates an attempt may have more databases than there are here.
+/// The coordinator of an attempt may have more databases than this node.
 #[test]
 fn locks_of_a_database_that_there_is_not_are_harmless() {
     let [mut one] = engines();
@@ -360,7 +360,7 @@ fn locks_of_a_database_that_there_is_not_are_harmless() {
     assert_eq!(say(&mut one, "get a"), "$1\r\n1\r\n");
 }
 
-/// What a disk says is prepared is looked at before anything is locked for it.
+/// Prepared effects from a disk are checked before anything is locked for them.
 #[test]
 fn what_cannot_be_installed_is_refused_at_the_start() {
     let [mut one] = engines();
@@ -395,7 +395,7 @@ proptest! {
     }
 }
 
-/// As if a list `l` had left memory and come back.
+/// Makes the list `l` another value, as if it had left memory and come back.
 fn become_other(engine: &mut Engine, is_list: bool) {
     let shared = engine.shared.clone();
     let key = shared.keyspace.hasher().key(b"l");
@@ -408,8 +408,8 @@ fn become_other(engine: &mut Engine, is_list: bool) {
     engine.release(held);
 }
 
-/// A store that is damaged may bring back another value than what was prepared is to be done to: then nothing is done,
-/// and it is said.
+/// A damaged store may bring back another value than the one that a change was prepared for. Then nothing is done, and
+/// an error says so.
 #[test]
 fn what_is_prepared_for_another_value_is_not_installed() {
     let [mut one, mut other] = engines();
@@ -438,16 +438,16 @@ fn what_is_prepared_for_another_value_is_not_installed() {
     assert_eq!(say(&mut other, "mget a new"), "*2\r\n$2\r\n50\r\n$1\r\nv\r\n");
     assert_eq!(say(&mut other, "lrange l 0 -1"), "*1\r\n$1\r\ny\r\n");
     assert!(!one.shared.transactions.any());
-    // So it is with what is no effect at all.
+    // The same holds for bytes that are no effect.
     let unlocked = Prepared { locks: Arc::from([]), ..(*prepared).clone() };
     let broken = Prepared { effects: Arc::from(*b"\xff\xff"), ..unlocked.clone() };
     assert!(matches!(one.install(&broken, None, 0), Ok(Err(NotInstalled::Damaged(..)))));
-    // And with effects on keys whose latches nobody has.
+    // And for effects on keys whose latches are not held.
     assert!(matches!(one.install(&unlocked, None, 0), Ok(Err(NotInstalled::Damaged(..)))));
     assert_eq!(say(&mut other, "mget a new"), "*2\r\n$2\r\n50\r\n$1\r\nv\r\n");
 }
 
-/// It is tried again and again, which leaves nothing in the log that grows as long as nothing has changed.
+/// The install is tried again and again. Nothing in the log grows by that as long as nothing has changed.
 #[test]
 fn what_is_tried_in_vain_is_logged_once() {
     let [mut one] = engines();
@@ -470,7 +470,7 @@ fn what_is_tried_in_vain_is_logged_once() {
         why = vain(&mut one, Some(&why));
         assert_eq!(logged(), first);
     }
-    // Something else, but no better.
+    // Another value, but no better.
     become_other(&mut one, false);
     why = vain(&mut one, Some(&why));
     assert!(logged() > first);
@@ -479,7 +479,7 @@ fn what_is_tried_in_vain_is_logged_once() {
     assert_eq!(say(&mut one, "lrange l 0 -1"), "*1\r\n$1\r\ny\r\n");
 }
 
-/// The journal of an install had long strings copied: under all latches, without having asked for room.
+/// The journal of an install made copies of long strings: under all latches, without a check for memory.
 #[test]
 fn a_long_string_is_changed_in_place() {
     let [mut one] = engines();

@@ -1,4 +1,4 @@
-//! Who waits beside attempts, and for how long: plain commands, and commands that block.
+//! Waits beside attempts, and their length: of plain commands, and of blocking commands.
 
 use keyspace::Need;
 use resp::{Batch, Protocol};
@@ -27,7 +27,7 @@ fn run(engine: &mut Engine, token: u64, seat: Option<&Seat>, command: &str, out:
     engine.run(&call, out)
 }
 
-/// The reply; `None`: it waits.
+/// The reply; `None`: the command waits.
 fn plain(engine: &mut Engine, token: u64, command: &str) -> Option<String> {
     let mut out = Vec::new();
     match run(engine, token, None, command, &mut out) {
@@ -61,7 +61,7 @@ fn a_transaction_comes_to_its_turn_among_plain_commands_that_never_stop_coming()
     assert!(matches!(prepare(&mut one, 200, &keys, &["incr k"]), Tried::Dies), "100 is older");
     install(&mut one, &older);
     for token in 1..100 {
-        // The next one comes before the one before it has run.
+        // The next command comes before the one before it has run.
         assert_eq!(plain(&mut one, token + 1, "incr k"), None);
         assert_eq!(plain(&mut one, token, "incr k"), Some(format!(":{}\r\n", token + 1)));
     }
@@ -85,7 +85,7 @@ fn walks_leave_keys_alone_that_are_locked_though_their_time_has_come() {
     assert_eq!(say(&mut one, "ttl a"), ":-1\r\n", "what was prepared is done");
 }
 
-/// A plain command that was granted a key and has not run has done nothing to it.
+/// A plain command that was granted a key and has not run has not changed the key.
 #[test]
 fn who_waits_is_served_beside_plain_commands_that_hold_keys() {
     let [mut one, mut two] = engines();
@@ -118,7 +118,7 @@ fn a_chain_of_those_who_wait_is_served_when_a_lock_is_gone() {
     assert_eq!(say(&mut one, "lpop last"), "$1\r\nx\r\n");
 }
 
-/// Rule K4, where a script finds out which key it changes.
+/// Rule K4, if a script finds out which key it changes.
 #[test]
 fn a_block_that_widens_takes_what_a_whole_chain_needs() {
     let [mut one] = engines();
@@ -145,7 +145,7 @@ fn a_block_that_widens_takes_what_a_whole_chain_needs() {
     assert_eq!(has_served(&mut one), [5, 6, 7]);
 }
 
-/// Who has claimed keys and comes to need everything waits for transactions that wait for these keys.
+/// A command that has claimed keys and comes to need everything waits for transactions that wait for these keys.
 #[test]
 fn a_block_that_waits_for_everything_keeps_no_claims() {
     let [mut one] = engines();
@@ -166,8 +166,8 @@ fn a_block_that_waits_for_everything_keeps_no_claims() {
     assert_eq!(say(&mut one, "get a"), "$1\r\n2\r\n");
 }
 
-/// What SORT with patterns waits for is what it has claimed: what is locked later stays open to others until it has had
-/// its turn to look.
+/// SORT with patterns waits for the keys that it has claimed. Keys that are locked later stay open to others until it
+/// has had its turn.
 #[test]
 fn who_works_on_further_keys_claims_none_while_it_waits() {
     let [mut one] = engines();
@@ -190,7 +190,7 @@ fn who_works_on_further_keys_claims_none_while_it_waits() {
     assert_eq!(plain(&mut one, 8, "incr {a}w_2").unwrap(), ":4\r\n");
 }
 
-/// Transactions may lock ever other keys of a slot, the next one before the last one has ended.
+/// Transactions may lock other keys of a slot again and again, the next one before the last one has ended.
 #[test]
 fn who_works_on_further_keys_has_its_turn_among_transactions_that_never_stop_coming() {
     let [mut one] = engines();
@@ -220,7 +220,7 @@ fn who_works_on_further_keys_has_its_turn_among_transactions_that_never_stop_com
     prepared(lock(&mut one, 1000));
 }
 
-/// However many keys one transaction has locked: it is that one that it waits for, and no other.
+/// One transaction may have locked many keys: SORT waits for that one, and for no other.
 #[test]
 fn who_works_on_further_keys_may_find_many_at_once() {
     let [mut one] = engines();
@@ -237,7 +237,7 @@ fn who_works_on_further_keys_may_find_many_at_once() {
     install(&mut one, &elsewhere);
 }
 
-/// A script that runs again may come to other keys, and back to those it had claimed.
+/// A script that runs again may come to other keys, and back to those that it had claimed.
 #[test]
 fn what_is_to_be_given_back_and_is_claimed_again_is_claimed_once() {
     let [mut one, mut two] = engines();
@@ -249,7 +249,7 @@ fn what_is_to_be_given_back_and_is_claimed_again_is_claimed_once() {
     install(&mut one, &keys);
     has_served(&mut one);
     assert_eq!(plain(&mut one, 5, "mget a b").unwrap(), "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
-    // The next command of a connection, when the one before it was given up while a latch was busy.
+    // The next command of a connection, after the one before it was given up while a latch was busy.
     let keys = prepared(prepare(&mut one, 200, &locks(&["a"], Mode::Exclusive), &["set a 2"]));
     assert_eq!(plain(&mut one, 5, "incr a"), None);
     let held = two.acquire_one(keyspace::slot_of(b"a")).expect("nobody else is there");
@@ -262,7 +262,7 @@ fn what_is_to_be_given_back_and_is_claimed_again_is_claimed_once() {
     assert!(!one.has_leftovers() && !one.shared.transactions.any());
 }
 
-/// Something may be in doubt for long, as a node is out of reach.
+/// A transaction may be in doubt for long, as a node is out of reach.
 #[test]
 fn who_waits_for_everything_keeps_others_out_only_while_that_may_end_soon() {
     let [mut one] = engines();

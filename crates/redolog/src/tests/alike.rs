@@ -7,7 +7,7 @@ use crate::{After, Fsync, Gate, Limits, Lsn, Opened, Record, Settings, Stepped};
 
 const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 16 << 20 };
 
-/// The records by hand: nothing is written until a stream takes a step.
+/// Steps the log by hand: nothing is written until a stream takes a step.
 fn start(disks: &[Simulated]) -> (crate::Log, Vec<Vec<Gate>>, Vec<Stepped<Simulated>>) {
     start_with(disks, Fsync::Always)
 }
@@ -32,7 +32,7 @@ fn found(disks: &[Simulated]) -> Vec<Lsn> {
     found
 }
 
-/// Rule L5: neither is committed before what either stands on.
+/// Rule L5: neither record is committed before everything that either stands on.
 #[test]
 fn both_wait_for_what_either_stands_on() {
     for turned in [false, true] {
@@ -56,14 +56,14 @@ fn both_wait_for_what_either_stands_on() {
     }
 }
 
-/// Rule L5: what is handed out at a start is there at the next one, too.
+/// Rule L5: records that a start hands out are there at the next start, too.
 #[test]
 fn both_are_cut_if_either_has_lost_what_it_stands_on() {
     for turned in [false, true] {
         let disks = [Simulated::default(), Simulated::default()];
         let (log, mut gates, mut streams) = start(&disks);
         let (a, b) = if turned { (1, 0) } else { (0, 1) };
-        // What it stands on is never written.
+        // The record that it stands on is never written.
         leave(&mut gates[a][0], Lsn(0x100), &[]);
         leave(&mut gates[a][1], Lsn(0x201), &[Lsn(0x100)]);
         leave(&mut gates[b][1], Lsn(0x201), &[]);
@@ -77,8 +77,8 @@ fn both_are_cut_if_either_has_lost_what_it_stands_on() {
     }
 }
 
-/// Rule L5: so they are if a start has written them again in blocks of their own, and the power failed before it had
-/// done the same to what one of them stands on.
+/// Rule L5: the same holds if a start has written them again in blocks of their own, and the power failed before it had
+/// done the same to a record that one of them stands on.
 #[test]
 fn a_start_that_writes_them_again_does_not_part_them() {
     // Neither record has room beside the other.
@@ -109,7 +109,7 @@ fn a_start_that_writes_them_again_does_not_part_them() {
     }
 }
 
-/// Rules C2, L4: what is on the disk and stands on something uncommitted may be cut: nobody may count on it.
+/// Rules C2, L4: a record on the disk that stands on an uncommitted one may be cut: it does not count as synced.
 #[test]
 fn what_waits_for_another_stream_does_not_count_as_synced() {
     let disks = [Simulated::default(), Simulated::default()];
@@ -123,8 +123,8 @@ fn what_waits_for_another_stream_does_not_count_as_synced() {
     assert_eq!((log.synced(0), log.synced(1)), (Lsn(0x100), Lsn(0x201)));
 }
 
-/// Rules L4, L5: nor does what stands on something that is only written, where that is all that is promised: a power
-/// failure may take it.
+/// Rules L4, L5: the same holds if it stands on a record that is only written, where no more is promised: a power
+/// failure may take that.
 #[test]
 fn what_stands_on_something_unsynced_does_not_count_as_synced() {
     for fsync in [Fsync::Everysec, Fsync::No] {
@@ -146,8 +146,8 @@ fn what_stands_on_something_unsynced_does_not_count_as_synced() {
     }
 }
 
-/// Rule L6: what is promised to be on the disk is not acknowledged before what it stands on is there, which was
-/// promised less.
+/// Rule L6: a record that is promised to be on the disk is not acknowledged before those that it stands on are there,
+/// even if less was promised for them.
 #[test]
 fn a_stronger_promise_waits_for_what_was_promised_less() {
     let disks = [Simulated::default(), Simulated::default()];

@@ -6,7 +6,7 @@ use super::running::settings;
 use crate::disk::Folder;
 use crate::{Flight, Fsync, Gate, Limits, Lsn, Opened, Record, Settings, Step, Stepped, copy};
 
-/// A folder of its own, which is gone afterwards.
+/// A folder of its own, which is removed afterwards.
 struct Own(PathBuf);
 
 impl Own {
@@ -30,7 +30,7 @@ fn found(folder: &PathBuf) -> Vec<Lsn> {
     found
 }
 
-/// A record, and the block that it departs in.
+/// Leaves a record, and returns the block that it departs in.
 fn depart(gate: &mut Gate, stepped: &mut Stepped<Folder>) -> (Lsn, Flight<<Folder as crate::disk::Disk>::File>) {
     let lsn = gate.enter().above(0);
     gate.leave(lsn, |out| Record::encode(lsn, &[], &[7; 100], out));
@@ -43,8 +43,8 @@ fn depart(gate: &mut Gate, stepped: &mut Stepped<Folder>) -> (Lsn, Flight<<Folde
     panic!("it departs");
 }
 
-/// Blocks that were on their way together begin a page each: a copy goes beyond what is between them, and ends at its
-/// moment, as what comes behind that is being written.
+/// Blocks that were in flight together begin a page each. A copy skips the gaps between them, and ends at its moment,
+/// as later blocks are still being written.
 #[test]
 fn a_copy_ends_at_its_moment_whatever_was_in_flight() {
     let (from, to) = (Own::new("copied"), Own::new("copy"));
@@ -70,7 +70,7 @@ fn a_copy_ends_at_its_moment_whatever_was_in_flight() {
     assert!(bytes < 20 * 4096, "{bytes} bytes: nothing behind it is copied");
 }
 
-/// What is not there is not taken for something else: the copy fails.
+/// A missing record is not mistaken for another one: the copy fails.
 #[test]
 fn a_copy_to_a_record_that_is_not_there_fails() {
     let (from, to) = (Own::new("behind"), Own::new("copy-behind"));

@@ -1,5 +1,5 @@
-//! Random histories with crashes: everything synced survives, what survives is a consistent prefix, and what was cut
-//! does not come back.
+//! Random histories with crashes: everything synced survives, the surviving records are a consistent prefix, and cut
+//! records do not come back.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,11 +14,11 @@ use crate::{Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREA
 
 /// Most groups are one block.
 const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 64 << 10 };
-/// Many are several, and many records are longer than a block.
+/// Many groups are several blocks, and many records are longer than a block.
 const SMALL_BLOCKS: Limits = Limits { block: 2000, ..LIMITS };
 const SLOTS: u64 = 6;
 
-/// What a record did: the slot, and the record of that slot before it.
+/// The effects of a record: the slot, and the record of that slot before it.
 fn effects(slot: u64, before: Lsn, filler: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&slot.to_le_bytes());
@@ -27,12 +27,12 @@ fn effects(slot: u64, before: Lsn, filler: usize) -> Vec<u8> {
     bytes
 }
 
-/// A node of several streams, and what it must keep.
+/// A node of several streams, and the records that it must keep.
 struct World {
     disks: Vec<Simulated>,
     chance: Chance,
     committers: Vec<Committer<Simulated>>,
-    /// By stream: blocks in flight, and the cut of each; what was taken and waits for them.
+    /// By stream: blocks in flight with the cut of each, and records that wait for them.
     air: Vec<Vec<(Flight<Open>, Lsn)>>,
     held: Vec<Option<Taken>>,
     /// The highest cut of a block that has landed.
@@ -42,19 +42,19 @@ struct World {
     marks: Arc<Watermarks>,
     /// By slot: its last record.
     last: BTreeMap<u64, Lsn>,
-    /// Everything ever written in this life, by LSN: slot and what was before.
+    /// Every record written in this life, by LSN: its slot, and the record before it.
     written: BTreeMap<Lsn, (u64, Lsn)>,
     /// By record: the record of another slot that it read, and that slot.
     reads: BTreeMap<Lsn, (Lsn, u64)>,
     /// Streams that have failed.
     dead: Vec<bool>,
-    /// What was promised.
+    /// The promised positions.
     promised: Vec<Lsn>,
-    /// By stream: up to here the records are durable elsewhere, and may be gone.
+    /// By stream: the position up to which records are durable elsewhere, and may be gone.
     covered: Vec<Lsn>,
     incarnation: u64,
     limits: Limits,
-    /// Planted bugs.
+    /// Planted mistakes.
     trusts_the_tail: bool,
     forgets_dependencies: bool,
     forgets_the_order: bool,
@@ -115,7 +115,7 @@ impl World {
         for lsn in &self.promised {
             assert!(found.contains_key(lsn) || self.is_covered(*lsn), "record {lsn} was promised and is lost");
         }
-        // What is durable elsewhere is there, in the log or not.
+        // Records that are durable elsewhere exist, in the log or not.
         let elsewhere = self.written.iter().filter(|(lsn, _)| self.is_covered(**lsn));
         found.extend(elsewhere.map(|(lsn, record)| (*lsn, *record)));
         let mut last = BTreeMap::new();
@@ -133,7 +133,7 @@ impl World {
         self.incarnation = recovery.incarnation() + 1;
         self.marks = Arc::new(Watermarks::new(&recovery.ends()?));
         let writers = recovery.open_with_lacks([9; 16], self.incarnation, self.limits)?;
-        // It is served from now on. What is not there must never be there again, and what is must stay.
+        // The node serves them from now on. Missing records must never come back, and the others must stay.
         self.last = last;
         self.written = found;
         self.promised = self.written.keys().copied().collect();
@@ -155,7 +155,7 @@ impl World {
         self.covered.get(usize::from(lsn.stream())).is_some_and(|end| lsn <= *end)
     }
 
-    /// What is promised may become durable elsewhere: the log gives it up, at once or later.
+    /// Promised records may become durable elsewhere: the log gives them up, at once or later.
     fn cover(&mut self) {
         let stream = self.chance.below(self.disks.len() as u64) as usize;
         let end = self.chance.below(3).min(1) * self.marks.of(stream as u16).0.saturating_sub(self.chance.below(200));
@@ -167,7 +167,7 @@ impl World {
 
     fn write(&mut self) {
         let slot = self.chance.below(SLOTS);
-        // Some records read another slot, too, and stand on that.
+        // Some records read another slot, too, and stand on its last record.
         let other = self.chance.below(SLOTS);
         let stream = self.stream_of(slot);
         let worker = self.chance.below(2) as usize;
@@ -187,7 +187,7 @@ impl World {
         let effects = effects(slot, before, filler);
         match self.chance.below(4) {
             0 => {
-                // How long it will be is not known exactly.
+                // Its length is not known exactly.
                 let about = self.chance.below(2 * effects.len() as u64 + 1);
                 let write = move |out: &mut Vec<u8>| out.extend_from_slice(&effects);
                 gate.leave_late(lsn, about, Box::new(move |out| Record::encode_with(lsn, &dependencies, write, out)));
@@ -202,7 +202,7 @@ impl World {
         self.last.insert(slot, lsn);
     }
 
-    /// Some streams commit, or go on with that. What lies at or below the watermarks is promised. After an error a
+    /// Some streams commit, or go on with that. Everything at or below the watermarks is promised. After an error a
     /// stream is not used again (rule L9).
     fn commit(&mut self) {
         for stream in 0..self.disks.len() {
@@ -226,7 +226,7 @@ impl World {
         self.promised = committed.map(|(lsn, _)| *lsn).collect();
     }
 
-    /// A block departs, if there is one, and none or few are in flight.
+    /// A block departs, if there is one and few are in flight.
     fn depart(&mut self, stream: usize) -> io::Result<()> {
         let committer = &mut self.committers[stream];
         if self.held[stream].is_none()
@@ -252,7 +252,7 @@ impl World {
         Ok(())
     }
 
-    /// A stream that found no room when it started has some now, or not.
+    /// A stream that found no room when it started may have some now.
     fn begin_late(&mut self, stream: usize) -> io::Result<()> {
         let writer = self.committers[stream].writer();
         if writer.waits().is_some() { unless_lacking(writer.begin_late(0)).map(drop) } else { Ok(()) }
@@ -271,10 +271,10 @@ impl World {
         Ok(())
     }
 
-    /// The power fails, or just the process ends.
+    /// The power fails, or only the process ends.
     fn crash(&mut self) {
         let chance = &mut self.chance;
-        // Of what was in flight there is nothing, a part, or all.
+        // Of a block in flight there is nothing, a part, or all.
         for (flight, _) in self.air.iter().flatten() {
             let _ = match chance.below(3) {
                 0 => Ok(()),
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// What is going to happen to a disk, if anything.
+    /// Plans the next fault of a disk, if any.
     fn plan(&mut self) {
         let disk = &self.disks[self.chance.below(self.disks.len() as u64) as usize];
         match self.chance.below(6) {
@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// Starts, again and again if the power fails on the way. A stream of which records are cut needs room.
+    /// Starts, again and again if the power fails on the way. A stream whose records are cut needs room.
     fn restart(&mut self) {
         while let Err(damage) = self.start() {
             let lacks = damage.to_string().contains("cannot be made: ");
@@ -314,7 +314,7 @@ impl World {
     }
 }
 
-/// `None`: something lacks for it, and nothing has happened.
+/// `None`: a resource lacks, and nothing has happened.
 fn unless_lacking<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Err(error) if Lack::of(&error).is_some() => Ok(None),
@@ -343,7 +343,7 @@ fn live(seed: u64, streams: usize, forget: bool) {
     }
 }
 
-/// How many lives a test tries: `HOLDFAST_LIVES` for more.
+/// The number of lives that a test tries: `HOLDFAST_LIVES` sets more.
 fn lives() -> u64 {
     std::env::var("HOLDFAST_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
@@ -368,8 +368,8 @@ fn a_skipped_sync_is_caught() {
     assert!(caught > 10, "only {caught} of 50 lives noticed that nothing was synced");
 }
 
-/// Rule L9: after a failed sync the tail is in memory and may not be on the disk, whatever the next sync says. A start
-/// writes it again: into a segment of its own, or, without room for one, where it lies.
+/// Rule L9: after a failed sync the tail is in memory and may not be on the disk, even if the next sync succeeds. A
+/// start writes it again: into a segment of its own, or, without room for one, in place.
 #[test]
 fn a_tail_that_is_not_written_again_is_caught() {
     let life = |seed, trusts_the_tail, is_full: bool| {
@@ -418,7 +418,7 @@ fn a_cut_that_forgets_dependencies_is_caught() {
     assert!(caught > 10, "only {caught} of 20 lives noticed that something stands on what is gone");
 }
 
-/// The watermark passes what has landed in order.
+/// The watermark passes only blocks that have landed in order.
 #[test]
 fn a_watermark_that_passes_a_hole_is_caught() {
     let unsafe_life = |seed| {
@@ -430,7 +430,7 @@ fn a_watermark_that_passes_a_hole_is_caught() {
     assert!(caught > 10, "only {caught} of 40 lives noticed that a block was not there");
 }
 
-/// Blocks in flight together have no page in common.
+/// Blocks in flight together share no page.
 #[test]
 fn pages_in_common_are_caught() {
     let unsafe_life = |seed| {
@@ -454,7 +454,7 @@ fn many_crashes(world: &mut World) {
     }
 }
 
-/// Rule L5: what lies behind a block that was lost does not come back, whatever is written later.
+/// Rule L5: records behind a lost block do not come back, with any later writes.
 #[test]
 fn what_lies_behind_a_hole_is_gone() {
     for lost in 0..3 {
@@ -482,7 +482,7 @@ fn what_lies_behind_a_hole_is_gone() {
             for _ in 0..3 {
                 world.write();
             }
-            // Lost as well.
+            // This one is lost as well.
             let written = world.written.len() - 3;
             world.disks[0].crash(&mut Chance(lost));
             world.start().unwrap();
@@ -491,7 +491,7 @@ fn what_lies_behind_a_hole_is_gone() {
     }
 }
 
-/// Rule L10: what a block knew to be synced when it departed must be there, whatever was in flight with it.
+/// Rule L10: records that a block knew to be synced when it departed must be there, with anything in flight beside it.
 #[test]
 fn damage_below_what_a_block_in_flight_knew_stops_the_start() {
     let mut world = World::new(5, 1, LIMITS);
@@ -503,7 +503,7 @@ fn damage_below_what_a_block_in_flight_knew_stops_the_start() {
     while !world.air[0].is_empty() {
         world.land(0).unwrap();
     }
-    // Nobody has said that these are synced, though they are: a damage looks like a torn end.
+    // No block says that these are synced, though they are: damage looks like a torn end.
     let is_torn = |disk: &Simulated| recover(vec![disk.clone()], &[]).unwrap().torn().count();
     assert_eq!(is_torn(&world.disks[0]), 0);
     world.disks[0].damage(&name, 4096 + 50);

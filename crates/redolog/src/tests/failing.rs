@@ -1,4 +1,4 @@
-//! Syncs that fail (rule L9), whatever they say and whoever is told.
+//! Syncs that fail (rule L9), with any error, and with any thread that gets the error.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::running::{found, settings, wait};
 use crate::simulated::{Chance, Simulated};
 use crate::{After, Fsync, Gate, Limits, Log, Lsn, Opened, Record, Settings, State, Stepped};
 
-/// A stream, its only gate, and its steps; the clock goes on by a fifth of a second whenever somebody looks.
+/// A stream, its only gate, and its steps. The clock goes on by a fifth of a second at each reading.
 fn start(disk: &Simulated, fsync: Fsync, block: usize) -> (Log, Gate, Stepped<Simulated>) {
     let time = AtomicU64::new(1);
     let clock = Arc::new(move || time.fetch_add(200_000_000, SeqCst));
@@ -28,8 +28,8 @@ fn leave(gate: &mut Gate, size: usize) -> Lsn {
     lsn
 }
 
-/// Where space is given late a sync may say that there is no room. The system has dropped then what was to be written,
-/// and the next sync says that all is well: it must not be believed, nor waited for.
+/// On a file system that allocates late, a sync may report that there is no room. The system has then dropped the
+/// unwritten pages, and the next sync succeeds: it must be neither believed nor waited for.
 #[test]
 fn a_failed_sync_is_final_whatever_it_says() {
     // Through the cache and past it, in one block and in several.
@@ -60,13 +60,13 @@ fn a_failed_sync_is_final_whatever_it_says() {
             let there = found(&[disk]).last().copied().unwrap_or_default();
             assert!(there >= said, "{fsync:?}, sync {syncs}: {said} was said to be on the disk, and there is {there}");
         }
-        // Those of what says how far the log goes at least may be done without.
+        // Syncs of the file that says how far the log goes at least are not needed.
         assert!(failed >= 8, "{fsync:?}: only {failed} of 24");
     }
 }
 
-/// The system tells one of those who sync a file that this has failed. While a helper is at it the stream must not sync
-/// by itself: it would be told that all is well.
+/// The system reports a failed sync to one of the threads that sync a file. While a helper syncs, the stream must not
+/// do so by itself: it might be told that all is well.
 #[test]
 fn who_syncs_beside_a_helper_hears_of_its_failure() {
     type Meanwhile = fn(&Log, &mut Gate);
@@ -101,7 +101,7 @@ fn who_syncs_beside_a_helper_hears_of_its_failure() {
             thread::yield_now();
         }
         meanwhile(&log, gate);
-        // Who does not wait is at the end by then; who does waits for as long as it takes.
+        // A stream that does not wait is at the end by then; one that does waits as long as it takes.
         for _ in 0..100 {
             thread::park_timeout(Duration::from_millis(1));
             assert!(log.synced(0) < lsn, "nobody has said that it is on the disk");

@@ -1,4 +1,4 @@
-//! A log that lacks something for its next segment for a while (rule L8).
+//! A log that lacks a resource for its next segment for a while (rule L8).
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -8,13 +8,13 @@ use super::running::{found, settings, start, wait};
 use crate::simulated::{Chance, Simulated};
 use crate::{Clock, Fsync, Lack, Limits, Lsn, Opened, Record, Settings, State, Taken, Writer};
 
-/// Time passes whenever somebody looks.
+/// A clock that goes on at each reading.
 pub(super) fn passing(ns: u64) -> Clock {
     let time = AtomicU64::new(1);
     Arc::new(move || time.fetch_add(ns, SeqCst))
 }
 
-/// Without room writes are refused, what has been left is written, and it goes on when there is room.
+/// Without room, new writes are refused, records that were left are written, and the log goes on when there is room.
 #[test]
 fn a_full_disk_is_waited_for() {
     let disks = [Simulated::default()];
@@ -43,7 +43,7 @@ fn a_full_disk_is_waited_for() {
     }
     assert_eq!(log.state(), State::Full(Lack::Space));
     assert!(log.facts(0).written <= 3 * 16384);
-    // One that was on its way when the disk was found full, and is larger than what is left.
+    // A record that was under way when the disk was found full, and is larger than the rest.
     let lsn = write(20_000);
     assert_eq!(log.state(), State::Full(Lack::Space));
     disks[0].set_room(Some(1 << 20));
@@ -55,13 +55,13 @@ fn a_full_disk_is_waited_for() {
     wait(log.marks(), 0, lsn);
     assert_eq!(log.stop(), State::Running);
     assert_eq!(found(&disks), left);
-    // Each change is told once. It may have been full again for a moment, as the disk is small.
+    // Each change is reported once. The disk may have been full again for a moment, as it is small.
     let told = told.lock().unwrap();
     assert!(told.len() >= 2 && told.len().is_multiple_of(2), "{told:?}");
     assert!(told.chunks(2).all(|pair| pair == [State::Full(Lack::Space), State::Running]), "{told:?}");
 }
 
-/// What was left goes into a smaller segment where there is no room for one of the usual size. Writes stay refused.
+/// Records that were left go into a smaller segment if there is no room for one of the usual size. Writes stay refused.
 #[test]
 fn what_was_left_needs_no_room_for_a_whole_segment() {
     for fsync in [Fsync::Always, Fsync::Everysec] {
@@ -94,7 +94,7 @@ fn what_was_left_needs_no_room_for_a_whole_segment() {
         disk.set_room(Some(300_000));
         step();
         assert_eq!((log.state(), log.marks().of(0)), (State::Full(Lack::Space), left[1]));
-        // A checkpoint has it: the first segment is used again.
+        // A checkpoint has them: the first segment is used again.
         log.truncate(&[left[1]]);
         step();
         assert_eq!(log.state(), State::Running);
@@ -108,8 +108,8 @@ fn what_was_left_needs_no_room_for_a_whole_segment() {
     }
 }
 
-/// Nor is it the end of it that no file can be opened or made: writes are refused, and say why; those that were on
-/// their way are written when it can. With a reserve none is, as the next segment is open already.
+/// The log goes on if no file can be opened or made. New writes are refused, with the reason, and those under way are
+/// written once a file can be opened. With a reserve none is refused, as the next segment is open already.
 #[test]
 fn descriptors_are_waited_for() {
     for (reserve, spares) in [(0, 0), (0, 1), (8192, 1)] {

@@ -1,4 +1,4 @@
-//! The log as a whole on a disk that loses, tears and reorders what was not synced.
+//! The log as a whole, on a disk that loses, tears and reorders unsynced writes.
 
 mod alike;
 mod copies;

@@ -1,4 +1,4 @@
-//! Segments that are used again, and what is known of a stream when it begins.
+//! Segments that are used again, and a stream's knowledge when it begins.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ fn fill((log, gates, streams): &mut Started, chance: &mut Chance) {
     }
 }
 
-/// A segment is not written to before the disk knows that it is a spare: or it would be found under its old name with a
-/// new header.
+/// A segment is not written to before the disk knows that it is a spare. Otherwise it could be found under its old name
+/// with a new header.
 #[test]
 fn a_segment_gets_a_new_header_after_a_new_name() {
     for seed in 0..200 {
@@ -41,13 +41,14 @@ fn a_segment_gets_a_new_header_after_a_new_name() {
             let mut started = start(&disk, Lsn(0));
             disk.fail_power_after(chance.below(60));
             fill(&mut started, &mut chance);
-            // Of changes of names that were not synced a new process knows as well.
+            // A new process also sees renames that were not synced.
             if chance.below(2) == 0 && !disk.is_dead() { disk.kill() } else { disk.crash(&mut chance) }
         }
     }
 }
 
-/// Rule L7: what a store knows of is promised from the beginning, whatever the log ends with: nobody waits for it.
+/// Rule L7: records that a store knows of are promised from the beginning, whatever the log ends with: no reply waits
+/// for them.
 #[test]
 fn a_stream_begins_above_what_the_store_knows() {
     let disk = Simulated::default();
@@ -56,7 +57,7 @@ fn a_stream_begins_above_what_the_store_knows() {
     assert!(gates[0][0].enter() >= log.marks().of(0));
 }
 
-/// Who wants it on the disk has it there, whatever the setting promises (rules C2, L6).
+/// A record that is wanted on the disk is synced, under any setting (rules C2, L6).
 #[test]
 fn what_is_wanted_on_the_disk_is_synced() {
     for fsync in [Fsync::Everysec, Fsync::No] {
@@ -83,7 +84,7 @@ fn what_is_wanted_on_the_disk_is_synced() {
     }
 }
 
-/// That the newest segment is missing is noticed whenever somebody may have been told what is in it.
+/// A missing newest segment is noticed if a client may have been told of its records.
 #[test]
 fn a_missing_newest_segment_is_noticed_after_a_crash() {
     for seed in 0..100 {
@@ -97,7 +98,7 @@ fn a_missing_newest_segment_is_noticed_after_a_crash() {
         let mut names: Vec<_> = disk.names().into_iter().filter(|name| name.ends_with(".log")).collect();
         names.sort();
         let newest = names.pop().expect("a segment");
-        // A segment that has its name and no block yet holds nothing: the file that speaks of it may not have its name.
+        // A segment that has its name and no block yet holds nothing: the file that names it may not have its name.
         let promised = Opened::of(vec![disk.clone()], &[]).map(|opened| opened.recovery().highest());
         let promised = promised.unwrap_or_else(|damage| panic!("{damage}"));
         disk.remove(&newest).expect("removed");
@@ -108,9 +109,9 @@ fn a_missing_newest_segment_is_noticed_after_a_crash() {
     }
 }
 
-/// What a start has cut stays cut when the log begins with it later: of the segments that are given up any may be left
-/// after a crash, one too that was behind a hole and belongs to no chain. And nothing is lost that was promised after
-/// that start.
+/// Records that a start has cut stay cut when the log begins with their segment later. Any of the segments that are
+/// given up may be left after a crash, even one that was behind a hole and belongs to no chain. And nothing is lost
+/// that was promised after that start.
 #[test]
 fn a_segment_that_was_behind_a_hole_may_become_the_first() {
     let limits = Limits { spares: 0, ..LIMITS };
@@ -156,8 +157,8 @@ fn a_segment_that_was_behind_a_hole_may_become_the_first() {
     assert!(began_behind_a_hole > 3, "only {began_behind_a_hole} times");
 }
 
-/// A sync that began before a part of a group was written does not make that durable, also if the rest of the group
-/// waits for room.
+/// A sync that began before a part of a group was written does not make that part durable, even if the rest of the
+/// group waits for room.
 #[test]
 fn a_sync_in_the_middle_of_a_group_is_not_one_of_the_group() {
     let group = |lsns: &[Lsn]| {
@@ -192,7 +193,7 @@ fn a_sync_in_the_middle_of_a_group_is_not_one_of_the_group() {
     }
 }
 
-/// What a step has left that had no room for the next stands in nobody's way when there is room (rule L8).
+/// Files left by a step that lacked room do no harm once there is room (rule L8).
 #[test]
 fn what_a_step_without_room_has_left_is_made_anew() {
     let disk = Simulated::default();

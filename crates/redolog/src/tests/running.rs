@@ -23,7 +23,7 @@ pub(super) fn settings(fsync: Fsync) -> Settings {
     Settings { limits: LIMITS, fsync, clock: still().0, seed: 12345 }
 }
 
-/// Leaves a record, not rung for.
+/// Leaves a record without ringing.
 pub(super) fn leave(gate: &mut Gate, stream: u16, dependencies: &[Lsn]) -> Lsn {
     let above = dependencies.iter().copied().fold(gate.enter(), Lsn::max);
     let lsn = above.above(stream);
@@ -94,7 +94,7 @@ fn streams_wait_for_each_other() {
         let of = if last == Lsn::ZERO { vec![] } else { vec![last] };
         last = leave(&mut gates[0][usize::from(stream)], stream, &of);
         left.push(last);
-        // The one it stands on is rung for after it, now and then.
+        // The record that it stands on is rung for after it, now and then.
         if i % 2 == 1 {
             log.ring(stream);
             log.ring((i - 1) % 3);
@@ -107,7 +107,7 @@ fn streams_wait_for_each_other() {
     assert_eq!(found(&disks), left);
 }
 
-/// Rule L9: what was not synced when a sync failed is never promised, and nothing is promised after it.
+/// Rule L9: a record that was not synced when a sync failed is never promised, nor is any later one.
 #[test]
 fn a_failed_sync_is_final() {
     for fsync in [Fsync::Always, Fsync::Everysec] {
@@ -132,7 +132,7 @@ fn a_failed_sync_is_final() {
         let State::Failed(reason) = log.stop() else { panic!("{:?}", log.state()) };
         assert_eq!(reason, "stream 0: the disk does not answer");
         assert_eq!(log.marks().of(0), mark);
-        // The process is gone; what can be read is served, and so must outlive the machine.
+        // The process is gone. Records that can be read are served, and so must outlive the machine.
         disks[0].kill();
         let (log, _) = start(&disks, settings(fsync));
         let served = log.marks().of(0);
@@ -155,7 +155,7 @@ fn board(stepped: &mut Stepped<Simulated>) -> Option<Flight<Open>> {
     None
 }
 
-/// The watermark passes blocks in flight in their order, however they land.
+/// The watermark passes blocks in flight in their order, in whatever order they land.
 #[test]
 fn blocks_in_flight_land_in_any_order() {
     let disks = [Simulated::default()];
@@ -180,7 +180,7 @@ fn blocks_in_flight_land_in_any_order() {
     assert_eq!((log.facts(0).stalled, log.facts(0).backlog), (0, 0));
 }
 
-/// Rule L9: when a block in flight fails, nothing is promised any more, whatever else was in flight.
+/// Rule L9: when a block in flight fails, nothing is promised any more, not even other blocks in flight.
 #[test]
 fn a_failed_block_fails_what_is_in_flight() {
     let disks = [Simulated::default()];
@@ -205,7 +205,7 @@ fn a_failed_block_fails_what_is_in_flight() {
     assert_eq!(log.marks().of(0), before);
 }
 
-/// Another block departs when it is as large as those in flight; what is left below that goes when one has landed.
+/// Another block departs when it is as large as those in flight; a smaller rest goes when one has landed.
 #[test]
 fn a_block_departs_when_it_pays() {
     let disks = [Simulated::default()];
@@ -238,7 +238,7 @@ fn a_block_departs_when_it_pays() {
     assert_eq!(log.marks().of(0), last);
 }
 
-/// Has workers leave records, each at its own gates.
+/// Lets workers leave records, each at its own gates.
 fn at_once<R: Send + 'static>(
     log: &Log,
     gates: Vec<Vec<Gate>>,
@@ -312,7 +312,7 @@ fn who_waits_may_write() {
     assert_eq!(found(&disks).len(), 1200);
 }
 
-/// A worker that does not wait for the disk at all leaves that to a thread of the stream, each time.
+/// A worker that does not wait for the disk leaves each sync to a thread of the stream.
 #[test]
 fn what_a_worker_does_not_wait_for_is_committed() {
     let folder = std::env::temp_dir().join(format!("holdfast-log-lent-{}", std::process::id()));
@@ -362,7 +362,7 @@ fn who_writes_himself_hears_of_a_failure() {
     assert_eq!(log.marks().of(0), first);
 }
 
-/// While a sync hangs nothing is promised, and it can be seen.
+/// While a sync hangs nothing is promised, and the hang is visible.
 #[test]
 fn nothing_is_promised_while_a_sync_hangs() {
     let disks = [Simulated::default()];
@@ -389,7 +389,7 @@ fn nothing_is_promised_while_a_sync_hangs() {
     assert!(log.facts(0).syncs.iter().sum::<u64>() > 0);
 }
 
-/// With `everysec` a sync that hangs does not hold up writes.
+/// With `everysec` a sync that hangs does not delay writes.
 #[test]
 fn writes_go_on_while_everysec_syncs() {
     let disks = [Simulated::default()];
@@ -416,8 +416,8 @@ fn writes_go_on_while_everysec_syncs() {
     assert_eq!(found(&disks).last(), Some(&lsn));
 }
 
-/// Rule L6: a reply that was promised `always` is not let go by a weaker setting, and what is left after a stronger one
-/// is synced.
+/// Rule L6: a weaker setting does not release a reply that was promised `always`, and records after a stronger one are
+/// synced.
 #[test]
 fn a_change_of_the_setting_weakens_nothing() {
     for seed in 0..20 {
@@ -446,8 +446,8 @@ fn a_change_of_the_setting_weakens_nothing() {
     }
 }
 
-/// What a stream is about to write is neither waiting nor being written; it counts as backlog all the same: who was
-/// told less would go on.
+/// Records that a stream is about to write are neither waiting nor being written. They count as backlog all the same,
+/// or workers would go on.
 #[test]
 fn what_is_being_taken_is_still_left() {
     let (mut intake, mut gates) = crate::Intake::new(1, Lsn(0));
@@ -460,7 +460,7 @@ fn what_is_being_taken_is_still_left() {
     assert_eq!((waiting.bytes(), waiting.ever()), (0, 100));
 }
 
-/// Late records are taken in the order in which all were left, and count as what they turned out to be.
+/// Late records are taken in the order in which all were left, and count with their final length.
 #[test]
 fn late_records_come_in_their_order() {
     let (mut intake, mut gates) = crate::Intake::new(2, Lsn(0));

@@ -1,4 +1,4 @@
-//! Records that stand on others in other streams: what they wait for, and until when.
+//! Records that stand on others in other streams: their waits, and the ends of these.
 
 use std::sync::Arc;
 
@@ -31,13 +31,13 @@ fn who_stands_on_what_is_committed_waits_for_its_sync_only() {
     let (mut committers, mut gates, marks) = two(Promise::Written);
     leave(&mut gates[0], Lsn(0x10), &[]);
     leave(&mut gates[1], Lsn(0x21), &[Lsn(0x10)]);
-    // The second stream comes first: up to where it waits for the first one.
+    // The second stream comes first: it commits up to its wait for the first one.
     assert_eq!(committers[1].round().unwrap(), Round::Moved);
     assert_eq!((marks.of(1), committers[1].waits_for()), (Lsn(0x20), Moved { committed: true, synced: true }));
     assert_eq!(committers[0].round().unwrap(), Round::Moved);
     assert_eq!(committers[1].advance(), Moved { committed: true, synced: false });
     assert_eq!((marks.of(1), marks.synced(1)), (Lsn(0x21), Lsn(0)));
-    // More of the first stream is none of its business, but its sync is.
+    // More records of the first stream do not matter to it, but their sync does.
     assert_eq!(committers[1].waits_for(), Moved { committed: false, synced: true });
     assert!(!committers[1].is_waiting());
     committers[1].sync().unwrap();
@@ -71,7 +71,7 @@ fn a_stronger_promise_waits_for_the_sync() {
     assert_eq!((marks.of(1), committers[1].is_waiting()), (Lsn(0x31), false));
 }
 
-/// What is tried again because there was no room counts once.
+/// A record that is tried again because there was no room counts once.
 #[test]
 fn what_is_tried_again_stands_once() {
     let (mut committers, mut gates, _) = two(Promise::Synced);

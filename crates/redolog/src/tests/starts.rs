@@ -1,4 +1,4 @@
-//! What a start finds, and what stops it.
+//! The state that a start finds, and damage that stops it.
 
 use std::thread;
 
@@ -49,7 +49,7 @@ fn a_first_start_that_was_cut_short_is_done_again() {
     panic!("a start takes more than 40 steps");
 }
 
-/// A log that was stopped says where it ended: not the least of its segments can be missing.
+/// A log that was stopped says where it ended: none of its segments may be missing.
 #[test]
 fn a_missing_segment_stops_the_start() {
     let disks = [Simulated::default()];
@@ -73,7 +73,7 @@ fn a_missing_segment_stops_the_start() {
             let error = Opened::of(vec![copy], &[]).err().map(|damage| damage.to_string()).unwrap_or_default();
             assert!(error.contains("is missing"), "{name}: {error}");
         }
-        // Nor can what says so: who has lost that may have lost segments with it.
+        // The file that says so may not be missing, either: segments may have been lost with it.
         let copy = disks[0].clone_durable();
         let ends = |name: &String| name.starts_with("end-") || Some(name) == segments.last();
         for name in copy.names().into_iter().filter(ends) {
@@ -119,8 +119,8 @@ fn a_missing_stream_stops_the_start() {
     assert!(refused(&[&other, b, c]).contains("of another node"));
 }
 
-/// Of a first run that wrote to some streams only, one is taken for a start that had not begun all of them; whoever
-/// knows that it had is told which.
+/// A first run wrote to some streams only. Without the others it looks like a start that had not begun all of them; a
+/// caller that knows better is told which are missing.
 #[test]
 fn streams_of_which_nothing_is_there_are_named() {
     let disks = [Simulated::default(), Simulated::default()];
@@ -160,8 +160,8 @@ fn a_folder_is_used_by_one_server() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Whatever bit of a closed log is turned over is found, or was not part of it; and what is found is what stops a
-/// start.
+/// A check finds every turned bit of a closed log, or it was no part of the log; the faults that it finds are those
+/// that stop a start.
 #[test]
 fn a_check_finds_every_turned_bit() {
     let disks = [Simulated::default(), Simulated::default()];

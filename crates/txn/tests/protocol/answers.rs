@@ -1,5 +1,5 @@
-//! What clients are told (rule T9), and what coordinators and participants do when something is moved, cannot be done
-//! or is lost for good.
+//! The replies that clients get (rule T9), and the work of coordinators and participants when something is moved,
+//! cannot be done or is lost for good.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn parted() -> (Coordinator, Vec<Part>) {
     (coordinator(), vec![part(2, 2), part(1, 1)])
 }
 
-/// One with a transaction at nodes 1 and 2, which have been asked.
+/// A coordinator with a transaction at nodes 1 and 2, which have been asked.
 fn begun() -> (Coordinator, u64) {
     let (mut coordinator, parts) = parted();
     let mut events = Vec::new();
@@ -70,7 +70,7 @@ fn refused(tx: TxnId, why: Refusal) -> Message {
     Message::Refused { tx, why }
 }
 
-/// Whom which kinds of message go to.
+/// The messages sent, by receiver and kind.
 fn sent(events: &[Event]) -> Vec<(u64, &'static str)> {
     let kind = |event: &Event| match event {
         Event::Send { to, message } => Some((
@@ -136,7 +136,7 @@ fn a_conflict_is_never_the_clients_problem() {
         assert_eq!(sent(&events), [(2, "prepare")]);
         assert_eq!(asked(&events), [(70, false)]);
         assert_eq!(sent(&tell(&mut coordinator, now + 101, 1, prepared(tx))), [], "it is said twice");
-        // The other one is in its way now.
+        // The other transaction is in its way now.
         let events = tell(&mut coordinator, now + 102, 2, refused(tx, Refusal::Conflict));
         assert_eq!(sent(&events), [(1, "abort")]);
         tell(&mut coordinator, now + 102, 1, Message::Acknowledged { tx });
@@ -147,7 +147,7 @@ fn a_conflict_is_never_the_clients_problem() {
     }
 }
 
-/// How old those are said to be that are asked to prepare, and whether they may wait.
+/// The ages of those that are asked to prepare, and true if they may wait.
 fn asked(events: &[Event]) -> Vec<(u64, bool)> {
     let prepares = events.iter().filter_map(|event| match event {
         Event::Send { message: Message::Prepare(prepare), .. } => Some((prepare.stamp.time, prepare.patient)),
@@ -156,7 +156,7 @@ fn asked(events: &[Event]) -> Vec<(u64, bool)> {
     prepares.collect()
 }
 
-/// Who has not been asked cannot be prepared: it is not left to the others whether it is.
+/// A node that was not asked cannot be prepared: the outcome is not left to the others.
 #[test]
 fn who_is_lost_before_it_is_asked_is_nobodys_doubt() {
     let (mut coordinator, sequence) = begun();
@@ -171,7 +171,7 @@ fn who_is_lost_before_it_is_asked_is_nobodys_doubt() {
     assert!(events.contains(&Event::Reroute { sequence }));
 }
 
-/// What an attempt holds that is over, others may wait for whom this one waits for.
+/// Others may wait for locks that an ended attempt still holds.
 #[test]
 fn who_is_not_asked_yet_hears_that_earlier_attempts_are_over() {
     let (mut coordinator, sequence) = begun();
@@ -187,7 +187,7 @@ fn who_is_not_asked_yet_hears_that_earlier_attempts_are_over() {
     assert_eq!(coordinator.waits_for(ParticipantId(1)).map(|(_, binds)| binds).collect::<Vec<_>>(), [true]);
 }
 
-/// There may be many in one queue whose coordinator has ended, and is not back.
+/// A queue may hold many whose coordinator has ended and is not back.
 #[test]
 fn who_waits_patiently_is_given_up_if_its_coordinator_is_silent() {
     let (locks, commands) = program(1, &[], &[1]);
@@ -210,7 +210,7 @@ fn who_waits_patiently_is_given_up_if_its_coordinator_is_silent() {
         assert!(matches!(&actions[..], [Action::Unlock { .. }]), "{actions:?}");
         participant.message(260, life(9, 1), said(true), &mut actions);
         assert!(matches!(&actions[1..], [Action::Send { message: Message::Refused { .. }, .. }]), "{actions:?}");
-        // Who has its locks is not, and who is not patient may be waited for elsewhere.
+        // A part with its locks is not given up, and one that is not patient may be awaited elsewhere.
         for granted in [true, false] {
             let mut participant = Participant::new(member(1, 1), SETTINGS);
             participant.message(0, life(9, 1), said(granted), &mut actions);
@@ -224,7 +224,7 @@ fn who_waits_patiently_is_given_up_if_its_coordinator_is_silent() {
     }
 }
 
-/// A command between BEGIN and COMMIT looks at a key that many want.
+/// A command between BEGIN and COMMIT reads a key that many want.
 #[test]
 fn who_only_looks_keeps_its_place_as_long_as_its_coordinator_is_heard_of() {
     let settings = Settings { hold_ms: 3000, ..SETTINGS };
@@ -243,7 +243,7 @@ fn who_only_looks_keeps_its_place_as_long_as_its_coordinator_is_heard_of() {
         participant.tick(now * 100, &mut actions);
     }
     assert!(matches!(&actions[..], [Action::Lock { .. }]), "{actions:?}");
-    // It has its locks, and is slow to look.
+    // It has its locks, and reads slowly.
     let mut slow = participant.clone();
     slow.locked(tx, true, &mut actions);
     slow.tick(50_000, &mut actions);
@@ -306,7 +306,7 @@ fn who_does_not_hear_of_aborts_is_not_asked_again_and_again() {
         let events = tick(&mut coordinator, now);
         asked += sent(&events).iter().filter(|(to, what)| *to == 1 && *what == "prepare").count();
         let tx = coordinator.current(sequence).expect("open");
-        // Who is asked first, is prepared, and aborted then, as the other one refuses.
+        // The first asked is prepared, and aborted then, as the other one refuses.
         let (first, other) = if tx.attempt % 2 == 1 { (2, 1) } else { (1, 2) };
         tell(&mut coordinator, now, first, prepared(tx));
         tell(&mut coordinator, now, other, refused(tx, Refusal::Conflict));
@@ -346,7 +346,7 @@ fn what_has_moved_is_asked_elsewhere() {
     assert_eq!(coordinator.finished(), sequence, "1 has not acknowledged that the first attempt is over");
     tell(&mut coordinator, now, 1, Message::Acknowledged { tx });
     assert!(coordinator.is_empty());
-    // Or there is nowhere to go.
+    // Or there is no node to go to.
     let (mut coordinator, sequence) = begun();
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 1, 2, refused(tx, Refusal::Moved));
@@ -371,7 +371,7 @@ fn what_is_prepared_is_committed_and_told_though_nobody_waits_and_what_is_refuse
     assert!(matches!(events[0], Event::Reply { .. }), "{events:?}");
     assert_eq!((sent(&events).len(), events.len()), (2, 3));
     assert!(!coordinator.abandon(1, sequence, &mut Vec::new()), "it has been told");
-    // What is refused then is not tried again.
+    // An attempt that is refused then is not tried again.
     for why in [Refusal::Conflict, Refusal::Moved, Refusal::Changed] {
         let (mut coordinator, sequence) = begun();
         let tx = coordinator.current(sequence).expect("open");
@@ -382,7 +382,7 @@ fn what_is_prepared_is_committed_and_told_though_nobody_waits_and_what_is_refuse
         tell(&mut coordinator, 1, 1, Message::Acknowledged { tx });
         assert!(coordinator.is_empty());
     }
-    // One that waits for its next attempt is over at once.
+    // A transaction that waits for its next attempt is over at once.
     let (mut coordinator, sequence) = begun();
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 1, 2, refused(tx, Refusal::Conflict));
@@ -391,7 +391,7 @@ fn what_is_prepared_is_committed_and_told_though_nobody_waits_and_what_is_refuse
     assert!(coordinator.is_empty());
 }
 
-/// A participant that waits for its locks refuses what is called off; one that has bound itself does not.
+/// A participant that waits for its locks refuses an attempt that is called off; one that has bound itself does not.
 #[test]
 fn what_is_called_off_is_refused_where_it_waits() {
     let (mut coordinator, mut events) = (coordinator(), Vec::new());
@@ -459,7 +459,7 @@ fn replies_that_are_lost_close_the_connection() {
     assert_eq!(sent(&events), [(2, "prepare")], "a new life is asked what it knows");
     let events = tell(&mut coordinator, 3, 2, Message::Prepared { tx, replies: None });
     assert_eq!(events[0], Event::Close { sequence });
-    // Unless there is nothing in them.
+    // Except parts without commands.
     let (mut coordinator, parts) = parted();
     let sequence = coordinator.begin_known(0, 0, parts, &mut Vec::new());
     let tx = coordinator.current(sequence).expect("open");
@@ -481,7 +481,7 @@ fn a_node_that_is_lost_for_good_holds_nobody_up() {
     assert_eq!(tick(&mut coordinator, 102), [leave], "until it is settled");
     tell(&mut coordinator, 103, 1, Message::Acknowledged { tx });
     assert!(coordinator.is_empty());
-    // It has answered.
+    // The participant has answered.
     let (mut coordinator, sequence) = begun();
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 1, 2, prepared(tx));
@@ -489,7 +489,7 @@ fn a_node_that_is_lost_for_good_holds_nobody_up() {
     tell(&mut coordinator, 3, 1, Message::Acknowledged { tx });
     coordinator.lost(3, ParticipantId(2), &mut Vec::new());
     assert!(coordinator.is_empty());
-    // It is to be asked again: its keys are others' now.
+    // The participant is to be asked again: its keys have other owners now.
     let (mut coordinator, sequence) = begun();
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 1, 1, refused(tx, Refusal::Conflict));
@@ -553,7 +553,8 @@ fn a_participant_in_doubt_asks_and_waits_for_all() {
     assert_eq!(actions[0], Action::Append { record: Record::Abort { tx } });
 }
 
-/// Its node need not wait for locks: what has not been answered may be refused, and that is for good (rule T4).
+/// The node need not let a part wait for locks: it may refuse a part that has not answered, and that is for good (rule
+/// T4).
 #[test]
 fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
     let origin = Origin { life: life(9, 1), lane: 0 };
@@ -586,7 +587,7 @@ fn a_part_that_waits_for_locks_can_be_refused_and_no_other() {
     assert_eq!((actions.len(), participant.in_doubt().count()), (0, 1));
 }
 
-/// What a participant does that is told the status of another one.
+/// The actions of a participant that learns the status of another one.
 fn status(participant: &mut Participant, tx: TxnId, of: u64, status: Status) -> Vec<Action> {
     let mut actions = Vec::new();
     participant.message(3, life(of, 1), Message::Status { tx, status }, &mut actions);
@@ -601,7 +602,7 @@ fn when_coordinator_and_a_participant_are_lost_the_others_settle_it() {
     participant.lost(1, ParticipantId(3));
     assert_eq!(status(&mut participant, tx, 2, bereft), [], "the coordinator may know");
     participant.gone(1, NodeId(9), &mut actions);
-    // Nobody who is lost is heard.
+    // A lost participant is not heard.
     assert_eq!(status(&mut participant, tx, 3, Status::Refused), []);
     participant.message(1, life(9, 1), Message::Abort { tx, finished: 1 }, &mut actions);
     assert_eq!(actions, []);
@@ -614,7 +615,7 @@ fn when_coordinator_and_a_participant_are_lost_the_others_settle_it() {
         }]
     );
     let mut settles = [participant.clone(), participant.clone(), participant];
-    // One of them may have heard what the lost one has answered, or still may.
+    // The other one may have heard the lost one's answer, or still may.
     assert_eq!(status(&mut settles[0], tx, 2, Status::Prepared), []);
     actions = status(&mut settles[0], tx, 2, bereft);
     assert_eq!(actions[0], Action::Presumed { tx, lost: vec![ParticipantId(3)] });
@@ -622,7 +623,7 @@ fn when_coordinator_and_a_participant_are_lost_the_others_settle_it() {
     assert!(installs(&status(&mut settles[1], tx, 2, Status::Committed)));
     let actions = status(&mut settles[2], tx, 2, Status::Aborted);
     assert_eq!(actions[0], Action::Append { record: Record::Abort { tx } });
-    // The other is told, until it has it.
+    // The other one is told until it has the outcome.
     let mut actions = Vec::new();
     settles[0].committed(3, tx, RecordKind::Commit, &mut actions);
     let told =
@@ -646,7 +647,7 @@ fn what_a_coordinator_leaves_to_the_participants_they_acknowledge_when_it_is_set
         [Action::Send { to: Recipient::Coordinator(NodeId(9)), message: Message::Acknowledged { tx } }]
     );
     assert_eq!(participant.len(), 1, "the coordinator says when it may be forgotten");
-    // Who has not answered yet takes no part.
+    // A participant that has not answered yet takes no part.
     let later = TxnId { sequence: 2, ..tx };
     actions.clear();
     participant.message(4, life(9, 1), Message::Leave { tx: later }, &mut actions);

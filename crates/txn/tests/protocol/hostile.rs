@@ -1,4 +1,4 @@
-//! Whatever a peer says, in whatever order, and whatever completes when: nothing panics, and what is said stays said.
+//! Peers may send anything in any order, and work may end at any time: nothing panics, and answers are for good.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -124,7 +124,7 @@ fn participants_stand_everything() {
             }
             for action in out {
                 match action {
-                    // One that widens has some, and gives all back at once.
+                    // A part that widens has some locks, and gives all back at once.
                     Action::Lock { widens: true, .. } => {}
                     Action::Lock { tx, .. } => *held.entry(tx).or_default() += 1,
                     Action::Unlock { tx, .. } => *held.entry(tx).or_default() -= 1,
@@ -148,7 +148,7 @@ fn coordinators_stand_everything() {
         for _ in 0..400 {
             let (any, now, mut out) = (tx(&mut dice), dice.next() % 5000, Vec::new());
             let sequence = dice.next() % 4;
-            // Mostly about what there is.
+            // Mostly about open transactions.
             let tx = coordinator.current(sequence).filter(|_| dice.percent(80)).unwrap_or(any);
             let part = |node: u64| {
                 let (locks, commands) = program(1, &[], &[node as u16]);

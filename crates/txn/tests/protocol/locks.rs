@@ -13,7 +13,7 @@ fn stamp(time: u64) -> Stamp {
     Stamp { time, node: NodeId(1), lane: 0 }
 }
 
-/// A transaction whose name says how old it is.
+/// A transaction whose name is its age.
 fn ask(table: &mut Table, who: u32, keys: &[(u8, Mode)]) -> Requested {
     request(table, who, (stamp(u64::from(who)), false), keys.iter().map(|(key, mode)| (key, *mode)))
 }
@@ -70,7 +70,7 @@ fn ask_patiently(table: &mut Table, who: u32, keys: &[(u8, Mode)]) -> Requested 
     request(table, who, (stamp(u64::from(who)), true), keys.iter().map(|(key, mode)| (key, *mode)))
 }
 
-/// Who has nothing elsewhere waits for everybody, and counts as old as the oldest of them.
+/// A transaction with nothing elsewhere waits for all others, and counts as old as the oldest of them.
 #[test]
 fn the_patient_wait_for_older_ones() {
     let mut table = Table::default();
@@ -81,7 +81,7 @@ fn the_patient_wait_for_older_ones() {
     assert_eq!(ask_patiently(&mut table, 6, &[(1, Shared)]), Requested::Waits(1));
     assert_eq!(ask(&mut table, 4, &[(2, Exclusive)]), Requested::Waits(1));
     assert_eq!(give(&mut table, 5, &[1]), [7]);
-    // It has all and is as old as it is; whoever came before it has ended.
+    // It has all keys, and its own age: the transactions before it have ended.
     assert_eq!(ask_patiently(&mut table, 9, &[(3, Exclusive)]), Requested::Granted);
     assert_eq!(ask(&mut table, 8, &[(3, Exclusive)]), Requested::Waits(1));
     assert_eq!(give(&mut table, 7, &[1, 2]), [6, 4]);
@@ -103,7 +103,7 @@ fn those_behind_the_patient_wait_for_the_oldest_before_them() {
     assert_eq!(give(&mut table, 8, &[1]), [101]);
 }
 
-/// Each names all that are before it: that is bounded.
+/// Each waiter names all that are before it, so their number is bounded.
 #[test]
 fn patience_has_an_end() {
     let mut table = Table::default();
@@ -197,8 +197,8 @@ fn what_waits_can_be_taken_back() {
     assert!(!restore(&mut table, 5, stamp(5), [(&1, Exclusive)].into_iter()));
 }
 
-/// Transactions and plain commands over several nodes, in any order: nobody waits for ever, and no two hold what only
-/// one can.
+/// Transactions and plain commands over several nodes, in any order: none waits for ever, and no two hold conflicting
+/// locks.
 #[test]
 fn nobody_waits_in_a_circle() {
     for seed in 0..300 {
@@ -208,12 +208,13 @@ fn nobody_waits_in_a_circle() {
 
 const NODES: usize = 3;
 
-/// What somebody wants of each node, where it has asked, and for how many keys it waits there.
+/// The keys that a transaction wants of each node, the nodes that it has asked, and the number of keys that it waits
+/// for.
 struct Want {
     keys: Vec<Vec<(u8, Mode)>>,
     asked: BTreeMap<usize, usize>,
     plain: bool,
-    /// Where it was refused: it asks there first, and patiently.
+    /// The node that refused it: it asks there first, and patiently.
     first: Option<usize>,
 }
 
@@ -235,7 +236,7 @@ fn circle(seed: u64) {
     }
     for step in 0.. {
         assert!(step < 20_000, "seed {seed}: somebody is refused for ever");
-        // What can happen: somebody asks a node it has not asked, or ends when it has all.
+        // The possible steps: a transaction asks another node, or ends when it has all keys.
         let mut can = Vec::new();
         for (who, want) in &wants {
             let open = (0..NODES).filter(|node| !want.keys[*node].is_empty() && !want.asked.contains_key(node));
@@ -243,7 +244,7 @@ fn circle(seed: u64) {
             if open.is_empty() && want.asked.values().all(|missing| *missing == 0) {
                 can.push((*who, None));
             }
-            // Who asks patiently has nothing elsewhere.
+            // A patient transaction has nothing elsewhere.
             let alone = want.first.filter(|node| want.asked.get(node) != Some(&0));
             let open = open.into_iter().filter(|node| alone.is_none_or(|alone| alone == *node));
             can.extend(open.map(|node| (*who, Some(node))));
@@ -268,7 +269,7 @@ fn circle(seed: u64) {
                     Requested::Waits(missing) => want.asked.insert(node, missing).is_some(),
                     Requested::Dies => {
                         assert!(!patient);
-                        // Not all do so.
+                        // Some do not.
                         want.first = dice.percent(70).then_some(node);
                         true
                     }

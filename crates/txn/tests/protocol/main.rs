@@ -1,4 +1,4 @@
-//! The machines of transactions over nodes: their messages one by one, their models, their simulations.
+//! The machines of transactions over nodes: single messages, models, simulations.
 
 mod answers;
 mod formats;

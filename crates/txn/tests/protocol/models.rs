@@ -26,8 +26,8 @@ fn crossing() -> Cluster {
     }
 }
 
-/// One writes here and reads there, the other the other way round: without locks on what is read both would see nothing
-/// of the other.
+/// One writes here and reads there, the other the other way round: without locks on read keys neither would see the
+/// other's change.
 fn skewed() -> Cluster {
     Cluster {
         transactions: vec![
@@ -44,18 +44,18 @@ fn alone(servers: usize) -> Cluster {
     Cluster { transactions: vec![Transaction::new(0, 1, parts)], ..Cluster::new(servers) }
 }
 
-/// Plain commands between the two: one of them waits for the one transaction, and the other comes behind it.
+/// Plain commands between the two: one waits for the first transaction, and the other comes behind it.
 fn with_plain() -> Cluster {
     Cluster { plain: vec![(11, (0, vec![], vec![1, 3]))], ..crossing() }
 }
 
-/// The transactions see what is there before they know what they do.
+/// The transactions see the values before they know their changes.
 fn fetching(cluster: Cluster) -> Cluster {
     let ids = cluster.transactions.iter().map(|transaction| transaction.id).collect();
     Cluster { fetching: ids, ..cluster }
 }
 
-/// One transaction that finds out twice that it needs more: at a server that it has not asked, and at one that it has.
+/// One transaction that turns out to need more keys twice: at a server that it has not asked, and at one that it has.
 fn widening() -> Cluster {
     let one = Transaction {
         further: vec![(1, vec![], vec![2]), (0, vec![], vec![3])],
@@ -64,7 +64,7 @@ fn widening() -> Cluster {
     fetching(Cluster { transactions: vec![one], ..Cluster::new(2) })
 }
 
-/// Two transactions, each of which finds out that it needs what the other has: at one server.
+/// Two transactions, each of which turns out to need the other's key: at one server.
 fn widening_to_one_another() -> Cluster {
     let of = |id: u32, has: u16, needs: u16| Transaction {
         further: vec![(0, vec![], vec![needs])],
@@ -85,7 +85,7 @@ fn widening_crosswise() -> Cluster {
 
 fn explore(name: &str, cluster: Cluster) {
     let cluster = Cluster { healed: if long() { 1 } else { 8 }, ..cluster };
-    // Depth first: what is still to be looked at stays short. Breadth first, what is found is told in fewer steps.
+    // Depth first keeps the list of open states short. Breadth first finds shorter counterexamples.
     let checker = cluster.checker().threads(2).spawn_dfs().join();
     eprintln!("{name}: {} states", checker.unique_state_count());
     if let Some((property, path)) = checker.discoveries().into_iter().next() {
@@ -95,7 +95,7 @@ fn explore(name: &str, cluster: Cluster) {
     }
 }
 
-/// Explores until something is found, and gives the name of what does not hold.
+/// Explores until a property fails, and returns its name.
 fn finds(name: &str, cluster: Cluster, mistake: Mistake) {
     let cluster = Cluster { mistake, ..cluster };
     let checker = cluster.checker().threads(2).finish_when(HasDiscoveries::Any).spawn_bfs().join();
@@ -143,8 +143,8 @@ fn plain_commands_wait_in_between() {
     explore("plain", Cluster { ticks: 0, ..with_plain() });
 }
 
-/// Two transactions for one key, of which the second has nothing else. Parts wait before they ask for their locks, and
-/// are not let wait for them.
+/// Two transactions for one key, the second of which needs nothing else. Parts wait before they ask for their locks,
+/// and the server may refuse to let them wait.
 fn held_back() -> Cluster {
     Cluster {
         transactions: vec![
@@ -159,7 +159,7 @@ fn held_back() -> Cluster {
     }
 }
 
-/// Every claim has an owner at all times, whenever a part is given up.
+/// Every claim has an owner at all times, even if a part is given up.
 #[test]
 fn parts_are_held_back_before_they_ask() {
     explore("held back", held_back());
@@ -258,7 +258,7 @@ fn mistakes_with_what_is_widened_are_noticed() {
     finds("widening, no coordinator", Cluster { coordinator_crashes: 1, ..widening() }, Mistake::FirstMembers);
 }
 
-/// As [`large_clusters`], with one that is lost.
+/// As [`large_clusters`], with one server that is lost.
 #[test]
 fn large_clusters_of_which_one_is_lost() {
     if !long() {

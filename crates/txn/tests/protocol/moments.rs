@@ -1,4 +1,4 @@
-//! The moment that an attempt over several nodes names, so that keys end for all of it or for none.
+//! The moment that an attempt over several nodes names, so that keys expire for all of it or for none.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use txn::{
     Refusal, Settings, TxnId,
 };
 
-/// What the time is when the coordinator's clock is at 0.
+/// The time when the coordinator's clock is at 0.
 const EPOCH: u64 = 1_700_000_000_000;
 const AHEAD: u64 = Settings::DEFAULT.moment_ms;
 
@@ -43,7 +43,7 @@ fn moments(prepares: &[Arc<Prepare>]) -> Vec<u64> {
     prepares.iter().map(|prepare| prepare.moment).collect()
 }
 
-/// A participant refuses the present attempt at `now`; the moment of the next one.
+/// A participant refuses the present attempt at `now`. Returns the moment of the next one.
 fn refused(coordinator: &mut Coordinator, tx: TxnId, now: u64, theirs: u64, ends: Option<u64>) -> (TxnId, u64) {
     let why = Refusal::Untimely { now: theirs, ends };
     let mut events = Vec::new();
@@ -74,7 +74,7 @@ fn who_is_ahead_of_it_is_followed() {
     let theirs = EPOCH + 5000;
     let (tx, moment) = refused(&mut coordinator, sent[0].tx, 10, theirs, None);
     assert!(moment > theirs + AHEAD, "{moment}");
-    // It took long for another reason: there is more time the next time.
+    // The attempt took long for another reason: there is more time the next time.
     let (_, later) = refused(&mut coordinator, tx, 8000, EPOCH + 8000, None);
     assert!(later >= EPOCH + 8000 + 2 * AHEAD, "{later}");
 }
@@ -88,14 +88,14 @@ fn a_key_that_ends_soon_is_gone_before() {
         assert!((EPOCH + now..=ends).contains(&moment), "{now}: {moment}");
         tx = next;
     }
-    // By the clock of one it has not ended, by that of the other it has.
+    // By one clock the key has not expired, by the other it has.
     let (tx, moment) = refused(&mut coordinator, tx, 110, EPOCH + 150, None);
     assert!(moment >= EPOCH + 150, "{moment}");
     let (_, moment) = refused(&mut coordinator, tx, 120, EPOCH + 90, Some(ends));
     assert!(moment >= EPOCH + 160, "no moment helps before it has ended by both: {moment}");
 }
 
-/// No key goes by the coordinator's clock.
+/// No key expires by the coordinator's clock.
 #[test]
 fn a_coordinator_that_is_ahead_names_the_moments_of_others() {
     let (mut coordinator, sent) = begun(60_000);
@@ -104,18 +104,18 @@ fn a_coordinator_that_is_ahead_names_the_moments_of_others() {
     assert!((theirs + AHEAD..=ends).contains(&moment), "{moment}");
 }
 
-/// Who is ahead can be of a moment that is over by its clock, if all its keys are there: it says so if that is not so.
+/// A participant whose clock is past the moment may take part if all its keys exist. If one does not, it refuses.
 #[test]
 fn keys_that_are_there_are_of_a_moment_that_is_over() {
     let (mut coordinator, sent) = begun(0);
-    // A key of one that is far ahead ends soon, and then one of another sooner, by a clock that is right.
+    // A key of a node that is far ahead expires soon, and then one of another node sooner, by a right clock.
     let (tx, _) = refused(&mut coordinator, sent[0].tx, 10, EPOCH + 9000, Some(EPOCH + 9500));
     let ends = EPOCH + 3000;
     let (tx, moment) = refused(&mut coordinator, tx, 20, EPOCH + 20, Some(ends));
     assert!((EPOCH + 20..=ends).contains(&moment), "{moment}");
     let (tx, moment) = refused(&mut coordinator, tx, 30, EPOCH + 9020, None);
     assert!(moment >= EPOCH + 9020, "{moment}");
-    // It begins anew after a while, as there is none.
+    // It begins again after a while, as there is no such moment.
     let (_, moment) = refused(&mut coordinator, tx, 40, EPOCH + 40, Some(ends));
     assert!((EPOCH + 40..EPOCH + 9000).contains(&moment), "{moment}");
 }

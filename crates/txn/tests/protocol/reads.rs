@@ -1,4 +1,4 @@
-//! Transactions that only read log nothing (rule T3): what their locks are worth when a participant loses them.
+//! Transactions that only read log nothing (rule T3): a participant may lose their locks.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ fn messages(events: Vec<Event>) -> Vec<Message> {
     events.into_iter().filter_map(sent).collect()
 }
 
-/// Gives a server a message and commits what it appends; the messages it sends.
+/// Gives a server a message and commits its appended records. Returns the messages that it sends.
 fn tell(server: &mut Server, now: u64, from: Life, message: Message) -> Vec<Message> {
     let mut said = Vec::new();
     server.message(now, from, message, &mut said);
@@ -60,9 +60,9 @@ fn tell(server: &mut Server, now: u64, from: Life, message: Message) -> Vec<Mess
     said.into_iter().filter_map(sent).collect()
 }
 
-/// A transaction (1) reads at the first server, which crashes; another (2) writes at both, if the first serves soon
-/// enough; then the first transaction reads at the second server, 50 ms after it was begun or later. What its client
-/// sees, and what there is.
+/// A transaction (1) reads at the first server, which crashes. Another (2) writes at both, if the first serves soon
+/// enough. Then the first transaction reads at the second server, 50 ms after it was begun or later. Returns its
+/// client's reply, and the lists.
 fn history(serves_after: u64) -> (Option<Observed>, BTreeMap<u16, Vec<u32>>, Vec<Message>) {
     let (mut reader, mut writer) = (coordinator(8), coordinator(9));
     let (mut one, mut two) = (server(1), server(2));
@@ -100,10 +100,10 @@ fn history(serves_after: u64) -> (Option<Observed>, BTreeMap<u16, Vec<u32>>, Vec
 
 #[test]
 fn a_node_serves_nothing_for_d_after_a_start() {
-    // This is why: served at once, the reader sees half of what the writer did.
+    // The reason for the rule: if the server serves at once, the reader sees half of the writer's change.
     let (seen, lists, _) = history(0);
     assert!(check(&[seen.expect("in time")], &lists, true).is_err());
-    // With the rule the answers are too late: they do not count, and what is locked is given back.
+    // With the rule the answers are too late: they do not count, and the locks are given back.
     let (seen, lists, sent) = history(D + 1);
     assert_eq!(lists, BTreeMap::from([(1, vec![2]), (2, vec![2])]));
     assert_eq!(seen, None);
@@ -119,13 +119,13 @@ fn locks_of_what_only_read_are_held_for_d_and_no_longer() {
     assert!(!one.locks.is_empty());
     one.tick(10 + D, &mut Vec::new());
     assert!(one.locks.is_empty());
-    // The coordinator does not hear of the other and tries again, and waits for whoever is slow: that is logged.
+    // The coordinator does not hear of the other server. It tries again and waits, with an attempt that is logged.
     assert_eq!(attempts(&mut reader, D - 1), []);
     assert_eq!(attempts(&mut reader, D), []);
     assert_eq!(attempts(&mut reader, D + 1), [(2, true); 2]);
 }
 
-/// The attempts that a coordinator sends at this time, and whether they are logged.
+/// The attempts that a coordinator sends at this time, and true if they are logged.
 fn attempts(coordinator: &mut Coordinator, now: u64) -> Vec<(u32, bool)> {
     let mut events = Vec::new();
     coordinator.tick(now, &mut events);
@@ -155,7 +155,7 @@ fn answers_count_for_three_quarters_of_d() {
             }
         }
         assert_eq!(events.iter().any(|event| matches!(event, Event::Reply { .. })), counts, "{at}");
-        // What begins while that is so is logged at once; then it is tried without again.
+        // Attempts that begin meanwhile are logged at once. Later ones are tried without a log again.
         let begun = begin(&mut reader, at + 10 * D - 1, 2, [servers[0].me, servers[1].me], false);
         assert_eq!(prepares(&begun), [(1, !counts); 2], "{at}");
         let begun = begin(&mut reader, at + 10 * D, 3, [servers[0].me, servers[1].me], false);

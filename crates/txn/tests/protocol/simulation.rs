@@ -1,5 +1,5 @@
 //! Many nodes from a seed: messages late, lost, repeated and out of order, partitions, crashes, slow logs, clocks that
-//! disagree. What clients saw must be as if transactions and plain commands had run one after the other, in real time
+//! disagree. Clients must see a history as if transactions and plain commands had run one after the other, in real time
 //! (strict serializability), and everything must come to an end.
 //!
 //! `cargo test -p txn --test protocol simulation` runs some seeds, and with `HOLDFAST_LONG=1` (and `--release`) many

@@ -1,4 +1,5 @@
-//! Attempts that are widened: who is asked what, whose answers count, and what is given back when they end.
+//! Attempts that are widened: the participants that are asked, the answers that count, and the locks that are given
+//! back.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ fn part(node: u64, key: u16) -> Part {
     Part { member: member(node), locks, commands, writes: true }
 }
 
-/// One that has fetched a key of node 1 and one of node 2.
+/// A coordinator that has fetched a key of node 1 and one of node 2.
 fn fetched() -> (Coordinator, TxnId) {
     let mut coordinator = Coordinator::new(Origin { life: life(9), lane: 3 }, SETTINGS);
     let sequence = coordinator.begin_fetching(0, 70, vec![part(1, 1), part(2, 2)], &mut Vec::new());
@@ -74,7 +75,7 @@ fn only_who_has_further_keys_is_asked_and_only_answers_of_the_round_count() {
     assert!(told.len() == 3 && told.iter().all(|(_, message)| names_all(message)), "{told:?}");
 }
 
-/// However fast one round follows the other.
+/// Rounds may follow each other fast.
 #[test]
 fn who_is_not_asked_hears_often_that_it_is_still_wanted() {
     let (mut coordinator, tx) = fetched();
@@ -102,7 +103,7 @@ fn the_next_attempt_asks_for_all_that_is_known() {
     assert!(matches!(&over[..], [(1, Message::Abort { .. }), (3, Message::Abort { .. })]), "{over:?}");
     let mut events = Vec::new();
     coordinator.tick(1000, &mut events);
-    // Who was in the way of it is asked first.
+    // The node with the conflict is asked first.
     let is_next = |prepare: &Prepare| prepare.tx.attempt == 2 && prepare.patient;
     let first = messages(events);
     let first = first.iter().find_map(|(to, message)| match message {
@@ -112,7 +113,7 @@ fn the_next_attempt_asks_for_all_that_is_known() {
     assert_eq!(first, Some((2, 2)));
 }
 
-/// A part at node 1 that has said what is there.
+/// A part at node 1 that has sent its values.
 fn part_that_has_fetched() -> (Participant, TxnId) {
     let origin = Origin { life: life(9), lane: 0 };
     let tx = TxnId { origin, sequence: 1, attempt: 1 };
@@ -137,7 +138,7 @@ fn keys(locks: &[Lock]) -> Vec<u16> {
     locks.iter().map(|lock| u16::from_be_bytes([lock.key[0], lock.key[1]])).collect()
 }
 
-/// What is given back by these, in one go.
+/// The keys that these actions unlock, at once.
 fn unlocked(actions: &[Action]) -> Vec<u16> {
     let unlocks: Vec<_> = actions.iter().filter(|action| matches!(action, Action::Unlock { .. })).collect();
     let [Action::Unlock { locks, .. }] = &unlocks[..] else { panic!("{actions:?}") };
@@ -147,15 +148,15 @@ fn unlocked(actions: &[Action]) -> Vec<u16> {
 #[test]
 fn whatever_ends_a_part_gives_all_back() {
     let ends: [fn(&mut Participant, TxnId, &mut Vec<Action>); 6] = [
-        // Somebody older has the key.
+        // An older transaction has the key.
         |participant, tx, out| participant.locked(tx, false, out),
         |participant, tx, out| participant.message(2, life(9), Message::Abort { tx, finished: 0 }, out),
-        // It is in doubt who has it.
+        // The holder of the key is in doubt.
         |participant, tx, out| assert!(participant.refuse_queued(tx, Refusal::Moved, out)),
-        // Its coordinator says nothing, or has ended.
+        // Its coordinator is silent, or has ended.
         |participant, _, out| participant.tick(1000, out),
         |participant, _, out| participant.peer(2, Life { incarnation: 2, ..life(9) }, out),
-        // It was granted, and given up while it was looked at.
+        // It was granted, and given up while it read.
         |participant, tx, out| {
             participant.locked(tx, true, out);
             participant.message(2, life(9), Message::Abort { tx, finished: 0 }, out);
@@ -195,7 +196,7 @@ fn a_round_that_comes_again_is_answered_again_and_an_earlier_one_is_not() {
         [Action::Send { to: Recipient::Coordinator(NodeId(9)), message: answer }]
     );
     assert_eq!(widen(&mut participant, (tx, 1, 7)), []);
-    // What it is bound to has everything, and names everybody.
+    // The part that it is bound to has all keys, and names all members.
     let (members, commands) = (Arc::from([member(1), member(2)]), Arc::from([1]));
     let mut actions = Vec::new();
     participant.message(2, life(9), Message::Proceed { tx, members, logged: true, commands }, &mut actions);
@@ -208,7 +209,7 @@ fn a_round_that_comes_again_is_answered_again_and_an_earlier_one_is_not() {
     assert_eq!(widen(&mut participant, (tx, 3, 7)), [], "it has come late");
 }
 
-/// A part of which nothing is known any more takes no part in the attempt: it may have held its locks, and does not
+/// A node that does not know the part any more takes no part in the attempt: the part may have held locks, and does not
 /// now.
 #[test]
 fn a_part_that_is_not_known_is_not_widened() {

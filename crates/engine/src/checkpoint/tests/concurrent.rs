@@ -1,5 +1,4 @@
-//! Several workers and a checkpointer on threads of their own: whenever everything stops, what the disks have gives
-//! what was committed.
+//! Several workers and a checkpointer on threads of their own: at any stop, the disks yield all committed changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +16,7 @@ use crate::{Engine, Link, Shared};
 
 const WORKERS: u16 = 3;
 
-/// The machine stops at some moments; what its disks have then is looked at afterwards.
+/// The machine stops at some moments; the contents of its disks then are checked afterwards.
 fn live(seed: u64) -> usize {
     let shared = Arc::new(Shared::new(Keyspace::new(2 * usize::from(WORKERS), DATABASES, 7)));
     shared.disturbed.store(true, Relaxed);

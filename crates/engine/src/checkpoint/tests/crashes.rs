@@ -9,8 +9,8 @@ use crate::checkpoint::round::Planted;
 use crate::testing::row;
 use crate::{Begin, Call, Caller};
 
-/// A history with crashes: how many rounds came to their ends, how many leaves the store had then, and how many keys
-/// came back from it. What is wrong, if anything is.
+/// A history with crashes. Returns the number of finished rounds, of leaves that the store had then, and of keys that
+/// came back from it; or the fault.
 fn live(seed: u64, planted: Planted, steps: usize) -> Result<[usize; 3], String> {
     let mut machine = Machine::new(seed, planted);
     let mut history = Vec::new();
@@ -108,8 +108,8 @@ fn a_swap_is_not_done_twice() {
     }
 }
 
-/// Rule L3: a record that swaps databases changes one key under two numbers, and two keys under one. What other records
-/// did before and after, which is replayed by slots, comes in between.
+/// Rule L3: a record that swaps databases changes one key under two numbers, and two keys under one. Earlier and later
+/// changes of other records, which are replayed by slots, come in between.
 #[test]
 fn a_block_around_a_swap_is_done_again() {
     let mut machine = Machine::new(1, Planted::None);

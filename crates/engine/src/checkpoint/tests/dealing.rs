@@ -1,4 +1,4 @@
-//! What is dealt to those who apply it.
+//! Records as they are dealt to the threads that apply them.
 
 use keyspace::Keyspace;
 use txn::TxnId;
@@ -8,7 +8,7 @@ use crate::Outcomes;
 use crate::checkpoint::round::Planted;
 use crate::checkpoint::{Dealer, Due, Replay, restore};
 
-/// A record may do more than there is room for in a batch, which must not grow with it: it is handed over in the
+/// A record may do more than a batch has room for, and a batch must not grow with it: the record is handed over in the
 /// middle.
 #[test]
 fn a_batch_does_not_grow_with_a_record() {
@@ -40,8 +40,8 @@ fn a_batch_does_not_grow_with_a_record() {
     assert!(digest(&keyspace, 1) == digest_of(&[(lsn, effects)], &tunables()));
 }
 
-/// What was known of transactions when a checkpoint was made it says itself: of what had been forgotten by then the log
-/// may still have a record.
+/// A checkpoint itself has the transactions known when it was made. The log may still have a record of one that had
+/// been forgotten by then.
 #[test]
 fn records_of_transactions_that_a_checkpoint_covers_are_not_noted() {
     let mut machine = Machine::new(1, Planted::None);

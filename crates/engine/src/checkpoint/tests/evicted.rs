@@ -1,5 +1,5 @@
-//! Keys leave memory while checkpoints are made, and come back before somebody works with them: of every absent key
-//! that memory does not know, the store has what was evicted, and nothing that was deleted.
+//! Keys leave memory while checkpoints are made, and come back before a command works with them. For every absent key
+//! that memory does not know, the store has the evicted value, and no deleted one.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ impl Evicted {
         shared.keyspace.release(held, |_| {});
     }
 
-    /// Some of those that the store has as they are go.
+    /// Evicts some of the keys whose value the store has.
     pub(super) fn evict_some(&mut self, machine: &mut Machine) {
         Self::each(machine, |machine, db, space, name| {
             if machine.hand.rng.below(3) == 0 && db.evict(&db.key(name.as_bytes())) {
@@ -39,7 +39,7 @@ impl Evicted {
         });
     }
 
-    /// All of them come back. How many they were; an error: the store has something else.
+    /// Fetches all of them. Returns their number, or an error if the store has another value.
     pub(super) fn fetch_all(&mut self, machine: &mut Machine) -> Result<usize, String> {
         let mut outcome = Ok(self.0.len());
         let mut evicted = std::mem::take(&mut self.0);
@@ -47,7 +47,7 @@ impl Evicted {
             let key = db.key(name.as_bytes());
             let known = evicted.iter().position(|(known, other)| (*known, other) == (space, &name));
             if db.whereabouts(&key) == Whereabouts::Known {
-                // The warm-up may have been there.
+                // The warm-up may have read it before.
                 known.map(|known| evicted.swap_remove(known));
                 return;
             }
@@ -58,7 +58,7 @@ impl Evicted {
                     db.warm(&key, Some(found));
                 }
                 (Ok(None), None) => {}
-                // It was not read since the start.
+                // The key was not read since the start.
                 (Ok(_), None) if machine.has_restarted => {}
                 (found, known) => {
                     let found = found.map(|found| found.map(|found| found.version()));

@@ -1,4 +1,4 @@
-//! Keys read from the store one by one are what a start would have loaded.
+//! Keys read from the store one by one are those that a start would have loaded.
 
 use command::{Digest, Position};
 use keyspace::access::AccessClock;
@@ -45,7 +45,7 @@ fn one_key_after_the_other() {
     }
 }
 
-/// The store's key says only the beginning of a long one, also of one that is gone.
+/// The store's key has only the beginning of a long name, also of a key that is gone.
 #[test]
 fn long_keys() {
     let mut machine = Machine::new(1, Planted::None);
@@ -60,7 +60,7 @@ fn long_keys() {
     assert!(matches!(fetch(&machine.store, 1, &keyspace.hasher().key(other.as_bytes())), Ok(None)));
 }
 
-/// Portions of a listing, however small, are together what there is, whatever ends between two of them.
+/// Portions of a listing, however small, add up to all keys, even if keys expire between two of them.
 #[test]
 fn names_in_portions() {
     let mut machine = Machine::new(3, Planted::None);

@@ -33,7 +33,8 @@ fn go_on(machine: &mut Machine, steps: u64) -> bool {
     false
 }
 
-/// Until its checkpoint is durable there is what was there when the log was switched off; then there is everything.
+/// Until its checkpoint is durable, a start finds the contents from before the log was switched off; then it finds
+/// everything.
 #[test]
 fn a_generation_is_there_whole_or_not_at_all() {
     let (mut whole, mut void) = (0, 0);
@@ -64,7 +65,7 @@ fn a_generation_is_there_whole_or_not_at_all() {
             }
             whole += u64::from(durable);
         }
-        // Of earlier generations the store has kept nothing.
+        // The store has kept nothing of earlier generations.
         machine.checkpoint();
         let keyspace = &machine.hand.engine.shared.keyspace;
         let keys: u64 = (0..DATABASES as u16).map(|db| keyspace.len(db)).sum();
@@ -73,7 +74,7 @@ fn a_generation_is_there_whole_or_not_at_all() {
     assert!(whole > 12 && void > 12, "{whole} whole, {void} void");
 }
 
-/// The log is switched off and on again and again, and nothing is ever started anew.
+/// The log is switched off and on again and again, without a new start.
 #[test]
 fn generations_follow_each_other() {
     for seed in 0..5 {
@@ -94,8 +95,8 @@ fn generations_follow_each_other() {
     }
 }
 
-/// Rule L4: after a moment that slots know of, nobody sees any more what in other streams was before it; the moment
-/// stands on that.
+/// Rule L4: behind a moment that slots know of, no reader sees earlier changes of other streams any more, as the moment
+/// stands on them.
 #[test]
 fn a_moment_stands_on_all_that_was_before_it() {
     use keyspace::{Keyspace, Version};

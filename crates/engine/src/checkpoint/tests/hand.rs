@@ -87,7 +87,7 @@ const LINES: &[&str] = &[
     "swapdb D D",
 ];
 
-/// Every key there may be.
+/// Every possible key.
 pub(super) fn names() -> impl Iterator<Item = String> {
     let large = ["l", "s", "z", "h", "x"].iter().map(|kind| format!("{{t}}{kind}"));
     (0..KEYS).map(name).chain(large)
@@ -101,13 +101,13 @@ fn name(n: u64) -> String {
 pub(super) struct Hand {
     pub(super) engine: Engine,
     pub(super) rng: Rng,
-    /// Fetches what the engine waits for.
+    /// Fetches the keys that the engine waits for.
     pub(super) loader: Loader,
     pub(super) now: u64,
 }
 
 impl Hand {
-    /// What is asked for is fetched.
+    /// Fetches the requested keys.
     pub(super) fn serve(&mut self) {
         self.now += 1;
         let requests = self.engine.shared.requests.take(100, Duration::ZERO).expect("nobody closes it");

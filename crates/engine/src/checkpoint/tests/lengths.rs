@@ -1,5 +1,5 @@
-//! What the store is to say of itself is one value of it, whose lengths have 32 bits: what is longer is refused before
-//! anything of the round counts.
+//! The store's description of itself is one value, with lengths of 32 bits. A longer one is refused before anything of
+//! the round counts.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn a_round_with_more_outcomes_than_a_value_can_have_is_refused_and_can_be_made_l
     assert!(step().is_err(), "again, as nothing has changed");
     assert_eq!(header(&machine.store.crashed()).expect("a store that can be read"), before);
     assert_eq!(machine.log.cut, cut, "the log has what the store does not");
-    // Once they are settled the round goes on.
+    // Once they are settled, the round goes on.
     transactions.restore(Outcomes::default());
     while machine.checkpointer.step(&mut machine.log).expect("nothing is too long") != Step::Done {}
     assert_ne!(header(&machine.store.crashed()).expect("a store that can be read"), before);

@@ -1,4 +1,4 @@
-//! Long strings lie in the store in leaves, as large collections do.
+//! The store keeps long strings in leaves, like large collections.
 
 use keyspace::Fetched;
 
@@ -39,7 +39,7 @@ fn a_long_string_has_leaves_until_something_else_takes_its_place() {
     assert_eq!(machine.store.leaves(), (0, 0));
 }
 
-/// The header estimates its leaves as those of short elements.
+/// The header estimates its leaves as if elements were short.
 #[test]
 fn long_elements_are_counted_as_they_are_read() {
     let mut machine = Machine::new(1, Planted::None);
@@ -62,7 +62,7 @@ fn long_elements_are_counted_as_they_are_read() {
     assert!(matches!(read(1 << 20), (false, 1_048_577..)));
 }
 
-/// A start does not read what an effect has found that replaces it; but if that has leaves, they have to go.
+/// A start does not read the value that an effect replaces; but the leaves of that value have to go.
 #[test]
 fn leaves_go_also_if_the_log_alone_says_what_took_their_place() {
     for over in [&["set", "k", "short"][..], &["set", "k", "7"], &["del", "k"], &["getset", "k", "short"]] {

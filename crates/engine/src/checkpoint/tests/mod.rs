@@ -1,5 +1,4 @@
-//! Checkpoints, crashes at any step, recovery: what comes back is a prefix of the history that has everything
-//! committed.
+//! Checkpoints, crashes at any step, recovery: a start finds a prefix of the history, with all committed changes.
 
 mod concurrent;
 mod crashes;

@@ -33,7 +33,7 @@ struct Maps {
     now: Map,
     durable: Map,
     retired: Vec<Vec<u8>>,
-    /// The next writes fail.
+    /// True if the next writes fail.
     full: bool,
 }
 
@@ -46,7 +46,7 @@ impl Model {
         self.0.lock().expect("no test panics here")
     }
 
-    /// What is left of it by a crash now.
+    /// The contents that a crash would leave now.
     pub(super) fn crashed(&self) -> Model {
         let durable = self.maps().durable.clone();
         Model(Arc::new(Mutex::new(Maps { now: durable.clone(), durable, ..Maps::default() })))
@@ -56,7 +56,7 @@ impl Model {
         self.maps().full = full;
     }
 
-    /// Number of leaves, and of objects that no entry has.
+    /// Number of leaves, and of objects without an entry.
     pub(super) fn leaves(&self) -> (usize, usize) {
         let maps = self.maps();
         let entries = maps.now.iter().filter(|(key, _)| format::is_entry(key));
@@ -71,7 +71,7 @@ impl Model {
         (leaves.len(), objects.into_iter().filter(|object| !named.iter().any(|named| named[..] == object[..])).count())
     }
 
-    /// What it has of these spaces.
+    /// Its contents of these spaces.
     pub(super) fn counts(&self, spaces: &[keyspace::Space]) -> Counts {
         let (maps, hasher) = (self.maps(), keyspace::KeyHasher::new(7));
         let mut counts = Counts::default();
@@ -158,24 +158,24 @@ impl Store for Model {
     }
 }
 
-/// The log, as it is on a disk that takes its time.
+/// The log, as on a slow disk.
 #[derive(Default)]
 pub(super) struct Log {
-    /// Everything that was left and not cut, in order.
+    /// All records that were left and not cut, in order.
     pub(super) records: Vec<(Lsn, Vec<u8>)>,
-    /// Up to here it is committed.
+    /// The position up to which it is committed.
     pub(super) committed: Lsn,
-    /// Up to here it has been cut.
+    /// The position up to which it has been cut.
     pub(super) cut: Lsn,
     /// The highest LSN taken.
     pub(super) left: Lsn,
-    /// Where workers leave more meanwhile.
+    /// The gate through which workers leave more meanwhile.
     pub(super) gate: Option<Gate>,
     pub(super) woken: Vec<Waiter>,
 }
 
 impl Log {
-    /// Takes what was left.
+    /// Takes the records that were left.
     pub(super) fn take(&mut self, intake: &mut Intake) {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { return };
@@ -224,7 +224,7 @@ pub(super) struct Machine {
     pub(super) store: Model,
     pub(super) log: Log,
     warm: WarmUp,
-    /// It began with what a store had.
+    /// True if it began with the contents of a store.
     pub(super) has_restarted: bool,
     intake: Intake,
     /// A gate that no worker uses.
@@ -250,7 +250,7 @@ impl Machine {
         Self::recovered(Model::default(), Log::default(), seed, planted).expect("there is nothing")
     }
 
-    /// Starts with what a store and a log have. The error is a text.
+    /// Starts with the contents of a store and a log. The error is a text.
     pub(super) fn recovered(store: Model, mut log: Log, seed: u64, planted: Planted) -> Result<Machine, String> {
         let hashes = header(&store).map_err(|error| error.to_string())?.map_or(7, |header| header.seed);
         let keyspace = Keyspace::new(4, DATABASES, hashes);
@@ -298,7 +298,7 @@ impl Machine {
         Ok(Machine { hand, checkpointer, store, log, warm, has_restarted, intake, own, planted, tunables })
     }
 
-    /// From now on nothing is logged, and nothing kept for a store.
+    /// From now on nothing is logged, and nothing is kept for a store.
     pub(super) fn switch_off(&mut self) {
         self.hand.engine.log_to(None);
         let shared = self.hand.engine.shared.clone();
@@ -309,7 +309,7 @@ impl Machine {
         assert_eq!(shared.keyspace.tombstones(), 0);
     }
 
-    /// A new generation begins, whose checkpoint is to be made.
+    /// Begins a new generation, whose checkpoint is to be made.
     pub(super) fn switch_on(&mut self) {
         let shared = self.hand.engine.shared.clone();
         let highest = self.log.left;
@@ -334,19 +334,19 @@ impl Machine {
         self.checkpointer = Checkpointer::anew(shared, store, 7, stored.as_ref(), epoch);
     }
 
-    /// The machine stops when all that it has left is committed, and starts again.
+    /// The machine stops once everything that it has left is committed, and starts again.
     pub(super) fn restart(mut self, seed: u64) -> Result<Machine, String> {
         self.take();
         let log = Log { records: self.log.records, cut: self.log.cut, ..Log::default() };
         Self::recovered(self.store.crashed(), log, seed, self.planted)
     }
 
-    /// The log hears of what was left.
+    /// The log takes the records that were left.
     pub(super) fn take(&mut self) {
         self.log.take(&mut self.intake);
     }
 
-    /// Some of what was left is committed.
+    /// Commits some of the records that were left.
     pub(super) fn commit_some(&mut self) {
         let open = self.log.records.iter().map(|(lsn, _)| *lsn).filter(|lsn| *lsn > self.log.committed);
         let open: Vec<Lsn> = open.chain((self.log.left > self.log.committed).then_some(self.log.left)).collect();
@@ -355,13 +355,13 @@ impl Machine {
         }
     }
 
-    /// The machine stops, and starts again with what its disks have. `cut`: the log has dropped what it may. What the
-    /// history up to what survived gives comes first.
+    /// The machine stops, and starts again with the contents of its disks. `cut`: the log has dropped all that it may.
+    /// The result must be that of the history up to the surviving records.
     pub(super) fn crash(mut self, history: &mut Vec<(Lsn, Vec<u8>)>, seed: u64) -> Result<Machine, String> {
         let committed = self.log.committed;
         history.retain(|(lsn, _)| *lsn <= committed);
         let wanted = digest_of(history, &self.tunables);
-        // Files are given up whole: some of what was cut is still there.
+        // Files are given up whole: some of the cut records still exist.
         let below: Vec<Lsn> = self.log.records.iter().map(|(lsn, _)| *lsn).filter(|lsn| *lsn <= self.log.cut).collect();
         let first = self.hand.rng.below(below.len() as u64 + 1) as usize;
         let cut = below.get(first).map_or(self.log.cut, |lsn| lsn.before());
@@ -371,25 +371,25 @@ impl Machine {
             let log = Log { records: records.clone(), cut: self.log.cut, ..Log::default() };
             Self::recovered(self.store.crashed(), log, seed, self.planted)
         };
-        // Which keys are read shall not be the test's doing: it looks at another start.
+        // The test must not decide which keys are read: it checks another start.
         if again()?.digest() != wanted {
             return Err("another state".into());
         }
         again()
     }
 
-    /// Everything that the store has is read, read before or not.
+    /// Reads all of the store, even keys that were read before.
     pub(super) fn warm_up_whole(&mut self) {
         self.warm.begin_again();
         while self.warm_up() {}
     }
 
-    /// A little of what the store has is read into memory. False: all of it has been.
+    /// Reads a little of the store into memory. Returns false if all of it has been read.
     pub(super) fn warm_up(&mut self) -> bool {
         self.warm.step(|_| {}).expect("our own") != Warmth::Done
     }
 
-    /// Runs rounds until one has begun and ended without anything in between.
+    /// Runs rounds until one has begun and ended without a change in between.
     pub(super) fn checkpoint(&mut self) {
         use crate::checkpoint::Step;
         for _ in 0..2 {
@@ -409,7 +409,7 @@ impl Machine {
         if there.agree(&counts) { Ok(()) } else { Err(format!("the store has {there:?}, not {counts:?}")) }
     }
 
-    /// Those of the databases.
+    /// The spaces of the databases.
     fn spaces(&self) -> Vec<keyspace::Space> {
         let keyspace = &self.hand.engine.shared.keyspace;
         let held = keyspace.try_one(0).expect("nobody else is there");
@@ -418,7 +418,7 @@ impl Machine {
         spaces
     }
 
-    /// Of everything, which is in memory afterwards.
+    /// The digest of everything. All keys are in memory afterwards.
     pub(super) fn digest(&mut self) -> Digest {
         while self.warm_up() {}
         let shared = self.hand.engine.shared.clone();
@@ -434,7 +434,7 @@ pub(super) fn digest(keyspace: &Keyspace, worker: usize) -> Digest {
     digest
 }
 
-/// What a history gives.
+/// The digest that a history gives.
 pub(super) fn digest_of(history: &[(Lsn, Vec<u8>)], tunables: &Tunables) -> Digest {
     let keyspace = Keyspace::new(2, DATABASES, 7);
     let mut replay = Replay::new(&keyspace, keyspace.local(0), tunables.limits.clone(), None, NOW);

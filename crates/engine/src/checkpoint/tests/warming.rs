@@ -1,4 +1,4 @@
-//! What the store has is read into memory after a start, while checkpoints are made.
+//! After a start, the contents of the store are read into memory while checkpoints are made.
 
 use keyspace::slot_of;
 
@@ -6,9 +6,9 @@ use super::model::Machine;
 use crate::checkpoint::Step;
 use crate::checkpoint::round::Planted;
 
-/// Rules C4, C5: the log says that a key is gone, and the store has it until a checkpoint is durable, which drops the
-/// tombstone. What was read before that checkpoint wrote the deletion, though it had begun, must not be put into memory
-/// behind it.
+/// Rules C4, C5: the log says that a key is gone. The store has it until a checkpoint is durable, which drops the
+/// tombstone. A value that was read before that checkpoint wrote the deletion, though it had begun, must not be put
+/// into memory behind it.
 #[test]
 fn what_was_deleted_does_not_come_back() {
     let name = (0..).map(|n| format!("k{n}")).find(|name| slot_of(name.as_bytes()) < 100).expect("some name");

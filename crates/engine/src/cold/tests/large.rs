@@ -1,4 +1,4 @@
-//! Large values, of which loaders read only so much at once.
+//! Large values, of which loaders read a limited number at once.
 
 use std::cell::Cell;
 
@@ -9,14 +9,14 @@ use super::*;
 use crate::transactions::tests::{locks, tx};
 
 thread_local! {
-    /// Bytes that the system leaves, as far as this test knows: others run in the same process.
+    /// Bytes that the system leaves, as this test sees it: others run in the same process.
     static LEFT: Cell<i64> = const { Cell::new(i64::MAX) };
 }
 
 const SIZE: usize = 1 << 20;
 const LARGE: [&str; 4] = ["a", "b", "e", "f"];
 
-/// Four loaders are asked for a large value each, and one of them for a small one as well.
+/// Asks each of four loaders for a large value, and one of them for a small one as well.
 fn asked(cold: &mut Cold) -> Vec<Loader> {
     for (name, size) in LARGE.into_iter().zip([SIZE; 4]).chain([("key:1", 20_000)]) {
         cold.run(false, &[["0", "set", name, &"x".repeat(size)].map(String::from).to_vec()]);
@@ -29,7 +29,7 @@ fn asked(cold: &mut Cold) -> Vec<Loader> {
     (2..6).map(|index| Loader::new(cold.engine.shared.clone(), index)).collect()
 }
 
-/// The same, and the system leaves no memory.
+/// The same while the system leaves no memory.
 fn asked_while_tight(cold: &mut Cold) -> Vec<Loader> {
     headroom::limit_resident(u64::MAX, 0);
     headroom::ask(headroom::Asked { left: Box::new(|| LEFT.get()), has_block: |_| true });
@@ -38,7 +38,7 @@ fn asked_while_tight(cold: &mut Cold) -> Vec<Loader> {
     loaders
 }
 
-/// Large values that loaders have read, while nobody can put any into memory.
+/// Number of large values that loaders have read and cannot put into memory.
 fn in_flight(cold: &Cold) -> usize {
     let read = cold.shelf.read.lock().unwrap();
     read.iter().filter_map(Weak::upgrade).filter(|text| text.len() == SIZE).count()
@@ -51,7 +51,7 @@ fn serve_all(cold: &mut Cold, loaders: &mut [Loader]) {
     }
 }
 
-/// How often long strings were read.
+/// Number of reads of long strings.
 fn reads(cold: &Cold) -> usize {
     cold.shelf.read.lock().unwrap().len()
 }
@@ -62,7 +62,7 @@ fn loaders_read_only_so_much_at_once_of_what_is_large() {
     let shared = cold.engine.shared.clone();
     shared.budget.limit_to(5 * SIZE as u64 / 2);
     let mut loaders = asked(&mut cold);
-    // Nobody can put anything into memory.
+    // No loader can put a value into memory.
     let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
     let rounds = (0..20).map(|_| {
         serve_all(&mut cold, &mut loaders);
@@ -80,7 +80,7 @@ fn loaders_read_only_so_much_at_once_of_what_is_large() {
     }
 }
 
-/// What was read for somebody and dropped, as others wanted the room, would be read again and again as long as a script
+/// A value that was read and then dropped, as others wanted the room, would be read again and again as long as a script
 /// holds its latch.
 #[test]
 fn what_cannot_be_put_into_memory_is_read_once() {
@@ -109,14 +109,14 @@ fn what_cannot_be_put_into_memory_is_read_once() {
     assert!(!loaders.iter().any(Loader::is_busy) && reads(&cold) <= 7, "{} reads", reads(&cold));
 }
 
-/// Memory is full of what cannot leave it before a checkpoint, and of what clients have yet to read: whoever reads
-/// something large waits, or the process would end.
+/// Memory is full of values that cannot leave it before a checkpoint, and of replies that clients have yet to read. A
+/// reader of a large value waits, or the process would end.
 #[test]
 fn what_is_large_is_read_seldom_while_memory_is_tight() {
     let mut cold = Cold::new();
     let mut loaders = asked_while_tight(&mut cold);
-    // What is not large is read as long as it is little, and of what is large, one by each loader when its patience is
-    // at an end.
+    // Values that are not large are read as long as they are few. Of large ones, each loader reads one when its
+    // patience is at an end.
     for (now, expected) in [(0, 1), (PATIENCE_MS - 1, 1), (PATIENCE_MS, 5)] {
         cold.now = now;
         (0..5).for_each(|_| serve_all(&mut cold, &mut loaders));
@@ -127,7 +127,7 @@ fn what_is_large_is_read_seldom_while_memory_is_tight() {
 #[test]
 fn what_was_put_off_is_read_when_memory_is_tight_no_more() {
     let mut cold = Cold::new();
-    // What waits takes nothing of it.
+    // Waiting reads take no part of the budget.
     cold.engine.shared.budget.limit_to(5 * SIZE as u64);
     let mut loaders = asked_while_tight(&mut cold);
     (0..5).for_each(|_| serve_all(&mut cold, &mut loaders));
@@ -137,11 +137,11 @@ fn what_was_put_off_is_read_when_memory_is_tight_no_more() {
     assert_eq!(reads(&cold), 5);
 }
 
-/// Strings that are too small to be asked for one by one, and together many times what is left.
+/// Strings that are too small to be asked for one by one, and together are many times what is left.
 const MANY: usize = 12;
 const SMALL: usize = headroom::LARGE / 4;
 
-/// A command that reads all of them, which only the store has.
+/// A command that reads all of them from the store.
 fn many_small(cold: &mut Cold) -> Vec<String> {
     for name in &NAMES[..MANY] {
         cold.run(false, &[["0", "set", name, &"x".repeat(SMALL)].map(String::from).to_vec()]);
@@ -154,7 +154,7 @@ fn many_small(cold: &mut Cold) -> Vec<String> {
     ["0", "mget"].iter().chain(&NAMES[..MANY]).map(|word| word.to_string()).collect()
 }
 
-/// A block or an MGET may need thousands of keys at once: each was read because it was small, until the process ended.
+/// A block or an MGET may need thousands of keys at once. Each was read because it was small, until the process ended.
 #[test]
 fn of_what_is_small_only_a_portion_is_read_while_memory_is_tight() {
     let mut cold = Cold::new();
@@ -173,7 +173,7 @@ fn of_what_is_small_only_a_portion_is_read_while_memory_is_tight() {
     assert!(cold.try_one(&all).is_some(), "all of it is there");
 }
 
-/// Who has waited often enough reads the store itself, and had no bound.
+/// A command that has waited often enough reads the store itself, and had no bound.
 #[test]
 fn a_command_that_reads_the_store_itself_is_refused_while_memory_is_tight() {
     let mut cold = Cold::new();

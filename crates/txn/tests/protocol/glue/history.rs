@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 
-/// What is known of one who was answered.
+/// The knowledge about a transaction whose client was answered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Observed {
     pub id: u32,
-    /// Key of any node (keys are not in two nodes), and what its list was.
+    /// A key of any node (keys are not in two nodes), and its list then.
     pub reads: Vec<(u16, Vec<u32>)>,
     pub writes: Vec<u16>,
-    /// When it was asked for and when it was answered: who is answered before another begins comes before it.
+    /// When the client asked and when it was answered. A transaction that is answered before another begins comes
+    /// before it.
     pub began: u64,
     pub answered: u64,
 }
 
-/// Compares with the lists as they are now. Lists may lack what was answered and is not installed yet: with `complete`
-/// they may not.
+/// Compares with the present lists. They may lack acknowledged changes that are not installed yet, except if
+/// `complete`.
 pub fn check(observed: &[Observed], lists: &BTreeMap<u16, Vec<u32>>, complete: bool) -> Result<(), String> {
     let empty = Vec::new();
     let list = |key: &u16| lists.get(key).unwrap_or(&empty);

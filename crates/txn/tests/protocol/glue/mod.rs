@@ -1,6 +1,6 @@
-//! What the machines of the crate are put into, in models and simulations: a node with keys that hold lists of numbers,
-//! a log that is committed later than it is written, and a crash that leaves what was committed. Commands read keys and
-//! append the transaction's number to some.
+//! The surroundings of the crate's machines in models and simulations. A node has keys that hold lists of numbers, a
+//! log that is committed later than it is written, and a crash that leaves the committed records. Commands read keys
+//! and append the transaction's number to some.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -16,7 +16,7 @@ use txn::{
     Settings, Stamp, TxnId,
 };
 
-/// A mistake that is made on purpose.
+/// A planted mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mistake {
     None,
@@ -26,34 +26,34 @@ pub enum Mistake {
     UnloggedPrepare,
     /// A Commit is acknowledged before it is committed.
     ForgottenCommit,
-    /// A Prepare for another life is taken.
+    /// A Prepare for another life is accepted.
     StaleIncarnation,
-    /// Who has fetched gives its locks back.
+    /// A participant that has fetched gives its locks back.
     ForgottenFetch,
-    /// An inquiry is answered with a refusal that nobody remembers.
+    /// An inquiry is answered with a refusal that is not remembered.
     UnloggedRefusal,
-    /// A part that is over asks for its locks, and is dropped where it has to wait for a transaction in doubt.
+    /// A part that is over asks for its locks, and is dropped if it has to wait for a transaction in doubt.
     OverdueAsking,
-    /// A part that was widened and is given up gives back only what it has asked for last.
+    /// A part that was widened and is given up gives back only the locks that it asked for last.
     HalfUnlock,
-    /// Who is prepared knows those participants only that there were when it was asked first.
+    /// A prepared participant knows only the participants of the first request.
     FirstMembers,
 }
 
-/// Who locks.
+/// The owner of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Owner {
     Tx(TxnId),
     Plain(u32),
 }
 
-/// What a log holds.
+/// An entry of the log.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Entry {
     Record(Record),
     Commit(Record, Arc<[u8]>),
     Plain(u32, Arc<[u8]>),
-    /// What a checkpoint has saved: everything before it is void.
+    /// The contents of a checkpoint: all earlier entries are void.
     Saved(BTreeMap<u16, Vec<u32>>),
 }
 
@@ -66,29 +66,29 @@ impl Entry {
     }
 }
 
-/// What a node says to its surroundings.
+/// The output of a node to its surroundings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
     Send(NodeId, Message),
-    /// The commands are to be run later with [`Server::execute`], or it is then [untimely](Server::untimely): the
+    /// The commands are to run later by [`Server::execute`], or the part is [untimely](Server::untimely). Holds the
     /// moment.
     Execute(TxnId, Arc<[u8]>, bool, Option<u64>),
-    /// What is there is to be said later with [`Server::fetch`].
+    /// The values are to be sent later by [`Server::fetch`].
     Fetch(TxnId, Arc<[Lock]>),
-    /// It is held back, and asks for its locks later with [`Server::ask`].
+    /// The part is held back, and asks for its locks later by [`Server::ask`].
     HeldBack(TxnId),
     /// An attempt was committed or aborted here.
     Outcome(TxnId, bool),
-    /// A plain command is answered: what it read.
+    /// A plain command is answered: the values that it read.
     Plain(u32, Reads),
     Broken(&'static str),
 }
 
 pub type Reads = Vec<(u16, Vec<u32>)>;
 type Place = (u16, Box<[u8]>);
-/// What is locked, and what is done then.
+/// Locks, and the commands under them.
 type Program = (Arc<[Lock]>, Arc<[u8]>);
-/// Who asks, with its age and whether it is patient, and what for.
+/// The age of a part, true if it is patient, and its locks.
 type Asks = ((Stamp, bool), Arc<[Lock]>);
 
 /// A participant's node.
@@ -96,20 +96,20 @@ type Asks = ((Stamp, bool), Arc<[Lock]>);
 pub struct Server {
     pub me: Life,
     pub mistake: Mistake,
-    /// Commands run as soon as their locks are granted.
+    /// True if commands run as soon as their locks are granted.
     pub instant: bool,
-    /// Parts wait before they ask for their locks, as for the end of CLIENT PAUSE.
+    /// True if parts wait before they ask for their locks, as for the end of CLIENT PAUSE.
     pub holds_back: bool,
     held_back: BTreeMap<TxnId, Asks>,
-    /// What mistakes are made with: of attempts that were widened what they have asked for last, and of those that
-    /// fetch the participants at first.
+    /// For planted mistakes: the locks that widened attempts asked for last, and the first participants of those that
+    /// fetch.
     widened: BTreeMap<TxnId, Arc<[Lock]>>,
     members: BTreeMap<TxnId, Arc<[Member]>>,
     pub participant: Participant,
     pub locks: LockTable<Place, Owner>,
     missing: BTreeMap<Owner, usize>,
     plain: BTreeMap<u32, Program>,
-    /// Reads whose answers wait for the log (rule L7).
+    /// Reads whose replies wait for the log (rule L7).
     gated: Vec<(TxnId, Execution)>,
     found: Vec<(TxnId, Arc<[u8]>)>,
     answers: Vec<(u32, Reads)>,
@@ -145,7 +145,7 @@ impl Server {
         }
     }
 
-    /// The process ends and starts again, with what was committed and the first `kept` of what was not.
+    /// The process ends and starts again, with the committed records and the first `kept` of the others.
     pub fn crash(&mut self, now: u64, kept: usize, said: &mut Vec<Said>) {
         let mut durable = std::mem::take(&mut self.durable);
         durable.extend(self.pending.drain(..).take(kept));
@@ -159,7 +159,7 @@ impl Server {
                 Entry::Record(_) => {}
             }
         }
-        // As a log has them: in bytes.
+        // A log has records as bytes.
         let records = durable.iter().filter_map(Entry::record).map(|record| {
             let mut bytes = Vec::new();
             record.encode(&mut bytes);
@@ -232,7 +232,7 @@ impl Server {
         self.act(now, actions, said);
     }
 
-    /// A node is lost for good, which is known over all lives.
+    /// A node is lost for good. That is known over all lives.
     pub fn lost(&mut self, now: u64, node: NodeId, said: &mut Vec<Said>) {
         self.lost.insert(node);
         let mut actions = Vec::new();
@@ -241,7 +241,7 @@ impl Server {
         self.act(now, actions, said);
     }
 
-    /// All that has been appended is committed.
+    /// Commits everything that was appended.
     pub fn flush(&mut self, now: u64, said: &mut Vec<Said>) {
         for entry in std::mem::take(&mut self.pending) {
             let record = entry.record().map(|record| (record.tx(), record.kind()));
@@ -265,7 +265,7 @@ impl Server {
         }
     }
 
-    /// Keys are saved, and the log is given up but for what transactions need (rule C6).
+    /// Saves the keys, and drops the log except for records that transactions need (rule C6).
     pub fn checkpoint(&mut self) {
         if self.pending.is_empty() {
             let records = self.participant.records().map(|record| match record {
@@ -315,7 +315,7 @@ impl Server {
                         said.push(Said::Fetch(tx, locks));
                     }
                 }
-                // What was made of what was there.
+                // The effects that the coordinator computed from the values.
                 Action::Proceed { tx, commands, .. } => {
                     let execution = Execution::Done { effects: commands, replies: Arc::default() };
                     let mut actions = Vec::new();
@@ -375,7 +375,7 @@ impl Server {
             }
             Requested::Dies => self.locked(now, tx, false, said),
             Requested::Granted if self.participant.is_queued(tx) => self.locked(now, tx, true, said),
-            // Only where the mistake is made.
+            // Only under the planted mistake.
             Requested::Granted => self.unlock(now, owner, &locks, said),
         }
     }
@@ -388,7 +388,7 @@ impl Server {
         })
     }
 
-    /// The node does not let a part wait for its locks any longer: what has them is in doubt.
+    /// The node does not let a part wait for its locks any longer: their holder is in doubt.
     pub fn doubt(&mut self, now: u64, tx: TxnId, said: &mut Vec<Said>) {
         let (mut actions, why) = (Vec::new(), Refusal::Failed(Box::new(*b"in doubt")));
         let is_refused = self.participant.refuse_queued(tx, why, &mut actions);
@@ -430,7 +430,7 @@ impl Server {
         }
     }
 
-    /// A transaction's commands run: they read, and say what they would append.
+    /// Runs a transaction's commands: they read, and return the appends.
     pub fn execute(&mut self, now: u64, tx: TxnId, commands: &[u8], logged: bool, said: &mut Vec<Said>) {
         let (effects, reads) = self.run(commands);
         let execution = Execution::Done { effects: effects.into(), replies: encode_reads(&reads).into() };
@@ -442,8 +442,8 @@ impl Server {
         self.act(now, actions, said);
     }
 
-    /// Refuses a transaction that is to be of another moment: it is over, or a key `ends` before. False: it is of this
-    /// one.
+    /// Refuses a transaction of another moment: its moment is over, or a key expires (`ends`) before it. Returns false
+    /// if the moment suits.
     pub fn untimely(&mut self, now: u64, (tx, moment): (TxnId, u64), ends: &[u64], said: &mut Vec<Said>) -> bool {
         let ends = ends.iter().copied().find(|ends| (now..moment).contains(ends));
         let untimely = now > moment || ends.is_some();
@@ -455,7 +455,7 @@ impl Server {
         untimely
     }
 
-    /// Says what is there under keys of a transaction.
+    /// Sends the values of a transaction's keys.
     pub fn fetch(&mut self, now: u64, tx: TxnId, locks: &[Lock], said: &mut Vec<Said>) {
         let read = |lock: &Lock| {
             let key = u16::from_be_bytes([lock.key[0], lock.key[1]]);
@@ -519,7 +519,7 @@ impl Server {
         }
     }
 
-    /// Two who are prepared, or about to be, and hold what only one can.
+    /// True if two transactions are prepared, or about to be, with locks that only one can hold.
     pub fn conflict(&self) -> bool {
         let prepared: Vec<_> = self.participant.in_doubt().collect();
         let conflicts = |a: &txn::Prepared, b: &txn::Prepared| {
@@ -533,7 +533,7 @@ fn places(locks: &[Lock]) -> Vec<(Place, Mode)> {
     locks.iter().map(|lock| ((lock.db, lock.key.clone()), lock.mode)).collect()
 }
 
-/// Locks and commands of who reads `reads` and appends `id` to `writes`.
+/// Locks and commands of a transaction that reads `reads` and appends `id` to `writes`.
 pub fn program(id: u32, reads: &[u16], writes: &[u16]) -> Program {
     let shared = reads.iter().map(|key| (*key, Mode::Shared));
     let all = shared.chain(writes.iter().map(|key| (*key, Mode::Exclusive)));
@@ -547,14 +547,14 @@ pub fn program(id: u32, reads: &[u16], writes: &[u16]) -> Program {
     (Lock::normalized(locks), commands.into())
 }
 
-/// What is done to the keys of each participant, all of which are named there, though perhaps more than once.
+/// The changes of each participant. Each is named in `made`, maybe more than once.
 pub fn by_participant(made: impl IntoIterator<Item = (ParticipantId, Arc<[u8]>)>) -> Vec<(ParticipantId, Arc<[u8]>)> {
     let mut all: BTreeMap<ParticipantId, Vec<u8>> = BTreeMap::new();
     made.into_iter().for_each(|(id, made)| all.entry(id).or_default().extend_from_slice(&made));
     all.into_iter().map(|(id, made)| (id, made.into())).collect()
 }
 
-/// What is done to keys by who appends `id` to `writes`, once it has fetched.
+/// The changes of a transaction that appends `id` to `writes`, once it has fetched.
 pub fn made(id: u32, writes: &[u16]) -> Arc<[u8]> {
     let of = |key: &u16| [&key.to_le_bytes()[..], &id.to_le_bytes()].concat();
     writes.iter().flat_map(of).collect()
@@ -578,7 +578,7 @@ fn encode_reads(reads: &Reads) -> Vec<u8> {
     bytes
 }
 
-/// What a reply says was read.
+/// The values that a reply says were read.
 pub fn decode_reads(mut bytes: &[u8]) -> Reads {
     let mut reads = Vec::new();
     while !bytes.is_empty() {

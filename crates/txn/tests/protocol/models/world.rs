@@ -1,4 +1,4 @@
-//! A small cluster as a model: what can happen next, and what must hold whatever happens.
+//! A small cluster as a model: the possible next steps, and the properties that always hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,8 +10,8 @@ use txn::{Coordinator, Event, Life, Member, Message, NodeId, Origin, Part, Parti
 use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Reads, Said, Server, by_participant, decode_reads, made, program};
 
-/// Time stands still: whatever is due is due at once, and ticks decide when it happens. Who holds what was fetched lets
-/// go at [`LATER`] only, or nothing would ever come to an end.
+/// Time stands still: every timer is due at once, and ticks decide when it fires. A holder of fetched keys gives up at
+/// [`LATER`] only, or nothing would ever end.
 const NO_TIME: Settings = Settings {
     patience_ms: 0,
     resend_ms: 0,
@@ -28,7 +28,7 @@ const LATER: u64 = 1;
 /// The node of the first coordinator.
 const COORDINATORS: u64 = 100;
 
-/// Server, keys that are read, keys that are appended to. Keys of two servers are different.
+/// A server, the keys that are read there, and the keys that are appended to. Keys of two servers are different.
 pub type Place = (usize, Vec<u16>, Vec<u16>);
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Transaction {
     pub coordinator: usize,
     pub id: u32,
     pub parts: Vec<Place>,
-    /// What it turns out to need as well, of one that fetches, one after the other.
+    /// Parts that a fetching transaction turns out to need as well, one after the other.
     pub further: Vec<Place>,
 }
 
@@ -45,7 +45,7 @@ impl Transaction {
         Self { coordinator, id, parts, further: Vec::new() }
     }
 
-    /// All that it needs.
+    /// All places that it needs.
     fn places(&self) -> impl Iterator<Item = &Place> {
         self.parts.iter().chain(&self.further)
     }
@@ -62,14 +62,14 @@ fn server(at: usize) -> Life {
     Life { node: NodeId(at as u64 + 1), incarnation: 1 }
 }
 
-/// What there is and how often what may happen.
+/// The cluster, and how often each kind of fault may happen.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     pub servers: usize,
     pub transactions: Vec<Transaction>,
     /// Plain commands, each once.
     pub plain: Vec<(u32, Place)>,
-    /// These transactions fetch before they prepare.
+    /// Transactions that fetch before they prepare.
     pub fetching: Vec<u32>,
     pub attempts_max: u32,
     pub server_crashes: u8,
@@ -77,14 +77,14 @@ pub struct Cluster {
     pub lost: u8,
     pub repeated: u8,
     pub ticks: u8,
-    /// Servers that are taken out for good.
+    /// The number of servers that are removed for good.
     pub forgets: u8,
-    /// The servers hold parts back before they ask for their locks.
+    /// True if servers hold parts back before they ask for their locks.
     pub holds_back: bool,
     /// How often a server does not let a part wait for locks any longer.
     pub doubts: u8,
     pub mistake: Mistake,
-    /// From one of so many states everything is let come to an end.
+    /// One of so many states is healed: everything is let come to an end.
     pub healed: u64,
 }
 
@@ -121,7 +121,7 @@ pub enum Answer {
     Failed,
 }
 
-/// What is done to the keys of servers.
+/// The changes of servers' keys.
 type Made = Vec<(ParticipantId, Arc<[u8]>)>;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -130,13 +130,13 @@ struct Host {
     machine: Coordinator,
     /// True if it has ended: the one that came after it has nothing to do.
     ended: bool,
-    /// By sequence.
+    /// Transactions by sequence.
     ids: BTreeMap<u64, u32>,
-    /// What those that fetch have found last, by sequence.
+    /// The values that fetching transactions have found last, by sequence.
     found: BTreeMap<u64, Reads>,
-    /// And what is done then.
+    /// The changes that they make then.
     made: BTreeMap<u64, Made>,
-    /// What they find out that they need, one after the other.
+    /// The parts that they turn out to need, one after the other.
     further: BTreeMap<u64, Vec<(Vec<u16>, Part)>>,
 }
 
@@ -148,10 +148,10 @@ pub struct World {
     answers: BTreeMap<u32, Answer>,
     plain_done: BTreeMap<u32, Reads>,
     plain_left: BTreeSet<usize>,
-    /// What has become of attempts, somewhere.
+    /// Outcomes of attempts, at some server.
     committed: BTreeSet<(TxnId, NodeId)>,
     aborted: BTreeSet<(TxnId, NodeId)>,
-    /// Servers that are lost for good, whether or not they know.
+    /// Servers that are lost for good, known or not.
     lost: BTreeSet<usize>,
     left: [u8; 7],
     broken: Option<&'static str>,
@@ -164,12 +164,12 @@ pub enum Step {
     Repeat(Message, NodeId),
     /// The log of a server is committed.
     Flush(usize),
-    /// A server crashes and starts again: with all it has appended, or with what was committed.
+    /// A server crashes and starts again: with everything that it has appended, or with the committed records.
     Crash(usize, bool),
     End(usize),
     /// A server hears that a coordinator has started again.
     Hear(usize, usize),
-    /// A server is taken out for good, and others hear of that.
+    /// A server is removed for good, and others hear of that.
     Forget(usize),
     ServerHears(usize, usize),
     HostHears(usize, usize),
@@ -350,7 +350,8 @@ impl World {
         (0..self.servers.len()).filter(move |at| !lost.contains(at))
     }
 
-    /// No more faults: everything that can go on does, in some fair order. Returns true if it comes to an end.
+    /// There are no more faults, and everything that can go on does, in a fair order. Returns true if it comes to an
+    /// end.
     fn heal(&self) -> World {
         let mut world = self.clone();
         for lost in self.lost.clone() {
@@ -361,8 +362,8 @@ impl World {
             if world.is_settled() {
                 break;
             }
-            // Participants are patient while something is under way: a question may be faster than the Prepare to who
-            // is not asked first.
+            // Participants are patient while a message is under way: a question may be faster than a Prepare to a
+            // server that is not asked first.
             let late = world.network.is_empty() || round % 8 == 7;
             for (from, to, message) in std::mem::take(&mut world.network) {
                 world.deliver(from, to, message);
@@ -378,7 +379,7 @@ impl World {
                     }
                 });
             }
-            // Where nothing is under way something may have been lost: links are made anew.
+            // If no message is under way, one may have been lost: links are made anew.
             let quiet = world.network.is_empty();
             for host in 0..world.hosts.len() {
                 if world.hosts[host].ended {
@@ -398,7 +399,7 @@ impl World {
         world
     }
 
-    /// Nobody waits for anything, nothing is locked, nothing need be remembered.
+    /// True if nothing waits, nothing is locked, and nothing need be remembered.
     fn is_settled(&self) -> bool {
         let idle =
             |server: &Server| server.participant.is_empty() && server.locks.is_empty() && server.pending.is_empty();
@@ -438,9 +439,10 @@ impl World {
                 }
                 // It may have been given up.
                 Answer::Closed if !self.lost.is_empty() => {}
-                // Committed, too.
+                // It is committed, too.
                 Answer::Closed => observed.push(Observed { id: *id, reads: vec![], writes, began: 0, answered: 0 }),
-                // The lost one has refused, and who knew of that has ended: the others presume that it was prepared.
+                // The lost server has refused, and the coordinator that knew has ended: the others presume that it was
+                // prepared.
                 Answer::Failed if !self.lost.is_empty() && self.hosts[cluster.transaction(*id).coordinator].ended => {}
                 Answer::Failed => {
                     if self.lists().values().flatten().any(|found| found == id) {
@@ -457,7 +459,7 @@ impl World {
         check(&observed, &self.lists(), complete)
     }
 
-    /// All or nothing of each transaction is in the lists.
+    /// The lists have all of each transaction, or nothing of it.
     fn is_whole(&self, cluster: &Cluster) -> bool {
         let lists = self.lists();
         cluster.transactions.iter().all(|transaction| {

@@ -1,4 +1,4 @@
-//! Nodes, each with a coordinator and a participant, their clients, and what happens to them.
+//! Nodes, each with a coordinator and a participant, their clients, and the events that happen to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,15 +20,15 @@ const SETTINGS: Settings = Settings {
     backoff_max_ms: 20,
 };
 
-/// When the time of some keys comes, by the clock of whose they are.
+/// When some keys expire, by the clock of their owner.
 const ENDS: [u64; 3] = [300, 900, 1500];
 
 /// Milliseconds in which transactions begin and faults happen.
 const BUSY_MS: u64 = 2500;
-/// And when everything must have come to an end.
+/// The time at which everything must have come to an end.
 const END_MS: u64 = 60_000;
 
-/// What is simulated.
+/// The plan of a simulation.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
@@ -36,21 +36,21 @@ pub struct Plan {
     pub keys: usize,
     pub transactions: usize,
     pub plain: usize,
-    /// In percent of transactions.
+    /// Percentage of transactions.
     pub read_only: usize,
-    /// In percent of transactions: they see what is there before they know what they do.
+    /// Percentage of transactions that see the values before they know their changes.
     pub fetching: usize,
-    /// In percent of the parts of these: they find out later that they need it.
+    /// Percentage of the parts of these that they turn out to need later.
     pub widening: usize,
     pub crashes: usize,
     pub partitions: usize,
-    /// In percent of messages.
+    /// Percentage of messages.
     pub lost: usize,
-    /// In percent of messages.
+    /// Percentage of messages.
     pub late: usize,
-    /// In percent of parts: they wait before they ask for their locks.
+    /// Percentage of parts that wait before they ask for their locks.
     pub held_back: usize,
-    /// Nodes do not let parts wait for locks that are in doubt, now and then.
+    /// True if nodes sometimes do not let parts wait for locks in doubt.
     pub doubts: bool,
     pub mistake: Mistake,
 }
@@ -78,7 +78,7 @@ impl Plan {
     }
 }
 
-/// How often what happened.
+/// The number of events of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Told {
     pub replied: usize,
@@ -116,7 +116,7 @@ enum Happening {
     Fetch(usize, u64, TxnId, Arc<[Lock]>),
     Ask(usize, u64, TxnId),
     Doubt(usize),
-    /// A node has run what it has fetched.
+    /// A node has run a transaction on the fetched values.
     Ran(usize, u64, (u64, u32)),
     Flush(usize),
     Tick(usize),
@@ -129,23 +129,23 @@ enum Happening {
     Heal,
 }
 
-/// What is done to the keys of nodes.
+/// The changes of nodes' keys.
 type Made = Vec<(ParticipantId, Arc<[u8]>)>;
 
 struct Node {
     server: Server,
     coordinator: Coordinator,
     up: bool,
-    /// It serves nothing before (rule T3).
+    /// It serves nothing before this time (rule T3).
     serves: u64,
-    /// What its clock is ahead of the simulation's.
+    /// How far its clock is ahead of the simulation's.
     ahead: u64,
     flushing: bool,
     ids: BTreeMap<u64, u32>,
-    /// What those that fetch have found last, by sequence, and what they do then.
+    /// The values that fetching transactions have found last, by sequence, and their changes.
     found: BTreeMap<u64, Reads>,
     made: BTreeMap<u64, Made>,
-    /// What they find out that they need, one after the other.
+    /// The parts that they turn out to need, one after the other.
     further: BTreeMap<u64, Vec<(Vec<u16>, Part)>>,
 }
 
@@ -154,7 +154,7 @@ struct Client {
     began: u64,
     node: usize,
     writes: Vec<u16>,
-    /// Its node has ended, or its connection: it will not be answered.
+    /// True if its node has ended, or its connection: it will not be answered.
     gone: bool,
 }
 
@@ -168,13 +168,13 @@ struct Cluster {
     parted: Option<(usize, usize)>,
     clients: BTreeMap<u32, Client>,
     observed: Vec<Observed>,
-    /// Whose clients were told that nothing was executed.
+    /// Transactions whose clients were told that nothing was executed.
     failed: BTreeSet<u32>,
     outcomes: BTreeMap<TxnId, bool>,
     told: Told,
 }
 
-/// Runs a plan; what is wrong, if anything is.
+/// Runs a plan. Returns the fault, if there is one.
 pub fn run(plan: Plan) -> Result<Told, String> {
     let mut cluster = Cluster::new(plan);
     cluster.begin();
@@ -346,7 +346,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A node has run a transaction on what it has: it goes on with further keys, or is done.
+    /// A node has run a transaction on the values that it has: the transaction goes on with further keys, or is done.
     fn ran(&mut self, node: usize, which: (u64, u32)) -> Result<(), String> {
         let runs = &self.nodes[node];
         let made = runs.made[&which.0].clone();
@@ -511,7 +511,7 @@ impl Cluster {
         self.on(to, |server, now, said| server.message(now, from, message, said))
     }
 
-    /// Keys of a node, each once: what is read only, and what is appended to as well.
+    /// Keys of a node, each once: those that are only read, and those that are appended to as well.
     fn keys(&mut self, node: usize, read_only: bool) -> (Vec<u16>, Vec<u16>) {
         let mut keys = BTreeSet::new();
         for _ in 0..1 + self.dice.below(2) {
@@ -535,7 +535,7 @@ impl Cluster {
         let mut further = Vec::new();
         for at in at {
             let (reads, writes) = self.keys(at, read_only);
-            // What is known of the other: maybe it has started again since.
+            // The life of the other node as it is known here: it may have started again since.
             let member = Member::of(self.nodes[at].server.me);
             made_of.push((member.id, made(id, &writes)));
             all.extend(writes.clone());
@@ -645,7 +645,7 @@ impl Cluster {
             return Err(format!("{id} has failed, and was done"));
         }
         check(&self.observed, &lists, true)?;
-        // Nobody need be remembered for ever. What is left is of coordinators that have not said a word since.
+        // No attempt is remembered for ever. The rest belongs to coordinators that have not sent a message since.
         let known: usize = self.nodes.iter().map(|node| node.server.participant.len()).sum();
         if known > 40 * self.plan.nodes { Err(format!("{known} attempts are remembered")) } else { Ok(()) }
     }
