@@ -1,18 +1,18 @@
-//! Interleavings of prefetching without a latch and of freeing, under loom: what a pinned worker can reach is not
-//! freed.
+//! Interleavings, under loom, of prefetching without a latch and of freeing: memory that a pinned worker can reach is
+//! not freed.
 
 #![allow(dead_code, reason = "modules of the library, of which this uses a part")]
 
 #[path = "../src/epoch.rs"]
 mod epoch;
 
-/// Loom's in the place of the standard library's.
+/// Loom in place of the standard library.
 mod sync {
     pub use loom::sync::Arc;
     pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-/// Garbage that knows whether it is freed while it is read.
+/// Garbage that detects if it is freed while it is read.
 mod table {
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
@@ -57,7 +57,7 @@ impl Root {
         Arc::new(Root { at: AtomicUsize::new(0), blocks: (0..blocks).map(|_| block()).collect() })
     }
 
-    /// As prefetching does: root, then what it points to.
+    /// As prefetching does: reads the root, then the block that it points to.
     fn read(&self) {
         let block = &self.blocks[self.at.load(Relaxed)];
         // SAFETY: loom checks that nobody frees.
@@ -103,7 +103,7 @@ fn a_reader_and_a_writer() {
     });
 }
 
-/// The epoch moves on because of a third worker between a writer's look at it and the writer's change.
+/// A third worker makes the epoch move on between a writer's look at it and the writer's change.
 #[test]
 fn a_reader_a_writer_and_another_writer() {
     explore(2, || {

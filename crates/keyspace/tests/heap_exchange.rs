@@ -1,10 +1,10 @@
-//! Every interleaving of the heap's exchange of free blocks, under loom: nothing is lost, nothing is taken twice, and
-//! the taker sees what the giver wrote.
+//! Every interleaving, under loom, of the heap's exchange of free blocks: nothing is lost, nothing is taken twice, and
+//! the taker sees the giver's writes.
 
 #[path = "../src/heap/exchange.rs"]
 mod exchange;
 
-/// Loom's atomics in the place of the standard library's.
+/// Loom's atomics in place of the standard library's.
 mod sync {
     pub use loom::sync::atomic::{AtomicPtr, Ordering};
 }
@@ -66,7 +66,7 @@ fn nothing_is_lost_or_taken_twice() {
                 thread::spawn(move || give(&exchange, &numbers))
             })
             .collect();
-        // Takes, keeps one and gives the rest back, as a worker does that refills without the lock.
+        // Takes all, keeps one and gives the rest back, like a worker that refills without the lock.
         let mut all = take(&exchange);
         if all.len() > 1 {
             give(&exchange, &all.split_off(1));

@@ -1,5 +1,5 @@
-//! Interleavings of taking, waiting for and giving back latches, under loom: nobody sleeps for ever (rule K2), nobody
-//! holds what another holds, and a reservation ends (rule K1). A lost wake-up is a deadlock, which loom reports.
+//! Interleavings, under loom, of taking, awaiting and giving back latches: no worker sleeps for ever (rule K2), no two
+//! hold one latch, and a reservation ends (rule K1). A lost wake-up is a deadlock, which loom reports.
 
 #![allow(dead_code, reason = "modules of the library, of which this uses a part")]
 
@@ -10,7 +10,7 @@ mod latch;
 #[path = "../src/lot.rs"]
 mod lot;
 
-/// Loom's in the place of the standard library's.
+/// Loom in place of the standard library.
 mod sync {
     pub use loom::sync::atomic::{AtomicU32, Ordering};
     pub use loom::sync::{Mutex, MutexGuard};
@@ -24,7 +24,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use lot::Waiter;
 
-/// A few slots, what they guard, and the workers that sleep.
+/// A few slots, the counters that they guard, and the workers that sleep.
 struct World {
     latches: Vec<Latch>,
     guarded: Vec<UnsafeCell<u32>>,
@@ -64,7 +64,8 @@ impl World {
         *woken = false;
     }
 
-    /// Takes `slots`, changes what they guard, gives them back. Reserves after `patience` failures, as the engine does.
+    /// Takes `slots`, changes the guarded counters, and gives the slots back. Reserves after `patience` failures, as
+    /// the engine does.
     fn run(&self, worker: u16, slots: &[u16], patience: u32) {
         let (waiter, all) = (Waiter { worker, token: 0 }, slots.iter().copied());
         let (mut failures, mut reserved) = (0, false);
@@ -91,7 +92,7 @@ impl World {
         }
     }
 
-    /// Nothing is held, nothing is reserved, and as much was done as should have been.
+    /// Asserts that nothing is held or reserved, and that all work was done.
     fn check(&self, done: &[u32]) {
         for (slot, &times) in done.iter().enumerate() {
             assert!(self.latches[slot].try_lock(), "slot {slot} is still held or reserved");
@@ -179,7 +180,7 @@ fn whoever_waits_for_a_reservation_hears_of_its_end() {
             let world = world.clone();
             thread::spawn(move || world.run(1, &[0], u32::MAX))
         };
-        // A connection that reserves and then goes away.
+        // A connection that reserves a slot and then goes away.
         assert!(world.waiting.reserve(&world.latches[..], 0..1, Waiter { worker: 0, token: 0 }));
         world.waiting.cancel(&world.latches[..], 0..1, |w| world.wake(w));
         other.join().unwrap();

@@ -1,9 +1,9 @@
 //! Rule O1 over many histories: leaders of the metadata come and go, messages take long, clocks run at different
-//! speeds, and at no moment do two nodes serve one slot. Leases are the real ones; Raft is what it promises: one order
-//! of entries, and a leader that confirms itself succeeds only if nobody has been elected meanwhile. An entry says who
-//! owns the slot from then on.
+//! speeds, and at no moment do two nodes serve one slot. Leases are the real ones. Raft is reduced to its promises: one
+//! order of entries, and a leader that confirms itself succeeds only if no other was elected meanwhile. An entry names
+//! the owner of the slot from then on.
 //!
-//! Each thing the rule asks for is also left out on purpose: every such mistake is noticed.
+//! Each part of the rule is also left out on purpose: every such mistake is noticed.
 
 use membership::leases::Leases;
 use membership::{BootNs, NodeId};
@@ -11,19 +11,19 @@ use membership::{BootNs, NodeId};
 const LEASE: u64 = 1000;
 const NODES: usize = 3;
 
-/// What is left out.
+/// The part of the rule that is left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mistake {
     None,
     /// The lease is counted from the arrival of the answer.
     FromArrival,
-    /// A new leader does not wait for what its predecessors have granted.
+    /// A new leader does not wait for the leases that its predecessors granted.
     NoWait,
-    /// A leader grants without asking whether it still leads.
+    /// A leader grants without a confirmation that it still leads.
     NoConfirmation,
-    /// Who is to lose slots gets leases meanwhile.
+    /// A node that is to lose slots gets leases meanwhile.
     NoFence,
-    /// The lease counts before what was decided earlier has been applied.
+    /// The lease counts before earlier decisions have been applied.
     BeforeApplied,
     /// A node serves although its lease is over.
     LeaseIgnored,
@@ -48,19 +48,19 @@ enum Message {
 }
 
 struct Node {
-    /// By how many thousandths its clock is fast.
+    /// Thousandths by which its clock is fast.
     rate: u64,
     applied: usize,
     owns: bool,
     lease_until: BootNs,
-    /// Granted, but what must be applied is not yet.
+    /// Granted leases, each with the entry that must be applied first.
     waiting: Vec<(usize, BootNs)>,
     leases: Leases,
-    /// Who leads, as it believes.
+    /// The leader, as the node believes.
     asks: usize,
-    /// The term in which it believes to lead.
+    /// The term in which it believes that it leads.
     leads: Option<u64>,
-    /// What it has proposed and not heard of: who loses slots, and to whom.
+    /// Its proposal without an outcome: the term, the node that loses the slot, and the node that gets it.
     proposed: Option<(u64, usize, usize)>,
 }
 
@@ -69,12 +69,12 @@ struct World {
     now: u64,
     dice: Dice,
     nodes: Vec<Node>,
-    /// Who owns the slot after each entry of the log.
+    /// The owner of the slot after each entry of the log.
     log: Vec<usize>,
-    /// Who was elected last, and in which term.
+    /// The node that was elected last, and its term.
     elected: (usize, u64),
     messages: Vec<Message>,
-    /// How often a slot has changed hands: a history without that shows nothing.
+    /// How often the slot has changed hands: a history without that proves nothing.
     moves: usize,
 }
 
@@ -86,7 +86,7 @@ impl World {
     fn new(seed: u64, mistake: Mistake) -> Self {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let nodes = (0..NODES).map(|_| Node {
-            // A tenth between the fastest and the slowest: an eighth is provided for.
+            // A tenth between the fastest and the slowest: the rule allows for an eighth.
             rate: 950 + dice.below(100),
             applied: 0,
             owns: false,
@@ -123,7 +123,7 @@ impl World {
     }
 
     fn elect(&mut self) {
-        // What the leader before has proposed may be in the log of the new one, or not.
+        // The former leader's proposal may be in the log of the new one, or not.
         let (before, term) = self.elected;
         if let Some((in_term, from, to)) = self.nodes[before].proposed
             && in_term == term
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// A node hears who leads, and maybe that itself does not any more.
+    /// A node hears of the leader, and maybe that it no longer leads itself.
     fn hear(&mut self) {
         let n = self.any();
         let (leader, newest) = self.elected;
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// A leader wants to give the slot to another.
+    /// A leader proposes to give the slot to another node.
     fn propose(&mut self) {
         let (leader, to) = (self.any(), self.any());
         let now = self.clock(leader);
@@ -208,13 +208,13 @@ impl World {
         }
     }
 
-    /// What a leader has proposed is decided, if it still leads.
+    /// A leader's proposal is decided, if it still leads.
     fn commit(&mut self) {
         let (leader, term) = self.elected;
         if let Some((in_term, from, to)) = self.nodes[leader].proposed.filter(|proposed| proposed.0 == term) {
             debug_assert_eq!(in_term, term);
             self.give(from, to);
-            // It has applied it when it answers.
+            // The leader has applied it when it answers.
             while self.nodes[leader].applied < self.log.len() {
                 self.apply_next(leader);
             }
@@ -224,7 +224,7 @@ impl World {
         }
     }
 
-    /// The slot goes to another node, if it is still the first one's.
+    /// Gives the slot to another node, if the first one still owns it.
     fn give(&mut self, from: usize, to: usize) {
         let owner = self.log.last().copied().filter(|owner| *owner != from).unwrap_or(to);
         self.log.push(owner);
@@ -259,7 +259,7 @@ impl World {
     }
 }
 
-/// Plays a history; gives the step after which two nodes served the slot, and how often it changed hands.
+/// Plays a history. Returns the step after which two nodes served the slot, if any, and how often it changed hands.
 fn play(seed: u64, mistake: Mistake) -> (Option<usize>, usize) {
     let mut world = World::new(seed, mistake);
     for step in 0..1500 {

@@ -1,12 +1,12 @@
-//! Interleavings of a worker that leaves something and rings, and a thread that looks and falls asleep, under loom:
-//! what was left is found without another ring.
+//! Interleavings, under loom, of a worker that leaves a record and rings, and a thread that looks and falls asleep: the
+//! record is found without another ring.
 
 #![allow(dead_code, reason = "a module of the library, of which this uses a part")]
 
 #[path = "../src/run/bell.rs"]
 mod bell;
 
-/// Loom's in the place of the standard library's. Its threads cannot sleep for a time: they sleep until they are woken.
+/// Loom in place of the standard library. Its threads cannot sleep for a time: they sleep until they are woken.
 mod sync {
     pub use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
     pub use loom::sync::{Mutex, MutexGuard};
@@ -24,18 +24,18 @@ mod sync {
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Looks until all has been found. If a ring is lost this sleeps for ever, which loom reports.
+/// Looks until everything has been found. If a ring is lost, this sleeps for ever, which loom reports.
 fn listen(bell: &bell::Bell, left: &AtomicU64, all: u64) {
     while left.load(Relaxed) < all {
         if !bell.heard() {
             bell.sleep(None, || left.load(Relaxed) >= all);
         }
     }
-    // The others need not look any more.
+    // Other listeners need not look any more.
     bell.wake_all();
 }
 
-/// Rings this often from each of these workers; so many that listen must find everything that was left before.
+/// Rings so often from each of these workers; so many listeners must find everything that was left before.
 fn model(workers: u64, rings: u64, listeners: u64) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -1,5 +1,5 @@
-//! Interleavings of workers that leave records and a writer that takes them, under loom: whatever is taken up to a cut
-//! is everything up to it, and holds whatever its records depend on.
+//! Interleavings, under loom, of workers that leave records and a writer that takes them: the records taken up to a cut
+//! are all records up to it, with all that they depend on.
 
 #![allow(dead_code, reason = "a module of the library, of which this uses a part")]
 
@@ -9,7 +9,7 @@ mod intake;
 #[path = "../src/lsn.rs"]
 mod lsn;
 
-/// Loom's in the place of the standard library's.
+/// Loom in place of the standard library.
 mod sync {
     pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
     pub use loom::sync::{Arc, Mutex, MutexGuard};
@@ -21,8 +21,8 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use lsn::Lsn;
 
-/// A worker writes to a slot: under its latch it chooses an LSN above the slot's and the floor, and leaves the record,
-/// which says what the slot's last record was.
+/// A worker writes to a slot. Under the slot's latch it chooses an LSN above the slot's and the floor, and leaves the
+/// record, which names the slot's last record.
 fn write(gate: &mut Gate, slot: &Mutex<Lsn>, late: bool) {
     let mut last = slot.lock().unwrap();
     let lsn = gate.enter().max(*last).next();
@@ -35,12 +35,12 @@ fn write(gate: &mut Gate, slot: &Mutex<Lsn>, late: bool) {
     *last = lsn;
 }
 
-/// What was taken so far.
+/// The records taken so far.
 #[derive(Default)]
 struct Log(Vec<(u8, u8)>);
 
 impl Log {
-    /// Takes what there is, if nobody stands in the way, and looks whether it is a prefix.
+    /// Takes the records, if no worker hinders it, and checks that they are a prefix.
     fn take(&mut self, intake: &mut Intake) -> Take {
         let mut bytes = Vec::new();
         let take = intake.take(&mut bytes);

@@ -1,12 +1,12 @@
-//! Interleavings of workers that leave something and say that they wait for it, and a stream that writes one block at a
-//! time, under loom: what somebody waits for is taken when the block has landed, or he is told to wake somebody.
+//! Interleavings, under loom, of workers that leave a record and ask for it, and a stream that writes one block at a
+//! time. An awaited record is taken once the block has landed, or its worker is told to wake the stream.
 
 #![allow(dead_code, reason = "a module of the library, of which this uses a part")]
 
 #[path = "../src/run/demand.rs"]
 mod demand;
 
-/// Loom's in the place of the standard library's.
+/// Loom in place of the standard library.
 mod sync {
     pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 }
@@ -34,10 +34,10 @@ fn model(workers: u64, rings: u64) {
                 })
             })
             .collect();
-        // A block departs and lands, and then what is wanted is taken.
+        // A block departs and lands, and then the awaited records are taken.
         let mut taken = 0;
         for _ in 0..2 {
-            // As the bell is heard.
+            // The bell is heard.
             rung.swap(false, SeqCst);
             demand.hear();
             taken = left.load(Acquire).max(taken);

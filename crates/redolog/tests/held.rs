@@ -1,6 +1,5 @@
-//! What a log holds in memory, counted. A start: the tail of the log that it writes again may be as long as three
-//! segments, and the start that does not fit would be the one after a kill, again and again. And a log that has written
-//! something large: that is not held any more.
+//! Counts the memory that a log holds. At a start: the tail that it writes again may be as long as three segments, and
+//! a start that does not fit would follow every kill. And after a large write: the log does not hold that any more.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
@@ -9,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use redolog::{After, Folder, Fsync, Limits, Lsn, Opened, Record, Settings};
 
-/// The system's allocator, and how many bytes of it are in use now, and were at most.
+/// The system's allocator, with the number of bytes in use now, and their maximum.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
-/// One counts at a time.
+/// One test counts at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn count(more: usize, less: usize) {
@@ -38,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Both are there while one is copied.
+        // Both exist while one is copied.
         count(size, layout.size());
         // SAFETY: the caller's promise.
         unsafe { System.realloc(p, layout, size) }
@@ -48,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many bytes more than before were held at a time while this was done.
+/// The maximum of additional bytes held while this was done.
 fn most<T>(done: impl FnOnce() -> T) -> (usize, T) {
     let before = HELD.load(Relaxed);
     MOST.store(before, Relaxed);
@@ -57,7 +56,7 @@ fn most<T>(done: impl FnOnce() -> T) -> (usize, T) {
 }
 
 const BLOCK: usize = 64 << 10;
-/// Read at once.
+/// Bytes read at once.
 const CHUNK: usize = 1 << 20;
 
 fn settings() -> Settings {
@@ -65,8 +64,8 @@ fn settings() -> Settings {
     Settings { limits, fsync: Fsync::No, clock: Arc::new(|| 1), seed: 7 }
 }
 
-/// A life of the log that finds so many records, leaves some of these sizes, and is killed. How much it held until it
-/// had started.
+/// A life of the log: it finds so many records, leaves some of these sizes, and is killed. Returns the bytes that it
+/// held until it had started.
 fn live(folder: &Path, found: usize, sizes: &[usize]) -> usize {
     let (held, (log, mut gates, mut streams)) = most(|| {
         let mut opened = Opened::of(vec![Folder::new(folder).expect("a folder")], &[]).expect("a log");
@@ -94,14 +93,14 @@ fn a_start_holds_a_record_and_a_block_however_long_the_tail_is() {
     let folder = std::env::temp_dir().join(format!("holdfast-log-held-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     let nothing = live(&folder, 0, &vec![1000; 20_000]);
-    // What a group of records has in it, the block that is written, what is read, and what it all cost before.
+    // A group of records, the block that is written, the bytes that are read, and the former cost.
     let most = nothing + 8 * BLOCK + CHUNK;
     let first = live(&folder, 20_000, &[]);
     assert!(first < most, "{first} bytes for a tail of 20 MB, {nothing} for none");
-    // The tail that was written again is no longer than that to who reads it, either.
+    // The tail that was written again is no longer than that to a reader, either.
     let second = live(&folder, 20_000, &[1000, 3 << 20, 1000]);
     assert!(second < most, "{second} bytes for a tail of 20 MB that had been written again, {nothing} for none");
-    // A long record is there once, and what it is part of as that grows.
+    // A long record is held once, and its block as it grows.
     let third = live(&folder, 20_003, &[]);
     assert!(third < most + (3 << 20) + 2 * CHUNK, "{third} bytes for a record of 3 MB");
     let fourth = live(&folder, 20_003, &[]);

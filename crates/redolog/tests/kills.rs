@@ -1,5 +1,5 @@
-//! A process that writes a log is ended at each named step, started again, and again: what it had said was committed is
-//! there, in order, and nothing else but what it was about to say.
+//! A process that writes a log is ended at each named step and started again. The records that it reported as committed
+//! are there, in order, and no others except those that it was about to report.
 
 #![cfg(debug_assertions)]
 
@@ -25,7 +25,7 @@ fn fsync(text: &str) -> Fsync {
     if text == "always" { Fsync::Always } else { Fsync::Everysec }
 }
 
-/// The process that is ended: it writes records of rising numbers, says which are committed, and gives up what is old.
+/// The process that is ended: it writes records of rising numbers, reports which are committed, and gives up old ones.
 fn write(folder: &Path, fsync: Fsync) {
     let mut opened = Opened::new(&[folder.into()], &[]).expect("a log");
     let mut last = 0;
@@ -64,7 +64,8 @@ fn the_process_that_is_ended() {
     write(Path::new(&folder), fsync(&std::env::var("LOG_KILLS_FSYNC").expect("a setting")));
 }
 
-/// Runs the process until it ends: the last number it said was committed, and whether it came to its end.
+/// Runs the process until it ends. Returns the last number that it reported as committed, and true if it came to its
+/// end.
 fn run(folder: &Path, fsync: &str, step: &str) -> (Option<u64>, bool) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", "the_process_that_is_ended", "--ignored", "--nocapture"]);
@@ -113,7 +114,7 @@ fn kill_at_each_step(fsync: &str) {
     std::fs::remove_dir_all(folder).expect("the folder");
 }
 
-/// One after the other: a process that is being started holds, for a moment, the locks of the one that starts it.
+/// One after the other: while a process starts another, both hold its locks for a moment.
 #[test]
 fn killed_at_each_step() {
     kill_at_each_step("always");

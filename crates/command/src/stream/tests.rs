@@ -208,7 +208,7 @@ fn what_was_trimmed_unread_counts_as_read() {
     assert_eq!(position(&mut bench).as_deref(), Some(":1|$3|lag|:1|"));
     bench.words("xreadgroup group g c streams x >");
     assert_eq!(position(&mut bench).as_deref(), Some(":5|$3|lag|:0|"));
-    // No group has read more than was ever added.
+    // No group has read more entries than were ever added.
     bench.words("xgroup create x h 1 entriesread 10000");
     bench.words("xgroup setid x g $ entriesread 10000");
     let reply = bench.words("xinfo groups x");
@@ -248,7 +248,7 @@ fn entries_are_deleted_with_an_eye_on_groups() {
             ("xackdel s h ids 1 2-0", "*1|:-1|"),
             ("xackdel s g keepref ids 1 3-0", "*1|:1|"),
             ("xackdel s none ids 1 3-0", "*1|:-1|"),
-            // An entry that is not there any more can still be pending.
+            // A deleted entry can still be pending.
             ("xpending s h - + 1", "*1|*4|$3|3-0|$1|c|:0|:1|"),
             ("xdelex s delref ids 1 3-0", "*1|:-1|"),
             ("xpending s h", "*4|:2|$3|4-0|$3|5-0|*1|*2|$1|c|$1|2|"),
@@ -309,7 +309,7 @@ fn entries_are_released_and_claimed_oldest_first() {
     let digest = bench.words("debug digest");
     assert_eq!(bench.words("debug reload"), "+OK\r\n");
     assert_eq!(bench.words("debug digest"), digest);
-    // What was released comes first, in the order of release; what was delivered lately is not claimed yet.
+    // Released entries come first, in the order of their release; recently delivered ones are not claimed yet.
     let claim = |bench: &mut Bench, options: &str| {
         let reply = bench.words(&format!("xreadgroup group g d {options} streams s >")).replace("\r\n", "|");
         let ids = reply.split('|').filter(|part| part.contains("-0")).map(str::to_owned);

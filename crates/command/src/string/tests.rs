@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::testing::Bench;
 
-/// What the model knows of a key: its bytes and its expiry.
+/// The model's view of a key: its bytes and its expiry.
 type Model = BTreeMap<u8, (Vec<u8>, Option<u64>)>;
 
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ fn integer(n: i64) -> Vec<u8> {
     format!(":{n}\r\n").into_bytes()
 }
 
-/// Runs the step on the model and says the arguments and the reply.
+/// Runs the step on the model. Returns the arguments and the reply.
 fn apply(model: &mut Model, now: u64, step: &Step) -> (Vec<Vec<u8>>, Vec<u8>) {
     model.retain(|_, (_, expiry)| expiry.is_none_or(|ms| ms >= now));
     let args = |name: &str, key: &u8, rest: &[&[u8]]| {
@@ -245,7 +245,7 @@ proptest! {
             prop_assert_eq!(bench.run(&args), reply, "{:?}", step);
         }
         let expected: Vec<_> = model.into_iter().map(|(key, (text, expiry))| (vec![b'a' + key], expiry, text)).collect();
-        // Keys that have expired stay until they are looked at.
+        // Expired keys stay until a command finds them.
         let now = bench.now;
         let live = |image: Vec<(Vec<u8>, Option<u64>, Vec<u8>)>| -> Vec<_> {
             image.into_iter().filter(|(_, expiry, _)| expiry.is_none_or(|ms| ms >= now)).collect()

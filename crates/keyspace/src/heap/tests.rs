@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::{Heap, LocalHeap, class, usable};
 
-/// A block filled with a pattern made from its address and size, checked when it is freed or moved: an overlap or a
-/// stray write shows as a wrong byte.
+/// A block filled with a pattern made from its address and size, which is checked when the block is freed or moved: an
+/// overlap or a stray write shows as a wrong byte.
 struct Block {
     at: NonNull<u8>,
     size: usize,
@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// Workers free what others allocated, all at once; every block is checked for foreign bytes.
+/// Workers free blocks of others, all at once; every block is checked for foreign bytes.
 #[test]
 fn workers_free_each_others_blocks() {
     const WORKERS: usize = 4;
@@ -160,7 +160,7 @@ fn workers_free_each_others_blocks() {
         drop(senders);
     });
     let mut local = heap.local();
-    // Adopt what was left in the exchanges: a refill and a flush of every class.
+    // Takes over the blocks in the exchanges: a refill and a flush of every class.
     for class in class::Class::all() {
         Block::new(&mut local, class.size(), 1).free(&mut local);
     }
@@ -208,7 +208,7 @@ fn sparse_pages_drain() {
     }
     while !heap.trim(16) {}
     let after = heap.stats();
-    // Beside the tenth: up to a page per class, and what the pool keeps ready.
+    // Beyond the tenth: up to a page for each class, and the pool's stock.
     let allowed = before.live + before.live / 10 + 14 * (1 << 16) + (2 << 20);
     assert!(after.held <= allowed, "{after:?}");
     assert_eq!(after.live, before.live);
@@ -218,14 +218,14 @@ fn sparse_pages_drain() {
     blocks.into_iter().for_each(|b| b.free(&mut local));
 }
 
-/// Freed twice is noticed when the block gets back to its page.
+/// A block freed twice is noticed when it gets back to its page.
 #[test]
 #[should_panic(expected = "freed twice")]
 fn a_block_freed_twice_is_noticed() {
     let heap = Heap::new();
     let mut local = heap.local();
     let (kept, block) = (local.alloc(100), local.alloc(100));
-    // SAFETY: wrong on purpose, in a way that only concerns the heap's own records.
+    // SAFETY: wrong on purpose, in a way that only affects the heap's own records.
     unsafe {
         local.free(block, 100);
         local.free(block, 100);

@@ -1,5 +1,5 @@
-//! Cold keys (rule C5): whatever is evicted, fetched, written, deleted and flushed in between, who asks as it should
-//! finds what was written.
+//! Cold keys (rule C5): with any evictions, fetches, writes, deletions and flushes between, a reader that follows the
+//! rule finds what was written.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -16,16 +16,16 @@ enum Act {
     Set(u16, Option<u64>),
     Remove(u16),
     Evict(u16),
-    /// Asks for a key, and what is fetched comes later, or at once.
+    /// Asks for a key. The fetched value comes later, or at once.
     Ask(u16),
     Answer,
     Forget,
     Checkpoint,
     Flush,
-    /// Everything in memory is lost, but what the store has; the figures are known, or wrong.
+    /// Loses everything in memory, except the store's contents; the figures are known, or wrong.
     Restart(bool),
     Complete,
-    /// Somebody goes through what the store has, and is at this key.
+    /// The warm-up goes through the store, and is at this key.
     Warm(u16),
 }
 
@@ -46,7 +46,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// All of one slot.
+/// A name; all are of one slot.
 fn name(n: u16) -> Vec<u8> {
     format!("{{tag}}{n}").into_bytes()
 }
@@ -65,7 +65,7 @@ fn fetch(stored: &Stored, key: &[u8]) -> Option<Fetched> {
     }))
 }
 
-/// Makes memory know of a key, as a worker would that may read the store itself.
+/// Makes memory know of a key, like a worker that may read the store itself.
 fn settle(db: &mut Db<'_>, key: &Key<'_>, stored: &Stored) {
     if db.whereabouts(key) != Whereabouts::Known {
         db.know_now(key, fetch(stored, key.bytes), |_| {});
@@ -73,7 +73,7 @@ fn settle(db: &mut Db<'_>, key: &Key<'_>, stored: &Stored) {
     assert_eq!(db.whereabouts(key), Whereabouts::Known);
 }
 
-/// What a checkpoint writes of the slot, all at once.
+/// Writes all of the slot to the store, as a checkpoint would.
 fn checkpoint(ks: &Keyspace, single: &mut Single<'_>, stored: &mut Stored) {
     let slot = slot_of(&name(0));
     ks.begin_round();
@@ -120,7 +120,7 @@ proptest! {
             let ks = Keyspace::new(1, 1, 1);
             let mut single = Single::new(&ks);
             single.skip_to(at_start);
-            // Asked for, and the value as it was when the store was read.
+            // Keys asked for, with their values when the store was read.
             let mut asked: Vec<(u16, Ticket, Option<Fetched>)> = Vec::new();
             let mut known: Vec<(u16, Ticket)> = Vec::new();
             if !stored.is_empty() {
@@ -185,7 +185,7 @@ proptest! {
                         let mut reclaim = single.with_all(|ks, held, local| ks.flush(held, local, None));
                         while !reclaim.step(&mut single.local, 100) {}
                         model.clear();
-                        // Its space is another from now on.
+                        // From now on its space is another one.
                         stored.clear();
                         exact = true;
                     }
@@ -230,8 +230,8 @@ proptest! {
     }
 }
 
-/// A client asks for a key; somebody who goes through the store brings it; it is deleted, and the store loses it. What
-/// was fetched for the client comes last.
+/// A client asks for a key, and the warm-up brings it. It is deleted, and the store loses it. The value fetched for the
+/// client comes last.
 #[test]
 fn what_was_fetched_before_a_key_came_does_not_count() {
     let slot = slot_of(&name(0));

@@ -1,4 +1,4 @@
-//! How many keys there are, as others see it while keys move, are replaced, come and go.
+//! The number of keys, as other threads see it while keys move, are replaced, come and go.
 
 use super::name;
 use crate::access::AccessClock;
@@ -8,7 +8,7 @@ use crate::{Db, Expiry, Fetched, Keyspace, Mark, Record, Value, Version};
 const TURNS: u64 = if cfg!(miri) { 20 } else { 20_000 };
 const KEYS: u64 = 3;
 
-/// What the store has of a key, and that it has.
+/// The store's state of a key, as fetched.
 fn stored(db: &Db<'_>, key: &crate::Key<'_>) -> Fetched {
     let Some(entry) = db.peek(key) else { panic!("it is there") };
     let mark = Mark::live(entry.expiry().is_some(), false, false);

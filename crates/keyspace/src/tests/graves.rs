@@ -1,5 +1,5 @@
-//! Tombstones (rule C4): of every key that the store may have and that is gone there is one, whatever came between;
-//! others leave none. Marks: entries and tombstones know exactly what the store has.
+//! Tombstones (rule C4): there is one for every deleted key that the store may have, after any other changes; other
+//! keys leave none. Marks: entries and tombstones know exactly what the store has.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -13,15 +13,15 @@ use crate::{Db, Expiry, Held, Keyspace, Mark, PhysicalKey, Version, slot_of};
 #[derive(Clone, Debug)]
 enum Act {
     Set(u16),
-    /// With an expiry, so that the entry is made anew.
+    /// Sets an expiry, so that the entry is made anew.
     Expire(u16),
     Large(u16),
     Remove(u16),
     Take(u16),
     Flush,
-    /// One hold of the checkpoint's.
+    /// One hold of the checkpoint.
     Step,
-    /// The store is another one, which has nothing.
+    /// The store is replaced by an empty one.
     Void,
 }
 
@@ -39,10 +39,10 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What a store of one slot has: keys, and whether they are there and expire, or are said to be gone.
+/// The contents of a store of one slot: keys, each with true if it expires, or none if it was deleted.
 type Stored = BTreeMap<Vec<u8>, Option<bool>>;
 
-/// Where the checkpoint is.
+/// The place of the checkpoint.
 enum Walk {
     Clearing(u64),
     Deleting(Option<PhysicalKey>),
@@ -158,7 +158,7 @@ proptest! {
                 Act::Flush => {
                     let mut reclaim = single.with_all(|ks, held, local| ks.flush(held, local, Some(0)));
                     while !reclaim.step(&mut single.local, 3) {}
-                    // A space of its own.
+                    // It has a space of its own.
                     stored.clear();
                 }
                 Act::Void => {
@@ -197,7 +197,7 @@ proptest! {
             });
             prop_assert_eq!(ks.tombstones(), tombstones.len() as u64);
         }
-        // Two rounds while nothing happens: the store has what is there, and nothing else.
+        // Two rounds without a change: the store has the existing keys, and no others.
         let mut rounds = 0;
         while rounds < 3 {
             walk = single.with_slot(slot, |db| step(&ks, db.held(), walk, &mut above, &mut start, &mut stored));
@@ -211,7 +211,7 @@ proptest! {
     }
 }
 
-/// A queue makes and deletes keys all the time: that costs nothing while no checkpoint has seen them.
+/// A queue makes and deletes keys all the time. That leaves nothing while no checkpoint has seen the keys.
 #[test]
 fn keys_that_were_never_stored_leave_nothing() {
     let ks = Keyspace::new(1, 1, 5);

@@ -20,9 +20,9 @@ enum Step {
     KeepString(u16, Vec<u8>),
     SetInt(u16, i64),
     SetValue(u16, u8, Option<u8>),
-    /// Pushes to the list, made if need be.
+    /// Pushes to the list, and makes it if need be.
     Push(u16, Vec<u8>),
-    /// Pops from the list; empty, it goes.
+    /// Pops from the list, and removes it if it is empty.
     Pop(u16),
     AppendBlob(u16, u16),
     Increment(u16, i8),
@@ -37,7 +37,7 @@ enum Step {
     Flush(Option<u16>),
 }
 
-/// What a key holds, as far as the model knows it.
+/// The value of a key, as the model knows it.
 #[derive(Clone, PartialEq, Debug)]
 enum Held {
     String(Vec<u8>),
@@ -91,7 +91,7 @@ fn to_expiry(expiry: Option<u8>) -> Expiry {
     at(expiry).map_or(Expiry::Clear, Expiry::At)
 }
 
-/// Applies a step within one database to the keyspace and to the model; what both answer must agree.
+/// Applies a step within one database to the keyspace and to the model. Both results must agree.
 fn apply(db: &mut Db<'_>, model: &mut Contents, step: &Step) {
     let limits = Limits::default();
     match step {
@@ -221,7 +221,7 @@ fn apply(db: &mut Db<'_>, model: &mut Contents, step: &Step) {
     }
 }
 
-/// Everything `db` holds, by walking over it; also checks what can be asked about single slots.
+/// The contents of `db`, by a walk. Also checks queries about single slots.
 fn contents(db: &Db<'_>) -> Contents {
     let mut found = Contents::new();
     let mut at = db.keyspace().next_occupied(0);
@@ -299,7 +299,7 @@ proptest! {
             }
         }
         check(&mut single, &models);
-        // Taken away one by one, nothing is left behind.
+        // If keys are removed one by one, nothing is left.
         for (number, model) in models.iter().enumerate() {
             single.with(number as u16, |db| for name in model.keys() {
                 assert!(db.remove(&db.key(name)));
@@ -332,7 +332,7 @@ fn a_shared_value_stays_as_it_was() {
     });
 }
 
-/// Of a version that nobody has heard of nothing would be logged, and who sees it would wait for ever.
+/// A change with an unknown version would not be logged, and its readers would wait for ever.
 #[test]
 fn whatever_is_given_a_version_is_noted() {
     let ks = Keyspace::new(1, 1, 1);

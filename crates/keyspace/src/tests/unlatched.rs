@@ -1,5 +1,5 @@
-//! What is done without the latch, and what readers may hold at once: for Miri above all
-//! (CONTRIBUTING.md says how to run it).
+//! Work without the latch, and things that several readers may hold at once. Mainly for Miri (CONTRIBUTING.md says how
+//! to run it).
 
 use object::list::End;
 use object::{Limits, List};

@@ -1,4 +1,4 @@
-//! Walks while the table grows and shrinks: whoever stays is visited exactly once.
+//! Walks while the table grows and shrinks: a key that stays is visited exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::name;
 use crate::testing::Single;
 use crate::{Db, Expiry, Keyspace};
 
-/// What happens between two steps of a walk.
+/// The change between two steps of a walk.
 #[derive(Clone, Debug)]
 enum Between {
     Nothing,

@@ -21,7 +21,7 @@ fn a_folder_counts_its_starts_and_is_locked() {
     drop(folder);
     let (folder, second) = Folder::open(&path, None, true, &mut |_| panic!("it has a name")).unwrap();
     assert_eq!((second.node, second.incarnation), (NodeId([4; 20]), 2));
-    // A start that was interrupted while it wrote has left this.
+    // A start that was interrupted while it wrote has left this file.
     std::fs::write(path.join("state.new"), b"half").unwrap();
     drop(folder);
     let (folder, third) = Folder::open(&path, None, true, &mut random).unwrap();
@@ -55,14 +55,14 @@ fn a_node_of_a_cluster_does_not_go_on_without_its_data() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// What of the names that were changed and not made durable the next life finds.
+/// The changes of names that were not made durable, as far as the next life finds them.
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// All: the process has ended.
+    /// It finds all: the process has ended.
     Killed,
-    /// None: the power has failed.
+    /// It finds none: the power has failed.
     Lost,
-    /// The last one alone: the power has failed, and the system had written that one first.
+    /// It finds the last one alone: the power has failed, and the system had written that one first.
     LastAlone,
 }
 
@@ -75,11 +75,11 @@ struct Simulated(Arc<Mutex<Memory>>);
 #[derive(Clone, Default)]
 struct Memory {
     left: usize,
-    /// What a process sees.
+    /// The files that a process sees.
     now: BTreeMap<String, Vec<u8>>,
-    /// What was made durable.
+    /// The files that were made durable.
     durable: BTreeMap<String, Vec<u8>>,
-    /// The last name that was changed since then, and what it names.
+    /// The last name that was changed since then, and its file.
     last: Option<(String, Vec<u8>)>,
     steps: Vec<String>,
 }
@@ -93,7 +93,7 @@ impl Simulated {
         Ok(())
     }
 
-    /// The next life, which has so many steps.
+    /// The next life, which ends after so many steps.
     fn next_life(&self, end: End, left: usize) -> Self {
         let memory = self.0.lock().unwrap().clone();
         let now = match end {
@@ -123,7 +123,7 @@ impl Files for Simulated {
     }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        // A file that is half written is never one that somebody reads.
+        // A file that is half written is never read.
         let half = bytes[..bytes.len() / 2].to_vec();
         self.step(format!("begin {name}"), |memory| drop(memory.now.insert(name.to_owned(), half)))?;
         self.step(format!("write {name}"), |memory| drop(memory.now.insert(name.to_owned(), bytes.to_vec())))
@@ -140,7 +140,7 @@ impl Files for Simulated {
     fn remove(&mut self, name: &str) -> io::Result<()> {
         self.step(format!("remove {name}"), |memory| {
             memory.now.remove(name);
-            // It may be gone at once, though nobody has synced that.
+            // The file may be gone at once, though the folder was not synced.
             memory.durable.remove(name);
         })
     }
@@ -164,7 +164,7 @@ fn load(known: u64, change: u8) -> Command {
     Command::Libraries { known, change: [change; 16], payload: vec![change; 3000].into() }
 }
 
-/// What a node keeps, one change after the other: libraries come, go into a snapshot, and are replaced.
+/// The states that a node keeps, one change after the other: libraries come, go into a snapshot, and are replaced.
 fn lives() -> Vec<Kept> {
     let mut kept = Kept { node: NodeId([4; 20]), incarnation: 1, ..Kept::default() };
     let mut state = State::new();
@@ -191,7 +191,7 @@ fn lives() -> Vec<Kept> {
     all
 }
 
-/// However a life ends, the next one has all that was acknowledged, and what was under way as a whole or not at all.
+/// However a life ends, the next one has all acknowledged changes, and the last one as a whole or not at all.
 #[test]
 fn no_end_of_a_life_loses_anything() {
     let all = lives();
@@ -214,7 +214,7 @@ fn no_end_of_a_life_loses_anything() {
             let next = files.next_life(end, usize::MAX);
             let found = read_all(&next).unwrap().map(|(kept, _)| kept);
             let is_one = |of: Option<&Kept>| found.as_ref().zip(of).is_some_and(|(found, of)| same(found, of));
-            // Before the first change it has what the start has written, or nothing.
+            // Before the first change it has the file that the start has written, or none.
             let is_fresh = found.as_ref().is_none_or(|kept| kept.entries.is_empty() && kept.snapshot.is_none());
             assert!(
                 is_one(acknowledged) || is_one(asked) || acknowledged.is_none() && is_fresh,
@@ -231,7 +231,7 @@ fn no_end_of_a_life_loses_anything() {
     }
 }
 
-/// A start with the file of an earlier version, which has its libraries in it, ends anywhere.
+/// A start with the file of an earlier version, with libraries in it, may end at any step.
 #[test]
 fn no_end_of_the_first_start_of_a_new_version_loses_anything() {
     let kept = &lives()[7];
@@ -323,7 +323,7 @@ fn only_the_server_reads_the_files() {
     let path = std::env::temp_dir().join(format!("holdfast-kept-mode-{}", std::process::id()));
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).unwrap();
-    // One of an earlier version, left by a start that was interrupted.
+    // A file of an earlier version, left by a start that was interrupted.
     fs::write(path.join("state.new"), b"half").unwrap();
     let (mut folder, _) = Folder::open(&path, None, false, &mut |bytes| bytes.fill(4)).unwrap();
     let kept = &lives()[1];

@@ -39,7 +39,7 @@ fn load(libraries: &[u8]) -> EntryPayload<Command, NodeId, Describe> {
     EntryPayload::Normal(Command::Libraries { known: 3, change: [8; 16], payload: libraries.into() })
 }
 
-/// What is on the shelf of [`kept`].
+/// The file of libraries of [`kept`].
 fn find(change: &ChangeId) -> Result<Arc<[u8]>, Malformed> {
     if *change == [8; 16] { Ok(Arc::from(*b"xyz")) } else { Err(Malformed("a file of libraries")) }
 }
@@ -69,7 +69,7 @@ fn kept() -> Kept {
     }
 }
 
-/// The file as version 3 or 4 of it was, without entries.
+/// The file as version 3 or 4 had it, without entries.
 fn earlier(kept: &Kept, version: u8, ports: bool) -> Vec<u8> {
     let mut out = Kept { snapshot: None, entries: BTreeMap::new(), ..kept.clone() }.encode();
     // No snapshot, no entries.
@@ -132,13 +132,13 @@ fn golden_bytes() {
         bytes[8..12].copy_from_slice(&sum.to_le_bytes());
         Kept::decode(&bytes, &mut find).unwrap().encode()
     };
-    // Commands were of version 1 in all of them.
+    // All of them had commands of version 1.
     let mut older = bytes.clone();
     let command = older.windows(2).position(|two| two == [4, 4]).unwrap();
     older[command] = 1;
     assert_eq!(sealed(older), bytes);
-    // In version 4 libraries were among the other bytes, and in version 3 members had no port for smart clients either,
-    // neither in entries nor in snapshots.
+    // Version 4 had libraries among the other bytes. In version 3 members had no port for smart clients either, neither
+    // in entries nor in snapshots.
     let port_free: fn(u8) -> Describe = |n| Describe { client_port: 0, ..node_of(n) };
     for (version, of, ports) in [(4, node_of as fn(u8) -> Describe, true), (3, port_free, false)] {
         let now = Kept { snapshot: Some(snapshot(of)), entries: BTreeMap::new(), ..self::kept() };
@@ -156,7 +156,7 @@ fn golden_bytes() {
     let entry = [b"\x03\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x02\0\0\0\0\x01\0\0\0", &node(1)[..37]].concat();
     let EntryPayload::Membership(members) = Entry::whole(&entry).unwrap().payload else { panic!("members") };
     assert_eq!(members.get_node(&id(1)), Some(&port_free(1)));
-    // Version 2 did not name the data, and version 1 did not say whose they are either.
+    // Version 2 did not name the data, and version 1 did not name their node either.
     let second = [b"HOLDMETA\0\0\0\0\x02\0\0\0", &bytes[16..66], &bytes[83..]].concat();
     assert_eq!(sealed(second), Kept { data: None, ..kept.clone() }.encode());
     let first = [b"HOLDMETA\0\0\0\0\x01\0\0\0", &bytes[16..65], &bytes[83..]].concat();

@@ -1,4 +1,4 @@
-//! Levels in the metadata (rule U1), and that nothing of them is in the bytes of a cluster that has none.
+//! Levels in the metadata (rule U1). The bytes of a cluster without levels do not change.
 
 use super::command::Heard;
 use super::*;
@@ -78,7 +78,7 @@ fn a_node_that_does_not_reach_the_level_is_refused() {
     state.apply(&alive(2, 2, 0));
     let levels: Vec<u16> = state.map(|_| true).nodes().iter().map(|node| node.level).collect();
     assert_eq!(levels, [9, 9, 9, 10], "who says none keeps the one that is known");
-    // A lost node says nothing any more: it holds nobody up, and is refused if it comes back.
+    // A lost node has no part in the level: it holds no other back, and is refused if it comes back.
     let mut state = formed(0);
     state.apply(&Command::Join { node: Describe { id: id(9), ..describe(3, 1) }, settings: Vec::new(), level: 0 });
     state.apply(&raise(9, &[heard(1, 1, 9), heard(2, 1, 9), heard(9, 1, 9)]));
@@ -86,7 +86,8 @@ fn a_node_that_does_not_reach_the_level_is_refused() {
     assert_eq!(refused(&mut state, &alive(3, 2, 0)), Refusal::LowLevel { id: id(3), has: 8, needs: 9 });
 }
 
-/// What a node of a build before levels reads is written as that build writes it, until all speak more.
+/// Bytes for a node of a build before levels are written as that build writes them, until all nodes speak a higher
+/// level.
 #[test]
 fn below_a_level_nothing_is_written_that_an_earlier_build_does_not_read() {
     for command in [join(4, 0), alive(2, 2, 0), alive(2, 2, 8), Command::Leave { id: id(1) }] {

@@ -144,7 +144,7 @@ fn of_two_changes_of_the_libraries_one_is_made_from_the_other() {
     assert_eq!(state.apply(&load(0, 1, b"a")), Response::Done { version: 2, epoch: 1 });
     assert_eq!(refused(state.apply(&load(0, 2, b"b"))), Refusal::Superseded { version: 1 });
     assert_eq!((state.libraries().version, &*state.libraries().payload), (1, &b"a"[..]));
-    // Who has heard no answer asks again.
+    // A node that has heard no answer asks again.
     let before = state.clone();
     assert_eq!(state.apply(&load(0, 1, b"a")), Response::Done { version: 2, epoch: 1 });
     assert_eq!(state, before, "it was made once");
@@ -322,7 +322,7 @@ fn commands() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// What holds whatever happens.
+/// Properties that hold after any change.
 fn check(before: &State, after: &State, response: &Response) {
     let (old, new) = (map(before), map(after));
     match response {
@@ -370,7 +370,7 @@ proptest! {
             bytes.clear();
             response.put(&mut bytes);
             prop_assert_eq!(Response::read(&mut Reader::new(&bytes)).unwrap(), response.clone());
-            // Who has started from a snapshot goes on as all others do.
+            // A node that has started from a snapshot goes on like the others.
             other = State::restore(&other.snapshot()).unwrap();
             prop_assert_eq!(other.apply(command), response);
             prop_assert_eq!(&other, &state);

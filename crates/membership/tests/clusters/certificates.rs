@@ -7,24 +7,24 @@ use std::path::Path;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 
-/// What is wrong with a certificate.
+/// The flaw of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// Nothing.
+    /// No flaw.
     None,
     /// It was valid until 2021.
     Expired,
     /// It is of X.509 version 1.
     Version1,
-    /// It may sign others.
+    /// It may sign other certificates.
     IsAuthority,
 }
 
-/// Who signs certificates.
+/// An authority that signs certificates.
 pub struct Authority {
     name: &'static str,
     key: Ed25519KeyPair,
-    /// Its own certificate, PEM.
+    /// Its own certificate, in PEM.
     pub pem: String,
 }
 
@@ -90,7 +90,7 @@ fn certificate(issuer: (&str, &Ed25519KeyPair), subject: (&str, &Ed25519KeyPair)
 }
 
 impl Authority {
-    /// A new one.
+    /// Makes an authority.
     pub fn new(name: &'static str) -> Self {
         let (key, _) = key();
         let pem = certificate((name, &key), (name, &key), Flaw::IsAuthority);
@@ -106,7 +106,7 @@ impl Authority {
         fs::write(folder.join("key.pem"), private).unwrap();
     }
 
-    /// As [`Self::issue`], and has this authority trusted: `ca.pem`.
+    /// As [`Self::issue`], and makes the folder trust this authority: `ca.pem`.
     pub fn equip(&self, subject: &str, folder: &Path) {
         self.issue(subject, Flaw::None, folder);
         fs::write(folder.join("ca.pem"), &self.pem).unwrap();

@@ -9,7 +9,7 @@ fn setting(name: &str, value: impl AsRef<[u8]>) -> Setting {
     Setting { name: name.to_owned(), value: value.as_ref().to_vec() }
 }
 
-/// Changes a setting, again if it is not certain that it was.
+/// Changes a setting, again if the outcome is not known.
 fn set(node: &Node, name: &str, value: impl AsRef<[u8]>) {
     let settings = [setting(name, value)];
     wait("a setting is changed", || match node.configure(&settings) {
@@ -41,7 +41,7 @@ fn a_change_reaches_all_nodes_and_those_that_come_later() {
     nodes.add().start();
     wait("it has a lease", || nodes.nodes[3].has_lease().then_some(()));
     assert_eq!(["a", "b"].map(|name| has(&nodes.nodes[3], name)), all);
-    // All start again, and know the last change before they have heard of each other.
+    // All nodes start again, and know the last change before they have heard of each other.
     set(&nodes.nodes[0], "a", b"5");
     nodes.nodes.iter_mut().for_each(Node::stop);
     let known = Control::known_configuration(&nodes.nodes[0].settings.folder);
@@ -63,7 +63,7 @@ fn a_cluster_begins_with_the_settings_of_its_first_node() {
     for node in &nodes.nodes {
         assert_eq!((has(node, "a"), has(node, "b")), (Some(b"0".to_vec()), None));
     }
-    // Only once, whatever that one says later.
+    // Only once, even if that node sends it later.
     set(&nodes.nodes[1], "a", b"8");
     nodes.nodes.iter_mut().for_each(Node::stop);
     nodes.nodes[0].settings.configuration = vec![setting("a", "9")];
@@ -111,7 +111,7 @@ fn without_a_majority_no_setting_is_changed() {
     assert_eq!(has(&nodes.nodes[leader], "a"), Some(b"1".to_vec()));
 }
 
-/// Nobody is told that nobody knows where it is only the leader that has gone.
+/// A client does not hear that the outcome is unknown if only the leader has gone.
 #[test]
 fn a_change_waits_for_another_leader() {
     let mut nodes = Nodes::formed(83, 3);
@@ -139,7 +139,7 @@ fn what_is_too_large_is_refused() {
     assert!(why.contains("may have 32768"), "{why}");
 }
 
-/// What is written with a change of a setting does not grow with libraries.
+/// A change of a setting writes no libraries.
 #[test]
 fn a_change_writes_one_small_file() {
     let nodes = Nodes::formed(81, 1);
@@ -155,7 +155,7 @@ fn a_change_writes_one_small_file() {
     assert!(length(&libraries[0].to_string_lossy()) > 1 << 20);
 }
 
-/// What a node found in its files holds until it has heard of all that others have committed.
+/// The contents of a node's files hold until it has heard of all committed changes of others.
 #[test]
 fn a_start_does_not_go_back_behind_what_its_files_have() {
     let mut nodes = Nodes::formed(82, 2);

@@ -22,7 +22,7 @@ fn data_links_come_to_who_carries_commands_at_both_ends() {
     dialed.read_exact(&mut heard).unwrap();
     assert_eq!(&heard, b"pong");
 
-    // Nobody is there; nobody is known.
+    // One node is gone, the other is not known.
     let gone = b.id();
     nodes.nodes[1].stop();
     nodes.nodes[0].control().dial(gone, 78);
@@ -39,7 +39,7 @@ fn who_says_nothing_keeps_no_node_out() {
     for tag in 0..5 {
         silent.extend((0..100).map(|_| TcpStream::connect(b.settings.bind).unwrap()));
         a.control().dial(b.id(), tag);
-        // The port would be free again when the silent ones have had their time: a node need not wait for that.
+        // The port would be free again once the silent connections have timed out: a node need not wait for that.
         let link = wait("a link or none", || a.try_data_link().map(Ok).or_else(|| a.try_no_link().map(Err)));
         assert_eq!(link.map(|link| link.dialed).map_err(|(_, why)| why), Ok(Some(tag)));
         b.data_link();

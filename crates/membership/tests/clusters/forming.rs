@@ -37,7 +37,7 @@ fn five_form_a_cluster_and_outlive_two() {
 fn a_cluster_is_not_formed_while_a_seed_is_missing() {
     let mut nodes = Nodes::start(3, 3);
     nodes.nodes[1].stop();
-    // It may have been formed before: then there is nothing to see.
+    // The cluster may have been formed before: then no message can be seen.
     if nodes.nodes[0].map().cluster().is_none() {
         wait("the seed that is missing is named", || {
             let reason = nodes.nodes[0].control().reason();
@@ -72,7 +72,7 @@ fn a_node_without_seeds_is_a_cluster() {
     assert_eq!(nodes.nodes[0].slots(&nodes.nodes[0].map()), SLOTS);
 }
 
-/// Who listens everywhere is found where the seeds say that it is.
+/// A node that listens everywhere is found at the address that the seeds name.
 #[test]
 fn a_node_that_listens_everywhere_learns_its_address_from_the_seeds() {
     let mut nodes = Nodes::none(9);
@@ -106,7 +106,7 @@ fn who_has_the_wrong_secret_or_another_cluster_is_refused() {
     wait("the secret is refused", || stranger.control().reason().contains("wrong secret").then_some(()));
     assert_eq!(stranger.control().cluster(), None);
 
-    // A node of another cluster finds its cluster in its folder and nobody who would speak with it.
+    // A node of another cluster finds its cluster in its folder, and no node that speaks with it.
     let mut other = Nodes::none(6);
     other.add().settings.host = Some("127.0.0.1".to_owned());
     other.nodes[0].start();

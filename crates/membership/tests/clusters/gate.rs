@@ -1,5 +1,5 @@
-//! A gate before a node: connections to it go through, and stand still while it is closed. What was sent meanwhile
-//! arrives late.
+//! A gate before a node: connections to it go through, and stand still while it is closed. Bytes sent meanwhile arrive
+//! late.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -14,7 +14,7 @@ use membership::control::{Control, DataLink, Hooks, NotConfigured, Settings, Sta
 use membership::meta::{Command, Configuration, Response, Setting};
 use membership::{BootNs, Map, NodeId};
 
-/// How long anything may take before a test gives up. Machines that run tests may be slow.
+/// The longest wait before a test gives up. Machines that run tests may be slow.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const PORT: u16 = 7000;
@@ -29,15 +29,15 @@ pub struct Node {
     maps: Arc<Mutex<Vec<Arc<Map>>>>,
     libraries: Arc<Mutex<(u64, Vec<u8>)>>,
     configuration: Arc<Mutex<Configuration>>,
-    /// It cannot take libraries.
+    /// True if it cannot take libraries.
     pub refuses: Arc<AtomicBool>,
-    /// What it says that does not work.
+    /// The trouble that it reports.
     pub trouble: Arc<Mutex<String>>,
     links: Channel<DataLink>,
     no_links: Channel<(u64, String)>,
 }
 
-/// What a node knows of libraries, for threads.
+/// A node's knowledge of libraries, for threads.
 #[derive(Clone, Copy)]
 pub struct Keeper<'a> {
     control: &'a Control,
@@ -91,7 +91,7 @@ pub fn now() -> BootNs {
     BootNs(begun.elapsed().as_nanos() as u64)
 }
 
-/// A link's socket, in blocking mode: of whichever kind, it is a stream.
+/// A link's socket, in blocking mode: any kind is a stream.
 pub fn stream(link: DataLink) -> TcpStream {
     let stream = TcpStream::from(link.socket);
     stream.set_nonblocking(false).unwrap();
@@ -99,7 +99,7 @@ pub fn stream(link: DataLink) -> TcpStream {
 }
 
 impl Nodes {
-    /// None yet. `test` is the number of the test: its nodes have addresses of their own.
+    /// No nodes yet. `test` is the number of the test: its nodes have addresses of their own.
     pub fn none(test: u8) -> Self {
         let folder = std::env::temp_dir().join(format!("holdfast-cluster-{}-{test}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -123,7 +123,7 @@ impl Nodes {
         nodes
     }
 
-    /// As [`Nodes::start`]; comes back when the cluster is formed and all serve.
+    /// As [`Nodes::start`]; returns when the cluster is formed and all nodes serve.
     pub fn formed(test: u8, count: u8) -> Self {
         let nodes = Self::start(test, count);
         nodes.serve();
@@ -134,7 +134,7 @@ impl Nodes {
         format!("127.{}.{}.{}", std::process::id() % 250 + 1, self.test, n + 1)
     }
 
-    /// One more, with the same seeds; not started.
+    /// Adds a node with the same seeds; not started.
     pub fn add(&mut self) -> &mut Node {
         let n = self.nodes.len() as u8;
         let bind = SocketAddr::new(self.host(n).parse().unwrap(), BUS_PORT);
@@ -146,7 +146,7 @@ impl Nodes {
         &mut self.nodes[usize::from(n)]
     }
 
-    /// Waits until all that run have the same map with all of them in it, and leases.
+    /// Waits until all running nodes have the same map, with all of them in it, and leases.
     pub fn serve(&self) {
         let running = || self.nodes.iter().filter(|node| node.control.is_some());
         wait("all serve", || {
@@ -163,7 +163,7 @@ impl Nodes {
         });
     }
 
-    /// The place in `nodes` of who leads the metadata.
+    /// The place in `nodes` of the leader of the metadata.
     pub fn leader(&self) -> usize {
         wait("a leader", || {
             let running = self.nodes.iter().find(|node| node.control.is_some())?;
@@ -181,7 +181,7 @@ impl Node {
         Self { settings, control: None, maps, libraries, configuration, refuses, trouble, links, no_links }
     }
 
-    /// Where its certificates are.
+    /// The folder of its certificates.
     pub fn tls_folder(&self) -> PathBuf {
         self.settings.folder.with_extension("tls")
     }
@@ -226,7 +226,7 @@ impl Node {
         self.control.is_some()
     }
 
-    /// Removes what a stopped node knew.
+    /// Removes the files of a stopped node.
     pub fn wipe(&self) {
         assert!(self.control.is_none());
         fs::remove_dir_all(&self.settings.folder).unwrap();
@@ -244,7 +244,7 @@ impl Node {
         self.control().map()
     }
 
-    /// Every map that it was told of.
+    /// Every map that it got.
     pub fn maps(&self) -> Vec<Arc<Map>> {
         self.maps.lock().unwrap().clone()
     }
@@ -269,7 +269,7 @@ impl Node {
         receiver.recv_timeout(PATIENCE).unwrap()
     }
 
-    /// Submits until it is done.
+    /// Submits a command until it is applied.
     pub fn done(&self, command: &Command) {
         wait("a command is applied", || match self.submit(command.clone()) {
             Ok(Response::Done { .. }) => Some(()),
@@ -290,17 +290,17 @@ impl Node {
         self.configuration.lock().unwrap().clone()
     }
 
-    /// How many slots it owns, by `map`.
+    /// The number of its slots, by `map`.
     pub fn slots(&self, map: &Map) -> usize {
         map.index_of(self.id()).map_or(0, |index| map.slots_of(index))
     }
 
-    /// What is asked about its libraries.
+    /// Its knowledge of libraries.
     pub fn keeper(&self) -> Keeper<'_> {
         Keeper { control: self.control(), libraries: &self.libraries }
     }
 
-    /// The version of the libraries that it has, and what they are.
+    /// The version and the contents of its libraries.
     pub fn libraries(&self) -> (u64, Vec<u8>) {
         self.keeper().libraries()
     }

@@ -4,7 +4,7 @@ use membership::meta::{Command, Response};
 use crate::gate::Gate;
 use crate::harness::{Nodes, now, wait};
 
-/// O1: a node that cannot renew knows it, by its own clock, and why.
+/// O1: a node that cannot renew its lease knows so by its own clock, and knows the reason.
 #[test]
 fn a_minority_loses_its_leases_o1() {
     let mut nodes = Nodes::formed(40, 3);
@@ -13,7 +13,7 @@ fn a_minority_loses_its_leases_o1() {
     let alone = &nodes.nodes[0];
     wait("its lease is over", || (!alone.has_lease()).then_some(()));
     wait("it knows why", || alone.control().reason().starts_with("this node has no lease: ").then_some(()));
-    // Each of the reasons that follow each other is for people: no dump of what the code knows.
+    // Each reason in turn is text for people: no dump of internal values.
     let mut told = std::collections::BTreeSet::new();
     wait("it says that more must be up", || {
         told.insert(alone.control().reason());
@@ -27,7 +27,7 @@ fn a_minority_loses_its_leases_o1() {
     assert!(nodes.nodes[0].lease_until() > until, "two of three are enough");
 }
 
-/// O1: no lease is longer than it may be, however it was renewed.
+/// O1: no lease is too long, in whatever way it was renewed.
 #[test]
 fn a_lease_runs_from_the_sending_o1() {
     let nodes = Nodes::formed(41, 3);
@@ -42,7 +42,7 @@ fn a_lease_runs_from_the_sending_o1() {
     }
 }
 
-/// Whoever is asked knows what does not work at a node that serves, until it does.
+/// Every serving node knows the troubles of a serving node, until they are over.
 #[test]
 fn troubles_are_known_at_every_node() {
     let nodes = Nodes::formed(47, 3);
@@ -57,7 +57,7 @@ fn troubles_are_known_at_every_node() {
     wait("it is forgotten", || known(0).all(|told| told.is_empty()).then_some(()));
 }
 
-/// O1: slots are not taken from who may hold a lease; they are when it is certainly over.
+/// O1: slots are not taken from a node that may hold a lease; they are when the lease is certainly over.
 #[test]
 fn slots_are_given_away_when_the_lease_is_over_o1() {
     let mut nodes = Nodes::formed(42, 3);
@@ -76,7 +76,7 @@ fn slots_are_given_away_when_the_lease_is_over_o1() {
     });
     assert!(forgotten.unwrap() >= until);
     assert_eq!(nodes.nodes[leader].map().nodes().len(), 2);
-    // It has not heard of it, and starts again: it gets no lease, and is told.
+    // The node has not heard of it, and starts again: it gets no lease, and learns why.
     nodes.nodes[victim].start();
     wait("it is told", || nodes.nodes[victim].control().reason().contains("forgotten").then_some(()));
     assert!(!nodes.nodes[victim].has_lease());
@@ -117,8 +117,8 @@ fn all_know_who_is_silent() {
     wait("it is not any more", || nodes.nodes.iter().all(|node| node.control().silent().is_empty()).then_some(()));
 }
 
-/// O1: a leader that has lost its lease may have been deposed without having heard of it: others may hold leases of
-/// another one.
+/// O1: a leader that has lost its lease may have been deposed without having heard of it. Others may hold leases of
+/// another leader.
 #[test]
 fn a_leader_without_a_lease_says_of_nobody_that_it_is_silent_o1() {
     let mut nodes = Nodes::formed(46, 3);
@@ -134,8 +134,8 @@ fn a_leader_without_a_lease_says_of_nobody_that_it_is_silent_o1() {
     assert!(left.control().silent().is_empty());
 }
 
-/// O1: who can renew, but does not hear what has been decided, has no lease: it might serve what is not its own any
-/// more.
+/// O1: a node that can renew, but does not hear of decisions, has no lease: it might serve slots that it no longer
+/// owns.
 #[test]
 fn who_does_not_hear_of_changes_has_no_lease_o1() {
     let mut nodes = Nodes::none(44);
@@ -154,7 +154,7 @@ fn who_does_not_hear_of_changes_has_no_lease_o1() {
     let leader = nodes.leader();
     let deaf = (leader + 1) % 3;
     gates[deaf].close();
-    // Decided by the other two, who are a majority.
+    // The other two, a majority, decide.
     wait("something is decided that it does not hear of", || {
         nodes.nodes[leader].submit(Command::Set { name: "a".to_owned(), value: now().0.to_string() }).ok()?;
         let node = &nodes.nodes[deaf];

@@ -6,8 +6,7 @@ use membership::meta::{Command, LIBRARIES_MAX, Response};
 
 use crate::harness::{Keeper, Node, Nodes, wait};
 
-/// Changes the libraries of version `known`, at once or, as after an error nobody knows what came of it, until they are
-/// so.
+/// Changes the libraries of version `known`: at once, or, after an error with an unknown outcome, by more tries.
 fn change(node: Keeper<'_>, known: u64, payload: &[u8]) {
     wait("libraries are changed", || match node.change(known, payload) {
         Ok(true) => Some(()),
@@ -28,30 +27,30 @@ fn a_change_is_answered_when_all_have_it() {
             assert_eq!(node.libraries(), (u64::from(known) + 1, name.to_vec()));
         }
     }
-    // Who has made it from what is not there any more knows what is.
+    // A change that was made from an old version is refused.
     assert!(!wait("it is answered", || nodes.nodes[1].keeper().change(4, b"x").ok()));
     assert_eq!(nodes.nodes[1].libraries(), (6, b"f".to_vec()));
 
-    // One that is away is not waited for longer than its lease lasts, and has nothing of its own before it has what was
-    // changed.
+    // A node that is away is not waited for longer than its lease lasts. It has no lease again before it has the
+    // changes.
     nodes.nodes[2].stop();
     change(nodes.nodes[0].keeper(), 6, b"g");
     nodes.nodes[2].start();
     wait("it has a lease", || nodes.nodes[2].has_lease().then_some(()));
     assert_eq!(nodes.nodes[2].libraries(), (7, b"g".to_vec()));
-    // So it is with one that is new.
+    // The same holds for a new node.
     nodes.add().start();
     wait("it has a lease", || nodes.nodes[3].has_lease().then_some(()));
     assert_eq!(nodes.nodes[3].libraries(), (7, b"g".to_vec()));
 
-    // All start again.
+    // All nodes start again.
     nodes.nodes.iter_mut().for_each(Node::stop);
     nodes.nodes.iter_mut().for_each(Node::start);
     nodes.serve();
     assert!(nodes.nodes.iter().all(|node| node.libraries() == (7, b"g".to_vec())));
 }
 
-/// Nobody waits for it, as it has no lease then.
+/// Other nodes do not wait for it, as it has no lease then.
 #[test]
 fn who_cannot_take_them_does_not_serve() {
     let nodes = Nodes::formed(75, 3);
@@ -116,7 +115,7 @@ fn what_a_node_has_becomes_the_clusters_that_it_forms() {
     assert_eq!(nodes.nodes[0].libraries(), (2, b"other".to_vec()));
 }
 
-/// The log of the metadata, which is written with every change, does not keep all that was ever loaded.
+/// The log of the metadata, which is written with every change, does not keep everything that was ever loaded.
 #[test]
 fn large_libraries_are_kept_once() {
     let mut nodes = Nodes::formed(74, 3);

@@ -1,5 +1,5 @@
-//! Clusters of control threads in one process, over loopback. No test is decided by how long something takes: they wait
-//! for what must come.
+//! Clusters of control threads in one process, over loopback. No test depends on how long something takes: tests wait
+//! for events that must come.
 
 mod certificates;
 mod configuration;

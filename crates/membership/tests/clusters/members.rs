@@ -62,7 +62,7 @@ fn a_fourth_joins_votes_and_leaves() {
     nodes.serve();
 }
 
-/// A cluster of one that others have joined: so many in all.
+/// A cluster of one that others have joined: so many nodes in all.
 fn grown(test: u8, nodes: usize) -> Nodes {
     let mut all = Nodes::formed(test, 1);
     for _ in 1..nodes {
@@ -72,7 +72,7 @@ fn grown(test: u8, nodes: usize) -> Nodes {
     all
 }
 
-/// Waits until so many vote, and nothing of that is being changed.
+/// Waits until so many vote, and no change of voters is under way.
 fn settle(nodes: &Nodes, voters: usize) {
     wait("all vote", || {
         let running = nodes.nodes.iter().filter(|node| node.is_running());
@@ -82,7 +82,7 @@ fn settle(nodes: &Nodes, voters: usize) {
     });
 }
 
-/// Who votes is changed in two steps, and the leader may stop between them: it or the next one goes on.
+/// The voters change in two steps, and the leader may stop between them: it or the next leader goes on.
 #[test]
 fn a_change_of_who_votes_is_finished() {
     let mut nodes = Nodes::formed(29, 1);
@@ -93,7 +93,7 @@ fn a_change_of_who_votes_is_finished() {
     nodes.nodes[0].stop();
     nodes.nodes[0].start();
     settle(&nodes, 4);
-    // The first one is not needed any more.
+    // The first node is not needed any more.
     nodes.nodes[0].stop();
     nodes.leader();
     nodes.nodes[0].start();
@@ -102,12 +102,12 @@ fn a_change_of_who_votes_is_finished() {
 
 #[test]
 fn a_leader_may_leave() {
-    // The first one owns all slots; so the others may go.
+    // The first node owns all slots, so the others may go.
     let mut nodes = grown(28, 4);
     settle(&nodes, 4);
     while nodes.leader() == 0 {
         nodes.nodes[0].stop();
-        // One of those that are left.
+        // One of the rest leads.
         nodes.leader();
         nodes.nodes[0].start();
         nodes.serve();
@@ -141,7 +141,7 @@ fn who_leaves_votes_on_where_too_few_others_answer() {
     wait("it is known to be down", || (held(nodes.nodes[0].status()) == Some(0)).then_some(()));
     let why = nodes.nodes[0].submit(Command::Leave { id }).unwrap_err();
     assert!(why.contains("it still votes"), "{why}");
-    // What one of the two that are left could not decide.
+    // One of the two that are left could not decide this alone.
     nodes.nodes[0].done(&Command::Set { name: "who".to_owned(), value: "decides".to_owned() });
     assert!(nodes.nodes[0].status().changing);
     nodes.nodes[1].start();
@@ -159,7 +159,7 @@ fn the_sixth_learns_and_does_not_vote() {
     let voters = |map: &Map| map.nodes().iter().filter(|node| node.voter).count();
     wait("five vote", || (voters(&nodes.nodes[0].map()) == 5).then_some(()));
     assert_eq!(nodes.nodes[0].map().nodes().len(), 6);
-    // In the place of one that goes it votes.
+    // It votes in the place of a node that goes.
     let id = nodes.nodes[2].id();
     nodes.nodes[0].done(&Command::Leave { id });
     nodes.nodes[2].stop();
@@ -189,7 +189,7 @@ fn a_wiped_node_comes_back_as_a_new_one_and_never_votes_as_the_old_one() {
         let votes = |id| map.index_of(id).is_some_and(|index| map.node(index).voter);
         (votes(new.id()) && !votes(old)).then_some(())
     });
-    // Until an administrator says otherwise.
+    // Until an administrator forgets the old node.
     nodes.nodes[0].done(&Command::Forget { id: old });
     wait("the new one owns them", || {
         nodes
@@ -201,7 +201,7 @@ fn a_wiped_node_comes_back_as_a_new_one_and_never_votes_as_the_old_one() {
     assert_eq!(nodes.nodes[0].map().assigned(), SLOTS);
 }
 
-/// After one start without it, its name and the number of its start are those of the life that the others know.
+/// After one start without it, its name and the number of its start are those that the others know.
 #[test]
 fn an_old_copy_of_a_folder_is_refused() {
     for (test, starts) in [(25, 2), (92, 1)] {
@@ -230,8 +230,8 @@ fn an_old_copy_of_a_folder_is_refused() {
     }
 }
 
-/// As a machine that is set back to what it was while it ran: nobody has heard of a later start, but it has
-/// acknowledged what it does not know.
+/// A machine is set back to an earlier state while it ran. The others have not heard of a later start, but the node has
+/// acknowledged entries that it does not know now.
 #[test]
 fn a_folder_that_has_forgotten_what_it_acknowledged_is_refused() {
     let mut nodes = Nodes::formed(93, 3);
@@ -270,7 +270,7 @@ fn a_copy_of_a_folder_that_was_at_rest_is_refused_while_its_node_runs() {
     nodes.serve();
 }
 
-/// A node that is told a wrong address of its own must not make the node lost that is there.
+/// A node with a wrong address of its own must not make the node at that address lost.
 #[test]
 fn nobody_takes_the_place_of_a_node_that_is_alive() {
     let mut nodes = Nodes::formed(94, 3);
@@ -285,7 +285,7 @@ fn nobody_takes_the_place_of_a_node_that_is_alive() {
     });
     let map = nodes.nodes[1].map();
     assert_eq!((map.nodes().len(), map.node(map.index_of(id).unwrap()).lost), (3, false));
-    // Once nobody is there, it may be.
+    // Once that node is gone, it may join there.
     nodes.nodes[0].stop();
     wait("it joins", || {
         let map = nodes.nodes[1].map();

@@ -14,8 +14,8 @@ fn dice(state: &mut u64, below: usize) -> usize {
     (*state % below as u64) as usize
 }
 
-/// Nodes stop and start again, one is wiped now and then and forgotten: what was answered stays, a version of the map
-/// is one, every slot keeps an owner. `HOLDFAST_STORM=1000` for as many steps.
+/// Nodes stop and start again, and now and then one is wiped and forgotten. Acknowledged changes stay, a version of the
+/// map is one map, and every slot keeps an owner. `HOLDFAST_STORM=1000` for as many steps.
 #[test]
 fn what_was_decided_stays_however_nodes_come_and_go() {
     let steps: usize = std::env::var("HOLDFAST_STORM").map_or(12, |steps| steps.parse().expect("a number of steps"));
@@ -59,7 +59,7 @@ fn what_was_decided_stays_however_nodes_come_and_go() {
     let last = nodes.nodes[0].map();
     assert!(last.version() >= answered);
     assert_eq!((last.assigned(), last.nodes().len()), (SLOTS, 3));
-    // Whoever has heard of a version, whenever: it is the same one.
+    // A version is the same at every node and at every time.
     let mut known = BTreeMap::new();
     for map in nodes.nodes.iter().flat_map(|node| node.maps()) {
         let first = known.entry(map.version()).or_insert_with(|| decided(&map));
@@ -67,7 +67,7 @@ fn what_was_decided_stays_however_nodes_come_and_go() {
     }
 }
 
-/// What a map says but for who votes, which Raft decides.
+/// The contents of a map except the voters, which Raft decides.
 fn decided(map: &Map) -> (Vec<Node>, Vec<Range>, u64) {
     let nodes = map.nodes().iter().map(|node| Node { voter: false, ..node.clone() });
     (nodes.collect(), map.ranges().to_vec(), map.epoch())

@@ -19,7 +19,7 @@ fn files(folder: &Path) -> TlsFiles {
     TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem"), ca: folder.join("ca.pem") }
 }
 
-/// Not started; all have certificates of `authority`.
+/// Nodes with certificates of `authority`; not started.
 fn equipped(test: u8, count: u8, authority: &Authority) -> Nodes {
     let mut nodes = Nodes::prepared(test, count);
     for (n, node) in nodes.nodes.iter_mut().enumerate() {
@@ -49,7 +49,7 @@ fn linked(a: &Node, b: &Node, tag: u64) -> (TcpStream, TcpStream) {
     let mut dialed = stream(dialed);
     dialed.write_all(&tag.to_le_bytes()).unwrap();
     loop {
-        // Of one that was given up, there may be the other end.
+        // There may be the other end of a link that was given up.
         let mut taken = stream(b.data_link());
         let mut heard = [0; 8];
         if taken.read_exact(&mut heard).is_ok() {
@@ -86,7 +86,7 @@ fn links_over_tls_carry_and_end_as_others_do() {
         });
     }
 
-    // Who does not read holds the other one back.
+    // An end that does not read holds the other one back.
     dialed.set_nonblocking(true).unwrap();
     let mut held = 0usize;
     wait("the link is full", || {
@@ -101,7 +101,7 @@ fn links_over_tls_carry_and_end_as_others_do() {
     dialed.set_nonblocking(false).unwrap();
     // One direction ends, the other goes on.
     dialed.shutdown(Shutdown::Write).unwrap();
-    // What was full may have taken more since.
+    // Full buffers may have taken more since.
     let mut got = Vec::new();
     taken.read_to_end(&mut got).unwrap();
     assert!(got.len() >= held);
@@ -111,7 +111,7 @@ fn links_over_tls_carry_and_end_as_others_do() {
     drop(taken);
     assert_eq!(dialed.read(&mut heard).unwrap(), 0);
 
-    // What is cut at one side is cut at the other.
+    // A cut at one side is a cut at the other.
     for one in [false, true] {
         let (dialed, taken) = linked(a, b, 8);
         let (mut stays, goes) = if one { (dialed, taken) } else { (taken, dialed) };
@@ -133,7 +133,7 @@ fn with_tls_and_without_do_not_meet() {
     let mut nodes = equipped(63, 2, &Authority::new("authority"));
     nodes.nodes[1].settings.tls = None;
     nodes.nodes.iter_mut().for_each(Node::start);
-    // Each says what the other one does, and what it is to do about it.
+    // Each node names the other's setting, and the remedy.
     reason(&nodes.nodes[0], "it does not speak TLS: tls-cluster must be the same on all nodes");
     reason(&nodes.nodes[1], "the other node says: this node uses TLS: tls-cluster must be the same on all nodes");
     nodes.nodes[1].stop();
@@ -153,17 +153,17 @@ fn certificates_that_are_wrong_are_refused() {
     reason(&nodes.nodes[0], "of \"stranger\" is refused: no authority in tls-ca-cert-file has signed it");
     reason(&nodes.nodes[1], "of \"node-0\" is refused: no authority in tls-ca-cert-file has signed it");
 
-    // The right authority, but too late.
+    // The right authority, but an expired certificate.
     fs::write(folder.join("ca.pem"), &ours.pem).unwrap();
     ours.issue("node-1", Flaw::Expired, &folder);
     reason(&nodes.nodes[0], "of \"node-1\" is refused: it has expired");
     reason(&nodes.nodes[1], "the other node refuses this node's certificate or TLS: CertificateExpired");
 
-    // Somebody has taken the wrong one.
+    // An operator has taken the wrong certificate.
     ours.issue("node-1", Flaw::IsAuthority, &folder);
     reason(&nodes.nodes[0], "of \"node-1\" is refused: it is an authority's own: a node needs another");
 
-    // Files are read again, so all is well without a new start.
+    // Files are read again, so no new start is needed.
     ours.equip("node-1", &folder);
     nodes.serve();
 }
@@ -177,7 +177,7 @@ fn certificates_change_while_nodes_run() {
     let [a, b] = &nodes.nodes[..] else { panic!("two nodes") };
     let folders = [a.tls_folder(), b.tls_folder()];
     linked(a, b, 1);
-    // As authorities are replaced: both are trusted, then certificates are new, then only the new one is trusted.
+    // A change of authorities: both are trusted, then certificates are new, then only the new one is trusted.
     for folder in &folders {
         fs::write(folder.join("ca.pem"), format!("{}{}", old.pem, new.pem)).unwrap();
     }
@@ -188,13 +188,13 @@ fn certificates_change_while_nodes_run() {
     folders.iter().for_each(|folder| fs::write(folder.join("ca.pem"), &new.pem).unwrap());
     linked(b, a, 4);
     linked(a, b, 5);
-    // One with the old authority is not what it was.
+    // A certificate of the old authority is not accepted any more.
     let other = folders[1].join("other");
     old.equip("node-1", &other);
     b.control().set_tls(&files(&other)).unwrap();
     let why = dial(a, b, 6).err().unwrap();
     assert!(why.contains("\"node-1\" is refused: no authority"), "{why}");
-    // Files that cannot be used change nothing.
+    // Unusable files change nothing.
     let why = b.control().set_tls(&files(&folders[1].join("nowhere"))).unwrap_err();
     assert!(why.contains("tls-cert-file ") && why.contains("/nowhere/cert.pem: No such file"), "{why}");
     b.control().set_tls(&files(&folders[1])).unwrap();
@@ -252,7 +252,7 @@ fn who_speaks_in_the_clear_is_told() {
     assert!(String::from_utf8_lossy(&said).contains("this node uses TLS"));
 }
 
-/// Takes anybody for a node.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct Credulous;
 

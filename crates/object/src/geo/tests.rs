@@ -73,7 +73,7 @@ proptest! {
         }
     }
 
-    /// What is inside lies in the squares: all positions of a cloud around the centre are asked.
+    /// Squares cover the shape: every position of a cloud around the centre is checked.
     #[test]
     fn squares_cover_shapes(
         center in position(),
@@ -90,7 +90,7 @@ proptest! {
                 let score = position.score();
                 let inside = search.find(Position::of_score(score)).is_some();
                 let covered = search.ranges().any(|(low, high)| low <= score && score < high);
-                // Redis asks only along the parallel of the centre's side whether the squares reach far enough.
+                // Redis checks only along the parallel of the centre's side if the squares reach far enough.
                 let near_pole = position.latitude.abs() > 70.0;
                 prop_assert!(covered || !inside || near_pole, "{center:?} {shape:?} {position:?}");
             }

@@ -9,7 +9,7 @@ use super::{Mark, Table};
 
 /// Key, one byte of expiry (0 is none), then anything. The key is the first two bytes.
 struct Usual;
-/// The same with eight marks in all.
+/// The same with only eight marks.
 struct Crowded;
 
 fn expiry_of(record: &[u8]) -> u64 {
@@ -134,7 +134,7 @@ fn run<R: Record>(steps: Vec<Step>) {
         }
     }
     agree(&table, &model);
-    // A clone keeps what it had, whatever happened to the original.
+    // A clone keeps its contents when the original changes.
     for (table, model) in frozen.iter().take(3) {
         agree(table, model);
     }

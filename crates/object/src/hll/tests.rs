@@ -21,7 +21,7 @@ fn of(prefix: &str, count: usize) -> Hll<'static> {
     hll
 }
 
-/// What Redis 7.9 answers to GET and PFCOUNT after `element-0`, `element-1`, ... were added: `hll-sparse-max-bytes`,
+/// The replies of Redis 7.9 to GET and PFCOUNT after `element-0`, `element-1`, ... were added: `hll-sparse-max-bytes`,
 /// number of elements, length, FNV-1a of the string, estimate (which is then kept).
 const GOLDEN: &[(usize, usize, usize, u64, i64)] = &[
     (3000, 1, 21, 0x301d_e892_4104_c45d, 1),
@@ -44,7 +44,8 @@ const GOLDEN: &[(usize, usize, usize, u64, i64)] = &[
     (12000, 100_000, 12304, 0xac96_2f04_ed0f_a4d4, 100_917),
 ];
 
-/// Where `GOLDEN` was looked at: each look keeps an estimate, which the next changes make void but leave there.
+/// The counts at which `GOLDEN` was taken. Each PFCOUNT keeps an estimate, which the next changes make void but leave
+/// in place.
 const LOOKS: [usize; 11] = [1, 3, 10, 30, 100, 300, 1000, 1500, 2000, 5000, 100_000];
 
 #[test]
@@ -177,7 +178,7 @@ proptest! {
         }
     }
 
-    /// What works on many registers at once sees what is set and got one by one, with any values.
+    /// Operations on many registers at once agree with those on single registers, with any values.
     #[test]
     fn groups_agree_with_single_registers(values in proptest::collection::vec((0..64u8, 0..64u8), REGISTERS)) {
         let (mut packed, mut raised) = (vec![0; DENSE_LEN - HEADER], vec![0xff; DENSE_LEN - HEADER]);
@@ -197,7 +198,7 @@ proptest! {
         prop_assert_eq!(dense::histogram_of(&greatest), histogram);
     }
 
-    /// Both forms have the registers of a plain array, whatever the limits.
+    /// Both forms have the registers of a plain array, with any limits.
     #[test]
     fn forms_agree(traces in proptest::collection::vec((0..REGISTERS as u16, 1..=51u8), 0..300), max in 0..2000usize) {
         let mut model = [0u8; REGISTERS];

@@ -133,7 +133,7 @@ proptest! {
         prop_assert_eq!(LongDouble::parse(short.as_bytes()), LongDouble::parse(long.as_bytes()));
     }
 
-    /// Hexadecimal is exact: what a number is made of reads back as the same number.
+    /// Hexadecimal is exact: the parts of a number read back as the same number.
     #[test]
     fn hexadecimal_is_exact(significand: u64, exponent in EXPONENT_MIN..=EXPONENT_MAX, negative: bool) {
         let sign = if negative { "-" } else { "" };

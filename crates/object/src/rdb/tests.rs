@@ -1,4 +1,4 @@
-//! Payloads written by Redis, by us, and by nobody sane.
+//! Payloads written by Redis, by us, and at random.
 
 use super::*;
 use crate::list::End;
@@ -94,7 +94,7 @@ fn lists_of_older_servers_are_read() {
     assert_eq!(list(&plain).unwrap(), [&b"abc"[..], b"e"]);
 }
 
-/// What a value holds, in an order that does not depend on its form: strings, with their score or expiry as text.
+/// The contents of a value, in an order that does not depend on its form: strings, with their score or expiry as text.
 fn contents(value: &Value<'_>) -> Vec<(Vec<u8>, Vec<u8>, String)> {
     let none = String::new;
     let mut contents: Vec<_> = match value {
@@ -183,7 +183,7 @@ fn collections_as_redis_8_dumps_them() {
     ] {
         assert_eq!(described(&hex(payload), encoding), expected);
     }
-    // What is written in one piece is written as Redis writes it.
+    // A value that is written in one piece is written as Redis writes it.
     for payload in [
         "0b0e0200000003000000feff01002c010c00907c9ca20dbefe43",
         "0b180800000002000000701101000000000000f2052a010000000c0023327cb46e70947e",
@@ -336,14 +336,14 @@ proptest! {
         prop_assert_eq!(contents(&read), contents(&value));
     }
 
-    /// Whatever stands in a payload whose frame is right: an answer, no panic.
+    /// Any bytes in a payload with a correct frame: a result, no panic.
     #[test]
     fn any_body_is_survived(body in proptest::collection::vec(any::<u8>(), 0..100)) {
         let _ = restore(&sealed(&body), &Limits::default());
         let _ = restore(&body, &Limits::default());
     }
 
-    /// Payloads of every type with a few bytes changed, their frame made right again.
+    /// Payloads of every type with a few bytes changed and a corrected frame.
     #[test]
     fn damaged_payloads_are_survived(which in 0..SAMPLES.len(),
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4))
@@ -399,7 +399,7 @@ fn streams_of_redis_8_8_are_read() {
     let Ok(Value::Stream(again)) = restore(&again, &Limits::default()) else { panic!("what was written") };
     assert_eq!(again.groups.get(b"g").map(Group::released), Some(group.released()));
 
-    // XADD IDMP: the entry is there, and what is known of its producer is passed over.
+    // XADD IDMP: the entry is read, and the data about its producer is passed over.
     let payload = of_redis(
         "1b0110000001a213630ff400000000000000001d1d0000000a0001010001010181660200010201000100018176020401ff0181000001a2\
          13630ff40081000001a213630ff4000000010040644064010270310102693181000001a213630ff40001000e0056db8d750ba762b0",

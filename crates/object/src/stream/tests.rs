@@ -10,7 +10,7 @@ type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 /// By ID: consumer and count.
 type Deliveries = BTreeMap<Id, (Vec<u8>, u64)>;
 
-/// What a stream holds, said as plainly as possible.
+/// The contents of a stream, in the plainest form.
 #[derive(Default, Debug, Clone, PartialEq)]
 struct Model {
     entries: BTreeMap<Id, Fields>,
@@ -18,12 +18,12 @@ struct Model {
     max_deleted: Id,
     added: u64,
     groups: BTreeMap<Vec<u8>, Deliveries>,
-    /// By group: what is pending, the oldest first.
+    /// Pending entries by group, the oldest first.
     oldest: BTreeMap<Vec<u8>, Vec<Id>>,
 }
 
 impl Model {
-    /// An entry of a group was delivered, released or acknowledged: it leaves its place, and gets another behind all of
+    /// An entry of a group was delivered, released or acknowledged: it leaves its place, and goes behind all others of
     /// its kind.
     fn turn(&mut self, group: &[u8], id: Id, released: Option<bool>) {
         let pending = &self.groups[group];
@@ -37,7 +37,7 @@ impl Model {
         }
     }
 
-    /// Stored and read again: what has an owner is of one time here, and then in the order of IDs.
+    /// The stream was stored and read again: entries with an owner have one time here, and so the order of their IDs.
     fn reread(&mut self) {
         for (group, order) in &mut self.oldest {
             let pending = &self.groups[group];
@@ -214,8 +214,7 @@ fn apply(step: &Step, stream: &mut Stream, model: &mut Model, limits: &Limits) {
             let trimmed = stream.trim(Trim::Length(*len), false, 0, limits[usize::from(*drop_references)]);
             let surplus = model.entries.len().saturating_sub(*len as usize);
             let is_pending = |model: &Model, id: &Id| model.groups.values().any(|pending| pending.contains_key(id));
-            // No group has read anything as far as its last ID tells: where there is one, nothing is acknowledged by
-            // all.
+            // By its last ID, no group has read anything: if there is one, no entry is acknowledged by all.
             let doomed: Vec<Id> = match drop_references {
                 true => model.entries.keys().copied().take(surplus).collect(),
                 false if model.groups.is_empty() => model.entries.keys().copied().take(surplus).collect(),
@@ -266,7 +265,7 @@ fn apply(step: &Step, stream: &mut Stream, model: &mut Model, limits: &Limits) {
         Step::Clone => {
             let copy = stream.clone();
             apply(&Step::Add(1, 1, 1, b"other".to_vec()), stream, model, limits);
-            // The copy is not touched by what happens to the original.
+            // Changes of the original do not touch the copy.
             assert_eq!(copy.len() + 1, stream.len());
         }
         Step::Recode => {

@@ -215,7 +215,7 @@ proptest! {
                     tree.modify_at(|sep| *sep <= x, |leaf, _| leaf.0.retain(|y| *y != x));
                 },
                 Op::Front(_) => {
-                    // Only what is below everything else may come to the front.
+                    // Only smaller items may come to the front.
                     let first = model.first().copied().unwrap_or(1000);
                     let items: Vec<u32> = (first.saturating_sub(20)..first).collect();
                     tree.push_front_leaf(Numbers(items.clone()));

@@ -119,7 +119,7 @@ fn same(set: &ZSet, model: &Model) {
     }
 }
 
-/// What a scan from 0 to 0 visits, a few at a time.
+/// The members that a scan from 0 to 0 visits, a few at a time.
 fn scan_all(set: &ZSet, count: u64) -> Vec<(Vec<u8>, f64)> {
     let mut all = Vec::new();
     let mut cursor = 0;

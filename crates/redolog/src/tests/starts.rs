@@ -195,21 +195,21 @@ fn a_check_finds_every_turned_bit() {
     assert_eq!(examine(disks.to_vec()), sound);
 }
 
-/// Rule L8: a start that finds no room for its segment serves what is there, all of it durable, and refuses writes
-/// until there is room.
+/// Rule L8: a start without room for its segment serves the records that it finds, all of them durable. It refuses
+/// writes until there is room.
 #[test]
 fn a_start_on_a_full_disk() {
     for seed in 0..20 {
         let mut chance = Chance(seed);
         let disks = [Simulated::default()];
-        // For a segment, and for what says how far the log goes.
+        // Room for a segment, and for the file that says how far the log goes.
         disks[0].set_room(Some(16384 + 64));
         let (log, mut gates) = start(&disks, settings(Fsync::No));
         let mut left: Vec<_> = (0..200).map(|_| leave(&mut gates[0][0], 0, &[])).collect();
         let last = left[199];
         log.ring(0);
         wait(log.marks(), 0, last);
-        // What the process has, when it ends.
+        // The state that the process sees when it ends.
         let there = disks[0].names();
         disks[0].set_room(Some(4096));
         std::mem::forget(log);
@@ -217,7 +217,7 @@ fn a_start_on_a_full_disk() {
             let (log, _) = start(&disks, settings(Fsync::Always));
             assert_eq!((log.state(), log.marks().of(0)), (State::Full(Lack::Space), last));
             assert!(there.iter().filter(|name| name.ends_with(".log")).all(|name| disks[0].names().contains(name)));
-            // A checkpoint has everything: what is left still says how far the log has gone.
+            // A checkpoint has everything: the rest still says how far the log has gone.
             log.truncate(&[last]);
             log.stop();
             if again != 1 {
@@ -242,12 +242,12 @@ fn a_start_on_a_full_disk() {
     }
 }
 
-/// A start that finds room for what must be there, and for no next segment, takes no writes from its first moment on:
-/// it could not write what it took.
+/// A start with room for what it must write, and not for the next segment, takes no writes from its first moment on: it
+/// could not write them.
 #[test]
 fn a_start_on_a_nearly_full_disk() {
     let reserve = 8192;
-    // Of a tail in a small segment, and of one that leaves less than the reserve of a segment of the usual size.
+    // With a tail in a small segment, and with one that leaves less than the reserve of a usual segment.
     for (size, room) in [(8, 4096 + 64), (12_000, 16384 + 64)] {
         let disk = Simulated::default();
         let limits = || Limits { segment: 16384, spares: 1, reserve, block: 16 << 20 };
@@ -258,7 +258,7 @@ fn a_start_on_a_nearly_full_disk() {
         gates[0][0].exit();
         log.ring(0);
         wait(log.marks(), 0, first);
-        // What the process has, when it ends.
+        // The state that the process sees when it ends.
         let disk = disk.clone_now();
         std::mem::forget(log);
         let spares: Vec<_> = disk.names().into_iter().filter(|name| name.starts_with("spare-")).collect();
@@ -285,8 +285,7 @@ fn a_start_on_a_nearly_full_disk() {
     }
 }
 
-/// The power may fail at any step of a start that finds no room, and of beginning when there is: nothing that was
-/// served goes.
+/// The power may fail at any step of a start without room, and of beginning once there is: no served record is lost.
 #[test]
 fn a_start_on_a_full_disk_is_cut_short() {
     for steps in 0..60 {
@@ -329,8 +328,8 @@ fn a_start_on_a_full_disk_is_cut_short() {
     panic!("it takes more than 60 steps");
 }
 
-/// A record was cut in one stream, for what it depended on is gone in another: no stream may append before that is on
-/// the disk (rule L5).
+/// A record was cut in one stream because one that it depended on is gone in another: no stream may append before the
+/// cut is on the disk (rule L5).
 #[test]
 fn a_cut_needs_room() {
     let disks = [Simulated::default(), Simulated::default()];
@@ -350,7 +349,7 @@ fn a_cut_needs_room() {
     let refused = opened.start([1; 16], Lsn(0), 1, settings(Fsync::Always)).err().map(|damage| damage.to_string());
     let text = refused.unwrap_or_default();
     assert!(text.contains("that a start writes cannot be made: "), "{text}");
-    // The other one may wait, once the cut is on the disk.
+    // The other stream may wait, once the cut is on the disk.
     disks[0].set_room(None);
     disks[1].set_room(Some(0));
     let (log, _) = start(&disks, settings(Fsync::Always));

@@ -14,20 +14,20 @@ const FOLDER: &str = "STORE_CHILD_FOLDER";
 const SEED: &str = "STORE_CHILD_SEED";
 const FLAW: &str = "STORE_CHILD_FLAW";
 
-/// Batches after which it ends by itself.
+/// Batches after which the child ends by itself.
 const BATCHES: u64 = 600;
 
-/// What is wrong with it, so that the suite can show that it would notice.
+/// The flaw of the child, so that the suite can show that it notices it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flaw {
     Nothing,
-    /// Says that it has flushed before it has.
+    /// Reports a flush before it has flushed.
     Early,
-    /// Flushes in the middle of what belongs together.
+    /// Flushes in the middle of a batch.
     Torn,
 }
 
-/// Starts it in `folder`; `through` is a program that runs it, with its arguments.
+/// Starts the child in `folder`; `through` is a program that runs it, with its arguments.
 pub fn start(folder: &Path, seed: u64, flaw: Flaw, through: &[&str]) -> Child {
     let program = std::env::current_exe().expect("a path");
     let mut command = match through {
@@ -49,14 +49,14 @@ pub fn start(folder: &Path, seed: u64, flaw: Flaw, through: &[&str]) -> Child {
     command.spawn().expect("a child")
 }
 
-/// Kills it, and what it runs.
+/// Kills the child, and the processes that it runs.
 pub fn kill(child: &Child) {
     let group = format!("-{}", child.id());
     let killed = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
     killed.expect("the program kill");
 }
 
-/// What it said, read as it comes.
+/// The child's reports, read as they come.
 pub struct Told(BufReader<ChildStdout>);
 
 impl Told {
@@ -64,7 +64,7 @@ impl Told {
         Self(BufReader::new(child.stdout.take().expect("a pipe")))
     }
 
-    /// The next line that is ours: a batch that is flushed, or what went wrong. `None` when it has ended.
+    /// The next line that is ours: a batch that is flushed, or an error. `None` when it has ended.
     pub fn next(&mut self) -> Option<Result<u64, String>> {
         loop {
             let mut line = String::new();
@@ -97,7 +97,7 @@ pub fn work() {
         let outcome = one(&store, seed, number, &flaw);
         if let Err(error) = outcome {
             tell(&format!("FAILED {error}"));
-            // What failed for good stays so; what did not is tried once more.
+            // An error that is final stays; others are tried once more.
             let again = one(&store, seed, number, &flaw);
             match (&error, again) {
                 (Error::NoSpace(_), Ok(())) => {}

@@ -1,5 +1,5 @@
-//! What a child writes: batch after batch, each of them known from a seed and its number, so that what a store holds
-//! can be told from the number alone.
+//! The batches that a child writes. Each is known from a seed and its number, so the contents of a store follow from
+//! the number alone.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -51,7 +51,7 @@ pub fn batch(seed: u64, number: u64) -> Batch {
     batch
 }
 
-/// What a store holds after this batch.
+/// The contents of a store after this batch.
 pub fn contents(seed: u64, number: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut entries = BTreeMap::new();
     for number in 1..=number {

@@ -1,8 +1,8 @@
-//! Crashes: a process that is killed at any moment and at every system call that makes things durable, and a file
-//! system that forgets what was not synced (as root). After each the store must hold exactly what some flush made
-//! durable, the last one acknowledged or a later one, and must go on from there.
+//! Crashes: a process that is killed at any moment and at every system call that makes data durable, and a file system
+//! that loses unsynced data (as root). Afterwards the store must hold exactly what some flush made durable, the last
+//! acknowledged one or a later one, and must go on from there.
 //!
-//! `STORE_CRASHES` says how many crashes of each kind. Each suite is shown to notice flaws that are put in on purpose.
+//! `STORE_CRASHES` sets the number of crashes of each kind. Each suite is shown to notice planted flaws.
 
 mod child;
 mod history;
@@ -31,17 +31,17 @@ fn crashes(short: u64) -> u64 {
     std::env::var("STORE_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(short)
 }
 
-/// At which call of its kind something happens: now at one of the first, which open the store, now at any.
+/// The call of its kind at which something happens: now at one of the first, which open the store, now at any.
 fn place(nth: u64) -> u64 {
     if nth % 2 == 1 { nth } else { 1 + nth * nth * 37 % 900 }
 }
 
-/// True if a program is there.
+/// True if a program is installed.
 fn has(program: &str) -> bool {
     Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// Judges what a crash has left: offline, then opened.
+/// Judges the folder after a crash: offline, then opened.
 fn after_a_crash(folder: &Path, seed: u64, acknowledged: u64) -> Result<u64, String> {
     if folder.join("STORE").exists() {
         let report = check(folder).map_err(|e| e.to_string())?;
@@ -66,8 +66,7 @@ fn kill_often(folder: &Path, seed: u64, flaw: Flaw, times: u64) -> Result<(), St
                 other => return Err(format!("the child ended: {other:?}")),
             }
         }
-        // Somewhere on the way to the next one. Which place that is, chance decides; the outcome must be right at all
-        // of them.
+        // Somewhere on the way to the next flush, at random: the outcome must be right at every place.
         for _ in 0..u32::from(dice.next().unwrap_or(0)) * 400 {
             std::hint::spin_loop();
         }
@@ -104,7 +103,7 @@ fn a_flush_in_the_middle_is_noticed() {
     assert!(noticed.contains("torn"), "{noticed}");
 }
 
-/// Runs the child to its end, which a system call brings: the one named by what is injected.
+/// Runs the child to its end, which an injected system call brings.
 fn run_injected(folder: &Path, seed: u64, what: &str) -> (u64, Vec<String>) {
     let injection = format!("inject={what}");
     let calls = format!("trace={}", what.split(':').next().unwrap_or(""));
@@ -158,7 +157,7 @@ fn a_failed_sync_is_final() {
         let nth = nth * 5;
         let (number, failures) = run_injected(&scratch.join("a"), seed, &format!("fsync:error=EIO:when={nth}"));
         acknowledged = acknowledged.max(number);
-        // It may have been the compaction's sync; then the next write fails. A child that could not even open says
+        // It may have been the compaction's sync; then the next write fails. A child that could not even open proves
         // nothing.
         let stopped = failures.iter().any(|why| why.contains("takes no more writes"));
         assert!(failures.is_empty() || stopped, "sync {nth} failed, and then: {failures:?}");
@@ -182,7 +181,7 @@ fn no_room_at_any_call_is_survived() {
             let nth = place(nth);
             let (number, failures) = run_injected(&scratch.join("a"), seed, &format!("{call}:error=ENOSPC:when={nth}"));
             acknowledged = acknowledged.max(number);
-            // Tried again, it works, unless the new manifest may have begun to count: then the store stops.
+            // A second try works, unless the new manifest may have begun to count: then the store stops.
             let said = failures.iter().all(|why| why.contains("no room on the disk"));
             assert!(said, "no room at {call} {nth}, and then: {failures:?}");
             let judged = after_a_crash(&scratch.join("a"), seed, acknowledged);
@@ -227,7 +226,7 @@ fn a_full_disk_is_survived() {
     let held = store.figures().bytes_unflushed;
     assert!(held < 200 << 10, "it took {held} bytes into memory while it could not write them");
     let left = std::fs::read_dir(folder.join("tree/tables")).expect("a folder").count();
-    // A compaction may be at work, and have a few files for which there was room. But not each attempt has left one.
+    // A compaction may be at work, with a few files that had room. But not every attempt has left one.
     assert!(left as u64 <= store.figures().tables + 150, "{left} files, {:?}", store.figures());
     small_disk.grow(64);
     store.flush().expect("there is room");
@@ -262,7 +261,7 @@ fn a_disk_that_is_full_before_a_flush_is_survived() {
     let seed = 11;
     let mut number = 0;
     let mut refused = 0;
-    // Memory is spilled to a disk that fills up. What is refused has not happened.
+    // Memory is spilled to a disk that fills up. A refused write has not happened.
     while refused < 20 {
         match store.write(&history::batch(seed, number + 1)) {
             Ok(()) => number += 1,

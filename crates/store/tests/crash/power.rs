@@ -1,5 +1,5 @@
-//! Power loss: a file system of its own, shut down by `EXT4_IOC_SHUTDOWN` so that nothing which was not synced is ever
-//! written. Needs root; skipped with a message where that is not to be had.
+//! Power loss: a file system of its own, shut down by `EXT4_IOC_SHUTDOWN`, so that unsynced data are never written.
+//! Needs root; skipped with a message otherwise.
 //!
 //! `unsafe`: one ioctl that takes a pointer to a number that outlives the call.
 
@@ -16,7 +16,7 @@ use super::support::Scratch;
 
 /// `_IOR('X', 125, u32)`.
 const EXT4_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587d;
-/// Without writing the journal out.
+/// The journal is not written out.
 const NO_LOG_FLUSH: u32 = 2;
 
 fn run(program: &str, args: &[&str]) -> Result<(), String> {
@@ -31,11 +31,11 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path that is text")
 }
 
-/// Something that is mounted as long as this lives.
+/// A mount that lasts as long as this value.
 pub struct Mounted(PathBuf);
 
 impl Mounted {
-    /// Memory of some MiB. `None`, with a message, where that is not permitted.
+    /// Memory of some MiB. `None`, with a message, if that is not permitted.
     pub fn memory(at: &Path, mib: u32) -> Option<Self> {
         std::fs::create_dir_all(at).expect("a folder");
         let size = format!("size={mib}m");
@@ -66,14 +66,14 @@ impl Drop for Mounted {
     }
 }
 
-/// A file with an ext4 in it, and where that is mounted.
+/// A file with an ext4 in it, and its mount point.
 pub struct Disk {
     image: PathBuf,
     at: PathBuf,
 }
 
 impl Disk {
-    /// `None`, with a message, where that is not permitted.
+    /// `None`, with a message, if that is not permitted.
     pub fn new(scratch: &Scratch) -> Option<Self> {
         let disk = Self { image: scratch.join("image"), at: scratch.join("mounted") };
         let made = File::create(&disk.image).and_then(|f| f.set_len(256 << 20)).map_err(|e| e.to_string());
@@ -127,8 +127,8 @@ pub fn lose_often(disk: &Disk, seed: u64, through: &[&str], times: u64) -> Resul
         }
         let shut = disk.shut_down();
         kill(&child);
-        // What it said before the power was gone counts; whatever it says afterwards was said by a dead machine, but
-        // was true then as well: a sync that returns success has happened.
+        // Its reports from before the power failed count. Later reports come from a dead machine, but were true as
+        // well: a sync that returns success has happened.
         while let Some(Ok(number)) = told.next() {
             acknowledged = number;
         }

@@ -1,4 +1,4 @@
-//! The stores pass the suite for all stores. `PROPTEST_CASES` says how many histories.
+//! The stores pass the suite for all stores. `PROPTEST_CASES` sets the number of histories.
 
 use crate::support::{Scratch, settings, small};
 use proptest::prelude::*;

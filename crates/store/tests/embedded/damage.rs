@@ -1,8 +1,8 @@
-//! Damage: bytes flipped, files cut, lengthened, zeroed, exchanged, put back from an older copy, removed. Whatever it
-//! is, a read gives the right answer or an error, opening refuses without changing anything or works, and the offline
-//! check names the file.
+//! Damage: bytes flipped, files cut, lengthened, zeroed, exchanged, put back from an older copy, removed. After any of
+//! these a read gives the right answer or an error, opening works or refuses without a change, and the offline check
+//! names the file.
 //!
-//! `STORE_DAMAGES` says how many flips there are in each file.
+//! `STORE_DAMAGES` sets the number of flips in each file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ fn put_back(folder: &Path, files: &Files) {
     }
 }
 
-/// A store of a few tables in two levels, what it holds, and its files now and some time before.
+/// A store of a few tables in two levels, its contents, and its files now and some time before.
 struct Sample {
     folder: PathBuf,
     settings: Settings,
@@ -87,7 +87,7 @@ fn sample(scratch: &Scratch, compression: Compression) -> Sample {
     Sample { folder, settings, entries, files, older }
 }
 
-/// What came of a damage.
+/// The outcome of a damage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Outcome {
     Harmless,
@@ -146,7 +146,7 @@ impl Sample {
         Ok(outcome)
     }
 
-    /// Does something to a fresh copy. `path`: the file that the check must name.
+    /// Damages a fresh copy. `path`: the file that the check must name.
     fn damage(&self, path: &Path, what: &str, at_least: u64, act: impl FnOnce()) -> Outcome {
         put_back(&self.folder, &self.files);
         act();
@@ -188,8 +188,7 @@ fn flips_in_every_file(compression: Compression) {
             *outcomes.entry(outcome).or_default() += 1;
         }
     }
-    // Both kinds happen, or the suite does not do what it says. Next to no byte does not matter: one says a version a
-    // second time.
+    // Both outcomes happen, or the suite does not do what it claims. Nearly every byte matters: one repeats a version.
     assert!(outcomes[&Outcome::Read] > 0 && outcomes[&Outcome::Opened] > 0, "{outcomes:?}");
     assert!(outcomes.get(&Outcome::Harmless).is_none_or(|&n| n * 500 < outcomes[&Outcome::Read]), "{outcomes:?}");
 }
@@ -289,7 +288,8 @@ fn files_put_back_from_an_older_copy() {
             sample.damage(path, "an older copy", 0, || fs::write(path, bytes).expect("written"));
         }
     }
-    // `current` with the manifest it names, and everything as it was: only who remembers the generation can tell.
+    // `current` with the manifest that it names, and everything as it was: only a reader that remembers the generation
+    // can tell.
     let tried = sample.damage(&current, "with its manifest", generation, || {
         for (path, bytes) in
             sample.older.iter().filter(|(path, _)| !path.parent().is_some_and(|p| p.ends_with("tables")))
@@ -307,7 +307,7 @@ fn a_checksum_that_is_ignored_would_be_noticed() {
     let scratch = Scratch::in_memory();
     let sample = sample(&scratch, Compression::None);
     let path = sample.table(0);
-    // A damaged block whose checksums are right again is what a reader sees that ignores them.
+    // A damaged block with corrected checksums: a reader that ignores checksums sees the same.
     let mut noticed = 0;
     for at in (33..sample.files[path].len().min(3000)).step_by(50) {
         put_back(&sample.folder, &sample.files);

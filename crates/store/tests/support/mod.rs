@@ -13,13 +13,13 @@ use store::{Clock, Embedded, Limits, Settings};
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// On a disk.
+    /// A folder on a disk.
     pub fn new() -> Self {
         Self::below(&std::env::temp_dir())
     }
 
-    /// In memory where that can be had: a killed process loses nothing of what it has written, synced or not, so syncs
-    /// only cost time.
+    /// A folder in memory, if possible: a killed process loses nothing that it has written, synced or not, so syncs
+    /// would only cost time.
     pub fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() { Self::below(memory) } else { Self::new() }
@@ -63,7 +63,7 @@ pub fn settings() -> Settings {
     Settings { node: [7; 16], at_least: 0, limits: Limits::default(), clock: clock() }
 }
 
-/// So small that a few hundred entries spill, flush to many tables and compact.
+/// Limits so small that a few hundred entries spill, flush to many tables and compact.
 pub fn small() -> Settings {
     let limits = Limits { memory: 16 << 10, cache: 256 << 10, files: 16, table: 16 << 10, ..Limits::default() };
     Settings { limits, ..settings() }

@@ -1,11 +1,11 @@
-//! Which fields of a hash an event is about (S, T, I and V of `notify-keyspace-events`).
+//! The fields of a hash that an event is about (S, T, I and V of `notify-keyspace-events`).
 
 use crate::dialect::Dialect;
 use crate::hash::reclaim;
 use crate::testing::Bench;
 use crate::{Events, class};
 
-/// A bench in which somebody wants to hear of fields.
+/// A bench in which a client wants to hear of fields.
 fn bench() -> Bench {
     let mut bench = Bench::new();
     bench.events.wanted = class::SUBKEYSPACE | class::HASH | class::GENERIC;
@@ -56,7 +56,7 @@ fn events_name_the_fields_that_have_expired() {
         bench.now += 11;
         bench.words("hmget h a d b");
         assert_eq!(told(&mut bench), ["hexpired 1:a,1:b"]);
-        // The sweep has no command at hand, and names them all the same, also while nothing is logged.
+        // The sweep runs outside of commands, and names them all the same, also while nothing is logged.
         let now = bench.now;
         let mut events = Events { wanted: bench.events.wanted, ..Events::default() };
         bench.effects.recording = false;

@@ -1,4 +1,4 @@
-//! Fields that expire: the replies of the commands that deal with it, and what others see.
+//! Fields that expire: the replies of the commands about that, and the view of other commands.
 
 use object::Hash;
 

@@ -93,8 +93,7 @@ fn array(items: Vec<String>) -> String {
     format!("*{}\r\n{}", items.len(), items.concat())
 }
 
-/// What the command answers, by the book: simple and slow. Fields whose time has passed are dropped where Redis drops
-/// them.
+/// The expected reply: simple and slow. Expired fields are dropped where Redis drops them.
 fn expected(model: &mut Model, command: &[String], now: u64) -> String {
     let (verb, key) = (command[0].as_str(), &command[1]);
     if verb == "del" {

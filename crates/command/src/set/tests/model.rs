@@ -43,7 +43,7 @@ fn command() -> impl Strategy<Value = Vec<String>> {
     ]
 }
 
-/// A reply with its elements, where the order of elements says nothing.
+/// A reply with its elements, where their order does not matter.
 #[derive(PartialEq, Debug)]
 enum Answer {
     Int(i64),

@@ -96,7 +96,7 @@ fn what_is_no_hyperloglog() {
         assert_eq!(bench.words(line), DAMAGED, "{line}");
     }
     assert_eq!(bench.words("exists x"), ":0\r\n");
-    // What is behind the registers is not looked at.
+    // Bytes behind the registers are not read.
     assert_eq!(bench.words("pfadd h zz"), ":1\r\n");
     bench.words("setrange h 4 x");
     assert_eq!(bench.words("pfcount h"), INVALID);

@@ -1,8 +1,8 @@
-//! How much is written, and corners that random histories seldom come to.
+//! The amount that is written, and corners that random histories seldom come to.
 
 use super::*;
 
-/// Puts a value into a store, changes it a little, and tells how many leaves are written then.
+/// Puts a value into a store, and changes it a little. Returns the number of leaves that are written then, each time.
 fn rewritten<S: Subject>(mut value: S, mut change: impl FnMut(&mut S, u32)) -> Vec<usize> {
     let mut store = Store::default();
     let mut counts = Vec::new();
@@ -28,7 +28,7 @@ fn small_changes_write_few_leaves() {
         set.add(name, &limits);
         hash.set(name, name, Expiry::Clear, &limits);
     }
-    // The leaf that loses the member, the one that gets it, and the one that is split off that.
+    // The leaf that loses the member, the one that gets it, and the one that is split off from that.
     let counts = rewritten(zset, |zset, i| _ = zset.insert(f64::from(i * 7919 % 20_000), &text(i, 10), &limits));
     assert!(counts.iter().all(|n| (1..=3).contains(n)), "{counts:?}");
     let counts = rewritten(hash, |hash, i| _ = hash.set(&text(i, 10), b"another", Expiry::Clear, &limits));
@@ -56,7 +56,7 @@ fn small_changes_of_streams_write_few_leaves() {
     }
     let counts = rewritten(stream.clone(), |stream, i| append(stream, 20_000 + u64::from(i)));
     assert!(counts.iter().all(|n| (1..=2).contains(n)), "{counts:?}");
-    // The group and one leaf of what is pending.
+    // The group, and one leaf of its pending entries.
     let counts = rewritten(stream, |stream, i| {
         let group = stream.groups.get_mut(b"b").expect("created");
         assert!(group.acknowledge(Id::new(1, u64::from(i) * 7)));
@@ -64,7 +64,7 @@ fn small_changes_of_streams_write_few_leaves() {
     assert!(counts.iter().all(|n| *n == 2), "{counts:?}");
 }
 
-/// Saves a large value as a checkpoint would, and compares what the store has then.
+/// Saves a large value as a checkpoint would, and compares the store's contents.
 fn checkpoint<S: Subject>(store: &mut Store, value: &mut S, epoch: u64) {
     let frozen = value.freeze(NonZeroU64::new(epoch).expect("not 0")).expect("large");
     store.write(0, &Write::Frozen(frozen));
@@ -87,7 +87,7 @@ fn corners_of_streams() {
         assert_eq!(stream.log.append(Id::new(1, seq), 1, pairs, &limits), Ok(()));
     }
     checkpoint(&mut store, &mut stream, 1);
-    // What is pending is made anew for those who stay.
+    // Pending entries are made anew for the consumers that stay.
     let group = stream.groups.get_mut(b"a").expect("created");
     let (other, _) = group.enroll(b"other", 0);
     (0..500).for_each(|seq| group.deliver(Delivery::new(Id::new(1, seq), 0, 2, other)));

@@ -1,4 +1,4 @@
-//! Golden bytes, and bytes that are not what they should be.
+//! Golden bytes, and malformed bytes.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn frozen_string(text: &Arc<Vec<u8>>) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
     shown(&Frozen::of_string(text, || EPOCH).expect("large"))
 }
 
-/// The header, and the leaves as far as they are shown: label and bytes.
+/// The header, and the given leaves: label and bytes.
 fn shown(frozen: &Frozen) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
     let changes = frozen.changes(None);
     let (mut header, mut leaves) = (Vec::new(), Vec::new());
@@ -27,7 +27,7 @@ fn shown(frozen: &Frozen) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
 
 const IDS: [u8; 16] = [8, 7, 6, 5, 4, 3, 2, 1, 8, 7, 6, 5, 4, 3, 2, 1];
 
-/// The bytes of version 1. If this fails, stores that exist cannot be read any more.
+/// The bytes of version 1. If this fails, existing stores cannot be read any more.
 #[test]
 fn formats_stay() {
     let limits = Limits::default();
@@ -79,7 +79,7 @@ fn formats_stay() {
     assert_eq!(leaves[1].1, *b"\x1d\x05group\x03\x04\x02\x01\x01c\x09\x00");
     assert_eq!(leaves[2].1, [0x1d, 3, 5, 0xac, 2, 2, 0]);
 
-    // An entry that nobody has: its turn, how often it was delivered, no consumer.
+    // A pending entry without a consumer: its turn, the number of its deliveries, no consumer.
     let mut stream = Stream::new();
     let pairs = [(&b"f"[..], &long[..])].into_iter();
     assert_eq!(stream.log.append(Id::new(3, 5), 1, pairs, &limits), Ok(()));
@@ -137,7 +137,7 @@ fn strings_come_back() {
     }
 }
 
-/// A long string is written whole each time, under another object, by leaf; it is read with exactly the room that it
+/// A long string is written whole each time, under another object, in leaves. It is read with exactly the room that it
 /// needs.
 #[test]
 fn long_strings_have_leaves() {
@@ -156,7 +156,7 @@ fn long_strings_have_leaves() {
             _ => panic!("another value"),
         }
     }
-    // What is short is a record, and replaces the leaves.
+    // A short string is a record, and replaces the leaves.
     let short = Arc::new(vec![0; STRING_LEAF]);
     assert!(Frozen::of_string(&short, || panic!("no epoch is needed")).is_none());
     store.write(0, &Write::Record(vec![VERSION | kind::BLOB]));
@@ -193,7 +193,7 @@ fn marks_of_another_process_are_made_anew() {
     *record.last_mut().expect("not empty") ^= 1;
     let mut read = store.read(0).and_then(<Hash as Subject>::from).expect("a hash");
     assert_eq!(image(read.value()), image(hash.value()));
-    // It knows of no freeze, so it is written whole.
+    // It was never frozen, so it is written whole.
     assert!(read.freeze(NonZeroU64::MAX).expect("large").changes(Some(&store.records[&0])).discarded().is_some());
 }
 
@@ -201,7 +201,7 @@ fn marks_of_another_process_are_made_anew() {
 fn frozen_values_cross_threads_and_small_ones_take_no_more_room() {
     fn crosses<T: Send>() {}
     crosses::<Frozen>();
-    // Whatever large collections remember must not make small ones larger.
+    // The memory of large collections must not make small ones larger.
     assert_eq!((size_of::<List>(), size_of::<Set>(), size_of::<Hash>(), size_of::<ZSet>()), SIZES);
 }
 

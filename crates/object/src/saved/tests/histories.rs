@@ -5,16 +5,16 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Step {
     Change(u8, Change),
-    /// Saves what is there, or freezes it and writes it with the next step of this kind.
+    /// Saves the value, or freezes it and writes it with the next step of this kind.
     Save(u8, bool),
-    /// Freezes and forgets it: the disk was full.
+    /// Freezes the value and forgets that: the disk was full.
     Fail(u8),
-    /// Writes it and reads it back.
+    /// Writes the value and reads it back.
     Reload(u8),
     Copy(u8, u8),
     Rename(u8, u8),
     Delete(u8),
-    /// Goes back to how it was at the last such step.
+    /// Goes back to the value at the last such step.
     Undo(u8),
 }
 
@@ -24,7 +24,7 @@ fn change() -> impl Strategy<Value = Change> {
     (0..12u8, 0..10_000u32, count, len).prop_map(|(what, place, count, len)| Change {
         what,
         place,
-        // So that it takes no longer with long strings.
+        // Long strings are few, to save time.
         count: if len > 99 { count.min(60) } else { count },
         len,
     })
@@ -45,7 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// A value that is there, how it was once, and what was frozen of it and is not written yet, with the image of that.
+/// A value, an earlier state of it, and a frozen state that is not written yet, with its image.
 struct Key<S> {
     value: Option<S>,
     before: Option<S>,
@@ -74,7 +74,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Writes what was frozen and compares what the store has then with how it was.
+    /// Writes the frozen state, and compares the store's contents with it.
     fn write(&mut self, key: u8) -> Option<S> {
         let (write, was) = self.keys[usize::from(key)].pending.take()?;
         self.store.write(key, &write);

@@ -1,4 +1,4 @@
-//! Values and the store against each other: whatever happens to values, what is assembled is what was frozen.
+//! Values against the store: after any changes, the assembled value is the frozen one.
 
 mod changes;
 mod formats;

@@ -9,7 +9,7 @@ pub(super) struct Store {
     pub leaves: BTreeMap<(u64, u64), Vec<u8>>,
 }
 
-/// What a checkpoint puts for a key.
+/// The writes of a checkpoint for a key.
 pub(super) enum Write {
     Nothing,
     Record(Vec<u8>),
@@ -21,7 +21,7 @@ impl Store {
         self.leaves.retain(|(other, _), _| *other != object);
     }
 
-    /// How many leaves were put.
+    /// The number of leaves that were put.
     pub fn write(&mut self, key: u8, write: &Write) -> usize {
         let old = self.records.get(&key).cloned();
         let frozen = match write {

@@ -1,19 +1,19 @@
-//! Collections that random changes are made to, and how they look.
+//! Collections that are changed at random, and their images.
 
 use super::*;
 
-/// A collection that random changes are made to.
+/// A collection that is changed at random.
 pub(super) trait Subject: Freeze + Clone + Default {
     fn change(&mut self, change: &Change, limits: &Limits);
     fn value(&self) -> ValueRef<'_>;
     fn from(collection: Collection) -> Option<Self>;
 }
 
-/// What each subject makes of it is its own affair.
+/// A random change; each subject interprets it.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub what: u8,
-    /// Where, of 10,000.
+    /// The place, of 10,000.
     pub place: u32,
     pub count: u16,
     /// Length of strings.
@@ -166,7 +166,7 @@ impl Subject for Stream {
             6 => {
                 if !self.groups.create(&name, Group::new(at, -1)) {
                     let group = self.groups.destroy(&name).expect("it is there");
-                    // As it is, under another name perhaps.
+                    // As it is, maybe under another name.
                     match change.len % 3 {
                         0 => _ = self.groups.create(&name, group),
                         1 => _ = self.groups.create(b"c", group),
@@ -199,7 +199,7 @@ impl Subject for Stream {
     }
 }
 
-/// Everything about a value that anybody sees.
+/// Everything about a value that a client can see.
 pub(super) fn image(value: ValueRef<'_>) -> (Vec<u8>, &'static str, Option<u64>) {
     let mut bytes = Vec::new();
     save_small(value, &mut bytes);
