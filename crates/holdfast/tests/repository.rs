@@ -1,5 +1,4 @@
-//! What the repository promises about itself: file lengths, the rooms of ARCHITECTURE.md, where `unsafe` lives, its
-//! documents and packages.
+//! Checks the repository: file lengths, the rooms of ARCHITECTURE.md, the places of `unsafe`, documents and packages.
 
 mod circle;
 mod documents;
@@ -86,7 +85,7 @@ fn collect_files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Source files of all crates by their path below `crates`, but for this one, which names what it forbids.
+/// Source files of all crates by their path below `crates`, except this one, which names forbidden words.
 fn sources() -> BTreeMap<String, String> {
     let crates = crates();
     let mut found = Vec::new();
@@ -99,12 +98,12 @@ fn sources() -> BTreeMap<String, String> {
     named.filter(|(name, _)| name != "holdfast/tests/repository.rs").collect()
 }
 
-/// The code of a line: what stands before a comment.
+/// The code of a line, before a comment.
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or("")
 }
 
-/// What stands behind the code of a line.
+/// The comment of a line, behind the code.
 fn comment(line: &str) -> &str {
     line.split_once("//").map_or("", |(_, comment)| comment)
 }
@@ -145,7 +144,7 @@ fn files_of_test_targets_are_compiled() {
 #[test]
 fn nothing_is_left_to_be_done() {
     for (name, text) in sources() {
-        // In pieces, so that this file has none of them.
+        // In pieces, so that this file has none of the words.
         for mark in [concat!("to", "do!"), concat!("unimple", "mented!"), concat!("FIX", "ME"), concat!("TO", "DO")] {
             assert!(!text.contains(mark), "{name} has a {mark}");
         }
@@ -203,8 +202,8 @@ fn rooms_use_lower_rooms_only() {
     assert_eq!(seen, rooms);
 }
 
-/// The checks of `tests/histories` find what is wrong with small histories, and nothing where nothing is. Without a
-/// Python there are none.
+/// The checks of `tests/histories` find the mistakes of small histories, and none in right ones. Without Python they
+/// are skipped.
 #[test]
 fn histories_with_mistakes_are_found() {
     let program = crates().join("../tests/histories/fixtures.py");
@@ -212,8 +211,8 @@ fn histories_with_mistakes_are_found() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
-/// What runs a handler, and the only files of `node` that may say so. Everything else has an `Admitted` do it, which
-/// only `admit` makes.
+/// The calls that run a handler, and the only files of `node` that may use them. All other code needs an `Admitted`,
+/// which only `admit` makes.
 const RUNS_HANDLERS: [(&str, &[&str]); 7] = [
     (".run_in_block(", &["node/src/admission/mod.rs"]),
     (".run_in_attempt(", &["node/src/admission/mod.rs"]),

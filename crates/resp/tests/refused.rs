@@ -1,4 +1,4 @@
-//! A reply that the system has no memory for. A process of its own: the limit is one of the whole process.
+//! A reply that the system has no memory for. It is a process of its own, as the limit holds for the whole process.
 
 use headroom::Asked;
 use resp::{Parts, Protocol, Reply};

@@ -1,5 +1,5 @@
-//! How tangled the files of `node` are: the largest circle of files that name one another, and the files that add to
-//! `Worker`.
+//! Counts how tangled the files of `node` are: the largest circle of files that name one another, and the files that
+//! add to `Worker`.
 //!
 //! A file *names* another one where a `use` or a path of it leads there. A path that leads through a re-export names
 //! the file that defines the item. Re-exports, comments and tests themselves name nothing, and neither do calls of
@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The bounds, which only sink: a commit that brings a number down lowers its bound.
+/// The bounds only sink: a commit that lowers a number lowers its bound.
 const CIRCLE_MAX: usize = 4;
 const WORKER_FILES_MAX: usize = 17;
 /// Places that ask whether the server is a node of a cluster.
@@ -15,7 +15,7 @@ const CLUSTER_ASKED_MAX: usize = 21;
 
 const ROOT: &str = "node/src/";
 
-/// One file, as far as the count needs it.
+/// A file, as far as the count needs it.
 struct File {
     name: String,
     /// Its re-exports: the last word, and the path that it stands for.
@@ -34,7 +34,7 @@ fn module_of(name: &str) -> Vec<String> {
     words
 }
 
-/// A source without comments and without what stands in quotes.
+/// A source without comments and quoted text.
 fn bare(text: &str) -> String {
     let mut bare = String::with_capacity(text.len());
     for line in text.lines() {
@@ -43,7 +43,7 @@ fn bare(text: &str) -> String {
         while let Some(c) = chars.next() {
             match c {
                 '\\' if quoted => drop(chars.next()),
-                // A quotation mark as a character is none.
+                // A quotation mark in a character literal does not count.
                 '\'' if !quoted && chars.peek() == Some(&'"') => drop(chars.next()),
                 '"' => quoted = !quoted,
                 '/' if !quoted && chars.peek() == Some(&'/') => break,
@@ -86,7 +86,7 @@ fn paths_in(code: &str) -> Vec<Vec<&str>> {
     runs.map(|run| run.split("::").filter(|word| !word.is_empty()).collect()).collect()
 }
 
-/// A `mod` that is a file of its own, and a `use` alike, with what stands before it.
+/// Statements of `mod` or `use`: the text before, the text of the statement, and its place.
 fn statements<'a>(code: &'a str, word: &str) -> Vec<(&'a str, &'a str, usize, usize)> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -113,7 +113,7 @@ fn without_tests(text: &str) -> (String, Vec<String>) {
         let item = rest[at..].split_once(']').map_or("", |(_, item)| item);
         let end = item.find([';', '{']).unwrap_or(item.len());
         if !item[end..].starts_with(';') {
-            // Tests in place stand at the end of their file.
+            // Tests in place are at the end of their file.
             return (kept, tests);
         }
         tests.extend(item[..end].split_whitespace().last().map(str::to_owned));
@@ -234,7 +234,7 @@ fn rooms_with_a_port_know_no_worker() {
     }
 }
 
-/// The groups of waits, and where the waits of each begin and end.
+/// The groups of waits, and the files where each begins and ends.
 const WAITS: [(&str, &[&str]); 6] = [
     ("KeyWait", &["worker/waits.rs"]),
     ("LogWait", &["durability/replies.rs"]),
@@ -244,7 +244,7 @@ const WAITS: [(&str, &[&str]); 6] = [
     ("Steps", &["worker/steps.rs"]),
 ];
 
-/// What a wait of a group is for is known where the group begins and ends. Others ask questions of `Wait`.
+/// The purpose of a wait is known only where its group begins and ends. Other files ask `Wait`.
 #[test]
 fn each_group_of_waits_has_one_place() {
     let sources = super::sources();
@@ -255,7 +255,7 @@ fn each_group_of_waits_has_one_place() {
         for (group, places) in WAITS {
             let names = code.lines().any(|line| line.contains(&format!("{group}::")) && super::has_word(line, group));
             let is_place = name == "worker/wait.rs" || places.iter().any(|place| name.starts_with(place));
-            // What is due is told to the group whose time has come.
+            // A timer that is due is passed to its group.
             let is_end = name == "worker/waits.rs";
             assert!(!names || is_place || is_end, "{name} names a wait of {group}: `worker/wait.rs` answers questions");
             known += usize::from(names);
@@ -264,8 +264,8 @@ fn each_group_of_waits_has_one_place() {
     assert!(known >= WAITS.len(), "the groups of waits are not found");
 }
 
-/// `Peers::new` tells a server that is no cluster from one that is. Behind it there is a `Peers` always, so that no
-/// code has to find out for itself.
+/// `Peers::new` decides if a server is a node of a cluster. Behind it there is always a `Peers`, so other code need not
+/// find out.
 #[test]
 fn peers_are_told_apart_once() {
     let sources = super::sources();

@@ -70,7 +70,7 @@ impl Cluster {
         });
     }
 
-    /// What it says when it ends by itself, and whether it is content.
+    /// The output of a cluster that ends by itself, and true if it ended well.
     fn ends(&mut self) -> (bool, String) {
         let status = wait("it ends", || self.process.try_wait().unwrap());
         (status.success(), self.said())
@@ -81,7 +81,7 @@ impl Cluster {
     }
 }
 
-/// Asks until a node whose lease has run out, as it did not get the processor for a while, has one again.
+/// Asks again while a node's lease has run out, as the node may not get the processor for a while.
 fn comes(client: &mut Client, command: &str, expected: &str) {
     wait(command, || {
         let reply = client.call(command);
@@ -90,7 +90,7 @@ fn comes(client: &mut Client, command: &str, expected: &str) {
     });
 }
 
-/// Nobody listens at any of the ports of a cluster any more.
+/// Asserts that no process listens at a port of the cluster any more.
 fn is_gone(first: u16) {
     for port in first..first + 3 {
         wait("it has gone", || TcpStream::connect(("127.0.0.1", port)).is_err().then_some(()));
@@ -108,7 +108,7 @@ fn signal(name: &str, process: u32) {
     assert!(Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap().success());
 }
 
-/// The others know a node more than there are, and nobody serves what it had.
+/// The other nodes know a node that is gone, and no node serves its slots.
 #[test]
 fn a_cluster_one_of_whose_folders_is_gone_does_not_wait_without_a_word() {
     let (port, dir) = (ports(), Scratch::new());
@@ -135,7 +135,7 @@ fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
         comes(&mut cluster.client(i % 3), &format!("set key:{i} {i}"), "+OK");
     }
     comes(&mut cluster.client(2), "dbsize", ":30");
-    // Each of these keys is another node's.
+    // Each of these keys has another owner.
     const SUM: &str = "eval \"return redis.call('get', KEYS[1]) + redis.call('get', KEYS[2])\" 2 b c";
     comes(&mut cluster.client(2), "mset a 1 c 3", "+OK");
     comes(&mut cluster.client(1), "rename a b", "+OK");
@@ -160,7 +160,7 @@ fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
     assert!(well && said.contains("SIGTERM: all nodes are ending"), "{said}");
     is_gone(port);
 
-    // Another cluster would not find what is there.
+    // Another cluster would not find the data.
     for more in [&["--nodes", "2"][..], &["--nodes", "3", "--port", "7"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
         let refused =
@@ -173,7 +173,7 @@ fn a_cluster_of_processes_ends_with_its_parent_and_comes_back() {
     cluster.serves();
     comes(&mut cluster.client(0), "dbsize", ":32");
     comes(&mut cluster.client(1), SUM, ":6");
-    // Also if it is killed, and so can say nothing to anybody.
+    // Also if the process is killed, and so cannot tell its children.
     drop(cluster);
     is_gone(port);
 }
@@ -243,7 +243,7 @@ fn who_ends_is_named() {
     let (well, said) = Cluster::start(port, &dir, &["--", "--nonsense", "1"]).ends();
     assert!(!well && said.contains("nonsense"), "{said}");
 
-    // None is left behind of the one that did not start.
+    // No process is left of the cluster that did not start.
     let mut cluster = Cluster::start(port, &dir, &["--", "--appendonly", "no"]);
     cluster.serves();
     let info = cluster.client(2).call("info server");
@@ -280,7 +280,7 @@ fn nodes_speak_tls_with_each_other() {
         comes(&mut cluster.client(i % 3), &format!("set key:{i} {i}"), "+OK");
         comes(&mut cluster.client((i + 1) % 3), &format!("get key:{i}"), &format!("${} {i}", i.to_string().len()));
     }
-    // What is long has to be held back on its way, where a client does not read at once.
+    // Long replies have to be held back on their way while a client does not read.
     comes(&mut cluster.client(0), "setrange long 9999999 x", ":10000000");
     for node in 0..3 {
         wait("what is long", || (cluster.client(node).call("get long").len() == 10_000_010).then_some(()));
@@ -289,7 +289,7 @@ fn nodes_speak_tls_with_each_other() {
     comes(&mut cluster.client(2), "mset a 1 b 2 c 3", "+OK");
     comes(&mut cluster.client(1), "rename a b", "+OK");
 
-    // Settings and files change while nodes run; who does not speak TLS is refused, and named in the log.
+    // Settings and files change while nodes run. A peer that does not speak TLS is refused, and named in the log.
     let why = cluster.client(0).call("config set tls-cert-file /nowhere.pem");
     assert!(why.contains("tls-cert-file /nowhere.pem: No such file"), "{why}");
     assert!(cluster.client(0).call("config get tls-cert-file").contains(&files[0]));

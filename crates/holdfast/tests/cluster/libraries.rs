@@ -1,13 +1,13 @@
-//! Libraries of functions of a cluster of real servers: what was loaded at one node every node has that serves.
+//! Libraries of functions of a cluster of real servers: every serving node has a library that was loaded at one node.
 
 use crate::support::{Nodes, Scratch, Server};
 
-/// What a node answers when it serves. Before that, or while its lease is over, it may only say that it does not.
+/// Waits for a node's reply. Before it serves, or while its lease is over, it may only say so.
 fn answers(nodes: &Nodes, node: usize, command: &str, expected: &str) {
     nodes.until_or(node, command, |reply| reply.starts_with(expected), |reply| reply.starts_with("-CLUSTERDOWN"));
 }
 
-/// Has a node change libraries, perhaps not at once where the machine is busy.
+/// Changes libraries at a node, perhaps not at once if the machine is busy.
 fn changes(nodes: &Nodes, node: usize, command: &str, expected: &str) {
     let is_unknown = |reply: &str| reply.starts_with("-CLUSTERDOWN") || reply.contains("nobody knows");
     nodes.until_or(node, command, |reply| reply == expected, is_unknown);
@@ -25,7 +25,7 @@ fn who_comes_has_the_libraries_before_it_serves() {
     for node in 0..3 {
         answers(&nodes, node, "fcall a 0", ":1");
     }
-    // One that is new, one that starts again, one that has lost all it had.
+    // A new node, one that starts again, and one that has lost its data.
     nodes.start(3);
     answers(&nodes, 3, "fcall a 0", ":1");
     changes(&nodes, 3, &load("b", 2), "$1 b");
@@ -37,7 +37,7 @@ fn who_comes_has_the_libraries_before_it_serves() {
     nodes.start(3);
     answers(&nodes, 3, "fcall b 0", ":2");
     answers(&nodes, 3, "fcall a 0", ":1");
-    // All of them.
+    // All nodes start again.
     (0..4).for_each(|node| nodes.kill(node));
     (0..4).for_each(|node| nodes.start(node));
     for node in 0..4 {
@@ -65,7 +65,7 @@ fn who_was_away_has_what_was_changed_meanwhile() {
         |reply| reply.starts_with("-CLUSTERDOWN") || reply.contains("nobody knows"),
     );
     nodes.start(2);
-    // Never what it had.
+    // Never the libraries that it had.
     answers(&nodes, 2, "fcall c 0", "-ERR Function not found");
     for (name, value) in [("a", 10), ("b", 2), ("d", 4), ("e", 5)] {
         answers(&nodes, 2, &format!("fcall {name} 0"), &format!(":{value}"));
@@ -100,7 +100,7 @@ fn without_a_majority_nobody_is_told_that_a_library_is_loaded() {
     nodes.kill(1);
     nodes.kill(2);
     let load = load("b", 2);
-    // First perhaps that nobody knows, at last that it was not done.
+    // At first the reply may be that the outcome is unknown; in the end, that nothing was done.
     let is_open = |reply: &str| reply.contains("whether the libraries are changed nobody knows");
     nodes.until_or(0, &load, |reply| reply.starts_with("-CLUSTERDOWN"), is_open);
     nodes.start(1);
@@ -115,7 +115,7 @@ fn libraries_of_a_server_are_those_of_the_cluster_that_it_forms() {
     let dir = nodes.dirs[0].path().display().to_string();
     let alone = ["--bind", "127.0.0.1", "--dir", &dir, "--appendonly", "yes", "--log-segment-size", "1mb"];
     assert_eq!(Server::start(&alone).client().call(&load("a", 1)), "$1 a");
-    // It is no new node of a cluster of others.
+    // It cannot join another cluster as a new node.
     let why = Server::refused(&[&alone[..], &["--cluster-seeds", "127.0.0.1:1"]].concat());
     assert!(why.contains("this server has 0 keys and 1 libraries of functions"), "{why}");
     let first = [&alone[..], &["--cluster-enabled", "yes"]].concat();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Client, Scratch, Server, free_ports};
 
-/// So many ports for which the ports for nodes are free, too.
+/// So many ports whose ports for nodes are free, too.
 fn ports(n: u16) -> Vec<u16> {
     let first = free_ports(n);
     (first..first + n).collect()
@@ -16,12 +16,11 @@ fn ports(n: u16) -> Vec<u16> {
 fn start(port: u16, seeds: &str, dir: &Scratch, more: &[&str]) -> Server {
     let dir = dir.path().display().to_string();
     let settings = ["--bind", "127.0.0.1", "--dir", &dir, "--appendonly", "yes", "--cluster-seeds", seeds];
-    // A start reads the newest segments as a whole, which takes seconds without optimization if they are as large as
-    // usual.
+    // A start reads the newest segments whole. Without optimization that takes seconds if they have the usual size.
     Server::on_port(port, &[&settings[..], &["--log-segment-size", "1mb"], more].concat())
 }
 
-/// Asks until the reply is one that is waited for.
+/// Asks until the reply is the expected one.
 fn until(server: &Server, command: &str, is_it: impl Fn(&str) -> bool) -> String {
     let mut last = String::new();
     let end = Instant::now() + Duration::from_secs(120);
@@ -36,7 +35,7 @@ fn until(server: &Server, command: &str, is_it: impl Fn(&str) -> bool) -> String
     panic!("never: {last}\n{}\n{}", client.call("cluster info"), client.call("cluster status"));
 }
 
-/// Asks until a node whose lease has run out, as it did not get the processor for a while, has one again.
+/// Asks again while a node's lease has run out, as the node may not get the processor for a while.
 fn comes(client: &mut Client, command: &str, expected: &str) {
     let end = Instant::now() + Duration::from_secs(120);
     loop {
@@ -53,7 +52,7 @@ fn until_ok(server: &Server) {
     until(server, "cluster info", |info| info.contains("cluster_state:ok"));
 }
 
-/// The line of a reply that says something of this node.
+/// The line of a reply about this node.
 fn line_of<'a>(reply: &'a str, id: &str) -> &'a str {
     reply.split('\n').find(|line| line.contains(id)).unwrap_or_else(|| panic!("{id}: {reply}"))
 }
@@ -62,7 +61,7 @@ fn id_of(server: &Server) -> String {
     server.client().call("cluster myid").split(' ').next_back().unwrap().to_owned()
 }
 
-/// Runs `holdfast cluster ...` for the server: what it says, and whether it is content.
+/// Runs `holdfast cluster ...` for the server. Returns true if it succeeded, and its output.
 fn cluster_tool(server: &Server, words: &[&str]) -> (bool, String) {
     let tool = Command::new(env!("CARGO_BIN_EXE_holdfast"));
     let port = server.port().to_string();
@@ -90,7 +89,7 @@ fn three_servers_serve_every_key_and_remember_them() {
     }
     comes(&mut clients[0], "dbsize", ":60");
     drop(clients);
-    // All of them are killed, and come back as the same nodes with what they had.
+    // All nodes are killed, and come back as the same nodes with their data.
     drop(servers);
     let servers: Vec<Server> =
         ports.iter().zip(&dirs).map(|(port, dir)| start(*port, &seeds, dir, &["--cluster-secret", "s"])).collect();
@@ -124,7 +123,7 @@ fn nodes_are_taken_out_of_a_cluster() {
         "{status}"
     );
 
-    // Who owns slots stays, and nobody is forgotten by mistake.
+    // An owner of slots stays, and no node is forgotten by mistake.
     let owns = "owns 5462 slots, and nobody else has what is stored there";
     assert!(servers[1].client().call(&format!("cluster forget {}", ids[0])).contains(owns));
     assert!(servers[0].client().call("cluster leave").contains(owns));
@@ -134,14 +133,14 @@ fn nodes_are_taken_out_of_a_cluster() {
     assert!(servers[0].client().call(&format!("cluster forget {none}")).contains("-ERR Unknown node"));
     until(&servers[1], &format!("cluster forget {} lose-data", ids[0]), |reply| reply.contains("may be alive"));
 
-    // One goes by itself. It knows, and so do the others.
+    // A node leaves by itself. It and the others know.
     let (has_left, said) = cluster_tool(&servers[3], &["leave"]);
     assert!(has_left && said.contains("has left"), "{said}");
     until(&servers[0], "cluster nodes", |nodes| !nodes.contains(&ids[3]));
     until(&servers[3], "set key 1", |reply| reply.starts_with("-CLUSTERDOWN"));
     servers.pop();
 
-    // One dies. All are told, nobody serves its slots, and a majority may give them away.
+    // A node dies. All are told, no node serves its slots, and a majority may give them away.
     servers.remove(0);
     for server in &servers {
         until(server, "cluster nodes", |nodes| line_of(nodes, &ids[0]).contains("master,fail - 0 0 1 disconnected"));
@@ -164,7 +163,7 @@ fn nodes_are_taken_out_of_a_cluster() {
     let left: usize = until(&servers[0], "dbsize", |reply| reply.starts_with(':'))[1..].parse().unwrap();
     assert!((20..60).contains(&left), "{left}");
 
-    // The one that was forgotten comes back and is not let in, and nothing of it is served.
+    // The forgotten node comes back and is not let in, and nothing of it is served.
     let back = start(ports[0], &seeds, &dirs[0], &[]);
     until(&back, "get key:0", |reply| reply.contains("-CLUSTERDOWN") && reply.contains("forgotten"));
 }
@@ -186,10 +185,10 @@ fn the_folder_of_a_node_is_served_by_a_node_only() {
     until_ok(&node);
     comes(&mut node.client(), "get key", "$5 value");
     drop(node);
-    // Whoever means it says so.
+    // An operator who means it says so.
     std::fs::remove_dir_all(dir.path().join("cluster")).unwrap();
     assert_eq!(Server::start(&alone).client().call("get key"), "$5 value");
-    // And with its keys it is no new node of a cluster, but may be the first of one.
+    // A server with keys cannot join as a new node, but may be the first node of a cluster.
     let why = Server::refused(&[&alone[..], &["--cluster-seeds", &seeds]].concat());
     assert!(why.contains("has 1 keys") && why.contains("cluster-enabled yes"), "{why}");
     let first = Server::start(
@@ -199,7 +198,7 @@ fn the_folder_of_a_node_is_served_by_a_node_only() {
     comes(&mut first.client(), "get key", "$5 value");
 }
 
-/// With its name and without its data it would answer for its slots as if they had always been empty, and for
+/// A node with its name and without its data would answer for its slots as if they had always been empty, and for
 /// transactions as if it had promised nothing.
 #[test]
 fn a_node_does_not_start_without_the_data_that_it_had() {
@@ -228,10 +227,10 @@ fn without_its_data(appendonly: &str) {
         let why = Server::refused(&[&settings[..], &["--log-segment-size", "1mb"]].concat());
         assert!(why.contains("the data that this node of a cluster had is gone"), "{why}");
     };
-    // Nothing is made where the data was: moved back, it lies where it lay.
+    // Nothing is made in place of the data: once moved back, they are used.
     refused();
     assert!(!data.exists());
-    // Empty directories, as those of a disk that is not mounted, stay empty.
+    // Empty directories, such as those of a disk that is not mounted, stay empty.
     for folder in ["log", "store"] {
         std::fs::create_dir_all(data.join(folder)).unwrap();
     }
@@ -240,7 +239,7 @@ fn without_its_data(appendonly: &str) {
         std::fs::remove_dir(data.join(folder)).unwrap();
     }
     std::fs::remove_dir(&data).unwrap();
-    // Nor does it start with the data of another.
+    // Nor does it start with the data of another node.
     let other = Scratch::new();
     let theirs = other.path().display().to_string();
     drop(Server::start(&["--dir", &theirs, "--appendonly", "yes", "--log-segment-size", "1mb"]));
@@ -263,8 +262,8 @@ fn a_server_that_is_no_node_says_so() {
     assert!(Server::refused(&["--cluster-seeds", "nowhere"]).contains("cluster-seeds"));
 }
 
-/// Clients of one node and their commands for another one that shuts down: each is executed and answered, or refused
-/// and not executed.
+/// Commands of one node's clients for another node that shuts down: each is executed and answered, or refused and not
+/// executed.
 #[test]
 fn a_node_that_shuts_down_answers_what_it_has_executed() {
     let ports = ports(3);
@@ -276,7 +275,7 @@ fn a_node_that_shuts_down_answers_what_it_has_executed() {
     let key = &lists_of(&ports, &servers[0])[2];
     let (answered, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let ask = |mut client: Client| {
-        // Who is refused asks again at once: what the node gets last has come while it ends.
+        // A refused client asks again at once: the last commands arrive while the node ends.
         let mut left = 50;
         while left > 0 {
             let reply = client.try_call(&format!("incr {key}")).expect("nobody is closed");
@@ -303,21 +302,21 @@ fn a_node_that_shuts_down_answers_what_it_has_executed() {
     comes(&mut servers[0].client(), &format!("get {key}"), &format!("${} {expected}", expected.len()));
 }
 
-/// Lists at three nodes, to all of which every transaction appends the same: whoever reads them at one moment finds
-/// them equal, whoever is killed meanwhile.
+/// Every transaction appends the same to lists at three nodes. A reader of all three at one moment finds them equal,
+/// with any node killed meanwhile.
 #[test]
 fn nodes_that_are_killed_leave_no_half_transactions() {
     let ports = ports(3);
     let seeds = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
     let dirs: Vec<Scratch> = (0..3).map(|_| Scratch::new()).collect();
-    // One of each kind: several workers and several streams of the log.
+    // One node of each kind: several workers, several streams of the log, and both.
     let settings: [&[&str]; 3] =
         [&["--workers", "2"], &["--log-dirs", "one", "two"], &["--workers", "2", "--log-dirs", "one", "two", "three"]];
     let begin = |i: usize| start(ports[i], &seeds, &dirs[i], settings[i]);
     let mut servers: Vec<Server> = (0..3).map(begin).collect();
     servers.iter().for_each(until_ok);
     let slots = servers[0].client().call("cluster slots");
-    // One list of each node: those of one node cannot be had in one transaction by luck.
+    // One list of each node: lists of one node might be in one transaction by luck.
     let lists = lists_of(&ports, &servers[0]);
     assert_eq!(lists.len(), 3, "{slots}");
     let read =
@@ -356,7 +355,7 @@ fn nodes_that_are_killed_leave_no_half_transactions() {
                 }
             });
         }
-        // Also if this fails: whoever writes would not end.
+        // Also if this fails: the writers would not end.
         let _ends = Ends(&ended);
         let go_on = || {
             let (answers, seen) = (answered.lock().unwrap().len() + 10, reads.load(Relaxed) + 5);
@@ -379,7 +378,7 @@ fn nodes_that_are_killed_leave_no_half_transactions() {
         std::thread::sleep(Duration::from_millis(500));
         go_on();
     });
-    // What is in doubt is settled in a while.
+    // Doubts are settled after a while.
     let end = Instant::now() + Duration::from_secs(120);
     let seen = loop {
         match exec(&mut servers[1].client(), &read) {
@@ -399,7 +398,7 @@ fn nodes_that_are_killed_leave_no_half_transactions() {
     }
 }
 
-/// Says that it is over when it goes.
+/// Sets the flag when it is dropped.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -440,7 +439,7 @@ fn exec(client: &mut Client, block: &str) -> Option<String> {
     last
 }
 
-/// The elements of the lists of a reply, all of which are the same.
+/// The elements of the lists of a reply. Asserts that all lists are equal.
 fn equal_lists(reply: &str) -> Vec<String> {
     let mut lists: Vec<Vec<String>> = Vec::new();
     for word in reply.split(' ').skip(1) {
@@ -455,7 +454,8 @@ fn equal_lists(reply: &str) -> Vec<String> {
     lists.swap_remove(0)
 }
 
-/// What was prepared when the log ended would wait for its outcome for ever, since the others have forgotten it.
+/// A transaction that was prepared when the log ended would wait for its outcome for ever, since the others have
+/// forgotten it.
 #[test]
 fn a_log_that_is_switched_off_leaves_nothing_in_doubt() {
     let ports = ports(3);
@@ -514,7 +514,7 @@ fn smart_clients_have_a_port_of_their_own() {
     let moved = clients.iter_mut().map(|client| client.call("get key:1")).find(|reply| reply.starts_with("-MOVED"));
     let moved = moved.expect("one of them does not have it");
     assert!(smart.iter().any(|port| moved.ends_with(&format!(" 127.0.0.1:{port}"))), "{moved}");
-    // A node that has none any more says so to the others when it starts again.
+    // A node without such a port any more tells the others so when it starts again.
     drop(clients);
     drop(servers.remove(0));
     servers.insert(0, start(ports[0], &seeds, &dir[0], &["--cluster-client-port", "0"]));

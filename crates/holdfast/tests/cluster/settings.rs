@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::Nodes;
 
-/// Sets settings at a node, perhaps not at once where the machine is busy.
+/// Sets settings at a node, perhaps not at once if the machine is busy.
 fn sets(nodes: &Nodes, node: usize, settings: &str) {
     let command = format!("config set {settings}");
     nodes.until_or(node, &command, |reply| reply == "+OK", |reply| reply.starts_with("-CLUSTERDOWN"));
@@ -42,7 +42,7 @@ fn events_of_keys_of_all_nodes_are_published() {
         assert_eq!(writer.call(&format!("hset h{key} a 1 b 2 c 3 d 4")), ":4");
         assert_eq!(writer.call(&format!("object encoding h{key}")), "$9 hashtable");
     }
-    // What is a node's own stays there.
+    // A node's own setting stays there.
     sets(&nodes, 0, "maxmemory 500mb slowlog-max-len 7");
     assert_eq!((get(&nodes, 0, "slowlog-max-len"), get(&nodes, 1, "slowlog-max-len")), ("7".into(), "128".into()));
     assert_eq!(get(&nodes, 1, "maxmemory"), "0");
@@ -114,7 +114,7 @@ fn the_cluster_wins_over_files_and_says_so() {
     for (node, setting) in [(0, "timeout"), (2, "timeout"), (1, "notify-keyspace-events"), (1, "maxmemory-policy")] {
         assert!(warnings(&nodes, node, setting).is_empty(), "{}", nodes.log(node));
     }
-    // The file is brought up to date, and says whose what is.
+    // The file is brought up to date, and says to whom each setting belongs.
     sets(&nodes, 0, "set-max-intset-entries 100");
     has(&nodes, 1, "set-max-intset-entries", "100");
     assert_eq!(nodes.client(1).call("config rewrite"), "+OK");
@@ -147,7 +147,7 @@ fn without_a_majority_a_node_sets_its_own_settings_alone() {
     let both = nodes.client(0).call("config set maxmemory 200mb timeout 300");
     assert!(both.starts_with("-CLUSTERDOWN the cluster's settings were not changed"), "{both}");
     assert_eq!((get(&nodes, 0, "maxmemory"), get(&nodes, 0, "timeout")), ("209715200".into(), "100".into()));
-    // What is wrong is refused before anything is set.
+    // A wrong value is refused before anything is set.
     let wrong = nodes.client(0).call("config set maxmemory 300mb timeout x");
     assert!(wrong.starts_with("-ERR CONFIG SET failed (possibly related to argument 'timeout')"), "{wrong}");
     assert_eq!(get(&nodes, 0, "maxmemory"), "209715200");

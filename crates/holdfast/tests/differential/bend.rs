@@ -1,6 +1,6 @@
-//! Commands that are not quite right: a word is replaced, dropped, doubled, moved or shouted.
+//! Commands that are not quite right: a word is replaced, dropped, doubled, moved or put into capitals.
 
-/// Words that bend a command: numbers at the edges of types, options in wrong places, what is no number.
+/// Words that bend a command: numbers at the edges of types, options in wrong places, texts that are no number.
 const BENT: &[&str] = &[
     "0",
     "-1",
@@ -81,8 +81,8 @@ const BENT: &[&str] = &[
     "f1",
 ];
 
-/// Bends the words of a command, the name left alone: one is replaced, dropped, doubled or added, two change places, or
-/// one shouts. `None`: the outcome would depend on more than the arguments.
+/// Bends the words of a command, but not its name: one is replaced, dropped, doubled, added or put into capitals, or
+/// two change places. `None`: the outcome would depend on more than the arguments.
 pub fn bend(mut words: Vec<Vec<u8>>, picks: &[u8]) -> Option<Vec<Vec<u8>>> {
     if picks.is_empty() {
         return Some(words);
@@ -101,8 +101,8 @@ pub fn bend(mut words: Vec<Vec<u8>>, picks: &[u8]) -> Option<Vec<Vec<u8>>> {
             _ => words.push(word),
         }
     }
-    // Milliseconds pass differently on two servers. Who waits does so shortly; members by chance and places in an index
-    // of 32 bits are matters of taste.
+    // Milliseconds pass differently on two servers, so waits are short. Random members and places in an index of 32
+    // bits may differ.
     let waits = words[0].starts_with(b"b") && !words[0].starts_with(b"bit");
     let alike = match words[0].as_slice() {
         b"blmpop" | b"bzmpop" => words.get(1)? == b"0.01",

@@ -1,8 +1,8 @@
 //! Commands with placeholders in capitals, for which a case picks values.
 //!
-//! Left out is what two correct servers may answer differently: random members, cursors, times that pass, encodings of
-//! strings, lexical ranges of members with different scores. A command that one of the two does not know is left out
-//! when the test starts.
+//! The table leaves out everything that two correct servers may answer differently: random members, cursors, times that
+//! pass, encodings of strings, lexical ranges of members with different scores. A command that one server does not know
+//! is left out when the test starts.
 
 /// Lines by family.
 pub const LINES: &[&[&str]] = &[
@@ -69,7 +69,7 @@ const KEYS: &[&str] = &[
     "restore K 0 garbage",
 ];
 
-/// What older versions answer otherwise or do not know.
+/// Commands that older versions answer otherwise or do not know.
 const OF_8_8: &[&str] = &[
     "8.8> set K V exat 1",
     "8.8> set K V pxat 1 get",
@@ -418,7 +418,7 @@ const SORTS: &[&str] = &[
     "sort_ro K alpha desc",
 ];
 
-/// IDs are given: what `*` stands for depends on the moment.
+/// IDs are given: the meaning of `*` depends on the moment.
 const STREAMS: &[&str] = &[
     "xadd K I F V",
     "xadd K I F V F V",
@@ -575,7 +575,7 @@ const ODD_INTEGERS: [&str; 12] = [
     "abc",
     "",
 ];
-/// Unix times in the far future, in seconds or milliseconds, and some that are none.
+/// Unix times in the far future, in seconds or milliseconds, and some that are malformed.
 const TIMES: [&str; 6] = ["9999999999", "9999999998", "99999999999999", "1", "-5", "y"];
 const VALUES: [&str; 14] = [
     "a",
@@ -594,7 +594,7 @@ const VALUES: [&str; 14] = [
     " 11",
 ];
 
-/// The words of a line, its placeholders replaced by what `picks` choose; zeros choose the plainest.
+/// The words of a line, with its placeholders replaced as `picks` choose; zeros choose the plainest.
 pub fn fill(line: &str, picks: &[u8]) -> Vec<Vec<u8>> {
     let mut picks = picks.iter().copied().map(usize::from).chain(std::iter::repeat(0));
     let mut pick = move || picks.next().unwrap_or_default();

@@ -26,7 +26,7 @@ use lines::{LINES, fill, needed};
 use pair::{comparable, start, version};
 use peer::{Peer, show};
 
-/// A line of the table, and what its placeholders become.
+/// A line of the table, and the choices for its placeholders.
 #[derive(Clone, Debug)]
 struct Step {
     family: usize,
@@ -86,7 +86,7 @@ impl Servers {
             _ => String::new(),
         };
         let mut queries = vec![format!("type {key}"), format!("pexpiretime {key}")];
-        // When a list turns back depends on how Redis has cut it into nodes.
+        // The place where a list turns back depends on how Redis has cut it into nodes.
         if encoding && kind != "string" && kind != "list" {
             queries.push(format!("object encoding {key}"));
         }
@@ -112,7 +112,7 @@ fn shown(args: &[Vec<u8>]) -> String {
     args.iter().map(|arg| format!("\"{}\"", arg.escape_ascii())).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a history on both; an error tells it up to the first difference.
+/// Runs a history on both. An error tells it up to the first difference.
 fn compare(servers: &mut Servers, known: &[Vec<bool>], resp3: bool, steps: &[Step]) -> Result<(), TestCaseError> {
     let hello = if resp3 { "hello 3" } else { "hello 2" };
     for peer in [&mut servers.redis, &mut servers.ours] {
@@ -163,7 +163,7 @@ fn replies_are_those_of_redis() {
     };
     let ours = PathBuf::from(env!("CARGO_BIN_EXE_holdfast"));
     let mut servers = {
-        // Nodes so small that trimming finds some.
+        // Nodes so small that trimming finds some to drop.
         let narrow = ["--stream-node-max-entries", "3"];
         let ours_args = [["server"].as_slice(), &narrow].concat();
         Servers { redis: start(&reference, &narrow), ours: start(&ours, &ours_args) }

@@ -1,4 +1,4 @@
-//! Two servers side by side, and when their replies count as the same.
+//! Two servers side by side, and the rules by which their replies count as the same.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub fn start(program: &Path, args: &[&str]) -> Peer {
     Peer::start(program, &[args, SETTINGS].concat(), &[])
 }
 
-/// The version that a server says it has: 255.255 for one that is not released.
+/// The version that a server reports: 255.255 if it is not released.
 pub fn version(peer: &mut Peer) -> (u32, u32) {
     let info = peer.info_server();
     let line = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or_default();
@@ -43,7 +43,7 @@ pub fn version(peer: &mut Peer) -> (u32, u32) {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
-/// A reply in a form in which what may differ does not: members without order are sorted, doubles are numbers.
+/// A reply without harmless differences: unordered members are sorted, doubles are numbers.
 pub fn comparable(command: &[u8], reply: Value) -> Value {
     let reply = numbers(reply);
     match command {
@@ -54,7 +54,7 @@ pub fn comparable(command: &[u8], reply: Value) -> Value {
         b"hello" => about_hello(reply),
         b"xpending" | b"xinfo" | b"xreadgroup" => timeless(reply),
         b"zscan" => scanned(reply, 2),
-        // Redis makes a hash ready for expiries even by a command that then sets none.
+        // Redis prepares a hash for expiries even by a command that then sets none.
         b"object" if reply == Value::Bulk(b"listpackex".to_vec()) => Value::Bulk(b"listpack".to_vec()),
         // Without values a field stands alone; pairs of fields sort as well, as long as both servers show them alike.
         b"hscan" => scanned(reply, 1),
@@ -62,10 +62,10 @@ pub fn comparable(command: &[u8], reply: Value) -> Value {
     }
 }
 
-/// Without the times that XPENDING, XINFO and XREADGROUP tell, without the shape of Redis's tree, and without what only
-/// some versions of Redis tell.
+/// A reply without the times in XPENDING, XINFO and XREADGROUP, without the shape of Redis's tree, and without fields
+/// that only some versions of Redis have.
 fn timeless(reply: Value) -> Value {
-    // Redis knows producers of entries (IDMP), which are not there, and since 8.8 XNACK.
+    // Redis has fields of producers of entries (IDMP), which Holdfast lacks, and since 8.8 those of XNACK.
     let is_new = |name: &Value| {
         const NAMES: [&[u8]; 4] = [b"idmp-", b"pids-", b"iids-", b"nacked-count"];
         matches!(name, Value::Bulk(name) if NAMES.iter().any(|prefix| name.starts_with(prefix)))
@@ -76,7 +76,7 @@ fn timeless(reply: Value) -> Value {
     match reply {
         Value::Array(mut items) => {
             match items.as_mut_slice() {
-                // -1: nobody has it.
+                // -1: the entry has no owner.
                 [Value::Bulk(_), Value::Bulk(_), Value::Integer(-1), Value::Integer(_)] => {}
                 [Value::Bulk(_), Value::Bulk(_) | Value::Array(_), time @ Value::Integer(_), Value::Integer(_)]
                 | [Value::Bulk(_), time @ Value::Integer(_), Value::Integer(_)] => *time = Value::Integer(0),
@@ -132,7 +132,7 @@ fn numbers(reply: Value) -> Value {
     }
 }
 
-/// An error as C prints it: what it quotes ends at a zero byte.
+/// An error as C prints it: quoted text ends at a zero byte.
 fn printed(mut text: Vec<u8>) -> Vec<u8> {
     while let Some(zero) = text.iter().position(|byte| *byte == 0) {
         let quote = text[zero..].iter().position(|byte| *byte == b'\'').unwrap_or(text.len() - zero);

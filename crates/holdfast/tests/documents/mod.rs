@@ -1,5 +1,4 @@
-//! What the documents promise: links lead somewhere, files and tests that they name exist, rules that comments cite are
-//! defined.
+//! Checks the documents: links lead somewhere, named files and tests exist, and rules that comments cite are defined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,11 +13,11 @@ const COLUMNS_MAX: usize = 120;
 /// Lines of a paragraph at most.
 const PARAGRAPH_MAX: usize = 5;
 
-/// Documents whose prose follows CONTRIBUTING, "Prose". Others are written by programs, or are older.
+/// Documents whose prose follows CONTRIBUTING, "Prose". Others are generated, or older.
 const PROSE: [&str; 6] =
     ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/benchmarks.md", "docs/internals/", "docs/operating/"];
 
-/// Rules of mechanisms that are not built may go uncited. They stand below this heading.
+/// Rules of mechanisms that are not built need no citation. They are below this heading.
 const NOT_BUILT: &str = "## Rules of what is not built";
 
 fn root() -> PathBuf {
@@ -55,7 +54,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What stands between backquotes, and what does not.
+/// The texts between backquotes, and the rest.
 fn spans(line: &str) -> (Vec<&str>, String) {
     let mut quoted = Vec::new();
     let mut rest = String::new();
@@ -76,7 +75,7 @@ fn links(line: &str) -> Vec<String> {
     ends.filter_map(|link| Some(link[..link.find(')')?].to_owned())).collect()
 }
 
-/// The anchors that the headings of a document make, as GitHub has them.
+/// The anchors of a document's headings, as GitHub makes them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = lines(text).map(|(_, line)| line).filter(|line| line.starts_with('#'));
     let mut found = BTreeSet::new();
@@ -169,7 +168,7 @@ fn is_rule(word: &str, letters: &str) -> bool {
 /// The rules that a comment cites.
 fn cited(comment: &str) -> Vec<&str> {
     let says_rule = has_word(&comment.to_lowercase(), "rule") || has_word(&comment.to_lowercase(), "rules");
-    // Some of the other letters with a number mean other things elsewhere.
+    // Some of the other letters with a number have other meanings elsewhere.
     let letters = if says_rule { "KLCTOGSMU" } else { "KLCTO" };
     comment.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| is_rule(word, letters)).collect()
 }

@@ -1,5 +1,5 @@
-//! A disk that is far slower than its clients: what waits for the log is bounded, who writes waits, who reads is
-//! served, and nothing is lost.
+//! A disk that is far slower than its clients: the backlog of the log is bounded, writers wait, readers are served, and
+//! nothing is lost.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -44,7 +44,7 @@ fn what_waits_for_a_slow_disk_is_bounded() {
                 let mut client = server.client();
                 let value = value.clone();
                 thread::spawn(move || {
-                    // All at once: it does not wait for an answer before the next.
+                    // All at once: the client does not wait for a reply before the next command.
                     for i in 0..values {
                         client.send(&format!("set key:{writer}:{i} {value}"));
                     }
@@ -67,7 +67,7 @@ fn what_waits_for_a_slow_disk_is_bounded() {
         }
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(seen_waiting, "{driver}: nobody had to wait");
-        // What workers execute before they look again is above the limit.
+        // Commands that workers execute before they check again are above the limit.
         assert!(most > LIMIT / 2 && most < 2 * LIMIT, "{driver}: {most} bytes waited");
         assert_eq!(reader.call("dbsize"), format!(":{}", writers * values));
         assert_eq!(field(&mut reader, "log_waiting_clients"), 0);
@@ -77,7 +77,7 @@ fn what_waits_for_a_slow_disk_is_bounded() {
     }
 }
 
-/// Who asks on while his first answer waits for the disk is not answered into memory without end.
+/// A client sends on while its first reply waits for the disk. The replies do not fill memory without end.
 #[test]
 fn replies_that_wait_for_a_slow_disk_are_bounded() {
     let dir = Scratch::new();
@@ -87,7 +87,7 @@ fn replies_that_wait_for_a_slow_disk_are_bounded() {
     let (mut client, mut other) = (server.client(), server.client());
     let value = "v".repeat(8 << 10);
     client.send(&format!("set key {value}"));
-    // Their answers are sixteen times what may wait.
+    // Their replies are sixteen times the limit.
     let reads = 2000;
     client.send(&vec!["get key"; reads].join(";"));
     let mut most = 0;
@@ -104,7 +104,7 @@ fn replies_that_wait_for_a_slow_disk_are_bounded() {
     }
 }
 
-/// Eviction writes to the log: where that has enough to do, who needs room waits, too, and is not refused.
+/// Eviction writes to the log. If the log is busy, a command that needs room waits, too, and is not refused.
 #[test]
 fn eviction_waits_for_a_slow_disk() {
     let dir = Scratch::new();
@@ -119,7 +119,7 @@ fn eviction_waits_for_a_slow_disk() {
             let (mut client, value) = (server.client(), value.clone());
             thread::spawn(move || {
                 for first in (0..1200).step_by(60) {
-                    // What waits to be read takes of the memory, too.
+                    // Replies that wait to be read take memory, too.
                     (first..first + 60).for_each(|i| client.send(&format!("set key:{writer}:{i} {value}")));
                     (0..60).for_each(|_| assert_eq!(client.reply(), "+OK"));
                 }
@@ -132,8 +132,8 @@ fn eviction_waits_for_a_slow_disk() {
     assert!(field(&mut client, "log_waiting_clients") == 0);
 }
 
-/// Memory is full of what the store does not have, as the checkpoint waits for a slow log. A client that closes while
-/// its command waits for room is gone, and the command is not executed when there is room.
+/// Memory is full of values that the store does not have, as the checkpoint waits for a slow log. A client that closes
+/// while its command waits for room is gone, and the command is not executed when there is room.
 #[test]
 fn a_client_that_closes_while_it_waits_for_room_is_gone() {
     let dir = Scratch::new();
@@ -148,13 +148,13 @@ fn a_client_that_closes_while_it_waits_for_room_is_gone() {
         let line = info.split_whitespace().find_map(|line| line.strip_prefix("clients_waiting_for_room:"));
         line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{info}"))
     };
-    // Writes ahead of its answers, as long as there is a server.
+    // Writes ahead of its replies, as long as there is a server.
     let mut filler = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
     thread::spawn(move || {
         let value = "v".repeat(60_000);
         (0..).all(|n| filler.write_all(format!("set key:{n} {value}\r\n").as_bytes()).is_ok())
     });
-    // There may be room just while the client leaves: then it tells nothing.
+    // There may be room just while the client leaves: then the round proves nothing.
     for round in 0..20 {
         let key = format!("waiting:{round}");
         let mut leaver = server.client();

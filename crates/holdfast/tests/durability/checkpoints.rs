@@ -1,5 +1,5 @@
-//! Checkpoints of a running server: what they and the log have comes back, whatever ends the process, and the log stays
-//! short.
+//! Checkpoints of a running server: after any end of the process, a start finds everything in them and in the log, and
+//! the log stays short.
 
 use std::fs;
 use std::path::Path;
@@ -73,7 +73,7 @@ fn checkpoints_and_the_log_since_make_what_was_there() {
     let mut rng = random(11);
     let mut before = String::new();
     for life in 0..8 {
-        // A checkpoint now and then by itself: of few bytes, and all the time.
+        // Checkpoints by themselves, now and then: after few bytes, and all the time.
         let log = if life % 2 == 0 { "1mb" } else { "1gb" };
         let server = server(&dir, &["--workers", "2", "--checkpoint-log-size", log]);
         let mut client = server.client();
@@ -89,7 +89,7 @@ fn checkpoints_and_the_log_since_make_what_was_there() {
                 _ => {}
             }
         }
-        // It is killed in the middle of it, or after it.
+        // The server is killed in the middle of a checkpoint, or after it.
         if life % 3 == 0 {
             until(&mut client, "rdb_bgsave_in_progress", |running| running == "0");
             client.saves();
@@ -105,7 +105,7 @@ fn checkpoints_and_the_log_since_make_what_was_there() {
     assert_eq!(info(&mut client, "tombstones"), "0");
 }
 
-/// The log does not grow beyond what the setting says, and who reads its own writes sees them.
+/// The log does not grow beyond the setting, and a client sees its own writes.
 #[test]
 fn the_log_is_cut() {
     let dir = Scratch::new();
@@ -113,7 +113,7 @@ fn the_log_is_cut() {
     let mut client = server.client();
     let value = "v".repeat(2000);
     let mut part = 0;
-    // 12 MB, and more where that is written before the disk has taken two checkpoints.
+    // 12 MB, and more if that is written before the disk has taken two checkpoints.
     while part < 30 || part < 300 && info(&mut client, "rdb_saves").parse::<u64>().unwrap() < 2 {
         part += 1;
         let lines: Vec<String> = (0..200).map(|n| format!("set key:{n} {value}{part}")).collect();
@@ -150,7 +150,7 @@ fn remove(path: &Path) {
     fs::remove_dir_all(path).unwrap();
 }
 
-/// Log and store belong together: without one of them what was confirmed would be lost.
+/// Log and store belong together: without one of them acknowledged writes would be lost.
 #[test]
 fn half_of_it_is_refused() {
     let dir = Scratch::new();

@@ -1,4 +1,4 @@
-//! More data than memory: keys leave it for the store and come back, and nobody is refused.
+//! More data than memory: keys leave memory for the store and come back, and no command is refused.
 
 use crate::support::{Client, Scratch, Server, random};
 
@@ -67,7 +67,7 @@ fn more_data_than_memory() {
     let used = info(&mut client, "used_memory");
     assert!(used < LIMIT + LIMIT / 8, "{used} bytes in use");
     assert_eq!(client.call("dbsize"), format!(":{KEYS}"));
-    // Keys that a script does not declare, one after the other; nobody has asked for them lately.
+    // Keys that a script does not declare, one after the other. None was used lately.
     let script = "local n=0 for i=0,ARGV[1]-1 do n=n+redis.call('strlen','key:'..i) end return n";
     let lengths: usize = (0..4000).map(|n| value(n, versions[n as usize]).len()).sum();
     assert!(client.call("debug evict").starts_with(":"));
@@ -104,14 +104,14 @@ fn what_is_resident_stays_within_the_limit() {
     }
 }
 
-/// Everything is durable and leaves memory.
+/// Makes everything durable, and evicts it.
 fn cool(client: &mut Client) -> u64 {
     client.saves();
     let evicted = client.call("debug evict");
     evicted[1..].parse().unwrap()
 }
 
-/// The names that SCAN gives until its cursor has come round.
+/// The names that SCAN returns until its cursor comes round.
 fn scan(client: &mut Client, options: &str, mut between: impl FnMut(&mut Client)) -> Vec<String> {
     let (mut names, mut cursor) = (Vec::new(), "0".to_string());
     loop {
@@ -182,7 +182,7 @@ fn what_has_left_memory_is_seen() {
 
     cool(&mut client);
     assert_eq!(client.call("debug digest"), digest);
-    // Those that were waited for stay for a moment.
+    // Keys that a command has waited for stay for a moment.
     let mut evicted = 0;
     while evicted < 2 {
         evicted += client.call("debug evict nothing {t}:1 {t}:2")[1..].parse::<u64>().unwrap();
@@ -216,8 +216,8 @@ fn what_expires_in_the_store_is_deleted() {
         })
         .collect();
     all(&mut client, &lines);
-    // What has expired before that, on a slow machine, has to be told as well; fields that have just expired keep their
-    // hash in memory.
+    // Keys that expired before that, on a slow machine, have to be reported as well. Fields that have just expired keep
+    // their hash in memory.
     let mut left = 0;
     while left < 600 {
         left += cool(&mut client);
@@ -264,8 +264,8 @@ fn after_a_start_what_is_in_the_store_only_is_seen_and_expires() {
     fields_go(&mut client);
 }
 
-/// A client that reads one cold key after the other waits for each, while others are served: it does not read the store
-/// itself because earlier commands have waited.
+/// A client that reads one cold key after the other waits for each, while others are served. It does not read the store
+/// itself just because earlier commands have waited.
 #[test]
 fn every_command_waits_anew() {
     const KEYS: usize = 20;
@@ -289,7 +289,7 @@ fn every_command_waits_anew() {
     assert!(parked(&mut client) - before >= KEYS, "each of them was waited for");
 }
 
-/// Memory is hardly more than the server needs to work: writers wait until there is room for them, and are not refused.
+/// Memory is hardly more than the server needs to work: writers wait until there is room, and are not refused.
 #[test]
 fn little_memory_refuses_nobody() {
     const KEYS: u64 = 400;
@@ -315,8 +315,8 @@ fn little_memory_refuses_nobody() {
     }
 }
 
-/// Somebody waited for a checkpoint until there was room again without it. That says nothing of what has been written
-/// since: whoever needs room then waits for another one.
+/// A command waited for a checkpoint, and then there was room without it. That checkpoint says nothing of later writes:
+/// a command that needs room then waits for another one.
 #[test]
 fn every_shortage_waits_for_a_checkpoint_of_its_own() {
     let dir = Scratch::new();
@@ -328,12 +328,12 @@ fn every_shortage_waits_for_a_checkpoint_of_its_own() {
         lines.chunks(10).flat_map(|lines| all(client, lines)).find(|reply| reply != "+OK")
     };
     assert_eq!(write(&mut client, 0..400, 0), None);
-    // The new limit holds from the next turn on, which is some commands later: the first asks for a checkpoint, and the
+    // The new limit holds from the next turn on, some commands later. The first command asks for a checkpoint, and the
     // limit is raised before there is one.
     let pings = "ping;".repeat(3000);
     client.send(&format!("config set maxmemory 40mb;{pings}config set maxmemory 250mb"));
     assert!((0..3002).all(|_| ["+OK", "+PONG"].contains(&client.reply().as_str())));
-    // Refused as long as that one is being made.
+    // SAVE is refused while that checkpoint is being made.
     while client.call("save") != "+OK" {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -343,8 +343,8 @@ fn every_shortage_waits_for_a_checkpoint_of_its_own() {
     assert!(info(&mut client, "keys_in_store_only") > 0);
 }
 
-/// Clients that each change large keys in turn need more at once than there is room for. Keys that were fetched for one
-/// stay in memory until he has had them, and then leave for those of the next: nobody is refused.
+/// Clients that each change large keys in turn need more room at once than there is. Keys that were fetched for one
+/// stay in memory until it has used them, and then make room for the next: no command is refused.
 #[test]
 fn what_was_fetched_for_others_is_waited_for() {
     const CLIENTS: usize = 12;
@@ -372,7 +372,7 @@ fn what_was_fetched_for_others_is_waited_for() {
     }
 }
 
-/// A key that does not fit is refused what makes it grow, in some time.
+/// A command that makes a key too large for memory is refused after some time.
 #[test]
 fn what_must_stay_in_memory_is_bounded() {
     let dir = Scratch::new();

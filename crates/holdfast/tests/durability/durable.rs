@@ -1,4 +1,4 @@
-//! What is confirmed survives the end of the process, whatever ends it.
+//! Acknowledged writes survive the end of the process, whatever ends it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn server(dir: &Scratch, more: &[&str]) -> Server {
 fn change(client: &mut Client, rng: &mut impl FnMut(u64) -> u64) {
     for _ in 0..400 {
         if rng(100) == 0 {
-            // What follows is done to keys that have left memory.
+            // Later changes are made to keys that have left memory.
             client.saves();
             client.call("debug evict");
         }
@@ -71,7 +71,7 @@ fn newest_segment(dir: &Scratch) -> PathBuf {
     dir.path().join("holdfast/log").join(segments.max().unwrap())
 }
 
-/// Everything there is: names and their number as who walks sees them, then what they hold.
+/// All data: names and their number as walks see them, then their values.
 fn image(client: &mut Client) -> Vec<String> {
     let mut all = Vec::new();
     for db in ["select 3", "select 0"] {
@@ -108,7 +108,7 @@ fn what_was_confirmed_is_there_after_a_kill() {
     }
 }
 
-/// A record that is longer than a block is written in parts, and is there as a whole.
+/// A record that is longer than a block is written in parts, and read as a whole.
 #[test]
 fn a_record_longer_than_a_block_is_kept() {
     let dir = Scratch::new();
@@ -217,7 +217,7 @@ fn waitaof_tells_what_is_on_the_disk() {
         client.send("multi;set a 2;waitaof 1 0 0;exec");
         (0..3).for_each(|_| drop(client.reply()));
         assert!(client.reply().starts_with("*2 +OK *2 :"), "a block does not wait");
-        // Who waits for ever can be sent away.
+        // A client that waits for ever can be unblocked.
         let mut other = server.client();
         if promise == "no" {
             other.send("set b 1;waitaof 1 0 0");
@@ -253,7 +253,7 @@ fn libraries_of_functions_are_kept() {
         client.send("fcall a 0;fcall c 0;get k;fcall b 0");
         assert_eq!([(); 3].map(|()| client.reply()), [":1", ":3", "$1 1"]);
         assert!(client.reply().starts_with("-ERR Function not found"));
-        // From a checkpoint, and what comes after it.
+        // From a checkpoint, and from records after it.
         client.saves();
         assert_eq!(client.call(&library("a", 10)), "$1 a");
     }
@@ -300,7 +300,7 @@ fn damage_is_found_by_check_and_stops_the_start() {
     assert_eq!(std::fs::read(&segment).unwrap(), bytes, "nothing is changed");
 }
 
-/// The newest segment is missed after a kill, whether the start or the stream began it.
+/// After a kill, a missing newest segment is noticed, in a start and in a stream.
 #[test]
 fn a_missing_newest_segment_stops_the_start() {
     let dir = Scratch::new();
@@ -322,8 +322,8 @@ fn a_missing_newest_segment_stops_the_start() {
     }
 }
 
-/// Several threads apply the log; that one of them cannot read what it needs is said, whatever the others and the log's
-/// barriers do.
+/// Several threads apply the log. If one of them cannot read the store, the start reports it, whatever the others and
+/// the log's barriers do.
 #[test]
 fn a_start_that_cannot_read_the_store_says_so() {
     let dir = Scratch::new();
@@ -346,8 +346,8 @@ fn a_start_that_cannot_read_the_store_says_so() {
     for table in std::fs::read_dir(&tables).unwrap() {
         let path = table.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
-        // Entries in the middle, not what is read when the store is opened, as most is of the table that the store
-        // begins with.
+        // Entries in the middle, not those that are read when the store is opened, as most are of the table that the
+        // store begins with.
         if bytes.len() < 20_000 {
             continue;
         }
@@ -360,8 +360,8 @@ fn a_start_that_cannot_read_the_store_says_so() {
     assert!(error.contains("cannot be applied") && !error.contains("panicked"), "{error}");
 }
 
-/// A command that changes nothing may still give its key another form, and a version: nobody waits for that to reach
-/// the log.
+/// A command that changes nothing may still give its key another form, and a version: no reply waits for that version
+/// to reach the log.
 #[test]
 fn what_changes_nothing_keeps_nobody_waiting() {
     let dir = Scratch::new();

@@ -1,6 +1,6 @@
 //! A disk without room: for the store while memory is full, and for everything when the server starts. Clients that
-//! write hear of the disk. On a file system of the test's own: needs root; skipped with a message where that is not to
-//! be had.
+//! write hear of the disk. The test has a file system of its own: it needs root, and is skipped with a message
+//! otherwise.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Client, Scratch, Server, random};
 
-/// Memory that is mounted as long as this lives.
+/// A file system in memory, mounted as long as this value lives.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// So many MiB of it. `None`, with a message, where that is not permitted.
+    /// Mounts so many MiB of it. `None`, with a message, if that is not permitted.
     fn new(at: PathBuf, mib: u32) -> Option<Mounted> {
         std::fs::create_dir_all(&at).unwrap();
         let mounted =
@@ -37,12 +37,12 @@ impl Mounted {
         self.0.display().to_string()
     }
 
-    /// The file that takes what room there is.
+    /// The file that takes the room.
     fn filler(&self) -> PathBuf {
         self.0.join("filler")
     }
 
-    /// Leaves no room, and none of the log's files that wait to be used.
+    /// Leaves no room, and none of the log's spare files.
     fn fill(&self) {
         remove_spares(&self.0);
         let mut file = File::create(self.filler()).unwrap();
@@ -89,13 +89,13 @@ fn full_memory_and_a_full_disk_of_the_store() {
     ];
     let server = Server::start(&settings.concat());
     let mut client = server.client();
-    // What cannot be compressed.
+    // A value that cannot be compressed.
     let mut rng = random(1);
     let value: String = (0..30_000).map(|_| format!("{:02x}", rng(256))).collect();
     let is_told = |reply: &str| reply.contains("MISCONF ") && reply.contains("No space left on device");
     let refused = refusal(&mut client, |n| format!("set key:{n} {n}{value}"));
     assert!(is_told(&refused), "{refused}");
-    // Whoever reads is answered, and scripts and blocks hear the same.
+    // Readers are served, and scripts and blocks hear the same error.
     assert_eq!(client.call("get key:0"), format!("$60001 0{value}"));
     let refused =
         refusal(&mut client, |n| format!("eval \"return redis.call('set', KEYS[1], ARGV[1])\" 1 script:{n} {value}"));
@@ -108,7 +108,7 @@ fn full_memory_and_a_full_disk_of_the_store() {
     let refused = client.call(&format!("set key {value}"));
     assert!(is_told(&refused), "{refused}");
     assert!(client.call("exec").starts_with("-EXECABORT"));
-    // The log says it, too.
+    // The server's log says it, too.
     let end = Instant::now() + Duration::from_secs(60);
     let is_said = |line: &str| {
         let words = ["A checkpoint has failed", "No space left on device", "commands that need memory are refused"];
@@ -129,7 +129,7 @@ fn full_memory_and_a_full_disk_of_the_store() {
     assert_eq!(client.call("get key:0"), format!("$60001 0{value}"));
 }
 
-/// What would not find room in empty memory either is not refused for the disk.
+/// A command that would not fit into empty memory either does not blame the disk.
 #[test]
 fn a_command_that_is_too_large_is_not_told_of_the_disk() {
     let scratch = Scratch::new();
@@ -147,7 +147,7 @@ fn a_command_that_is_too_large_is_not_told_of_the_disk() {
     assert!(refused.starts_with("-OOM"), "{refused}");
 }
 
-/// Asks until the answer is what it should be.
+/// Asks until the reply is right.
 fn call_until(client: &mut Client, line: &str, is_right: impl Fn(&str) -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -160,8 +160,8 @@ fn call_until(client: &mut Client, line: &str, is_right: impl Fn(&str) -> bool) 
     }
 }
 
-/// A server that finds its disk full when it starts serves what is there and refuses writes, however often it starts
-/// and however it ends. It goes on when there is room, and what it served is there for good.
+/// A server that finds its disk full when it starts serves its data and refuses writes, after any number of starts and
+/// any kind of end. It goes on when there is room, and the data that it served are there for good.
 #[test]
 fn a_start_on_a_full_disk() {
     for kind in [&[][..], &["--cluster-enabled", "yes"]] {
@@ -188,7 +188,7 @@ fn a_start_on_a_full_disk() {
         for n in 0..40 {
             call_until(&mut client, &format!("set key:{n} {value}"), |reply| reply == "+OK");
         }
-        // Ended by a signal that it does not see: nothing is closed in order.
+        // A signal that the server cannot handle ends it: nothing is closed in order.
         drop(server);
         disk.fill();
         for is_killed in [true, false, true] {

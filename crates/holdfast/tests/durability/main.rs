@@ -1,4 +1,4 @@
-//! What a server keeps over kills, restarts, slow disks and full disks.
+//! Data that a server keeps over kills, restarts, slow disks and full disks.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod backlog;

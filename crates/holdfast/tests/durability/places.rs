@@ -1,4 +1,4 @@
-//! The directories of the data: each is one thing, backups go elsewhere, and what is not loaded is said.
+//! The directories of the data: each has one use, backups go elsewhere, and data that are not loaded are reported.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -80,7 +80,7 @@ fn no_backup_goes_where_the_data_is() {
     client.saves();
 }
 
-/// One is made, or one after the other; what was confirmed is whole.
+/// One backup is made, or one after the other; acknowledged writes are whole.
 #[test]
 fn two_backups_at_once() {
     let dir = Scratch::new();
@@ -134,7 +134,7 @@ fn what_is_not_loaded_is_said() {
     assert_eq!(server.client().call("get a"), "$1 1");
 }
 
-/// A script holds a key for ever when the server is told to stop, while a checkpoint waits for that key.
+/// The server is told to stop while a script holds a key for ever, and a checkpoint waits for that key.
 #[test]
 fn a_stop_waits_for_nobody_who_has_ended() {
     for driver in ["epoll", "io_uring"] {
@@ -161,8 +161,7 @@ fn a_stop_waits_for_nobody_who_has_ended() {
     }
 }
 
-/// What of a log is gone: all of it, or a stream, though nothing but the log has what was confirmed, and one has had
-/// nothing yet.
+/// A log is gone, or one of its streams. Only the log had the acknowledged writes, and one stream had none yet.
 #[test]
 fn a_log_that_is_gone_stops_the_start() {
     let names = ["s0", "s1"];
@@ -214,7 +213,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     assert!(error.contains(&wanted) && error.contains("is its disk mounted?"), "{error}");
 }
 
-/// As a first start leaves it that was killed between the store's beginning and the log's.
+/// A first start was killed between the beginnings of the store and of the log.
 #[test]
 fn a_first_start_that_was_cut_short_is_gone_on_with() {
     let dir = Scratch::new();

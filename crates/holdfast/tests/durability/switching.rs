@@ -1,4 +1,5 @@
-//! `CONFIG SET appendonly` while clients write (rule L13): what was confirmed when it answered is there after a kill.
+//! `CONFIG SET appendonly` while clients write (rule L13): everything acknowledged before its reply is there after a
+//! kill.
 
 use std::fs;
 use std::sync::Arc;
@@ -20,15 +21,15 @@ fn server(dir: &Scratch, more: &[&str]) -> Server {
     Server::start(&[&settings[..], &own[..], more].concat())
 }
 
-/// What the servers on this directory have logged.
+/// The log lines of the servers on this directory.
 fn logged(dir: &Scratch) -> String {
     fs::read_to_string(dir.path().join("log.txt")).unwrap()
 }
 
-/// Clients that count until the server is gone: each in keys of its own, two of which always change together, and a
+/// Clients that count until the server is gone. Each has keys of its own, two of which always change together, and a
 /// list.
 struct Writers {
-    /// What each has been told.
+    /// The count that each writer has been told.
     confirmed: Vec<Arc<AtomicU64>>,
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -57,7 +58,7 @@ impl Writers {
         self.confirmed.iter().map(|confirmed| confirmed.load(SeqCst)).collect()
     }
 
-    /// Waits until each has been told of some more.
+    /// Waits until each writer has been told of some more.
     fn go_on(&self, by: u64) {
         let before = self.confirmed();
         while self.confirmed().iter().zip(&before).any(|(now, before)| *now < before + by) {
@@ -66,7 +67,7 @@ impl Writers {
         }
     }
 
-    /// Waits for their ends: all that they have been told.
+    /// Waits for the writers' ends. Returns the counts that they have been told.
     fn end(self) -> Vec<u64> {
         self.stop.store(true, SeqCst);
         for thread in self.threads {
@@ -76,14 +77,14 @@ impl Writers {
     }
 }
 
-/// One write of writer `i`: what its counter is.
+/// One write of writer `i`. Returns its counter.
 fn write(client: &mut Client, i: usize) -> Option<u64> {
     let script = "redis.call('rpush',KEYS[2],ARGV[1])redis.call('incr',KEYS[3])return(redis.call('incr',KEYS[1]))";
     let reply = client.try_call(&format!("eval {script} 3 c{i} l{i} d{i} x"))?;
     Some(reply.strip_prefix(':').unwrap_or_else(|| panic!("{reply}")).parse().unwrap())
 }
 
-/// What the counter of each writer is, whose keys agree with each other.
+/// The counter of each writer. Asserts that the keys of a writer agree.
 fn counted(server: &Server) -> Vec<u64> {
     let mut client = server.client();
     let number = |reply: String| reply.rsplit([' ', ':']).next().unwrap().parse().unwrap_or(0);
@@ -111,7 +112,7 @@ fn what_was_confirmed_before_and_after_the_switch_is_kept() {
         let dirs: Vec<String> = (0..streams).map(|i| format!("stream-{i}")).collect();
         let mut settings = vec!["--log-dirs"];
         settings.extend(dirs.iter().map(String::as_str));
-        // The first life begins without a log, and each later one with it.
+        // The first life begins without a log, and each later one with a log.
         for life in 0..if long() { 6 } else { 2 } {
             let server =
                 server(&dir, &[&settings[..], &["--appendonly", if life == 0 { "no" } else { "yes" }]].concat());
@@ -135,7 +136,7 @@ fn what_was_confirmed_before_and_after_the_switch_is_kept() {
     }
 }
 
-/// Killed while it is switching, it has what it had before, or what it has now.
+/// A server that is killed while it is switching has the old data, or the new.
 #[test]
 fn a_kill_in_the_middle_leaves_the_old_or_the_new() {
     let dir = Scratch::new();
@@ -165,7 +166,7 @@ fn a_kill_in_the_middle_leaves_the_old_or_the_new() {
         let mut client = again.client();
         let digest = client.call("debug digest");
         if client.call("get life") == format!("${} {life}", life.to_string().len()) {
-            // The checkpoint is whole, and what follows it in the log.
+            // The checkpoint is whole, and so are the records behind it.
             assert_eq!(client.call("scard big"), ":3");
             let least = if answered { confirmed.clone() } else { vec![0; WRITERS] };
             assert_between(&counted(&again), &least, &confirmed);
@@ -176,7 +177,7 @@ fn a_kill_in_the_middle_leaves_the_old_or_the_new() {
             assert_eq!(digest, before);
             olds += 1;
         }
-        // What follows the old state must not bring back what is void.
+        // Changes behind the old state must not bring void data back.
         if rng(2) == 0 {
             assert_eq!(client.call(&format!("set more {life}")), "+OK");
             before = client.call("debug digest");
@@ -215,7 +216,7 @@ fn what_was_confirmed_before_it_is_switched_off_is_kept() {
     }
 }
 
-/// What waits for the log when it is switched off is answered.
+/// Replies that wait for the log when it is switched off are sent.
 #[test]
 fn nobody_waits_for_a_log_that_is_gone() {
     let dir = Scratch::new();
@@ -229,7 +230,7 @@ fn nobody_waits_for_a_log_that_is_gone() {
     assert_eq!(waiter.reply(), "*2 :1 :0");
     assert_eq!(client.call("rpush l 1"), ":1");
     assert_eq!(blocked.reply(), "*2 $1 l $1 1");
-    // Deletions of what the store had leave nothing.
+    // Deletions of the store's keys leave nothing.
     client.send("config set appendonly yes;set b 1;del a;config set appendonly no;del b");
     assert_eq!([(); 5].map(|()| client.reply()), ["+OK", "+OK", ":1", "+OK", ":1"]);
     assert_eq!(client.call("config set appendonly yes"), "+OK");
@@ -241,14 +242,14 @@ fn what_cannot_be_switched_on_stays_off() {
     let dir = Scratch::new();
     let server = server(&dir, &["--appendonly", "no"]);
     let mut client = server.client();
-    // Something is in the way of the log.
+    // A file is in the way of the log.
     fs::write(dir.path().join("holdfast"), "a file").unwrap();
     let writers = Writers::start(&server);
     let reply = client.call("config set maxmemory-samples 7 appendonly yes");
     assert!(reply.contains("related to argument 'appendonly') - Unable to turn on AOF: "), "{reply}");
     assert_eq!(client.call("config get appendonly"), "*2 $10 appendonly $2 no");
     assert_eq!(client.call("config get maxmemory-samples"), "*2 $17 maxmemory-samples $1 5");
-    // Another setting of the same command is refused: it is off again.
+    // Another setting of the same command is refused: the log is off again.
     fs::remove_file(dir.path().join("holdfast")).unwrap();
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port();
@@ -265,7 +266,7 @@ fn what_cannot_be_switched_on_stays_off() {
     writers.end();
 }
 
-/// What a server has not loaded is not replaced: somebody was told that it is kept.
+/// A server does not replace data that it has not loaded: an earlier server acknowledged them.
 #[test]
 fn data_that_is_not_loaded_is_not_replaced() {
     for saves in [false, true] {
@@ -288,16 +289,16 @@ fn data_that_is_not_loaded_is_not_replaced() {
             }
             assert!(logged(&dir).contains("appendonly stays off: the data in "), "{}", logged(&dir));
             assert_eq!(client.call("config get appendonly"), "*2 $10 appendonly $2 no");
-            // Out of its way it is no hindrance.
+            // Once moved away, they are no hindrance.
             fs::rename(dir.path().join("holdfast"), dir.path().join("aside")).unwrap();
             assert_eq!(client.call("config set appendonly yes"), "+OK");
-            // This is the server's own.
+            // These data are the server's own.
             client.send("config set appendonly no;set new 2;config set appendonly yes");
             assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK"; 3]);
             assert!(logged(&dir).contains("is replaced with what there is now"));
         }
         {
-            // So is what it has loaded, though nothing was written since.
+            // So are the data that it has loaded, though nothing was written since.
             let server = server(&dir, &["--appendonly", "yes"]);
             let mut client = server.client();
             client.send("config set appendonly no;config set appendonly yes");
@@ -310,7 +311,7 @@ fn data_that_is_not_loaded_is_not_replaced() {
     }
 }
 
-/// Data of a server that has had none is nothing to lose.
+/// Empty data of an earlier server are no loss.
 #[test]
 fn what_is_empty_may_be_replaced() {
     let dir = Scratch::new();
@@ -321,7 +322,7 @@ fn what_is_empty_may_be_replaced() {
     assert_eq!([client.reply(), client.reply()], ["+OK", "+OK"]);
 }
 
-/// The whole of a script is logged, or nothing of it: the switch waits for its end.
+/// All of a script is logged, or nothing: the switch waits for its end.
 #[test]
 fn a_script_is_logged_whole_or_not_at_all() {
     let dir = Scratch::new();
@@ -337,7 +338,7 @@ fn a_script_is_logged_whole_or_not_at_all() {
     assert_eq!(again.client().call("mget a b"), "*2 $1 1 $1 1");
 }
 
-/// Files are where they were, wherever the working directory is.
+/// Files stay where they are, with any working directory.
 #[test]
 fn dir_may_change_while_it_is_on() {
     let (dir, other) = (Scratch::new(), Scratch::new());
@@ -353,7 +354,7 @@ fn dir_may_change_while_it_is_on() {
         client.saves();
         digest.push_str(&client.call("debug digest"));
         assert!(!other.path().join("holdfast").exists());
-        // Where it is switched on counts.
+        // The place where it is switched on counts.
         client.send("config set appendonly no;config set appendonly yes");
         assert_eq!([client.reply(), client.reply()], ["+OK", "+OK"]);
         assert!(other.path().join("holdfast").exists());
@@ -363,7 +364,7 @@ fn dir_may_change_while_it_is_on() {
     }
 }
 
-/// What is set by another while it takes its time counts, and not what was set when it began.
+/// A setting that another client changes during the switch counts, not the one from its beginning.
 #[test]
 fn appendfsync_may_be_set_meanwhile() {
     let dir = Scratch::new();
@@ -371,7 +372,7 @@ fn appendfsync_may_be_set_meanwhile() {
     let (mut client, mut other) = (server.client(), server.client());
     assert_eq!(client.call("debug populate 100000"), "+OK");
     client.send("config set appendonly yes");
-    // It is under way.
+    // The switch is under way.
     while !dir.path().join("holdfast/log").exists() {
         thread::sleep(Duration::from_millis(1));
     }

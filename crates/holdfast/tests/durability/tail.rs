@@ -1,5 +1,5 @@
-//! The log's tail, which a start replays, is bounded: who writes faster than checkpoints are made waits, who reads is
-//! served, and nobody waits for ever.
+//! The log's tail, which a start replays, is bounded: clients that write faster than checkpoints are made wait, readers
+//! are served, and none waits for ever.
 
 use std::fs;
 use std::thread;
@@ -26,7 +26,7 @@ fn start(dir: &Scratch, more: &[&str]) -> Server {
 fn the_tail_is_bounded_under_load() {
     for driver in ["epoll", "io_uring"] {
         let dir = Scratch::new();
-        // Checkpoints are made as slowly as may be, if nobody waits.
+        // Checkpoints are made as slowly as the setting allows, if no command waits.
         let server = start(&dir, &["--checkpoint-log-max", "2mb", "--checkpoint-cpu", "1", "--io-driver", driver]);
         let mut reader = server.client();
         let (writers, batches, batch) = (4, 60, 50);
@@ -66,7 +66,7 @@ fn the_tail_is_bounded_under_load() {
         }
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert!(total > 0);
-        // 12 MB were written. What workers execute before they look again is above the bound.
+        // 12 MB were written. Commands that workers execute before they check again are above the bound.
         assert!(most > MB / 2 && most < 3 * MB, "{driver}: a tail of {most} bytes");
         assert!(field(&mut reader, "rdb_saves") >= 5, "{driver}");
         assert_eq!(reader.call("dbsize"), format!(":{}", writers * batches * batch));
@@ -79,8 +79,7 @@ fn the_tail_is_bounded_under_load() {
     }
 }
 
-/// A small bound holds from the first write on, and for what a start replays, however large the log's segments are to
-/// be.
+/// A small bound holds from the first write on, and for the tail that a start replays, with log segments of any size.
 #[test]
 fn a_small_bound_holds() {
     let dir = Scratch::new();
@@ -106,7 +105,7 @@ fn a_small_bound_holds() {
     assert!(tail < 5 * MB, "{tail} bytes are replayed");
 }
 
-/// Writes until the server refuses; how much was written, and what it said.
+/// Writes until the server refuses. Returns the bytes written, and the error.
 fn write_until_refused(client: &mut Client, prefix: &str, most: u64) -> (u64, Option<String>) {
     let value = "v".repeat(10_000);
     for n in 0..most / 10_000 {
@@ -131,21 +130,21 @@ fn who_would_wait_for_ever_is_refused() {
     let refused = refused.expect("to be refused");
     assert!(refused.starts_with("-MISCONF The log has grown to checkpoint-log-max"), "{refused}");
     assert!((100..400).contains(&written), "{written} values of 10 kB were written");
-    // What does not write is served, and blocks say it in time.
+    // Commands that do not write are served, and blocks report it in time.
     assert_eq!(client.call("get before"), "$1 1");
     assert_eq!(client.call("multi"), "+OK");
     assert!(client.call("set a 1").starts_with("-MISCONF"));
     assert!(client.call("exec").starts_with("-EXECABORT"));
     assert!(client.call("eval \"return redis.call('set', 'a', 1)\" 0").starts_with("-MISCONF"));
     assert_eq!(field(&mut client, "log_waiting_clients"), 0);
-    // As much as is wanted, or without a bound.
+    // The bound may be any size, or absent.
     assert_eq!(
         client.call("config set checkpoint-log-max 1mb"),
         "-ERR CONFIG SET failed (possibly related to argument 'checkpoint-log-max') - argument must be 0, or at least 2mb"
     );
     assert_eq!(client.call("config set checkpoint-log-max 0"), "+OK");
     assert_eq!(client.call("config get checkpoint-log-max"), "*2 $18 checkpoint-log-max $1 0");
-    // The bound is lifted in a moment.
+    // The bound is lifted after a moment.
     for _ in 0..6000 {
         if client.call("set after 1") == "+OK" {
             break;

@@ -1,4 +1,4 @@
-//! How connections come and go: too many, and at the worst moments.
+//! Connections that come and go: too many, and at the worst moments.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ pub fn clients_have_a_limit(how: How) {
     let Some(server) = Server::start(how, &["--maxclients", "10"]) else { return };
     server.wait_alone();
     for _ in 0..5 {
-        // A place is free when the server has seen that somebody left.
+        // A place is free once the server has seen that a client left.
         let deadline = Instant::now() + attack::PATIENCE;
         let mut clients: Vec<Raw> = Vec::new();
         while clients.len() < 10 {
@@ -80,7 +80,7 @@ pub fn the_log_has_descriptors_left(how: How) {
     server.is_well();
 }
 
-/// Without any it refuses what writes, and goes on when there are some.
+/// Without descriptors the log refuses writes, and goes on when there are some.
 pub fn the_log_waits_for_descriptors(how: How) {
     let scratch = Scratch::new();
     let dir = scratch.path().display().to_string();
@@ -91,7 +91,7 @@ pub fn the_log_waits_for_descriptors(how: How) {
     assert_eq!(client.call(&["SET", "key", &value]), ok());
     let refused = error("MISCONF Errors writing to the AOF file: Too many open files");
     assert_eq!(other.call(&["PING"]), simple("PONG"));
-    // What is open stays.
+    // Open files stay.
     let old = server.limit_files(3);
     let mut sent = 0;
     while !text(&other.call(&["INFO", "persistence"])).contains("aof_last_write_status:err") {
@@ -101,7 +101,7 @@ pub fn the_log_waits_for_descriptors(how: How) {
     assert_eq!(other.call(&["SET", "key", "value"]), refused);
     assert_eq!(other.call(&["GET", "key"]), bulk(&value));
     server.limit_files(old);
-    // Those that were on their way when it was found out have waited.
+    // Writes that were under way when the lack was noticed have waited.
     let replies: Vec<Value> = (0..sent).map(|_| client.reply()).collect();
     assert!(replies.iter().all(|reply| *reply == ok() || *reply == refused), "{replies:?}");
     let deadline = Instant::now() + attack::PATIENCE;
@@ -119,7 +119,7 @@ pub fn the_log_waits_for_descriptors(how: How) {
     }
 }
 
-/// As the log does, checkpoints.
+/// Checkpoints wait in the same way.
 pub fn checkpoints_wait_for_descriptors(how: How) {
     let scratch = Scratch::new();
     let dir = scratch.path().display().to_string();
@@ -180,7 +180,7 @@ pub fn half_closed_gets_all_replies(how: How) {
         assert_eq!(client.reply(), simple("PONG"));
         assert_eq!(client.try_reply().unwrap(), None);
     }
-    // Half a command, and nothing: no reply, and the end.
+    // Half a command, or nothing: no reply, and the end.
     for bytes in ["", "PING", "*1\r\n$4\r\nPI"] {
         let mut client = server.connect();
         client.send(bytes);
@@ -205,7 +205,7 @@ pub fn half_closed_while_waiting(how: How) {
         assert_eq!(pusher.call(&["RPUSH", "list", "a"]), Value::Integer(1));
         assert_eq!(pusher.call(&["LPOP", "list"]), bulk("a"));
     }
-    // With much behind it that will never be read.
+    // With many bytes behind it that will never be read.
     let mut client = server.connect();
     client.command(&["BLPOP", "list", "0"]);
     client.send(request(&["SET", "k", "v"]).repeat(50_000));
@@ -295,7 +295,7 @@ pub fn leaving_in_the_middle_of_things(how: How) {
             for (_, id) in &clients {
                 assert_eq!(killer.call(&["CLIENT", "KILL", "ID", id]), Value::Integer(1));
             }
-            // From here on nobody waits, and what is pushed stays.
+            // From here on no client waits, and pushed elements stay.
             assert_eq!(killer.call(&["RPUSH", "a", "x"]), Value::Integer(1));
             assert_eq!(killer.call(&["LLEN", "a"]), Value::Integer(1));
             assert_eq!(killer.call(&["DEL", "a"]), Value::Integer(1));
@@ -313,9 +313,8 @@ pub fn leaving_in_the_middle_of_things(how: How) {
     }
 }
 
-/// Clients that send more than their sockets hold while their worker has other things to do, and are killed then: their
-/// writes end at once. (The kernel took a minute where a shutdown came first, as nobody opened the window of a closed
-/// socket again.)
+/// Clients that send more than their sockets hold while their worker is busy, and are killed then: their writes end at
+/// once. (The kernel took a minute if a shutdown came first, as the window of a closed socket was not opened again.)
 pub fn killed_while_sending(how: How) {
     let Some(server) = Server::start(how, &["--proto-max-bulk-len", "1gb"]) else { return };
     let mut killer = server.connect();
@@ -323,7 +322,7 @@ pub fn killed_while_sending(how: How) {
     assert_eq!(killer.call(&["MSET", "a", &long, "b", &long]), ok());
     let part = vec![b'x'; 1 << 20];
     for _ in 0..3 {
-        // Some of them are served by the worker of the one who kills.
+        // Some of them are served by the worker of the killing client.
         let mut clients: Vec<Raw> = (0..6).map(|_| server.connect()).collect();
         clients.iter_mut().for_each(|client| assert_eq!(client.call(&["PING"]), simple("PONG")));
         // One command, which takes a while.

@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::ok;
 use crate::support::attack::{How, Raw, Server, bulk, request, simple};
 
-/// So many bytes of a command whose end never comes, and when they have arrived.
+/// Sends so many bytes of a command whose end never comes, and waits until they have arrived.
 fn send_half(server: &Server, client: &mut Raw, bytes: usize) {
     client.send(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", 2 * bytes).into_bytes());
     client.send(vec![b'x'; bytes]);
@@ -39,7 +39,7 @@ pub fn who_must_not_be_evicted_stays(how: How) {
     send_half(&server, &mut other, 1 << 20);
     let mut admin = server.connect();
     assert_eq!(admin.call(&["CLIENT", "NO-EVICT", "ON"]), ok());
-    // The limit holds from now on, for what is there already, too.
+    // The limit holds at once, for present clients, too.
     assert_eq!(admin.call(&["CONFIG", "SET", "maxmemory-clients", "1mb"]), ok());
     assert!(other.is_closed());
     safe.send(vec![b'x'; 2 << 20]);

@@ -1,4 +1,4 @@
-//! What clients send: too slowly, too much, too little, or nonsense.
+//! Input of clients: too slow, too much, too little, or nonsense.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -88,7 +88,7 @@ pub fn giant_lengths(how: How) {
         client.send(bytes);
         assert_eq!(client.rest(), format!("-ERR Protocol error: {wanted}\r\n"));
     }
-    // Nothing is asked for, so nothing is answered.
+    // No request, so no reply.
     let mut client = server.connect();
     client.send("*0\r\n*-1\r\n*-2147483648\r\n\r\n\r\nPING\r\n");
     assert_eq!(client.reply(), simple("PONG"));
@@ -110,7 +110,7 @@ pub fn strangers_send_little(how: How) {
         let rest = client.rest();
         assert!(rest.ends_with(&format!("-ERR Protocol error: {wanted}\r\n")), "{rest}");
     }
-    // What is allowed adds up to a little, and a pipeline of it is not hoarded.
+    // Allowed requests add up to little, and a pipeline of them is not hoarded.
     let before = server.rss();
     let mut client = server.connect();
     let mut flood = Vec::new();
@@ -123,15 +123,15 @@ pub fn strangers_send_little(how: How) {
     sender.join().unwrap().unwrap();
     let grown = server.rss().saturating_sub(before);
     assert!(grown < 32 << 20, "{grown} bytes for a stranger");
-    // Whoever has said the word may send more in the same packet.
+    // A client that has sent the password may send more in the same packet.
     let mut both = request(&["AUTH", "secret"]);
     both.extend(request(&["SET", "k", &"v".repeat(100_000)]));
     client.send(both);
     assert_eq!([client.reply(), client.reply()], [ok(), ok()]);
 }
 
-/// A page that somebody looks at can have his browser send such requests to servers that nobody else reaches, and each
-/// of their lines would be a command.
+/// A web page can make a visitor's browser send such requests to servers in the visitor's network, and each of their
+/// lines would be a command.
 pub fn requests_of_http_end_the_connection(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let behind = "SET http 1\r\n*3\r\n$3\r\nSET\r\n$4\r\nhttp\r\n$1\r\n2\r\n";
@@ -149,7 +149,7 @@ pub fn requests_of_http_end_the_connection(how: How) {
     }
     let mut client = server.connect();
     assert_eq!(client.call(&["EXISTS", "http"]), Value::Integer(0));
-    // What only looks like it is an error as any other.
+    // A request that only looks similar is an error like any other.
     for name in ["POSTS", "Host", "PUT"] {
         client.send(format!("{name} / HTTP/1.1\r\n"));
         assert!(matches!(client.reply(), Value::Error(text) if text.starts_with(b"ERR unknown command")), "{name}");
@@ -157,8 +157,8 @@ pub fn requests_of_http_end_the_connection(how: How) {
     server.is_well();
 }
 
-/// Who comes after the answer that there is a password needs it, whichever worker takes him: one that had slept knew
-/// the settings of before.
+/// Clients that connect after the reply that sets a password need it, at every worker: one that had slept knew the
+/// former settings.
 pub fn strangers_need_the_password_of_now(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let mut client = server.connect();
@@ -195,7 +195,7 @@ pub fn long_lines(how: How) {
         let rest = client.rest();
         assert_eq!(rest, format!("-ERR Protocol error: {wanted}\r\n"));
     }
-    // Byte by byte a line is looked at again and again: that must stay cheap.
+    // A line that comes byte by byte is examined again and again: that must stay cheap.
     let mut client = server.connect();
     let before = server.cpu();
     (0..20_000).for_each(|_| client.send("y"));
@@ -263,7 +263,7 @@ pub fn the_query_buffer_has_a_limit(how: How) {
         }
     }
     assert!(client.is_closed());
-    // So does what is sent by one who waits.
+    // So do bytes of a client that waits.
     let mut client = server.connect();
     client.command(&["BLPOP", "none", "0"]);
     let _ = client.stream.write_all(&request(&["SET", "k", &large]));
@@ -272,7 +272,7 @@ pub fn the_query_buffer_has_a_limit(how: How) {
     server.wait_alone();
     assert_eq!(server.info("client_query_buffer_limit_disconnections"), 3);
     assert_eq!(server.connect().call(&["GET", "k"]), Value::Null);
-    // What the allocator and the kernel's rings keep is part of it.
+    // The bytes include the allocator's and the kernel's rings.
     let grown = server.rss().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes");
 }

@@ -1,4 +1,4 @@
-//! Long replies: strings that are sent from where they are, collections that are written in steps.
+//! Long replies: strings that are sent from their place, collections that are written in steps.
 
 use resp::Value;
 
@@ -11,7 +11,7 @@ fn large(byte: &str) -> String {
     byte.repeat(LARGE)
 }
 
-/// What a client reads is what was there when its command ran, whatever comes right behind it.
+/// A client reads the value at the moment of its command, with any commands right behind it.
 pub fn long_strings_are_of_their_moment(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let mut client = server.connect();
@@ -50,7 +50,7 @@ pub fn long_strings_are_of_their_moment(how: How) {
     server.is_well();
 }
 
-/// Strings that nobody reads are let go of with the connection, and with the key.
+/// Strings that no client reads are freed with the connection and with the key.
 pub fn long_strings_are_let_go_of(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let before = server.info("used_memory");
@@ -58,7 +58,7 @@ pub fn long_strings_are_let_go_of(how: How) {
     for i in 0..5 {
         let mut client = server.connect();
         client.call(&["SET", "large", &large("x")]);
-        // Sent from where it is: 20 of them cost no more than one.
+        // They are sent from their place: 20 cost no more than one.
         (0..20).for_each(|_| client.command(&["GET", "large"]));
         if i % 2 == 0 {
             // The others leave in the middle of the first.
@@ -73,8 +73,8 @@ pub fn long_strings_are_let_go_of(how: How) {
     server.is_well();
 }
 
-/// Nothing of a large value stays in buffers of its connection or of the log, and the allocator can be asked to give
-/// back what is free.
+/// Buffers of its connection and of the log keep nothing of a large value, and the allocator gives free memory back on
+/// request.
 pub fn what_was_large_is_given_back(how: How) {
     // The store has memory of its own.
     let no_checkpoints = ["--checkpoint-interval", "0", "--checkpoint-log-size", "1gb", "--checkpoint-log-max", "10gb"];
@@ -86,7 +86,7 @@ pub fn what_was_large_is_given_back(how: How) {
     for key in ["a", "b"] {
         assert_eq!(client.call(&["SET", key, &"x".repeat(100 << 20)]), ok());
     }
-    // What the start needed may have been given back meanwhile.
+    // Memory that the start needed may have been given back meanwhile.
     assert!(client.info("used_memory") > used + (190 << 20));
     assert_eq!(client.call(&["DEL", "a", "b"]), Value::Integer(2));
     falls_to(&server, "used_memory", used + (10 << 20));
@@ -162,7 +162,7 @@ pub fn long_collections_are_of_their_moment(how: How) {
     server.is_well();
 }
 
-/// A collection's reply is made as far as it is read: who does not read costs little, and others go on.
+/// A collection's reply is made as far as it is read: a client that does not read costs little, and others go on.
 pub fn long_collections_wait_for_their_reader(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     let mut client = server.connect();

@@ -1,5 +1,5 @@
-//! Clients that mean harm, or know no better: what they send costs bounded memory and time, they hear a clear error
-//! where one can be sent, and others notice nothing.
+//! Clients that mean harm, or know no better: their input costs bounded memory and time, they get a clear error where
+//! one can be sent, and others notice nothing.
 //!
 //! `HOLDFAST_LONG=1` runs the sizes of an attack (10,000 connections, values of 512 MB) instead of a sketch of them.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]

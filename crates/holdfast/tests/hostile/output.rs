@@ -1,4 +1,4 @@
-//! What clients do not read.
+//! Replies that clients do not read.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub fn who_never_reads_is_cut_off(how: How) {
         server.wait_alone();
         server.is_well();
     }
-    // On a slow machine a client may give up writing before the server has had enough of it.
+    // On a slow machine a client may give up writing before the server closes it.
     assert!(server.info("client_output_buffer_limit_disconnections") >= 1);
     let grown = server.rss().saturating_sub(before);
     assert!(grown < 48 << 20, "{grown} bytes for those who do not read");
@@ -44,7 +44,7 @@ pub fn who_never_reads_can_be_killed(how: How) {
     assert_eq!(killer.call(&["CLIENT", "KILL", "ID", &id]), Value::Integer(1));
     assert!(client.is_closed());
     falls_to(&server, "used_memory", 20 << 20);
-    // Killing again finds nobody.
+    // Another CLIENT KILL finds no client.
     assert_eq!(killer.call(&["CLIENT", "KILL", "ID", &id]), Value::Integer(0));
 }
 
@@ -54,7 +54,7 @@ pub fn who_read_too_slowly_for_too_long_is_cut_off(how: How) {
     server.connect().call(&["SET", "large", &"x".repeat(1_000_000)]);
     let mut client = server.connect();
     ask_and_never_read(&mut client, &request(&["GET", "large"]), 20);
-    // It asks for nothing more, and is found out all the same.
+    // The client sends no more requests, and is noticed all the same.
     server.wait_info("client_output_buffer_limit_disconnections", 1);
     server.wait_alone();
 }
@@ -85,7 +85,7 @@ pub fn a_pipeline_of_large_replies_stops_at_the_limit(how: How) {
     // Without a limit, replies of one packet leave while later ones are made.
     let mut admin = server.connect();
     assert_eq!(admin.call(&["CONFIG", "SET", "client-output-buffer-limit", "normal 0 0 0"]), ok());
-    // The slowest of many, several times: somebody else may have the processor now and then.
+    // The slowest of many, several times: another process may have the processor now and then.
     let mut client = server.connect();
     let mut slowest = || {
         (0..200).for_each(|_| client.send(&large));

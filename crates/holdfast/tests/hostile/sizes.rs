@@ -57,7 +57,7 @@ pub fn walks_and_flushes_let_others_run(how: How) {
     let mut other = server.connect();
     other.call(&["PING"]);
     busy.stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-    // More walks if somebody else had the processor while they went on.
+    // More walks if another process had the processor during the first.
     for walks in [10, 20, 40, 80] {
         let begin = Instant::now();
         (0..walks).for_each(|_| busy.command(&["KEYS", "nothing*"]));
@@ -90,7 +90,7 @@ pub fn many_who_wait_for_one_key(how: How) {
         assert_eq!(pusher.call(&["RPUSH", "jobs", &i.to_string()]), Value::Integer(1));
     }
     let spent = server.cpu() - before;
-    // In the order in which they came to wait, which only they know.
+    // In the order in which they began to wait, which only they know.
     let jobs = waiting.iter_mut().map(|client| match client.reply() {
         Value::Array(reply) => text(&reply[1]).parse::<usize>().unwrap(),
         other => panic!("{other:?}"),
@@ -102,7 +102,7 @@ pub fn many_who_wait_for_one_key(how: How) {
 }
 
 /// Large arguments sent in pieces, one behind another and with small commands between, from several connections at
-/// once, some of which leave in the middle: all that were sent arrive whole.
+/// once. Some clients leave in the middle. All arguments that were sent arrive whole.
 pub fn large_arguments_in_pieces(how: How) {
     let Some(server) = Server::start(how, &[]) else { return };
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! What `packaging/` promises, as far as it can be checked without the tools that read it (`packaging/check` runs
-//! those): versions, settings, ports, users and files are those of the binary, and the same everywhere.
+//! Checks `packaging/`, as far as that is possible without the tools that read it (`packaging/check` runs those):
+//! versions, settings, ports, users and files are those of the binary, and the same everywhere.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,13 +20,13 @@ const COMPOSE: [&str; 2] = ["packaging/docker/compose.yaml", "packaging/docker/c
 const STATEFUL_SET: &str = "packaging/helm/holdfast/templates/statefulset.yaml";
 const CONFIG_MAP: &str = "packaging/helm/holdfast/templates/configmap.yaml";
 
-/// What stands behind a text in a line of a file.
+/// The text behind `start` in a line of a file.
 fn behind<'a>(text: &'a str, start: &str) -> &'a str {
     let line = text.lines().map(str::trim).find_map(|line| line.strip_prefix(start));
     line.unwrap_or_else(|| panic!("no line begins with `{start}`")).trim().trim_matches('"')
 }
 
-/// The settings that a command line or a configuration gives, with what it says wrong of them.
+/// The settings that a command line or a configuration gives, with the complaints about them.
 fn understood(arguments: &[&str]) -> Settings {
     let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.as_bytes().to_vec()).collect();
     let loaded = load(&Arguments::parse(&arguments), &Disk, &mut || Ok(Vec::new()));
@@ -72,7 +72,7 @@ fn the_unit_starts_the_server_that_the_package_installs() {
     {
         assert!(manifest.contains(&format!("[\"{source}\", \"{place}\", ")), "{source}");
     }
-    // Every source that is no product of the build exists.
+    // Every source that the build does not produce exists.
     let assets = manifest.split("\nassets = [").nth(1).expect("the assets");
     let sources = assets.lines().filter_map(|line| line.trim().strip_prefix("[\"")?.split('"').next());
     let kept: Vec<&str> = sources.filter(|source| !source.contains("target/")).collect();
@@ -95,7 +95,7 @@ fn the_configuration_of_the_package_is_understood() {
     assert!(settings.appendonly && settings.port == 6379 && settings.protected_mode);
     assert!(!settings.bind.is_empty() && settings.bind.iter().all(|host| host == "127.0.0.1" || host == "-::1"));
 
-    // What it offers as comments.
+    // Settings that it offers as comments.
     let offered = |line: &str| find(line.split(' ').next().unwrap_or("").as_bytes()).is_some();
     let lines = shipped.lines().map(|line| line.strip_prefix("# ").filter(|line| offered(line)).unwrap_or(line));
     let all = lines.collect::<Vec<_>>().join("\n");
@@ -208,7 +208,7 @@ fn the_chart_uses_every_value_that_it_offers() {
     }
 }
 
-/// Tools that are not there are passed over.
+/// Missing tools are passed over.
 #[test]
 fn the_tools_accept_what_they_read() {
     let Ok(checked) = Command::new(crates().join("../packaging/check")).output() else { return };
@@ -216,7 +216,7 @@ fn the_tools_accept_what_they_read() {
     assert!(checked.status.success(), "{said}");
 }
 
-/// The image is built of what `.dockerignore` lets through: no source may include a file of elsewhere.
+/// The image is built of the files that `.dockerignore` lets through: no source may include another file.
 #[test]
 fn the_image_is_built_of_the_crates_alone() {
     let let_through = text(".dockerignore");

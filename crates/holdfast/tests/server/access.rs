@@ -27,7 +27,7 @@ fn a_user_does_what_it_may_and_nothing_else() {
     ] {
         assert_eq!(bob.call(request), reply, "{request}");
     }
-    // A right that is taken away is gone for the next command of a connection that is there.
+    // The next command of an open connection lacks a right that was taken away.
     assert_eq!(admin.call("acl setuser bob -set"), "+OK");
     assert_eq!(bob.call("set a1 y"), "-NOPERM User bob has no permissions to run the 'set' command");
     assert_eq!(bob.call("multi"), "+OK");
@@ -107,7 +107,7 @@ fn the_session_shows_its_user_and_reset_takes_it_away() {
     assert_eq!(bob.call("auth bob pw"), "+OK");
     assert_eq!(admin.call("client kill user bob"), ":1");
     assert!(bob.is_closed());
-    // What is secret is not shown.
+    // Secrets are not shown.
     assert_eq!(admin.call("config set slowlog-log-slower-than 0"), "+OK");
     assert_eq!(admin.call("acl setuser bob >topsecret"), "+OK");
     assert_eq!(admin.call("auth bob topsecret"), "+OK");
@@ -126,7 +126,7 @@ fn a_password_that_was_set_is_shown_and_saved_at_once() {
     assert!(!admin.call("acl list").contains("nopass"));
     assert_eq!(admin.call("acl save"), "+OK");
     assert!(std::fs::read_to_string(&file).unwrap().contains("user default on sanitize-payload #"));
-    // What is loaded later counts, not an older password that was taken back.
+    // The later password counts, not an older one that was taken back.
     admin.send_raw(b"*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$11\r\nrequirepass\r\n$0\r\n\r\n");
     assert_eq!(admin.reply(), "+OK");
     std::fs::write(&file, "user default on >strong ~* &* +@all\n").unwrap();
@@ -153,7 +153,7 @@ fn users_come_from_a_file_and_go_to_it() {
     std::fs::write(&file, "user bob on nopass +nosuch\n").unwrap();
     assert!(admin.call("acl load").starts_with("-ERR "), "nothing is loaded");
     assert_eq!(admin.call("acl users"), "*3 $3 bob $7 default $3 eve");
-    // Clients of users that are gone are closed, those of others stay.
+    // Clients of deleted users are closed, and those of others stay.
     std::fs::write(&file, "user bob on >other ~b* +@all\n").unwrap();
     assert_eq!(admin.call("acl load"), "+OK");
     assert!(eve.is_closed());
@@ -286,7 +286,7 @@ fn no_side_door_leads_to_a_key() {
         let ran = eve.call("exec");
         assert!(!queued.contains("treasure") && !ran.contains("treasure"), "{request}: {queued} {ran}");
     }
-    // Of BY and GET only those are looked at that name another key.
+    // Only those of BY and GET that name another key are checked.
     assert_eq!(eve.call("sort list by nosort"), "*1 $1 a");
     assert_eq!(admin.call("mget secret secreta mine"), "*3 $8 treasure $8 treasure $-1");
     assert_eq!(admin.call("llen secretlist"), ":1");

@@ -48,7 +48,7 @@ fn waits_end_in_time() {
     }
 }
 
-/// A client that asks again for the rest of its time would ask in a loop.
+/// A client that repeats its command for the rest of its time would do so in a loop.
 #[test]
 fn no_wait_ends_early() {
     let server = Server::start(&[]);
@@ -147,7 +147,7 @@ fn one_entry_serves_all_who_read_a_stream() {
     assert_eq!(writer.call("xadd s 1-1 a 1"), "$3 1-1");
     let mut readers: Vec<_> = (0..4).map(|_| server.client()).collect();
     for (i, reader) in readers.iter_mut().enumerate() {
-        // `$` is what came last when the wait began, whatever wakes it.
+        // `$` is the last entry when the wait began, whatever wakes it.
         reader.send("xread block 0 streams none s $ $");
         server.blocked_clients(i + 1);
     }
@@ -192,7 +192,7 @@ fn a_wait_that_claims_ends_when_an_entry_is_old_enough() {
     writer.call("xreadgroup group g c streams s >");
     reader.send("xreadgroup group g d block 0 claim 100 streams s >");
     assert!(claimed(&mut reader) >= 100);
-    // Nothing is pending when the wait begins, and nothing that wakes it comes.
+    // Nothing is pending when the wait begins, and no event wakes it.
     writer.call("xack s g 1-1");
     reader.send("xreadgroup group g d block 0 claim 50 streams none s > >");
     assert!(reader.reply().starts_with("-NOGROUP"));
@@ -200,7 +200,7 @@ fn a_wait_that_claims_ends_when_an_entry_is_old_enough() {
     server.blocked_clients(1);
     writer.call("xclaim s g c 0 1-1 force justid");
     assert!(claimed(&mut reader) >= 50);
-    // What is released can be claimed at once.
+    // A released entry can be claimed at once.
     writer.call("xclaim s g c 0 1-1 force justid");
     reader.send("xreadgroup group g d block 0 claim 1000000000 streams s >");
     server.blocked_clients(1);

@@ -1,4 +1,4 @@
-//! What a server says when it crashes, and what it asks of the kernel for when memory runs out.
+//! The report of a crashed server, and the server's request to the kernel for when memory runs out.
 
 use std::process::Command;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Large values: they are renamed, copied and stored whole or not at all, and what is worked on aside looks as if it
-//! were done at one moment.
+//! Large values are renamed, copied and stored whole or not at all, and work that is done aside looks as if it were
+//! done at one moment.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn fill(client: &mut Client, prefix: &str, count: usize) {
 
 const KINDS: [&str; 6] = ["hash", "stream", "set", "list", "zset", "string"];
 
-/// The digests of these keys, of those that are there.
+/// The digests of these keys, if they exist.
 fn digests(client: &mut Client, keys: &[&str]) -> Vec<Option<String>> {
     let of = |key: &&str| {
         let there = client.call(&format!("exists {key}")) == ":1";
@@ -59,7 +59,7 @@ fn a_large_value_is_moved_whole_or_not_at_all() {
                 client.call(&format!("rename {b} {a}"));
             }
         }
-        // It is killed somewhere in this.
+        // The server is killed somewhere in this.
         let mut other = server.client();
         let mut lines = Vec::new();
         for kind in KINDS {
@@ -86,7 +86,7 @@ fn what_is_made_of_large_values_is_made_of_one_moment() {
     fill(&mut client, "", 30_000);
     client.call("sadd few x y");
     client.call("zadd zfew 5 x 6 y");
-    // Replies come in their order, whatever is done aside.
+    // Replies come in their order, even if work is done aside.
     client.send(
         "sunionstore to set few;scard to;ping;sdiffstore to set few;scard to;zunionstore zto 2 zset zfew;zcard zto",
     );
@@ -116,7 +116,7 @@ fn what_is_made_of_large_values_is_made_of_one_moment() {
     for line in ["sort list", "sort few", "zunionstore to 2 zset string"] {
         assert!(client.reply_to(line).starts_with('-'), "{line}");
     }
-    // Somebody writes all the time: each result is of one moment, and in the end it comes.
+    // Another client writes all the time: each result is of one moment, and in the end it comes.
     for round in 0..8 {
         client.send("sunionstore to set few;scard to");
         for n in 0..200 {
@@ -128,12 +128,12 @@ fn what_is_made_of_large_values_is_made_of_one_moment() {
         let count: u64 = made[1..].parse().unwrap();
         assert!(count.is_multiple_of(2), "a block is seen whole: {count}");
     }
-    // Who watches the result hears of it.
+    // A client that watches the result hears of it.
     writer.call("watch to");
     client.call("sunionstore to set few");
     writer.send("multi;get n;exec");
     assert_eq!([writer.reply(), writer.reply(), writer.reply()], ["+OK", "+QUEUED", "*-1"]);
-    // Who goes meanwhile is missed by nobody.
+    // A client that leaves meanwhile does no harm.
     for _ in 0..5 {
         let mut gone = server.client();
         gone.send("sort list alpha store gone;dump set");

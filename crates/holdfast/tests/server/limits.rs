@@ -1,4 +1,4 @@
-//! Where the system limits the address space of the process: an error reply and no end.
+//! A system limit on the address space of the process gives error replies, and does not end it.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ fn info(client: &mut Client, name: &str) -> u64 {
     text[at + name.len() + 2..].split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// What was confirmed: the number of a value and its length.
+/// Acknowledged values: the number of a value and its length.
 type Confirmed = BTreeMap<String, (u64, usize)>;
 
 /// Writes values of many sizes, by many commands, until `refusals` of them have been refused; at most `most` bytes.
-/// Bytes confirmed.
+/// Returns the acknowledged bytes.
 fn fill(server: &Server, seed: u64, refusals: usize, most: usize, confirmed: &mut Confirmed) -> usize {
     const SIZES: [usize; 8] = [20, 100, 1000, 5000, 20_000, 100_000, 1_000_000, 6_000_000];
     let mut number = random(seed);
@@ -40,7 +40,7 @@ fn fill(server: &Server, seed: u64, refusals: usize, most: usize, confirmed: &mu
             _ => (format!("set {key} {}", value(size)), value(size).len()),
         };
         let Some(reply) = client.try_call(&command) else {
-            // There was no memory for what it sent.
+            // There was no memory for the request.
             (client, refused) = (server.client(), refused + 1);
             continue;
         };
@@ -56,7 +56,7 @@ fn fill(server: &Server, seed: u64, refusals: usize, most: usize, confirmed: &mu
     bytes
 }
 
-/// Sees that everything is there that was confirmed.
+/// Asserts that all acknowledged values are there.
 fn compare(client: &mut Client, confirmed: &Confirmed, every: usize) {
     for (key, (n, length)) in confirmed.iter().step_by(every) {
         assert_eq!(client.call(&format!("strlen {key}")), format!(":{length}"), "{key}");
@@ -67,7 +67,7 @@ fn compare(client: &mut Client, confirmed: &Confirmed, every: usize) {
     }
 }
 
-/// Commands that would take far more than there is.
+/// Commands that would take far more memory than there is.
 fn too_large(client: &mut Client) {
     for command in [
         "setrange far 500000000 x",
@@ -98,13 +98,13 @@ fn without_a_store() {
     let refused = (0..100_000).map(|n| client.call(&format!("set small:{n} {value}"))).find(|reply| reply != "+OK");
     assert!(refused.is_some_and(|reply| reply.starts_with("-OOM")), "{}", client.call("info"));
     too_large(&mut client);
-    // What leaves makes room again.
+    // Deleted data make room again.
     assert_eq!(client.call("flushall sync"), "+OK");
     assert!(fill(&server, 8, 10, 30 << 20, &mut Confirmed::new()) >= 30 << 20);
     assert!(server.peak_virtual() <= LIMIT << 10);
 }
 
-/// Most threads are started after the first look at what is mapped: what they take seemed to be there for data.
+/// Most threads are started after the first measurement, so their memory once counted as room for data.
 #[test]
 fn what_threads_take_is_no_room_for_data() {
     let server = Server::within(LIMIT, &["--workers", "12"]);
@@ -131,14 +131,14 @@ fn with_a_store() {
     {
         let server = Server::within(LIMIT, &settings);
         let mut client = server.client();
-        // More than there is room for: it leaves for the store.
+        // More data than fit: keys leave for the store.
         let bytes = fill(&server, 11, 1000, 300 << 20, &mut confirmed);
         assert!(bytes > 40 << 20, "refused after {bytes} bytes");
         too_large(&mut client);
         compare(&mut client, &confirmed, 5);
         assert_eq!(client.call("wait 0 0"), ":0");
         while client.reply_to("save") != "+OK" {
-            // One is under way.
+            // One command is under way.
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
     }
@@ -148,7 +148,7 @@ fn with_a_store() {
 
 #[test]
 fn a_store_that_has_more_than_there_is_room_for() {
-    // None is so large that it is asked for by itself, and together they are more than the limit.
+    // No key is large enough to be asked for by itself, and together they are more than the limit.
     const KEYS: usize = 2600;
     const SIZE: usize = 220_000;
     let dir = Scratch::new();
@@ -162,18 +162,18 @@ fn a_store_that_has_more_than_there_is_room_for() {
             assert_eq!(client.call(&format!("setrange {name} {} x", SIZE - 1)), format!(":{SIZE}"));
         }
         while client.reply_to("save") != "+OK" {
-            // One is under way.
+            // One command is under way.
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
     }
     let server = Server::within(LIMIT, &settings);
     let mut client = server.client();
-    // What fits is read into memory in the background.
+    // Keys that fit are read into memory in the background.
     while server.has_thread("warm-up") {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(client.call("ping"), "+PONG");
-    // Commands that need more of it at once than there may ever be.
+    // Commands that need more keys at once than can ever fit.
     let reply = client.call(&format!("mget {}", names.join(" ")));
     assert!(reply.starts_with("-OOM"), "{reply:.60}");
     let lengths = names.iter().map(|name| format!("strlen {name};")).collect::<String>();
@@ -221,7 +221,7 @@ fn collections_and_pipelines() {
     let server = Server::within(LIMIT, &["--workers", "2"]);
     let mut client = server.client();
     let mut n = 0;
-    // Long, so that few commands fill the room.
+    // A long element, so that few commands fill the room.
     let item = "i".repeat(2000);
     let refused = loop {
         let line = format!(
@@ -235,7 +235,7 @@ fn collections_and_pipelines() {
         }
     };
     assert!(refused.starts_with("-OOM"), "{refused}");
-    // Replies that may be longer than what is left, to clients that do not wait for them.
+    // Replies that may be longer than the remaining room, to clients that do not wait for them.
     for command in ["lrange list 0 -1", "smembers set", "hgetall hash", "xrange stream - +"] {
         server.client().send(&format!("{command};{command};{command}"));
         assert_eq!(client.call("ping"), "+PONG");

@@ -1,4 +1,4 @@
-//! One server as its owner and its clients see it. Each module is a subject.
+//! One server as its operator and its clients see it. Each module is a subject.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod access;

@@ -1,4 +1,4 @@
-//! Publish and subscribe through the real binary: slow subscribers, idle ones, who hears what.
+//! Publish and subscribe through the real binary: slow subscribers, idle ones, the receivers of messages.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ fn figure(info: &str, name: &str) -> u64 {
     rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or_default()
 }
 
-/// Asks until the reply is one that is waited for.
+/// Asks until the reply is the expected one.
 fn until(client: &mut Client, command: &str, is_it: impl Fn(&str) -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -49,7 +49,7 @@ fn a_slow_subscriber_harms_nobody_else() {
             assert!(message.starts_with("*3 $7 message $4 news ") && message.contains(&format!(" {n}:x")), "{n}");
         }
         assert!(longest < Duration::from_secs(20), "{longest:?}");
-        // The slow one is closed at its limit, and what it has not read is gone, as soon as its worker comes to it.
+        // The slow subscriber is closed at its limit, and its unread messages are freed, once its worker comes to it.
         until(&mut publisher, "pubsub numsub news", |heard| heard == "*2 $4 news :1");
         until(&mut publisher, "info memory", |info| figure(info, "used_memory") < before + (8 << 20));
         assert_eq!(figure(&publisher.call("info stats"), "client_output_buffer_limit_disconnections"), 1);

@@ -1,4 +1,4 @@
-//! `metrics-port`: what Prometheus and probes see, and what bounds their connections.
+//! `metrics-port`: the view of Prometheus and of probes, and the bounds of their connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
@@ -10,10 +10,10 @@ use crate::support::{Scratch, Server, free_port};
 /// The longest wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What redis_exporter tells of a server, without what it tells of itself: the names that its dashboards use.
+/// The names that redis_exporter reports about a server, without those about itself: its dashboards use them.
 const NAMES: &str = include_str!("redis_exporter.txt");
 
-/// Sends bytes, and reads until the server closes. `None`: nothing listens.
+/// Sends bytes, and reads until the server closes. `None`: the port is closed.
 fn exchange(port: u16, bytes: &[u8]) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -35,7 +35,7 @@ fn exchange(port: u16, bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8(reply).unwrap())
 }
 
-/// The status and the body of an answer to GET.
+/// The status and the body of the reply to GET.
 fn try_get(port: u16, path: &str) -> Option<(u16, String)> {
     let reply = exchange(port, format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes())?;
     let (head, body) = reply.split_once("\r\n\r\n")?;
@@ -46,8 +46,8 @@ fn get(port: u16, path: &str) -> (u16, String) {
     try_get(port, path).expect("an answer")
 }
 
-/// The samples of a scrape, whose text must be right: every sample belongs to the family before it, each of which is
-/// there once.
+/// The samples of a scrape. Asserts that every sample belongs to the family before it, and that each family occurs
+/// once.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let (mut families, mut samples, mut family) = (BTreeSet::new(), BTreeMap::new(), String::new());
     for line in text.lines() {
@@ -118,7 +118,7 @@ fn dashboards_of_redis_exporter_find_what_they_ask_for() {
     assert!(samples["holdfast_log_sync_seconds_count{stream=\"0\"}"] > 0.0);
     assert!(samples["holdfast_log_sync_seconds_sum{stream=\"0\"}"] > 0.0);
     assert!(samples["holdfast_log_groups_total{stream=\"0\"}"] > 0.0);
-    // The dashboard asks for nothing that is not there.
+    // The dashboard uses only metrics that exist.
     let board = include_str!("../../../../docs/operating/grafana.json");
     let words = board.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     for word in words.filter(|word| word.starts_with("redis_") || word.starts_with("holdfast_")) {
@@ -130,7 +130,7 @@ fn dashboards_of_redis_exporter_find_what_they_ask_for() {
     }
 }
 
-/// A scrape asks no worker for anything.
+/// A scrape waits for no worker.
 #[test]
 fn a_scrape_waits_for_no_worker() {
     let port = free_port();
@@ -159,7 +159,7 @@ fn what_is_no_request_for_it_is_refused() {
     assert_eq!(status(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n"), "400");
     let head = exchange(port, b"HEAD /metrics HTTP/1.1\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
-    // Long heads are not collected.
+    // Long heads are refused.
     assert_eq!(status(format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(20_000)).as_bytes()), "431");
     let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(100));
     assert_eq!(status(many.as_bytes()), "431");

@@ -1,4 +1,4 @@
-//! `holdfast server` as its owner sees it: command line, configuration file, log, signals.
+//! `holdfast server` as its operator sees it: command line, configuration file, log, signals.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::{Launched, Scratch, free_port};
 
 impl Scratch {
-    /// A configuration file with this text behind `dir`; its path.
+    /// Writes a configuration file with this text behind `dir`. Returns its path.
     fn config(&self, text: &str) -> String {
         let path = self.path().join("holdfast.conf");
         let own = format!("dir {}\nbind 127.0.0.1\nlog-segment-size 1mb\n", self.path().display());
@@ -32,7 +32,7 @@ fn ends(args: &[&str]) -> Output {
 /// A server that runs until it is told to end, or the value goes.
 struct Running {
     process: Child,
-    /// What it logged until it was ready.
+    /// Its log lines until it was ready.
     log: String,
 }
 
@@ -78,7 +78,7 @@ impl Drop for Running {
     }
 }
 
-/// Sends one inline command; its reply, lines joined by blanks.
+/// Sends one inline command. Returns its reply, with lines joined by blanks.
 fn ask(port: u16, line: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -123,7 +123,7 @@ fn says_who_has_the_port() {
     assert!(!output.status.success() && log.contains(&format!("Failed listening on port {port}")), "{log}");
 }
 
-/// The PID file is that of a server that serves, and stays that of another one if this cannot.
+/// The PID file belongs to a server that serves. A server that cannot serve leaves another's file alone.
 #[test]
 fn who_does_not_serve_writes_no_pid_file() {
     let scratch = Scratch::new();
@@ -138,7 +138,7 @@ fn who_does_not_serve_writes_no_pid_file() {
     assert_eq!(fs::read_to_string(&pid_file).unwrap(), "another");
 }
 
-/// What the other tests rely on.
+/// The other tests rely on this.
 #[test]
 fn nobody_takes_another_server_for_his_own() {
     let first = Launched::start(&[]).unwrap();
@@ -170,7 +170,7 @@ fn starts_tells_and_ends() {
     assert!(!pid_file.exists());
 }
 
-/// What CONFIG SET has switched is what the next start finds, if CONFIG REWRITE was called.
+/// The next start finds a setting that CONFIG SET has switched, if CONFIG REWRITE was called.
 #[test]
 fn a_switch_is_kept_by_config_rewrite() {
     let scratch = Scratch::new();

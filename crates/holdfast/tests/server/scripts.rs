@@ -1,4 +1,4 @@
-//! Scripts through the real binary: keys they did not declare, many at once, long ones, blocks with scripts in them.
+//! Scripts through the real binary: undeclared keys, many scripts at once, long ones, blocks with scripts in them.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ fn sums_are_kept_by_scripts_that_share_undeclared_keys() {
                     let mut runs = 0;
                     while !done.load(Relaxed) || runs < 50 {
                         let line = format!("{TRANSFER} k{} k{}", pick(), pick());
-                        // A part of them in a block, with a declared key before and a plain command behind.
+                        // Some of them in a block, with a declared key before and a plain command behind.
                         if runs % 3 == 0 {
                             client.send(&format!("multi;incr blocks;{line};incr blocks;exec"));
                             (0..4).for_each(|_| drop(client.reply()));
@@ -81,7 +81,7 @@ fn a_long_script_stops_nobody_else() {
         slow.send("eval \"redis.call('get', KEYS[1]) while true do end\" 1 held");
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(other.call("set free 1"), "+OK");
-        // Who needs what it has waits, until it takes too long.
+        // A client that needs the script's keys waits, until it takes too long.
         assert!(other.call("get held").starts_with("-BUSY Redis is busy running a script."));
         assert!(began.elapsed() >= Duration::from_millis(200));
         assert!(other.call("set held 1").starts_with("-BUSY"));
@@ -94,7 +94,7 @@ fn a_long_script_stops_nobody_else() {
         assert!(slow.reply().starts_with("-ERR Script killed by user with SCRIPT KILL."));
         assert_eq!(other.call("set held 1"), "+OK");
         assert!(other.call("script kill").starts_with("-NOTBUSY"));
-        // The client of a long script may go: it ends all the same, and gives back what it has.
+        // The client of a long script may leave: the script ends all the same, and gives its keys back.
         slow.send("eval \"for i = 1, 30000000 do end redis.call('set', KEYS[1], 'done')\" 1 held");
         std::thread::sleep(Duration::from_millis(20));
         drop(slow);

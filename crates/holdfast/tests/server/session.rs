@@ -28,7 +28,7 @@ fn passwords_open_the_door() {
     assert_eq!(client.call("client getname"), "$2 me");
     assert_eq!(client.call("reset"), "+RESET");
     assert_eq!(client.call("client getname"), "-NOAUTH Authentication required.");
-    // What follows AUTH in the same packet is read with the rights that AUTH has given.
+    // Commands behind AUTH in the same packet have the rights that AUTH has given.
     client.send("auth secret;set k v;get k");
     assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK", "+OK", "$1 v"]);
     let info = client.call("info stats errorstats");
@@ -161,7 +161,7 @@ fn commands_describe_themselves() {
     let wrong = "-ERR unknown subcommand or wrong number of arguments for";
     assert_eq!(client.call("pubsub CHANNELS a b"), format!("{wrong} 'CHANNELS'. Try PUBSUB HELP."));
     assert_eq!(client.call("function Flush sync x"), format!("{wrong} 'Flush'. Try FUNCTION HELP."));
-    // What Redis has as sets are sets, and flags that it keeps to itself are kept.
+    // Redis's sets are sets, and its internal flags are kept back.
     client.call("hello 3");
     let eval = client.call("command info eval");
     assert!(
@@ -277,7 +277,7 @@ fn debug_needs_permission_and_sleep_stops_everything() {
 
     let server = Server::start(&["--workers", "2", "--enable-debug-command", "local"]);
     let (mut sleeper, mut other) = (server.client(), server.client());
-    // On a machine that is busy the sleep may be over before the other client gets to ask.
+    // On a busy machine the sleep may be over before the other client asks.
     let mut sleeps = 0;
     loop {
         sleeps += 1;
@@ -329,7 +329,7 @@ fn exec_refuses_what_memory_forbids() {
         "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'."
     );
     assert_eq!(client.call("exec"), "-ERR EXEC without MULTI");
-    // Queueing takes memory, too: as in Redis nothing is queued now, and what only reads runs outside a block.
+    // Queueing takes memory, too: as in Redis nothing is queued now, and commands that only read run outside a block.
     client.send("multi;get k;exec;get k");
     assert_eq!(client.reply(), "+OK");
     assert_eq!(client.reply(), "-OOM command not allowed when used memory > 'maxmemory'.");
@@ -348,7 +348,7 @@ fn shutdown_ends_the_process() {
     assert!(server.ends_well());
 }
 
-/// What MULTI queues counts towards the limit of what is not executed yet.
+/// Commands that MULTI queues count towards the limit of unexecuted bytes.
 #[test]
 fn a_queue_does_not_grow_for_ever() {
     let server = Server::start(&["--workers", "1", "--client-query-buffer-limit", "1mb"]);
@@ -363,8 +363,8 @@ fn a_queue_does_not_grow_for_ever() {
     assert_eq!(field(&other.call("info stats"), "client_query_buffer_limit_disconnections"), "1");
 }
 
-/// A command that is longer than the limit is refused however it arrives: also if its end is there before anybody has
-/// looked at its beginning.
+/// A command that is longer than the limit is refused however it arrives: also if its end is there before its beginning
+/// is read.
 #[test]
 fn a_single_command_has_a_limit() {
     let server = Server::start(&["--workers", "1", "--client-query-buffer-limit", "1mb"]);
@@ -378,7 +378,7 @@ fn a_single_command_has_a_limit() {
     assert_eq!(other.call("exists k"), ":0");
 }
 
-/// Who waits for a key of a block is served when the block has slept, not at the time that it began.
+/// A client that waits for a key of a block is served when the block has slept, not at the time at which it began.
 #[test]
 fn sleep_in_a_block_comes_before_who_waits() {
     let server = Server::start(&["--workers", "2", "--enable-debug-command", "yes"]);
@@ -392,7 +392,7 @@ fn sleep_in_a_block_comes_before_who_waits() {
     assert_eq!(client.call("exists list"), ":0");
 }
 
-/// What little a flush takes out is gone with its reply; in a block it does not count as freed lazily.
+/// A small flush is done when its reply comes; in a block it does not count as freed lazily.
 #[test]
 fn a_small_flush_is_done_at_once() {
     let server = Server::start(&["--workers", "2"]);
@@ -408,7 +408,7 @@ fn a_small_flush_is_done_at_once() {
     }
 }
 
-/// What INFO says of data is about what there is, however it is stored.
+/// INFO's figures of data are about the present data, in any form of storage.
 #[test]
 fn the_dataset_is_what_keys_hold() {
     let dir = crate::support::Scratch::new();
@@ -436,7 +436,7 @@ fn what_takes_long_is_kept() {
     assert!(client.call("latency doctor").contains("not monitored"));
     assert_eq!(client.call("debug sleep 0.3"), "+OK");
     assert_eq!(client.call("latency latest"), "*0");
-    // So much that no other command takes as long, whoever else wants the processor.
+    // Longer than any other command can take on a busy machine.
     assert_eq!(client.call("config set latency-monitor-threshold 250"), "+OK");
     assert_eq!(client.call("debug sleep 0.3"), "+OK");
     assert!(client.call("latency latest").starts_with("*1 *4 $7 command :"));
@@ -453,7 +453,7 @@ fn what_takes_long_is_kept() {
 fn a_pause_keeps_what_has_expired() {
     let server = Server::start(&["--workers", "1"]);
     let mut client = server.client();
-    // In one turn: it must not have expired before the pause.
+    // In one turn: the key must not have expired before the pause.
     client.send("multi;set gone 1 px 500;set there 1;exec;client pause 60000 write");
     (0..3).for_each(|_| drop(client.reply()));
     assert_eq!([client.reply(), client.reply()], ["*2 +OK +OK", "+OK"]);
@@ -462,7 +462,7 @@ fn a_pause_keeps_what_has_expired() {
     assert_eq!(client.call("get gone"), "$-1");
     assert_eq!(client.call("exists gone there"), ":1");
     assert_eq!((client.call("dbsize"), expired(&mut client)), (":2".into(), "0".into()));
-    // Scripts that promise not to write run, others wait.
+    // Scripts that promise not to write run; others wait.
     assert_eq!(client.call("eval \"#!lua flags=no-writes\\nreturn redis.call('get', 'gone')\" 0"), "$-1");
     assert_eq!(client.call("client unpause"), "+OK");
     assert_eq!(client.call("get gone"), "$-1");
@@ -512,7 +512,8 @@ fn a_block_counts_the_keys_that_it_has_made() {
     assert_eq!(changes(&mut client), (before + 6).to_string());
 }
 
-/// A setting switches all answers in which Valkey differs from Redis; both are as those servers were seen to answer.
+/// A setting switches all replies in which Valkey differs from Redis. Both are those that the servers were seen to
+/// give.
 #[test]
 fn compatibility_switches_to_valkeys_answers() {
     let server = Server::start(&["--workers", "1"]);
@@ -543,13 +544,13 @@ fn compatibility_switches_to_valkeys_answers() {
     assert!(client.call("hello").starts_with("*14 $6 server $5 redis "));
 }
 
-/// As in Redis: a command that waits counts when it has its reply, and what a script calls counts too.
+/// As in Redis: a command that waits counts when it has its reply, and commands of a script count, too.
 #[test]
 fn a_clients_commands_are_counted_when_they_end() {
     let server = Server::start(&["--workers", "2"]);
     let (mut popper, mut other) = (server.client(), server.client());
     let id = popper.call("client id").trim_start_matches(':').to_owned();
-    // The counter is added to at the end of a turn, which others may see a moment later.
+    // The counter rises at the end of a turn, which other clients may see a moment later.
     let mut counted = |wanted: &str| {
         let begun = Instant::now();
         while field(&other.call(&format!("client list id {id}")), "tot-cmds") != wanted {
@@ -574,7 +575,7 @@ fn a_clients_commands_are_counted_when_they_end() {
     assert_eq!(field(&line, "avg-pipeline-len-sum"), "5", "{line}");
 }
 
-/// Fields that Redis 8.8 has: each counts what it says.
+/// Fields of Redis 8.8: each counts as its name says.
 #[test]
 fn figures_of_redis_8_8_are_there() {
     let server = Server::start(&["--workers", "1"]);

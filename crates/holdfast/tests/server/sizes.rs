@@ -1,4 +1,4 @@
-//! INFO keysizes: what the keys in memory hold, by type and size, whatever way it came there.
+//! INFO keysizes: the contents of keys in memory, by type and size, however they came there.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ fn server(dir: &Scratch) -> Server {
     Server::start(&[&kept[..], &["--workers", "2", "--enable-debug-command", "yes"]].concat())
 }
 
-/// What INFO keysizes says, without its title.
+/// The text of INFO keysizes, without its title.
 fn sizes(client: &mut Client) -> String {
     let text = client.call("info keysizes");
     let (_, shown) = text.split_once("# Keysizes").unwrap_or_else(|| panic!("no title: {text}"));
@@ -58,7 +58,7 @@ fn sizes_follow_what_is_done() {
     after(&mut one, "set l in_place_of_a_list", &all.replace("lists_items:2=1", "strings_sizes:16=1"));
     after(&mut one, "getdel l", &all["db0 lists_items:2=1 ".len()..]);
 
-    // A blocked client takes what comes at once; what a block or a script does counts when it has ended.
+    // A blocked client takes its element at once; changes of a block or a script count when it has ended.
     other.send("blpop waited 0");
     server.blocked_clients(1);
     one.send("multi;rpush waited a b c d e;sadd s 5;exec");

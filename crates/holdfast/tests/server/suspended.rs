@@ -1,5 +1,4 @@
-//! Long scripts through the real binary: their clients leave or are killed, others want what they have, the server
-//! stops.
+//! Long scripts through the real binary: their clients leave or are killed, others want their keys, the server stops.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +21,7 @@ fn pause(ms: u64) {
 fn hold(server: &Server) -> Client {
     let mut holder = server.client();
     holder.send(FOREVER);
-    // Who asks for the key is answered until the script has it, and waits from then on.
+    // A client that asks for the key is answered until the script has it, and waits from then on.
     let parked = server.parked();
     loop {
         let mut probe = server.client();
@@ -35,7 +34,7 @@ fn hold(server: &Server) -> Client {
     }
 }
 
-/// Waits until a script has met what another has.
+/// Waits until a script has met another's key.
 fn waits_for_what_is_held(client: &mut Client) {
     let until = Instant::now() + Duration::from_secs(60);
     while !client.call("info workers").contains("script_reruns=1") {
@@ -45,7 +44,7 @@ fn waits_for_what_is_held(client: &mut Client) {
     pause(50);
 }
 
-/// Asks until the answer is one that is waited for.
+/// Asks until the reply is the expected one.
 fn until(client: &mut Client, line: &str, is_it: impl Fn(&str) -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
@@ -58,7 +57,7 @@ fn until(client: &mut Client, line: &str, is_it: impl Fn(&str) -> bool) {
     }
 }
 
-/// Asks until the answer is `expected`.
+/// Asks until the reply is `expected`.
 fn becomes(client: &mut Client, line: &str, expected: &str) {
     until(client, line, |answer| answer == expected);
 }
@@ -83,7 +82,7 @@ fn a_block_whose_client_left_watches_nothing_any_more() {
     let server = start("epoll", "1", &["--busy-reply-threshold", "60000"]);
     let (mut slow, mut other) = (server.client(), server.client());
     let mut holder = hold(&server);
-    // It begins, is suspended, and then needs what the other script has.
+    // The script begins, is suspended, and then needs the other script's key.
     slow.call("watch a b");
     let id = slow.call("client id").trim_start_matches(':').to_owned();
     slow.send("multi;set a 1;eval \"for i = 1, 3000000 do end return redis.call('get', 'held')\" 0;exec");
@@ -201,7 +200,7 @@ fn settings_may_change_in_the_middle() {
     assert_eq!(other.call("get held"), "$-1");
 }
 
-/// Commands of all families that change something, for keys that are there.
+/// Commands of all families that change existing keys.
 const CHANGES: &[&str] = &[
     "set s x",
     "append s yy",
@@ -305,14 +304,14 @@ fn what_is_undone_leaves_nothing() {
         assert_eq!(other.call("debug digest"), before);
         assert_eq!(other.call("config resetstat"), "+OK");
     }
-    // The same without anybody in the way: the commands are none that fail.
+    // The same without a hindrance: no command fails by itself.
     let reply = other.call(&script);
     assert_eq!(reply, "$-1");
     assert_ne!(other.call("debug digest"), before);
 }
 
-/// Blocks that watch what they change themselves, with scripts that use keys they do not declare: a block that was
-/// undone and runs again must not find its own traces.
+/// Blocks that watch the keys that they change, with scripts that use undeclared keys: a block that was undone and runs
+/// again must not see its own changes.
 #[test]
 fn blocks_that_run_again_keep_their_watches() {
     let server = start("epoll", "3", &[]);
@@ -334,7 +333,7 @@ fn blocks_that_run_again_keep_their_watches() {
                         ));
                         (0..3).for_each(|_| drop(client.reply()));
                         let reply = client.reply();
-                        // Nobody changes what it watches.
+                        // No other client changes its watched keys.
                         assert!(reply.starts_with("*2 :"), "{reply}");
                         done += 1;
                     }

@@ -1,4 +1,5 @@
-//! Client-side caching through the real binary: who hears of what, in which order, and that nobody keeps a stale value.
+//! Client-side caching through the real binary: the receivers and the order of invalidations, and that no cache keeps a
+//! stale value.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,7 +13,7 @@ fn start(driver: &str, workers: &str) -> Server {
     Server::start(&["--workers", workers, "--io-driver", driver, "--enable-debug-command", "yes"])
 }
 
-/// A client that tracks, in RESP3.
+/// A client with tracking on, in RESP3.
 fn tracker(server: &Server, how: &str) -> Client {
     let mut client = server.client();
     client.call("hello 3");
@@ -35,7 +36,7 @@ fn those_who_have_read_hear_of_a_change_once_and_after_their_replies() {
         for client in others.iter_mut().chain([&mut one, &mut silent]) {
             assert_eq!(client.call("get a"), "_");
         }
-        // Its own invalidation comes after the reply, and there is one.
+        // A client's own invalidation comes after the reply, and there is one.
         assert_eq!(one.call("set a 1"), "+OK");
         assert_eq!(one.reply(), invalidate(&["a"]));
         assert_eq!(one.call("set a 2"), "+OK");
@@ -48,14 +49,14 @@ fn those_who_have_read_hear_of_a_change_once_and_after_their_replies() {
         assert_eq!(silent.call("set a 3"), "+OK");
         assert_eq!(silent.call("ping"), "+PONG");
         assert_eq!(one.call("ping"), "+PONG");
-        // Of a block it comes after the block, and what was read after a change is still known.
+        // In a block it comes after the block, and keys that were read after a change are still known.
         one.send("multi;get b;set b 1;set c 1;get c;exec");
         (0..5).for_each(|_| drop(one.reply()));
         assert_eq!(one.reply(), "*4 _ +OK +OK $1 1");
         assert_eq!(one.reply(), invalidate(&["b"]));
         assert_eq!(others[0].call("eval \"redis.call('set', 'c', 2) return redis.call('get', 'd')\" 0"), "_");
         assert_eq!(one.reply(), invalidate(&["c"]));
-        // What a script has read is known, too, and a flush makes everybody forget.
+        // Keys that a script has read are known, too, and a flush invalidates everything for every client.
         assert_eq!(one.call("set d 1"), "+OK");
         assert_eq!(others[0].reply(), invalidate(&["d"]));
         assert_eq!(one.call("swapdb 0 1"), "+OK");
@@ -99,7 +100,7 @@ fn prefixes_choose_keys_and_one_message_names_those_of_a_command() {
         assert_eq!(all.reply(), invalidate(&["user:3", "user:4"]));
         assert_eq!(writer.call("pexpire user:1 1"), ":1");
         assert_eq!(users.reply(), invalidate(&["user:1"]));
-        // Its time has come.
+        // The key expires.
         assert_eq!(users.reply(), invalidate(&["user:1"]));
         assert_eq!(users.call("client tracking off"), "+OK");
         assert_eq!(writer.call("set user:1 1"), "+OK");
@@ -136,13 +137,13 @@ fn a_redirected_invalidation_reaches_a_subscriber_and_its_end_is_told() {
             (0..12_000).any(|_| gone(writer.call("info clients")) || pause()),
             "the end of a connection is noticed"
         );
-        // What was remembered for nobody goes by and by.
+        // Keys that are remembered for no client go by and by.
         let empty = |info: String| info.contains("tracking_total_keys:0 ");
         assert!((0..12_000).any(|_| empty(writer.call("info stats")) || pause()));
     }
 }
 
-/// Waits for a moment; false.
+/// Waits for a moment, and returns false.
 fn pause() -> bool {
     std::thread::sleep(Duration::from_millis(5));
     false
@@ -164,7 +165,7 @@ fn an_invalidation_does_not_come_in_the_middle_of_a_long_reply() {
         for client in [&mut reader, &mut listener] {
             client.send("lrange long 0 -1;ping");
         }
-        // Nobody reads the replies yet: they are longer than what is written ahead.
+        // The client does not read the replies yet: they are longer than the bytes that are written ahead.
         [&mut reader, &mut listener].into_iter().for_each(Client::hears);
         writer.call("set a 1");
         std::thread::sleep(Duration::from_millis(100));
@@ -187,7 +188,7 @@ struct Cache {
 }
 
 impl Cache {
-    /// The next reply; what must be forgotten before it is.
+    /// The next reply. Invalidations before it are applied first.
     fn reply(&mut self) -> String {
         loop {
             let reply = self.client.reply();
@@ -201,7 +202,7 @@ impl Cache {
         }
     }
 
-    /// A key of which something else is kept than is there, once what has been sent is taken note of.
+    /// A key whose cached value differs from the present one, once all sent invalidations are applied.
     fn first_stale(&mut self, operator: &mut Client) -> Option<String> {
         self.client.send("ping");
         assert_eq!(self.reply(), "+PONG");
@@ -212,7 +213,7 @@ impl Cache {
         self.values.iter().find_map(stale)
     }
 
-    /// Reads keys and keeps them.
+    /// Reads keys and caches them.
     fn read(&mut self, keys: &[String]) {
         self.client.send(&keys.iter().map(|key| format!("get {key}")).collect::<Vec<_>>().join(";"));
         for key in keys {
@@ -222,11 +223,11 @@ impl Cache {
     }
 }
 
-/// So many messages have each of the caches been sent before the writers end.
+/// Each cache gets so many invalidations before the writers end.
 const INVALIDATIONS: usize = 100;
 const CACHES: usize = 4;
 
-/// Readers cache what they read while writers change it and connections change workers: in the end every cache is
+/// Readers cache their reads while writers change the keys and connections change workers: in the end every cache is
 /// right.
 #[test]
 fn no_cache_is_stale_when_everything_is_quiet() {
@@ -253,7 +254,7 @@ fn no_cache_is_stale_when_everything_is_quiet() {
                             3 => client.call(&format!("del {key}")),
                             _ => client.call(&format!("incr {key}")),
                         };
-                        // In time even if it fails.
+                        // The test ends in time even if it fails.
                         let late = Instant::now() > until + Duration::from_secs(60);
                         if late || Instant::now() > until && told.load(Relaxed) == CACHES {
                             break;
@@ -288,7 +289,7 @@ fn no_cache_is_stale_when_everything_is_quiet() {
             assert_eq!(operator.call("debug shuffle-clients 1"), "+OK");
             let mut caches: Vec<Cache> = caches.into_iter().map(|cache| cache.join().unwrap()).collect();
             operator.call("debug shuffle-clients 0");
-            // Whatever expires has expired, and what is on its way arrives: a message that is missing never does.
+            // Everything that expires has expired, and messages under way arrive: a missing message never does.
             std::thread::sleep(Duration::from_millis(300));
             for key in 0..40 {
                 operator.call(&format!("get k{key}"));

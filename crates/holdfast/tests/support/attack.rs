@@ -1,4 +1,4 @@
-//! What the tests of hostile clients and races have in common: a server under either driver, seen from outside, and raw
+//! Shared by the tests of hostile clients and races: a server under either driver, seen from outside, and raw
 //! connections that may do what no client library does.
 
 use std::io::{self, Read, Write};
@@ -12,17 +12,17 @@ use super::launch::Launched;
 pub use super::launch::Scratch;
 use super::process;
 
-/// Longest wait for anything that must happen.
+/// The longest wait for anything that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How a test runs: which driver, how many workers (`auto`: left to the server).
+/// The driver of a test, and the number of workers (`auto`: left to the server).
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     pub driver: &'static str,
     pub workers: &'static str,
 }
 
-/// True if the long forms run (`HOLDFAST_LONG=1`): what an hour at night is for.
+/// True if the long forms run (`HOLDFAST_LONG=1`), which are meant for a night.
 pub fn long() -> bool {
     std::env::var_os("HOLDFAST_LONG").is_some_and(|value| value != "0")
 }
@@ -87,7 +87,7 @@ impl Server {
         }
     }
 
-    /// Waits until nobody but the one who asks is connected.
+    /// Waits until only the asking client is connected.
     pub fn wait_alone(&self) {
         self.wait_info("connected_clients", 1);
     }
@@ -106,12 +106,12 @@ impl Server {
         Duration::from_millis(ticks * 10)
     }
 
-    /// Sets the limit of open files of the running process; what it was.
+    /// Sets the limit of open files of the running process. Returns the former limit.
     pub fn limit_files(&self, most: u64) -> u64 {
         process::limit_files(self.pid(), most)
     }
 
-    /// Asks for the end and waits for it.
+    /// Sends SIGTERM and waits for the end.
     pub fn terminate(mut self) -> ExitStatus {
         process::terminate(self.pid());
         let deadline = Instant::now() + PATIENCE;
@@ -198,7 +198,7 @@ impl Raw {
         }
     }
 
-    /// Reads something. False: the stream has ended.
+    /// Reads some bytes. Returns false if the stream has ended.
     fn read_more(&mut self) -> io::Result<bool> {
         self.buffer.drain(..self.start);
         self.start = 0;
@@ -214,7 +214,7 @@ impl Raw {
         Ok(read? > 0)
     }
 
-    /// True if the server has closed the connection, or does within the patience; what it sent before is dropped.
+    /// True if the server has closed the connection, or does within the patience; earlier bytes are dropped.
     pub fn is_closed(&mut self) -> bool {
         loop {
             self.buffer.clear();
@@ -249,12 +249,12 @@ impl Raw {
         self.stream.set_nonblocking(false).unwrap();
     }
 
-    /// Says that nothing more will be sent.
+    /// Ends sending.
     pub fn half_close(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Ends the connection with a reset instead of a goodbye.
+    /// Ends the connection with a reset.
     pub fn reset(self) {
         process::reset_on_close(&self.stream);
     }

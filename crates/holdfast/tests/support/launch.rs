@@ -1,4 +1,4 @@
-//! Server processes of a test's own: each in a directory of its own, each on a port that it has itself.
+//! Server processes of a test: each has a directory and a port of its own.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest wait for a server that starts.
+/// The longest wait for a server that starts.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A directory of its own, removed with the value.
@@ -43,8 +43,7 @@ pub fn free_port() -> u16 {
 /// has its smart clients, and the one 10,000 above it, where nodes hear each other. No other test of this process gets
 /// any of them.
 ///
-/// They are below those that Linux gives to connections: a server that is started again finds its port free, whoever
-/// connected to whomever meanwhile.
+/// They are below those that Linux gives to connections, so a server that is started again finds its port free.
 pub fn free_ports(n: u16) -> u16 {
     const RANGE: (u16, u16) = (11_000, 16_900);
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -60,8 +59,8 @@ pub fn free_ports(n: u16) -> u16 {
     panic!("no free ports");
 }
 
-/// Does something until it has taken less than `most`, some times at the utmost: what else the machine does may delay
-/// it now and then, but not always. Panics if it never does.
+/// Repeats an action until it has taken less than `most`, a bounded number of times: other work of the machine may
+/// delay it now and then, but not always. Panics if it never does.
 pub fn in_time(most: Duration, mut act: impl FnMut()) {
     let mut fastest = Duration::MAX;
     for _ in 0..10 {
@@ -75,8 +74,8 @@ pub fn in_time(most: Duration, mut act: impl FnMut()) {
     panic!("it takes {fastest:?} at least, not {most:?} at most");
 }
 
-/// A server process, its port and its directory; all three end with the value. If the test fails, it says what the
-/// server logged last.
+/// A server process, its port and its directory. All three end when the value is dropped. If the test fails, it prints
+/// the last lines of the server's log.
 pub struct Launched {
     pub process: Child,
     pub port: u16,
@@ -84,11 +83,11 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// Starts a server with these settings (`--name value ...`) and waits until it listens. An error is what it wrote
-    /// to standard error before it ended.
+    /// Starts a server with these settings (`--name value ...`) and waits until it listens. An error is the text that
+    /// it wrote to standard error before it ended.
     pub fn start(settings: &[&str]) -> Result<Launched, String> {
         let mut error = String::new();
-        // Somebody else may take the port before the server does.
+        // Another process may take the port before the server does.
         for _ in 0..5 {
             match Self::on_port(free_port(), settings) {
                 Err(text) if text.contains("Address already in use") => error = text,
@@ -128,7 +127,7 @@ impl Launched {
             .args(file)
             .args(["--port", &port.to_string(), "--dir", &dir.path().display().to_string()])
             .args(["--pidfile", &path("pid").display().to_string()])
-            // Tests of what is durable ask for that.
+            // Tests of durability ask for a log.
             .args(["--appendonly", "no"])
             .args(settings)
             .stdin(Stdio::null())
@@ -142,8 +141,8 @@ impl Launched {
             if server.process.try_wait().unwrap().is_some() {
                 return Err(server.wrote("stderr"));
             }
-            // Written once the server listens. Whoever only connected might meet somebody else on the port, and find
-            // him gone in the middle of the test.
+            // The file is written once the server listens. A test that only connected might reach another server on the
+            // port, which may be gone in the middle of the test.
             if server.wrote("pid").trim() == server.process.id().to_string() {
                 return Ok(server);
             }
@@ -152,7 +151,7 @@ impl Launched {
         Err(format!("it does not listen: {}", server.wrote("stdout")))
     }
 
-    /// What is in a file of its directory.
+    /// The contents of a file of its directory.
     fn wrote(&self, name: &str) -> String {
         let bytes = fs::read(self.dir.path().join(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -1,4 +1,4 @@
-//! A server of our own and plain clients, for tests of what a user sees.
+//! A server of our own and plain clients, for tests of the user's view.
 #![allow(dead_code, unused_imports, reason = "each target uses its part")]
 
 pub mod attack;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 pub use launch::{Launched, Scratch, free_port, free_ports, in_time};
 pub use nodes::Nodes;
 
-/// Longest wait for what must happen, also on a machine that has much else to do.
+/// The longest wait for anything that must happen, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Numbers below what is asked for, the same for the same seed.
+/// Random numbers below the argument, the same for the same seed.
 pub fn random(mut seed: u64) -> impl FnMut(u64) -> u64 {
     move |below| {
         seed ^= seed << 13;
@@ -26,7 +26,7 @@ pub fn random(mut seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// A server process; ends with the value.
+/// A server process, which ends when the value is dropped.
 pub struct Server(Launched);
 
 impl Server {
@@ -45,12 +45,12 @@ impl Server {
         Server(Launched::within(kilobytes, settings).unwrap_or_else(|error| panic!("no server: {error}")))
     }
 
-    /// Starts a server with these settings, or says what it said.
+    /// Starts a server with these settings, or returns its error.
     pub fn try_start(settings: &[&str]) -> Result<Server, String> {
         Launched::start(settings).map(Server)
     }
 
-    /// Starts a server with a configuration file and these settings, or says what it said.
+    /// Starts a server with a configuration file and these settings, or returns its error.
     pub fn with_file(file: &std::path::Path, settings: &[&str]) -> Result<Server, String> {
         Launched::with_file(file, settings).map(Server)
     }
@@ -60,7 +60,7 @@ impl Server {
         Server(Launched::with_file_on_port(port, file, settings).unwrap_or_else(|error| panic!("no server: {error}")))
     }
 
-    /// What a server says that does not start with these settings.
+    /// The error of a server that does not start with these settings.
     pub fn refused(settings: &[&str]) -> String {
         match Launched::start(settings) {
             Ok(_) => panic!("it starts"),
@@ -91,12 +91,12 @@ impl Server {
         counts.sum()
     }
 
-    /// The most that was resident of the process, in bytes.
+    /// The largest resident size of the process, in bytes.
     pub fn peak_rss(&self) -> u64 {
         self.status("VmHWM:")
     }
 
-    /// The most address space that the process had, in bytes.
+    /// The largest address space of the process, in bytes.
     pub fn peak_virtual(&self) -> u64 {
         self.status("VmPeak:")
     }
@@ -150,7 +150,7 @@ impl Client {
         Client { stream, buffer: Vec::new() }
     }
 
-    /// A connection to a server that may not be there.
+    /// A connection to a server that may not exist.
     pub fn connect(port: u16) -> Option<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_nodelay(true).ok()?;
@@ -190,7 +190,7 @@ impl Client {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    /// As [`Self::call`], for what may take long.
+    /// As [`Self::call`], for a command that may take long.
     pub fn reply_to(&mut self, line: &str) -> String {
         self.send(line);
         self.reply_within(2 * PATIENCE).expect("a reply")
@@ -227,7 +227,7 @@ impl Client {
         }
     }
 
-    /// As [`Self::call`]; `None` if the server has gone before it has answered.
+    /// As [`Self::call`]; `None` if the server ends before it answers.
     pub fn try_call(&mut self, line: &str) -> Option<String> {
         let (mut bytes, mut words) = (Vec::new(), line.split(' ').map(str::to_owned).collect());
         encode(&mut words, &mut bytes);
@@ -247,7 +247,7 @@ impl Client {
         }
     }
 
-    /// Waits until the server closes the connection. False: it sends something instead.
+    /// Waits until the server closes the connection. Returns false if it sends something instead.
     pub fn is_closed(&mut self) -> bool {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         loop {
@@ -259,7 +259,7 @@ impl Client {
         }
     }
 
-    /// Makes a checkpoint of all that is there, after the one that may be under way.
+    /// Makes a checkpoint of all data, after one that may be under way.
     pub fn saves(&mut self) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -272,7 +272,7 @@ impl Client {
         }
     }
 
-    /// Waits for what comes next, and leaves it there.
+    /// Waits for the next bytes, and leaves them there.
     fn peek(&self) -> usize {
         loop {
             match self.stream.peek(&mut [0]) {
@@ -282,13 +282,13 @@ impl Client {
         }
     }
 
-    /// Waits until something has come, without taking it.
+    /// Waits until bytes have come, and leaves them there.
     pub fn hears(&mut self) {
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         assert!(!self.buffer.is_empty() || self.peek() == 1);
     }
 
-    /// Goes as soon as a reply has come, without reading it: that resets the connection.
+    /// Closes once a reply has come, without reading it: that resets the connection.
     pub fn resets(self) {
         assert!(self.buffer.is_empty());
         assert_eq!(self.peek(), 1);

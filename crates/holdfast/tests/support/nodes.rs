@@ -1,4 +1,4 @@
-//! A cluster of real servers, of which a test starts and kills each by its number.
+//! A cluster of real servers, which a test starts and kills by number.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Client, Scratch, Server, free_ports};
 
-/// Longest wait for what a cluster must do, also on a machine that has much else to do.
+/// The longest wait for anything that a cluster must do, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Nodes that know the first ones of each other. Each has a configuration file and a log file.
@@ -46,12 +46,12 @@ impl Nodes {
         self.dirs[node].path().join("log")
     }
 
-    /// What a node has logged, over all its starts.
+    /// The log lines of a node, over all its starts.
     pub fn log(&self, node: usize) -> String {
         fs::read_to_string(self.log_file(node)).unwrap_or_default()
     }
 
-    /// Starts a node with what is in its directory.
+    /// Starts a node with the files in its directory.
     pub fn start(&mut self, node: usize) {
         if !self.file(node).exists() {
             fs::write(self.file(node), "").unwrap();

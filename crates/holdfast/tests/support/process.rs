@@ -1,4 +1,4 @@
-//! What can be done to a process and a socket by system calls only.
+//! Actions on a process or a socket that take a system call.
 
 use std::io;
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ pub fn terminate(pid: u32) {
     unsafe { libc::kill(pid as i32, libc::SIGTERM) };
 }
 
-/// Sets the limit of open files of a running process; what it was.
+/// Sets the limit of open files of a running process. Returns the former limit.
 pub fn limit_files(pid: u32, most: u64) -> u64 {
     let pid = pid as i32;
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -24,7 +24,7 @@ pub fn limit_files(pid: u32, most: u64) -> u64 {
     old.rlim_cur
 }
 
-/// Makes closing a socket a reset.
+/// Makes the close of a socket a reset.
 pub fn reset_on_close(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     // SAFETY: the option is a `linger`, and of its size.

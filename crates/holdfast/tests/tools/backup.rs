@@ -1,4 +1,4 @@
-//! `holdfast backup` of a server at work, and `holdfast restore`: what is restored was there at one moment.
+//! `holdfast backup` of a busy server, and `holdfast restore`: the restored data are those of one moment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,7 @@ fn a_backup_is_of_one_moment() {
     }
 }
 
-/// A directory with a backup, the digest of what is in it, and nothing that runs.
+/// A directory with a backup and no running server, and the digest of the backup's data.
 fn made(dir: &Scratch) -> (PathBuf, String) {
     let server = server(dir.path(), &[]);
     let mut client = server.client();
@@ -110,7 +110,7 @@ fn made(dir: &Scratch) -> (PathBuf, String) {
     assert_eq!(client.call("incr k1"), ":2");
     let digest = client.call("debug digest");
     assert_eq!(client.call("holdfast backup b"), "+OK");
-    // What follows is not in it.
+    // Later changes are not in the backup.
     client.send("set k1 x;del l1;flushdb;save");
     (0..4).for_each(|_| drop(client.reply()));
     (dir.path().join("b"), digest)
@@ -137,7 +137,7 @@ fn what_was_there_is_restored_and_goes_on() {
             assert_eq!(client.call("holdfast backup second"), "+OK");
         }
     }
-    // Over what is there nothing is restored.
+    // Existing data are not replaced.
     let (good, text) = holdfast(&["restore", &from, &target]);
     assert!(!good && text.contains("is not empty"), "{text}");
 }
@@ -165,10 +165,10 @@ fn a_check_verifies_a_backup_where_it_lies() {
     let before = contents();
     let (good, text) = holdfast(&["check", &from]);
     assert!(good && text.contains(": a backup of unix time "), "{text}");
-    // 300 strings, hashes' one, 7 lists, a set, `e` and what is in another database.
+    // 300 strings, a hash, 7 lists, a set, `e` and the keys of another database.
     assert!(text.contains("a server of which this is restored has 311 keys"), "{text}");
     assert!(contents() == before, "nothing is changed");
-    // What somebody has put there is named; beside log and store nobody looks at it.
+    // A stranger's file among the data is named; one beside log and store does not matter.
     for (name, is_in_the_way) in [("notes", false), ("log-0/0.log", true), ("store/tree/notes", true)] {
         fs::write(backup.join(name), "of somebody's").unwrap();
         let (good, text) = holdfast(&["check", &from]);

@@ -1,10 +1,10 @@
-//! `holdfast bench` as a user runs it, against a tiny server that lives in the test.
+//! `holdfast bench` as a user runs it, against a tiny server in the test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output};
 
-/// What the server answers beside GET, SET and the transaction commands.
+/// The behaviour of the server beside GET, SET and the transaction commands.
 #[derive(Clone, Copy, Default)]
 struct Behaviour {
     password: bool,
@@ -15,7 +15,7 @@ struct Behaviour {
     /// Closes after this many commands.
     close_after: Option<usize>,
     not_resp: bool,
-    /// One of two nodes, by their ports, which have the lower and the upper slots: which of them it is.
+    /// Present if it is one of two nodes: their ports, the first of which has the lower slots, and its own number.
     half: Option<([u16; 2], usize)>,
 }
 
@@ -35,7 +35,7 @@ fn serve_at(listener: TcpListener, behaviour: Behaviour) {
     });
 }
 
-/// A cluster of two.
+/// Starts a cluster of two.
 fn serve_halves() -> [u16; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let ports = [0, 1].map(|at: usize| listeners[at].local_addr().unwrap().port());
@@ -176,12 +176,12 @@ fn pipelines_and_custom_commands() {
 #[test]
 fn several_nodes() {
     let [one, two] = serve_halves();
-    // Clients that know who has what. The last threads to load have keys for each node, too.
+    // Clients that know the owner of each key. The last threads to load have keys for each node, too.
     let of_all = ["--json", "--cluster", "--load", "--threads", "2", "--operations", "1600", "--mode", "pipeline"];
     let run = bench(two, &of_all);
     assert!(run.status.success(), "{run:?}");
     assert_eq!((field(&run, "commands"), field(&run, "errors")), (1600.0, 0.0));
-    // Clients that do not: half of what they send is wrong here.
+    // Clients that do not: half of their commands reach the wrong node.
     let nodes = format!("localhost:{one},127.0.0.1:{two}");
     let dealt_out = |more: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_holdfast"))

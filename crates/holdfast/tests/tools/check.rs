@@ -1,4 +1,4 @@
-//! `holdfast check` says of damaged data what a start does with it.
+//! `holdfast check` of damaged data predicts a start with them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +51,7 @@ fn files(dir: &Path) -> Files {
     files
 }
 
-/// Some more of everything, some of it in a checkpoint. `round` says what.
+/// Adds data of every kind, some of it in a checkpoint. `round` selects the data.
 fn change(client: &mut Client, round: u64) {
     let mut rng = random(round + 7);
     for n in 0..KEYS {
@@ -66,13 +66,13 @@ fn change(client: &mut Client, round: u64) {
     }
 }
 
-/// What every key holds, by asking for it.
+/// The values of all keys, read one by one.
 fn image(client: &mut Client) -> Vec<String> {
     let keys = (0..KEYS).flat_map(|key| [format!("get key:{key}"), format!("lrange list:{key} 0 -1")]);
     keys.chain(["dbsize".into()]).map(|line| client.call(&line)).collect()
 }
 
-/// What `holdfast check` says.
+/// The result of `holdfast check`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     Whole,
@@ -91,7 +91,7 @@ fn check(dir: &Path) -> (Verdict, String) {
     (verdict, text.into_owned())
 }
 
-/// Ways to damage a file: what it is called, and what becomes of the file; `None`: it is removed.
+/// Ways to damage a file: the name of the way, and the new contents of the file; `None`: it is removed.
 fn ways(bytes: &[u8], older: Option<&Vec<u8>>) -> Vec<(String, Option<Vec<u8>>)> {
     let mut ways = vec![("removed".into(), None), ("emptied".into(), Some(Vec::new()))];
     ways.push(("cut in half".into(), Some(bytes[..bytes.len() / 2].to_vec())));
@@ -150,7 +150,7 @@ fn a_check_says_what_a_start_does() {
             }
             let Ok(server) = started else { continue };
             let found = image(&mut server.client());
-            // What had been synced last is not known to have been: if it is damaged, it looks like a torn end.
+            // The last sync is not known to have happened: damage there looks like a torn end.
             let is_torn = text.contains("is torn at byte");
             let differs = found.iter().zip(&whole).any(|(now, then)| now != then && !now.starts_with('-'));
             if !is_torn && (differs || verdict == Verdict::Whole && found != whole) {
@@ -202,7 +202,7 @@ fn a_check_says_what_a_start_does_with_other_folders() {
     }
 }
 
-/// A node that does not start with what it keeps of its cluster: as it is damaged, or beside another's data.
+/// A node that does not start with the files about its cluster: they are damaged, or beside another node's data.
 #[test]
 fn a_check_says_what_a_start_of_a_node_does() {
     let (here, other) = (Scratch::new(), Scratch::new());

@@ -8,7 +8,7 @@ use rdb::{EntryRef, Target, ValueRef, Writer, Written};
 
 use crate::support::{Scratch, Server};
 
-/// Runs `holdfast import`, and returns whether it succeeded, and what it said.
+/// Runs `holdfast import`. Returns true if it succeeded, and its output.
 fn import(server: &Server, words: &[&str]) -> (bool, String) {
     let port = server.port().to_string();
     let all = [&["import", "--port", &port][..], words].concat();
@@ -72,7 +72,7 @@ fn a_dump_is_imported() {
     assert!(good && said.contains("2000 keys, 1 libraries"), "{said}");
     assert_eq!(client.call("GET key:5"), "$7 value 5");
 
-    // The library is the first step, and the key behind those that are left out is the last.
+    // The library is the first step, and the key behind the skipped ones is the last.
     client.call("FLUSHALL");
     let (good, said) = import(&server, &["--skip", "2002", file]);
     assert!(good && said.contains(": 1 keys, 0 libraries"), "{said}");
@@ -102,7 +102,7 @@ fn an_import_says_how_to_go_on() {
     assert!(!good && said.contains("refused: key 'bad'") && said.contains("--skip 2"), "{said}");
 }
 
-/// Keys of a database that the server does not have go to no other.
+/// Keys of a database that the server does not have go to no other database.
 #[test]
 fn keys_stay_in_their_database() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `holdfast completions` and `holdfast man`, compared with what `--help` prints.
+//! `holdfast completions` and `holdfast man`, compared with the output of `--help`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -62,7 +62,7 @@ fn pages_and_completions_have_every_command_and_option() {
         assert!(page.contains(&format!("\"Holdfast {}\"", env!("CARGO_PKG_VERSION"))), "{page}");
         pages += 1;
         for option in options {
-            // A page writes each dash of its own.
+            // A page escapes each dash.
             assert!(page.contains(&option.replace('-', "\\-")), "{name}.1 lacks {option}");
             for (shell, script) in &scripts {
                 let plain = option.trim_start_matches('-');
@@ -76,7 +76,7 @@ fn pages_and_completions_have_every_command_and_option() {
     assert_eq!(fs::read_dir(&dir).unwrap().count(), pages, "pages of nothing");
 }
 
-/// What bash offers behind these words.
+/// The words that bash offers behind these words.
 fn offered(script: &str, words: &[&str]) -> String {
     let last = words.len() - 1;
     let program = format!(

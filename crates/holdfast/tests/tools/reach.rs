@@ -8,7 +8,7 @@ use crate::support::{Scratch, Server};
 /// An RDB file with one key.
 const DUMP: &[u8] = b"REDIS0011\xfe\x00\x00\x01k\x01v\xff\0\0\0\0\0\0\0\0";
 
-/// What each command that reaches a server needs beside the server, and what it says when all is well.
+/// The words of each command that reaches a server, and its output when all is well.
 fn commands(folder: &Path) -> [(Vec<String>, &'static str); 5] {
     let file = folder.join("dump.rdb");
     std::fs::write(&file, DUMP).unwrap();
@@ -17,7 +17,7 @@ fn commands(folder: &Path) -> [(Vec<String>, &'static str); 5] {
         (words("bench --operations 10 --connections 1 --keys 10 --quiet"), "commands"),
         (words("ping"), "PONG"),
         ([words("import --replace"), vec![file.display().to_string()]].concat(), "1 keys"),
-        // These two are refused by a server that is no node and keeps nothing, once it has let them in.
+        // A server that is no node and keeps nothing refuses these two, once it has let them in.
         (words("cluster status"), "cluster"),
         (words("backup place"), "appendonly"),
     ]
@@ -63,7 +63,7 @@ fn every_command_takes_the_options_of_redis_cli() {
             (&[], Some(""), "NOAUTH"),
         ] {
             let (good, text) = try_with(more, password);
-            // To be locked out is an answer, and that is all that `ping` asks for.
+            // For `ping`, a refused login is an answer.
             assert_eq!(good, name == "ping", "{name} {more:?}: {text}");
             assert!(text.contains(code) && text.contains("HOLDFAST_PASSWORD or --password"), "{name} {more:?}: {text}");
         }
@@ -98,7 +98,7 @@ fn a_host_is_named_by_h_and_help_is_still_there() {
         let (good, text) = run(&command, &["-h", "nowhere.invalid", "-p", "1"], None);
         assert!(!good && text.contains("nowhere.invalid:1"), "{words:?}: {text}");
     }
-    // Where no host is named, `-h` is clap's.
+    // In a command without a host, `-h` is clap's.
     let (good, text) = run(&["check".to_owned()], &["-h"], None);
     assert!(good && text.contains("-h, --help"), "{text}");
 }

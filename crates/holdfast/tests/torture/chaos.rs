@@ -1,4 +1,4 @@
-//! Those who disturb the others.
+//! Actors that disturb the others.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub fn interrupter(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Connections that come and go in the middle of things.
+/// Connections that come and go at any moment.
 pub fn storm(world: &World<'_>, mut chance: Chance) {
     let scenes = [
         "",
@@ -59,12 +59,12 @@ pub fn storm(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Takes out of memory whatever the store has.
+/// Evicts all keys that the store has.
 pub fn cooler(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {
         if chance.one_in(3) {
-            // One may be under way by itself.
+            // A checkpoint may be under way by itself.
             let reply = client.call(&["save"]);
             let running = Value::Error("ERR Background save already in progress".into());
             assert!(reply == simple("OK") || reply == running, "{reply:?}");
@@ -76,7 +76,7 @@ pub fn cooler(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Looks at everything, and takes every latch now and then.
+/// Reads everything, and takes every latch now and then.
 pub fn walker(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {

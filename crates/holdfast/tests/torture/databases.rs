@@ -1,4 +1,4 @@
-//! Databases that change places, and keys that move between them, while clients count and wait in both.
+//! Databases change places, and keys move between them, while clients count and wait in both.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub fn commuter(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Makes lists in one database and moves or copies them to the other, where somebody waits.
+/// Makes lists in one database and moves or copies them to the other, where a client waits.
 pub fn carrier(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {
@@ -63,8 +63,8 @@ pub fn carrier(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Waits in either database for what is carried there, and carries it on to another slot: whoever serves it must hold
-/// that, too.
+/// Waits in either database for lists, and carries their elements on to another slot: the worker that serves it must
+/// hold that slot, too.
 pub fn far_waiter(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {
@@ -80,7 +80,7 @@ pub fn far_waiter(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Waits for a key that is then made in every way there is: no wake-up is lost. It has two databases to itself.
+/// Waits for a key that is then made in every possible way: no wake-up is lost. It has two databases to itself.
 pub fn ferry(world: &World<'_>, mut chance: Chance) {
     let (mut waiter, mut maker, mut next) = (world.client(), world.client(), world.client());
     let (here, there) = ("11", "12");
@@ -89,7 +89,7 @@ pub fn ferry(world: &World<'_>, mut chance: Chance) {
     }
     while !world.is_over() {
         let n = world.unique();
-        // Each of its own, so that most are in different slots.
+        // Each key is used by this actor alone, so that most are in different slots.
         let [from, to, end, made] = ["from", "to", "end", "made"].map(|name| format!("{name}:{}", n % 50));
         let chained = chance.one_in(2);
         if chained {
@@ -145,7 +145,7 @@ pub fn check(world: &World<'_>) {
         }
         assert_eq!(sum as u64, world.sum(&key), "{key}");
     }
-    // What is counted is what is there.
+    // The counters agree with the keys.
     for db in 0..16 {
         client.call(&["select", &db.to_string()]);
         let keys = array(client.call(&["keys", "*"])).len() as i64;

@@ -1,4 +1,4 @@
-//! More data than memory: whatever is there is right, and what is written together is never seen half.
+//! More data than memory: existing values are right, and keys that are written together are never seen half.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::chaos;
 use crate::support::attack::{Raw, simple, text};
 use crate::world::{Actor, Chance, World, array};
 
-/// Everybody, and how many of them.
+/// All actors, and how many of each.
 pub const CAST: &[(&str, usize, Actor)] = &[
     ("filler", 3, filler),
     ("reader", 2, reader),
@@ -21,7 +21,7 @@ pub const CAST: &[(&str, usize, Actor)] = &[
 
 const KEYS: u64 = 30_000;
 const COUPLES: u64 = 200;
-/// The limit in `main.rs`, and how far above it a moment may be: a pipeline's replies and connections' buffers count
+/// The limit in `main.rs`, and the excess that a moment may have: a pipeline's replies and connections' buffers count,
 /// too.
 const MOST: u64 = (24 + 24) << 20;
 
@@ -29,7 +29,7 @@ fn key(i: u64) -> String {
     format!("filled:{i}")
 }
 
-/// What key `i` holds: its type, length and contents follow from its number.
+/// The value of key `i`: its type, length and contents follow from its number.
 fn content(i: u64) -> String {
     format!("{i}:").repeat(1 + (i * 7919 % 300) as usize)
 }
@@ -86,7 +86,7 @@ fn reader(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Two keys that are written together, with something large in between: where both are there, they agree.
+/// Two keys that are written together, with a large one in between: if both exist, they agree.
 fn couple(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {
@@ -138,7 +138,7 @@ fn governor(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Waits for what comes, if there is room for it, and may be evicted at once.
+/// Waits for elements, if there is room for them; they may be evicted at once.
 fn waiter(world: &World<'_>, mut chance: Chance) {
     let (mut client, mut pusher) = (world.client(), world.client());
     while !world.is_over() {
@@ -163,7 +163,7 @@ fn emptier(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// What is counted is what is there, and all of it can be read and freed.
+/// The counters agree with the keys, and all keys can be read and freed.
 pub fn check(world: &World<'_>) {
     let mut client = world.client();
     assert_eq!(client.call(&["config", "set", "maxmemory", "0"]), simple("OK"));
@@ -174,7 +174,7 @@ pub fn check(world: &World<'_>) {
     while client.call(&["dbsize"]) != Value::Integer(0) {
         assert!(std::time::Instant::now() < deadline, "keys that cannot be evicted");
         std::thread::sleep(Duration::from_millis(10));
-        // Whoever wants memory makes the room for it.
+        // A command that wants memory makes room for it.
         assert!(is_oom(&client.call(&["set", "never", "there"])));
     }
     assert_eq!(client.call(&["keys", "*"]), Value::Array(Vec::new()));

@@ -1,9 +1,9 @@
-//! Many clients at once, each of which knows something that must stay true whatever the others do: sums are conserved,
-//! counters miss nothing, elements are neither lost nor doubled, nobody waits for ever. Connections change workers all
-//! the time, waits are interrupted and clients killed meanwhile.
+//! Many clients at once, each with a property that must stay true with any actions of the others: sums are conserved,
+//! counters miss nothing, elements are neither lost nor doubled, and no client waits for ever. Meanwhile connections
+//! change workers, waits are interrupted and clients killed.
 //!
-//! A few seconds per server in its short form; `HOLDFAST_TORTURE=600` tortures each for that many seconds, and
-//! `HOLDFAST_SEED=n` begins with the chance of an earlier run (which the scheduler does not repeat).
+//! A few seconds for each server in its short form. `HOLDFAST_TORTURE=600` tortures each for that many seconds, and
+//! `HOLDFAST_SEED=n` begins with the seed of an earlier run (whose schedule is not repeated).
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod chaos;
@@ -22,7 +22,7 @@ use resp::Value;
 use support::attack::{How, Scratch, Server, simple, text};
 use world::{Actor, World, array};
 
-/// Everybody, and how many of them.
+/// All actors, and how many of each.
 const CAST: &[(&str, usize, Actor)] = &[
     ("transfers", 4, money::transfers),
     ("auditor", 1, money::auditor),
@@ -87,11 +87,11 @@ fn torture_with(how: How, settings: &[&str], cast: &[(&'static str, usize, Actor
     assert!(server.terminate().success());
 }
 
-/// Everything, dumped and restored in another server, has the same digest there.
+/// All data, dumped and restored in another server, have the same digest there.
 fn same_elsewhere(how: How, server: &Server) {
     let other = Server::start(How { workers: "1", ..how }, &[]).expect("as the first one");
     let (mut from, mut to) = (server.connect(), other.connect());
-    // Nothing shall expire in between.
+    // No key may expire in between.
     for client in [&mut from, &mut to] {
         client.call(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
     }
@@ -146,13 +146,13 @@ fn two_workers_with_io_uring() {
     torture(How { driver: "io_uring", workers: "2" });
 }
 
-/// Nothing stays in memory for long.
+/// No key stays in memory for long.
 #[test]
 fn everything_leaves_memory_meanwhile() {
     let dir = Scratch::new();
     let dir = dir.path().display().to_string();
     let settings = ["--hz", "100", "--dir", &dir, "--appendonly", "yes", "--appendfsync", "everysec"];
-    // With a log, who is killed takes along what the reply was waiting to be committed for.
+    // With a log, a killed client also loses elements whose reply was waiting for the commit.
     let unhurt = CAST.iter().filter(|(name, ..)| *name != "killer").copied();
     let cast: Vec<_> = unhurt.chain([("cooler", 1, chaos::cooler as Actor)]).collect();
     torture_with(How { driver: "io_uring", workers: "2" }, &settings, &cast);

@@ -12,12 +12,12 @@ const FLOODED: u64 = 100;
 const TOGETHER: u64 = 20;
 const EXPIRING: u64 = 10;
 
-/// Accounts: some share a slot, some have one each.
+/// Accounts: some share a slot, some have a slot each.
 fn account(i: u64) -> String {
     if i < 16 { format!("account:{{hot}}:{i}") } else { format!("account:{i}") }
 }
 
-/// Sends commands in one packet; their replies.
+/// Sends commands in one packet. Returns their replies.
 fn pipeline(client: &mut Raw, commands: &[Vec<String>]) -> Vec<Value> {
     let bytes: Vec<u8> = commands.iter().flat_map(|args| crate::support::attack::request(args)).collect();
     client.send(bytes);
@@ -46,7 +46,7 @@ pub fn transfers(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Whoever reads all accounts at once sees the sum.
+/// A reader of all accounts at once sees the right sum.
 pub fn auditor(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {
@@ -67,7 +67,7 @@ pub fn auditor(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// A counter of its own, in pipelines: each reply is the next number, whatever worker the connection is with.
+/// A counter of its own, in pipelines: each reply is the next number, at any worker.
 pub fn counter(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     let key = format!("counter:{}", world.unique());
@@ -80,14 +80,14 @@ pub fn counter(world: &World<'_>, mut chance: Chance) {
             assert_eq!(reply, Value::Integer(value));
         }
         if chance.one_in(10) {
-            // Long enough at rest to be moved.
+            // Long enough at rest to be moved to another worker.
             std::thread::sleep(Duration::from_millis(chance.below(60)));
         }
         world.step("counter");
     }
 }
 
-/// WATCH: who read an old value does not write.
+/// WATCH: a client that read an old value does not write.
 pub fn watcher(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {
@@ -113,7 +113,7 @@ pub fn watcher(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Blocks of a hundred keys beside a flood of single ones: rule K1 lets them through.
+/// Blocks of a hundred keys beside a flood of single commands: rule K1 lets them through.
 pub fn big_blocks(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {
@@ -164,13 +164,13 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// Keys that live for some milliseconds hold the time of their end: nobody sees one after it.
+/// Keys that live for some milliseconds hold the time of their expiry: no client sees one after it.
 pub fn expiring(world: &World<'_>, mut chance: Chance) {
     let mut client = world.client();
     while !world.is_over() {
         let key = format!("expiring:{}", chance.below(EXPIRING));
         let before = unix_ms();
-        // A turn has one time, which may be old at its end. What the next one sees is no older than this.
+        // A turn has one time, which may be old at its end. The next turn's time is no older than this.
         client.call(&["ping"]);
         let end = unix_ms() + 1 + chance.below(30);
         match chance.below(4) {

@@ -1,7 +1,8 @@
 //! Lists and sorted sets with clients that wait for them, and are interrupted and killed while they do.
 //!
-//! What is pushed comes out once, or is still there. A killed client gets what was being served to it before its end;
-//! whoever leaves by himself may take an element along, as with Redis, so leavers have a queue of their own.
+//! Each pushed element comes out once, or is still there. A killed client gets the elements that were being served to
+//! it before its end. A client that leaves by itself may take an element along, as with Redis, so leavers have a queue
+//! of their own.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ fn stage(i: u64) -> String {
     format!("stage:{i}")
 }
 
-/// Where elements go in: lists, the first stage, sorted sets.
+/// Pushes elements into lists, the first stage, or sorted sets.
 fn push(chance: &mut Chance, elements: &[u64]) -> Vec<Vec<String>> {
     let side = if chance.one_in(2) { "lpush" } else { "rpush" };
     let mut command: Vec<String> = match chance.below(6) {
@@ -46,7 +47,7 @@ pub fn producer(world: &World<'_>, mut chance: Chance) {
     while !world.is_over() {
         let elements: Vec<u64> = (0..1 + chance.below(4)).map(|_| world.unique()).collect();
         let pushes = push(&mut chance, &elements);
-        // Noted before: it may come out at once.
+        // Noted before: an element may come out at once.
         lock(&world.pushed).extend(&elements);
         if chance.one_in(3) {
             client.command(&["multi"]);
@@ -66,7 +67,7 @@ pub fn producer(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Commands that take elements, with how long they wait.
+/// Commands that take elements, with the time for which they wait.
 fn take(chance: &mut Chance) -> Vec<String> {
     let timeout = ["0.001", "0.01", "0.05", "0.2"][chance.below(4) as usize];
     let some = |chance: &mut Chance| {
@@ -90,7 +91,7 @@ fn take(chance: &mut Chance) -> Vec<String> {
     words.into_iter().chain([timeout.into()]).collect()
 }
 
-/// The elements in a reply: keys and scores are no elements.
+/// The elements in a reply, without keys and scores.
 fn elements(command: &[String], reply: &Value) -> Vec<u64> {
     let Value::Array(parts) = reply else { return Vec::new() };
     let number = |value: &Value| text(value).parse::<u64>().unwrap();
@@ -113,7 +114,7 @@ pub fn consumer(world: &World<'_>, mut chance: Chance) {
                 lock(&world.popped).extend(elements(&command, &reply));
                 world.step("consumer");
             }
-            // Killed.
+            // The client was killed.
             Ok(None) | Err(_) => {
                 world.spare(&id);
                 (client, id) = world.victim();
@@ -150,7 +151,7 @@ pub fn mover(world: &World<'_>, mut chance: Chance) {
     world.spare(&id);
 }
 
-/// Waits and leaves in the middle of it. What it takes along is counted by nobody, but never comes twice.
+/// Waits and leaves in the middle of that. An element that it takes along is not counted, but never comes twice.
 pub fn leaver(world: &World<'_>, mut chance: Chance) {
     let mut pusher = world.client();
     let mut taken = Vec::new();

@@ -1,4 +1,4 @@
-//! Walks over what grows and shrinks meanwhile: what is there from beginning to end is returned, once.
+//! Walks while keys come and go: a key that exists from beginning to end is returned, once.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use resp::Value;
 use crate::support::attack::{Raw, simple, text};
 use crate::world::{Chance, World, array};
 
-/// Those that stay, half of them with a hash tag.
+/// The number of keys that stay, half of them with a hash tag.
 const STAYING: u64 = 300;
-/// A database to themselves.
+/// Their database, which no other actor uses.
 const DB: &str = "10";
 
 fn staying(i: u64) -> String {

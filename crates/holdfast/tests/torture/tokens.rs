@@ -1,4 +1,4 @@
-//! Tokens that change places in every way there is: whoever looks at all places at once sees each exactly once.
+//! Tokens that change places in every possible way: a reader of all places at once sees each token exactly once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::world::{Chance, World, array};
 
 const PLACES: u64 = 9;
 const TOKENS: u64 = 60;
-/// A database to themselves.
+/// Their database, which no other actor uses.
 const DB: &str = "13";
 
 fn list(i: u64) -> String {
@@ -43,7 +43,7 @@ fn two(chance: &mut Chance, place: fn(u64) -> String) -> [String; 2] {
     [place(order[0]), place(order[1])]
 }
 
-/// Moves what is in one place to another that is empty, if both are so still when it comes to it.
+/// Moves the contents of one place to another that is empty, if both are still so by then.
 fn carry_over(client: &mut Raw, [from, to]: &[String; 2], how: u64) {
     assert_eq!(client.call(&["watch", from, to]), simple("OK"));
     let there = client.call(&["exists", to]);
@@ -85,7 +85,7 @@ pub fn mover(world: &World<'_>, mut chance: Chance) {
             5 => drop(client.call(&["renamenx", &sets[0], &sets[1]])),
             6 => carry_over(&mut client, &sets, chance.below(3)),
             7 => {
-                // All of one to the other.
+                // All members of one set move to the other.
                 client.command(&["multi"]);
                 client.command(&["sunionstore", &sets[1], &sets[0], &sets[1]]);
                 client.command(&["del", &sets[0]]);
@@ -93,7 +93,7 @@ pub fn mover(world: &World<'_>, mut chance: Chance) {
                 (0..4).for_each(|_| drop(client.reply()));
             }
             _ => {
-                // A copy for somebody else, and both exchanged for it later.
+                // A copy in another database, which replaces both later.
                 client.call(&["copy", &lists[0], &lists[0], "db", "14", "replace"]);
             }
         }
@@ -101,7 +101,7 @@ pub fn mover(world: &World<'_>, mut chance: Chance) {
     }
 }
 
-/// Looks at all places at once.
+/// Reads all places at once.
 fn look(client: &mut Raw) {
     client.command(&["multi"]);
     (0..PLACES).for_each(|i| client.command(&["lrange", &list(i), "0", "-1"]));

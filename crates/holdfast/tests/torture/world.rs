@@ -1,4 +1,4 @@
-//! The stage: actors with a client each, what they agree on, and when it is over.
+//! The stage: actors with a client each, their shared state, and the end of the play.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use resp::Value;
 
 use crate::support::attack::{PATIENCE, Raw, Server};
 
-/// What an actor does until [`World::is_over`].
+/// The actions of an actor until [`World::is_over`].
 pub type Actor = fn(&World<'_>, Chance);
 
 /// Seconds of torture.
@@ -51,7 +51,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets everybody act for the given time, then waits until all have come to their end.
+    /// Lets all actors act for the given time, then waits until all have ended.
     pub fn play(&self, cast: &[(&'static str, usize, Actor)]) {
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -109,7 +109,7 @@ impl<'a> World<'a> {
         (!victims.is_empty()).then(|| victims[chance.below(victims.len() as u64) as usize].clone())
     }
 
-    /// A number that nobody else has.
+    /// A number that no other actor has.
     pub fn unique(&self) -> u64 {
         self.next.fetch_add(1, Relaxed)
     }
@@ -135,7 +135,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What was done, for people.
+    /// The numbers of steps, for people.
     pub fn summary(&self) -> String {
         format!("{:?}", lock(&self.steps))
     }
@@ -145,7 +145,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
-/// Chance from a seed.
+/// Random numbers from a seed.
 pub struct Chance(u64);
 
 impl Chance {

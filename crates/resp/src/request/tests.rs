@@ -1,11 +1,11 @@
-//! Requests in one piece, in any pieces, and requests that are none.
+//! Requests in one piece, in any pieces, and malformed requests.
 
 use super::*;
 use proptest::prelude::*;
 
 type Command = Vec<Vec<u8>>;
 
-/// What a stream gave: its commands, the error that ended it, and the bytes not consumed.
+/// The result of a stream: its commands, the error that ended it, and the bytes not consumed.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     commands: Vec<Command>,
@@ -13,8 +13,8 @@ struct Outcome {
     unread: usize,
 }
 
-/// Decodes a stream that arrives in `pieces` (the last one repeats), as a worker does: what is not consumed moves to
-/// the front.
+/// Decodes a stream that arrives in `pieces` (the last one repeats), as a worker does: bytes that are not consumed move
+/// to the front.
 fn decode_in(stream: &[u8], pieces: &[usize], limits: &Limits, max_commands: usize) -> Outcome {
     let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
     let (mut buffer, mut commands) = (Vec::new(), Vec::new());
@@ -89,8 +89,8 @@ fn lengths_of_any_number_of_digits() {
     }
 }
 
-/// Redis takes any byte behind a CR and any two behind an argument; clients exist that rely on nothing else, so neither
-/// do we refuse.
+/// Redis takes any byte behind a CR and any two behind an argument. Some clients may rely on that, so Holdfast does the
+/// same.
 #[test]
 fn line_breaks_are_not_checked() {
     assert_eq!(decode(b"*1\rx$1\ryazz").commands, words(&[&["a"]]));
@@ -222,7 +222,7 @@ fn a_giant_argument_is_announced_and_waited_for() {
     }
 }
 
-/// What has been read of a request is not read again: if it were, half a million reads would each look at megabytes.
+/// Bytes of a request are not read twice: otherwise half a million reads would each look at megabytes.
 #[test]
 fn a_million_arguments_in_many_reads() {
     const ARGS: usize = 1_000_000;

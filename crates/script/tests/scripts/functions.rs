@@ -65,7 +65,7 @@ fn libraries_that_are_gone_are_forgotten() {
     for round in 0..50 {
         let code =
             format!("#!lua name=lib\nlocal big = string\nredis.register_function('f', function() return {round} end)");
-        // `string` is not there while a library is loaded.
+        // `string` does not exist while a library is loaded.
         assert!(load(&code).unwrap_err().contains("nonexistent global variable 'string'"));
         let code = format!("#!lua name=lib\nredis.register_function('f', function() return {round} end)");
         let library = Arc::new(load(&code).unwrap());

@@ -1,4 +1,4 @@
-//! What scripts must not do: change what the next one sees, hold a worker up, take all memory.
+//! Scripts must not change the state that the next one sees, delay a worker, or take all memory.
 
 use crate::host::Host;
 use script::Limits;
@@ -209,7 +209,7 @@ fn every_script_can_be_killed() {
 
 #[test]
 fn large_work_ends_a_slice_early() {
-    // Few instructions, of which each moves or copies much.
+    // Few instructions, each of which moves or copies much.
     for body in [
         "local t = {} for i = 1, 200000 do t[i] = i end for i = 1, 100 do table.remove(t, 1) end",
         "local t = {} for i = 1, 200000 do t[i] = i end for i = 1, 100 do table.insert(t, 1, i) end",
@@ -258,7 +258,7 @@ fn a_script_that_is_given_up_ends() {
     let mut running = Running::eval(machine, &source, none(), none(), 0).unwrap();
     assert!(matches!(running.step(Input::Start), Step::Call { .. }));
     drop(running);
-    // Not even begun.
+    // The script has not even begun.
     let machine = Machine::new(Limits::default()).unwrap();
     let running = Running::eval(machine, &source, none(), none(), 0).unwrap();
     let mut out = Vec::new();
@@ -291,7 +291,7 @@ fn memory_is_bounded() {
         assert!(machine.memory() < limits.memory, "{body}: {}", machine.memory());
         assert_eq!(host.eval("return #('x'):rep(1000)"), ":1000\r\n");
     }
-    // Garbage alone does not fill it.
+    // Garbage alone does not fill the limit.
     assert_eq!(host.eval("for i = 1, 2000 do local s = ('x'):rep(100000) .. i end return 1"), ":1\r\n");
 }
 

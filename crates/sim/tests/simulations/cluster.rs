@@ -4,12 +4,12 @@ use sim::Outcome;
 use sim::nodes::faults;
 use sim::nodes::plan::{Plan, Planted};
 
-/// How to see again what a seed has shown.
+/// The command that repeats a seed.
 fn again(seed: u64) -> String {
     format!("cargo run -p sim --release -- --cluster --seed {seed} --trace (here it is shorter)")
 }
 
-/// A short one.
+/// Runs a short plan.
 fn run(seed: u64, keep: bool) -> Outcome {
     let plan = Plan::of(seed, Planted::Nothing);
     sim::nodes::run_plan(
@@ -28,7 +28,7 @@ fn what_must_hold_holds_in_clusters() {
             panic!("seed {seed}: {violation}\n  again: {}", again(seed));
         }
         sum += outcome.counts;
-        // What a seed shows depends on everything: six, and as many more as show enough.
+        // Results of a seed depend on everything: six seeds, and as many more as are needed for enough events.
         if seed >= 5 && sum.starts > 20 && sum.crashes > 1 && sum.answered > 500 && sum.echoed > 50 {
             return;
         }
@@ -36,7 +36,7 @@ fn what_must_hold_holds_in_clusters() {
     panic!("too little was looked at: {sum}");
 }
 
-/// Where nodes sync once a second the last second of a node may be lost, but no half of a block over nodes.
+/// If nodes sync once a second, the last second of a node may be lost, but no half of a block over nodes.
 #[test]
 fn blocks_are_whole_though_nodes_sync_once_a_second() {
     let mut sum = sim::counts::Counts::default();
@@ -55,7 +55,7 @@ fn blocks_are_whole_though_nodes_sync_once_a_second() {
             panic!("seed {seed}: {violation}");
         }
         sum += outcome.counts;
-        // What a seed shows depends on everything: as many as show enough.
+        // Results of a seed depend on everything: as many seeds as are needed for enough events.
         if sum.crashes > 10 && sum.answered > 300 {
             return;
         }

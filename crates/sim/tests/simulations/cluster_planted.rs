@@ -1,9 +1,9 @@
-//! Mistakes that are made on purpose in a cluster are noticed by what clients see alone. Each is a test, so that they
-//! share the processors.
+//! Planted mistakes in a cluster are noticed by clients alone. Each mistake is a test, so that they share the
+//! processors.
 
 use sim::nodes::plan::{Plan, Planted};
 
-/// Seeds after the first that may be needed, as what the first shows depends on everything.
+/// Seeds after the first that may be needed, as the results of a seed depend on everything.
 const MORE: u64 = 16;
 
 /// True if clients notice it in a world of one of the seeds from `first` on.

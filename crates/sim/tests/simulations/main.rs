@@ -1,4 +1,4 @@
-//! Simulations of nodes and of clusters, with and without mistakes made on purpose.
+//! Simulations of nodes and of clusters, with and without planted mistakes.
 
 mod cluster;
 mod cluster_planted;

@@ -1,5 +1,4 @@
-//! Mistakes that are made on purpose are noticed, each within some tens of seeds: by what the log held, and by clients
-//! alone.
+//! Planted mistakes are noticed, each within some tens of seeds: by the contents of the log, and by clients alone.
 
 use sim::plan::{Plan, Planted};
 

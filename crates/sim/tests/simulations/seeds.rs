@@ -2,7 +2,7 @@
 
 use sim::plan::Planted;
 
-/// How to see again what a seed has shown.
+/// The command that repeats a seed.
 fn again(seed: u64) -> String {
     format!("cargo run -p sim --release -- --seed {seed} --trace")
 }
@@ -17,7 +17,7 @@ fn what_must_hold_holds() {
         }
         sum += outcome.counts;
     }
-    // Otherwise nothing was looked at.
+    // Otherwise nothing was checked.
     assert!(sum.starts > 50 && sum.crashes > 50 && sum.answered > 1000, "{sum}");
     assert!(sum.checkpoints > 10 && sum.lost > 0, "{sum}");
 }

@@ -20,7 +20,7 @@ impl Host {
         Self::with(Limits::default())
     }
 
-    /// With what Redis has taken away (`lua-enable-deprecated-api`).
+    /// With functions that Redis has removed (`lua-enable-deprecated-api`).
     pub fn deprecated() -> Self {
         Self::with(Limits { deprecated: true, ..Limits::default() })
     }
@@ -67,7 +67,7 @@ impl Host {
         out
     }
 
-    /// Runs to the end: the reply.
+    /// Runs to the end. Returns the reply.
     pub fn run(&mut self, mut running: Running) -> Vec<u8> {
         self.slices = 0;
         let mut step = running.step(Input::Start);
