@@ -454,7 +454,6 @@ impl Db<'_> {
     /// The store was asked for an awaited key: `fetched` is its record, `None` if it has none. The waiting connections
     /// are handed to `wake`. False: it is not awaited any more, and nothing has happened. The `Db` is of the logical
     /// database that has the physical one now.
-    /// awaited any more, and nothing has happened. The `Db` is of the logical database that has the physical one now.
     pub fn know(
         &mut self,
         key: &Key<'_>,
@@ -497,7 +496,6 @@ impl Db<'_> {
 
     /// Puts the store's record of a key into memory, unless memory knows the key. Returns whether it did. For a thread
     /// that goes through all the store's keys under the latch: no command waits.
-    /// store has under the latch: nobody waits.
     pub fn warm(&mut self, key: &Key<'_>, fetched: Option<Fetched>) -> bool {
         let Some(fetched) = fetched else { return false };
         let (ks, physical) = (self.keyspace(), self.physical());
@@ -537,7 +535,6 @@ impl Db<'_> {
 
     /// Ends the load of a key that is known and in memory: a command that has waited for it has run. Others ask again,
     /// if it is gone before they have looked. An absent key stays known.
-    /// have looked. That it is absent stays known.
     pub fn let_go(&mut self, key: &Key<'_>) {
         let (ks, physical) = (self.keyspace(), self.physical());
         if ks.cold.loads.load(Relaxed) > 0 && ks.is_in_memory(self.held(), key, physical) {

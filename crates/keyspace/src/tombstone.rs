@@ -413,7 +413,6 @@ impl Keyspace {
 
     /// Declares that there is no store, or that it has nothing of memory, whatever entries and tombstones say: no
     /// deletion leaves a tombstone, no key is evicted. A checkpoint of a slot begins with [`Self::clear_marks`].
-    /// key is evicted. A checkpoint of a slot begins with [`Self::clear_marks`].
     pub fn void_marks(&self) {
         self.graveyard.void.iter().for_each(|void| void.store(true, Relaxed));
         (0..SLOTS as u16).for_each(|slot| self.set_covered(slot, Version::ZERO));

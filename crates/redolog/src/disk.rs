@@ -115,7 +115,6 @@ pub struct Folder {
     path: PathBuf,
     /// The folder itself, for its names, unless it is only read. It is always open, so that no descriptor is lacking
     /// when a name has to be synced.
-    /// synced.
     names: Option<fs::File>,
     device: Option<Arc<Device>>,
     /// Its files are written past the cache. New ones are, too: that is less work, and no reader wants them in the
@@ -158,7 +157,6 @@ fn make_folders_with(path: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>)
 
 /// The result of syncing a folder. A file system without such a sync has names on the disk when it reports them, or not
 /// at all.
-/// not at all.
 fn if_known(synced: io::Result<()>) -> io::Result<()> {
     let is_unknown =
         |error: &io::Error| matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);

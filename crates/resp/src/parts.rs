@@ -35,7 +35,6 @@ impl Parts {
 
     /// True if the system had no memory for a part of the reply, which is missing: the whole of it is to be replaced by
     /// an error. Only a writer with parts ([`crate::Reply::sharing`]) leaves anything out.
-    /// with parts ([`crate::Reply::sharing`]) leaves anything out.
     #[inline]
     pub fn take_refused(&mut self) -> bool {
         self.refused.is_some() && self.refused.take().is_some()

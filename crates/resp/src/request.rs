@@ -164,7 +164,6 @@ impl Decoder {
     /// Forgets an incomplete request. To be called when the next buffer does not start where the last call stopped:
     /// execution has stopped within the batch (a blocked client), and the commands behind it are to be decoded again
     /// later.
-    /// has stopped within the batch (a blocked client), and the commands behind it are to be decoded again later.
     pub fn forget(&mut self) {
         self.cursor = None;
         self.args = Vec::new();

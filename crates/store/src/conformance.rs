@@ -259,7 +259,6 @@ const TOGETHER: u8 = 16;
 /// # Errors
 ///
 /// A reader's view that was of no one moment, in words.
-/// What a reader has seen that was of no one moment, in words.
 pub fn watch(subject: &Subject<'_>, batches: u64, readers: usize) -> Result<(), String> {
     let store = (subject.open)().map_err(|e| e.to_string())?;
     let store = &*store;

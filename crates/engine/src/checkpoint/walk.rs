@@ -150,7 +150,6 @@ impl SlotWalk {
 
     /// Entries that are not cold at the beginning, and do not leave memory later, are visited. A search may be finding
     /// out when the others expire: the known time goes on holding.
-    /// known goes on holding.
     fn look_at_cold(&mut self, ks: &Keyspace, held: &Held) {
         for table in &mut self.tables {
             let cold = ks.cold(held, self.slot, table.physical);

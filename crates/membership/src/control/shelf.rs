@@ -3,7 +3,6 @@
 //!
 //! A file is named after the change that made the libraries, and never changes. It is durable before the file that
 //! names it, and removed when that one no longer does.
-//! names it, and removed when that one names it no more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

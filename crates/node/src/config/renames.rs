@@ -16,7 +16,6 @@ impl Renames {
     /// # Errors
     ///
     /// The pair that is wrong, and the reason in Redis's words.
-    /// The pair that is wrong, and why in Redis's words.
     pub fn new(
         pairs: &[(Vec<u8>, Vec<u8>)],
         exists: impl Fn(&[u8]) -> bool,

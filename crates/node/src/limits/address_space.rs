@@ -6,7 +6,6 @@
 //! If the system still refuses memory (`headroom` then gives a part of its reserve), all mapped and unused memory is
 //! doubted to be of use. While the reserve is whole, that doubt fades, because a refusal depends on the size that was
 //! asked for.
-//! forgotten little by little, because it depends on what was asked for.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -61,7 +61,6 @@ pub enum State {
     Running,
     /// The next segment lacks a resource for now: mostly room on the disk (rule L8). Writes are refused until it can be
     /// made. Records that were left are written then.
-    /// has been left is written then.
     Full(Lack),
     /// A write or sync has failed, with its error (rule L9). The watermark of that stream does not move any more, and
     /// only a new start makes it run again. Connections that wait for the log are closed without an answer.

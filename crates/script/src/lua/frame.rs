@@ -344,7 +344,6 @@ impl<'a> Frame<'a> {
 
     /// Replaces the key on top with the next key and its value; false, with the key gone, behind the last. The table
     /// has not been written to since the key was given.
-    /// written to since the key was given.
     pub(crate) fn next(&mut self, table: c_int) -> bool {
         debug_assert_eq!(self.kind(table), Kind::Table);
         // SAFETY: it is a table, and the key is one of its keys or nil, so it does not raise.

@@ -1,6 +1,5 @@
 //! The log is not cut before the store has its contents (rule C3). For the life that ended: a record that a stream no
 //! longer holds lies at or below the C(s) of every slot it wrote.
-//! of every slot it wrote.
 
 use keyspace::SLOTS;
 

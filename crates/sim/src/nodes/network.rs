@@ -175,7 +175,6 @@ impl Network {
 
     /// A link breaks. Each end gets a prefix of the bytes under way to it, and learns of the break within this many
     /// microseconds. Returns when bytes may arrive, by side.
-    /// arrive, by side.
     pub fn cut(&mut self, link: u64, within: Time, now: Time, chance: &mut Chance) -> Vec<(Time, u64, usize)> {
         let Some(wire) = self.links.get_mut(&link) else { return Vec::new() };
         let mut arrivals = Vec::new();
