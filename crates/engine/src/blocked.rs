@@ -47,7 +47,7 @@ pub struct Blocked {
     pub deadline: Option<u64>,
     /// When to run again even without a change, in unix milliseconds; 0: only after a change.
     again: AtomicU64,
-    /// What a key must hold for the command to run again.
+    /// The kind of value that a key must have for the command to run again.
     pub(crate) kind: Kind,
     /// It also runs again when a key is gone or has another type.
     pub(crate) when_gone: bool,

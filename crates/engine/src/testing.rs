@@ -1,4 +1,4 @@
-//! What the tests share: commands by name, and one engine that runs them.
+//! Shared by the tests: commands by name, and one engine that runs them.
 
 use command::{FAMILIES, Row, Run};
 use resp::{Batch, Protocol};

@@ -57,7 +57,7 @@ pub const KEY_MAX: usize = 512 * 1024 * 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry(NonNull<u8>);
 
-/// What goes into the value part of a new entry.
+/// The contents of the value part of a new entry.
 pub(crate) enum Part<'a> {
     Int(i64),
     Short(&'a [u8]),

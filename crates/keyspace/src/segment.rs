@@ -240,7 +240,7 @@ impl Segment {
     /// Calls `f` with the place of every entry.
     pub(crate) fn each_place(self, mut f: impl FnMut(Place)) {
         for (i, bucket) in self.buckets().iter().enumerate() {
-            // What the caller does with the entries is a cache miss for each.
+            // The caller's work on the entries is a cache miss for each.
             if let Some(next) = self.buckets().get(i + 1) {
                 Ways(next.used())
                     .for_each(|way| prefetch_write((next.word(way) & crate::bucket::ADDRESS) as *const u8));

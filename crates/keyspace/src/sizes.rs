@@ -166,7 +166,7 @@ impl Keyspace {
     }
 }
 
-/// What has a size.
+/// A value that has a size.
 pub trait Measured {
     /// Its kind.
     const MEASURED: Kind;

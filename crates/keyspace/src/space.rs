@@ -1,9 +1,9 @@
-//! What the store calls the databases, and how a flush leaves everything behind that it holds of one.
+//! The store's names for databases, and the way in which a flush leaves all of a database's data in it behind.
 //!
-//! A *space* is what a physical database is in the store from one flush to the next: a flush gives the database up its
+//! A *space* is the store's name for a physical database from one flush to the next: a flush gives the database up its
 //! space, and the next checkpoint takes a new one. So nothing of the old one is ever mistaken for something new, and it
 //! can be deleted at leisure (rule L12). Everything here changes with every latch held, or with one held by the only
-//! checkpointer: who holds any latch sees it as it is.
+//! checkpointer, so that a holder of any latch sees it as it is.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ pub(crate) struct Spaces {
     abandoned: Mutex<Vec<Space>>,
 }
 
-/// What the databases are: in a checkpoint, and at a moment.
+/// The state of the databases: in a checkpoint, and at a moment.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Databases {
     /// The physical database of each logical one.
@@ -40,7 +40,7 @@ pub struct Databases {
     pub map_version: Version,
     /// Of each physical database: its space, 0 if the store has nothing of it.
     pub spaces: Vec<Space>,
-    /// Of each physical database: the version of its last flush. What was written there up to it is void.
+    /// Of each physical database: the version of its last flush. Everything written there up to it is void.
     pub floors: Vec<Version>,
     /// The next space to be taken.
     pub next_space: Space,
@@ -118,8 +118,8 @@ impl Keyspace {
         self.spaces.abandoned().retain(|space| !gone.contains(space));
     }
 
-    /// The store begins anew: it has nothing of what is here, and knows of no flush. What it does have, as it says in
-    /// `stored`, is given up. `held`: any latch.
+    /// The store begins anew: it has none of the present data, and knows of no flush. The data that it does have, as
+    /// `stored` says, are given up. `held`: any latch.
     pub fn begin_anew(&self, held: &Held, stored: Option<&Databases>) {
         debug_assert!(held.is_all() || !held.slots().is_empty(), "no flush comes in between");
         for (physical, row) in self.spaces.rows.iter().enumerate() {

@@ -252,7 +252,7 @@ impl Table {
             volatile: self.volatile.take().into(),
             expiring: self.expiring.take().into(),
             next_expiry: self.next_expiry.take().into(),
-            // What they say is void: the store has lost all of the table.
+            // The tombstones are void: the store has lost all of the table.
             graves: Graves::default(),
         }
     }
@@ -332,7 +332,7 @@ impl Table {
     }
 }
 
-/// What one step of tidying did.
+/// The work of one step of tidying.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tidied {
     /// The hash at which to go on; `None` at the end of the table.

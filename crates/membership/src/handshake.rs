@@ -325,7 +325,7 @@ pub struct Acceptor<'a> {
     asked: Option<Asked>,
 }
 
-/// What the initiator has asked for.
+/// The initiator's request.
 struct Asked {
     hello: Vec<u8>,
     challenge: Vec<u8>,
@@ -510,7 +510,7 @@ mod tests {
         assert_eq!(body, golden.concat());
     }
 
-    /// What is done to a step on its way.
+    /// A fault that a step suffers on its way.
     #[derive(Clone, Debug)]
     enum Damage {
         /// Cut, as far as it is so long.

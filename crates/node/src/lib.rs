@@ -1,7 +1,7 @@
 //! The sans-IO worker: sessions, MULTI and WATCH, CONFIG, INFO, CLIENT.
 //!
-//! A [`Worker`] is a state machine. A driver accepts and reads for it, calls [`Worker::turn`], and sends
-//! what [`Worker::next_output`] names. What workers share is in [`Node`]; what they tell each other is a [`Message`].
+//! A [`Worker`] is a state machine. A driver accepts and reads for it, calls [`Worker::turn`], and sends what
+//! [`Worker::next_output`] names. Workers share a [`Node`], and send each other a [`Message`].
 
 mod admission;
 mod client;

@@ -128,7 +128,7 @@ impl Table {
         self.find_own(self.renames.meant(&name.to_ascii_lowercase())?)
     }
 
-    /// What a client calls by this name, in any case: no "container|name".
+    /// The command that a client calls by this name, in any case: no "container|name".
     #[inline]
     pub fn find_command(&self, name: &[u8]) -> Option<&Command> {
         self.find(name).filter(|command| !command.is_subcommand)
@@ -164,7 +164,7 @@ impl Table {
         container.subcommands.iter().find(is).map(|&id| &self.commands[id])
     }
 
-    /// What a command is with this word behind it: of a container its subcommand, else itself.
+    /// The command with this word behind it: of a container its subcommand, else itself.
     pub fn with_word(&self, command: &Command, word: Option<&[u8]>) -> Option<&Command> {
         match word {
             Some(word) if command.is_container() => self.find_subcommand(command, word),

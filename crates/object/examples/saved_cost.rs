@@ -1,5 +1,5 @@
-//! What a checkpoint of a large collection costs after one small change: nanoseconds under the latch, microseconds off
-//! it, leaves and bytes written; and how long it takes to write all and to read it back.
+//! The cost of a checkpoint of a large collection after one small change: nanoseconds under the latch, microseconds off
+//! it, leaves and bytes written, and the time to write all and to read it back.
 //!
 //! `cargo run --release -p object --example saved_cost`
 

@@ -1,4 +1,4 @@
-//! What group commit costs: one worker that serves clients who wait for their answers, each answer so much work.
+//! The cost of group commit: one worker serves clients that wait for their replies, each reply taking so much work.
 //!
 //! `cargo run --release -p redolog@0.1.0 --example groups -- FOLDER CLIENTS WORK_US SECONDS [TURN]`: with `TURN` the
 //! worker rings after so many requests, otherwise when nothing is left to do. Compares CPU per request with the same

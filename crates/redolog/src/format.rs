@@ -192,7 +192,7 @@ const END_MAGIC: &[u8; 8] = b"HOLDEND1";
 /// Says how far a stream goes at least: all of that must be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CleanEnd {
-    /// Whose stream.
+    /// The node of the stream.
     pub(crate) node: [u8; 16],
     /// Which.
     pub(crate) stream: u16,

@@ -35,14 +35,14 @@ impl Lsn {
         Self(((self.0 >> STREAM_BITS) + 1) << STREAM_BITS | stream as u64)
     }
 
-    /// What comes next.
+    /// The next LSN.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// What comes right before; of [`Self::ZERO`] that is itself.
+    /// The LSN right before; of [`Self::ZERO`] itself.
     #[inline]
     #[must_use]
     pub const fn before(self) -> Self {

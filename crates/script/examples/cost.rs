@@ -1,4 +1,4 @@
-//! What a script costs: `cargo run --release -p script --example cost`.
+//! The cost of a script: `cargo run --release -p script --example cost`.
 //!
 //! The host does nothing but answer, so this is the machine alone.
 

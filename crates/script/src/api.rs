@@ -12,7 +12,7 @@ use std::ffi::c_int;
 pub const REDIS_VERSION: &str = "8.8.0";
 const VERSION_NUM: f64 = 0x0008_0800 as f64;
 
-/// Whose API it is.
+/// The API that a piece of code has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Set {
     /// `EVAL`'s.

@@ -1,4 +1,4 @@
-//! What a seed decides before a machine starts.
+//! The decisions of a seed before a machine starts.
 
 use redolog::Fsync;
 use redolog::simulated::Chance;
@@ -92,7 +92,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What this seed decides.
+    /// The plan of a seed.
     pub fn of(seed: u64, planted: Planted) -> Plan {
         let mut chance = Chance(seed ^ 0x706c_616e);
         let fsync = match chance.below(6) {

@@ -146,7 +146,7 @@ fn main() {
     report("and compacted", &store, &before, start, used);
     drop(store);
 
-    // Whoever may, empties the cache of the system, so that files are read from the disk.
+    // With the right to do so, the cache of the system is emptied, so that files are read from the disk.
     let cold = std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok();
     let start = Instant::now();
     let store = open(folder, compression, 64 << 20);

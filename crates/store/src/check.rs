@@ -34,7 +34,7 @@ pub struct Finding {
 /// The findings.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// Whose data it is; `None` if that cannot be read.
+    /// The node whose data it is; `None` if that cannot be read.
     pub node: Option<[u8; 16]>,
     /// The durable state; `None` if that cannot be read.
     pub generation: Option<Generation>,

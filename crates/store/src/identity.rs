@@ -25,7 +25,7 @@ pub const VERSION: u32 = 1;
 /// Tables and manifest as `lsm-tree` 3 writes them.
 const ENGINE_LSM_TREE_3: u32 = 1;
 
-/// Whose data a folder holds.
+/// The node whose data a folder holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The node whose data it is.

@@ -45,7 +45,7 @@ pub struct Prepare {
     pub stamp: Stamp,
     /// All participants in order, and in which lives: any other life refuses (rule T1).
     pub members: Arc<[Member]>,
-    /// What this participant locks, in order, each key once.
+    /// The locks of this participant, in order, each key once.
     pub locks: Arc<[Lock]>,
     /// Its commands.
     pub commands: Arc<[u8]>,

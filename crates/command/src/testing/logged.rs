@@ -1,5 +1,5 @@
-//! What commands log, in many histories, as `docs/formats.md` says it. `HOLDFAST_BLESS=1 cargo test -p command
-//! what_commands_log` writes it anew.
+//! The effects that commands log, found in many histories, for `docs/formats.md`. `HOLDFAST_BLESS=1 cargo test -p
+//! command what_commands_log` writes it anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -74,7 +74,7 @@ const EFFECTS: &[(u8, &str, &str)] = &[
     ),
 ];
 
-/// What is logged by commands that are not of the data plane.
+/// Effects of commands outside the data plane.
 const OTHERS: &[(&str, &str)] = &[
     ("config set", "GENERATION, of `appendonly`"),
     ("eval", "what its commands log, in one record"),
@@ -91,7 +91,7 @@ const OTHERS: &[(&str, &str)] = &[
 const HISTORIES: u64 = 120;
 const STEPS: usize = 250;
 
-/// What histories seldom come to.
+/// Commands that histories seldom come to.
 const SELDOM: &[&str] = &[
     "set k a;getex k pxat 1",
     "set k a;expire k -1",

@@ -206,7 +206,8 @@ impl Bench {
         self.inspect_occupied(|db| Digest::of_everything(db, now))
     }
 
-    /// What all databases hold, expired or not: per key database, name, expiry, digest of the value.
+    /// The contents of all databases, expired keys included: for each key the database, name, expiry, and digest of the
+    /// value.
     pub fn contents(&mut self) -> Vec<(u16, String, Option<u64>, String)> {
         let mut contents = Vec::new();
         self.inspect_occupied(|db| {

@@ -34,7 +34,7 @@ pub(super) fn narrow(bench: &mut Bench) {
     limits.stream_node_max_entries = 3;
 }
 
-/// What DUMP answers for a value of each kind.
+/// The replies of DUMP for a value of each kind.
 pub(super) fn payloads() -> Vec<Vec<u8>> {
     let mut bench = Bench::new();
     ["set k0 text", "rpush k0 a 1 b", "hset k0 f1 v f2 2", "zadd k0 1 f1 2 f2", "sadd k0 f1 f2 9", "xadd k0 1-1 f1 v"]

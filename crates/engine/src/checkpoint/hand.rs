@@ -19,7 +19,7 @@ use crate::record::version_of;
 pub(super) struct Ground<'a> {
     pub(super) keyspace: &'a Keyspace,
     pub(super) limits: Limits,
-    /// What the store has.
+    /// The contents of the store.
     pub(super) snapshot: Option<Box<dyn Snapshot>>,
     /// For every slot, the highest version that a key there may have in the store.
     pub(super) reach: Box<[Lsn]>,

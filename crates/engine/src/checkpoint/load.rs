@@ -24,7 +24,7 @@ pub enum Unloadable {
     Nonsense {
         /// Under which key, printable.
         key: String,
-        /// What is wrong with it.
+        /// The damage.
         what: &'static str,
     },
     /// There is no room for it.

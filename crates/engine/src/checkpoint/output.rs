@@ -54,7 +54,7 @@ impl Output {
         if self.batch.bytes() >= BATCH_BYTES { self.write() } else { Ok(()) }
     }
 
-    /// What the store says about itself.
+    /// Puts an entry in which the store describes itself.
     pub(super) fn put_own(&mut self, key: &[u8], value: &[u8]) {
         self.batch.put(key, value);
     }

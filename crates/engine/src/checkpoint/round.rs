@@ -198,7 +198,7 @@ impl Checkpointer {
         self.copied.epoch()
     }
 
-    /// What it has done.
+    /// The figures of its work.
     pub fn figures(&self) -> Figures {
         let walked = |round: &Round| if let Stage::Walking { next, .. } = round.stage { next } else { SLOTS };
         Figures { progress: self.round.as_ref().map_or(0, walked) as u64, ..self.figures }

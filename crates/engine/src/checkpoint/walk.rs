@@ -229,7 +229,7 @@ impl SlotWalk {
     }
 }
 
-/// What a hold works with.
+/// The data that a hold works with.
 struct Copying<'a> {
     ks: &'a Keyspace,
     held: &'a Held,

@@ -182,7 +182,7 @@ impl Engine {
         let (shared, now) = (self.shared.clone(), self.now);
         let trails = &shared.transactions.trails;
         let start = out.len();
-        // Who coordinates it may have more databases.
+        // The coordinator's node may have more databases.
         for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
             let key = shared.keyspace.hasher().key(&lock.key);
             self.make_known(block.held(), lock.db, &key)?;
@@ -240,7 +240,7 @@ impl Engine {
         let (shared, now) = (self.shared.clone(), self.now);
         let is_over = now > moment;
         let (mut may_have_ended, mut first) = (false, None);
-        // Who coordinates it may have more databases.
+        // The coordinator's node may have more databases.
         for lock in locks.iter().filter(|lock| usize::from(lock.db) < shared.keyspace.databases()) {
             // An insisting command has not waited until memory knows its keys.
             let may_end = self.insists || self.view(block.held(), lock.db).may_expire(keyspace::slot_of(&lock.key));

@@ -204,7 +204,7 @@ impl Open {
         self.attempts.contains_key(&tx)
     }
 
-    /// Who is woken when an attempt is granted something.
+    /// The waiter that is woken when an attempt is granted a lock.
     pub(super) fn waiter(&self, tx: TxnId) -> Option<Waiter> {
         self.attempts.get(&tx)?.waiter
     }

@@ -81,7 +81,7 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// What comes first; by this and then by name, the last first.
+/// The rank of a file; files are ordered by it and then by name, the last first.
 fn order(path: &Path) -> u8 {
     let text = path.to_string_lossy();
     match () {

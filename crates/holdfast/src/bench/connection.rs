@@ -95,7 +95,7 @@ impl Write for Stream {
     }
 }
 
-/// What a connection is there for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The load that is measured.
@@ -111,7 +111,7 @@ pub enum Role {
 pub struct Connection {
     /// The socket, non-blocking.
     pub stream: Stream,
-    /// What it is there for.
+    /// Its purpose.
     pub role: Role,
     /// Which of the nodes it leads to.
     pub node: usize,
@@ -129,7 +129,7 @@ pub struct Connection {
     pub tries: u32,
     /// The batch, kept only where it may have to be sent again.
     pub batch: Vec<u8>,
-    /// What the socket has not taken yet.
+    /// Bytes that the socket has not taken yet.
     unsent: Vec<u8>,
 }
 
@@ -249,7 +249,7 @@ pub fn log_in(stream: &mut Stream, options: &Options, probe: bool) -> Result<(),
     stream.set_timeout(None).map_err(fail)
 }
 
-/// What is said of a reply that is none.
+/// The error for bytes that are no reply.
 pub fn not_resp(byte: u8) -> String {
     format!("the server's reply is not RESP: unexpected byte {:?}", char::from(byte))
 }

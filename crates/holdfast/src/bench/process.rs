@@ -1,4 +1,4 @@
-//! What the operating system says about a process: CPU time, memory, open files.
+//! The operating system's figures of a process: CPU time, memory, open files.
 
 use std::fs;
 use std::time::Duration;

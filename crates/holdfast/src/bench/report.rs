@@ -1,4 +1,4 @@
-//! What a run prints: text for people, JSON for programs.
+//! The report of a run: text for people, JSON for programs.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -10,11 +10,11 @@ use super::stats::Shares;
 
 /// A run and what it measured.
 pub struct Report<'a> {
-    /// What was asked for.
+    /// The options of the run.
     pub options: &'a Options,
     /// `load` or `bench`.
     pub title: &'static str,
-    /// What came out.
+    /// Its results.
     pub outcome: Outcome,
 }
 

@@ -141,13 +141,13 @@ impl Plan {
     }
 }
 
-/// What a run measured.
+/// The results of a run.
 pub struct Outcome {
     /// Sums over the threads, of the measured part.
     pub stats: Stats,
     /// Commands answered in the measured time.
     pub commands: u64,
-    /// What each connection had of it.
+    /// Each connection's share.
     pub shares: Shares,
     /// The measured time.
     pub elapsed: Duration,
@@ -157,7 +157,7 @@ pub struct Outcome {
     pub server: Option<Server>,
 }
 
-/// What the server's processes used, all together.
+/// The use of resources by the server's processes together.
 pub struct Server {
     /// CPU time in the measured time.
     pub cpu: Duration,

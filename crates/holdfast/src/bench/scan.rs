@@ -3,7 +3,7 @@
 //! The scanner takes bytes as they come from the socket, cut anywhere, RESP2 and RESP3 alike. It keeps a few bytes of
 //! state per connection, so thousands of connections share one read buffer.
 
-/// What a complete reply was.
+/// The kind of a complete reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Anything but the two below.
@@ -15,7 +15,7 @@ pub enum Kind {
     Error,
 }
 
-/// What was seen, nested values included: a nil in an EXEC's array counts.
+/// Counts of replies, nested values included: a nil in an EXEC's array counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Errors.
@@ -131,7 +131,7 @@ impl Scanner {
         Ok(complete)
     }
 
-    /// What the last complete reply was.
+    /// The kind of the last complete reply.
     pub fn last(&self) -> Kind {
         self.last
     }

@@ -1,4 +1,4 @@
-//! What is counted while measuring, and the sums over threads.
+//! Counters of the measurement, and their sums over threads.
 
 use std::time::Duration;
 

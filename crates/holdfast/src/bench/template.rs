@@ -86,7 +86,7 @@ pub struct Template {
     pieces: Vec<Piece>,
 }
 
-/// What a part of an argument stands for.
+/// The meaning of a part of an argument.
 #[derive(Clone, Copy, Debug)]
 enum Part<'a> {
     Text(&'a [u8]),

@@ -25,7 +25,7 @@ const IDLE_TURN: Duration = Duration::from_millis(50);
 /// How long replies are awaited once it is time to stop.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// What the main thread wants; all threads read it.
+/// The main thread's orders, which all threads read.
 #[derive(Debug, Default)]
 pub struct Control {
     phase: AtomicU8,
@@ -77,7 +77,7 @@ struct Pacer {
     interval: Duration,
 }
 
-/// What a thread needs to run.
+/// A thread of the run, with all that it needs.
 #[derive(Debug)]
 pub struct Worker<'a> {
     /// Its connections.

@@ -1,4 +1,4 @@
-//! What is sent: batches of commands, drawn at random or filling the keys in order.
+//! The workload: batches of commands, drawn at random or filling the keys in order.
 
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ pub struct Options {
     skip: u64,
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Default)]
 struct Found {
     steps: u64,
@@ -155,7 +155,7 @@ fn import(options: &Options, mut source: Source) -> Result<(), String> {
     let mut pipeline = Pipeline::new(connection);
     let mut found = Found::default();
     let sent = send_all(options, &mut source, &mut pipeline, &mut found, &bar);
-    // Whatever was sent is answered, so that the steps that are done can be told.
+    // All steps that were sent are answered, so that the report can say which are done.
     let sent = sent.and(pipeline.finish());
     bar.finish_and_clear();
     let answers = pipeline.answers();
@@ -230,7 +230,7 @@ fn send_all(
 }
 
 impl Found {
-    /// True if a step is one that is sent. What is passed over is counted.
+    /// True if a step is sent. Others are counted as passed over.
     fn is_step(&mut self, step: &Step, options: &Options) -> bool {
         /// A collection without elements takes fewer bytes.
         const EMPTY_MAX: usize = 64;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 const COMMANDS: usize = 512;
 const BYTES: usize = 256 << 10;
 
-/// What a reply is about.
+/// The command that a reply belongs to.
 pub enum About {
     /// It must not be an error, and is of no step.
     Beside,
@@ -20,7 +20,7 @@ pub enum About {
     Command(Vec<u8>),
 }
 
-/// What the server has said so far.
+/// The server's replies so far.
 #[derive(Default)]
 pub struct Answers {
     /// Steps that are answered: done, or in the way of what exists, or refused.
@@ -33,7 +33,7 @@ pub struct Answers {
     pub commands: u64,
     /// Keys and libraries that existed.
     pub existing: u64,
-    /// What the server refused, in words for the user.
+    /// The refused commands, in words for the user.
     pub refused: Vec<String>,
 }
 

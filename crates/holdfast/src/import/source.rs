@@ -1,4 +1,4 @@
-//! What is imported: one file, or the files of a folder that a manifest names.
+//! The source of an import: one file, or the files of a folder that a manifest names.
 
 use rdb::aof::{File as Named, Files, Manifest, Reader, Step, Tail};
 use std::fs::{self, File};
@@ -70,7 +70,7 @@ impl Source {
         }
     }
 
-    /// What the last file lacks, once all is read.
+    /// The incomplete end of the last file, once all is read.
     pub fn tail(&self) -> Option<Tail> {
         match &self.kind {
             Kind::One(reader) => reader.tail(),

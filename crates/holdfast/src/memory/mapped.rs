@@ -229,7 +229,7 @@ mod tests {
             assert_eq!(*block.add((50 << 20) - 1), 0);
             let block = remap(block, 50 << 20, 70_000);
             assert!((0..70_000).all(|i| *block.add(i) == 7));
-            // What was used stays, but is not handed out as zeroed.
+            // A used block is kept, but is not handed out as zeroed.
             assert!(SPARE.keep(block, room(70_000), usize::MAX));
             let zeroed = map_zeroed(70_000);
             assert!(zeroed != block && (0..70_000).all(|i| *zeroed.add(i) == 0));

@@ -22,7 +22,8 @@ static REPORTED: AtomicI64 = AtomicI64::new(0);
 /// A thread reports when it has changed by this much: the error of the sum is at most this per thread.
 const REPORT: i64 = 8 * 1024;
 
-/// What a thread has allocated less what it has freed; others read it. Each on lines of its own.
+/// The bytes that a thread has allocated less those that it has freed; others read it. Each is on cache lines of its
+/// own.
 #[repr(align(128))]
 struct Ledger(AtomicI64);
 
@@ -197,7 +198,7 @@ const ARENA_RESERVE: libc::c_int = 23;
 const NO_ARENAS: libc::c_int = 26;
 /// `mi_option_purge_delay`: for so many milliseconds free pages stay resident, at least.
 const PURGE_DELAY: libc::c_int = 15;
-/// What [`give_back_soon`] sets that to.
+/// The delay that [`give_back_soon`] sets.
 const SOON_MS: libc::c_long = 10;
 
 unsafe extern "C" {
@@ -282,7 +283,7 @@ mod tests {
 
     use super::*;
 
-    /// What the calling thread has allocated less what it has freed.
+    /// The bytes that the calling thread has allocated less those that it has freed.
     fn in_use_by_this_thread() -> u64 {
         ACCOUNT
             .with(|account| LEDGERS.get(account.ledger.get()).map_or(0, |ledger| ledger.0.load(Relaxed).max(0) as u64))

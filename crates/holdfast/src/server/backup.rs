@@ -58,7 +58,7 @@ pub fn write(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(),
     }
     let written = write_to(switch, sources, folder);
     if written.is_err() {
-        // What is left of it is no backup.
+        // The remaining files are no backup.
         let _ = fs::remove_dir_all(folder);
     }
     written

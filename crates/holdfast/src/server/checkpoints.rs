@@ -233,7 +233,7 @@ impl Runner {
     }
 
     fn steps(&mut self) -> Result<(), String> {
-        // What a round that could not go on has copied is from before anybody asked for this one.
+        // A round that could not go on has copied data from before the request for this one.
         if self.checkpointer.is_running() {
             self.one_round()?;
         }

@@ -46,7 +46,7 @@ pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>>
 
 /// `HOLDFAST BACKUP`.
 fn back_up(switch: &Switch, folder: &Path) -> Outcome {
-    // Whatever becomes of the working directory meanwhile.
+    // The path stays right if the working directory changes meanwhile.
     let folder = std::path::absolute(folder).map_err(|error| error.to_string());
     folder.and_then(|folder| switch.back_up(&folder)).map(|()| Done::Ok).map_err(|why| {
         tracing::warn!(cause = "backup", "A backup has failed: {why}");
@@ -79,7 +79,7 @@ fn configure(node: &Node, switch: &Switch, pairs: &[Vec<u8>], rights: Rights) ->
         tracing::warn!(cause = "switch", "appendonly is not as it is set, after a failed CONFIG SET: {why}");
     }
     if switches {
-        // Whoever has set it meanwhile has found no log that it would have been told.
+        // A change of the setting meanwhile has found no log to tell.
         node.config.follow(|settings| switch.follow(settings));
     }
     set

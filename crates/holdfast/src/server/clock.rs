@@ -42,7 +42,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// What a clock of the system shows, in nanoseconds; 0 before its epoch. (64 bits last until the year 2554.)
+/// The time of a clock of the system, in nanoseconds; 0 before its epoch. (64 bits last until the year 2554.)
 fn nanos(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a plain system call that fills `time`.

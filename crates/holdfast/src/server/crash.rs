@@ -1,4 +1,4 @@
-//! What the server says when it crashes: signal, registers, stack, INFO, the clients and what they ran last.
+//! The report of a server that crashes: signal, registers, stack, INFO, the clients and their last commands.
 //!
 //! The handler runs in the thread that has crashed, which may hold any lock, the allocator's included. Invariants:
 //! - The handler calls only what POSIX allows in a handler, and `backtrace` of the system, which it has called once
@@ -30,7 +30,7 @@ const WORDS: usize = 32;
 /// Frames of the backtrace.
 const FRAMES: usize = 64;
 
-/// What the handler needs, made before it is installed.
+/// The means of the handler, made before it is installed.
 struct Means {
     /// Where the log goes; none for standard output.
     log: Option<CString>,

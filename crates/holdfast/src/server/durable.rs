@@ -90,7 +90,8 @@ impl Disks {
             clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns().0)),
         };
         if settings.maxmemory > 0 {
-            // What log and store have freed is resident for a second otherwise: beside a small limit that is much.
+            // Otherwise memory that log and store have freed is resident for a second: beside a small limit that is
+            // much.
             crate::memory::give_back_soon();
         }
         let store: Arc<dyn Store> = Arc::new(Embedded::open(folder, &store)?);
@@ -171,7 +172,7 @@ impl Disks {
         node::recover_by(node, &*self.store, hands, |dealer, hands| replay::run(log, dealer, hands))
     }
 
-    /// What the log says of itself.
+    /// Takes over the settings that the log has recorded.
     fn heed(&mut self, recovered: &Recovered) -> Result<(), Box<dyn Error>> {
         if let Some(lsn) = recovered.replayed.void_from {
             tracing::warn!(

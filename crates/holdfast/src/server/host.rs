@@ -1,4 +1,5 @@
-//! What `CONFIG SET` changes outside the node: the log, the working directory, listeners, limits of the process.
+//! Carries out changes of `CONFIG SET` outside the node: the log, the working directory, listeners, limits of the
+//! process.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub struct Process {
     pub switch: Arc<Switch>,
     /// Its listeners.
     pub listening: net::Listening,
-    /// What it shows other nodes.
+    /// The certificates that it shows other nodes.
     pub certificates: Certificates,
     /// Its title.
     pub title: Title,

@@ -208,7 +208,7 @@ struct Text {
 }
 
 impl Text {
-    /// What limits the event; `None`: nothing does.
+    /// The cause by which the event is limited; `None`: it is not.
     fn cause_in(&self, metadata: &Metadata<'static>) -> Option<Cause> {
         let is_own = metadata.target().starts_with(env!("CARGO_CRATE_NAME"));
         let place = (metadata.file().unwrap_or_default(), metadata.line().unwrap_or_default());

@@ -176,13 +176,13 @@ impl Membership {
         check_new(settings, node)?;
         let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
         let hooks = hooks(node, links, &known);
-        // What is on its disks is this process's by now: an earlier life has ended.
+        // This process holds its disks by now, so an earlier life has ended.
         let started = clock.boot_ns();
         let clock = Arc::new(move || clock.boot_ns());
         let source = Source::open()?;
         let chance =
             Arc::new(move |bytes: &mut [u8]| source.fill(bytes).expect("the open source of chance can be read"));
-        // What the node has promised others is lost with the folder's name.
+        // The node's promises to others would be lost with the folder's name.
         let folder = folder(settings);
         redolog::make_folders(&folder)
             .map_err(|error| format!("can't make the directory {}: {error}", folder.display()))?;
@@ -219,7 +219,7 @@ impl Membership {
 }
 
 impl Membership {
-    /// What changes the certificates.
+    /// The handle that changes the certificates.
     pub fn certificates(&self) -> Certificates {
         Certificates(Arc::downgrade(&self.0))
     }

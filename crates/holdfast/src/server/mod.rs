@@ -243,8 +243,7 @@ fn start_node(
     Ok(node)
 }
 
-/// What runs, and what becomes of the data.
-/// Data that the server finds and does not load.
+/// Logs the data that the server finds and does not load.
 fn say_what_is_ignored(settings: &Settings, dir: &Path) {
     for name in ["dump.rdb", "appendonlydir"] {
         if dir.join(name).exists() {

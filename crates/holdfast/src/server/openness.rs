@@ -1,4 +1,4 @@
-//! Who can use a server without a password: the log says so when it starts.
+//! Logs at the start which clients can use the server without a password.
 
 use node::config::Settings;
 

@@ -1,4 +1,5 @@
-//! What the server asks of the process: its directory, its limit of open files, its pid file, its signals.
+//! The server's requests to the system about its process: its directory, its limit of open files, its pid file, its
+//! signals.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use net::descriptors;
 
-/// Makes a directory the working one; its absolute path.
+/// Makes a directory the working one. Returns its absolute path.
 ///
 /// # Errors
 /// What the system says.

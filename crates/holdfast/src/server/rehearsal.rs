@@ -36,7 +36,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a server would have that starts with this log, whose folders are there, and this store.
+/// The data that a server would have after a start with this log, whose folders exist, and this store.
 ///
 /// # Errors
 /// Why it does not start, or why that cannot be found out.

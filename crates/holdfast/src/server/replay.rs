@@ -11,7 +11,7 @@ use redolog::Opened;
 /// Batches that wait for a hand: who reads goes on meanwhile.
 const WAITING: usize = 4;
 
-/// What a hand is told.
+/// An order to a hand.
 enum Order {
     Apply(Batch),
     /// To say that everything before this has been applied.

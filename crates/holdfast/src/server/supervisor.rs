@@ -36,8 +36,8 @@ impl Drop for Starting {
 }
 
 impl Supervisor {
-    /// What the setting and the environment (`NOTIFY_SOCKET`) name. A server runs without one just as well: what
-    /// keeps it from being told is logged.
+    /// The supervisor that the setting and the environment (`NOTIFY_SOCKET`) name. A server runs without one just as
+    /// well: an error that prevents messages to it is logged.
     pub fn of(supervised: Supervised) -> Supervisor {
         let socket = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty());
         match (supervised, socket) {

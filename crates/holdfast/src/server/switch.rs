@@ -238,7 +238,7 @@ impl Switch {
             hears.recv().map_err(|_| STOPPING)??;
         }
         self.tell(&Logging::Promises)?;
-        // What was answered before without waiting.
+        // Replies before this moment went out without waiting.
         let ends: Vec<_> = gates.iter().map(Gate::end).collect();
         (0..log.streams()).for_each(|stream| log.ring(stream));
         self.wait_for(log, || log.marks().all().zip(&ends).all(|(mark, end)| mark >= *end))
@@ -306,7 +306,7 @@ impl Switch {
         if self.kept().is_none() {
             return Ok(());
         }
-        // Whoever sets something before everybody stands still finds the log, which may stay.
+        // A change of settings before all workers stand still finds the log, which may stay.
         let halted = self.halt_decided();
         self.node.pauses.let_go();
         self.node.look_all();

@@ -16,7 +16,7 @@ use crate::sizes::{Changing, Measured, Size, are_alike_ints};
 use crate::value::{Blob, Collection, Kind, Value};
 use crate::version::Version;
 
-/// What a write does to the expiry of a key.
+/// The effect of a write on the expiry of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
     /// None afterwards.

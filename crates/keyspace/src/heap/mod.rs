@@ -122,7 +122,7 @@ impl Heap {
         self.0.registry.in_pages_about()
     }
 
-    /// What the heap holds. Takes about a microsecond.
+    /// The figures of the heap. Takes about a microsecond.
     pub fn stats(&self) -> Stats {
         let totals = self.0.registry.totals();
         let pool = self.0.pool.bytes();

@@ -20,7 +20,7 @@ use super::class::Class;
 /// Blocks whose bits the page's description holds.
 const INLINE: usize = 64;
 
-/// What is known about one page. Lives in the header of its chunk.
+/// The description of one page, in the header of its chunk.
 #[repr(align(64))]
 pub struct Page {
     /// Where blocks may lie. In the first page of a chunk this starts behind the chunk's header.

@@ -62,7 +62,7 @@ impl Shelf {
     pub fn refill(&self, class: Class, pool: &Pool, want: usize, mut out: impl FnMut(usize)) {
         let mut got = 0;
         let mut rows = self.try_lock();
-        // What was freed while the lock was busy is as good as anything from a page, lock or no lock.
+        // Blocks that were freed while the lock was busy are as good as those from a page, with or without the lock.
         let mut chain = self.exchange.take();
         while got < want
             && let Some(block) = pop(&mut chain)
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(again.len(), 2);
         drop(busy);
 
-        // What is left in transit goes to whoever has the lock next, the rest to the pages.
+        // Blocks in transit go to the next holder of the lock, the rest to the pages.
         shelf.refill(class, &pool, 1, |block| again.push(block));
         assert_eq!(shelf.used.load(Relaxed), 4, "three out again, and the last of the first six");
         assert!(again.iter().all(|block| blocks.contains(block)));

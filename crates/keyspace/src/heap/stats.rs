@@ -1,4 +1,4 @@
-//! What the heap holds: counters per worker, summed on demand, and the figures made from them.
+//! Figures of the heap: counters per worker, summed on demand, and the figures made from them.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -15,7 +15,7 @@ const REPORT: u64 = 16 * 1024;
 pub struct Counters {
     /// The part of `in_pages` that has been reported.
     reported: AtomicU64,
-    /// What all workers have reported.
+    /// The figures that all workers have reported.
     common: Arc<Common>,
     /// Blocks in pages, by the length of their class, but for those that are retired.
     in_pages: AtomicU64,
@@ -133,7 +133,7 @@ impl Registry {
     }
 }
 
-/// What a heap holds, in bytes unless said otherwise. Exact when no worker is allocating, close otherwise.
+/// Figures of a heap, in bytes unless said otherwise. Exact when no worker is allocating, close otherwise.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stats {
     /// Blocks in use, each counted with its usable length.

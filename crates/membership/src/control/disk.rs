@@ -53,7 +53,7 @@ impl Disk {
         let _ = self.waiters.send(Waiter::Stop);
     }
 
-    /// What is kept, for a moment.
+    /// The kept state, locked for a moment.
     pub fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

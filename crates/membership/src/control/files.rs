@@ -59,7 +59,7 @@ impl Files for Real {
         let written = file.set_permissions(Permissions::from_mode(MODE));
         let written = written.and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all());
         if written.is_err() {
-            // What there is of it would take room.
+            // An incomplete file would take room.
             let _ = fs::remove_file(&path);
         }
         written

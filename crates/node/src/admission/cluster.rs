@@ -117,7 +117,7 @@ impl<F: Fn() -> bool, B: Fn() -> bool, K: Fn() -> bool, L: Fn(u16) -> bool> OfCl
     }
 }
 
-/// What becomes of a client's command whose place its keys do not say.
+/// The verdict on a client's command whose place does not follow from its keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Keyless {
     /// It runs at this node, in its turn.
@@ -130,7 +130,7 @@ pub(crate) enum Keyless {
     NoLease,
 }
 
-/// What decides that. A smart client asks each node by itself, and means what that node has.
+/// The facts that decide it. A smart client asks each node by itself, and means that node's data.
 #[derive(Clone, Copy)]
 pub(crate) struct OfKeyless {
     /// This is the only node.
@@ -187,7 +187,7 @@ pub(crate) fn of_watch(place: Place, me: u16, serves: bool) -> Runs {
     }
 }
 
-/// What a client's command is about, between BEGIN and COMMIT.
+/// The subject of a client's command between BEGIN and COMMIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OfTransaction {
     /// Its keys, and perhaps others; or a function of a library, which a node without a lease may not have.
@@ -224,7 +224,7 @@ pub(crate) fn refuses_outside(is_out: bool, is_local: bool, queues: bool) -> boo
     is_out && !is_local && !queues
 }
 
-/// What decides where a block runs.
+/// The facts that decide where a block runs.
 #[derive(Clone, Copy)]
 pub(crate) struct OfBlock {
     /// This node's place in the map.
@@ -248,7 +248,7 @@ pub(crate) struct OfBlock {
 }
 
 impl OfBlock {
-    /// Where it runs. What the client watches at further nodes is not looked at.
+    /// Where it runs. Keys that the client watches at further nodes do not count.
     pub(crate) fn runs(self) -> Runs {
         let (me, place) = (self.me, self.keys.and(self.watched));
         // A block goes over nodes even if its keys are of one other node: where it needs this node as well, or has no

@@ -80,7 +80,7 @@ pub(crate) const AS_OF_SCRIPTS: [Step; Step::COUNT] =
 pub(crate) trait Caller {
     /// The order of the steps. Each of them stands in it once: [`admit`] does not compile otherwise.
     const ORDER: [Step; Step::COUNT];
-    /// What the caller does instead of running the handler.
+    /// The caller's action in place of the handler.
     type Instead;
 
     /// [`Step::Arity`].

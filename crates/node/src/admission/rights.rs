@@ -1,4 +1,4 @@
-//! Who may run a command: the client has logged in, and its user has the right.
+//! Checks that a client may run a command: it has logged in, and its user has the right.
 //!
 //! A client that has not logged in is a stranger. It may call the commands that log in, and its input and output have
 //! small bounds.

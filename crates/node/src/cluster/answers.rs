@@ -39,7 +39,7 @@ impl Question {
     }
 }
 
-/// What happens to a command of a block or script.
+/// The verdict on a command of a block or script.
 pub(crate) enum Asks {
     /// It runs.
     Nothing,

@@ -96,7 +96,7 @@ impl Lease for NoLease {
 }
 
 impl Cluster {
-    /// What a server that is no cluster has in place of one: no nodes and no lease.
+    /// The cluster of a server outside of one: it has no nodes and no lease.
     pub(crate) fn none() -> Arc<Cluster> {
         static NONE: LazyLock<Arc<Cluster>> = LazyLock::new(|| {
             let (nobody, map) = (NodeId::default(), Arc::new(Map::empty()));

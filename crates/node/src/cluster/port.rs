@@ -1,4 +1,4 @@
-//! What links, and forwarding over them, need of the worker that they run in, and nothing else of it.
+//! The port through which links, and forwarding over them, reach their worker. They use nothing else of it.
 
 use std::sync::Arc;
 

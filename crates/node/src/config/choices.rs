@@ -44,7 +44,7 @@ impl EvictionPolicy {
     }
 }
 
-/// What is kept of each slot (`cluster-slot-stats-enabled`).
+/// The figures that are kept of each slot (`cluster-slot-stats-enabled`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotStats {
     /// CPU time.
@@ -104,9 +104,9 @@ pub enum LogLevel {
     Debug,
     /// Details.
     Verbose,
-    /// What an operator wants to know.
+    /// Events that an operator wants to know.
     Notice,
-    /// What needs attention.
+    /// Events that need attention.
     Warning,
     /// Nothing at all.
     Nothing,

@@ -42,7 +42,7 @@ fn shown_default(row: &Row) -> &str {
     if row.default.is_empty() { "\"\"" } else { row.default }
 }
 
-/// What a setting does, what it takes, and whether it acts: a line each.
+/// The effect of a setting, its values, and a note if it does nothing: a line each.
 pub fn explain(row: &Row) -> Vec<String> {
     let own = if row.own { " (Holdfast's own)" } else { "" };
     let mut lines =

@@ -125,7 +125,7 @@ struct Place {
 pub struct LoadError {
     place: Option<Place>,
     message: String,
-    /// What the setting takes.
+    /// The values that the setting takes.
     hint: Option<String>,
 }
 

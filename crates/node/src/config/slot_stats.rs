@@ -13,7 +13,7 @@ const CPU: u32 = 1 << 1;
 const NET: u32 = 1 << 2;
 const MEM: u32 = 1 << 3;
 
-/// What these words ask for. The memory of slots is not kept, and CLUSTER SLOT-STATS shows none.
+/// The figures that these words ask for. The memory of slots is not kept, and CLUSTER SLOT-STATS shows none.
 pub(super) fn kept(mask: u32) -> SlotStats {
     let has = |word: u32| mask & (YES | word) != 0;
     SlotStats { cpu: has(CPU), net: has(NET) }

@@ -1,4 +1,4 @@
-//! What a node tells Prometheus, in its text format.
+//! A node's metrics in Prometheus's text format.
 //!
 //! A scrape reads what INFO reads: counters that each worker writes for itself. It runs on a thread of the binary, and
 //! asks no worker for anything. The locks that INFO takes are held for at most a few clients or codes of errors at a

@@ -1,5 +1,5 @@
-//! What redis_exporter tells of a server, from the text of INFO as that program reads it, and from what it asks for
-//! besides.
+//! The metrics that redis_exporter reports about a server, from the text of INFO as that program reads it, and from its
+//! other requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 

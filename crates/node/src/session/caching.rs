@@ -98,8 +98,8 @@ impl Session {
         Mode { on: true, choice: tracking.choice, broadcast: is(BROADCAST), no_loop: is(NO_LOOP), prefixes }
     }
 
-    /// What CLIENT CACHING said about the command that is about to be executed at another node. The session there is
-    /// told the same.
+    /// The word of CLIENT CACHING about the command that is about to be executed at another node, for the session
+    /// there.
     pub fn caching_word(&self) -> Option<&'static str> {
         let tracking = self.tracking.as_deref().filter(|tracking| tracking.caching)?;
         match tracking.choice {

@@ -26,7 +26,7 @@ struct InBlock<'c, 'a> {
     ctx: &'c mut SessionCtx<'a>,
 }
 
-/// What happens to a command of a block that does not run.
+/// The fate of a command of a block that does not run.
 enum Instead {
     /// Its reply is this error.
     Refused(Vec<u8>),

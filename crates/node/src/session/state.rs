@@ -68,7 +68,7 @@ pub struct Session {
     pub redirect: Option<Redirect>,
 }
 
-/// What happens to a script or a block that was undone because its node may not go on with it.
+/// The fate of a script or a block that was undone because its node may not go on with it.
 pub enum Undone {
     /// The client gets this error.
     Refused(Vec<u8>),

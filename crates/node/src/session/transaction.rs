@@ -10,7 +10,7 @@ use crate::push::delivery::Kind;
 
 /// A transaction between BEGIN and COMMIT.
 pub struct Interactive {
-    /// What it may see of other transactions.
+    /// Its isolation from other transactions.
     pub isolation: Isolation,
     /// When its last command came or was answered, unix milliseconds.
     pub active: u64,

@@ -14,7 +14,7 @@ pub(super) enum Watched {
     Lost,
 }
 
-/// What a part knows of its client.
+/// A part's knowledge of its client.
 #[derive(Clone, Default)]
 pub(super) struct Client {
     /// The keys that it watches here.

@@ -52,7 +52,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// What a client gets whose command needs the locks.
+    /// The error for a client whose command needs the locks.
     pub(super) fn text(self, map: Option<&Map>) -> Vec<u8> {
         let node = match self {
             Cause::Silent(node) => node,
@@ -66,7 +66,7 @@ impl Cause {
     }
 }
 
-/// What all workers of a node know of that. See the module's text.
+/// The knowledge about doubts that a node's workers share. See the module's text.
 #[derive(Default)]
 pub(crate) struct Doubts {
     /// When to look next.

@@ -31,7 +31,7 @@ pub(super) enum Unusable {
     Untimely,
     /// A copy is gone that was named.
     NoCopy,
-    /// What the client gets.
+    /// The error for the client.
     Wrong(String),
 }
 
@@ -180,7 +180,7 @@ fn read(said: &[(ParticipantId, Arc<[u8]>)], asked_at: u64, clock: u64) -> Resul
     Ok(all)
 }
 
-/// Whose image it is: the database, and the key.
+/// The database and the key of an image.
 pub(super) fn place_of(image: &[u8]) -> Option<(u16, &[u8])> {
     let effect = effects::decode(image).next()?.ok()?;
     Some((effect.db, effect.key))

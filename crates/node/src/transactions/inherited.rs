@@ -50,7 +50,7 @@ pub(super) fn has_inherited(node: &Node) -> bool {
 }
 
 impl Inherited {
-    /// What the first worker has to do about it.
+    /// The first worker's task of settling them, if there are any.
     pub(crate) fn of(node: &Node, worker: usize) -> Option<Box<Inherited>> {
         if worker != 0 || !has_inherited(node) {
             return None;

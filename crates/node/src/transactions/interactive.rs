@@ -46,7 +46,7 @@ const IDLE: &str = "it was idle for longer than transaction-idle-timeout";
 pub(super) const CONFLICT: &[u8] =
     b"CONFLICT The transaction was rolled back: another client has changed keys that it uses. None of its changes were made; try it again from BEGIN";
 
-/// What COMMIT does in addition to changes of keys.
+/// The messages that COMMIT publishes in addition to changes of keys.
 pub(super) type Messages = Vec<(crate::push::delivery::Kind, Vec<u8>, Vec<u8>)>;
 
 impl Fetching {

@@ -19,7 +19,7 @@ use crate::scripts::busy_error;
 /// lost.
 const LOOKS_MAX: u32 = 6;
 
-/// What all workers of a node know of slow scripts. Code that also uses the participant locks this first.
+/// The knowledge about slow scripts that a node's workers share. Code that also uses the participant locks this first.
 #[derive(Default)]
 pub(crate) struct SlowScripts {
     known: Mutex<BTreeMap<TxnId, Slow>>,

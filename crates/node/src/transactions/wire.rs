@@ -91,8 +91,8 @@ pub(super) fn begin_found(now: u64) -> Vec<u8> {
 /// A key that exists: its version, and the effect that produces its value.
 pub(super) type Image<'a> = (Version, &'a [u8]);
 
-/// What there is at a node: its time, and of each key its version, 0 if its time has passed by then, and the effect
-/// that makes it what it is.
+/// Reads a node's values: its time, and of each key its version (0 if it has expired by then), and the effect that
+/// produces its value.
 pub(super) fn found(bytes: &[u8]) -> Result<(u64, Vec<Image<'_>>), Malformed> {
     let [VERSION, rest @ ..] = bytes else { return Err(Malformed("a version of what there is that is not known")) };
     let (now, mut rest) = rest.split_first_chunk().ok_or(CUT)?;
@@ -149,7 +149,7 @@ pub(super) fn named_copies(commands: &[u8]) -> BTreeMap<(u16, &[u8]), Version> {
 /// A key that must be as it was at this version; 0: not there.
 pub(super) type Check<'a> = (u16, &'a [u8], Version);
 
-/// What a node's keys have to be, and the changes of them.
+/// The checks of a node's keys, and the changes of them.
 #[derive(Default)]
 pub(super) struct Changes<'a> {
     pub(super) checks: Vec<Check<'a>>,

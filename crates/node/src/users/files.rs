@@ -82,8 +82,8 @@ fn path_of(settings: &Settings) -> &Path {
 }
 
 impl UserTable {
-    /// Takes the users of the configuration instead of those there are. What lines do not say of the user `default`
-    /// stays as `requirepass` has it.
+    /// Takes the users of the configuration instead of the present ones. Where lines say nothing of the user `default`,
+    /// `requirepass` holds.
     fn begin_with(&self, configured: ConfiguredUsers, settings: &Settings) {
         let is_about_default = configured.has(b"default");
         let password = settings.requirepass.as_ref().map(super::hash_of);

@@ -35,7 +35,7 @@ struct State {
     password: Option<Password>,
 }
 
-/// What a client becomes that has logged in.
+/// The user that a client is once it has logged in.
 pub(crate) struct Login {
     /// As which user it runs commands.
     pub user: User,
@@ -53,7 +53,7 @@ pub(crate) enum Denial {
         user: Vec<u8>,
         /// The command, key or channel.
         object: Vec<u8>,
-        /// What the errors have in common.
+        /// The text that the errors share.
         brief: Vec<u8>,
     },
     /// Patterns of SORT, which lead to keys that are no arguments; the error.
@@ -80,7 +80,7 @@ impl UserTable {
         &self.catalogue
     }
 
-    /// What was denied.
+    /// The log of denied requests.
     pub(crate) fn log(&self) -> MutexGuard<'_, AccessLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,7 +198,7 @@ impl Denial {
         }
     }
 
-    /// What ACL LOG shows of it, if anything.
+    /// The entry of ACL LOG, if there is one.
     pub(crate) fn event(self, context: acl::Context, client: Vec<u8>) -> Option<acl::Event> {
         match self {
             Denial::OfRights { denied, user, object, .. } => {

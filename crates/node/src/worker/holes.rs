@@ -242,7 +242,7 @@ mod tests {
         out.compact(0);
     }
 
-    /// What the connection gets: a reply of its own, or one from another node, with the parts it comes in.
+    /// The next output of the connection: a reply of its own, or one from another node, with the parts it comes in.
     #[derive(Clone, Debug)]
     enum Step {
         Own { len: usize, shared: bool, version: u64 },

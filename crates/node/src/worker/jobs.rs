@@ -18,7 +18,7 @@ pub enum Task {
     Configure {
         /// Names and values.
         pairs: Vec<Vec<u8>>,
-        /// What the client may change.
+        /// The client's rights to change settings.
         rights: Rights,
         /// The settings of the cluster that change with it.
         of_cluster: Vec<Shared>,

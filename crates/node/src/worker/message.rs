@@ -34,7 +34,7 @@ pub enum Message {
     ChannelsLost {
         /// The user's number.
         user: u32,
-        /// What it may still be subscribed to.
+        /// The subscriptions that it may keep.
         left: Arc<acl::Subscriptions>,
     },
     /// Users have fewer rights, or are gone: commands that wait are judged again.

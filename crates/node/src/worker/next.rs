@@ -1,9 +1,9 @@
-//! What is known of a command before it runs, and what becomes of its connection after it.
+//! The facts about a command before it runs, and the fate of its connection after it.
 
 /// After a command has waited so often for keys of the store, it reads the store itself.
 pub(crate) const INSISTS: u32 = 4;
 
-/// What becomes of the connection after a command.
+/// The fate of a connection after a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// The next command.

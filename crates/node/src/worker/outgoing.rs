@@ -430,7 +430,7 @@ mod tests {
                 step(&mut out, n, compact);
             }
             write(&mut out, &lengths[half..]);
-            // What is taken back leaves no trace.
+            // Bytes that are taken back leave no trace.
             let end = out.bytes.len();
             Reply::sharing(&mut out.bytes, Protocol::Resp2, &mut parts).bulk_shared(&Arc::new(vec![0; 50]));
             out.adopt(&mut parts);

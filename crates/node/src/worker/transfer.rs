@@ -330,7 +330,7 @@ impl Worker {
         Some(token)
     }
 
-    /// What to do for a connection: see [`Output`].
+    /// The driver's next task for a connection: see [`Output`].
     pub fn output(&mut self, token: Token) -> Output<'_> {
         self.release(token);
         let index = token as u32 as usize;

@@ -1,6 +1,6 @@
-//! What a connection waits for before its next command can run, in groups: each has one end.
+//! The waits of a connection before its next command can run, in groups: each has one end.
 //!
-//! The questions that all waits answer stand here. What begins and ends the waits of a group stands in one place for
+//! The questions that all waits answer are here. The beginning and the end of a group's waits are in one place for
 //! each: keys, jobs and the operator in `waits.rs`, the log in `durability/replies.rs`, memory in `limits/room.rs`,
 //! other nodes in `cluster`, and steps in `steps.rs`.
 
@@ -15,7 +15,7 @@ use crate::durability::checkpoints::{Checkpoints, Ticket};
 use crate::session::Suspended;
 use crate::worker::jobs::Job;
 
-/// What a connection waits for, by what ends the wait.
+/// The wait of a connection, grouped by the events that end waits.
 #[derive(Default)]
 pub(crate) enum Wait {
     /// Nothing.
@@ -37,7 +37,7 @@ pub(crate) enum Wait {
     Steps(Steps),
 }
 
-/// What waits for other commands.
+/// Waits for other commands.
 pub(crate) enum KeyWait {
     /// A latch. The present command is in the query buffer and will run again.
     Latch,
@@ -45,7 +45,7 @@ pub(crate) enum KeyWait {
     Change(Arc<Blocked>),
 }
 
-/// What waits for the log.
+/// Waits for the log.
 pub(crate) enum LogWait {
     /// The log has much to write. The present command is in the query buffer and will run again.
     Backlog,
@@ -53,7 +53,7 @@ pub(crate) enum LogWait {
     Sync(Horizon, Option<u64>),
 }
 
-/// What waits for something that takes long, with the arguments of its command. Then it is answered.
+/// Waits for work that takes long, with the arguments of the command. Then it is answered.
 pub(crate) enum JobWait {
     /// A checkpoint (SAVE).
     Save(OwnedArgs, Arc<Checkpoints>, Ticket),
@@ -61,7 +61,7 @@ pub(crate) enum JobWait {
     Job(OwnedArgs, Arc<Job>),
 }
 
-/// What waits for other nodes.
+/// Waits for other nodes.
 pub(crate) enum NodeWait {
     /// Replies, until so many are to come at most. The present command is in the query buffer and will run, or was
     /// forwarded.
@@ -72,11 +72,11 @@ pub(crate) enum NodeWait {
     Answer(usize),
     /// A map by which the present command, still in the query buffer, is where it belongs.
     Map,
-    /// What another node decides (CLIENT UNBLOCK).
+    /// A question to another node (CLIENT UNBLOCK).
     Verdict(Arc<Verdict>),
 }
 
-/// What an operator holds back.
+/// Waits that an operator imposes.
 pub(crate) enum OperatorWait {
     /// CLIENT PAUSE is on. The present command is in the query buffer and will run again.
     Pause,
@@ -84,7 +84,7 @@ pub(crate) enum OperatorWait {
     Sleep(OwnedArgs),
 }
 
-/// What goes on in steps.
+/// Commands that go on in steps.
 pub(crate) enum Steps {
     /// A walk over the keyspace.
     Walk(Box<Walking>),

@@ -88,7 +88,7 @@ impl<R: Record> Table<R> {
     ///
     /// # Errors
     ///
-    /// What `each` fails with.
+    /// The error of `each`.
     pub fn changed<E>(
         &self,
         since: u32,

@@ -128,7 +128,7 @@ impl Changes<'_> {
     ///
     /// # Errors
     ///
-    /// What `put` fails with.
+    /// The error of `put`.
     pub fn leaves<E>(&self, mut put: impl FnMut(u64, &[u8]) -> Result<(), E>) -> Result<(), E> {
         let since = self.since.unwrap_or(0);
         let tag = VERSION | self.frozen.shape.kind();

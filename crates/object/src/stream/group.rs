@@ -388,7 +388,7 @@ impl Groups {
             self.ledger.renumbered(groups.len() as u64 + 1);
         }
         group.changes(self.ledger.mark());
-        // Whatever it was before, the store has nothing under its number.
+        // The store has nothing under its number, whatever it was before.
         if self.ledger.mark() > 0 {
             group.pending.0.ledger_mut().lose();
         }

@@ -529,7 +529,7 @@ impl<L: Leaf> Inner<L> {
     ///
     /// # Errors
     ///
-    /// What `each` fails with.
+    /// The error of `each`.
     pub fn changed<E>(&self, since: u32, each: &mut impl FnMut(u64, &L) -> Result<(), E>) -> Result<(), E> {
         for child in self.children.iter().filter(|child| child.stamp >= since) {
             match &child.node {

@@ -51,7 +51,7 @@ enum Done<D: Disk> {
     Synced(Unsynced<D::File>, io::Result<()>),
 }
 
-/// What follows a step.
+/// The state after a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
     /// Another step, at once.

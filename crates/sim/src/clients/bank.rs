@@ -18,7 +18,7 @@ const ACCOUNTS: u64 = 8;
 /// A transfer: from, to, how much.
 type Transfer = (u64, u64, i64);
 
-/// What the clients know of the accounts.
+/// The clients' knowledge of the accounts.
 #[derive(Default)]
 pub struct Bank {
     /// Of each account after the last start.
@@ -39,7 +39,7 @@ struct Journal {
 }
 
 enum Asked {
-    /// What `appendfsync` promised at that time.
+    /// A transfer, with the promise of `appendfsync` at that time.
     Transfer(Promise),
     Sum,
 }

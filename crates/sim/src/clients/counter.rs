@@ -12,7 +12,7 @@ use crate::machine::promise::Promise;
 /// Requests under way at most.
 const WINDOW: usize = 4;
 
-/// What the clients know of a counter.
+/// The clients' knowledge of a counter.
 #[derive(Default)]
 pub struct Tally {
     /// It cannot be higher.

@@ -5,7 +5,7 @@ use resp::Value;
 
 use super::{Client, Common, Found, Request, Verdict};
 
-/// What such a client does.
+/// The deeds of such a client.
 pub trait Deeds {
     /// Requests under way at most.
     const WINDOW: u64;

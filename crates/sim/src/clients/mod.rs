@@ -22,23 +22,23 @@ use model::Contents;
 /// Words of a command.
 pub type Words = Vec<String>;
 
-/// What all clients know together.
+/// The common knowledge of all clients.
 #[derive(Default)]
 pub struct Common {
     /// Of each register, the highest number that any client has been shown.
     pub shown: BTreeMap<String, u64>,
     /// Of each register, the highest number that was acknowledged when that was a firm promise.
     pub firm: BTreeMap<String, u64>,
-    /// What acknowledgements promise at present.
+    /// The present promise of acknowledgements.
     pub promise: Promise,
     /// Names of all registers.
     pub registers: Vec<String>,
     /// Names of all keys that may expire soon. An expired key may stay in memory until a client asks for it. It is
     /// visible again if the clock is set back before that.
     pub timed: Vec<model::Name>,
-    /// What is known of the counter.
+    /// The knowledge of the counter.
     pub tally: counter::Tally,
-    /// What is known of the accounts.
+    /// The knowledge of the accounts.
     pub bank: bank::Bank,
     /// The highest unix time in milliseconds that there has been, and the present one.
     pub latest: u64,
@@ -56,7 +56,7 @@ impl Common {
     }
 }
 
-/// What a survey has found after a start.
+/// The findings of a survey after a start.
 pub struct Found<'a> {
     /// Everything of the databases that have clients with memories.
     pub contents: &'a Contents,

@@ -29,7 +29,7 @@ enum Manner {
 struct Op {
     acts: Vec<Act>,
     manner: Manner,
-    /// What `appendfsync` promised at that time.
+    /// The promise of `appendfsync` at that time.
     promised: Promise,
     /// The replies, if the client knows what they must be.
     wanted: Vec<Option<Value>>,

@@ -83,7 +83,7 @@ impl Host {
         matches!(self.machine.log.state(), State::Full(_))
     }
 
-    /// What must hold while the log has failed.
+    /// Checks the properties that must hold while the log has failed.
     pub(super) fn look_at_failure(&mut self, story: &mut Story) -> Verdict {
         if !self.has_failed() {
             return Ok(());

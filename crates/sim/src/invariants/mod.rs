@@ -1,4 +1,4 @@
-//! What must hold, one file for each invariant. Some check the replies to clients, some the records of the log.
+//! The invariants, one file for each. Some check the replies to clients, some the records of the log.
 
 pub mod acknowledged;
 pub mod backup;
@@ -44,7 +44,7 @@ pub fn violated(rule: &'static str, what: impl fmt::Display) -> Verdict {
     Err(Violation { rule, what: what.to_string() })
 }
 
-/// What was known when a machine stopped, and what the next one found.
+/// The knowledge when a machine stopped, and the findings of the next start.
 pub struct Restart<'a> {
     /// Watermarks when it stopped.
     pub marks: &'a [Lsn],
@@ -56,7 +56,7 @@ pub struct Restart<'a> {
     pub written: &'a Records,
     /// Those of them that were found.
     pub found: &'a Records,
-    /// What the start found.
+    /// The findings of the start.
     pub start: &'a Start,
 }
 

@@ -13,7 +13,7 @@ use crate::plan::Planted;
 
 /// The checkpoint under way.
 pub struct Rounds {
-    /// What other threads see of it.
+    /// The part that other threads see.
     pub checkpoints: Arc<Checkpoints>,
     /// Rounds it still takes; 0: none is under way.
     left: u64,

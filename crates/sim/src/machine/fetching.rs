@@ -28,7 +28,7 @@ struct Shelf {
     planted: Planted,
     /// A planted mistake: a fetch returns what was durable at some earlier time.
     stale: Mutex<Option<StoreSource>>,
-    /// What the working loader has read.
+    /// Values that the working loader has read.
     read: Mutex<VecDeque<Read>>,
 }
 
@@ -57,7 +57,7 @@ impl Source for Shelf {
     }
 }
 
-/// What a loader has taken, and read.
+/// Requests that a loader has taken, and values that it has read.
 type Taken = (Vec<Request>, VecDeque<Read>);
 
 /// See the module's text.

@@ -34,7 +34,7 @@ pub const HASH_SEED: u64 = 7;
 /// Databases of the node.
 pub const DATABASES: u16 = 5;
 
-/// What a worker did to a connection.
+/// The output of a worker for a connection.
 pub enum Sent {
     /// These bytes have left the machine.
     Bytes(Vec<u8>),
@@ -60,13 +60,13 @@ pub struct Machine {
     /// Its streams.
     pub streams: Vec<Stream>,
     store: Arc<dyn Store>,
-    /// What settings change.
+    /// The process that settings change.
     pub process: Process,
     /// The checkpointer.
     pub checkpointer: Checkpointer,
-    /// What it is doing.
+    /// The rounds that it makes.
     pub rounds: Rounds,
-    /// What it sees.
+    /// Its view of the machine.
     pub outside: Watched,
     /// The gates of the thread that makes backups.
     pub backup_gates: Vec<Gate>,

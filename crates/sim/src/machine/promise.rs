@@ -1,4 +1,4 @@
-//! What `appendfsync` promises at present, as CONFIG SET changes it.
+//! The present promise of `appendfsync`, as CONFIG SET changes it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

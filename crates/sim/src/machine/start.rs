@@ -48,11 +48,11 @@ pub struct Found {
     pub lsn: Lsn,
     /// Its stream.
     pub stream: u16,
-    /// What it did.
+    /// Its effects.
     pub effects: Vec<u8>,
 }
 
-/// What a start has found.
+/// The findings of a start.
 #[derive(Clone, Default, Debug)]
 pub struct Start {
     /// Records of the log, in the order of replay.

@@ -8,7 +8,7 @@ use store::Platter;
 
 use crate::plan::Planted;
 
-/// What the checkpointer sees, and what it asks for.
+/// The checkpointer's view of the machine, and its requests.
 pub struct Watched {
     pub(super) inner: Outside,
     pub(super) platter: Platter,

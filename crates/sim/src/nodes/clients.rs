@@ -316,7 +316,7 @@ impl Client {
                     }
                 }
                 let is_watched = replies.iter().all(|reply| !matches!(reply, Value::Error(_)));
-                // Whatever was refused, a block follows, which may be done or not.
+                // A block follows, even if a command was refused. It may be done or not.
                 self.watching = Some(if is_watched { seen } else { Vec::new() });
                 Ok(!is_watched)
             }

@@ -14,7 +14,7 @@ pub enum Forgets {
 }
 
 impl Forgets {
-    /// What is left of a record's effects.
+    /// The rest of a record's effects.
     pub fn of(self, keyspace: &Keyspace, encoded: &[u8]) -> Vec<u8> {
         let mut kept = Effects { recording: true, ..Default::default() };
         for effect in effects::decode(encoded).flatten() {

@@ -20,10 +20,10 @@ pub enum Came {
     Refused,
 }
 
-/// What a client did in one request. The number of the deed is what it appends to lists and writes into registers.
+/// The deed of a client in one request. It appends its number to lists and writes it into registers.
 #[derive(Clone, Debug)]
 pub struct Deed {
-    /// Whose.
+    /// The client.
     pub client: usize,
     /// When it was sent.
     pub began: Moment,

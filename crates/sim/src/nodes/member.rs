@@ -55,7 +55,7 @@ impl Member {
         }
     }
 
-    /// What the node's clock shows at that time.
+    /// Sets the node's clock to that time.
     pub fn tell_time(&mut self, now: Time) {
         let (before, rest) = self.told;
         let passed = (now - before) * self.rate + rest;
@@ -68,7 +68,7 @@ impl Member {
         self.host.hardware.clock.boot_ns()
     }
 
-    /// What [`Self::boot_ns`] will be at that time, if the clock is not advanced meanwhile.
+    /// The value of [`Self::boot_ns`] at that time, if the clock is not advanced meanwhile.
     pub fn boot_ns_at(&self, now: Time) -> BootNs {
         self.boot_ns().after(now.saturating_sub(self.told.0) * self.rate)
     }

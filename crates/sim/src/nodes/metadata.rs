@@ -113,7 +113,7 @@ impl Metadata {
         self.voters[self.elected.0].leads == Some(self.elected.1)
     }
 
-    /// Whom a node asks.
+    /// The node that a node asks.
     pub fn asks(&self, node: usize) -> usize {
         self.voters[node].asks
     }

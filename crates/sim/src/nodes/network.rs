@@ -240,7 +240,7 @@ impl Pipe {
         }
     }
 
-    /// What happens to the bytes that an end sends.
+    /// Passes on the bytes that an end sends.
     fn pass(
         &mut self,
         bytes: Vec<u8>,

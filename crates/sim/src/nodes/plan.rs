@@ -1,4 +1,4 @@
-//! What a seed decides of a cluster before it starts.
+//! The decisions of a seed about a cluster before it starts.
 
 use redolog::Fsync;
 use redolog::simulated::Chance;
@@ -102,7 +102,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What this seed decides.
+    /// The plan of a seed.
     pub fn of(seed: u64, planted: Planted) -> Plan {
         let mut chance = Chance(seed ^ 0x6e6f_6465);
         // Some mistakes need the part of the keyspace that the reader of the store otherwise owns. That reader does not

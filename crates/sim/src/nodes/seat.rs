@@ -63,7 +63,7 @@ impl Seat {
         BootNs(self.lease.0.load(Relaxed))
     }
 
-    /// What the node knows of the cluster.
+    /// The node's map of the cluster.
     pub fn map(&self) -> Arc<Map> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

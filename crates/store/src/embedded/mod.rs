@@ -85,7 +85,7 @@ impl Default for Limits {
 /// How to open a store.
 #[derive(Clone)]
 pub struct Settings {
-    /// Whose data it is. A folder with another node's data is refused.
+    /// The node whose data it is. A folder with another node's data is refused.
     pub node: [u8; 16],
     /// The state that must be there at least. An older one means that old files were put back.
     pub at_least: Generation,

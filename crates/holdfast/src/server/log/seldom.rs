@@ -78,7 +78,7 @@ impl Seldom {
         self.known.values().any(|known| known.left_out.count > 0)
     }
 
-    /// What was left out and is to be logged by now.
+    /// The counts of omitted lines that are due to be logged.
     pub fn overdue(&mut self, now: u64) -> Vec<LeftOut> {
         let due = |known: &&mut Known| known.left_out.count > 0 && now >= known.logged + EVERY_MS;
         let take = |known: &mut Known| {

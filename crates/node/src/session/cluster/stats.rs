@@ -35,7 +35,7 @@ enum Metric {
     BytesOut,
 }
 
-/// What is known of a slot.
+/// The figures of a slot.
 #[derive(Clone, Copy)]
 struct Figures {
     slot: u16,
@@ -118,7 +118,7 @@ fn ordered(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// What is known of this node's slots in a range.
+/// The figures of this node's slots in a range.
 fn figures(ctx: &mut SessionCtx<'_>, from: Slot, to: Slot) -> Result<Vec<Figures>, Busy> {
     let block = ctx.block.as_deref().map(|block| &block.run);
     let own = Slot::all().filter(|slot| (from..=to).contains(slot) && ctx.peers.has(*slot)).map(Slot::get);

@@ -146,7 +146,7 @@ struct FromScript<'s, 'a> {
     reply: &'s mut Vec<u8>,
 }
 
-/// What happens to a command of a script that does not run.
+/// The fate of a command of a script that does not run.
 enum Instead {
     /// Its reply is this error.
     Refused(Cow<'static, [u8]>),

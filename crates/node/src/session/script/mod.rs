@@ -122,7 +122,7 @@ fn numkeys(ctx: &SessionCtx<'_>, not_a_number: Error) -> Result<usize, Error> {
     usize::try_from(count).map_err(|_| Error::new("ERR Number of keys can't be negative"))
 }
 
-/// What the script may do, by its declared flags (`None`: a script without a shebang) and by the command that runs it.
+/// The rules of the script, by its declared flags (`None`: a script without a shebang) and by the command that runs it.
 fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
     let read_only = ctx.command.spec.has(READONLY);
     let short = ctx.session.short_of_memory;

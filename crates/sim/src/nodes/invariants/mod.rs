@@ -1,4 +1,4 @@
-//! What must hold in a cluster, one file for each invariant.
+//! The invariants of a cluster, one file for each.
 
 pub mod acknowledged;
 pub mod atomicity;

@@ -51,7 +51,7 @@ fn done(history: &History) -> impl Iterator<Item = (usize, &Deed)> {
 }
 
 /// The order in which each list was appended to: its contents at the end or, for an earlier owner, the longest contents
-/// that any deed has seen. Whatever a deed has seen is a prefix of that.
+/// that any deed has seen. All contents that a deed has seen are a prefix of that.
 fn orders(history: &History, lists: &Lists) -> Result<BTreeMap<Place, Vec<u64>>, Violation> {
     let mut orders: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
     for (key, list) in lists.iter().enumerate() {
