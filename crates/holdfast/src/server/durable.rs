@@ -172,7 +172,7 @@ impl Disks {
         node::recover_by(node, &*self.store, hands, |dealer, hands| replay::run(log, dealer, hands))
     }
 
-    /// Takes over the settings that the log has recorded.
+    /// Heeds the log's notes on the end of the last run.
     fn heed(&mut self, recovered: &Recovered) -> Result<(), Box<dyn Error>> {
         if let Some(lsn) = recovered.replayed.void_from {
             tracing::warn!(
