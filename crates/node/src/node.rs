@@ -161,6 +161,8 @@ pub struct Facts {
     pub resident_max: u64,
     /// User and system CPU time of the process in microseconds.
     pub cpu: Option<fn() -> (u64, u64)>,
+    /// The same of the calling thread.
+    pub thread_cpu: Option<fn() -> (u64, u64)>,
     /// Physical memory in bytes.
     pub system_memory: u64,
 }

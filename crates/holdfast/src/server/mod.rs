@@ -223,6 +223,7 @@ fn start_node(
         random: Some(chance::fill),
         os: process::system(),
         cpu: Some(process::cpu),
+        thread_cpu: Some(process::thread_cpu),
         system_memory: process::memory(),
         started_ms: clock.unix_ms(),
         executable: std::env::current_exe().map(|p| p.display().to_string()).unwrap_or_default(),

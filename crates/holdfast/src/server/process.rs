@@ -68,10 +68,19 @@ pub fn system() -> String {
 
 /// CPU time of the process in microseconds: user's and system's.
 pub fn cpu() -> (u64, u64) {
+    usage(libc::RUSAGE_SELF)
+}
+
+/// CPU time of the calling thread in microseconds: user's and system's.
+pub fn thread_cpu() -> (u64, u64) {
+    usage(libc::RUSAGE_THREAD)
+}
+
+fn usage(of: libc::c_int) -> (u64, u64) {
     // SAFETY: `rusage` is a plain C structure of numbers, for which all zeroes are a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a valid value of ours, which the call fills.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    unsafe { libc::getrusage(of, &raw mut usage) };
     let micros = |time: libc::timeval| {
         u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
     };

@@ -8,7 +8,7 @@ use crate::support::{Client, Server};
 fn field(client: &mut Client, name: &str) -> Option<String> {
     let reply = client.call("hotkeys get");
     let (_, rest) = reply.split_once(&format!("${} {name} ", name.len()))?;
-    let end = rest.find(|c: char| c == '$').filter(|_| rest.starts_with(':'));
+    let end = rest.find('$').filter(|_| rest.starts_with(':'));
     Some(rest[..end.unwrap_or(rest.len())].trim_end().to_owned())
 }
 

@@ -50,10 +50,16 @@ fn get(port: u16, path: &str) -> (u16, String) {
 /// once.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let (mut families, mut samples, mut family) = (BTreeSet::new(), BTreeMap::new(), String::new());
+    let mut helped = "";
     for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            helped = rest.split_once(' ').unwrap_or_else(|| panic!("{line} says nothing")).0;
+            continue;
+        }
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
             assert!(["gauge", "counter", "histogram", "summary"].contains(&kind), "{line}");
+            assert_eq!(helped, name, "the line before has the help of each family");
             assert!(families.insert(name.to_owned()), "{name} is there twice");
             name.clone_into(&mut family);
             continue;
@@ -127,6 +133,51 @@ fn dashboards_of_redis_exporter_find_what_they_ask_for() {
             bare.contains(word) || cluster || word.starts_with("holdfast_cluster"),
             "the dashboard asks for {word}"
         );
+    }
+}
+
+/// The fields of INFO that collectors of metrics read, and where they were looked up.
+const COLLECTORS: &str = include_str!("collectors.txt");
+
+#[test]
+fn info_has_what_collectors_read() {
+    let dir = Scratch::new();
+    let dir = dir.path().display().to_string();
+    let server = Server::start(&["--dir", &dir, "--appendonly", "yes", "--workers", "2"]);
+    let mut client = server.client();
+    client.call("set key value");
+    client.call("get key");
+    let info = client.call("info all");
+    let fields: BTreeMap<&str, &str> = info.split(' ').filter_map(|word| word.split_once(':')).collect();
+    let mut read = 0;
+    for line in COLLECTORS.lines().filter(|line| !line.starts_with('#')) {
+        let (field, collectors) = line.split_once(' ').unwrap();
+        let (collectors, elsewhere) = collectors.split_once(" # ").unwrap_or((collectors, ""));
+        assert!(!collectors.is_empty() && collectors.chars().all(|c| "edt".contains(c)), "{line}");
+        match fields.get(field) {
+            None => assert!(!elsewhere.is_empty(), "INFO lacks {field}"),
+            Some(value) => {
+                assert!(elsewhere.is_empty(), "INFO has {field}: {line}");
+                assert!(!value.is_empty(), "{field} is empty");
+                read += 1;
+            }
+        }
+    }
+    assert!(read > 150, "{read} fields");
+    // The workers' part of the CPU time is there after a round of housekeeping.
+    client.call("eval \"local i = 0 while i < 3000000 do i = i + 1 end\" 0");
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let info = client.call("info cpu");
+        let words: BTreeMap<&str, &str> = info.split(' ').filter_map(|word| word.split_once(':')).collect();
+        let seconds = |name: &str| words[name].parse::<f64>().unwrap();
+        let of_workers = seconds("used_cpu_user_main_thread") + seconds("used_cpu_sys_main_thread");
+        assert!(of_workers <= seconds("used_cpu_user") + seconds("used_cpu_sys") + 0.1, "{info}");
+        if of_workers > 0.0 {
+            break;
+        }
+        assert!(Instant::now() < end, "{info}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

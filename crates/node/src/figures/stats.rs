@@ -131,6 +131,10 @@ pub struct WorkerStats {
     pub housekeeping_nanos: AtomicU64,
     /// Nanoseconds of the longest run of commands between two looks at sockets.
     pub longest_window: AtomicU64,
+    /// CPU time of its thread that it spent itself, in microseconds, as of its last housekeeping.
+    pub cpu_user: AtomicU64,
+    /// The same that the system spent for it.
+    pub cpu_system: AtomicU64,
     /// Most commands in a turn.
     pub most_commands: AtomicU64,
 }
@@ -183,6 +187,8 @@ impl WorkerStats {
             turn_nanos: zero(),
             housekeeping_nanos: zero(),
             longest_window: zero(),
+            cpu_user: zero(),
+            cpu_system: zero(),
             most_commands: zero(),
         }
     }

@@ -4,6 +4,7 @@
 //! asks no worker for anything. The locks that INFO takes are held for at most a few clients or codes of errors at a
 //! time.
 
+mod help;
 mod names;
 mod own;
 mod redis;

@@ -20,11 +20,13 @@ pub(super) const GAUGES: &[(&str, &str)] = &[
     ("aof_buffer_length", "aof_buffer_length"),
     ("aof_current_rewrite_time_sec", "aof_current_rewrite_duration_sec"),
     ("aof_current_size", "aof_current_size_bytes"),
+    ("aof_delayed_fsync", "aof_delayed_fsync"),
     ("aof_enabled", "aof_enabled"),
     ("aof_last_bgrewrite_status", "aof_last_bgrewrite_status"),
     ("aof_last_cow_size", "aof_last_cow_size_bytes"),
     ("aof_last_rewrite_time_sec", "aof_last_rewrite_duration_sec"),
     ("aof_last_write_status", "aof_last_write_status"),
+    ("aof_pending_bio_fsync", "aof_pending_bio_fsync"),
     ("aof_pending_rewrite", "aof_pending_rewrite"),
     ("aof_rewrite_in_progress", "aof_rewrite_in_progress"),
     ("aof_rewrite_scheduled", "aof_rewrite_scheduled"),
@@ -149,8 +151,10 @@ pub(super) const COUNTERS: &[(&str, &str)] = &[
     ("unexpected_error_replies", "unexpected_error_replies"),
     ("used_cpu_sys", "cpu_sys_seconds_total"),
     ("used_cpu_sys_children", "cpu_sys_children_seconds_total"),
+    ("used_cpu_sys_main_thread", "cpu_sys_main_thread_seconds_total"),
     ("used_cpu_user", "cpu_user_seconds_total"),
     ("used_cpu_user_children", "cpu_user_children_seconds_total"),
+    ("used_cpu_user_main_thread", "cpu_user_main_thread_seconds_total"),
 ];
 
 /// The metric of a field of INFO, and whether it is a counter.
@@ -159,6 +163,11 @@ pub(super) fn metric(field: &str) -> Option<(&'static str, bool)> {
         names.binary_search_by_key(&field, |(name, _)| *name).ok().map(|at| names[at].1)
     };
     find(GAUGES).map(|name| (name, false)).or_else(|| find(COUNTERS).map(|name| (name, true)))
+}
+
+/// The field of INFO behind a metric.
+pub(super) fn field(metric: &str) -> Option<&'static str> {
+    GAUGES.iter().chain(COUNTERS).find(|(_, name)| *name == metric).map(|(field, _)| *field)
 }
 
 #[cfg(test)]

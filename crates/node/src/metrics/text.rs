@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use super::help;
+
 /// The text of a scrape. Samples of a family follow each other.
 #[derive(Default)]
 pub(super) struct Text {
@@ -16,6 +18,10 @@ impl Text {
     /// Begins a family, unless it is the one that the last sample belongs to.
     fn begin(&mut self, name: &str, kind: &str) {
         if self.family != name {
+            let help = help::of(name);
+            if !help.is_empty() {
+                let _ = writeln!(self.out, "# HELP {name} {help}");
+            }
             let _ = writeln!(self.out, "# TYPE {name} {kind}");
             name.clone_into(&mut self.family);
         }
@@ -102,12 +108,12 @@ mod tests {
     #[test]
     fn families_say_their_type_once() {
         let mut text = Text::default();
-        text.gauge("a", &[], 1);
+        text.gauge("redis_up", &[], 1);
         text.counter("b_total", &[("err", "x\"\\\n")], 2);
         text.counter("b_total", &[("err", "y"), ("z", "1")], 3);
         text.histogram("c", ("cmd", "get"), [(1, 1), (4, 3)], (5, 0.5));
         text.summary("d", ("cmd", "get"), &[("50", "1.5")], ("7", "9"));
-        let expected = "# TYPE a gauge\na 1\n# TYPE b_total counter\nb_total{err=\"x\\\"\\\\\\n\"} 2\n\
+        let expected = "# HELP redis_up Always 1: the server answers.\n# TYPE redis_up gauge\nredis_up 1\n# TYPE b_total counter\nb_total{err=\"x\\\"\\\\\\n\"} 2\n\
             b_total{err=\"y\",z=\"1\"} 3\n# TYPE c histogram\nc_bucket{cmd=\"get\",le=\"1\"} 1\n\
             c_bucket{cmd=\"get\",le=\"4\"} 3\nc_bucket{cmd=\"get\",le=\"+Inf\"} 5\nc_sum{cmd=\"get\"} 0.5\n\
             c_count{cmd=\"get\"} 5\n# TYPE d summary\nd{cmd=\"get\",quantile=\"50\"} 1.5\nd_sum{cmd=\"get\"} 9\n\

@@ -62,6 +62,11 @@ impl Worker {
         if self.node.is_bounded(settings) && self.make_room(settings, 0) == Room::Soon {
             wait = by_effort(CATCH_UP_MS, 10);
         }
+        if let Some(cpu) = self.node.facts.thread_cpu {
+            let (user, system) = cpu();
+            self.stats.cpu_user.store(user, Relaxed);
+            self.stats.cpu_system.store(system, Relaxed);
+        }
         self.look_at_long_waits();
         self.stats.links.store(self.peers.open_links().len() as u64, Relaxed);
         if settings.timeout > 0 {

@@ -129,6 +129,9 @@ pub fn cpu(r: &Report<'_>, t: &mut Text) {
     t.line("used_cpu_user", seconds(user));
     t.line("used_cpu_sys_children", seconds(0));
     t.line("used_cpu_user_children", seconds(0));
+    // Redis executes commands in its main thread: here all workers do.
+    t.line("used_cpu_sys_main_thread", seconds(r.sum(|s| &s.cpu_system)));
+    t.line("used_cpu_user_main_thread", seconds(r.sum(|s| &s.cpu_user)));
 }
 
 /// The tracking of HOTKEYS that is under way, or the last; its fields are those of Redis, hyphens included.

@@ -273,6 +273,10 @@ fn log(log: &redolog::Log, t: &mut Text) {
     // Each checkpoint begins the log anew, so no part of it is a base or waits to be rewritten.
     t.zeros(&["aof_base_size", "aof_pending_rewrite"]);
     t.line("aof_buffer_length", log.backlog());
+    let syncing = (0..log.streams()).filter(|stream| log.facts(*stream).stalled > 0).count();
+    t.line("aof_pending_bio_fsync", syncing);
+    // No write is put off because a sync is under way: it joins the next group.
+    t.line("aof_delayed_fsync", 0);
     for stream in 0..log.streams() {
         let facts = log.facts(stream);
         let syncs: u64 = facts.syncs.iter().sum();
