@@ -4,16 +4,16 @@
 
 use ::membership::Slot;
 
-/// The owner of keys.
+/// The place of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// There are no keys.
     Anywhere,
-    /// To the node at this place of the map; the first key's slot.
+    /// At the node at this place of the map; the first key's slot.
     At(u16, Slot),
-    /// The slot of one of them has no owner.
+    /// The slot of one key has no owner.
     Nobody,
-    /// To several nodes.
+    /// At several nodes.
     Several,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn no_lease(reason: &str) -> Vec<u8> {
     format!("CLUSTERDOWN {reason}").into()
 }
 
-/// The error for a client that hears where a slot is.
+/// The error that redirects a client to a slot's node.
 #[cold]
 pub(crate) fn moved(slot: Slot, host: &str, port: u16) -> Vec<u8> {
     format!("MOVED {slot} {host}:{port}").into()
@@ -80,7 +80,7 @@ pub(crate) struct OfClient<F, B, K, L> {
     pub(crate) me: u16,
     /// This node has a lease.
     pub(crate) serves: bool,
-    /// The client hears where keys of other nodes are: it is a smart one, and asks each node by itself.
+    /// The client is told where keys of other nodes are: it is a smart one, and asks each node by itself.
     pub(crate) moves: bool,
     /// It joins a block.
     pub(crate) queues: bool,
@@ -104,7 +104,7 @@ impl<F: Fn() -> bool, B: Fn() -> bool, K: Fn() -> bool, L: Fn(u16) -> bool> OfCl
             Place::At(owner, _) if owner == self.me && !self.serves => Runs::NoLease,
             Place::At(owner, _) if owner == self.me => Runs::Here,
             Place::Nobody => Runs::Refused(NO_OWNER),
-            // They are not at one place that the client could be told: EXEC brings them together.
+            // The keys are not at one place that the client could be told: EXEC brings them together.
             Place::Several if self.queues => Runs::WithItsBlock,
             Place::Several if !(self.on_keys_alone)() => Runs::Refused(PATTERNS),
             Place::Several => Runs::OverNodes,
@@ -175,7 +175,7 @@ impl OfKeyless {
     }
 }
 
-/// Where WATCH of a client runs that has no block. `me`: this node's place in the map.
+/// The place where WATCH of a client without a block runs. `me`: this node's place in the map.
 pub(crate) fn of_watch(place: Place, me: u16, serves: bool) -> Runs {
     match place {
         Place::Anywhere => Runs::Here,
@@ -208,7 +208,7 @@ pub(crate) enum OfTransaction {
 pub(crate) const NOT_HERE: &[u8] = b"ERR this command is not possible between BEGIN and COMMIT";
 
 impl OfTransaction {
-    /// Where it runs: as a part of the transaction, which may be over nodes, or here.
+    /// The place where it runs: as a part of the transaction, which may be over nodes, or here.
     pub(crate) fn runs(self, serves: bool) -> Runs {
         match self {
             OfTransaction::Keys { calls_function: true, .. } if !serves => Runs::NoLease,
@@ -248,7 +248,7 @@ pub(crate) struct OfBlock {
 }
 
 impl OfBlock {
-    /// Where it runs. Keys that the client watches at further nodes do not count.
+    /// The place where it runs. Keys that the client watches at further nodes do not count.
     pub(crate) fn runs(self) -> Runs {
         let (me, place) = (self.me, self.keys.and(self.watched));
         // A block goes over nodes even if its keys are of one other node: where it needs this node as well, or has no
@@ -338,7 +338,8 @@ impl OfScript {
     pub(crate) fn calls_with_keys(self, place: Place, is_held: bool, on_keys_alone: impl Fn() -> bool) -> Called {
         match place {
             Place::Anywhere => Called::Runs,
-            // No client has changed, here or elsewhere, what the script has held since this node had its lease.
+            // No client, here or elsewhere, has changed the keys that the script has held since this node had its
+            // lease.
             Place::At(owner, _) if owner == self.me && (self.serves || is_held) => Called::Runs,
             Place::At(owner, _) if owner == self.me && self.can_be_undone => Called::UndoesForLease,
             Place::At(owner, _) if owner == self.me => Called::Runs,

@@ -19,7 +19,7 @@ const STRANGER_INPUT_MAX: u64 = 1 << 20;
 /// The bound of a stranger's output, beyond what fits the first buffer, as in Redis: it gets nothing but errors.
 const STRANGER_OUTPUT: OutputLimit = OutputLimit { hard: 1024, soft: 0, seconds: 0 };
 
-/// For whom commands run: a user as nodes name it to each other.
+/// The user for whom commands run, as nodes name it to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct User {
     /// The number of the user, and the revision by which it has its rights.
@@ -62,7 +62,8 @@ pub(crate) fn limits_of_parser(authenticated: bool, argument_max: usize) -> Limi
     Limits { proto_max_bulk_len: argument_max, authenticated }
 }
 
-/// How many commands are parsed at once. Commands behind AUTH are parsed with the limits that AUTH has changed.
+/// The number of commands that are parsed at once. Commands behind AUTH are parsed with the limits that AUTH has
+/// changed.
 #[inline]
 pub(crate) fn parsed_at_once(authenticated: bool, most: usize) -> usize {
     if authenticated { most } else { 1 }

@@ -29,7 +29,7 @@ pub(crate) struct View<D> {
     pub(crate) monitors: bool,
     /// It has subscriptions.
     pub(crate) subscribed: bool,
-    /// Of its replies.
+    /// The protocol of its replies.
     pub(crate) protocol: Protocol,
     /// The server whose texts it gets.
     pub(crate) dialect: Dialect,

@@ -1,8 +1,8 @@
-//! What a command cost, as HOTKEYS and CLUSTER SLOT-STATS count it.
+//! The cost of a command, as HOTKEYS and CLUSTER SLOT-STATS count it.
 
 use resp::Args;
 
-/// What a command cost.
+/// The cost of a command.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Cost {
     pub(crate) nanos: u64,

@@ -1,5 +1,5 @@
-//! A worker's view of HOTKEYS and CLUSTER SLOT-STATS: while one of them is on, every command is timed by itself, and what it
-//! cost is told to them. While none is on, commands that are only counted pass nothing of this.
+//! A worker's share in HOTKEYS and CLUSTER SLOT-STATS. While one of them is on, every command is timed by itself, and
+//! its cost is reported to them. While none is on, commands that are only counted pass no code of this module.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,14 +56,14 @@ pub(crate) struct Heat {
     /// The tracking that this worker takes part in.
     tracking: Option<Arc<Tracking>>,
     generation: u64,
-    /// CPU time and bytes are kept for slots.
+    /// True if CPU time is kept for slots, and true if bytes are.
     for_slots: (bool, bool),
     positions: Vec<KeyAt>,
-    /// By the tokens of their connections.
+    /// Commands with a long reply, by the tokens of their connections.
     long: BTreeMap<u64, Long>,
 }
 
-/// What all workers tell.
+/// The counters that all workers share.
 pub(crate) struct Shared {
     pub(crate) hot: Arc<HotKeys>,
     pub(crate) slots: Arc<SlotFigures>,
@@ -89,7 +89,7 @@ impl Heat {
         self.for_slots = (is_cluster && kept.cpu, is_cluster && kept.net);
     }
 
-    /// Whether commands are to be told.
+    /// True if commands are to be reported.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.tracking.is_some() || self.for_slots != (false, false)
@@ -127,7 +127,7 @@ impl Heat {
         of_all
     }
 
-    /// A block has run: its commands were told by themselves, but not to the slots.
+    /// A block has run. Its commands were reported by themselves, but not to the slots.
     pub(crate) fn ran_block(&mut self, of_all: OneSlot, is_own: impl Fn(Slot) -> bool, cost: Cost, queued: u64) {
         if let OneSlot::One(slot) = of_all
             && is_own(Slot::of(slot))
@@ -137,7 +137,7 @@ impl Heat {
         }
     }
 
-    /// A command has run at unix time `now` in milliseconds. `in_block`: its block is told as a whole.
+    /// A command has run at unix time `now` in milliseconds. `in_block`: its block is reported as a whole.
     pub(crate) fn ran(
         &mut self,
         (command, args): (&Command, Args<'_>),
@@ -150,7 +150,7 @@ impl Heat {
         self.tell((command, args), is_own, in_block, (cost, sampled), now);
     }
 
-    /// A command has run, and its reply is to be written in steps: their bytes are told as they come.
+    /// A command has run, and its reply is to be written in steps: the bytes are reported as they come.
     pub(crate) fn ran_long(
         &mut self,
         token: u64,
@@ -164,14 +164,14 @@ impl Heat {
         if self.positions.is_empty() {
             return;
         }
-        // Clients that leave in the middle of a reply leave something here.
+        // Clients that leave in the middle of a reply leave an entry here.
         while self.long.len() >= REPLIES_MAX {
             self.long.pop_first();
         }
         self.long.insert(token, Long { command: command.id, args: OwnedArgs::new(args), sampled });
     }
 
-    /// A part of a long reply was written; `ends`: the last.
+    /// A part of a long reply was written. `ends`: it is the last.
     pub(crate) fn wrote(
         &mut self,
         (token, ends): (u64, bool),
@@ -202,7 +202,7 @@ impl Heat {
     ) {
         self.positions.clear();
         command.spec.keys_of(args, &mut self.positions);
-        // In a workspace there are keys of other nodes, too.
+        // A workspace also has keys of other nodes.
         self.positions.retain(|at| args.get(at.index).is_some_and(|key| is_own(Slot::of(keyspace::slot_of(key)))));
         if self.positions.is_empty() {
             return;

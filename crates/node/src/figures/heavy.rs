@@ -1,22 +1,23 @@
 //! The keys that weigh most in a stream of commands, in bounded memory.
 //!
-//! Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005),
-//! with weights. A fixed number of keys is counted. A new key takes the place of the one that weighs least, and inherits its
-//! weight as a possible error. What is told is the weight without that error: no key is ever said to weigh more than it does.
+//! Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams,
+//! 2005), with weights. A fixed number of keys is counted. A new key takes the place of the lightest one, and inherits
+//! its weight as a possible error. The reported weight lacks that error, so no key is ever reported to weigh more than
+//! it does.
 
 use hashbrown::HashTable;
 
-/// Bytes of all names together at most. A longer name is counted in the total alone.
+/// Bytes of all names together, at most. A longer name is counted in the total alone.
 const NAMES_MAX: usize = 8 << 20;
 
 struct Entry {
     hash: u64,
     name: Vec<u8>,
-    /// Its weight, and that of the entries whose place it has.
+    /// The key's weight, and that of the entries whose place it has taken.
     weight: u64,
-    /// The part of `weight` that may be others'.
+    /// The part of `weight` that may belong to other keys.
     error: u64,
-    /// Its place in the heap.
+    /// The entry's place in the heap.
     place: usize,
 }
 
@@ -44,12 +45,12 @@ impl Heavy {
         self.total
     }
 
-    /// The keys that are counted, and what each weighs at least.
+    /// The counted keys, and a lower bound of the weight of each.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&[u8], u64)> {
         self.entries.iter().map(|entry| (entry.name.as_slice(), entry.weight - entry.error))
     }
 
-    /// Adds to the weight of a key. `hash`: always the same for the same name.
+    /// Adds to the weight of a key. `hash` is always the same for the same name.
     pub(crate) fn add(&mut self, name: &[u8], hash: u64, weight: u64) {
         self.total = self.total.saturating_add(weight);
         let entries = &self.entries;
@@ -113,7 +114,7 @@ impl Heavy {
         }
     }
 
-    /// Moves an entry down the heap that has become heavier.
+    /// Moves an entry that has become heavier down the heap.
     fn sink(&mut self, mut place: usize) {
         loop {
             let below = [2 * place + 1, 2 * place + 2].into_iter().filter(|below| *below < self.heap.len());
@@ -189,7 +190,7 @@ mod tests {
         }
         let exact: BTreeMap<&[u8], u64> = heavy.keys().collect();
         assert_eq!(exact, BTreeMap::from([(&b"a"[..], 10), (&b"b"[..], 1), (&b"c"[..], 2)]));
-        // The lightest goes; what it weighed is not said of the new one.
+        // The lightest key goes; its weight does not count for the new one.
         add(&mut heavy, "d", 4);
         let next: BTreeMap<&[u8], u64> = heavy.keys().collect();
         assert_eq!(next, BTreeMap::from([(&b"a"[..], 10), (&b"d"[..], 4), (&b"c"[..], 2)]));

@@ -1,4 +1,4 @@
-//! How long commands took: counts by duration, with buckets about 6% wide.
+//! Durations of commands: counts by duration, with buckets about 6% wide.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -44,7 +44,7 @@ fn upper(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Counts `n` durations of `nanos`. Only by the owning thread.
+    /// Counts `n` durations of `nanos`. Only the owning thread may call it.
     pub fn record(&self, nanos: u64, n: u64) {
         let count = &self.counts[bucket(nanos)];
         count.store(count.load(Relaxed) + n, Relaxed);
@@ -69,7 +69,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// How many durations were counted.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

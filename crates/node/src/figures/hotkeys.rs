@@ -1,4 +1,4 @@
-//! HOTKEYS: which keys cost most CPU time, and which most bytes on the network, from START to STOP.
+//! HOTKEYS: the keys that cost most CPU time, and those that cost most bytes on the network, from START to STOP.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::cost::Cost;
 use super::heavy::Heavy;
 
-/// Keys that are counted for each that is asked for: a key with a share of 1 in 1000 is found by default.
+/// Keys that are counted for each key that GET shows: a key with a share of 1 in 1000 is found by default.
 const COUNTED: usize = 100;
 
-/// What HOTKEYS START asked for.
+/// The options of HOTKEYS START.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) cpu: bool,
     pub(crate) net: bool,
-    /// How many keys GET shows.
+    /// The number of keys that GET shows.
     pub(crate) count: usize,
     /// Milliseconds; 0: until it is stopped.
     pub(crate) duration: u64,
-    /// A command is looked at with a probability of 1 in so many.
+    /// A command is counted with a probability of 1 in so many.
     pub(crate) sample: u64,
-    /// Ranges of slots, ascending, whose keys are looked at; none: all.
+    /// Ranges of slots, ascending, whose keys are counted; none: all.
     pub(crate) slots: Option<Vec<(u16, u16)>>,
 }
 
@@ -45,7 +45,7 @@ impl Sums {
     }
 }
 
-/// What one worker has seen.
+/// The figures of one worker.
 #[derive(Default)]
 struct Seen {
     cpu: Option<Heavy>,
@@ -53,34 +53,34 @@ struct Seen {
     all: Sums,
     selected: Sums,
     sampled: Sums,
-    /// Nanoseconds that this took.
+    /// Nanoseconds that the counting took.
     work: u64,
-    /// The state of its dice.
+    /// The state of its random numbers.
     dice: u64,
 }
 
 /// A key of a command: its name, hash and slot.
 pub(crate) type HotKey<'a> = (&'a [u8], u64, u16);
 
-/// One time of tracking.
+/// One period of tracking.
 pub(crate) struct Tracking {
     pub(crate) wanted: Wanted,
-    /// Unix milliseconds.
+    /// When it began, in unix milliseconds.
     pub(crate) started: u64,
-    /// Unix milliseconds; `u64::MAX` while it goes on.
+    /// When it ended, in unix milliseconds; `u64::MAX` while it goes on.
     ended: AtomicU64,
     /// User and system CPU time of the process at its start, in microseconds.
     pub(crate) cpu_before: (u64, u64),
-    /// By worker.
+    /// The figures by worker.
     seen: Box<[Mutex<Seen>]>,
 }
 
-/// What HOTKEYS GET tells.
+/// The contents of HOTKEYS GET.
 pub(crate) struct Report {
     pub(crate) all: Sums,
     pub(crate) selected: Sums,
     pub(crate) sampled: Sums,
-    /// Bytes of the commands that were looked at.
+    /// Bytes of the counted commands.
     pub(crate) net_total: u64,
     /// Keys by nanoseconds, and by bytes.
     pub(crate) by_cpu: Vec<(Vec<u8>, u64)>,
@@ -98,17 +98,17 @@ impl Tracking {
         planned.min(self.ended.load(Relaxed))
     }
 
-    /// Whether it goes on at unix time `now` in milliseconds.
+    /// True if it goes on at unix time `now` in milliseconds.
     pub(crate) fn is_on(&self, now: u64) -> bool {
         now < self.end()
     }
 
-    /// Milliseconds that it has lasted.
+    /// Milliseconds for which it has lasted.
     pub(crate) fn lasted(&self, now: u64) -> u64 {
         now.min(self.end()).saturating_sub(self.started)
     }
 
-    /// Whether a command is looked at: worker `worker` throws its dice.
+    /// True if worker `worker` counts the next command: it draws a random number.
     pub(crate) fn samples(&self, worker: usize) -> bool {
         if self.wanted.sample <= 1 {
             return true;
@@ -170,7 +170,7 @@ impl Tracking {
         self.seen.iter().map(|seen| lock(seen).work).sum()
     }
 
-    /// What it has found.
+    /// The report so far.
     pub(crate) fn report(&self) -> Report {
         let (mut all, mut selected, mut sampled, mut net_total) = <(Sums, Sums, Sums, u64)>::default();
         let (mut by_cpu, mut by_net) = (BTreeMap::new(), BTreeMap::new());
@@ -217,7 +217,7 @@ impl HotKeys {
         lock(&self.tracking).clone()
     }
 
-    /// Begins to track, at unix time `now` in milliseconds. False: it is under way already.
+    /// Begins to track, at unix time `now` in milliseconds. Returns false if tracking is under way already.
     pub(crate) fn start(&self, wanted: Wanted, workers: usize, now: u64, cpu_before: (u64, u64)) -> bool {
         let mut tracking = lock(&self.tracking);
         if tracking.as_ref().is_some_and(|tracking| tracking.is_on(now)) {
@@ -231,7 +231,7 @@ impl HotKeys {
         true
     }
 
-    /// Stops tracking. False: nothing is tracked.
+    /// Stops tracking. Returns false if nothing is tracked.
     pub(crate) fn stop(&self, now: u64) -> bool {
         let tracking = lock(&self.tracking);
         let Some(tracking) = tracking.as_ref().filter(|tracking| tracking.is_on(now)) else { return false };
@@ -240,7 +240,7 @@ impl HotKeys {
         true
     }
 
-    /// Forgets what was found. False: tracking is under way.
+    /// Forgets the findings. Returns false if tracking is under way.
     pub(crate) fn reset(&self, now: u64) -> bool {
         let mut tracking = lock(&self.tracking);
         let is_on = tracking.as_ref().is_some_and(|tracking| tracking.is_on(now));

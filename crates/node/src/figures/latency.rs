@@ -1,4 +1,4 @@
-//! Events that have taken long (LATENCY): the last samples of each kind of event, from `latency-monitor-threshold` on.
+//! Slow events (LATENCY): the last samples of each kind of event, from `latency-monitor-threshold` on.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,7 +47,7 @@ impl Event {
 pub struct Sample {
     /// Unix seconds.
     pub time: u64,
-    /// Milliseconds it took.
+    /// Milliseconds that it took.
     pub millis: u64,
 }
 
@@ -87,7 +87,7 @@ impl Series {
         (millis().min().unwrap_or(0), millis().max().unwrap_or(0))
     }
 
-    /// How often and how bad, in words. `now` in unix seconds.
+    /// The number and the length of the events, in words. `now` in unix seconds.
     pub fn summary(&self, now: u64) -> String {
         let count = self.samples.len().max(1) as u64;
         let average = self.samples.iter().map(|sample| sample.millis).sum::<u64>() / count;

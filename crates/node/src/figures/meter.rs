@@ -1,4 +1,4 @@
-//! How long commands take, at the cost of a clock reading per window instead of per command.
+//! Times commands at the cost of a clock reading for each window instead of each command.
 //!
 //! Commands that are always short are only counted. After a window, or before a command that is timed by itself, the
 //! time since the last reading is divided among them. Such commands are in the slow log only if it wants commands of
@@ -21,7 +21,7 @@ use crate::figures::stats::{WorkerStats, add};
 use crate::node::Node;
 use crate::table::Command;
 
-/// With more arguments than this a command is timed by itself, however short it usually is.
+/// A command with more arguments is timed by itself, even if it is usually short.
 const FEW_ARGUMENTS: usize = 8;
 /// If the slow log wants commands below so many microseconds, each command is timed by itself.
 const FINE: i64 = 1000;
@@ -35,15 +35,15 @@ pub struct Meter {
     since: MonoNs,
     /// Commands counted since: id and count, in order.
     pending: Vec<(u32, u32)>,
-    /// Keeps histograms (`latency-tracking`).
+    /// True if histograms are kept (`latency-tracking`).
     tracking: bool,
     /// See [`FINE`].
     fine: bool,
-    /// Every command is timed by itself.
+    /// True if every command is timed by itself.
     each: bool,
     /// HOTKEYS and CLUSTER SLOT-STATS.
     pub(crate) heat: Heat,
-    /// Microseconds from which on a command is logged.
+    /// Microseconds from which on a command is in the slow log.
     threshold: Option<u64>,
     kept: Kept,
     latencies: Arc<Latencies>,
@@ -176,14 +176,14 @@ impl Meter {
         }
     }
 
-    /// Finds out whether HOTKEYS looks at commands at `now`, unix milliseconds.
+    /// Checks if HOTKEYS counts commands at `now`, in unix milliseconds.
     #[inline]
     pub(crate) fn look_at_heat(&mut self, now: u64) {
         self.heat.follow(now);
         self.each = self.fine || self.heat.is_on();
     }
 
-    /// A turn begins at `now`, unix milliseconds.
+    /// A turn begins at `now`, in unix milliseconds.
     pub(crate) fn begin_turn(&mut self, now: u64) {
         self.turn_ms = now;
         self.look_at_heat(now);

@@ -1,4 +1,4 @@
-//! The slow log: commands that took long, newest first.
+//! The slow log: slow commands, newest first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,22 +12,22 @@ use crate::secret::is_secret;
 /// The bounds of the slow log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Commands.
+    /// The number of commands.
     pub commands: u64,
-    /// Arguments of each, the last of which says how many more there were; at least 2.
+    /// The arguments of each, at least 2; the last says how many more there were.
     pub arguments: usize,
     /// Bytes of each argument.
     pub bytes: usize,
 }
 
-/// A command that took long.
+/// A slow command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowCommand {
-    /// Counts all entries since the start.
+    /// The number of the entry, counted from the start.
     pub id: u64,
     /// Unix seconds.
     pub time: u64,
-    /// Microseconds it took.
+    /// Microseconds that it took.
     pub micros: u64,
     /// Its arguments, shortened.
     pub args: Vec<Vec<u8>>,

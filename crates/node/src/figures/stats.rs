@@ -14,25 +14,25 @@ const CODE_MAX: usize = 64;
 /// Counters of one command in one worker.
 #[derive(Default)]
 pub struct CommandStats {
-    /// Times it ran.
+    /// The number of times that it ran.
     pub calls: AtomicU64,
-    /// Nanoseconds it ran.
+    /// Nanoseconds for which it ran.
     pub nanos: AtomicU64,
-    /// Times it was refused before it ran.
+    /// The number of times that it was refused before it ran.
     pub rejected: AtomicU64,
-    /// Times it ended with an error.
+    /// The number of times that it ended with an error.
     pub failed: AtomicU64,
-    /// How long it took each time; made when it first runs.
+    /// Its durations; made when it first runs.
     histogram: OnceLock<Histogram>,
 }
 
 impl CommandStats {
-    /// How long it took each time.
+    /// Its durations.
     pub(crate) fn histogram(&self) -> &Histogram {
         self.histogram.get_or_init(Histogram::default)
     }
 
-    /// Adds how long it took each time to a sum.
+    /// Adds its durations to a sum.
     pub(crate) fn add_latencies(&self, sum: &mut Distribution) {
         if let Some(histogram) = self.histogram.get() {
             histogram.add_to(sum);
@@ -83,8 +83,8 @@ pub struct WorkerStats {
     pub transaction_retries: AtomicU64,
     /// Of them, those that ran in the transaction of another.
     pub transactions_joined: AtomicU64,
-    /// Commands and parts of transactions that were refused, because a transaction has their keys that waits for a node
-    /// which does not answer.
+    /// Commands and parts of transactions that were refused, because their keys are locked by a transaction that waits
+    /// for a silent node.
     pub refused_in_doubt: AtomicU64,
     /// Commands and parts of transactions that wait for a lock, a load or a claim for longer than a minute, now.
     pub waits_long: AtomicU64,

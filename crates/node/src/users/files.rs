@@ -17,7 +17,7 @@ const BOTH: &str = "Configuring Holdfast with users defined in its configuration
 const ONE_SERVER: &str = "a node of a cluster has no users but `default` in this version of Holdfast: neither `aclfile` nor `user` \
     lines about others can be used";
 
-/// The users that `user` lines of the configuration declare, beside what `requirepass` can say.
+/// The users that `user` lines of the configuration declare, beyond what `requirepass` can express.
 ///
 /// # Errors
 /// The first line with an error; it names no password.
@@ -31,7 +31,7 @@ pub fn configured(table: &Table, loaded: &Loaded) -> Result<ConfiguredUsers, Loa
 /// Gives the node the users that it begins with: those of `aclfile`, or those of the configuration.
 ///
 /// # Errors
-/// Why the node must not start: it would let clients in that the operator has shut out.
+/// The node must not start: it would let clients in that the operator has shut out. The error names the reason.
 pub fn begin(node: &crate::Node, configured: ConfiguredUsers) -> Result<(), String> {
     let settings = node.config.settings();
     node.users.keep_up(settings.requirepass.as_ref());
@@ -58,7 +58,7 @@ pub fn begin(node: &crate::Node, configured: ConfiguredUsers) -> Result<(), Stri
 /// Takes the users of `aclfile` instead of all others.
 ///
 /// # Errors
-/// What is wrong with the file: nothing has changed.
+/// The file is wrong, as the error says: no user has changed.
 pub(crate) fn load(users: &UserTable, settings: &Settings) -> Result<Vec<Change>, Vec<u8>> {
     let name = String::from_utf8_lossy(&settings.aclfile);
     let text = std::fs::read(path_of(settings))
@@ -71,7 +71,7 @@ pub(crate) fn load(users: &UserTable, settings: &Settings) -> Result<Vec<Change>
 /// Writes all users to `aclfile`.
 ///
 /// # Errors
-/// What the system says; the file is then as it was.
+/// The file cannot be written, as the error says; it is as before.
 pub(crate) fn save(users: &UserTable, settings: &Settings) -> std::io::Result<()> {
     let text = users.read(|users| users.file());
     replace_file(path_of(settings), &text)
@@ -95,8 +95,8 @@ impl UserTable {
         });
     }
 
-    /// The `user` lines that CONFIG REWRITE writes, without their first word. `default` has none where `requirepass`
-    /// says all there is to say: a line would hold at the next start, whatever was set since.
+    /// The `user` lines that CONFIG REWRITE writes, without their first word. `default` has none if `requirepass`
+    /// expresses all of it: otherwise the line would hold at the next start, against later settings.
     pub(crate) fn lines_of_configuration(&self, settings: &Settings) -> Vec<Vec<u8>> {
         if !settings.aclfile.is_empty() {
             return Vec::new();
@@ -109,7 +109,7 @@ impl UserTable {
     }
 }
 
-/// True if `requirepass` says all that there is to say of the user `default`.
+/// True if `requirepass` expresses all of the user `default`.
 fn is_as_usual(user: &acl::User, settings: &Settings) -> bool {
     let password = match &settings.requirepass {
         None => "nopass sanitize-payload".to_owned(),

@@ -20,7 +20,7 @@ use crate::worker::message::Message;
 pub use files::{begin, configured};
 pub(crate) use files::{load, save};
 
-/// The users, and what they were denied.
+/// The users, and the log of denied requests.
 pub(crate) struct UserTable {
     catalogue: Catalogue,
     state: RwLock<State>,
@@ -37,7 +37,7 @@ struct State {
 
 /// The user that a client is once it has logged in.
 pub(crate) struct Login {
-    /// As which user it runs commands.
+    /// The user as which it runs commands.
     pub user: User,
     /// The user's name.
     pub name: Vec<u8>,
@@ -45,9 +45,9 @@ pub(crate) struct Login {
 
 /// A command that a user may not run.
 pub(crate) enum Denial {
-    /// It lacks a right.
+    /// The user lacks a right.
     OfRights {
-        /// Which.
+        /// The right.
         denied: Denied,
         /// The user's name.
         user: Vec<u8>,
@@ -75,7 +75,7 @@ impl UserTable {
         self.generation.load(Acquire)
     }
 
-    /// The commands that rules speak of.
+    /// The commands that rules name.
     pub(crate) fn catalogue(&self) -> &Catalogue {
         &self.catalogue
     }
@@ -93,7 +93,7 @@ impl UserTable {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the users.
+    /// Reads the users.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Users) -> T) -> T {
         look(&self.read_state().users)
     }
@@ -140,13 +140,13 @@ impl UserTable {
         })
     }
 
-    /// Why a user may not run a command, if so. A user that may do everything is marked, and not looked at again before
-    /// users change.
+    /// The reason why a user may not run a command, if there is one. A user that may do everything is marked, and is
+    /// not checked again before users change.
     #[cold]
     pub(crate) fn refusal(&self, user: &mut User, command: &Command, args: Args<'_>) -> Option<Denial> {
         let state = self.read_state();
         let Some(known) = state.users.get(UserNumber(user.principal.user.into())) else {
-            // It was deleted, and its clients are about to be closed.
+            // The user was deleted, and its clients are about to be closed.
             let brief = b"User is deleted".to_vec();
             let (denied, object) = (Denied::Command, command.name.clone().into());
             return Some(Denial::OfRights { denied, user: Vec::new(), object, brief });
@@ -174,7 +174,7 @@ impl UserTable {
 }
 
 impl Denial {
-    /// The error that a client is answered.
+    /// The error for a client.
     pub(crate) fn reply(&self) -> Vec<u8> {
         match self {
             Denial::OfRights { brief, .. } => [b"NOPERM ", &brief[..]].concat(),
@@ -182,7 +182,7 @@ impl Denial {
         }
     }
 
-    /// The error that a script gets.
+    /// The error for a script.
     pub(crate) fn in_script(&self) -> Vec<u8> {
         match self {
             Denial::OfRights { brief, .. } => [b"ERR ACL failure in script: ", &brief[..]].concat(),
@@ -209,7 +209,7 @@ impl Denial {
     }
 }
 
-/// The error of the first pattern of SORT that leads to other keys than its arguments.
+/// The error of the first pattern of SORT that leads to keys other than its arguments.
 fn patterns_of_sort(command: &Command, args: Args<'_>) -> Option<&'static str> {
     if !matches!(&*command.name, "sort" | "sort_ro") {
         return None;
@@ -232,7 +232,7 @@ fn patterns_of_sort(command: &Command, args: Args<'_>) -> Option<&'static str> {
     None
 }
 
-/// The number of a user as nodes name it to each other. There are never so many that it does not fit.
+/// The number of a user, as nodes name it to each other. There are never so many that it does not fit.
 pub(crate) fn number_on_wire(number: UserNumber) -> u32 {
     u32::try_from(number.0).unwrap_or(u32::MAX)
 }
@@ -242,7 +242,7 @@ pub(crate) fn id_of(command: &Command) -> CommandId {
     CommandId(if command.is_hidden() { command.counted_as } else { command.id } as u16)
 }
 
-/// The keys of a request, and what is done with them.
+/// The keys of a request, with the access to each.
 pub(crate) fn find_keys(command: &Command, args: Args<'_>, keys: &mut KeyUses) {
     let mut found = Vec::new();
     if !command.spec.keys_of(args, &mut found) {
@@ -254,8 +254,8 @@ pub(crate) fn find_keys(command: &Command, args: Args<'_>, keys: &mut KeyUses) {
     }));
 }
 
-/// Workers end waits of commands that their users may not run any more, and close those clients that are subscribed to
-/// something that these may not use any more.
+/// Makes workers end waits of commands that their users may not run any more, and close clients with subscriptions that
+/// their users may not have any more.
 pub(crate) fn follow(node: &Node, changes: &[Change]) {
     if !changes.is_empty() {
         (0..node.workers()).for_each(|worker| node.send(worker, Message::RightsChanged));
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Requests whose keys stand behind words.
+    /// Requests whose keys follow words.
     const WITH_WORDS: &[&str] = &[
         "xread streams k 0",
         "xreadgroup group g c streams k 0",
@@ -311,7 +311,7 @@ mod tests {
         "georadius mine 0 0 1 m store k",
     ];
 
-    /// The keys of a request, if it is one, and what a user is answered that may use the key `mine` alone.
+    /// The keys of a request, if it is one, and the reply to a user that may use the key `mine` alone.
     fn of_poor_user(users: &UserTable, table: &Table, words: &[&str]) -> Option<bool> {
         let mut batch = resp::Batch::new();
         assert!(batch.push_copy(words.iter().map(|word| word.as_bytes())));
@@ -354,7 +354,7 @@ mod tests {
         let commands: Vec<&Command> = table.all().iter().filter(with_keys).collect();
         for command in &commands {
             all += 1;
-            // The number of keys stands at one of the first places, or there is none.
+            // The number of keys is at one of the first places, or there is none.
             for (arguments, number_at) in (1..10).flat_map(|n| [9, 0, 1, 2].map(|at| (n, at))) {
                 let mut words: Vec<&str> = command.name.split('|').collect();
                 words.extend((0..arguments).map(|at| if at == number_at { "1" } else { "k" }));
