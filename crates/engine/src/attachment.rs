@@ -22,7 +22,7 @@ pub(crate) struct Attachment {
     pub(crate) blocked: BTreeMap<DbKey, Queue>,
     /// How many of the waiting commands, counted once for each of their keys here, name other keys, too.
     pub(crate) reaching: usize,
-    /// Keys that clients may have cached, in whatever database.
+    /// Keys that clients may have cached, in any database.
     pub(crate) tracked: BTreeMap<Box<[u8]>, Readers>,
     /// Keys that transactions over nodes have locked.
     pub(crate) locks: BTreeMap<DbKey, KeyLock<Owner>>,

@@ -1,7 +1,7 @@
 //! EXEC and scripts: commands that run under one set of latches, at one time.
 //!
 //! A script's keys are known only when it uses them. A block then *widens* by trying. If a latch is busy, all changes
-//! of the block are undone, and it runs again with that latch among those it begins with, at the same time and with the
+//! of the block are undone. It runs again with that latch among those it begins with, at the same time and with the
 //! same chance (rule K3). No client sees its changes before it ends.
 
 use std::ops::AddAssign;

@@ -1,8 +1,8 @@
 //! Blocked clients: the keys that they wait for, and how a wait ends.
 //!
-//! A wait is one atomic state (rule K4). The thread that moves it away from `WAITING` decides how it ends: a worker
-//! that serves it (`CLAIMED`), or one that ends it for the client (`CANCELLED`): its own worker (deadline, disconnect),
-//! or CLIENT UNBLOCK or CLIENT KILL of any worker. If it is ended while it is being served, that is noted (`LEFT`), so
+//! A wait is one atomic state (rule K4). The thread that moves it away from `WAITING` decides how it ends. A worker
+//! serves it (`CLAIMED`), or ends it for the client (`CANCELLED`). The latter is its own worker (deadline, disconnect),
+//! or any worker by CLIENT UNBLOCK or CLIENT KILL. If it is ended while it is being served, that is noted (`LEFT`), so
 //! that it does not go back to waiting for a client that is gone. In every case exactly one message or call tells the
 //! client's worker how it ended.
 

@@ -1,9 +1,9 @@
 //! Executes commands: takes latches, runs handlers, parks, blocks and wakes. Knows no sockets.
 //!
-//! One [`Engine`] per worker over one [`Shared`]. The life of a command: its latches are taken (`Engine::run`); expired
-//! keys are deleted; the handler runs; watchers of its changes are told, and waiting commands are served, under the
-//! same latches; the latches go back. A busy latch is reported ([`Ran::Busy`]) and the *connection* waits, never the
-//! thread.
+//! One [`Engine`] per worker over one [`Shared`]. The life of a command: its latches are taken (`Engine::run`), expired
+//! keys are deleted, and the handler runs. Under the same latches watchers of its changes are told, and waiting
+//! commands are served. Then the latches go back. A busy latch is reported ([`Ran::Busy`]) and the *connection* waits,
+//! never the thread.
 
 #![warn(clippy::missing_errors_doc)]
 

@@ -74,7 +74,7 @@ pub(crate) struct Recorder {
     open: Option<Lsn>,
     /// Versions are chosen without a record: a block's.
     deferred: bool,
-    /// The record goes to the stream of this slot, whatever is held.
+    /// The record goes to the stream of this slot, even if other slots are held.
     pub(crate) of: Option<u16>,
     /// Streams that records have been left for since [`Engine::take_left`], a bit each.
     left: u32,
@@ -378,8 +378,8 @@ impl Engine {
 type Dependencies = SmallVec<[Lsn; 2]>;
 
 /// The dependencies of a record (rule L4): the last record of each slot that it read or wrote, if that is in another
-/// stream and not on the disk, whatever replies promise: the power may fail. One for each stream is enough, because a
-/// watermark that has passed a record has passed all earlier ones.
+/// stream and not on the disk. The promise of replies does not matter, as the power may fail. One for each stream is
+/// enough, because a watermark that has passed a record has passed all earlier ones.
 fn dependencies(keyspace: &Keyspace, held: &Held, lsn: Lsn, marks: &Watermarks) -> Dependencies {
     let mut last = [Lsn::ZERO; STREAMS];
     keyspace.last_versions(held, |version| {

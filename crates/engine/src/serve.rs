@@ -1,7 +1,7 @@
 //! Serving waiting commands: their queues, and how a change runs them.
 //!
-//! The worker that changes a key runs the waiting commands itself, under the latches that it holds, before it releases
-//! them: no client can observe the element between the push and the pop that waited for it.
+//! The worker that changes a key runs the waiting commands itself, under the latches that it holds. So no client can
+//! observe the element between the push and the pop that waited for it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

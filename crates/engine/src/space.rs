@@ -14,7 +14,7 @@ const PER_ELEMENT: u64 = 64;
 const RECORD_OVERHEAD: usize = headroom::LARGE + 4096;
 
 /// The least and the most commands of a worker in a row that may take small amounts without asking, less than
-/// [`headroom::LARGE`] each: a block of many commands is over before the next check otherwise.
+/// [`headroom::LARGE`] each. Without the bound, a block of many commands could be over before the next check.
 const ROW: (u32, u32) = (16, 1024);
 
 /// A row takes at most this part of the remaining memory: there are many workers.
@@ -52,8 +52,8 @@ impl Unasked {
     }
 }
 
-/// Most bytes for making something of so many bytes, and the largest block of it: a buffer that grows as it is written
-/// may take twice its length, and the log copies it twice.
+/// Most bytes for making something of so many bytes, and its largest block. A buffer that grows as it is written may
+/// take twice its length, and the log copies it twice.
 fn as_one_block(bytes: usize) -> (usize, usize) {
     (bytes.saturating_mul(5), bytes.saturating_mul(2))
 }

@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(shared.keyspace.field_expires(0), 0);
     }
 
-    /// A slot that was walked in part is finished, whatever comes in between: it does not know when it is due
+    /// A slot that was walked in part is finished, even if other work comes between: it does not know when it is due
     /// meanwhile.
     #[test]
     fn a_table_that_is_half_walked_is_finished() {

@@ -3,7 +3,7 @@
 //! A key that was read for a caching client hangs on its slot with the client's id. It is noted under the latch under
 //! which it was read, and a later writer of the key finds it there. The key is then forgotten: the client asks again,
 //! or needs it no more. Ids of clients that are gone stay until then (CLIENT TRACKING, default mode). As in Redis, keys
-//! are known by their names alone, whatever database they were read from.
+//! are known by their names alone, in any database.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -245,8 +245,8 @@ impl Engine {
         }
     }
 
-    /// The reads and changes of a block, in their order: a client that reads its own changes has the present value, and
-    /// a client that changes a key it has read must hear of that.
+    /// The reads and changes of a block, in their order. A client that reads its own changes has the present value. A
+    /// client that changes a key it has read must hear of that.
     pub(crate) fn invalidate_in_order(&mut self, touched: &[Touched], reads: &[Read], held: &Held) {
         let mut from = 0;
         for read in reads {

@@ -381,8 +381,8 @@ fn probe(seed: u64) -> u64 {
     KeyHasher::new(seed).hash(b"the order of the keys")
 }
 
-/// The bytes of a group of slots' checkpoints: for each slot, C(s), the highest version of a key that was written (0:
-/// there has never been one), and the store's figures.
+/// The bytes of a group of slots' checkpoints. For each slot there are C(s), the highest version of a key that was
+/// written (0: there has never been one), and the store's figures.
 pub(super) fn encode_chunk(covered: &[Lsn], reach: &[Lsn], counts: &[OfSlot]) -> Vec<u8> {
     let mut out = Vec::new();
     for ((lsn, reach), counts) in covered.iter().zip(reach).zip(counts) {

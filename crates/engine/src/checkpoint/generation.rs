@@ -47,8 +47,8 @@ pub fn begin(
     Some(passed)
 }
 
-/// A moment between all earlier and all later changes: earlier ones are at or below the returned LSN of their stream,
-/// of which there is a record, and later ones are above all of them. Holds everything for a moment. `None`: a latch is
+/// A moment between all earlier and all later changes. Earlier ones are at or below the returned LSN of their stream,
+/// which is that of a record. Later ones are above all of these. Holds everything for a moment. `None`: a latch is
 /// busy, try again.
 pub fn moment(shared: &Shared, gates: &mut [Gate], mut wake: impl FnMut(Waiter)) -> Option<Vec<Lsn>> {
     let held = shared.keyspace.try_acquire(&Need::All, &mut wake).ok()?;

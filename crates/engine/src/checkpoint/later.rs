@@ -21,7 +21,7 @@ const FULL: usize = if cfg!(test) { 7 } else { 1 << 19 };
 const FULL_BYTES: usize = 64 << 20;
 /// Bits that mark the keys of effects that are put off.
 const BITS: usize = if cfg!(test) { 64 } else { 1 << 22 };
-/// If one key in so many of a slot is needed, all of them are read: a key that is read on its own costs about as much
+/// If one key in so many of a slot is needed, all of them are read. A key that is read on its own costs about as much
 /// as so many in a row.
 const SCAN: u64 = if cfg!(test) { 2 } else { 6 };
 

@@ -2,10 +2,10 @@
 //! cut.
 //!
 //! A *round* walks every slot that has changed since the last one (`walk`), and writes its copies. It waits until the
-//! log has committed all of them (rule C2), and makes the round durable with one flush of the store, which holds all of
-//! it or nothing: entries, each slot's C(s), the databases, and up to where the log is not needed any more (rules C1,
-//! C3). After a crash the store is as after some round, and the log has everything since: `load` and `replay` make
-//! memory of the two.
+//! log has committed all of them (rule C2). Then it makes the round durable with one flush of the store, which holds
+//! all of it or nothing. The round has entries, each slot's C(s), the databases, and the position up to which the log
+//! is not needed any more (rules C1, C3). After a crash the store is as after some round, and the log has everything
+//! since: `load` and `replay` make memory of the two.
 //!
 //! The checkpointer is a state machine that does a little at each [`Checkpointer::step`]: a latch is held for one hold
 //! of a walk at most. The caller decides how much of a core it may have.

@@ -326,7 +326,7 @@ impl Engine {
 
     /// Installs a prepared attempt, and gives its locks back: one step under all latches, one record (rule T6). Returns
     /// the versions that its acknowledgement waits for, or the reason why nothing was done. `before`: the result of the
-    /// last try. A try gives keys new versions, and so leaves a record, whatever comes of it.
+    /// last try. A try gives keys new versions, and so leaves a record, with any outcome.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ pub enum InTheWay {
         /// The holder of the lock, or the first that waits for it.
         holder: Holder,
     },
-    /// Attempts, whatever they have locked: the first of them.
+    /// Attempts, with any locks: the first of them.
     Attempts(TxnId),
     /// A latch, for now.
     Latch,

@@ -317,7 +317,7 @@ impl Engine {
         claims.iter().map(|((db, key), mode)| (*db, &**key, *mode))
     }
 
-    /// True if a command waits until transactions have ended, whatever they have locked.
+    /// True if a command waits until transactions have ended, with any locks.
     pub fn awaits_quiet(&self, token: u64) -> bool {
         self.quiet.contains_key(&token)
     }
@@ -339,7 +339,7 @@ impl Engine {
         self.unclaimed.extend(others.into_iter().map(|key| (me, key)));
     }
 
-    /// The command of a connection has ended, in whatever way: it waits for no locks, and has none.
+    /// The command of a connection has ended, in any way: it waits for no locks, and has none.
     #[inline]
     pub fn forget_claims(&mut self, token: u64) {
         if !self.claims.is_empty() && self.claims.contains_key(&token) {

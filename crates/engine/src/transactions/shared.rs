@@ -51,8 +51,8 @@ const ALL: u64 = u64::MAX;
 const NEVER: u64 = u64::MAX;
 
 /// A command that waits until no attempt has locks keeps newcomers out. Not while it waits for an attempt that has had
-/// its locks for longer than so many milliseconds: that one is in doubt because a node is out of reach, which may last,
-/// and concerns few keys.
+/// its locks for longer than so many milliseconds. Such an attempt is in doubt because a node is out of reach, which
+/// may last, and concerns few keys.
 const LONG_MS: u64 = 1000;
 
 impl Transactions {

@@ -1,9 +1,9 @@
-//! Large blocks where the system limits memory: each is a mapping of its own. So it costs what it is, grows without a
-//! second one, and goes back when it is free, while an allocator keeps pages of many megabytes for each thread and
-//! size: of values that left memory a third stayed resident.
+//! Large blocks where the system limits memory: each is a mapping of its own. So it costs its own size, grows without a
+//! copy, and goes back when it is free. An allocator keeps pages of many megabytes for each thread and size: a third of
+//! the values that left memory stayed resident.
 //!
-//! To map and to unmap costs, and most of all the faults on what is mapped: so a few blocks that were freed stay for
-//! those that need as much.
+//! Mapping and unmapping cost time, and page faults cost most. So a few freed blocks stay for later requests of the
+//! same size.
 
 use std::alloc::Layout;
 use std::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! The global allocator, counted: `used_memory` is what is in use, not what the allocator holds.
+//! The global allocator, counted: `used_memory` is the memory in use, not the memory that the allocator holds.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -210,9 +210,9 @@ unsafe extern "C" {
 }
 
 /// Before the first allocation that is large: no memory comes in huge pages, of which little may be used, until the
-/// settings say otherwise. Where the system limits memory, large blocks are not mimalloc's. Where it limits the address
-/// space, mimalloc is to take what it needs and give back what it does not; else it takes a gigabyte at a time and
-/// keeps it.
+/// settings say otherwise. Where the system limits memory, large blocks are not mimalloc's. Under a limit of the
+/// address space, mimalloc takes only the memory that it needs, and gives the rest back. Otherwise it takes a gigabyte
+/// at a time and keeps it.
 #[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -239,15 +239,15 @@ static SAVE_MEMORY: extern "C" fn() = {
     save
 };
 
-/// Has mimalloc give free pages back after some milliseconds instead of a second: what checkpoints and compaction have
-/// freed is not data's until then.
+/// Makes mimalloc give free pages back after some milliseconds instead of a second: until then data cannot use the
+/// memory that checkpoints and compaction have freed.
 pub fn give_back_soon() {
     // SAFETY: sets a number.
     unsafe { mi_option_set(PURGE_DELAY, SOON_MS) };
 }
 
-/// Has mimalloc give back at once what is free of all threads' memory: after [`give_back_soon`] it does so only when
-/// one of them has allocated a lot.
+/// Makes mimalloc give the free memory of all threads back at once. After [`give_back_soon`] it does so only when a
+/// thread has allocated a lot.
 pub fn give_back() {
     mapped::drop_spares();
     // A heap without blocks: to collect a thread's own one is to look at each of its pages.
@@ -289,8 +289,8 @@ mod tests {
             .with(|account| LEDGERS.get(account.ledger.get()).map_or(0, |ledger| ledger.0.load(Relaxed).max(0) as u64))
     }
 
-    /// Compaction kept one block in memory for each block that it had written to a table: with values as large as a
-    /// block and a table of well compressed ones, many times what the table had bytes.
+    /// Compaction kept one block in memory for each block that it had written to a table. With values as large as a
+    /// block that compress well, that was many times the size of the table.
     #[test]
     fn compaction_keeps_no_more_in_memory_than_a_table() {
         const VALUE: usize = 20_000;

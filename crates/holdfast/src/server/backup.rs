@@ -1,9 +1,9 @@
 //! A backup of a running server, of one moment.
 //!
 //! The server makes a checkpoint and allows no other until the backup is done. Then it halts all workers for a moment
-//! and leaves a record in each stream: whatever was done before the moment lies below its record. The backup copies the
-//! store as the checkpoint left it (by links to tables where possible), and the part of the log that the store lacks,
-//! cut at the moment. So a start with the backup finds everything that was done before the moment, and nothing else.
+//! and leaves a record in each stream: all earlier changes lie below that record. The backup copies the store as the
+//! checkpoint left it (by links to tables where possible). It copies the part of the log that the store lacks, cut at
+//! the moment. So a start with the backup finds everything that was done before the moment, and nothing else.
 
 use std::fs;
 use std::io;

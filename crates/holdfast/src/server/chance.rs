@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// The system's source of randomness, opened once: who connects to nodes must not need a descriptor for it that is not
-/// there.
+/// The system's source of randomness. It is opened once, so that a connection to a node never lacks a descriptor for
+/// it.
 pub struct Source(File);
 
 impl Source {

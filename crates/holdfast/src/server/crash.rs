@@ -1,17 +1,17 @@
 //! The report of a server that crashes: signal, registers, stack, INFO, the clients and their last commands.
 //!
 //! The handler runs in the thread that has crashed, which may hold any lock, the allocator's included. Invariants:
-//! - The handler calls only what POSIX allows in a handler, and `backtrace` of the system, which it has called once
-//!   before so that all that needs memory is done. It takes no lock, and no memory but a few hundred bytes of its
+//! - The handler calls only functions that POSIX allows in a handler, and the system's `backtrace`. That was called
+//!   once before, so that it needs no memory any more. It takes no lock, and no memory but a few hundred bytes of its
 //!   stack.
-//! - What it reads is written before it is installed, and never changed: descriptors, the path of the log.
+//! - Its data are written before it is installed, and never change: descriptors, the path of the log.
 //! - Memory that may not be there (the stack of the crashed thread) is read through a pipe, where the system looks
 //!   first.
 //! - INFO and the clients are another thread's, which waits for that from the start. If it cannot get a lock that the
 //!   crashed thread has, the handler goes on without it.
 //! - It runs on the stack of the crashed thread: the one that threads have for signals is too small for it. So a thread
 //!   that has used up its stack ends the process without a report.
-//! - What may fail comes last, and a crash in the handler ends the process as one without a handler would.
+//! - Steps that may fail come last, and a crash in the handler ends the process as one without a handler would.
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;

@@ -302,7 +302,7 @@ impl Kept {
 /// How the log is kept: where memory is limited, in smaller blocks, as they are put together there.
 fn limits_of_log(settings: &Settings) -> Limits {
     const LEAST: u64 = 1 << 18;
-    // A start reads whole segments: what of them is no part of the tail is to be little beside it.
+    // A start reads whole segments, so the bytes in them before the tail should be few beside it.
     let segment = match settings.checkpoint_log_max {
         0 => settings.log_segment_size,
         most => settings.log_segment_size.min(u32::try_from(most / 8).unwrap_or(u32::MAX)),

@@ -45,7 +45,7 @@ pub fn check(settings: &Settings) -> Result<(), Box<dyn Error>> {
     .into())
 }
 
-/// Refuses a node of a cluster whose data is gone, before the start makes new directories in its place: a directory
+/// Refuses a node of a cluster whose data is gone, before the start makes new directories in its place. A directory
 /// that an operator moves back would land inside such a new one. Data of another node shows later, when the log has
 /// been read.
 ///
@@ -60,7 +60,7 @@ pub fn check_data(settings: &Settings, dir: &Path) -> Result<(), Box<dyn Error>>
 }
 
 /// Takes the settings of the server's cluster from its files. This comes before clients, because a password of the
-/// cluster keeps some out, and before reading data, because the cluster's limits choose the encodings of values.
+/// cluster keeps some out. It comes before reading data, because the cluster's limits choose the encodings of values.
 pub fn take_known_settings(live: &Live) {
     let settings = live.settings();
     if settings.takes_part_in_cluster() {

@@ -148,7 +148,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         |listening| live.set_host(Box::new(Process { log, switch: host_switch, listening, certificates, title }));
     let server =
         Server::start(Arc::clone(&node), listeners, driver, u64::from_le_bytes(chance::random()?), &links, open)?;
-    // Not before: whoever finds it takes the server for one that serves.
+    // Not before: a reader of the file takes the server for one that serves.
     let _pid_file = PidFile::write(settings.pidfile.as_deref());
     tracing::info!("Server initialized");
     tracing::info!("Ready to accept connections");
@@ -205,8 +205,8 @@ fn start_node(
     limits: Limits,
 ) -> Result<Arc<Node>, Box<dyn Error>> {
     let settings = live.settings();
-    // Before the first large value exists: whoever knew the seed could choose members that collide.
-    // The same one every time, so that what a checkpoint has of them lies in their order.
+    // Before the first large value exists: a client that knew the seed could choose members that collide. The same one
+    // every time, so that what a checkpoint has of them lies in their order.
     if !object::hashed::hand_in_seed(seed) {
         return Err("the seed of large values was set before the start".into());
     }

@@ -8,7 +8,7 @@ use engine::checkpoint::{Batch, Dealer, Due, Hand, Replayed, Unreplayable, Why};
 use keyspace::Local;
 use redolog::Opened;
 
-/// Batches that wait for a hand: who reads goes on meanwhile.
+/// Batches that wait for a hand: the reader goes on meanwhile.
 const WAITING: usize = 4;
 
 /// An order to a hand.

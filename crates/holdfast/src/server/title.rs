@@ -1,8 +1,9 @@
 //! The title of the process: what `ps` shows in place of the command line (`set-proc-title`, `proc-title-template`).
 //!
-//! The kernel shows the memory that it laid the arguments out in, as it is now; once their last byte is not the zero of
-//! the last argument, it goes on into the environment behind them. So a title is written there, and the environment is
-//! copied away first to make room. Title and arguments are nobody's objects: what is kept of them is copied before.
+//! The kernel shows the present contents of the memory that it laid the arguments out in. If their last byte is not the
+//! zero of the last argument, it goes on into the environment behind them. So a title is written there, and the
+//! environment is copied away first to make room. Title and arguments are no objects of Rust: the texts that are kept
+//! are copied before.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -83,8 +83,8 @@ fn shown(values: &Values, id: Id, row: &Row) -> String {
     if row.sensitive { "(redacted)".to_owned() } else { String::from_utf8_lossy(&values.show(id, row)).into_owned() }
 }
 
-/// Logs the effect on a node's settings: where its file or its command line, which name `named`, have another value
-/// than the cluster, or, if it `knows` the cluster's settings, what the cluster has changed.
+/// Logs the effect on a node's settings: those for which its file or its command line, which name `named`, have another
+/// value than the cluster. If it `knows` the cluster's settings, only changes of the cluster are logged.
 pub(super) fn say(
     before: &Values,
     after: &Values,

@@ -139,7 +139,7 @@ impl Checkpoints {
         state.held.is_none_or(|held| state.taken < held)
     }
 
-    /// Ends all checkpoints, whoever waits for one.
+    /// Ends all checkpoints, with all waits for one.
     pub fn cancel(&self) {
         let mut state = self.lock();
         (state.stopping, state.cancelled, state.urgent) = (true, true, false);

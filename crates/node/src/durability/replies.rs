@@ -196,9 +196,9 @@ impl Worker {
         }
     }
 
-    /// At the end of a turn: rings for the records that were left, if there is nothing more to execute, or if they have
-    /// waited for as long as a sync takes. All records until then are one group. A thread that moves a watermark wakes
-    /// this worker, if a connection waits for that.
+    /// Called at the end of a turn. Rings for the records that were left, if there is nothing more to execute, or if
+    /// they have waited for as long as a sync takes. All records until then are one group. A thread that moves a
+    /// watermark wakes this worker, if a connection waits for that.
     pub(crate) fn await_log(&mut self) {
         let left = self.engine.take_left();
         if left == 0 && !self.promises.is_unrung() && !self.awaits() {

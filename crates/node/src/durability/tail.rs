@@ -1,6 +1,6 @@
 //! The log's tail, which a start would replay, is bounded (`checkpoint-log-max`).
 //!
-//! While a checkpoint is under way whose end can be predicted, commands that write go on at the pace at which the tail
+//! While a checkpoint with a predictable end is under way, commands that write go on at a pace. By that pace the tail
 //! reaches its bound when the checkpoint ends. A slower load is not delayed; a faster one goes on in small waits. At
 //! the bound commands wait until a checkpoint has cut the log. If none can end, they are refused. The checkpointer
 //! reports the state, and workers read it.

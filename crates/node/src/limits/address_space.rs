@@ -1,7 +1,8 @@
 //! How much of a limit of the address space (`headroom`) data may use, and whether memory is tight.
 //!
-//! Memory that is mapped and unused when all workers have begun is no room for data. The rest is, without a margin: for
-//! mapped memory that allocators have not handed out, for threads that come and go, and for growth between two looks.
+//! Memory that is mapped and unused when all workers have begun is no room for data. The rest is, less a margin. The
+//! margin is for mapped memory that allocators have not handed out, for threads that come and go, and for growth
+//! between two looks.
 //!
 //! If the system still refuses memory (`headroom` then gives a part of its reserve), all mapped and unused memory is
 //! doubted to be of use. While the reserve is whole, that doubt fades, because a refusal depends on the size that was

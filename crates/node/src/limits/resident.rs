@@ -1,16 +1,16 @@
 //! How much the process may use, so that it stays within `maxmemory` as the system counts it.
 //!
 //! The system counts resident pages: also those that allocators keep for later, stacks, and code. With a store,
-//! `maxmemory` limits all of that, and the pages that the system has swapped out, because data belongs into the store
-//! and not there.
+//! `maxmemory` limits all of that. It also limits the pages that the system has swapped out, because data belongs into
+//! the store and not there.
 //!
-//! The node reads what is resident every few milliseconds while little room is left, and adapts how much may be in use:
-//! more as there is room, and no more when there is none. Memory of data that has left stays resident for some time, as
-//! free blocks among others, or with an allocator. So an excess is asked for once, and again only if that has not
-//! helped after a while. Asking at each look would drive all data out.
+//! While little room is left, the node reads the resident size every few milliseconds. It adapts how much may be in
+//! use: more as there is room, and no more when there is none. Memory of data that has left stays resident for some
+//! time, as free blocks among others, or with an allocator. So an excess is asked for once, and again only if that has
+//! not helped after a while. Asking at each look would drive all data out.
 //!
-//! The allocator is told to keep nothing for long. It is asked for free memory before data has to leave: within the
-//! second for which it keeps that by itself, half of the resident memory beside data was free.
+//! The allocator is told to keep nothing for long. It is asked for free memory before data has to leave. By itself it
+//! keeps free memory for a second, and half of the resident memory beside data was free then.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

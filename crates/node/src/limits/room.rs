@@ -222,7 +222,7 @@ impl Worker {
     }
 
     /// True if a command that may need memory must wait until more keys are evicted. Redis would let it run. This
-    /// server would then exceed the limit by whatever clients send faster than keys are evicted.
+    /// server would then exceed the limit by all that clients send faster than keys are evicted.
     pub(crate) fn must_wait_for_room(&self, settings: &Settings) -> bool {
         let excess =
             if settings.maxmemory_policy == EvictionPolicy::NoEviction { 0 } else { settings.maxmemory / EXCESS };

@@ -263,8 +263,8 @@ fn does(node: &Node, conn: &Conn, command: &Command, any: u32) -> bool {
     block.is_some_and(|multi| multi.queue.iter().any(|q| node.table.get(q.command).spec.flags & any != 0))
 }
 
-/// The reason why nothing may be written now, if the command or the block that it executes writes: the log has no room
-/// (rule L8), or it has failed (rule L9).
+/// The reason why nothing may be written now, if the command or its block writes: the log has no room (rule L8), or it
+/// has failed (rule L9).
 #[inline]
 fn refusal_of_log(worker: &Worker, conn: &Conn, command: &Command) -> Option<String> {
     let error = worker.promise()?.refusal()?;

@@ -27,7 +27,7 @@ impl Worker {
         self.long_waits.waiting.entry(token).or_insert(since);
     }
 
-    /// Notes that the command of a connection has ended, in whatever way: it claims nothing.
+    /// Notes that the command of a connection has ended, in any way: it claims nothing.
     pub(crate) fn forget_claims(&mut self, token: Token) {
         self.engine.forget_claims(token);
         self.long_waits.end(token);

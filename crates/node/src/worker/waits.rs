@@ -34,7 +34,7 @@ const SAVE_LOOK_MS: u64 = 2;
 impl Worker {
     // ---- all waits
 
-    /// Ends whatever the connection waits for, from the connection's side.
+    /// Ends the wait of the connection, from the connection's side.
     pub(crate) fn end_wait(&mut self, conn: &mut Conn) {
         if conn.wait.is_in_script() {
             return;
@@ -200,7 +200,7 @@ impl Worker {
         Next::Retry
     }
 
-    /// A command of the connection has ended, in whatever way: it waits for no locks.
+    /// A command of the connection has ended, in any way: it waits for no locks.
     pub(crate) fn waits_no_more(&mut self, conn: &mut Conn) {
         if std::mem::take(&mut conn.fetches) > 0 {
             self.forget_claims(conn.token);
