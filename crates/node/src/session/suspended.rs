@@ -83,6 +83,8 @@ pub struct Rules {
     pub read_only: bool,
     /// No command that needs memory before the first that may write: memory is short.
     pub no_memory: bool,
+    /// It declares `allow-oom`: no command of it is refused when memory is full, here or at the owners of its keys.
+    pub allow_oom: bool,
 }
 
 /// The request that a script waits on.

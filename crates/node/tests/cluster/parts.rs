@@ -29,6 +29,33 @@ fn what_needs_no_memory_runs_when_it_is_full() {
     assert_eq!(net.say(client, &format!("DEL {a} {b}")), "1", "it makes room");
 }
 
+/// As on one node: memory is full at every node, and the script declares that it may run.
+#[test]
+fn where_memory_is_full_a_script_writes_that_may() {
+    let mut net = Net::new(2, 1, 3);
+    let ([client, other], [a, b]) = two(&mut net);
+    for node in [client, other] {
+        assert_eq!(net.say(node, "CONFIG SET maxmemory 1"), "OK");
+    }
+    let writes = "redis.call('set', KEYS[1], ARGV[1]) return redis.call('append', KEYS[2], ARGV[1])";
+    let may = format!("#!lua flags=allow-oom\n{writes}");
+    assert_eq!(net.say_words(client, &["EVAL", &may, "2", &a, &b, "xy"]), "2");
+    let library = format!(
+        "#!lua name=lib\nredis.register_function{{function_name='f', flags={{'allow-oom'}}, \
+        callback=function(KEYS, ARGV) {writes} end}}"
+    );
+    assert_eq!(net.say(client, "CONFIG SET maxmemory 0"), "OK");
+    assert_eq!(net.say_words(client, &["FUNCTION", "LOAD", &library]), "lib");
+    assert_eq!(net.say(client, "CONFIG SET maxmemory 1"), "OK");
+    assert_eq!(net.say_words(client, &["FCALL", "f", "2", &a, &b, "xyz"]), "5");
+    assert_eq!(net.say(client, &format!("MGET {a} {b}")), "[xyz xyxyz]");
+    // One that declares nothing is refused by the owner that is short of memory.
+    assert_eq!(net.say(client, "CONFIG SET maxmemory 0"), "OK");
+    let full = net.say_words(client, &["EVAL", writes, "2", &a, &b, "z"]);
+    assert!(full.starts_with("-OOM"), "{full}");
+    assert!(net.is_quiet(), "nothing is left");
+}
+
 /// CLIENT PAUSE of a node is for all commands that run there.
 #[test]
 fn parts_wait_for_the_end_of_a_pause() {

@@ -51,7 +51,9 @@ impl ScriptRun {
             Err((_, Instead::Answered | Instead::Ends)) => return Ok(()),
         };
         if !self.wrote {
-            ctx.note_memory(&command);
+            if !self.rules.allow_oom {
+                ctx.note_memory(&command);
+            }
             self.wrote = command.spec.has(flags::WRITE);
         }
         if ctx.session.no_touch {

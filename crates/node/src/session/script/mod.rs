@@ -126,7 +126,7 @@ fn numkeys(ctx: &SessionCtx<'_>, not_a_number: Error) -> Result<usize, Error> {
 fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
     let read_only = ctx.command.spec.has(READONLY);
     let short = ctx.session.short_of_memory;
-    let Some(flags) = flags else { return Ok(Rules { read_only, no_memory: short }) };
+    let Some(flags) = flags else { return Ok(Rules { read_only, no_memory: short, allow_oom: false }) };
     if read_only && !flags.no_writes {
         return Err(Error::new("ERR Can not execute a script with write flag using *_ro command."));
     }
@@ -134,7 +134,8 @@ fn rules(ctx: &SessionCtx<'_>, flags: Option<Flags>) -> Result<Rules, Error> {
         let fault = fault_of_disk(ctx.node, ctx.log, ctx.settings);
         return Err(fault.map_or(Error::new(memory::NO_ALLOW_OOM), |fault| Error::text(ctx.signed(fault))));
     }
-    Ok(Rules { read_only: read_only || flags.no_writes, no_memory: short && !flags.allow_oom })
+    let (read_only, allow_oom) = (read_only || flags.no_writes, flags.allow_oom);
+    Ok(Rules { read_only, no_memory: short && !allow_oom, allow_oom })
 }
 
 /// True if a command runs a script that is declared not to write.
