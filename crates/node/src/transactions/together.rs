@@ -171,8 +171,10 @@ impl<P: Port> Transacting<'_, P> {
         if std::mem::take(&mut self.txn().queue_moves) {
             self.txn().queue_moved = now;
         }
-        let due = |txn: &Transactions| txn.queue_due || txn.queue_deadline().is_some_and(|due| due <= now);
-        if self.txn().queue.is_empty() || !due(self.txn()) {
+        let txn = self.txn();
+        // Blocks may have joined a transaction since one ended. A worker with something due takes no rest.
+        txn.queue_due &= !txn.queue.is_empty();
+        if !txn.queue_due && txn.queue_deadline().is_none_or(|due| due > now) {
             return;
         }
         self.plan_queued();
@@ -212,7 +214,9 @@ impl<P: Port> Transacting<'_, P> {
         let (now, time, clock) = (self.now(), self.engine().hybrid_time().0, self.node().clock.unix_ms());
         let (node, databases, mut events) = (self.node().clone(), self.settings().databases, Vec::new());
         let Desk { txn, peers, .. } = self.desk();
-        let mut fetching = block.fetching.take().unwrap_or_default();
+        // A block that was put back since the queue was planned has its own keys still.
+        let known = || Fetching::new(Vec::new(), block.known.clone(), clock);
+        let mut fetching = block.fetching.take().unwrap_or_else(known);
         let session = (block.db, block.protocol);
         let planned = peers
             .plan_fetching((&node, databases), &block.multi, block.watches(), session, &fetching.extra)

@@ -228,6 +228,37 @@ fn a_client_goes_while_scripts_run_that_declare_nothing() {
     }
 }
 
+/// A node fails while scripts that declare none of their keys wait for each other. Each of them hears that, however
+/// often it was tried with others and alone. A worker whose blocks wait for the node has nothing to do meanwhile.
+#[test]
+fn scripts_that_declare_nothing_hear_that_a_node_has_failed() {
+    let undeclared = "for _, key in ipairs(ARGV) do redis.call('incr', key) end return 1";
+    let mut failed = 0;
+    for turns in 0..40 {
+        let (mut net, clients, keys) = with_clients(1, 6);
+        // A link is out of reach once it was open.
+        adds(&mut net, clients[0], &keys);
+        settle(&mut net);
+        net.replies(clients[0]);
+        for client in &clients {
+            net.send_words(*client, &["EVAL", undeclared, "0", &keys[2], &keys[0], &keys[1]]);
+        }
+        net.turns(turns / 2);
+        net.unreachable = vec![2];
+        net.cut(0, 2);
+        net.cut(1, 2);
+        settle(&mut net);
+        (0..20).for_each(|_| net.sleep(500));
+        for client in &clients {
+            for said in net.replies(*client).iter().map(shown) {
+                assert!(said == "1" || said.starts_with("-CLUSTERDOWN"), "{turns}: {said}");
+                failed += usize::from(said != "1");
+            }
+        }
+    }
+    assert!(failed > 0, "the node fails in time");
+}
+
 /// A killed script takes no other with it.
 #[test]
 fn a_script_of_several_is_killed() {
