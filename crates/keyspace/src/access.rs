@@ -1,6 +1,6 @@
-//! The 24 access bits of an entry: an LRU clock in seconds, or LFU state (16 bits of minutes, 8 bits of a logarithmic
-//! counter), as Redis keeps them. They are written only when they change, which for LRU is once a second. With an LRM
-//! policy the clock says when the key was changed last: reads leave it alone.
+//! The 24 access bits of an entry, as Redis keeps them. They are an LRU clock in seconds, or LFU state: 16 bits of
+//! minutes and 8 bits of a logarithmic counter. They are written only when they change, which for LRU is once a second.
+//! With an LRM policy the clock says when the key was changed last: reads leave it alone.
 
 use std::cell::Cell;
 

@@ -1,8 +1,8 @@
 //! One cache line of a table: seven tags, an overflow counter and seven words.
 //!
-//! Word 0 holds the tags (bytes 0..7; 0 is empty, a tag has its top bit set) and, in byte 7, how many entries whose
-//! home is this bucket live in one of the next. A word holds the entry's address (48 bits, 4-aligned) and, above it,
-//! the 16 hash bits that order the segment, so that a segment grows without touching its entries.
+//! Word 0 holds the tags in bytes 0..7: 0 is empty, a tag has its top bit set. Byte 7 counts the entries whose home is
+//! this bucket and that live in one of the next. A word holds the entry's address (48 bits, 4-aligned) and, above it,
+//! the 16 hash bits that order the segment. So a segment grows without touching its entries.
 //!
 //! Words are atomics only because prefetching reads them without the latch; under the latch plain order is enough.
 

@@ -281,7 +281,7 @@ impl Keyspace {
     }
 
     /// Changes when a checkpoint ends. A thread that has listed the store's keys since then, and takes a slot's latch,
-    /// has all cold keys of the slot in the list: evicted keys were in the store before.
+    /// has all cold keys of the slot in the list. Evicted keys were in the store before.
     pub fn coverings(&self) -> u64 {
         self.cold.coverings.load(Acquire)
     }

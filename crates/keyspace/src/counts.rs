@@ -1,4 +1,4 @@
-//! The numbers of keys. The keys that a command or block adds and removes count for others when its latches go back: so
+//! The numbers of keys. The keys that a command or block adds and removes count for others when its latches go back. So
 //! a key that moves is not counted twice, and a replaced one is not missed.
 
 use std::sync::Arc;

@@ -14,8 +14,8 @@
 //! or one pointer (`Blob` and collections). All fields are read unaligned: a byte of padding in each of ten million
 //! entries is ten megabytes.
 //!
-//! Invariants of this module (`unsafe` relies on them): an `Entry` points to a live block laid out as above; whoever
-//! holds one holds the latch of its slot; a pointer in the value part is owned by the entry and matches its kind.
+//! Invariants of this module (`unsafe` relies on them): an `Entry` points to a live block laid out as above. The holder
+//! of an entry holds the latch of its slot. A pointer in the value part is owned by the entry and matches its kind.
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! A worker pins the current epoch for each turn of its loop. Garbage of a turn gets the epoch at the turn's end, when
 //! the epoch moves on. It is freed once no worker is pinned at that epoch or before:
 //! - A worker pinned at a later epoch has read the number that the move wrote, so it sees the new root too.
-//! - For a worker that pins an earlier one, either the pin is seen or the new root is: pinning stores, fences, then
-//!   reads roots; collecting comes after the roots were stored, fences, then reads pins.
+//! - For a worker that pins an earlier one, either the pin is seen or the new root is. Pinning stores, fences, then
+//!   reads roots. Collecting comes after the roots were stored, fences, then reads pins.
 //!
 //! The epoch at the time of retiring would not do: a plain load of it may be old, and a worker pinned between would be
 //! missed (`tests/epochs.rs`).

@@ -357,8 +357,8 @@ impl Keyspace {
             prefetch_write(entry);
             prefetch_write(entry.wrapping_add(64));
             // Its length is unknown yet. The missing lines of a value of a hundred bytes or two would hold up the next
-            // latch, which waits for all earlier reads and writes; beyond that the processor sees the pattern itself.
-            // Not for writing: other workers may be reading.
+            // latch, which waits for all earlier reads and writes. In longer values the processor sees the pattern
+            // itself. Not for writing: other workers may be reading.
             prefetch_read(entry.wrapping_add(128));
             prefetch_read(entry.wrapping_add(192));
         }

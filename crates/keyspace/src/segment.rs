@@ -106,7 +106,7 @@ impl Segment {
     #[inline]
     pub(crate) fn buckets<'a>(self) -> &'a [Bucket] {
         // SAFETY: a segment handle lives in its table under the latch (or an epoch pin, for prefetching), and its
-        // buckets with it; buckets are atomics, so shared access is all that is needed.
+        // buckets with it. Buckets are atomics, so shared access is all that is needed.
         unsafe { std::slice::from_raw_parts((self.0 & ADDRESS) as *const Bucket, self.len()) }
     }
 

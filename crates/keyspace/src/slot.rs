@@ -3,8 +3,8 @@
 /// Number of slots of the keyspace (Redis Cluster specification); fewer under Miri, which takes long over each.
 pub const SLOTS: usize = if cfg!(miri) { 64 } else { 16384 };
 
-/// Eight tables: table `k` advances the CRC of a byte by `k` further zero bytes, so that eight bytes cost eight
-/// independent loads instead of a chain of eight.
+/// Eight tables: table `k` advances the CRC of a byte by `k` further zero bytes. So eight bytes cost eight independent
+/// loads instead of a chain of eight.
 static TABLES: [[u16; 256]; 8] = tables();
 
 const fn tables() -> [[u16; 256]; 8] {

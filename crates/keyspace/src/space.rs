@@ -1,9 +1,9 @@
 //! The store's names for databases, and the way in which a flush leaves all of a database's data in it behind.
 //!
-//! A *space* is the store's name for a physical database from one flush to the next: a flush gives the database up its
-//! space, and the next checkpoint takes a new one. So nothing of the old one is ever mistaken for something new, and it
-//! can be deleted at leisure (rule L12). Everything here changes with every latch held, or with one held by the only
-//! checkpointer, so that a holder of any latch sees it as it is.
+//! A *space* is the store's name for a physical database from one flush to the next. A flush makes the database give up
+//! its space, and the next checkpoint takes a new one. So nothing of the old one is ever mistaken for something new,
+//! and it can be deleted at leisure (rule L12). Everything here changes with every latch held, or with one held by the
+//! only checkpointer, so that a holder of any latch sees it as it is.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,11 +1,11 @@
 //! The table of one slot and database: extendible hashing over segments, iterated in hash order.
 //!
-//! The root is one word, so that it can be read and prefetched from without the latch: 0 (empty), a segment, or a
+//! The root is one word, so that it can be read and prefetched from without the latch. It is 0 (empty), a segment, or a
 //! directory (`DIRECTORY` set) of 2^g segment words, indexed by the top g bits of the hash. A segment of depth d fills
 //! 2^(g-d) consecutive directory cells. A segment that is full grows by a tenth or so; at 64 buckets it splits in two.
 //!
-//! The holder of the latch has a shared reference only, and the counts are cells: a prefetching worker reads the root
-//! at any time, which no exclusive reference to the table would allow. Roots and cells are stored with Release and
+//! The holder of the latch has a shared reference only, and the counts are cells. A prefetching worker reads the root
+//! at any time, which an exclusive reference to the table would not allow. Roots and cells are stored with Release and
 //! loaded with Acquire, so that what they lead to has been initialised (free on x86).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};

@@ -282,7 +282,8 @@ impl Keyspace {
     }
 
     /// Calls `f` with the tombstones of a held slot that were there when its walk began, after a key, at most `most`,
-    /// and with the store's state: from now on it has nothing. Returns the last key seen, if there may be more.
+    /// and with the store's state. From now on the store has nothing of these keys. Returns the last key seen, if there
+    /// may be more.
     pub fn tombstones_after(
         &self,
         held: &Held,
@@ -326,7 +327,7 @@ impl Keyspace {
         None
     }
 
-    /// Drops tombstones of a held slot from before the present round, after a key, visiting at most `most`: the store's
+    /// Drops tombstones of a held slot from before the present round, after a key, visiting at most `most`. The store's
     /// deletion is durable, and the log's records about them are not needed any more. Returns the last key visited, if
     /// there may be more.
     pub fn drop_tombstones(

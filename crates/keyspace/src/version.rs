@@ -1,5 +1,5 @@
-//! The version of a write, as a type of its own: one that is taken for a time, or for a count, is below versions that
-//! it must be above, and a write is lost or a reply leaves too early.
+//! The version of a write, as a type of its own. A time or a count taken for a version is below versions that it must
+//! be above: a write is lost, or a reply leaves too early.
 
 use std::fmt;
 

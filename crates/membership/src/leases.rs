@@ -1,7 +1,7 @@
 //! Leases (rule O1), as the leader of the metadata remembers them. Pure: the time is handed in.
 //!
 //! A lease runs from the sending of its renewal, by the clock of the node that has sent it. The leader counts from the
-//! arrival, which is later, and adds an eighth for clocks that run at different speeds: a lease that is over here is
+//! arrival, which is later, and adds an eighth for clocks that run at different speeds. So a lease that is over here is
 //! over there. It does not know the grants of earlier leaders. So it waits a full lease before it gives slots to
 //! another node.
 

@@ -1,4 +1,4 @@
-//! A slot, as a type of its own: one that is taken for the place of a node in the map sends a key to the wrong node.
+//! A slot, as a type of its own. A slot taken for the place of a node in the map would send a key to the wrong node.
 
 use std::fmt;
 

@@ -9,7 +9,7 @@
 //! A longer match for an earlier one cannot help where the last one already tried every position.
 
 /// A pattern that comes to another star after this many (neighbours count as one, the last of the pattern not at all)
-/// matches nothing: Redis gives up there, so that no client can keep it busy with stars.
+/// matches nothing. Redis gives up there, so that no client can keep it busy with stars.
 const STARS_MAX: usize = 1000;
 
 /// True if all of `text` matches `pattern`, byte for byte.

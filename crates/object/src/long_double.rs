@@ -2,7 +2,7 @@
 //!
 //! INCRBYFLOAT and HINCRBYFLOAT compute in C's `long double` and store the output of `%.17Lf`, trailing zeros removed.
 //! Clients see those digits (`1.23 - 1.1` is `0.13`, not a double's `0.1299999999999999`), so they must come out on
-//! every machine: a 64-bit significand, a 15-bit exponent, round to nearest even at every step.
+//! every machine. Numbers have a 64-bit significand and a 15-bit exponent, and every step rounds to nearest even.
 
 use crate::long_double::natural::Natural;
 
@@ -47,8 +47,8 @@ impl LongDouble {
         Self { negative, magnitude: Magnitude::Finite { significand: 0, exponent: EXPONENT_MIN } }
     }
 
-    /// The number that the whole of `text` represents, as `strtold` reads it under Redis's `string2ld`: decimal or
-    /// hexadecimal with optional sign, point and exponent, or `inf` / `infinity`. Refused: spaces, `nan`, more than
+    /// The number that the whole of `text` represents, as `strtold` reads it under Redis's `string2ld`. It is decimal
+    /// or hexadecimal with optional sign, point and exponent, or `inf` / `infinity`. Refused: spaces, `nan`, more than
     /// [`TEXT_MAX`] bytes, and numbers that overflow to infinity or underflow to zero.
     pub fn parse(text: &[u8]) -> Option<Self> {
         text::parse(text)

@@ -122,8 +122,8 @@ pub struct Folder {
     past_cache: Arc<AtomicBool>,
 }
 
-/// Makes the folder at `path`, and those above it, if they are not there, and makes their names durable: the contents
-/// of a folder are lost with its name.
+/// Makes the folder at `path`, and those above it, if they are not there. Makes their names durable, because the
+/// contents of a folder are lost with its name.
 ///
 /// # Errors
 ///
@@ -278,8 +278,8 @@ impl Disk for Folder {
 }
 
 /// A file of the file system, written through the cache or past it. On ext4 and a virtual disk `O_DIRECT` with
-/// `O_DSYNC` takes 30 to 42 us of CPU for 200 to 16,000 bytes, a write and an `fdatasync` 38 to 83 us, and more time
-/// above 2,000 bytes.
+/// `O_DSYNC` takes 30 to 42 us of CPU for 200 to 16,000 bytes. A write and an `fdatasync` take 38 to 83 us, and more
+/// time above 2,000 bytes.
 pub struct PlainFile {
     file: fs::File,
     direct: Option<fs::File>,

@@ -17,8 +17,8 @@
 //! earlier life may stand behind its last block. Sequence and incarnation tell them apart: a block follows another only
 //! if its sequence is one more and its incarnation not less. CRC is CRC32C.
 //!
-//! *Assumed of the disk*: a sector of 512 bytes is written whole or not at all, a synced sector is not changed by
-//! writing the same bytes into it again, and what was synced stays.
+//! *Assumed of the disk*: a sector of 512 bytes is written whole or not at all. Writing the same bytes into a synced
+//! sector again does not change it. Synced bytes stay.
 
 use crate::Lsn;
 use crate::intake::LARGE_RECORD;

@@ -1,5 +1,5 @@
-//! A position in a stream, as a type of its own: one that is taken for a place in a file, or for the number of a block,
-//! cuts a stream where it does not end.
+//! A position in a stream, as a type of its own. A position taken for a place in a file, or for the number of a block,
+//! would cut a stream where it does not end.
 
 use std::fmt;
 

@@ -126,7 +126,7 @@ impl<F: File> Window<F> {
         Ok(bytes.and_then(|bytes| Block::decode_checked(bytes).ok()))
     }
 
-    /// The place of the wanted block behind one that ends at `at`: there, or at the next page, because blocks that were
+    /// The place of the wanted block behind one that ends at `at`: it is there, or at the next page. Blocks that were
     /// in flight together share no page.
     fn find(&mut self, at: u64, wanted: impl Fn(&Head) -> bool) -> io::Result<Option<u64>> {
         for place in places(at) {

@@ -132,7 +132,7 @@ impl<F: File> Spares<F> {
         Ok(self.lock().ready.pop_front())
     }
 
-    /// Gives up segments: see [`Self::retire`]. As many may be kept as are given up at once: the log will grow by as
+    /// Gives up segments: see [`Self::retire`]. As many may be kept as are given up at once. The log will grow by as
     /// many again before that happens next, and making one costs as much writing as filling it.
     pub(crate) fn retire_all<D: Disk<File = F>>(&self, disk: &D, full: &[Full]) -> io::Result<()> {
         let most = if self.limits.spares == 0 { 0 } else { self.limits.spares.max(full.len().min(SPARES_MAX)) };

@@ -39,7 +39,7 @@ impl<D: Disk> Tail<'_, D> {
         Ok(size)
     }
 
-    /// Its blocks, in their order: the same ones every time. Each has a cut of its own where possible: a block without
+    /// Its blocks, in their order: the same ones every time. Each has a cut of its own where possible. A block without
     /// one is read together with the next ones, and would be in the memory of the next start with them.
     pub(crate) fn blocks(&self, put: &mut Put<'_>) -> Result<(), Damage> {
         if self.base == self.end {

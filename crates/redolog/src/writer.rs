@@ -1,6 +1,6 @@
 //! Writes a stream: blocks into segments that are made ahead and used again.
 //!
-//! A block that is to be durable at once is written past the cache, in whole pages: the page in which it begins is
+//! A block that is to be durable at once is written past the cache, in whole pages. The page in which it begins is
 //! written again with its earlier bytes. Several may be on their way at once ([`Writer::depart`]): then each begins a
 //! page of its own. Otherwise a block goes through the cache, and is synced later, perhaps by another thread.
 
@@ -403,8 +403,8 @@ impl<D: Disk> Writer<D> {
         Ok(Some(flight))
     }
 
-    /// True if a block of so many bytes can [`Self::depart`] without any change of files: it has room in the present
-    /// segment, and nothing is to be synced before it.
+    /// True if a block of so many bytes can [`Self::depart`] without any change of files. That is so if it has room in
+    /// the present segment, and nothing is to be synced before it.
     pub(crate) fn departs_at_once(&self, body: usize) -> bool {
         let end = self.at.next_multiple_of(PAGE as u64) + Block::size(body) as u64;
         end <= self.present.size && !self.is_dirty() && !matches!(self.present.file.direct(), Direct::No)

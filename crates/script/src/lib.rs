@@ -19,9 +19,9 @@
 //! let finished = running.finish(protocol, &mut out);
 //! ```
 //!
-//! The host's tasks: numkeys and arity of `EVAL`, the cache of sources by SHA1 and its eviction, which commands a
-//! script may call (write commands in a read-only script, commands not allowed from scripts, ACLs; it answers with an
-//! error reply), undoing a stopped script's writes, the time limit and `SCRIPT KILL`.
+//! The host's tasks: numkeys and arity of `EVAL`, the cache of sources by SHA1 and its eviction, undoing a stopped
+//! script's writes, the time limit and `SCRIPT KILL`. The host also decides which commands a script may call, and
+//! answers others with an error reply: write commands in a read-only script, commands not allowed from scripts, ACLs.
 
 #![warn(clippy::missing_errors_doc)]
 

@@ -12,8 +12,8 @@ use crate::sections::{
 };
 use crate::{Error, Generation};
 
-/// Bytes before the content of a block: magic, kind, checksum of the content, its length, its length before
-/// compression, and four bytes of a checksum of all that.
+/// Bytes before the content of a block: magic, kind, checksum of the content, its length and its length before
+/// compression. They end with four bytes of a checksum of all that.
 const HEADER: usize = 4 + 1 + 16 + 4 + 4 + 4;
 
 const MAGIC: [u8; 4] = *b"LSM\x03";

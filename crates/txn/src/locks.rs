@@ -12,12 +12,12 @@
 //!
 //! Plain commands, which lock for no longer than they run, queue as well and are never refused ([`request_plain`]).
 //! They may be links of a circle: a transaction waits for a plain command that waits for a transaction. Therefore a
-//! plain command that waits counts as old as the *oldest* transaction that it waits for: a transaction that may wait
+//! plain command that waits counts as old as the *oldest* transaction that it waits for. A transaction that may wait
 //! for it is older than all of them. It waits for no further ones once it has asked, so it names them then; those that
 //! have ended since do not count. (If it kept the age of an ended one, later waiters would inherit that. Where plain
 //! commands never stop coming, every younger transaction would be refused for ever.)
 //!
-//! The same holds for a transaction that has nothing at other nodes (*patient*): like a plain command it waits at one
+//! The same holds for a transaction that has nothing at other nodes (*patient*). Like a plain command it waits at one
 //! node only, and no transaction waits for it elsewhere. It counts as old as the oldest that it waits for, or as it is
 //! itself. For later requests, at other nodes, its own age counts. In this way a refused transaction tries again:
 //! first, and alone, at the node with the conflict, and at the others when it has its keys there. Otherwise a

@@ -11,10 +11,10 @@
 //! Until then it may still refuse, and does if it hears nothing for too long.
 //!
 //! A participant never takes an answer back (rule T4). *Prepared* is in the log before it is said. A refusal is
-//! remembered, and logged before another participant hears of it. Some attempts are refused without being remembered:
-//! those that an earlier life of the node did not log (rule T1), those that the coordinator has followed by a later
-//! attempt, and unknown ones of a coordinator that is gone. Outcomes are kept until the coordinator says that no node
-//! will ask any more (rule T5), or, if it is gone, until all others have acknowledged theirs.
+//! remembered, and logged before another participant hears of it. Some attempts are refused without being remembered.
+//! They are those that an earlier life of the node did not log (rule T1), those that a later attempt has followed, and
+//! unknown ones of a coordinator that is gone. Outcomes are kept until the coordinator says that no node will ask any
+//! more (rule T5), or, if it is gone, until all others have acknowledged theirs.
 
 mod attempt;
 mod decide;
@@ -223,7 +223,7 @@ impl Participant {
     }
 
     /// The state that a checkpoint must keep when it gives the log up (rule C6): [`Self::restore`] of it gives the
-    /// present state, without the parts that are in memory only or not committed yet.
+    /// present state. The parts that are in memory only or not committed yet are left out.
     pub fn records(&self) -> impl Iterator<Item = Record> {
         self.known.iter().filter_map(|(tx, attempt)| match &attempt.phase {
             Phase::Prepared { prepared, .. } => Some(Record::Prepare(Arc::clone(prepared))),

@@ -9,15 +9,15 @@ pub struct Settings {
     pub resend_ms: u64,
     /// An unacknowledged outcome is sent again after so long: longer than the log takes to have it on the disk.
     pub outcome_ms: u64,
-    /// D of rule T3: an attempt that only reads counts if all answers came within three quarters of it, and
-    /// participants keep its locks for so long, because clocks differ by less. A node that has started serves nothing
+    /// D of rule T3: participants keep the locks of an attempt that only reads for so long. The attempt counts if all
+    /// answers came within three quarters of it, because clocks differ by less. A node that has started serves nothing
     /// for as long as this.
     pub read_ms: u64,
     /// A participant gives an attempt up after so long without a word of its coordinator, if it has sent its values, or
     /// if the attempt waits patiently.
     pub hold_ms: u64,
-    /// How far ahead the first attempt of a transaction over several nodes puts its moment: longer than all of them
-    /// take to execute it, if there is no conflict and clocks agree.
+    /// How far ahead the first attempt of a transaction over several nodes puts its moment. It is longer than all of
+    /// them take to execute it, if there is no conflict and clocks agree.
     pub moment_ms: u64,
     /// A refused transaction is tried again after this; twice that the next time, and so on.
     pub backoff_ms: u64,

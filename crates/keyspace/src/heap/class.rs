@@ -1,7 +1,7 @@
 //! Size classes: 4-byte steps up to 1 KB, then 32 steps per doubling (1.6% mean rounding) up to a little over 16 KB.
 //!
-//! General allocators step by 12-25%, which is most of their overhead on small entries; a heap that holds nothing but
-//! entries can afford many classes, because the cost of a class is one partly filled page.
+//! General allocators step by 12-25%, which is most of their overhead on small entries. A heap that holds nothing but
+//! entries can afford many classes, because a class costs one partly filled page.
 
 /// Largest size served from pages; larger blocks come from the global allocator.
 pub const SMALL_MAX: usize = LINEAR_MAX * 16 + LINEAR_MAX / 2;

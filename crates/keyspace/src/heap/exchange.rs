@@ -1,5 +1,5 @@
-//! Free blocks in transit: a lock-free list per class, used only while another thread holds the class's lock, so that
-//! freeing never waits for a thread that the system has suspended.  Protocol: any thread pushes a whole chain, and a
+//! Free blocks in transit: a lock-free list per class, used only while another thread holds the class's lock. So
+//! freeing never waits for a thread that the system has suspended. Protocol: any thread pushes a whole chain, and a
 //! thread that takes takes everything. There is no pop of a single element, hence no ABA. What is left here is adopted
 //! by the next worker that refills from or flushes to the class.
 

@@ -34,7 +34,7 @@ impl LocalHeap {
         Self { counters: shared.registry.add(), shared, magazines }
     }
 
-    /// A block of at least `size` bytes ([`super::usable`] says how many), aligned to 4, contents undefined; one whose
+    /// A block of at least `size` bytes ([`super::usable`] says how many), aligned to 4, contents undefined. One whose
     /// usable length is a multiple of 64, up to 16 KB, is aligned to 64. Aborts when the system has no memory, as
     /// collections of the standard library do.
     #[inline]
@@ -54,8 +54,8 @@ impl LocalHeap {
     /// Gives a block back.
     ///
     /// # Safety
-    /// The block came from `alloc` of this heap (any worker's), `size` is what was asked for or another size with the
-    /// same [`super::usable`] length, the caller alone owns the block, and does not use it any more.
+    /// The block came from `alloc` of this heap (any worker's). `size` is the requested size or another with the same
+    /// [`super::usable`] length. The caller alone owns the block, and does not use it any more.
     #[inline]
     pub unsafe fn free(&mut self, block: NonNull<u8>, size: usize) {
         let Some(class) = Class::of(size) else {
@@ -126,8 +126,8 @@ impl LocalHeap {
         NonNull::new(std::ptr::with_exposed_provenance_mut(taken))
     }
 
-    /// Gives all free blocks kept at hand back to their pages: for a worker that goes to sleep, and after a pass of
-    /// defragmenting, since they keep pages from becoming empty. Takes up to some hundred microseconds.
+    /// Gives all free blocks kept at hand back to their pages, because they keep pages from becoming empty. It is for a
+    /// worker that goes to sleep, and for the end of a pass of defragmenting. Takes up to some hundred microseconds.
     pub fn flush(&mut self) {
         for (class, magazine) in Class::all().zip(&mut self.magazines) {
             let blocks = &magazine.blocks[..std::mem::take(&mut magazine.len)];

@@ -1,13 +1,13 @@
 //! The heap for entries: key, header and small value of an entry are one block of it.
 //!
-//! Made for entries, so that fragmentation is ours to control: the size is known to whoever frees, hence no header per
-//! block; classes are fine ([`class`]); blocks may be moved under their slot's latch ([`Heap::is_sparse`],
-//! [`LocalHeap::relocate`]), so that a change of sizes does not leave sparse pages behind.
+//! It is made for entries, so that fragmentation is under control. The caller that frees a block knows its size, so
+//! blocks need no header. Classes are fine ([`class`]). Blocks may be moved under their slot's latch
+//! ([`Heap::is_sparse`], [`LocalHeap::relocate`]), so that a change of sizes leaves no sparse pages behind.
 //!
-//! From the inside out: a [`source`] maps chunks of 4 MB; a [`chunk`] is cut into [`page`]s of 64 or 256 KB; empty
-//! ones are in the [`pool`], the others on the [`shelf`] of their size class, shared by all workers under a lock per
-//! class; a worker's [`local`] heap keeps a magazine of free blocks per class and visits shelves half a magazine at a
-//! time. A worker that finds a shelf locked leaves what it frees in the class's lock-free [`exchange`].
+//! From the inside out: a [`source`] maps chunks of 4 MB. A [`chunk`] is cut into [`page`]s of 64 or 256 KB. Empty
+//! pages are in the [`pool`]. The others are on the [`shelf`] of their size class, shared by all workers under a lock
+//! per class. A worker's [`local`] heap keeps a magazine of free blocks per class and visits shelves half a magazine at
+//! a time. A worker that finds a shelf locked leaves what it frees in the class's lock-free [`exchange`].
 //!
 //! Order of locks: shelf, then pool. Nothing else is locked, called back or waited for under them.
 
@@ -35,7 +35,7 @@ pub use stats::Stats;
 
 /// A handle to the heap of a keyspace; clones share it.
 ///
-/// The pages are unmapped when the last handle and the last [`LocalHeap`] are gone: whoever owns blocks keeps one.
+/// The pages are unmapped when the last handle and the last [`LocalHeap`] are gone. Each owner of blocks keeps one.
 /// Large blocks that were not freed leak then.
 #[derive(Clone)]
 pub struct Heap(Arc<Shared>);
@@ -89,8 +89,8 @@ impl Heap {
         Class::of(size).is_some_and(|class| unsafe { self.0.shelves[class.index()].is_sparse(block.addr().get()) })
     }
 
-    /// Gives the memory of up to `pages` empty pages back to the system, those above a bound of 512 KB and a 2048th of
-    /// what is in use; false if more are left. Workers call it now and then. About 10 microseconds a page.
+    /// Gives the memory of up to `pages` empty pages back to the system: those above a bound of 512 KB and a 2048th of
+    /// the memory in use. Returns false if more are left. Workers call it now and then. About 10 microseconds a page.
     pub fn trim(&self, pages: usize) -> bool {
         self.0.pool.trim(pages)
     }

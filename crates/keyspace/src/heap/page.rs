@@ -1,14 +1,14 @@
 //! One page: blocks of one size class, packed from the start of its area, and one bit per block.
 //!
-//! Blocks carry no header, and a free block is not touched: which blocks are free is in the bitmap, so taking a dozen
+//! Blocks carry no header, and a free block is not touched. The bitmap says which blocks are free, so taking a dozen
 //! reads one line instead of a chain of cold ones. The bitmap lies behind the blocks and usually fits into the rest
 //! that they leave anyway. That of up to 64 blocks is in the page's description: behind blocks of 2 KB it would cost a
 //! block.
 //!
-//! Who may change a page: the holder of its class's lock while a class owns it, otherwise the holder of the pool's
-//! lock, or whoever has unlinked it from both. All fields that change are atomics, used with relaxed ordering under
-//! those locks: that costs nothing, and makes the one reader without a lock ([`Page::used`], for "is it sparse?")
-//! sound.
+//! While a class owns a page, only the holder of the class's lock may change it. Otherwise the holder of the pool's
+//! lock may, or the thread that has unlinked it from both. All fields that change are atomics, used with relaxed
+//! ordering under those locks. That costs nothing, and makes the one reader without a lock ([`Page::used`], for "is it
+//! sparse?") sound.
 
 use std::{
     ptr::NonNull,

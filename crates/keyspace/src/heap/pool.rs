@@ -1,8 +1,8 @@
 //! Empty pages, which any class of their kind may take, and the chunks behind them.
 //!
-//! Pages come back resident ("ready") and are handed out again first. What exceeds a bound is given back to the system
-//! ("returned") in steps, by workers between their turns: a page costs some microseconds, and at the end of a FLUSHALL,
-//! when every page has a few blocks left, each block freed empties one.
+//! Pages come back resident ("ready") and are handed out again first. Workers give pages above a bound back to the
+//! system ("returned") in steps, between their turns. A page costs some microseconds, and at the end of a FLUSHALL,
+//! when every page has a few blocks left, each freed block empties one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,8 @@
 //! The pages of one size class, shared by all workers.
 //!
-//! Workers come here a magazine's half at a time, so the lock is off the common path; and all workers share the pages,
-//! because any worker frees what any other allocated: pages owned by workers would see most frees from strangers, and
-//! every worker would hold a partly filled page per class.
+//! Workers come here a magazine's half at a time, so the lock is off the common path. All workers share the pages,
+//! because any worker frees what any other allocated. Pages owned by workers would see most frees from other workers,
+//! and every worker would hold a partly filled page per class.
 //!
 //! Pages with free blocks are listed in rows by how full they are. Blocks are taken from the fullest row, so that the
 //! sparse pages drain.
@@ -113,8 +113,9 @@ impl Shelf {
         pool.give(class.page_kind(), &mut empty);
     }
 
-    /// True if moving this block elsewhere would help to empty a page: the class has more than a sixteenth of its
-    /// blocks (and a page's worth) free, and the block's page is emptier than the class's mean. Takes no lock.
+    /// True if moving this block elsewhere would help to empty a page. That is so if the class has more than a
+    /// sixteenth of its blocks (and a page's worth) free, and the block's page is emptier than the class's mean. Takes
+    /// no lock.
     ///
     /// # Safety
     /// `block` is in use, of this class and heap.
@@ -131,7 +132,8 @@ impl Shelf {
     }
 
     /// Takes a block from the fullest page, if that is another and not emptier page than `block`'s, lets `copy` move
-    /// the contents (from, to), and takes `block` back. None if there is no such page, or if somebody has the lock.
+    /// the contents (from, to), and takes `block` back. None if there is no such page, or if another thread has the
+    /// lock.
     ///
     /// # Safety
     /// `block` is in use, of this class and heap; the caller alone owns it, and gives it up if a new block comes back.
@@ -151,7 +153,7 @@ impl Shelf {
     }
 
     /// A block from the fullest page, if that is another and not emptier page than `block`'s; `block` stays in use.
-    /// None if there is no such page, or if somebody has the lock.
+    /// None if there is no such page, or if another thread has the lock.
     ///
     /// # Safety
     /// `block` is in use, of this class and heap.
@@ -211,7 +213,7 @@ impl Shelf {
     }
 
     fn add_page(&self, rows: &mut Rows<'_>, class: Class, pool: &Pool, got: usize) -> Option<PageRef> {
-        // A fresh page only for somebody who has nothing yet: a class of few entries does not grow for a magazine.
+        // Only a caller that has nothing yet gets a fresh page: a class of few entries does not grow for a magazine.
         if got > 0 {
             return None;
         }
@@ -308,7 +310,7 @@ fn sub(counter: &AtomicUsize, n: usize) {
 mod tests {
     use super::*;
 
-    /// While somebody holds the lock, freeing does not wait, and what was freed can be had without the lock.
+    /// While another thread holds the lock, freeing does not wait, and the freed blocks can be had without the lock.
     #[test]
     fn a_busy_shelf_passes_blocks_on() {
         let class = Class::of(100).expect("a small size");

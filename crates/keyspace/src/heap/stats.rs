@@ -33,7 +33,7 @@ pub struct Totals {
     pub large: u64,
 }
 
-/// On a line of its own: rarely written, read by whoever asks how much memory is in use.
+/// On a line of its own: rarely written, and read by each caller that asks how much memory is in use.
 #[derive(Default)]
 #[repr(align(128))]
 struct Common(AtomicU64);

@@ -153,8 +153,8 @@ impl Agent {
         taken.map_err(NotConfigured::Unknown)
     }
 
-    /// The settings that a cluster begins with which this node leads first: those of the node that has formed it, or
-    /// this node's own if those are unknown, as in a cluster of an earlier version.
+    /// The first settings of a cluster, if this node is its first leader. They are those of the node that has formed
+    /// it, or this node's own if those are unknown, as in a cluster of an earlier version.
     pub fn first_configuration(&self) -> Vec<Setting> {
         let cluster = self.cluster();
         let founding = self.volatile().founding.clone();
@@ -164,7 +164,7 @@ impl Agent {
 }
 
 /// The cluster's settings in a node's files. The last entries of the log count, though the node does not know yet that
-/// they are committed: otherwise a start would forget the last change, which may be that of a password.
+/// they are committed. Otherwise a start would forget the last change, which may be that of a password.
 pub fn known(kept: &Kept) -> Configuration {
     let snapshot = kept.snapshot.as_ref();
     let last = snapshot.and_then(|snapshot| snapshot.meta.last_log_id).map_or(0, |last| last.index);

@@ -125,7 +125,7 @@ fn write_all(mut folder: Folder, kept: &Mutex<Kept>, waiters: &Receiver<Waiter>)
     }
 }
 
-/// A write on a full disk is tried again for a while: the log, if it has the same disk, takes the free room for a
+/// A write on a full disk is tried again for a while. The log, if it has the same disk, takes the free room for a
 /// moment, and gives it back.
 fn write(folder: &mut Folder, bytes: &[u8], shelf: &Shelf) -> io::Result<()> {
     let mut tries = TRIES;

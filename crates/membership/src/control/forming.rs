@@ -2,7 +2,7 @@
 //! of them answer and none does, the one with the lowest address forms a cluster of them.
 //!
 //! Asking decides nothing for good. A node belongs to a cluster when that cluster's Raft has sent it a message and it
-//! has written that down; before that it votes for no node. So of two clusters that were formed by mistake at most one
+//! has written that down. Before that it votes for no node. So of two clusters that were formed by mistake at most one
 //! gets a majority.
 
 use std::collections::BTreeMap;

@@ -60,8 +60,8 @@ impl Agent {
         tokio::time::sleep(self.settings.renew).await;
     }
 
-    /// The place of a node that belongs to a cluster and was not told where it is: its former place, or that of a seed;
-    /// for a node that is no seed, the address from which it reaches them.
+    /// The place of a node that belongs to a cluster and was not told where it is. It is its former place, or that of a
+    /// seed. A node that is no seed takes the address from which it reaches them.
     async fn find_host(self: &Arc<Self>) {
         // A cluster of one may have been formed before its node knew.
         if let Some(known) = self.known(self.me()).filter(|known| !known.host.is_empty()) {

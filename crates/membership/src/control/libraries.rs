@@ -18,8 +18,8 @@ use super::types::Entry;
 use crate::NodeId;
 use crate::meta::{ChangeId, Command, LIBRARIES_MAX, Refusal, Response};
 
-/// Takes libraries of a version in place of all that the node has: on a thread that may be busy for a while, one call
-/// after the other. After an error, with its reason, it is called again.
+/// Takes libraries of a version in place of all that the node has. The thread may be busy with that for a while; calls
+/// come one after the other. After an error, with its reason, it is called again.
 pub type OnLibraries = Arc<dyn Fn(u64, &[u8]) -> Result<(), String> + Send + Sync>;
 
 /// How long the leader waits for nodes that may hold a lease: longer than leases last.

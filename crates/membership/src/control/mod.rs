@@ -364,9 +364,9 @@ impl Control {
         self.runtime.spawn(async move { then(agent.submit(&command).await) });
     }
 
-    /// Changes the libraries of functions, made from those of version `known`; `then` hears it from the control thread:
-    /// true if all nodes that serve have them, false if others have changed them, and this node has what those have
-    /// made. After an error they may or may not have been changed.
+    /// Changes the libraries of functions, made from those of version `known`. The control thread calls `then` with
+    /// true if all nodes that serve have them. It calls it with false if other nodes have changed them, and this node
+    /// has those. After an error they may or may not have been changed.
     pub fn change_libraries(
         &self,
         known: u64,
@@ -377,8 +377,8 @@ impl Control {
         self.runtime.spawn(async move { then(agent.change_libraries(known, payload).await) });
     }
 
-    /// Changes settings of the cluster; `then` hears it, from the control thread, when more than half of the voting
-    /// nodes have it on their disks and this node has taken it.
+    /// Changes settings of the cluster. The control thread calls `then` when more than half of the voting nodes have
+    /// the change on their disks and this node has taken it.
     pub fn configure(&self, settings: Vec<Setting>, then: impl FnOnce(Result<(), NotConfigured>) + Send + 'static) {
         let agent = Arc::clone(&self.agent);
         self.runtime.spawn(async move { then(agent.configure(settings).await) });

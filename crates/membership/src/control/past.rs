@@ -1,8 +1,8 @@
 //! A folder that is an older copy, as of a machine that was set back: later acknowledgements are not in it, votes
 //! included. Such a node must not take part.
 //!
-//! It cannot know by itself. But the leader of the metadata does: a later start of the node has told it of itself, or
-//! the node has acknowledged entries of Raft's log that its own copy lacks.
+//! It cannot know by itself. But the leader of the metadata does: a later start of the node has reported to it, or the
+//! node has acknowledged entries of Raft's log that its own copy lacks.
 
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@ use super::{LIBRARIES_MAX, NODES_MAX, SETTINGS_MAX, TEXT_MAX};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::{ClusterId, NodeId, level};
 
-/// The newest format of commands and responses. All others are read as well. Version 1 lacks libraries, in versions 1
-/// and 2 a node has no port for smart clients, in the first three a cluster has no settings, and only the last has
+/// The newest format of commands and responses. All others are read as well. Version 1 lacks libraries. In versions 1
+/// and 2 a node has no port for smart clients. In the first three a cluster has no settings, and only the last has
 /// levels.
 const VERSION: u8 = 5;
 

@@ -196,7 +196,7 @@ impl Page {
         }
     }
 
-    /// Replaces a range of the records' bytes by the parts, `size` bytes in all. It grows by an eighth: a leaf lives
+    /// Replaces a range of the records' bytes by the parts, `size` bytes in all. It grows by an eighth. A leaf lives
     /// long and is one of many, so the slack of doubling would cost more than the copies of at most 8 KB that it saves.
     fn splice(&mut self, old: Range<usize>, size: usize, parts: &[&[u8]]) {
         let base = self.base();

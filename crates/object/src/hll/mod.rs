@@ -1,5 +1,5 @@
-//! HyperLogLogs: strings that estimate how many different elements were added to them, byte for byte those of Redis, so
-//! that a value can be copied from one server to the other with GET and SET.
+//! HyperLogLogs: strings that estimate how many different elements were added to them. They are byte for byte those of
+//! Redis, so that GET and SET copy a value from one server to the other.
 //!
 //! ```text
 //! hll    := "HYLL", form u8 (0 dense, 1 sparse), 3 bytes of 0, cardinality u64 little-endian, registers

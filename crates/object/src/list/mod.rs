@@ -35,7 +35,7 @@ const NEW_LEAF_BYTES: usize = LEAF_BYTES_MAX / 4;
 
 /// A list of byte strings. See the module's text.
 ///
-/// Pushing and popping at either end is amortised O(1) within a leaf plus O(log n) for the tree's counts; access by
+/// Pushing and popping at either end is amortised O(1) within a leaf plus O(log n) for the tree's counts. Access by
 /// index is O(log n) plus a walk through at most half a leaf. Cloning is O(1) for large lists.
 #[derive(Clone)]
 pub struct List {

@@ -11,7 +11,7 @@ const OWN_EXPONENTS: std::ops::RangeInclusive<i64> = -342..=308;
 /// Significant digits that Redis converts itself.
 const OWN_DIGITS: usize = 19;
 
-/// The double that the whole of `text` represents, as Redis accepts scores, increments, weights and coordinates:
+/// The double that the whole of `text` represents, as Redis accepts scores, increments, weights and coordinates. It is
 /// decimal or hexadecimal with optional sign, point and exponent, or `inf` / `infinity` in any case. Refused: blanks,
 /// `nan`, and numbers that are out of range for the C library.
 pub fn parse_f64(text: &[u8]) -> Option<f64> {

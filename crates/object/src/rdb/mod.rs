@@ -8,8 +8,8 @@
 //!
 //! The bytes are those of Redis 8, so that it restores them. The reader takes the bytes of any Redis since 2.4. A
 //! payload may come from any client. So the reader always checks what Redis checks under `sanitize-dump-payload yes`,
-//! allocates no more than a small multiple of the bytes it has seen (LZF may expand 88 times), and accepts no
-//! duplicates.
+//! and accepts no duplicates. It allocates no more than a small multiple of the bytes it has seen (LZF may expand 88
+//! times).
 
 mod footer;
 mod input;

@@ -17,7 +17,7 @@ const MIDDLE: u64 = 1 << 63;
 /// Between the labels of neighbours, where there is nothing beyond.
 const STEP: u64 = 1 << 32;
 
-/// So many removed leaves are remembered at least, and never more than there are leaves: beyond that all is written
+/// So many removed leaves are remembered at least, and never more than there are leaves. Beyond that all is written
 /// anew, which costs no more than the changes.
 const REMOVED_MIN: usize = if cfg!(test) { 8 } else { 1024 };
 

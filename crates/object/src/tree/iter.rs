@@ -31,8 +31,8 @@ impl<'a, L: Leaf> Leaves<'a, L> {
         walk
     }
 
-    /// Follows `rank`, leaving on the path the children from (or up to) the taken one; the leaf's own level keeps the
-    /// leaf, upper levels do not keep the node that was entered.
+    /// Follows `rank`, leaving on the path the children from (or up to) the taken one. The leaf's own level keeps the
+    /// leaf; upper levels do not keep the node that was entered.
     fn descend(&mut self, mut children: &'a [Child<L>], mut rank: u64) {
         loop {
             let mut i = 0;

@@ -184,8 +184,8 @@ impl<L: Leaf> Tree<L> {
         Some((leaf, route.left as usize))
     }
 
-    /// The leaf where `reached` changes from true to false, with the rank of its first element: the last leaf whose
-    /// separator satisfies `reached`, or the first leaf if none does. `None` if the tree is empty.
+    /// The leaf where `reached` changes from true to false, with the rank of its first element. It is the last leaf
+    /// whose separator satisfies `reached`, or the first leaf if none does. `None` if the tree is empty.
     ///
     /// `reached(sep)` must be monotone over the elements, typically `*sep <= target`. Where several elements may
     /// compare equal to the target, `*sep < target` finds the leaf that holds (or precedes) the first of them.
@@ -195,8 +195,8 @@ impl<L: Leaf> Tree<L> {
         Some((route.base, leaf))
     }
 
-    /// The leaf that [`Tree::find`] finds, and whether it is the first. It is faster, because it does not count, for
-    /// separators that are evenly spread numbers: `guess(first, last, n)` estimates where the target lies among `n`
+    /// The leaf that [`Tree::find`] finds, and whether it is the first. It does not count, so it is faster for
+    /// separators that are evenly spread numbers. `guess(first, last, n)` estimates where the target lies among `n`
     /// separators from `first` to `last`. A bad guess costs time only.
     #[inline]
     pub fn seek(

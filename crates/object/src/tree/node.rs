@@ -407,7 +407,7 @@ impl<L: Leaf> Inner<L> {
         }
     }
 
-    /// Replaces an overfull leaf by its parts. At an edge of the tree elements probably keep arriving at that edge, so
+    /// Replaces an overfull leaf by its parts. At an edge of the tree, elements probably keep arriving at that edge. So
     /// the part on the inside is left nearly full and the one outside nearly empty. `next` is the node after this one.
     fn split_leaf(&mut self, i: usize, first: bool, next: Option<&Child<L>>, ledger: &mut Ledger) {
         let next = self.children.get(i + 1).or(next);

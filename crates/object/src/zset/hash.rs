@@ -1,6 +1,6 @@
 //! The hash that orders the index of members.
 //!
-//! It needs no seed. Members with one hash are kept in the order of their bytes, so a client gains nothing by making
+//! It needs no seed. Members with one hash are kept in the order of their bytes. So a client gains nothing by making
 //! many of them, and ZSCAN's cursors stay valid across restarts and nodes. It must never change: cursors are made of
 //! it.
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Strings longer than this, in bytes, are kept out of line: below it a second copy costs less than two pointers, a
+/// Strings longer than this, in bytes, are kept out of line. Below it a second copy costs less than two pointers, a
 /// reference count and a cache miss.
 pub(super) const INLINE_MAX: usize = 48;
 

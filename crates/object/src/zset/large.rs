@@ -1,8 +1,8 @@
 //! The large form: one tree orders scores and members, another finds the score of a member by its hash.
 //!
-//! Redis keeps a hash table and a skip list that share member strings: about eight allocations' worth of pointers for
-//! each member and a cache miss for each step of a search. Here both trees store short members and share long ones. A
-//! member costs about 26 bytes beside twice its length, and a search a handful of cache misses.
+//! Redis keeps a hash table and a skip list that share member strings. They cost about eight allocations' worth of
+//! pointers for each member and a cache miss for each step of a search. Here both trees store short members and share
+//! long ones. A member costs about 26 bytes beside twice its length, and a search a handful of cache misses.
 
 use std::ops::Range;
 

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! All integers are little-endian. A string's place is the distance of its first byte from the end of the page, so that
-//! strings need no change when a page grows; they lie in any order. The length [`LONG`] marks a string that lies out of
+//! strings need no change when a page grows. They lie in any order. The length [`LONG`] marks a string that lies out of
 //! line. Its place is then an index into the list beside the page.
 //!
-//! Any operation on a cold page costs a few cache misses: the parent tells where in the page a number should be, a slot
-//! has everything except the string, and an insertion moves half of the slots and no strings. Everything is safe code:
+//! Any operation on a cold page costs a few cache misses. The parent tells where in the page a number should be, and a
+//! slot has everything except the string. An insertion moves half of the slots and no strings. Everything is safe code:
 //! the page is an `Arc<[u8]>`, copied when written while shared.
 
 use std::hint::select_unpredictable;
@@ -391,8 +391,8 @@ impl<K: Number, V: Scalar> Page<K, V> {
         self.refill(Self::collect(&[(self, 0..self.len()), (right, 0..right.len())], self.weight() / 8));
     }
 
-    /// The separator of these elements from those in `right`, which follow them: greater than all of the first, not
-    /// greater than any of the second, and as short as possible.
+    /// The separator of these elements from those in `right`, which follow them. It is greater than all of the first,
+    /// not greater than any of the second, and as short as possible.
     pub(super) fn separator(&self, right: &Self) -> (K, Arc<[u8]>) {
         let number = right.number(0);
         let Some(last) = self.len().checked_sub(1).filter(|&i| self.number(i) == number) else {

@@ -1,7 +1,7 @@
 //! The small form: one block of alternating members and scores, in order, searched from end to end.
 //!
 //! A score that is an integer is stored as one, which takes one to eight bytes (and makes -0 a 0, as Redis's listpacks
-//! do); any other is its eight bytes. Members are always stored as strings, so that they can be lent out.
+//! do). Any other is its eight bytes. Members are always stored as strings, so that they can be lent out.
 
 use std::ops::Range;
 

@@ -270,9 +270,10 @@ impl Log {
     }
 
     /// As [`Self::ring`], for a thread that waits for its records and has no other work: it writes them itself and
-    /// waits for the disk. So no other thread has to be woken, nor to wake this one. True: its records are committed,
-    /// as far as they do not stand on other streams; or the log has failed; or the disk has not answered for a moment,
-    /// and a thread of the stream waits for it. False: another thread is doing it, or no sync is promised; ring.
+    /// waits for the disk. So no other thread has to be woken, nor to wake this one. True if its records are committed,
+    /// as far as they do not stand on other streams. Also true if the log has failed, or if the disk has not answered
+    /// for a moment and a thread of the stream waits for it. False: another thread is doing it, or no sync is promised;
+    /// ring.
     ///
     /// # Panics
     ///

@@ -1,9 +1,9 @@
 //! A short slice of the processor for threads that work little and often.
 //!
 //! A stream's thread sleeps three times for each block, and works some tens of microseconds in all. If other threads
-//! are busy when it is woken, a system lets them finish their slice, of some milliseconds, and every client that waits
-//! for the log waits for that. A thread that asks for a shorter slice goes first, and gets no more of the processor in
-//! all. On two cores that were busy with builds, 50 connections got 1.3 to 5 times as many durable writes a second.
+//! are busy when it is woken, a system lets them finish their slice of some milliseconds. Every client that waits for
+//! the log waits for that. A thread that asks for a shorter slice goes first, and gets no more of the processor in all.
+//! On two cores that were busy with builds, 50 connections got 1.3 to 5 times as many durable writes a second.
 
 use std::mem;
 

@@ -124,7 +124,7 @@ mod tests {
     /// Bytes that a pipe takes before its writer waits.
     const CAPACITY: usize = 1 << 16;
 
-    /// A file that hangs until somebody reads.
+    /// A file that hangs until it is read.
     struct Pipe(PipeWriter);
 
     impl File for Pipe {

@@ -207,8 +207,8 @@ impl<D: Disk> Runner<D> {
         Step::Then(After::End)
     }
 
-    /// True if another thread may take its steps for a while: replies are promised a sync, nothing is on its way,
-    /// nothing waits for room, and there is little to write.
+    /// True if another thread may take its steps for a while. That is so if replies are promised a sync, nothing is on
+    /// its way, nothing waits for room, and there is little to write.
     pub(crate) fn may_be_lent(&mut self) -> bool {
         let writer = self.committer.writer();
         let is_at_rest = writer.in_flight() == 0 && writer.departs_at_once(0);

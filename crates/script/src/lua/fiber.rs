@@ -1,7 +1,7 @@
 //! The stack a script runs on.
 //!
-//! Invariants: `Shared::yielder` points to the yielder of the fiber that runs, and is null outside of one; a fiber is
-//! only resumed by its owner, on the thread that made it. A fiber is never dropped while suspended within Lua without
+//! Invariants: `Shared::yielder` points to the yielder of the fiber that runs, and is null outside of one. Only its
+//! owner resumes a fiber, on the thread that made it. A fiber is never dropped while suspended within Lua without
 //! having been stopped first.
 
 use super::{Request, Resume, Shared};
@@ -63,8 +63,8 @@ impl Fiber {
 
     /// Gives up a fiber that will not come to an end. Memory of its frames is leaked.
     fn abandon(mut self) {
-        // SAFETY: the frames on its stack are those of Lua and of natives, which never run again: the state is closed
-        // or leaked by the caller, and nothing outside borrows from the stack.
+        // SAFETY: the frames on its stack are those of Lua and of natives, which never run again: the caller closes or
+        // leaks the state. Nothing outside borrows from the stack.
         unsafe { self.0.force_reset() };
     }
 }

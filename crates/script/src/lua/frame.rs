@@ -1,8 +1,8 @@
 //! Natives: safe Rust functions that Lua calls, and their view of Lua's stack.
 //!
-//! Invariants: `lua` is alive as long as the frame; the slots up to `args` hold the arguments and are not removed or
+//! Invariants: `lua` is alive as long as the frame. The slots up to `args` hold the arguments and are not removed or
 //! replaced while the frame lives, so strings in them stay where they are. No method raises (see the module above);
-//! each says how many slots it pushes, and whoever pushes more than 20 asks [`Frame::room`] first. Indices are within
+//! each says how many slots it pushes. A caller that pushes more than 20 asks [`Frame::room`] first. Indices are within
 //! the stack: from 1, or from -1 down.
 
 use super::{Request, Resume, Shared};

@@ -258,7 +258,7 @@ unsafe extern "C-unwind" fn repeat(lua: *mut ffi::lua_State) -> c_int {
     }
 }
 
-/// How far before the end of a table `table.insert` may begin, beyond the table's length: Lua moves every place on the
+/// How far before the end of a table `table.insert` may begin, beyond the table's length. Lua moves every place on the
 /// way, also empty ones, and cannot be interrupted.
 const MOVES_MAX: usize = 1 << 16;
 

@@ -3,9 +3,9 @@
 //! Lua raises errors with `longjmp`, which runs no destructors of the Rust frames it leaves. Hence two sorts of
 //! functions that Lua calls:
 //!
-//! - *Natives* ([`frame`]) are safe Rust. They get a [`Frame`], none of whose methods raises: raw table access only, no
-//!   calls into Lua, and the memory limit lifted, so that no allocation fails in them. An error is a value pushed and
-//!   [`Raised`] returned; the wrapper around every native raises it when nothing with a destructor is left.
+//! - *Natives* ([`frame`]) are safe Rust. They get a [`Frame`], none of whose methods raises. It has raw table access
+//!   only and no calls into Lua, and lifts the memory limit, so that no allocation fails in them. An error is a value
+//!   pushed and [`Raised`] returned; the wrapper around every native raises it when nothing with a destructor is left.
 //! - *Guards* ([`guard`], [`hook`], [`strings`]) call what may raise (`lua_call`, Lua's own library functions). They
 //!   are written like C: nothing in them owns memory while such a call is made.
 //!

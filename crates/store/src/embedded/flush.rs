@@ -171,7 +171,7 @@ impl Shared {
     }
 
     /// The spilled tables, with the entries in memory written to tables of their own between those, if none of them
-    /// overlap: a writer in the order of keys, as a checkpoint is, writes everything once. `None`: they have to be
+    /// overlap. So a writer in the order of keys, as a checkpoint is, writes everything once. `None`: they have to be
     /// merged.
     fn written_between(&self, view: &View, spilled: &[Table]) -> Result<Option<Run>, Error> {
         let mut spilled: Vec<&Table> = spilled.iter().collect();

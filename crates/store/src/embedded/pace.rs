@@ -1,7 +1,7 @@
 //! Keeps compaction slow enough, and makes it stop when the store is closed.
 //!
 //! `lsm-tree` shows every entry that it merges to a filter. This one changes nothing. It counts bytes, waits where
-//! there were too many, and notices keys that are out of order: so it finds a block that is whole but in the wrong
+//! there were too many, and notices keys that are out of order. So it finds a block that is whole but in the wrong
 //! place.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};

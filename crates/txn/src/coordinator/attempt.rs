@@ -3,8 +3,8 @@
 use super::{Coordinator, Event, Look, Open, Phase, send};
 use crate::{Message, ParticipantId, Settings, TxnId};
 
-/// Attempts of a transaction whose aborts a participant has not acknowledged: more than are made within a second, which
-/// it may take to have them on the disk.
+/// Attempts of a transaction whose aborts a participant has not acknowledged. That is more than are made within a
+/// second, which a participant may take to have them on the disk.
 const UNHEARD_MAX: usize = 32;
 
 /// For so many times D transactions that only read are logged, after D was not kept.
@@ -119,7 +119,7 @@ impl Coordinator {
                 // get lost.
                 let Settings { resend_ms, outcome_ms, hold_ms, .. } = self.settings;
                 let patience = match phase {
-                    // It may be one of many that wait for the same key, and the message has all of its commands: so it
+                    // It may be one of many that wait for the same key, and the message has all of its commands. So it
                     // is sent ever more seldom, but often enough to keep its place.
                     Phase::Preparing { .. } | Phase::Fetching { .. } if open.alone => {
                         now.saturating_sub(open.sent).min(hold_ms / 3).max(resend_ms)

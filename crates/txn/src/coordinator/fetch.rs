@@ -4,7 +4,7 @@
 //!          Fetch to all              all have said what is there           the node has run it: Proceed to all
 //! begin -------------> fetching ---------------------------------> running ------------------------------------> preparing
 //! ```
-//! If further keys are needed, the attempt is *widened* as often as it takes: their owners lock them as well, and send
+//! If further keys are needed, the attempt is *widened* as often as it takes. Their owners lock them as well, and send
 //! their values (`Widen`, or `Fetch` to a participant that was not asked before). On a conflict the whole attempt is
 //! tried again, with all keys that are known by then.
 //!

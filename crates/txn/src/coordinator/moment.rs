@@ -5,7 +5,7 @@
 //! That is so if no key that is there expires before, and, once its clock has passed that moment, if no missing key may
 //! have expired since. Expired keys do not come back, because their locks are held.
 //!
-//! No clock is trusted for that. If a clock is ahead, or a key expires soon, the coordinator hears of it, and names
+//! No clock is trusted for that. If a clock is ahead, or a key expires soon, the coordinator hears of it. It names
 //! another moment in the next attempt, by the clocks of the keys' owners. There may be none: a key is there that has
 //! expired by the clock of a participant that lacks another key. Then it tries until the key has expired by both
 //! clocks.
