@@ -36,8 +36,8 @@ impl Ctx<'_> {
         Ok(n as u64)
     }
 
-    /// The time at which a command stops waiting whose timeout in seconds, possibly with a fraction, is argument `i`:
-    /// unix milliseconds, `None` for never (a timeout of 0).
+    /// The time at which a command stops waiting, in unix milliseconds. Its timeout in seconds, possibly with a
+    /// fraction, is argument `i`. `None` for never (a timeout of 0).
     pub(crate) fn deadline(&self, i: usize) -> Result<Option<u64>, Error> {
         let ms = milliseconds(self.arg(i)).ok_or(Error::new("ERR timeout is not a float or out of range"))?;
         match ms {

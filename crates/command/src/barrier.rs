@@ -1,7 +1,7 @@
 //! Changes of whole databases: FLUSHDB, FLUSHALL, SWAPDB (rule L12).
 //!
 //! A handler only asks for one. The caller of handlers carries it out when the handler has returned, before anything
-//! else runs, with every latch held: only the engine knows which clients watch or wait for the keys that go.
+//! else runs, with every latch held. Only the engine knows which clients watch or wait for the keys that go.
 
 use keyspace::{Held, Keyspace, Local, Reclaim};
 use object::Corrupt;

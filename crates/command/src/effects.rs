@@ -149,7 +149,7 @@ impl Effects {
     }
 
     /// As [`Self::push`], for a change that brings nothing to commands that wait for the key (acknowledging an entry of
-    /// a stream): they would all be run again in vain.
+    /// a stream). They would all be run again in vain.
     #[inline]
     pub fn push_quietly(&mut self, op: u8, db: u16, key: &Key<'_>, write: impl FnOnce(&mut Writer<'_>)) {
         self.note(op, db, key, false, write);

@@ -1,6 +1,6 @@
 //! Making room: keys are evicted, by sampling, while memory is above the limit.
 //!
-//! As in Redis, a small pool keeps the best candidates of all samples so far: with five samples a round that comes
+//! As in Redis, a small pool keeps the best candidates of all samples so far. With five samples a round, that comes
 //! close to a true LRU or LFU order. Where only keys with an expiry may go and few have one, a sample may find none.
 //! The next one goes on from there, so that in the end every slot was visited.
 

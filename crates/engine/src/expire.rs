@@ -8,7 +8,7 @@ use crate::engine::Engine;
 
 impl Engine {
     /// Deletes the expired keys of the command before it runs. A writer's are deleted even if CLIENT PAUSE keeps
-    /// expired keys: the command began before, and its effect must find the same state in a replay as here.
+    /// expired keys. The command began before, and its effect must find the same state in a replay as here.
     #[inline]
     pub(crate) fn expire_before(&mut self, call: &Call<'_>, held: &Held, version: Version) {
         let keeps = self.keep_expired;
@@ -83,7 +83,7 @@ impl Engine {
     }
 
     /// From now on readers take expired keys for absent but do not delete them (CLIENT PAUSE); or they delete them
-    /// again. Blocks under way go on as they began, because they may write: keys that a reader among their commands had
+    /// again. Blocks under way go on as they began, because they may write. Keys that a reader among their commands had
     /// hidden would not be known to be gone then.
     pub fn keep_expired(&mut self, keep: bool) {
         self.keep_expired = keep;

@@ -216,7 +216,7 @@ impl Engine {
     }
 
     /// Takes a version that another node has given: later changes are above it (rule L1). False, and nothing is
-    /// changed, if it is more than a day ahead of the clock: versions never go back, so a wrong one would be followed
+    /// changed, if it is more than a day ahead of the clock. Versions never go back, so a wrong one would be followed
     /// for good.
     #[must_use]
     pub fn hear_of(&mut self, version: Version) -> bool {
@@ -314,7 +314,7 @@ impl Engine {
         self.recorder.left |= 1 << usize::from(lsn.stream());
     }
 
-    /// Changes the libraries of functions and leaves a record of them, if there is a log: `change` returns them as
+    /// Changes the libraries of functions and leaves a record of them, if there is a log. `change` returns them as
     /// FUNCTION DUMP does, `None` if nothing has changed. All such changes happen under one latch, in the order of
     /// their records.
     ///

@@ -207,7 +207,7 @@ impl Engine {
     }
 
     /// True if a command that waits for the key `of` must not run now, because a transaction has locked one of its
-    /// keys: it is served when that is over.
+    /// keys. It is served when that is over.
     fn skips(&mut self, blocked: &Blocked, held: &Held, of: &DbKey) -> bool {
         if !self.shared.transactions.any() {
             return false;

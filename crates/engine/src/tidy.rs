@@ -33,8 +33,8 @@ pub enum Tidied {
 }
 
 impl Engine {
-    /// Goes on with a pass over the worker's share of the slots, which are shared out among `workers` workers, until it
-    /// is over or `in_time` says that time is up. `entries`: entries move as well as tables.
+    /// Goes on with a pass over the worker's share of the slots, until it is over or `in_time` says that time is up.
+    /// The slots are shared out among `workers` workers. `entries`: entries move as well as tables.
     pub fn tidy(&mut self, workers: u16, entries: bool, mut in_time: impl FnMut() -> bool) -> Tidied {
         while let Some(slot) = self.shared.keyspace.next_occupied(self.tidy.slot) {
             if slot != self.tidy.slot {

@@ -94,8 +94,8 @@ impl Tracking {
         self.broadcasting.fetch_sub(1, Relaxed);
     }
 
-    /// True if all changes are to be reported. To be asked under the latches of the change: a client that has begun to
-    /// listen and then reads a key either sees the change or hears of it.
+    /// True if all changes are to be reported. To be asked under the latches of the change. So a client that has begun
+    /// to listen and then reads a key either sees the change or hears of it.
     #[inline]
     pub(crate) fn is_broadcasting(&self) -> bool {
         self.broadcasting.load(Relaxed) > 0

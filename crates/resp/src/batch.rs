@@ -3,7 +3,7 @@
 use std::ops::Index;
 
 /// The place of an argument. 32 bits are enough because a request is at most 4 GiB (see [`crate::Decoder`]), and half
-/// the size matters: a pipeline's positions should stay in the first-level cache.
+/// the size matters. A pipeline's positions should stay in the first-level cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     pub start: u32,

@@ -50,7 +50,7 @@ pub struct Progress {
 
 impl Progress {
     /// How many bytes to reserve beyond the `unread` bytes in the buffer: the missing ones, but at most three times the
-    /// present ones, so that memory follows arrived data and not an announced length.
+    /// present ones. So memory follows arrived data and not an announced length.
     pub fn reserve_hint(&self, unread: usize) -> usize {
         const READ: usize = 16 * 1024;
         self.missing.min(unread.saturating_mul(3).max(READ))
@@ -161,9 +161,9 @@ impl Decoder {
         self.args.capacity() * size_of::<Range>()
     }
 
-    /// Forgets an incomplete request. To be called when the next buffer does not start where the last call stopped:
-    /// execution has stopped within the batch (a blocked client), and the commands behind it are to be decoded again
-    /// later.
+    /// Forgets an incomplete request. To be called when the next buffer does not start where the last call stopped.
+    /// Then execution has stopped within the batch (a blocked client), and the commands behind it are to be decoded
+    /// again later.
     pub fn forget(&mut self) {
         self.cursor = None;
         self.args = Vec::new();

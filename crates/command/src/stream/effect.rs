@@ -1,7 +1,7 @@
 //! The effects of streams.
 //!
 //! IDs are two varints. The values of `*` and `$` are written out, trimming is the number of entries it removed, and
-//! reading as a group names its begin and end: replay finds the same entries there.
+//! reading as a group names its begin and end. Replay finds the same entries there.
 
 use keyspace::{Db, Key};
 use object::stream::{Delivery, Group, Id};

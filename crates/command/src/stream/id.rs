@@ -76,7 +76,7 @@ fn split(text: &[u8]) -> Result<(&[u8], Option<&[u8]>), Error> {
     })
 }
 
-/// A number as Redis reads it: a canonical one, or any text that `strtoull` takes, which allows blanks in front, a sign
+/// A number as Redis reads it: a canonical one, or any text that `strtoull` takes. That allows blanks in front, a sign
 /// (a negative number wraps around) and leading zeros.
 fn number(text: &[u8]) -> Result<u64, Error> {
     if let Some(n) = parse_i64(text) {

@@ -63,7 +63,7 @@ fn remove_key(ctx: &mut Ctx<'_>, key: &Key<'_>) {
 }
 
 /// The end of ZRANGESTORE, ZUNIONSTORE and their like: the result replaces the value at `key`, or the key is deleted if
-/// there is no result; the reply is the number of members.
+/// there is no result. The reply is the number of members.
 pub(crate) fn store(ctx: &mut Ctx<'_>, key: &Key<'_>, set: ZSet, event: &'static str) {
     ctx.out.count(set.len());
     if set.is_empty() {

@@ -5,8 +5,8 @@ use std::fmt;
 use keyspace::{ColdFigures, Mark, SLOTS, Space};
 use smallvec::SmallVec;
 
-/// For every slot and space, the figures of the store when all copies are written: the exact number of keys with
-/// values, and a time before which nothing of it expires. For retired spaces they may be anything.
+/// For every slot and space, the figures of the store when all copies are written. They are the exact number of keys
+/// with values, and a time before which nothing of it expires. For retired spaces they may be anything.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Counts(Box<[OfSlot]>);
 

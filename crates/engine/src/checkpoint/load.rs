@@ -163,7 +163,7 @@ fn with_header(
     loaded.map(Some)
 }
 
-/// The highest LSN in a store that is to begin anew: later records must be above it, so that none of them seems to be
+/// The highest LSN in a store that is to begin anew. Later records must be above it, so that none of them seems to be
 /// in the store.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! The checkpoint of one slot: all changes since the last one are copied, in bounded holds of its latch (rule C1).
 //!
 //! C(s), the slot's last LSN when the walk begins, is the checkpoint's promise. Changes during the walk may be in it or
-//! not: every copy names the LSN up to which it holds its key, and replay goes on from there. Deletions during the walk
+//! not. Every copy names the LSN up to which it holds its key, and replay goes on from there. Deletions during the walk
 //! are copied as such (see `keyspace::tombstone`).
 
 use std::num::NonZeroU64;

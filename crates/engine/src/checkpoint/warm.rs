@@ -2,9 +2,8 @@
 //! C5).
 //!
 //! A key that was just read may be put into memory if memory does not know it, and cannot have known and forgotten it
-//! since. That is so under three conditions: no key of the slot was evicted, no round of checkpoints has begun or
-//! become durable (after which tombstones are dropped), and the database was not flushed. Otherwise the key is read
-//! again.
+//! since. That is so under three conditions. No key of the slot was evicted, the database was not flushed, and no round
+//! of checkpoints has begun or become durable, after which tombstones are dropped. Otherwise the key is read again.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -94,7 +94,7 @@ impl Hand<'_> {
         }
     }
 
-    /// Delivers invalidations to others, a little later than latches go back, and then takes its own: those that come
+    /// Delivers invalidations to others, a little later than latches go back, and then takes its own. Those that come
     /// with the reply or before it are heard after it.
     fn tell(&mut self) {
         self.engine.give_way();

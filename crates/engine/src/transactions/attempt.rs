@@ -1,8 +1,8 @@
 //! A node's part of an attempt: executed and undone, logged, and later installed or given up. Memory holds committed
 //! values only.
 //!
-//! All records of an attempt are in one stream, that of its first slot: so a log that was cut has the outcome if it has
-//! the Prepare.
+//! All records of an attempt are in the stream of its first slot. So a log that was cut has no outcome without the
+//! Prepare.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

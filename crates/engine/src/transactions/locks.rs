@@ -395,7 +395,7 @@ impl Engine {
     }
 
     /// As [`Self::await_quiet`] of the whole keyspace, for a command that comes back for `need` and may have claimed
-    /// keys: no attempt that it waits for may wait for these.
+    /// keys. No attempt that it waits for may wait for these.
     #[cold]
     pub(crate) fn await_all_quiet(&mut self, need: Need, held: &Held, token: u64) -> Option<Busy> {
         let busy = self.await_quiet(token, true)?;

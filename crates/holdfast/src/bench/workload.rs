@@ -44,7 +44,7 @@ impl Commands {
     /// The commands that the options ask for; nodes that have `slots` are sent keys of theirs.
     ///
     /// # Errors
-    /// What is wrong in `--command`.
+    /// The fault of a `--command`.
     pub fn new(options: &Options, slots: Vec<Slots>) -> Result<Self, String> {
         let format = KeyFormat::new(options);
         let template = |line: &str| Template::new(&template::arguments(line)?, &format, options.value_size);

@@ -257,7 +257,7 @@ pub fn give_back() {
     });
     let heap = *NOBODYS as *mut libc::c_void;
     if !heap.is_null() {
-        // SAFETY: the heap was made above and is never deleted; with mimalloc 3, which this is, any thread may collect
+        // SAFETY: the heap was made above and is never deleted. With mimalloc 3, which this is, any thread may collect
         // it (it works on a part of its own).
         unsafe { mi_heap_collect(heap, true) };
     }

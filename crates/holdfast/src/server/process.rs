@@ -14,7 +14,7 @@ use net::descriptors;
 /// Makes a directory the working one. Returns its absolute path.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub fn enter_dir(path: &[u8]) -> io::Result<Vec<u8>> {
     std::env::set_current_dir(OsStr::from_bytes(path))?;
     Ok(std::env::current_dir()?.into_os_string().into_vec())

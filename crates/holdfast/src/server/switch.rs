@@ -6,8 +6,8 @@
 //! data.
 //!
 //! The new generation replaces only data that this process has loaded or logged itself, because memory holds its newest
-//! state. Other data on the disks (appendonly was off at the start) was confirmed to clients and is in no memory: where
-//! there is such data, the switch refuses.
+//! state. Other data on the disks (appendonly was off at the start) was confirmed to clients and is in no memory. The
+//! switch refuses if there is such data.
 //!
 //! Off: from one moment on nothing is logged. Records before it are committed and answered before the log is closed.
 //! The log stays on the disks: a later start finds the data of that moment, and says so.

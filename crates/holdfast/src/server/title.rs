@@ -67,8 +67,8 @@ impl Title {
         }
         let start: *mut u8 = std::ptr::with_exposed_provenance_mut(area.start);
         // SAFETY: these bytes are the process's first arguments and environment, writable as the kernel laid them out.
-        // The environment has been copied away, the arguments have been read (`std::env::args` would still find a text
-        // that ends within them, the last byte staying zero), and `&mut self` keeps titles one after another.
+        // The environment has been copied away, and the arguments have been read. `std::env::args` would still find a
+        // text that ends within them, because the last byte stays zero. `&mut self` keeps titles one after another.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
     }
 

@@ -1,8 +1,8 @@
 //! Commands with placeholders in capitals, for which a case picks values.
 //!
-//! The table leaves out everything that two correct servers may answer differently: random members, cursors, times that
-//! pass, encodings of strings, lexical ranges of members with different scores. A command that one server does not know
-//! is left out when the test starts.
+//! The table leaves out everything that two correct servers may answer differently. That is random members, cursors,
+//! times that pass, encodings of strings, and lexical ranges of members with different scores. A command that one
+//! server does not know is left out when the test starts.
 
 /// Lines by family.
 pub const LINES: &[&[&str]] = &[

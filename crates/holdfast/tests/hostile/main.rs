@@ -1,4 +1,4 @@
-//! Clients that mean harm, or know no better: their input costs bounded memory and time, they get a clear error where
+//! Clients that mean harm, or know no better. Their input costs bounded memory and time, they get a clear error where
 //! one can be sent, and others notice nothing.
 //!
 //! `HOLDFAST_LONG=1` runs the sizes of an attack (10,000 connections, values of 512 MB) instead of a sketch of them.

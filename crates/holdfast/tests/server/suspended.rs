@@ -310,7 +310,7 @@ fn what_is_undone_leaves_nothing() {
     assert_ne!(other.call("debug digest"), before);
 }
 
-/// Blocks that watch the keys that they change, with scripts that use undeclared keys: a block that was undone and runs
+/// Blocks that watch the keys that they change, with scripts that use undeclared keys. A block that was undone and runs
 /// again must not see its own changes.
 #[test]
 fn blocks_that_run_again_keep_their_watches() {

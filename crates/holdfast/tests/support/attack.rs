@@ -1,5 +1,5 @@
 //! Shared by the tests of hostile clients and races: a server under either driver, seen from outside, and raw
-//! connections that may do what no client library does.
+//! connections. These may do what no client library does.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -59,7 +59,7 @@ pub fn free_ports(n: u16) -> u16 {
     panic!("no free ports");
 }
 
-/// Repeats an action until it has taken less than `most`, a bounded number of times: other work of the machine may
+/// Repeats an action until it has taken less than `most`, a bounded number of times. Other work of the machine may
 /// delay it now and then, but not always. Panics if it never does.
 pub fn in_time(most: Duration, mut act: impl FnMut()) {
     let mut fastest = Duration::MAX;

@@ -1,4 +1,4 @@
-//! Many clients at once, each with a property that must stay true with any actions of the others: sums are conserved,
+//! Many clients at once, each with a property that must stay true with any actions of the others. Sums are conserved,
 //! counters miss nothing, elements are neither lost nor doubled, and no client waits for ever. Meanwhile connections
 //! change workers, waits are interrupted and clients killed.
 //!

@@ -1,5 +1,5 @@
-//! Questions of a block or script to other nodes: how many clients a message would reach there, and the replies of
-//! commands about the keys of all nodes, such as DBSIZE.
+//! Questions of a block or script to other nodes. They are how many clients a message would reach there, and the
+//! replies of commands about the keys of all nodes, such as DBSIZE.
 //!
 //! Nodes are asked while the block holds nothing: so no two nodes wait for each other. A block's questions are known
 //! before it runs. A script that comes to a question is undone, and runs again with the answer. So the answers are of

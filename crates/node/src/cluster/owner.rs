@@ -101,8 +101,9 @@ impl Peers {
         }
     }
 
-    /// True if the slow log may take a command of a virtual connection: all commands that count, and those that all
-    /// nodes run, because some nodes may take longer. Only messages come to nodes also without a client's command.
+    /// True if the slow log may take a command of a virtual connection. It may take all commands that count, and those
+    /// that all nodes run, because some nodes may take longer. Only messages come to nodes also without a client's
+    /// command.
     pub(crate) fn is_logged_here(&self, conn: &Conn, command: &Command) -> bool {
         let kind = self.kinds[command.id];
         let is_part = matches!(kind, Kind::Gather(merge) if merge != Merge::Receivers);

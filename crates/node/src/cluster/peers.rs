@@ -66,7 +66,7 @@ pub(crate) const HOME: usize = 0;
 const NOT_THERE: u16 = u16::MAX;
 
 impl Peers {
-    /// The peers of a worker of `node`, which is one of a `cluster`, or none. Whether it is one is told apart here: all
+    /// The peers of a worker of `node`, which is one of a `cluster`, or none. Only this function looks at that: all
     /// others ask [`Self::is_cluster`] at most. A server that is no cluster has a map without nodes.
     pub(crate) fn new(node: &Node, cluster: Option<Arc<Cluster>>) -> Self {
         let is_cluster = cluster.is_some();
@@ -173,7 +173,7 @@ impl Peers {
         self.map.owner_of(slot) == Some(self.me)
     }
 
-    /// Whether keys of this slot are here: without a cluster those of all slots are.
+    /// True if keys of this slot are here: without a cluster those of all slots are.
     pub(crate) fn is_here(&self, slot: Slot) -> bool {
         !self.is_cluster || self.has(slot)
     }

@@ -114,7 +114,7 @@ impl Line {
 }
 
 impl Line {
-    /// True if these bytes belong to a command that is sent back, which is kept until it is whole: no other answer over
+    /// True if these bytes belong to a command that is sent back, which is kept until it is whole. No other answer over
     /// a link begins as a push.
     #[inline]
     pub(crate) fn takes_back(&mut self, some: &[u8]) -> bool {

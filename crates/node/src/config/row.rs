@@ -25,7 +25,7 @@ pub enum Acts {
 
 /// The owner of a setting where servers are nodes of a cluster.
 ///
-/// It is the cluster's if a command's outcome, or anything that a client sees, depends on it: a client does not see
+/// It is the cluster's if a command's outcome, or anything that a client sees, depends on it. A client does not see
 /// which node serves a key, so all nodes must agree. All other settings are the node's: places, addresses and ports;
 /// memory, threads and disks of its machine; what it watches and logs; what must be known before a node finds its
 /// cluster; and settings without an effect. `appendonly`, `appendfsync` and `databases` stay a node's for now.

@@ -1,6 +1,6 @@
 //! How a worker keeps what it promises: replies wait for the log, workers do not (rule L7).
 //!
-//! A command that has seen a version that is not committed gets a gate in its connection's output: from there on
+//! A command that has seen a version that is not committed gets a gate in its connection's output. From there on
 //! nothing is sent until the watermarks have passed. Messages for other connections (served replies, publications,
 //! invalidations) carry the versions that their worker has seen, and get a gate where they are written.
 

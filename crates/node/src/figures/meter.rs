@@ -2,7 +2,7 @@
 //!
 //! Commands that are always short are only counted. After a window, or before a command that is timed by itself, the
 //! time since the last reading is divided among them. Such commands are in the slow log only if it wants commands of
-//! less than a millisecond: then each is timed by itself, as while HOTKEYS or CLUSTER SLOT-STATS look at them.
+//! less than a millisecond. Then each is timed by itself, as while HOTKEYS or CLUSTER SLOT-STATS look at them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

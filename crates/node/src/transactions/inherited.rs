@@ -1,9 +1,9 @@
-//! The prepared transactions in the log of a server that did not prepare them itself: its data come from a node of a
+//! The prepared transactions in the log of a server that did not prepare them itself. Its data come from a node of a
 //! cluster that it does not belong to. It was restored from a backup of that node, or that node was made a single
 //! server. No coordinator will tell the outcome of those transactions, and their keys are locked.
 //!
-//! The server commits what was prepared before it serves those keys, as for nodes that were removed for good: a client
-//! may have been told that it happened (rule T5). Only an attempt that a later attempt followed was given up.
+//! The server commits them before it serves those keys, as for nodes that were removed for good. A client may have been
+//! told that they happened (rule T5). Only an attempt that a later attempt followed was given up.
 //!
 //! A node of a cluster remembers with the metadata that it has such data, from its first start until it has settled
 //! them. After that a checkpoint is made, so that a later start finds nothing of those transactions. Then the node

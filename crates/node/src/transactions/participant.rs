@@ -65,8 +65,8 @@ impl<P: Port> Transacting<'_, P> {
 
     /// A record is in the log's buffer. Other nodes hear of an outcome only once it is on the disk here, whatever
     /// replies promise. If they forgot it before, and power failed here, this node would be in doubt for ever. The same
-    /// holds for a Prepare record: the block is committed once all nodes have answered (rule T4), so a node that lost
-    /// its part would never get it back. A block within one node is one record, and is lost as a whole.
+    /// holds for a Prepare record: the block is committed once all nodes have answered (rule T4), so a node that has
+    /// lost its part would never get it back. A block within one node is one record, and is lost as a whole.
     pub(super) fn record_left(&mut self, logged: Logged) {
         let now = self.now();
         let txn = self.txn();

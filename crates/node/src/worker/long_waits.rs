@@ -1,5 +1,5 @@
-//! Waits of more than a minute for a lock, for a key of the store, or for a claim: they are logged with what they wait
-//! for, and counted.
+//! Waits of more than a minute for a lock, for a key of the store, or for a claim. They are counted, and logged with
+//! the thing that they wait for.
 //!
 //! Each such wait is ended by another event: an outcome, a reply, a thread that reads the store. A wait that nothing
 //! will end shows here first. So do claims of attempts that are over, which nothing would give back.

@@ -100,7 +100,7 @@ fn slots_are_selected_among_the_nodes_own() {
     assert!(some > 0 && some < all, "{some} of {all}");
 }
 
-/// What CLUSTER SLOT-STATS says of the slot of a key.
+/// The reply of CLUSTER SLOT-STATS about the slot of a key.
 fn stats(net: &mut Net, client: usize, key: &str) -> String {
     let slot = keyspace::slot_of(key.as_bytes());
     net.say(client, &format!("CLUSTER SLOT-STATS SLOTSRANGE {slot} {slot}"))

@@ -7,7 +7,7 @@ fn three(workers: usize, seed: u64) -> (Net, [usize; 3], [String; 3]) {
     Net::three(workers, seed)
 }
 
-/// What a client has heard: one reply, or none.
+/// The one reply that a client has got, or none.
 fn heard(net: &mut Net, client: usize) -> Option<String> {
     let mut replies = net.heard(client);
     assert!(replies.len() < 2, "{replies:?}");

@@ -1,4 +1,4 @@
-//! The records that survive are a consistent cut over the streams (rules L4, L5): a write to a slot survives only with
+//! The records that survive are a consistent cut over the streams (rules L4, L5). A write to a slot survives only with
 //! every earlier write to that slot. Clients that copy check the records that a write has read.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,9 @@
 //! Many nodes: a cluster with its network, its metadata, its clients and its crashes, all from one seed.
 //!
-//! Each node is a machine as in the simulation of one (`crate::machine`): the server's own workers, log, checkpointer
-//! and recovery, and its own code for links, forwarded commands and transactions over nodes. Simulated are the disks,
-//! the clocks (which run at different speeds), the network (which delays, loses links and partitions nodes) and the
-//! work of the servers' control threads. The metadata's state machine and the leases are the real ones; Raft is
+//! Each node is a machine as in the simulation of one (`crate::machine`). It is the server's own workers, log,
+//! checkpointer and recovery, and its own code for links, forwarded commands and transactions over nodes. Simulated are
+//! the disks, the clocks (which run at different speeds), the network (which delays, loses links and partitions nodes)
+//! and the work of the servers' control threads. The metadata's state machine and the leases are the real ones; Raft is
 //! replaced by its promises.
 
 pub mod agenda;

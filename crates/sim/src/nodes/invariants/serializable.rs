@@ -1,7 +1,7 @@
 //! All deeds are as if they had been done one after the other, and a deed that began after another was answered comes
-//! after it: strict serializability of lists that are appended to (as Elle has it: Kingsbury and Alvaro, 2020). A list
-//! says in which order it was appended to. A deed that has seen it comes after the last deed in it and before the next.
-//! Together with the order of time, these must not form a cycle.
+//! after it. This is strict serializability of lists that are appended to (as Elle has it: Kingsbury and Alvaro, 2020).
+//! A list says in which order it was appended to. A deed that has seen it comes after the last deed in it and before
+//! the next. Together with the order of time, these must not form a cycle.
 
 use std::collections::BTreeMap;
 
