@@ -61,7 +61,7 @@ const EFFECTS: &[(u8, &str, &str)] = &[
     (op::STREAMS + 6, "stream POSITION", "name of the group, last ID, entries read (zigzag)"),
     (op::STREAMS + 7, "stream CONSUMER", "names of group and consumer, when it was made (zigzag)"),
     (op::STREAMS + 8, "stream CONSUMER_GONE", "names of group and consumer"),
-    (op::STREAMS + 9, "stream DELIVER", "what a group has delivered: see `stream/effect.rs`"),
+    (op::STREAMS + 9, "stream DELIVER", "what a group has delivered: see `command/src/stream/effect.rs`"),
     (op::STREAMS + 10, "stream AGAIN", "name of the group, time (zigzag), IDs delivered again to who has them"),
     (op::STREAMS + 11, "stream CLAIM", "names of group and consumer, time, number, per entry ID, time, count"),
     (op::STREAMS + 12, "stream ACKNOWLEDGE", "name of the group, IDs"),

@@ -10,6 +10,8 @@ use super::{collect_files, comment, crates, has_word, sources};
 const README_LINES_MAX: usize = 120;
 /// Columns of a line of prose at most.
 const COLUMNS_MAX: usize = 120;
+/// Columns of a row of a table at most.
+const ROW_MAX: usize = 400;
 /// Lines of a paragraph at most.
 const PARAGRAPH_MAX: usize = 5;
 
@@ -132,17 +134,28 @@ fn is_path(quoted: &str) -> bool {
     plain && path.contains('/') && (path.ends_with('/') || path.ends_with(".rs") || path.ends_with(".md"))
 }
 
+/// Folders that documents name and that a user makes.
+const OF_USERS: [&str; 1] = ["dev-cluster/"];
+
+/// True for a document that names files of the tree.
+fn names_files(document: &str) -> bool {
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/formats.md"].contains(&document)
+        || ["docs/internals/", "docs/operating/"].iter().any(|folder| document.starts_with(folder))
+        || document.starts_with("tests/") && document.ends_with("README.md")
+}
+
 #[test]
 fn files_and_tests_that_are_named_exist() {
     let mut wrong = Vec::new();
     for (name, text) in documents() {
-        if !["ARCHITECTURE.md", "CONTRIBUTING.md"].contains(&&*name) && !name.starts_with("docs/internals/") {
+        if !names_files(&name) {
             continue;
         }
+        let folder = root().join(&name).parent().map(Path::to_path_buf).unwrap_or_default();
         for (at, line) in lines(&text) {
-            for quoted in spans(line).0.into_iter().filter(|quoted| is_path(quoted)) {
+            for quoted in spans(line).0.into_iter().filter(|quoted| is_path(quoted) && !OF_USERS.contains(quoted)) {
                 let (path, item) = quoted.split_once("::").unwrap_or((quoted, ""));
-                let places = [root().join(path), crates().join(path)];
+                let places = [root().join(path), crates().join(path), folder.join(path)];
                 let found = places.iter().find(|place| place.exists());
                 let has = |place: &PathBuf| {
                     item.is_empty()
@@ -231,6 +244,17 @@ fn prose_can_be_read() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
     assert!(readme.lines().count() <= README_LINES_MAX, "the README is longer than {README_LINES_MAX} lines");
+}
+
+#[test]
+fn rows_of_tables_can_be_read() {
+    let mut wrong = Vec::new();
+    for (name, text) in documents() {
+        let rows = lines(&text).filter(|(_, line)| line.starts_with('|'));
+        let long = rows.filter(|(_, line)| line.chars().count() > ROW_MAX);
+        wrong.extend(long.map(|(at, line)| format!("{name}:{at}: {} columns", line.chars().count())));
+    }
+    assert!(wrong.is_empty(), "rows of more than {ROW_MAX} columns:\n{}", wrong.join("\n"));
 }
 
 #[test]

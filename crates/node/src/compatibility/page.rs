@@ -18,9 +18,10 @@ const HEAD: &str = "\
 ";
 
 const READING: &str = "\
-An implemented command has all options and legacy forms of Redis and Valkey, unless its remark says otherwise. A
-command that is not implemented yet answers an error that says with which development it comes. A command that will
-never be implemented is unknown. As in Redis, the commands of a cluster answer an error at a server without a cluster.
+A command that is there has all options and legacy forms of Redis and Valkey, unless its remark says otherwise. The
+remark of another command says why it is not there, and the command answers an error with that reason. One of which
+there will be none is unknown to the server. As in Redis, the commands of a cluster answer an error at a server without
+a cluster.
 
 Redis's and Valkey's own test suites measure how close the rest is: `tests/redis-suite/run`. Tests that it skips
 are in `tests/redis-suite/skips.txt`.

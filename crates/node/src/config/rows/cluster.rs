@@ -120,10 +120,9 @@ pub(super) static SECTION: Section = Section {
             "cluster-lock-timeout",
             super::common::long(0),
             "5000",
-            "Limit, in milliseconds, for waits on a transaction over nodes that waits for a node that does not \
-             answer. A command that needs the transaction's locked keys is refused after this time. The client that \
-             began the transaction is disconnected after this time, if its node cannot reach the other one. At \
-             least 2000; 0 for no limit.",
+            "Milliseconds for which clients wait for a transaction over nodes whose node does not answer. After that a \
+             command that needs its locked keys is refused. The transaction's own client is disconnected then if the \
+             node cannot be reached. At least 2000; 0: no limit.",
         )
         .cluster()
         .own(),

@@ -66,10 +66,9 @@ pub(super) static LOG: Section = Section {
             "checkpoint-log-size",
             Kind::Memory { min: 1 << 20, max: 1 << 50 },
             "256mb",
-            "Bytes written to the log, since the last checkpoint began, after which the next one begins; at half of \
-             `checkpoint-log-max` at the latest. Each record counts 64 bytes more than its size. An effect that \
-             needs the key's old value to be replayed (most do; those of SET and of counters do not) counts 384 \
-             bytes more.",
+            "Bytes of the log after which the next checkpoint begins; at half of `checkpoint-log-max` at the latest. \
+             A record counts 64 bytes more than its size. An effect that needs the key's old value in a replay \
+             counts 384 bytes more: those of SET and of counters need none.",
         )
         .own(),
         row(
