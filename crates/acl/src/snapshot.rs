@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
     fn flags(&mut self) -> Result<[bool; 3], Damaged> {
         match self.array::<1>()? {
             [flags @ 0..8] => Ok([flags & 1 != 0, flags & 2 != 0, flags & 4 != 0]),
-            _ => Err(Damaged("flags that nobody knows")),
+            _ => Err(Damaged("unknown flags")),
         }
     }
 

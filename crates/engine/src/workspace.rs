@@ -78,7 +78,7 @@ impl Workspace {
                 let version = if amid.is_some() { engine.following_version() } else { engine.next_version(held) };
                 effects::replay(&mut effect, &mut engine.db(held, place.0, version), &limits)
             });
-            replayed.ok_or(Corrupt("a workspace that somebody else uses"))??;
+            replayed.ok_or(Corrupt("a workspace that another thread uses"))??;
             self.keys.insert(place);
         }
         // That it is there is no event.
@@ -117,7 +117,7 @@ impl Workspace {
             }
             Ok(())
         });
-        put.ok_or(Corrupt("a workspace that somebody else uses"))??;
+        put.ok_or(Corrupt("a workspace that another thread uses"))??;
         self.keys.insert((db, key.into()));
         self.engine.local.take_sightings();
         Ok(())

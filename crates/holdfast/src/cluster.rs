@@ -71,7 +71,9 @@ pub fn run(options: &Options) -> Result<(), String> {
         }
         What::Finalize { target } => {
             ask(target, &[b"CLUSTER", b"FINALIZE"])?;
-            println!("the level of the cluster is what all of its nodes speak: `holdfast cluster status` shows it");
+            println!(
+                "the level of the cluster is the highest that all of its nodes speak: `holdfast cluster status` shows it"
+            );
         }
         What::Leave { target } => {
             ask(target, &[b"CLUSTER", b"LEAVE"])?;

@@ -160,7 +160,7 @@ impl fmt::Display for Failed {
         match self {
             Self::Refused(why) => write!(f, "{why}"),
             Self::ByPeer(why) => write!(f, "the other node says: {why}"),
-            Self::Malformed(what) => write!(f, "a handshake that is none: {what}"),
+            Self::Malformed(what) => write!(f, "not a handshake: {what}"),
         }
     }
 }

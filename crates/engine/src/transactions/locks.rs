@@ -109,10 +109,12 @@ fn is_installable(keyspace: &Keyspace, prepared: &Prepared) -> bool {
 pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'static str> {
     if !outcomes.prepared().all(|prepared| is_installable(&shared.keyspace, prepared)) {
         return Err(
-            "a transaction that is prepared changes what it does not lock, or a database that there is not: are there fewer of them now?",
+            "a prepared transaction changes a key that it does not lock, or a database that is not there: has the number of databases been lowered?",
         );
     }
-    let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else { return Err("somebody uses the keyspace") };
+    let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else {
+        return Err("another thread uses the keyspace");
+    };
     let mut locks = Latched::new(shared, &held);
     let mut sound = true;
     for prepared in outcomes.prepared() {

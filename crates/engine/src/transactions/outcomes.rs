@@ -71,7 +71,7 @@ impl Outcomes {
 
     /// Reads the bytes of [`Self::encode`], which must be all there are.
     pub(crate) fn decode(mut bytes: &[u8]) -> Result<Self, Corrupt> {
-        const CUT: Corrupt = Corrupt("what is known of transactions is cut short");
+        const CUT: Corrupt = Corrupt("the states of transactions are cut short");
         let mut outcomes = Self::default();
         while !bytes.is_empty() {
             let (length, rest) = bytes.split_first_chunk().ok_or(CUT)?;

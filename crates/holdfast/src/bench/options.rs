@@ -94,8 +94,8 @@ pub struct Options {
     /// only
     #[arg(long, conflicts_with_all = ["command", "load_command", "against", "subscribers"])]
     pub cluster: bool,
-    /// Give each of --nodes an equal share of the slots and send each command to the owner of its key, as clients do
-    /// that shard keys over independent servers. GET and SET only
+    /// Give each of --nodes an equal share of the slots and send each command to the owner of its key. Clients that
+    /// shard keys over independent servers do so. GET and SET only
     #[arg(long, requires = "nodes", conflicts_with_all = ["cluster", "command", "load_command", "against", "subscribers"])]
     pub shard: bool,
     /// Number of the database to use
@@ -130,9 +130,9 @@ pub struct Options {
     /// Share of GET among GET and SET, 0 to 1
     #[arg(long, default_value_t = 0.5)]
     pub get_ratio: f64,
-    /// Send this command instead: a line in which __key__ stands for a key and __data__ for a value, or one of get,
-    /// set, incr, msetN, mgetN, delN (N keys, such as mset10). __same__ stands for the key before. Given several times,
-    /// the commands follow one another, and the mode `single` sends each of them once as one batch
+    /// Send this command instead: a line, or one of get, set, incr, msetN, mgetN, delN (N keys, such as mset10). In a
+    /// line __key__ stands for a key, __data__ for a value, and __same__ for the key before. Given several times, the
+    /// commands follow one another, and the mode `single` sends each of them once as one batch
     #[arg(long, value_name = "LINE", conflicts_with = "get_ratio")]
     pub command: Vec<String>,
     /// Have every other connection send this command instead, such as a BRPOP beside LPUSH

@@ -225,7 +225,7 @@ impl Runner {
         }
         self.warned = Some((now, why.to_owned(), is_full));
         let refuses = if is_full {
-            "; memory is full, and what has been changed cannot leave it for the store until one succeeds: commands that need memory are refused"
+            "; memory is full, and changed values cannot leave it for the store until a checkpoint succeeds: commands that need memory are refused"
         } else {
             ""
         };

@@ -270,7 +270,9 @@ fn ask(means: &Means, fd: RawFd) {
         libc::write(means.ask, b"?".as_ptr().cast(), 1) == 1 && libc::poll(&raw mut poll, 1, PATIENCE_MS) == 1
     };
     if !answered {
-        Line::new().text("\nINFO and clients: not to be had, as the crashed thread may hold what they need").write(fd);
+        Line::new()
+            .text("\nINFO and clients: not available, because the crashed thread may hold a lock that they need")
+            .write(fd);
     }
 }
 

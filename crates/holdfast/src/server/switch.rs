@@ -106,7 +106,7 @@ impl Switch {
         if header.is_some() {
             tracing::warn!(
                 cause = "replaced",
-                "What {} holds from before appendonly was switched off is replaced with what there is now",
+                "The data in {} from before appendonly was switched off are replaced with the present data",
                 places.store.display()
             );
         }

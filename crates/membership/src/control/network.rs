@@ -72,7 +72,9 @@ impl Client {
                 T::whole(&answer).map_err(|why| RPCError::Network(NetworkError::new(&io::Error::other(why))))
             }
             Ok(Reply::Failed(why)) | Err(why) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
-            Ok(Reply::NotLeader(_)) => Err(RPCError::Unreachable(Unreachable::from_string("not what was asked"))),
+            Ok(Reply::NotLeader(_)) => {
+                Err(RPCError::Unreachable(Unreachable::from_string("an answer to another request")))
+            }
         }
     }
 }

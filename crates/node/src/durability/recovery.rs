@@ -39,7 +39,7 @@ pub fn recover(
     records: impl FnOnce(&mut dyn FnMut(redolog::Recovered<'_>)) -> Result<(), Damage>,
 ) -> Result<Recovered, Box<dyn Error>> {
     recover_by(node, store, 1, |mut dealer, mut hands| {
-        let Some((mut hand, mut local)) = hands.pop() else { return Err("nobody replays the log".into()) };
+        let Some((mut hand, mut local)) = hands.pop() else { return Err("no thread replays the log".into()) };
         let mut outcome = Ok(());
         records(&mut |record| {
             if outcome.is_ok() {
@@ -93,7 +93,7 @@ pub fn check_disks<D: Disk>(
     let covered = header.map_or(&[][..], |header| &header.covered);
     if header.is_some() && log.recovery().node().is_none() {
         return Err(format!(
-            "the store in {store} has a checkpoint, but the directories of the log are empty: what was written since would be lost"
+            "the store in {store} has a checkpoint, but the directories of the log are empty: later writes would be lost"
         ));
     }
     let had = header.map(|_| covered.len()).or(begun.map(usize::from)).filter(|had| *had != bases.len());
@@ -104,7 +104,7 @@ pub fn check_disks<D: Disk>(
     let missing: Vec<String> = log.recovery().missing().map(|stream| stream.to_string()).collect();
     if (header.is_some() || begun.is_some()) && !missing.is_empty() {
         return Err(format!(
-            "the store in {store} goes with a log that has been begun, of which these directories, counted from 0, hold nothing: {}; what was written would be lost",
+            "the store in {store} goes with a log that has been begun, of which these directories, counted from 0, hold nothing: {}; writes would be lost",
             missing.join(", ")
         ));
     }

@@ -50,7 +50,14 @@ impl Node {
             let (scripts, usable, reserve) = (script::memory(), self.system_limit(), headroom::mapped());
             match headroom::is_tight() {
                 true => {
-                    tracing::warn!(mapped, used, usable, scripts, reserve, "memory is tight: what can be refused is")
+                    tracing::warn!(
+                        mapped,
+                        used,
+                        usable,
+                        scripts,
+                        reserve,
+                        "memory is tight: requests that may be refused are refused"
+                    )
                 }
                 false => tracing::info!(mapped, used, usable, scripts, reserve, "memory is not tight any more"),
             }

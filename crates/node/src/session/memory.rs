@@ -95,7 +95,7 @@ fn doctor(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let shrunk = ratio(memory.peak, memory.used) > 1.5;
     finding(
         shrunk,
-        "Peak memory: more than 150% of what is in use now has been in use before. What the process keeps of it is used again before more is taken from the system.",
+        "Peak memory: more than 150% of the memory in use now has been in use before. The process uses the memory that it keeps again before it takes more from the system.",
     );
     finding(
         ratio(memory.held, memory.live) > 1.1 && memory.held - memory.live > 10 << 20,
@@ -103,7 +103,7 @@ fn doctor(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     );
     finding(
         !shrunk && ratio(memory.resident, memory.used) > 1.4,
-        "Resident memory: the process holds more than 140% of what it uses.",
+        "Resident memory: the process holds more than 140% of the memory that it uses.",
     );
     let text = match () {
         () if memory.used < memory.startup + EMPTY => "There is too little data to say anything about.\n".into(),

@@ -21,7 +21,7 @@ use crate::worker::conn::Conn;
 /// the latest of them.
 const APART_MAX: u64 = 60_000;
 const APART: &str = "ERR the clocks of nodes of the cluster are more than a minute apart: nothing was done";
-const WRONG: &str = "ERR a node of the cluster has said what cannot be";
+const WRONG: &str = "ERR a node of the cluster has sent an impossible answer";
 /// Why a transaction is over.
 const TOO_MUCH: &str = "it has looked at more than 16 MB";
 

@@ -53,7 +53,7 @@ impl Hindrance {
         if lasts && !std::mem::replace(&mut self.is_told, true) {
             let why = match why {
                 NotInstalled::Damaged(what, _) => {
-                    format!("damaged: a key is not what it was when it was prepared ({})", what.0)
+                    format!("damaged: a key has changed since it was prepared ({})", what.0)
                 }
                 NotInstalled::Unreadable => "a key cannot be read from the store".to_owned(),
             };

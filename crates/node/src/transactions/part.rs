@@ -209,7 +209,7 @@ impl<P: Port> Transacting<'_, P> {
             // Every reader takes an expired key for gone, so a shared lock is enough to delete it.
             let least = if effect.op == op::DELETE { Mode::Shared } else { Mode::Exclusive };
             if effect.is_barrier() || mode(effect.db, effect.key).is_none_or(|mode| mode < least) {
-                return Err(failed("ERR a change of what is not locked"));
+                return Err(failed("ERR a change of a key that is not locked"));
             }
         }
         Ok((Execution::Done { effects: changes.effects.into(), replies: Arc::default() }, changes.events))

@@ -94,7 +94,7 @@ pub(super) type Image<'a> = (Version, &'a [u8]);
 /// Reads a node's values: its time, and of each key its version (0 if it has expired by then), and the effect that
 /// produces its value.
 pub(super) fn found(bytes: &[u8]) -> Result<(u64, Vec<Image<'_>>), Malformed> {
-    let [VERSION, rest @ ..] = bytes else { return Err(Malformed("a version of what there is that is not known")) };
+    let [VERSION, rest @ ..] = bytes else { return Err(Malformed("an unknown version of found keys")) };
     let (now, mut rest) = rest.split_first_chunk().ok_or(CUT)?;
     let mut keys = Vec::new();
     while !rest.is_empty() {

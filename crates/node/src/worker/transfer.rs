@@ -185,7 +185,7 @@ impl Worker {
     /// Closes a connection for whose input the system has no memory. An error follows its earlier replies.
     fn refuse_input(&mut self, token: Token) {
         let Some(mut conn) = self.take_conn(token) else { return };
-        tracing::warn!(client = conn.session.client.id, "closing client: no memory for what it sends");
+        tracing::warn!(client = conn.session.client.id, "closing client: no memory for its input");
         add(&self.stats.query_overruns, 1);
         write_error(&mut conn.out.bytes, conn.session.protocol, headroom::OOM.as_bytes());
         self.end_session(&mut conn);
@@ -450,7 +450,7 @@ impl Worker {
         if !headroom::is_limited() || fits(&conn.out.bytes) && fits(&conn.pushes) {
             return true;
         }
-        tracing::warn!(client = conn.session.client.id, "closing client: no memory for what it is sent");
+        tracing::warn!(client = conn.session.client.id, "closing client: no memory for its output");
         self.close_unread(conn);
         false
     }

@@ -34,7 +34,7 @@ pub(super) static SECTION: Section = Section {
         .sensitive()
         .immutable()
         .own(),
-        row("cluster-config-file", Kind::Text, "nodes.conf", "File in which the node keeps what it knows.")
+        row("cluster-config-file", Kind::Text, "nodes.conf", "File in which the node keeps its view of the cluster.")
             .immutable()
             .inert(NO_CLUSTER),
         row(

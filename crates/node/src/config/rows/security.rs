@@ -18,10 +18,17 @@ pub(super) static SECTION: Section = Section {
             "Channels that a new user may use.",
         ),
         row("acllog-max-len", long(0), "128", "Entries kept in ACL LOG."),
-        row("enable-debug-command", ALLOWED, "no", "Who may use DEBUG: nobody, all, or clients on this machine.")
-            .immutable(),
+        row(
+            "enable-debug-command",
+            ALLOWED,
+            "no",
+            "The clients that may use DEBUG: none, all, or those on this machine.",
+        )
+        .immutable(),
         row("enable-protected-configs", ALLOWED, "no", "Who may change protected settings such as `dir`.").immutable(),
-        row("enable-module-command", ALLOWED, "no", "Who may use MODULE.").immutable().inert("there are no modules"),
+        row("enable-module-command", ALLOWED, "no", "The clients that may use MODULE.")
+            .immutable()
+            .inert("there are no modules"),
         row("hide-user-data-from-log", Kind::Bool, "no", "Keep keys and values out of the log.")
             .inert("keys and values are never logged")
             .harmless("yes"),
@@ -29,7 +36,7 @@ pub(super) static SECTION: Section = Section {
             "sanitize-dump-payload",
             Kind::Enum(&["no", "yes", "clients"]),
             "no",
-            "Whether RESTORE checks what it is given.",
+            "Whether RESTORE checks its payload.",
         )
         .inert("it is always checked")
         .harmless("yes"),
