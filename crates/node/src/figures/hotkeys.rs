@@ -188,7 +188,8 @@ impl Tracking {
         }
         let top = |sums: BTreeMap<Vec<u8>, u64>| {
             let mut keys: Vec<(Vec<u8>, u64)> = sums.into_iter().filter(|(_, weight)| *weight > 0).collect();
-            keys.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
+            // Keys of one prefix must not hide others that cost the same: names are compared from their ends.
+            keys.sort_by(|(a, weight), (b, other)| other.cmp(weight).then_with(|| a.iter().rev().cmp(b.iter().rev())));
             keys.truncate(self.wanted.count);
             keys
         };
