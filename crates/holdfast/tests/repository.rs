@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The rooms, the lowest first: a crate uses those before it.
-const ROOMS: [&str; 17] = [
+const ROOMS: [&str; 18] = [
     "headroom",
     "resp",
     "object",
@@ -22,6 +22,7 @@ const ROOMS: [&str; 17] = [
     "command",
     "script",
     "txn",
+    "quorum",
     "engine",
     "membership",
     "node",

@@ -1,0 +1,344 @@
+//! An acceptor: the copies of a shard's streams in one folder.
+//!
+//! It promises terms (rule G2), takes blocks that follow what it has (rule G3), and says what it has on the disk. It
+//! keeps the names of blocks, not the blocks: those go to the disk as [`Op`]s, whose completions come back as [`Done`].
+//!
+//! ```text
+//! open -- all lives begun, promise written --> following(term) -- Seal(higher) --> sealing -- quiet, synced --> following
+//!                                                    |  any failed operation, in any state
+//!                                                    v
+//!                                                 failed: for good (rule G10)
+//! ```
+
+mod stream;
+
+use self::stream::Stream;
+use crate::id::stream_ids;
+use crate::planted::{Mistake, Planted};
+use crate::{Base, Block, BlockId, FolderLife, History, Order, Reply, Report, Request, ShardId, StreamId, Term};
+
+/// What an acceptor wants.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Output {
+    /// To the owner of the term that the reply names, by its latest connection.
+    Reply(Reply),
+    /// An operation of the folder's disk.
+    Disk(Op),
+}
+
+/// An operation of a folder's disk. Each is answered by a [`Done`], but for [`Op::Cut`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Op {
+    /// Put the promise on the disk. Until this is done the one before it holds: two sectors are written in turns.
+    Promise(Term),
+    /// Write a block behind the stream's last one, into a file of this life.
+    Write {
+        /// The stream.
+        stream: StreamId,
+        /// The folder's life that the block belongs to.
+        life: FolderLife,
+        /// True if the block is on the disk when the write returns.
+        through: bool,
+        /// The block.
+        block: Block,
+    },
+    /// Put on the disk all that was written to a stream.
+    Sync {
+        /// The stream.
+        stream: StreamId,
+        /// The life it is asked in.
+        life: FolderLife,
+        /// The place of the last block that was written.
+        upto: u64,
+    },
+    /// Begin a life: put on the disk what is kept, then a new file whose header voids the rest. It is done when both are
+    /// on the disk. Files of earlier lives are not used again before.
+    Begin {
+        /// The stream.
+        stream: StreamId,
+        /// The new life.
+        life: FolderLife,
+        /// What is kept.
+        keep: Keep,
+    },
+    /// Read blocks that are on the disk.
+    Read {
+        /// The stream.
+        stream: StreamId,
+        /// The term that asks.
+        term: Term,
+        /// The place of the first one.
+        from: u64,
+        /// The place of the last one.
+        upto: u64,
+    },
+    /// Remove files whose blocks all lie at or below a base. There is no hurry, and no answer.
+    Cut {
+        /// The stream.
+        stream: StreamId,
+        /// The new base.
+        base: Base,
+    },
+}
+
+/// What a new life keeps of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Keep {
+    /// Blocks up to this place.
+    UpTo(u64),
+    /// Nothing: the stream begins here.
+    Nothing(Base),
+}
+
+/// An operation that is done.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Done {
+    /// The promise is on the disk.
+    Promised(Term),
+    /// A write has returned.
+    Written {
+        /// The stream.
+        stream: StreamId,
+        /// The life that was asked for.
+        life: FolderLife,
+        /// The block's place.
+        sequence: u64,
+    },
+    /// A sync has returned.
+    Synced {
+        /// The stream.
+        stream: StreamId,
+        /// The life that was asked for.
+        life: FolderLife,
+        /// The place that was asked for.
+        upto: u64,
+    },
+    /// A life has begun.
+    Begun {
+        /// The stream.
+        stream: StreamId,
+        /// The life.
+        life: FolderLife,
+    },
+    /// Blocks were read.
+    Read {
+        /// The stream.
+        stream: StreamId,
+        /// The term that has asked.
+        term: Term,
+        /// They follow one another.
+        blocks: Vec<Block>,
+    },
+    /// An operation failed, for another reason than a lack of room.
+    Failed,
+}
+
+/// What a start found of a stream in the folder.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Found {
+    /// The folder's last life.
+    pub life: FolderLife,
+    /// The blocks that can be read, whether or not they are on the disk.
+    pub history: History,
+}
+
+/// An acceptor of a shard, in one life of its process.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Acceptor {
+    shard: ShardId,
+    /// No term below it is obeyed.
+    promised: Term,
+    /// True if that is on the disk.
+    is_promise_durable: bool,
+    /// True if the promise has to be told when everything has come to rest.
+    is_sealing: bool,
+    is_failed: bool,
+    streams: Vec<Stream>,
+    pub(crate) planted: Planted,
+}
+
+impl Acceptor {
+    /// One over what a start has found. It says nothing of that before it is on the disk: the page cache alone may have
+    /// had it (rule G2). So every stream begins a new life, and the promise is written once more.
+    #[must_use]
+    pub fn open(shard: ShardId, promised: Term, found: Vec<Found>, out: &mut Vec<Output>) -> Self {
+        let mut acceptor = Self {
+            shard,
+            promised,
+            is_promise_durable: false,
+            is_sealing: false,
+            is_failed: false,
+            streams: found.into_iter().map(Stream::new).collect(),
+            planted: Planted::default(),
+        };
+        out.push(Output::Disk(Op::Promise(promised)));
+        for (id, stream) in stream_ids(acceptor.streams.len()).zip(&mut acceptor.streams) {
+            stream.begin(id, Keep::UpTo(stream.history().last().sequence), out);
+        }
+        acceptor
+    }
+
+    /// The lowest term that it may obey.
+    #[must_use]
+    pub fn promised(&self) -> Term {
+        self.promised
+    }
+
+    /// True if an operation of its disk failed.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.is_failed
+    }
+
+    /// The blocks of a stream, those under way included.
+    #[must_use]
+    pub fn history(&self, stream: StreamId) -> Option<&History> {
+        self.streams.get(stream.index()).map(Stream::history)
+    }
+
+    /// The place up to which a stream's blocks are here and committed: what a standby may apply.
+    #[must_use]
+    pub fn committed(&self, stream: StreamId) -> Option<u64> {
+        self.streams.get(stream.index()).map(Stream::committed)
+    }
+
+    /// A message of an owner.
+    pub fn request(&mut self, request: Request, out: &mut Vec<Output>) {
+        let Request { shard, term, order } = request;
+        if shard != self.shard {
+            return;
+        }
+        if self.is_failed {
+            return self.reply(term, Report::Failed, out);
+        }
+        if order == Order::Seal {
+            return self.seal(term, out);
+        }
+        // Rule G2: no lower term is obeyed, by whatever order. A higher one has to seal first.
+        if term != self.promised {
+            return self.reply(term, Report::Refused { promised: self.promised }, out);
+        }
+        // The owner that seals again on a new connection sends its orders after the answer. These are late ones.
+        if !self.is_sealing && self.is_promise_durable {
+            self.obey(order, out);
+        }
+    }
+
+    /// An operation of the disk is done.
+    pub fn done(&mut self, done: Done, out: &mut Vec<Output>) {
+        if self.is_failed {
+            return;
+        }
+        match done {
+            Done::Promised(term) => self.is_promise_durable |= term == self.promised,
+            Done::Written { stream, life, sequence } => {
+                self.at(stream, out, |stream, at, out| stream.landed(at, life, sequence, out));
+            }
+            Done::Synced { stream, life, upto } => {
+                self.at(stream, out, |stream, at, out| stream.synced_up_to(at, life, upto, out));
+            }
+            Done::Begun { stream, life } => {
+                self.at(stream, out, |stream, at, out| stream.begun(at, life, out));
+            }
+            Done::Read { stream, term, blocks } if term == self.promised => {
+                self.reply(term, Report::Blocks { stream, blocks }, out);
+            }
+            Done::Read { .. } => {}
+            Done::Failed => return self.fail(out),
+        }
+        self.rest(out);
+    }
+
+    /// Rule G10: the folder takes nothing and promises nothing any more. What it has acknowledged it still has.
+    fn fail(&mut self, out: &mut Vec<Output>) {
+        self.is_failed = true;
+        self.is_sealing = false;
+        self.reply(self.promised, Report::Failed, out);
+    }
+
+    fn seal(&mut self, term: Term, out: &mut Vec<Output>) {
+        if term < self.promised {
+            return self.reply(term, Report::Refused { promised: self.promised }, out);
+        }
+        if term > self.promised {
+            self.promised = term;
+            self.is_promise_durable = false;
+            out.push(Output::Disk(Op::Promise(term)));
+            // They came under a lower term, and nothing was said of them.
+            self.streams.iter_mut().for_each(Stream::forget_queue);
+        }
+        self.is_sealing = true;
+        self.rest(out);
+    }
+
+    /// Answers Seal when nothing is under way and all that is there is on the disk, the promise included (rule G2).
+    fn rest(&mut self, out: &mut Vec<Output>) {
+        if !self.is_sealing {
+            return;
+        }
+        let hasty = self.planted.is(Mistake::SealsInFlight);
+        let mut is_quiet = true;
+        for (id, stream) in stream_ids(self.streams.len()).zip(&mut self.streams) {
+            if hasty {
+                stream.forget_flights();
+            }
+            is_quiet &= stream.comes_to_rest(id, out);
+        }
+        if is_quiet && self.is_promise_durable {
+            self.is_sealing = false;
+            let histories = self.streams.iter().map(|stream| stream.history().clone()).collect();
+            self.reply(self.promised, Report::Sealed { histories }, out);
+        }
+    }
+
+    fn obey(&mut self, order: Order, out: &mut Vec<Output>) {
+        let (term, planted) = (self.promised, self.planted);
+        match order {
+            Order::Seal => {}
+            Order::Append { stream, before, committed, through, block } if block.id.term <= term => {
+                self.at(stream, out, |stream, at, out| {
+                    stream.append(at, stream::Append { before, through, block }, planted, out);
+                    stream.advance(committed);
+                });
+            }
+            Order::Append { .. } => {}
+            Order::Sync { stream } => self.at(stream, out, |stream, at, out| stream.sync(at, out)),
+            Order::Advance { stream, committed } => self.at(stream, out, |stream, _, _| stream.advance(committed)),
+            Order::Read { stream, from, most } => {
+                self.at(stream, out, |stream, at, out| stream.read(at, term, from, most, out));
+            }
+            Order::Cut { stream, base } => self.at(stream, out, |stream, at, out| stream.cut(at, base, out)),
+            Order::Reset { stream, base } => {
+                self.at(stream, out, |stream, at, out| stream.reset(at, base, planted, out));
+            }
+        }
+    }
+
+    /// Has a stream do something, and tells the owner what came of it.
+    fn at(&mut self, id: StreamId, out: &mut Vec<Output>, act: impl FnOnce(&mut Stream, StreamId, &mut Vec<Output>)) {
+        let Some(stream) = self.streams.get_mut(id.index()) else { return };
+        act(stream, id, out);
+        let told = stream.tells();
+        // While a seal is under way the owner of the term has sent nothing: whatever lands is nobody's (rule G2).
+        if self.is_sealing || !self.is_promise_durable {
+            return;
+        }
+        if let Some(last) = told.missed {
+            self.reply(self.promised, Report::Missed { stream: id, last }, out);
+        }
+        if let Some((written, synced)) = told.ack {
+            self.reply(self.promised, Report::Ack { stream: id, written, synced }, out);
+        }
+    }
+
+    fn reply(&self, term: Term, report: Report, out: &mut Vec<Output>) {
+        out.push(Output::Reply(Reply { shard: self.shard, term, report }));
+    }
+}
+
+/// What a stream has to say.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Told {
+    missed: Option<BlockId>,
+    ack: Option<(BlockId, BlockId)>,
+}

@@ -1,0 +1,294 @@
+//! One stream of an acceptor: what is there, what is under way, and the folder's lives.
+
+use std::collections::VecDeque;
+
+use super::{Found, Keep, Op, Output, Told};
+use crate::planted::{Mistake, Planted};
+use crate::{Base, Block, BlockId, FolderLife, History, StreamId, Term};
+
+/// Most blocks under way to the disk. An owner sends fewer ahead ([`crate::Limits`]).
+const FLIGHTS_MAX: usize = 64;
+
+/// Most blocks that wait for a new life.
+const QUEUE_MAX: usize = 64;
+
+/// Most blocks that one read gives.
+const READ_MAX: u64 = 64;
+
+/// A block to take.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Append {
+    pub before: BlockId,
+    pub through: bool,
+    pub block: Block,
+}
+
+/// A write under way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Flight {
+    sequence: u64,
+    through: bool,
+    has_landed: bool,
+}
+
+/// A life that is to begin.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Turn {
+    /// When all writes of the present one have landed.
+    Wanted(Keep),
+    /// The disk is at it.
+    UnderWay(Keep),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Stream {
+    life: FolderLife,
+    /// All blocks: on the disk, written, under way.
+    history: History,
+    /// What is under way, in order. Behind one that has not landed others may have.
+    flights: VecDeque<Flight>,
+    /// The place up to which all writes have landed.
+    written: u64,
+    /// The place up to which everything is on the disk.
+    synced: u64,
+    /// From here to `written` every block was written through the cache.
+    through_from: u64,
+    /// The place that a sync under way is for.
+    syncing: Option<u64>,
+    turn: Option<Turn>,
+    queue: VecDeque<Append>,
+    committed: u64,
+    told: Told,
+}
+
+impl Stream {
+    pub fn new(found: Found) -> Self {
+        let last = found.history.last().sequence;
+        Self {
+            life: found.life,
+            history: found.history,
+            flights: VecDeque::new(),
+            written: last,
+            synced: 0,
+            through_from: last + 1,
+            syncing: None,
+            turn: None,
+            queue: VecDeque::new(),
+            committed: 0,
+            told: Told::default(),
+        }
+    }
+
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    pub fn committed(&self) -> u64 {
+        self.committed.min(self.synced)
+    }
+
+    /// What it has to say, once.
+    pub fn tells(&mut self) -> Told {
+        std::mem::take(&mut self.told)
+    }
+
+    /// Wants a new life. Blocks that are dropped are void when it has begun.
+    pub fn begin(&mut self, id: StreamId, keep: Keep, out: &mut Vec<Output>) {
+        self.turn = Some(Turn::Wanted(keep));
+        self.turn(id, out);
+    }
+
+    /// Begins the life that is wanted, if nothing is under way: a block that is kept may be in the air.
+    fn turn(&mut self, id: StreamId, out: &mut Vec<Output>) {
+        let Some(Turn::Wanted(keep)) = self.turn else { return };
+        if !self.flights.is_empty() || self.syncing.is_some() {
+            return;
+        }
+        self.life = FolderLife(self.life.0 + 1);
+        match keep {
+            Keep::UpTo(sequence) => self.history.keep(sequence),
+            Keep::Nothing(base) => self.history = History::new(base),
+        }
+        self.turn = Some(Turn::UnderWay(keep));
+        out.push(Output::Disk(Op::Begin { stream: id, life: self.life, keep }));
+    }
+
+    /// A life has begun: what was kept is on the disk, and what waited for it is taken.
+    pub fn begun(&mut self, id: StreamId, life: FolderLife, out: &mut Vec<Output>) {
+        if life != self.life || !matches!(self.turn, Some(Turn::UnderWay(_))) {
+            return;
+        }
+        self.turn = None;
+        let last = self.history.last().sequence;
+        (self.written, self.synced, self.through_from) = (last, last, last + 1);
+        for append in std::mem::take(&mut self.queue) {
+            self.append(id, append, Planted::default(), out);
+        }
+        self.acknowledge();
+    }
+
+    /// Rule G3: a block is taken behind the block that it names. Others there are dropped, and one that is there stays
+    /// as it is, with all that lies behind it.
+    pub fn append(&mut self, id: StreamId, append: Append, planted: Planted, out: &mut Vec<Output>) {
+        if self.turn.is_some() {
+            if self.queue.len() < QUEUE_MAX {
+                self.queue.push_back(append);
+            } else {
+                self.told.missed = Some(self.history.last());
+            }
+            return;
+        }
+        let (before, block) = (append.before, append.block.id);
+        let follows = before.sequence.checked_add(1) == Some(block.sequence) && before.term <= block.term;
+        if follows && (self.history.has(block) || block.sequence <= self.history.base().id.sequence) {
+            if planted.is(Mistake::StaleAppendCuts) && block.sequence < self.history.last().sequence {
+                self.begin(id, Keep::UpTo(block.sequence.max(self.history.base().id.sequence)), out);
+            }
+            return self.acknowledge();
+        }
+        if !follows || !self.history.has(before) || self.flights.len() >= FLIGHTS_MAX {
+            self.told.missed = Some(self.history.last());
+            return;
+        }
+        if self.history.last() == before {
+            return self.write(id, append, out);
+        }
+        if planted.is(Mistake::DropsInPlace) {
+            self.history.keep(before.sequence);
+            self.flights.retain(|flight| flight.sequence <= before.sequence);
+            self.written = self.written.min(before.sequence);
+            self.synced = self.synced.min(before.sequence);
+            return self.write(id, append, out);
+        }
+        self.queue.push_back(append);
+        self.begin(id, Keep::UpTo(before.sequence), out);
+    }
+
+    fn write(&mut self, id: StreamId, append: Append, out: &mut Vec<Output>) {
+        let Append { through, block, .. } = append;
+        if !self.history.push(block.id) {
+            self.told.missed = Some(self.history.last());
+            return;
+        }
+        self.flights.push_back(Flight { sequence: block.id.sequence, through, has_landed: false });
+        out.push(Output::Disk(Op::Write { stream: id, life: self.life, through, block }));
+    }
+
+    /// A write has returned. What lies behind one that has not is not counted yet.
+    pub fn landed(&mut self, id: StreamId, life: FolderLife, sequence: u64, out: &mut Vec<Output>) {
+        if life != self.life {
+            return;
+        }
+        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.sequence == sequence) {
+            flight.has_landed = true;
+        }
+        let before = self.written;
+        while let Some(flight) = self.flights.front().copied().filter(|flight| flight.has_landed) {
+            self.flights.pop_front();
+            self.written = flight.sequence;
+            if !flight.through {
+                self.through_from = flight.sequence + 1;
+            }
+        }
+        if self.written > before {
+            self.settle();
+            self.acknowledge();
+        }
+        self.turn(id, out);
+    }
+
+    /// What was written through the cache, and lies behind what is on the disk, is there as well.
+    fn settle(&mut self) {
+        if self.through_from <= self.synced + 1 {
+            self.synced = self.written;
+        }
+    }
+
+    /// Has what was written put on the disk, unless a sync is under way: another one follows it if it is needed.
+    pub fn sync(&mut self, id: StreamId, out: &mut Vec<Output>) {
+        if self.syncing.is_none() && self.turn.is_none() && self.synced < self.written {
+            self.syncing = Some(self.written);
+            out.push(Output::Disk(Op::Sync { stream: id, life: self.life, upto: self.written }));
+        }
+    }
+
+    pub fn synced_up_to(&mut self, id: StreamId, life: FolderLife, upto: u64, out: &mut Vec<Output>) {
+        if life != self.life || self.syncing != Some(upto) {
+            return;
+        }
+        self.syncing = None;
+        self.synced = self.synced.max(upto);
+        self.settle();
+        self.acknowledge();
+        self.turn(id, out);
+    }
+
+    /// True if nothing is under way and all is on the disk. Otherwise it does what leads there.
+    pub fn comes_to_rest(&mut self, id: StreamId, out: &mut Vec<Output>) -> bool {
+        self.turn(id, out);
+        if !self.flights.is_empty() || self.turn.is_some() {
+            return false;
+        }
+        self.sync(id, out);
+        self.synced >= self.written
+    }
+
+    /// What waits for a new life is forgotten.
+    pub fn forget_queue(&mut self) {
+        self.queue.clear();
+    }
+
+    /// The planted mistake [`Mistake::SealsInFlight`]: what is in the air counts as if it had never departed.
+    pub fn forget_flights(&mut self) {
+        self.flights.clear();
+        self.history.keep(self.written);
+    }
+
+    pub fn advance(&mut self, committed: u64) {
+        self.committed = self.committed.max(committed);
+    }
+
+    /// Gives blocks that are on the disk.
+    pub fn read(&mut self, id: StreamId, term: Term, from: u64, most: u32, out: &mut Vec<Output>) {
+        let is_here = from > self.history.base().id.sequence && from <= self.synced && self.turn.is_none();
+        if !is_here || most == 0 {
+            self.told.missed = Some(self.history.last());
+            return;
+        }
+        let upto = self.synced.min(from.saturating_add(u64::from(most).min(READ_MAX) - 1));
+        out.push(Output::Disk(Op::Read { stream: id, term, from, upto }));
+    }
+
+    /// Rule G12: the owner says up to where every copy that counts has the records in its store.
+    pub fn cut(&mut self, id: StreamId, base: Base, out: &mut Vec<Output>) {
+        let is_here = base.id.sequence <= self.synced && self.history.has(base.id);
+        if is_here && self.turn.is_none() && base.id != self.history.base().id {
+            self.history.begin_at(base);
+            out.push(Output::Disk(Op::Cut { stream: id, base }));
+        }
+    }
+
+    /// Rule G9: a reset goes forward only. A folder that went back would have forgotten what it acknowledged.
+    pub fn reset(&mut self, id: StreamId, base: Base, planted: Planted, out: &mut Vec<Output>) {
+        if self.turn.is_some() {
+            return;
+        }
+        if base.id > self.history.last() || planted.is(Mistake::ResetsBackwards) {
+            self.begin(id, Keep::Nothing(base), out);
+        } else {
+            self.acknowledge();
+        }
+    }
+
+    /// Says how far it is. Blocks that are dropped are not spoken of: a turn says so when it is done.
+    fn acknowledge(&mut self) {
+        if self.turn.is_some() {
+            return;
+        }
+        let written = self.history.at(self.written);
+        let synced = self.history.at(self.synced.max(self.history.base().id.sequence));
+        if let (Some(written), Some(synced)) = (written, synced) {
+            self.told.ack = Some((written, synced));
+        }
+    }
+}

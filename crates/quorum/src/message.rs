@@ -1,0 +1,120 @@
+//! What an owner and an acceptor say to one another. The bytes are in `wire`.
+
+use crate::{Base, Block, BlockId, History, ShardId, StreamId, Term};
+
+/// What an owner sends to an acceptor.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Request {
+    /// Whose log is meant.
+    pub shard: ShardId,
+    /// The owner's term.
+    pub term: Term,
+    /// What the acceptor is to do.
+    pub order: Order,
+}
+
+/// What an acceptor is to do.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Order {
+    /// Promise to take nothing of lower terms, and say which blocks there are. It comes first on every connection.
+    Seal,
+    /// Take a block.
+    Append {
+        /// The block's stream.
+        stream: StreamId,
+        /// The block before it.
+        before: BlockId,
+        /// The place up to which the owner knows everything committed.
+        committed: u64,
+        /// True if the block is to be written past the cache, so that it is on the disk when the write returns.
+        through: bool,
+        /// The block.
+        block: Block,
+    },
+    /// Put on the disk what was written to a stream.
+    Sync {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// Hear how far everything is committed.
+    Advance {
+        /// The stream.
+        stream: StreamId,
+        /// The place up to which the owner knows everything committed.
+        committed: u64,
+    },
+    /// Send blocks.
+    Read {
+        /// Their stream.
+        stream: StreamId,
+        /// The place of the first one.
+        from: u64,
+        /// How many at most.
+        most: u32,
+    },
+    /// Forget blocks that every copy has in its store.
+    Cut {
+        /// The stream.
+        stream: StreamId,
+        /// The last block to forget.
+        base: Base,
+    },
+    /// Begin behind a block that the acceptor does not have, and that is committed.
+    Reset {
+        /// The stream.
+        stream: StreamId,
+        /// Where to begin.
+        base: Base,
+    },
+}
+
+/// What an acceptor answers.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Reply {
+    /// Whose log is meant.
+    pub shard: ShardId,
+    /// The term of the owner that the reply is for.
+    pub term: Term,
+    /// The answer.
+    pub report: Report,
+}
+
+/// An acceptor's answer.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Report {
+    /// The promise is on the disk, and so is all that is named. One for each stream.
+    Sealed {
+        /// The blocks of each stream.
+        histories: Vec<History>,
+    },
+    /// The term is not the one that was promised.
+    Refused {
+        /// That one.
+        promised: Term,
+    },
+    /// How far a stream's copy is.
+    Ack {
+        /// The stream.
+        stream: StreamId,
+        /// The last block that was written, as all before it were.
+        written: BlockId,
+        /// The last one that is on the disk, as all before it are.
+        synced: BlockId,
+    },
+    /// An order did not fit what is there.
+    Missed {
+        /// The stream.
+        stream: StreamId,
+        /// The last block that is there.
+        last: BlockId,
+    },
+    /// Blocks that were asked for.
+    Blocks {
+        /// Their stream.
+        stream: StreamId,
+        /// They follow one another.
+        blocks: Vec<Block>,
+    },
+    /// The disk failed. Nothing is taken and nothing is promised any more.
+    Failed,
+}

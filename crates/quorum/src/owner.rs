@@ -1,0 +1,413 @@
+//! The owner of a shard for one term: it seals, takes over what a majority has, leads, and is fenced.
+//!
+//! ```text
+//! sealing -- a majority has promised --> fetching -- all chosen blocks are here --> copying -- `begin` --> begun
+//!    ^                                      |                                                              |
+//!    +-------- the source was lost ---------+       leading <-- all start blocks are on a majority --------+
+//!
+//! any of them -- an acceptor has promised a higher term --> fenced: for good
+//! ```
+//!
+//! Each state is one of the whole shard (rule G5): no record of a term is appended to any stream, nor sent anywhere,
+//! before the start blocks of all streams are on a majority.
+
+mod peer;
+mod seal;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use self::peer::Peer;
+use self::stream::Stream;
+use crate::id::stream_ids;
+use crate::planted::{Mistake, Planted};
+use crate::{AcceptorId, Base, Block, BlockId, Cut, History, Order, Reply, Report, Request, ShardId, StreamId, Term};
+
+/// What an owner has to say.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Event {
+    /// A message for an acceptor. It is dropped if there is no connection: [`Owner::connected`] makes up for that.
+    Send {
+        /// The acceptor.
+        to: AcceptorId,
+        /// The message.
+        request: Request,
+    },
+    /// The logs are chosen that are taken over: [`Owner::history`] names their blocks. Blocks that were replayed before
+    /// are void. The caller has blocks that it said to know, as far as they are of these logs. The others follow.
+    Chosen,
+    /// A block of the log that is taken over. Blocks of a stream come in order. Some of them the caller may know.
+    Replay {
+        /// The stream.
+        stream: StreamId,
+        /// The block.
+        block: Block,
+    },
+    /// All blocks are here: the caller merges the streams, ends each where a record stands on something that is not
+    /// there (rule L5), and calls [`Owner::begin`].
+    Sealed {
+        /// Where each stream begins: the store has what lies below.
+        bases: Vec<Base>,
+    },
+    /// All that was taken over is committed. Records may be appended, and clients may be told.
+    Leads,
+    /// The acceptors that are pending have everything: the change may be settled in the metadata (rule G11).
+    MaySettle,
+    /// A majority has written a stream up to here, at least into its page cache.
+    Received {
+        /// The stream.
+        stream: StreamId,
+        /// The last block.
+        id: BlockId,
+        /// Where it ends.
+        cut: Cut,
+    },
+    /// A majority has a stream on the disk up to here: it is committed (rule G6).
+    Synced {
+        /// The stream.
+        stream: StreamId,
+        /// The last block.
+        id: BlockId,
+        /// Where it ends.
+        cut: Cut,
+    },
+    /// Another term was promised. The owner says nothing more, and nothing of what is not committed may leave.
+    Fenced {
+        /// That term.
+        by: Term,
+    },
+}
+
+/// What an owner is at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stage {
+    /// It asks for promises.
+    Sealing,
+    /// It reads blocks that it does not have.
+    Fetching,
+    /// It has all blocks and brings the acceptors up to the end. The caller merges.
+    Copying,
+    /// The start blocks are under way.
+    Begun,
+    /// It leads.
+    Leading,
+    /// It is over.
+    Fenced,
+}
+
+/// The error for something that the owner's stage does not allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotNow;
+
+impl std::fmt::Display for NotNow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the shard is not led here now")
+    }
+}
+
+impl std::error::Error for NotNow {}
+
+/// What an owner keeps and sends ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Limits {
+    /// Blocks of a stream that are sent to an acceptor and not answered.
+    pub window_blocks: u64,
+    /// The same in bytes. One block alone may be larger.
+    pub window_bytes: usize,
+    /// Blocks of a stream that are kept in memory for acceptors that lag, in bytes. What no majority has is kept
+    /// beyond that: the caller bounds it by what it appends.
+    pub ring_bytes: usize,
+    /// Most blocks of one read.
+    pub read_blocks: u32,
+    /// True if blocks are written past the cache.
+    pub through: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { window_blocks: 4, window_bytes: 4 << 20, ring_bytes: 64 << 20, read_blocks: 4, through: true }
+    }
+}
+
+/// How far an acceptor is behind the owner in a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Lag {
+    /// The acceptor.
+    pub acceptor: AcceptorId,
+    /// The stream.
+    pub stream: StreamId,
+    /// Blocks that it has not on the disk.
+    pub blocks: u64,
+    /// True if it answers: it has promised this term on its present connection, and its disk works.
+    pub answers: bool,
+}
+
+/// The owner of a shard, for one term.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Owner {
+    shard: ShardId,
+    term: Term,
+    /// The acceptors that metadata have settled on.
+    settled: Vec<AcceptorId>,
+    /// Those that are to replace them (rule G11).
+    pending: Option<Vec<AcceptorId>>,
+    stage: Stage,
+    streams: Vec<Stream>,
+    peers: BTreeMap<AcceptorId, Peer>,
+    /// True if its own memory is the log of the term before (rule G1).
+    is_own_source: bool,
+    limits: Limits,
+    pub(crate) planted: Planted,
+}
+
+impl Owner {
+    /// The owner of a term that follows another process's. `known` says which blocks the caller has of each stream: a
+    /// standby has them in its own folder.
+    #[must_use]
+    pub fn new(
+        (shard, term): (ShardId, Term),
+        settled: Vec<AcceptorId>,
+        pending: Option<Vec<AcceptorId>>,
+        known: Vec<History>,
+        limits: Limits,
+        out: &mut Vec<Event>,
+    ) -> Self {
+        let mut owner = Self {
+            shard,
+            term,
+            settled,
+            pending,
+            stage: Stage::Sealing,
+            streams: known.into_iter().map(Stream::new).collect(),
+            peers: BTreeMap::new(),
+            is_own_source: false,
+            limits,
+            planted: Planted::default(),
+        };
+        owner.seal_all(out);
+        owner
+    }
+
+    /// The owner of a term that was given to the process that owned the one before, with nothing in between (rule G1).
+    ///
+    /// Its memory may hold what no majority has. So its own log is an answer to the seal, and goes in whole.
+    ///
+    /// # Errors
+    /// The terms do not follow one another, or the owner before cannot answer: the process has to start again, and to
+    /// be the owner of another term.
+    pub fn again(
+        before: Self,
+        term: Term,
+        settled: Vec<AcceptorId>,
+        pending: Option<Vec<AcceptorId>>,
+        out: &mut Vec<Event>,
+    ) -> Result<Self, NotNow> {
+        if !matches!(before.stage, Stage::Begun | Stage::Leading) || !term.is_next_of(before.term) {
+            return Err(NotNow);
+        }
+        let mut owner = Self {
+            term,
+            settled,
+            pending,
+            stage: Stage::Sealing,
+            peers: BTreeMap::new(),
+            is_own_source: true,
+            ..before
+        };
+        owner.streams.iter_mut().for_each(Stream::forget_start);
+        owner.seal_all(out);
+        Ok(owner)
+    }
+
+    /// Its term.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// What it is at.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// The names of a stream's blocks.
+    #[must_use]
+    pub fn history(&self, stream: StreamId) -> Option<&History> {
+        self.streams.get(stream.index()).map(|stream| &stream.history)
+    }
+
+    /// The place up to which a stream is committed: zero as long as the shard is not led.
+    #[must_use]
+    pub fn synced(&self, stream: StreamId) -> u64 {
+        self.streams.get(stream.index()).map_or(0, |stream| stream.synced)
+    }
+
+    /// Bytes of blocks that no majority has: the caller appends nothing more while these are too many.
+    #[must_use]
+    pub fn uncommitted_bytes(&self) -> usize {
+        self.streams.iter().map(Stream::uncommitted_bytes).sum()
+    }
+
+    /// How far each acceptor is behind.
+    pub fn lags(&self) -> impl Iterator<Item = Lag> + '_ {
+        self.peers.iter().flat_map(move |(acceptor, peer)| {
+            stream_ids(self.streams.len()).zip(&self.streams).zip(&peer.marks).map(|((id, stream), mark)| Lag {
+                acceptor: *acceptor,
+                stream: id,
+                blocks: stream.history.last().sequence.saturating_sub(mark.synced),
+                answers: peer.follows(),
+            })
+        })
+    }
+
+    /// All acceptors, old and new.
+    fn acceptors(&self) -> impl Iterator<Item = AcceptorId> + '_ {
+        self.settled.iter().chain(self.pending.iter().flatten()).copied()
+    }
+
+    fn seal_all(&mut self, out: &mut Vec<Event>) {
+        let peer = Peer::new(self.streams.len());
+        self.peers = self.acceptors().map(|id| (id, peer.clone())).collect();
+        for to in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.send(to, Order::Seal, out);
+        }
+    }
+
+    fn send(&self, to: AcceptorId, order: Order, out: &mut Vec<Event>) {
+        let request = Request { shard: self.shard, term: self.term, order };
+        out.push(Event::Send { to, request });
+    }
+
+    /// There is a connection to an acceptor, the first one or another one. What was sent on the one before may be lost.
+    pub fn connected(&mut self, to: AcceptorId, out: &mut Vec<Event>) {
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        if self.stage == Stage::Fenced {
+            return;
+        }
+        peer.is_following = false;
+        peer.is_failed = false;
+        self.send(to, Order::Seal, out);
+    }
+
+    /// An acceptor cannot be reached.
+    pub fn lost(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
+        let Some(peer) = self.peers.get_mut(&acceptor) else { return };
+        peer.is_following = false;
+        self.source_is_gone(acceptor, out);
+    }
+
+    /// A message of an acceptor.
+    pub fn reply(&mut self, from: AcceptorId, reply: Reply, out: &mut Vec<Event>) {
+        let known = self.peers.contains_key(&from) && reply.shard == self.shard;
+        if !known || self.stage == Stage::Fenced {
+            return;
+        }
+        match reply.report {
+            Report::Refused { promised } if promised > self.term => self.fence(promised, out),
+            // A late answer to a term of the same process says nothing about this one.
+            _ if reply.term != self.term => {}
+            Report::Refused { .. } => self.connected(from, out),
+            Report::Sealed { histories } => self.sealed(from, histories, out),
+            Report::Ack { stream, written, synced } => self.acknowledged(from, stream, written, synced, out),
+            Report::Missed { stream, last } => self.missed(from, stream, last, out),
+            Report::Blocks { stream, blocks } => self.blocks(from, stream, blocks, out),
+            Report::Failed => {
+                if let Some(peer) = self.peers.get_mut(&from) {
+                    peer.is_failed = true;
+                }
+                self.source_is_gone(from, out);
+            }
+        }
+    }
+
+    /// Rule G2: another term was promised, so nothing of this one may be said to be committed any more.
+    fn fence(&mut self, by: Term, out: &mut Vec<Event>) {
+        self.stage = Stage::Fenced;
+        out.push(Event::Fenced { by });
+    }
+
+    /// Appends the start block of every stream. `cuts` says where what is valid of each stream ends (rule L5).
+    ///
+    /// # Errors
+    /// The blocks are not all here, or the streams have begun.
+    pub fn begin(&mut self, cuts: &[Cut], out: &mut Vec<Event>) -> Result<(), NotNow> {
+        if self.stage != Stage::Copying || cuts.len() != self.streams.len() {
+            return Err(NotNow);
+        }
+        self.stage = Stage::Begun;
+        for (stream, cut) in self.streams.iter_mut().zip(cuts) {
+            let id = stream.push(self.term, *cut, true, Arc::default());
+            stream.start = id.sequence;
+        }
+        self.pump_all(out);
+        Ok(())
+    }
+
+    /// Appends a block of records, and gives its name.
+    ///
+    /// # Errors
+    /// The shard is not led (rule G5).
+    pub fn append(
+        &mut self,
+        stream: StreamId,
+        cut: Cut,
+        body: Arc<[u8]>,
+        out: &mut Vec<Event>,
+    ) -> Result<BlockId, NotNow> {
+        if self.stage != Stage::Leading && !self.leads_by_mistake(stream) {
+            return Err(NotNow);
+        }
+        let term = self.term;
+        let id = self.streams.get_mut(stream.index()).ok_or(NotNow)?.push(term, cut, false, body);
+        self.pump(stream, out);
+        Ok(id)
+    }
+
+    fn leads_by_mistake(&self, stream: StreamId) -> bool {
+        let leads = || self.streams.get(stream.index()).is_some_and(|s| self.majority(stream, |m| m.synced) >= s.start);
+        self.planted.is(Mistake::StreamLeads) && self.stage == Stage::Begun && leads()
+    }
+
+    /// Has all acceptors put on the disk what they have written of a stream.
+    pub fn sync(&mut self, stream: StreamId, out: &mut Vec<Event>) {
+        self.tell_followers(&Order::Sync { stream }, out);
+    }
+
+    /// Tells all acceptors how far a stream is committed, where no append says so.
+    pub fn advance(&mut self, stream: StreamId, out: &mut Vec<Event>) {
+        if self.stage == Stage::Leading {
+            self.tell_followers(&Order::Advance { stream, committed: self.synced(stream) }, out);
+        }
+    }
+
+    /// Blocks up to `base` are in the store of every copy that counts (rule G12): no acceptor needs them.
+    ///
+    /// # Errors
+    /// The shard is not led, or the blocks are not committed.
+    pub fn cut(&mut self, id: StreamId, base: Base, out: &mut Vec<Event>) -> Result<(), NotNow> {
+        let leads = self.stage == Stage::Leading;
+        let stream = self.streams.get_mut(id.index()).filter(|_| leads).ok_or(NotNow)?;
+        if base.id.sequence > stream.synced || !stream.begin_at(base) {
+            return Err(NotNow);
+        }
+        self.tell_followers(&Order::Cut { stream: id, base }, out);
+        Ok(())
+    }
+
+    /// The metadata have settled on the acceptors that were pending.
+    pub fn settled(&mut self, out: &mut Vec<Event>) {
+        let Some(pending) = self.pending.take() else { return };
+        self.peers.retain(|id, _| pending.contains(id));
+        self.settled = pending;
+        self.look(out);
+    }
+
+    fn tell_followers(&mut self, order: &Order, out: &mut Vec<Event>) {
+        let following = self.peers.iter().filter(|(_, peer)| peer.follows()).map(|(id, _)| *id);
+        for to in following.collect::<Vec<_>>() {
+            self.send(to, order.clone(), out);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What an owner knows of its acceptors, and sends them.
+
+use super::{Event, Owner, Stage};
+use crate::id::stream_ids;
+use crate::planted::Mistake;
+use crate::{AcceptorId, Block, BlockId, History, Order, StreamId};
+
+/// How far an acceptor is in a stream. All places are of blocks of the owner's log.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Mark {
+    /// The place of the next block to send.
+    next: u64,
+    /// The last block that it has written.
+    pub written: u64,
+    /// The last block that it has on the disk.
+    pub synced: u64,
+    /// Where its blocks began when it answered the seal: it can be read above that.
+    base: u64,
+    /// True if it was told to begin where the log does, and has not done so yet.
+    is_resetting: bool,
+    /// The acceptor that was asked for the next block, where memory does not have that.
+    reads_from: Option<AcceptorId>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Peer {
+    /// True if it has promised this term on its present connection, and its marks are known.
+    pub is_following: bool,
+    pub is_failed: bool,
+    /// Its answer to the seal, until it follows.
+    pub answer: Option<Vec<History>>,
+    pub marks: Vec<Mark>,
+}
+
+impl Peer {
+    pub fn new(streams: usize) -> Self {
+        Self { is_following: false, is_failed: false, answer: None, marks: vec![Mark::default(); streams] }
+    }
+
+    /// True if it can be told something.
+    pub fn follows(&self) -> bool {
+        self.is_following && !self.is_failed
+    }
+
+    fn mark(&self, stream: StreamId) -> Mark {
+        self.marks.get(stream.index()).copied().unwrap_or_default()
+    }
+}
+
+impl Owner {
+    /// Finds where an acceptor that has answered the seal parts from the owner's log, and sends it what follows.
+    pub(super) fn position(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
+        let Some(peer) = self.peers.get_mut(&acceptor) else { return };
+        let Some(answer) = peer.answer.take() else { return };
+        peer.is_following = true;
+        let mut resets = Vec::new();
+        let of_streams = stream_ids(self.streams.len()).zip(&self.streams).zip(&answer).zip(&mut peer.marks);
+        for (((id, stream), history), mark) in of_streams {
+            let common = stream.history.common(history);
+            let base = stream.history.base();
+            if common.is_none() {
+                resets.push((id, base));
+            }
+            let has = common.unwrap_or(0);
+            let next = common.unwrap_or(base.id.sequence) + 1;
+            let (synced, begins) = (mark.synced.max(has), history.base().id.sequence);
+            let is_resetting = common.is_none();
+            *mark = Mark { next, written: has, synced, base: begins, is_resetting, reads_from: None };
+        }
+        for (stream, base) in resets {
+            self.send(acceptor, Order::Reset { stream, base }, out);
+        }
+        self.look(out);
+        self.pump_all(out);
+    }
+
+    pub(super) fn acknowledged(
+        &mut self,
+        from: AcceptorId,
+        id: StreamId,
+        written: BlockId,
+        synced: BlockId,
+        out: &mut Vec<Event>,
+    ) {
+        let Some(stream) = self.streams.get(id.index()) else { return };
+        let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.is_following) else { return };
+        let Some(mark) = peer.marks.get_mut(id.index()) else { return };
+        // A name that the owner's log has stands for all blocks before it. Another one is of a tail that will go.
+        if stream.history.has(written) {
+            mark.written = mark.written.max(written.sequence);
+            mark.next = mark.next.max(written.sequence + 1);
+            mark.is_resetting = false;
+        }
+        if stream.history.has(synced) {
+            mark.synced = mark.synced.max(synced.sequence);
+        }
+        self.look(out);
+        self.pump(id, out);
+    }
+
+    /// Something did not fit what an acceptor has: it is sent what follows its last block, or is asked what it has.
+    pub(super) fn missed(&mut self, from: AcceptorId, id: StreamId, last: BlockId, out: &mut Vec<Event>) {
+        self.cannot_read(from, id);
+        if self.stage == Stage::Fetching {
+            return self.source_is_gone(from, out);
+        }
+        let Some(stream) = self.streams.get(id.index()) else { return };
+        let has = stream.history.has(last);
+        let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.is_following) else { return };
+        if !has {
+            return self.connected(from, out);
+        }
+        if let Some(mark) = peer.marks.get_mut(id.index()) {
+            mark.next = last.sequence + 1;
+            mark.written = mark.written.min(last.sequence);
+        }
+        self.pump(id, out);
+    }
+
+    /// An acceptor did not give what others were to get from it: it is not asked again before it has more.
+    fn cannot_read(&mut self, from: AcceptorId, id: StreamId) {
+        let mut is_read = false;
+        for mark in self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index())) {
+            is_read |= mark.reads_from == Some(from);
+            mark.reads_from = mark.reads_from.filter(|source| *source != from);
+        }
+        let mark = self.peers.get_mut(&from).and_then(|peer| peer.marks.get_mut(id.index()));
+        mark.filter(|_| is_read).into_iter().for_each(|mark| mark.base = mark.synced);
+    }
+
+    pub(super) fn blocks(&mut self, from: AcceptorId, id: StreamId, blocks: Vec<Block>, out: &mut Vec<Event>) {
+        if blocks.is_empty() {
+            self.cannot_read(from, id);
+            return self.source_is_gone(from, out);
+        }
+        if self.stage == Stage::Fetching {
+            return self.fetched(from, id, blocks, out);
+        }
+        for to in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.catch_up(to, from, id, &blocks, out);
+        }
+        self.pump(id, out);
+    }
+
+    /// Passes blocks of one acceptor on to another one that lags behind the ring.
+    fn catch_up(&mut self, to: AcceptorId, from: AcceptorId, id: StreamId, blocks: &[Block], out: &mut Vec<Event>) {
+        let Some(stream) = self.streams.get(id.index()) else { return };
+        let Some(mark) = self.peers.get_mut(&to).and_then(|peer| peer.marks.get_mut(id.index())) else { return };
+        if mark.reads_from != Some(from) {
+            return;
+        }
+        mark.reads_from = None;
+        let mut orders = Vec::new();
+        for block in blocks.iter().filter(|block| stream.history.has(block.id)) {
+            let before = block.id.sequence.checked_sub(1).and_then(|before| stream.history.at(before));
+            if let Some(before) = before.filter(|_| block.id.sequence == mark.next) {
+                mark.next += 1;
+                let (block, committed) = (block.clone(), stream.synced);
+                orders.push(Order::Append { stream: id, before, committed, through: self.limits.through, block });
+            }
+        }
+        for order in orders {
+            self.send(to, order, out);
+        }
+    }
+
+    pub(super) fn pump_all(&mut self, out: &mut Vec<Event>) {
+        stream_ids(self.streams.len()).for_each(|stream| self.pump(stream, out));
+    }
+
+    /// Sends every acceptor the blocks of a stream that its window has room for.
+    pub(super) fn pump(&mut self, id: StreamId, out: &mut Vec<Event>) {
+        if !matches!(self.stage, Stage::Copying | Stage::Begun | Stage::Leading) {
+            return;
+        }
+        for to in self.peers.keys().copied().collect::<Vec<_>>() {
+            while let Some(order) = self.next_order(to, id, out) {
+                self.send(to, order, out);
+            }
+        }
+    }
+
+    fn next_order(&mut self, to: AcceptorId, id: StreamId, out: &mut Vec<Event>) -> Option<Order> {
+        let stream = self.streams.get(id.index())?;
+        let mark = self.peers.get(&to).filter(|peer| peer.follows())?.mark(id);
+        let base = stream.history.base();
+        let (next, last) = (mark.next, stream.history.last().sequence);
+        let flying = next.saturating_sub(1 + mark.written.max(base.id.sequence));
+        if next > last || flying >= self.limits.window_blocks || mark.reads_from.is_some() || mark.is_resetting {
+            return None;
+        }
+        let set = |owner: &mut Self, f: &dyn Fn(&mut Mark)| {
+            let mark = owner.peers.get_mut(&to).and_then(|peer| peer.marks.get_mut(id.index()));
+            mark.into_iter().for_each(f);
+        };
+        // What it needs was cut: it begins where the log does.
+        if next <= base.id.sequence {
+            set(self, &|mark| (mark.next, mark.is_resetting) = (base.id.sequence + 1, true));
+            return Some(Order::Reset { stream: id, base });
+        }
+        let Some(block) = stream.block(next) else {
+            let source = self.source_of(to, id, next)?;
+            let order = Order::Read { stream: id, from: next, most: self.limits.read_blocks };
+            set(self, &|mark| mark.reads_from = Some(source));
+            self.send(source, order, out);
+            return None;
+        };
+        let ahead: usize = (next - flying..next).filter_map(|at| stream.block(at)).map(Block::size).sum();
+        if flying > 0 && ahead + block.size() > self.limits.window_bytes {
+            return None;
+        }
+        let before = stream.history.at(next - 1)?;
+        let (block, committed) = (block.clone(), stream.synced);
+        let order = Order::Append { stream: id, before, committed, through: self.limits.through, block };
+        set(self, &|mark| mark.next = next + 1);
+        Some(order)
+    }
+
+    /// An acceptor that has a block which memory has not.
+    fn source_of(&self, but: AcceptorId, stream: StreamId, sequence: u64) -> Option<AcceptorId> {
+        let mut others = self.peers.iter().filter(|(id, peer)| **id != but && peer.follows());
+        others
+            .find(|(_, peer)| (peer.mark(stream).base + 1..=peer.mark(stream).synced).contains(&sequence))
+            .map(|(id, _)| *id)
+    }
+
+    /// What a majority of the acceptors has of a stream: of the old ones and of the new ones, while they change. So a
+    /// change that is pending may be withdrawn (rule G11).
+    pub(super) fn majority(&self, stream: StreamId, of: impl Fn(Mark) -> u64) -> u64 {
+        self.majority_of(|id| self.peers.get(&id).map_or(0, |peer| of(peer.mark(stream))))
+    }
+
+    pub(super) fn majority_of(&self, of: impl Fn(AcceptorId) -> u64) -> u64 {
+        let of_set = |set: &Vec<AcceptorId>| {
+            let mut places: Vec<u64> = set.iter().map(|id| of(*id)).collect();
+            places.sort_unstable_by(|a, b| b.cmp(a));
+            places.get(places.len() / 2).copied().unwrap_or(0)
+        };
+        self.pending.as_ref().map_or(u64::MAX, &of_set).min(of_set(&self.settled))
+    }
+
+    /// Looks how far the acceptors are: the shard may be led, and watermarks may move.
+    ///
+    /// Rule G5: only a block of the own term is committed by counting copies, and all before it with it. So nothing is
+    /// said before every stream's start block is on a majority.
+    pub(super) fn look(&mut self, out: &mut Vec<Event>) {
+        let held: Vec<u64> = stream_ids(self.streams.len()).map(|id| self.majority(id, |mark| mark.synced)).collect();
+        for (stream, held) in self.streams.iter_mut().zip(&held) {
+            stream.held = stream.held.max(*held);
+        }
+        if self.stage == Stage::Begun && self.streams.iter().zip(&held).all(|(stream, held)| *held >= stream.start) {
+            self.stage = Stage::Leading;
+            out.push(Event::Leads);
+            if self.pending.is_some() {
+                out.push(Event::MaySettle);
+            }
+        }
+        if self.stage == Stage::Leading || self.planted.is(Mistake::CountsOldTerms) {
+            self.tell(&held, out);
+        }
+        let ring_bytes = self.limits.ring_bytes;
+        self.streams.iter_mut().for_each(|stream| stream.let_go(ring_bytes));
+    }
+
+    /// Rule G6: what a majority has is *received*, and what a majority has on the disk is *synced*.
+    fn tell(&mut self, held: &[u64], out: &mut Vec<Event>) {
+        for (id, held) in stream_ids(held.len()).zip(held) {
+            let written = self.majority(id, |mark| mark.written.max(mark.synced));
+            let Some(stream) = self.streams.get_mut(id.index()) else { continue };
+            if let Some(block) = stream.block(written).filter(|_| written > stream.received) {
+                out.push(Event::Received { stream: id, id: block.id, cut: block.cut });
+                stream.received = written;
+            }
+            if let Some(block) = stream.block(*held).filter(|_| *held > stream.synced) {
+                out.push(Event::Synced { stream: id, id: block.id, cut: block.cut });
+                stream.synced = *held;
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What an owner does before it leads: it chooses logs out of a majority's answers, and reads what it lacks.
+
+use super::{Event, Owner, Stage};
+use crate::id::stream_ids;
+use crate::planted::Mistake;
+use crate::{AcceptorId, Block, History, Order, StreamId};
+
+impl Owner {
+    /// An acceptor has promised this term, and says what it has on the disk.
+    pub(super) fn sealed(&mut self, from: AcceptorId, histories: Vec<History>, out: &mut Vec<Event>) {
+        let streams = self.streams.len();
+        let Some(peer) = self.peers.get_mut(&from).filter(|_| histories.len() == streams) else { return };
+        peer.is_failed = false;
+        // Its promise is lost, or this term is: a block of a higher term is there.
+        if let Some(by) = histories.iter().map(|history| history.last().term).max().filter(|last| *last > self.term) {
+            return self.fence(by, out);
+        }
+        peer.answer = Some(histories);
+        match self.stage {
+            Stage::Sealing => self.choose(out),
+            Stage::Fetching => {}
+            _ => self.position(from, out),
+        }
+    }
+
+    /// The answers of acceptors that can be asked for blocks.
+    fn answers(&self) -> impl Iterator<Item = (AcceptorId, &Vec<History>)> {
+        let sound = self.peers.iter().filter(|(_, peer)| !peer.is_failed);
+        sound.filter_map(|(id, peer)| Some((*id, peer.answer.as_ref()?)))
+    }
+
+    /// Rule G4: of a majority's answers the log whose last block is highest by term and sequence, for each stream. Rule
+    /// G11: while acceptors change, a majority of the old ones and of the new ones has to answer.
+    fn choose(&mut self, out: &mut Vec<Event>) {
+        let answered =
+            |id: &AcceptorId| self.peers.get(id).is_some_and(|peer| peer.answer.is_some() && !peer.is_failed);
+        let has_majority = |set: &Vec<AcceptorId>| set.iter().filter(|id| answered(id)).count() * 2 > set.len();
+        if !has_majority(&self.settled) || !self.pending.as_ref().is_none_or(has_majority) {
+            return;
+        }
+        if !self.is_own_source {
+            stream_ids(self.streams.len()).for_each(|stream| self.choose_log_of(stream));
+            out.push(Event::Chosen);
+        }
+        self.stage = Stage::Fetching;
+        self.fetch(None, out);
+    }
+
+    fn choose_log_of(&mut self, stream: StreamId) {
+        let longest = self.planted.is(Mistake::LongestLog);
+        let of_stream = self.answers().filter_map(|(id, answer)| Some((id, answer.get(stream.index())?)));
+        let rank = |history: &History| if longest { (0, history.last().sequence) } else { ranked(history) };
+        let Some((source, chosen)) = of_stream.max_by_key(|(_, history)| rank(history)) else { return };
+        let chosen = chosen.clone();
+        let held = self.majority_of(|id| {
+            let answer = self.peers.get(&id).and_then(|peer| peer.answer.as_ref());
+            answer.and_then(|answer| chosen.common(answer.get(stream.index())?)).unwrap_or(0)
+        });
+        if let Some(own) = self.streams.get_mut(stream.index()) {
+            own.take_over(chosen, held, source);
+        }
+    }
+
+    /// Reads the next blocks of a stream, or of all. If nothing is lacking any more the caller may merge.
+    fn fetch(&mut self, of: Option<StreamId>, out: &mut Vec<Event>) {
+        let lacking = stream_ids(self.streams.len()).zip(&self.streams);
+        let lacking: Vec<_> = lacking.filter_map(|(id, stream)| Some((id, stream.fetch?))).collect();
+        if lacking.is_empty() {
+            self.stage = Stage::Copying;
+            out.push(Event::Sealed { bases: self.streams.iter().map(|stream| stream.history.base()).collect() });
+            for acceptor in self.peers.keys().copied().collect::<Vec<_>>() {
+                self.position(acceptor, out);
+            }
+            return;
+        }
+        for (stream, fetch) in lacking.into_iter().filter(|(id, _)| of.is_none_or(|of| of == *id)) {
+            let order = Order::Read { stream, from: fetch.next, most: self.limits.read_blocks };
+            self.send(fetch.source, order, out);
+        }
+    }
+
+    /// Blocks of the log that was chosen. What does not follow what is here came late, or twice.
+    pub(super) fn fetched(&mut self, from: AcceptorId, id: StreamId, blocks: Vec<Block>, out: &mut Vec<Event>) {
+        let ring_bytes = self.limits.ring_bytes;
+        let Some(stream) = self.streams.get_mut(id.index()) else { return };
+        let mut is_new = false;
+        for block in blocks {
+            let Some(fetch) = stream.fetch.filter(|fetch| fetch.source == from) else { break };
+            if block.id.sequence != fetch.next || !stream.history.has(block.id) {
+                continue;
+            }
+            is_new = true;
+            let next = fetch.next + 1;
+            stream.fetch = (next <= stream.history.last().sequence).then_some(super::stream::Fetch { next, ..fetch });
+            out.push(Event::Replay { stream: id, block: block.clone() });
+            stream.keep(block);
+            stream.let_go(ring_bytes);
+        }
+        if is_new {
+            self.fetch(Some(id), out);
+        }
+    }
+
+    /// An acceptor cannot be asked any more. If blocks were read from it, others are asked again: what only it had is on
+    /// no majority. Nothing of this term has left so far, so there is no second block of one name.
+    pub(super) fn source_is_gone(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
+        let is_source = |stream: &super::Stream| stream.fetch.is_some_and(|fetch| fetch.source == acceptor);
+        if self.stage == Stage::Fetching && self.streams.iter().any(is_source) {
+            if let Some(peer) = self.peers.get_mut(&acceptor) {
+                peer.answer = None;
+            }
+            self.stage = Stage::Sealing;
+            self.choose(out);
+        }
+    }
+}
+
+fn ranked(history: &History) -> (u32, u64) {
+    let last = history.last();
+    (last.term.get(), last.sequence)
+}

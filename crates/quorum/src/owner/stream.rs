@@ -1,0 +1,120 @@
+//! One stream of an owner: the names of all blocks, and a ring with the last ones.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::{AcceptorId, Base, Block, BlockId, Cut, History, Term};
+
+/// Blocks that are read from an acceptor before the shard is led.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Fetch {
+    /// The acceptor whose log was chosen.
+    pub source: AcceptorId,
+    /// The place of the next block.
+    pub next: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Stream {
+    /// What the caller has before it is told anything.
+    known: History,
+    /// All blocks of the term's log, once it is chosen.
+    pub history: History,
+    /// The last blocks, without gaps up to the end.
+    ring: VecDeque<Block>,
+    ring_bytes: usize,
+    /// The place up to which a majority has everything on the disk, of whatever term. It says nothing by itself.
+    pub held: u64,
+    /// The place of the start block. The highest one if it is not there yet.
+    pub start: u64,
+    /// What was said of what a majority has written.
+    pub received: u64,
+    /// What was said to be committed.
+    pub synced: u64,
+    pub fetch: Option<Fetch>,
+}
+
+impl Stream {
+    pub fn new(known: History) -> Self {
+        Self {
+            history: known.clone(),
+            known,
+            ring: VecDeque::new(),
+            ring_bytes: 0,
+            held: 0,
+            start: u64::MAX,
+            received: 0,
+            synced: 0,
+            fetch: None,
+        }
+    }
+
+    /// Another term begins: there is no start block yet.
+    pub fn forget_start(&mut self) {
+        self.start = u64::MAX;
+        self.fetch = None;
+    }
+
+    /// Takes over a log that was chosen, of which a majority has everything up to `held`.
+    pub fn take_over(&mut self, chosen: History, held: u64, source: AcceptorId) {
+        let known = chosen.common(&self.known).unwrap_or(0);
+        let next = known.min(held).max(chosen.base().id.sequence) + 1;
+        self.fetch = (next <= chosen.last().sequence).then_some(Fetch { source, next });
+        self.history = chosen;
+        self.held = held;
+        self.ring.clear();
+        self.ring_bytes = 0;
+    }
+
+    /// Makes the next block.
+    pub fn push(&mut self, term: Term, cut: Cut, is_start: bool, body: Arc<[u8]>) -> BlockId {
+        let id = BlockId { term, sequence: self.history.last().sequence + 1 };
+        self.history.push(id);
+        self.keep(Block { id, cut, is_start, body });
+        id
+    }
+
+    /// Keeps a block in memory.
+    pub fn keep(&mut self, block: Block) {
+        self.ring_bytes += block.size();
+        self.ring.push_back(block);
+    }
+
+    /// Lets blocks go that a majority has, the oldest first, down to a number of bytes. The last one stays.
+    pub fn let_go(&mut self, bytes: usize) {
+        while self.ring_bytes > bytes
+            && self.ring.len() > 1
+            && self.ring.front().is_some_and(|block| block.id.sequence <= self.held)
+        {
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Some(block) = self.ring.pop_front() {
+            self.ring_bytes -= block.size();
+        }
+    }
+
+    /// Begins behind a block. Returns false if it does not have that.
+    pub fn begin_at(&mut self, base: Base) -> bool {
+        if !self.history.begin_at(base) {
+            return false;
+        }
+        while self.ring.front().is_some_and(|block| block.id.sequence <= base.id.sequence) {
+            self.pop();
+        }
+        true
+    }
+
+    /// The block at a place, if it is in memory.
+    pub fn block(&self, sequence: u64) -> Option<&Block> {
+        let first = self.ring.front()?.id.sequence;
+        self.ring.get(usize::try_from(sequence.checked_sub(first)?).ok()?)
+    }
+
+    pub fn uncommitted_bytes(&self) -> usize {
+        let behind = self.ring.iter().rev().take_while(|block| block.id.sequence > self.held);
+        behind.map(Block::size).sum()
+    }
+}

@@ -1,0 +1,5 @@
+//! The machines one by one: each test names the rule that it looks at.
+
+mod acceptors;
+mod histories;
+mod owners;

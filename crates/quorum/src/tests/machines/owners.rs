@@ -1,0 +1,276 @@
+//! An owner, with acceptors whose disks are at once, and messages that the test delivers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::world::{Packet, Plan, World, name_of};
+use crate::{BlockId, Cut, Limits, NotNow, Order, Owner, Report, Request, Stage, StreamId, Term};
+
+const STREAM: StreamId = StreamId(0);
+
+struct Tester {
+    plan: Plan,
+    world: World,
+}
+
+impl Tester {
+    fn new(plan: Plan) -> Self {
+        let plan = Plan { writes: 100, ..plan };
+        Self { world: World::new(&plan), plan }
+    }
+
+    /// Delivers what is for these acceptors, and all replies, until there is nothing more.
+    fn run(&mut self, reached: &[usize]) {
+        let is_due = |packet: &Packet| match packet {
+            Packet::To(at, _) => reached.contains(at),
+            Packet::From(..) => true,
+        };
+        for _ in 0..10_000 {
+            let Some(packet) = self.world.network.iter().find(|packet| is_due(packet)).cloned() else { return };
+            self.world.network.remove(&packet);
+            self.world.deliver(&self.plan, packet);
+        }
+        panic!("it does not come to an end");
+    }
+
+    /// A new owner leads with the help of these.
+    fn lead(&mut self, reached: &[usize]) -> usize {
+        self.world.give(&self.plan, false);
+        self.run(reached);
+        self.world.hosts.len() - 1
+    }
+
+    fn write(&mut self, host: usize, reached: &[usize]) {
+        self.world.write(&self.plan, host, STREAM, false);
+        self.run(reached);
+    }
+
+    fn owner(&mut self, host: usize) -> &mut Owner {
+        &mut self.world.hosts[host].owner
+    }
+
+    fn stage(&self, host: usize) -> Stage {
+        self.world.hosts[host].owner.stage()
+    }
+
+    fn synced(&self, host: usize) -> u64 {
+        self.world.hosts[host].owner.synced(STREAM)
+    }
+
+    fn behind(&self, host: usize) -> BTreeMap<u8, u64> {
+        self.world.hosts[host]
+            .owner
+            .lags()
+            .filter(|lag| lag.stream == STREAM)
+            .map(|lag| (lag.acceptor.0[0], lag.blocks))
+            .collect()
+    }
+}
+
+#[test]
+fn a_majority_is_enough_and_a_minority_is_not() {
+    let mut tester = Tester::new(Plan::new(9, 2));
+    let host = tester.lead(&[1]);
+    assert_eq!(tester.stage(host), Stage::Sealing);
+    tester.run(&[1, 2]);
+    assert_eq!(tester.stage(host), Stage::Leading);
+    assert_eq!(tester.synced(host), 1, "the start block");
+    tester.write(host, &[2]);
+    assert_eq!(tester.synced(host), 1);
+    tester.run(&[1, 2]);
+    assert_eq!(tester.synced(host), 2);
+    assert_eq!(tester.behind(host), [(0, 2), (1, 0), (2, 0)].into());
+    assert!(tester.owner(host).lags().any(|lag| !lag.answers && lag.acceptor == name_of(0)));
+    assert_eq!(tester.world.ghosts.broken, None);
+}
+
+/// Rule G5: no stream is appended to before all start blocks are on a majority.
+#[test]
+fn a_shard_leads_as_a_whole() {
+    let mut tester = Tester::new(Plan::new(9, 2));
+    tester.world.give(&tester.plan, false);
+    let of_second = |packet: &Packet| {
+        matches!(packet, Packet::To(_, Request { order: Order::Append { stream: StreamId(1), .. }, .. }))
+    };
+    while let Some(packet) = tester.world.network.iter().find(|packet| !of_second(packet)).cloned() {
+        tester.world.network.remove(&packet);
+        tester.world.deliver(&tester.plan, packet);
+    }
+    assert_eq!(tester.stage(0), Stage::Begun, "the start of the second stream is under way");
+    let mut events = Vec::new();
+    let appended = tester.owner(0).append(STREAM, Cut(9), Arc::from(*b"x"), &mut events);
+    assert_eq!((appended, events), (Err(NotNow), vec![]));
+    assert_eq!(tester.synced(0), 0, "nothing is committed");
+    tester.run(&[0, 1, 2]);
+    assert_eq!(tester.stage(0), Stage::Leading);
+}
+
+/// Rule G4, and G3 at the acceptor that has another tail.
+#[test]
+fn a_higher_term_goes_before_a_longer_log() {
+    let mut tester = Tester::new(Plan::new(9, 1));
+    let first = tester.lead(&[0, 1, 2]);
+    (0..5).for_each(|_| tester.write(first, &[0]));
+    tester.world.network.clear();
+    let second = tester.lead(&[1, 2]);
+    tester.write(second, &[1, 2]);
+    let third = tester.lead(&[0, 1]);
+    let history = tester.world.hosts[third].owner.history(STREAM).expect("a stream").clone();
+    let term = |number| Term::new(number).expect("a term");
+    assert_eq!(history.at(2), Some(BlockId { term: term(2), sequence: 2 }));
+    assert_eq!(history.last(), BlockId { term: term(3), sequence: 4 });
+    tester.run(&[0, 1, 2]);
+    for machine in &tester.world.machines {
+        let acceptor = machine.acceptor.as_ref().expect("a process");
+        assert_eq!(acceptor.history(STREAM), Some(&history));
+    }
+    assert_eq!(tester.world.ghosts.broken, None);
+}
+
+/// Rules G2 and G6: a fenced owner moves no watermark, whatever comes.
+#[test]
+fn a_fenced_owner_says_nothing_more() {
+    let mut tester = Tester::new(Plan { prompt: false, ..Plan::new(9, 1) });
+    let first = tester.lead(&[0, 1, 2]);
+    tester.write(first, &[]);
+    let late = std::mem::take(&mut tester.world.network);
+    tester.lead(&[1, 2]);
+    tester.world.network.extend(late);
+    tester.run(&[1, 2]);
+    assert_eq!(tester.stage(first), Stage::Fenced);
+    tester.run(&[0, 1, 2]);
+    assert_eq!(tester.synced(first), 1);
+    let mut events = Vec::new();
+    assert_eq!(tester.owner(first).append(STREAM, Cut(9), Arc::from(*b"x"), &mut events), Err(NotNow));
+    assert_eq!(tester.owner(first).begin(&[Cut(1)], &mut events), Err(NotNow));
+    assert_eq!(events, []);
+}
+
+/// A slow acceptor holds neither memory nor the majority. What memory does not have comes from another acceptor.
+#[test]
+fn one_that_lags_catches_up() {
+    let limits = Limits { window_blocks: 2, ring_bytes: 0, read_blocks: 3, ..Limits::default() };
+    let mut tester = Tester::new(Plan { limits, ..Plan::new(9, 1) });
+    let host = tester.lead(&[0, 1, 2]);
+    for _ in 0..50 {
+        tester.write(host, &[0, 1]);
+        let under_way = tester.world.network.len();
+        assert!(under_way <= 2, "{under_way} messages are under way to one that does not answer");
+    }
+    assert_eq!(tester.synced(host), 51);
+    assert_eq!(tester.owner(host).uncommitted_bytes(), 0);
+    assert_eq!(tester.behind(host)[&2], 50);
+    tester.run(&[0, 1, 2]);
+    assert_eq!(tester.behind(host), [(0, 0), (1, 0), (2, 0)].into());
+}
+
+/// One block may be larger than the window.
+#[test]
+fn a_large_block_passes_alone() {
+    let limits = Limits { window_bytes: 1, ..Limits::default() };
+    let mut tester = Tester::new(Plan { limits, ..Plan::new(9, 1) });
+    let host = tester.lead(&[0, 1, 2]);
+    (0..3).for_each(|_| tester.world.write(&tester.plan, host, STREAM, false));
+    assert_eq!(tester.world.network.len(), 3, "one for each acceptor");
+    tester.run(&[0, 1, 2]);
+    assert_eq!(tester.synced(host), 4);
+}
+
+/// Rule G1: what memory has above the committed end goes in whole.
+#[test]
+fn another_term_of_the_same_process_keeps_its_memory() {
+    let mut tester = Tester::new(Plan::new(9, 1));
+    let host = tester.lead(&[0, 1, 2]);
+    (0..3).for_each(|_| tester.write(host, &[0]));
+    tester.world.give_again(&tester.plan, host);
+    tester.run(&[1, 2]);
+    assert_eq!(tester.stage(host), Stage::Leading);
+    assert_eq!(tester.synced(host), 5, "a start, three records that one acceptor had, a start");
+    assert_eq!(tester.world.ghosts.acknowledged.len(), 3);
+    // A term in between is another process's.
+    let before = tester.owner(host).clone();
+    let fourth = Term::new(4).expect("a term");
+    assert_eq!(Owner::again(before, fourth, vec![name_of(0)], None, &mut Vec::new()), Err(NotNow));
+}
+
+/// Rule G11: a majority of the old ones and of the new ones.
+#[test]
+fn both_sets_are_asked_while_acceptors_change() {
+    let mut tester = Tester::new(Plan { spare: 2, changes: 1, ..Plan::new(9, 1) });
+    let first = tester.lead(&[0, 1, 2]);
+    tester.write(first, &[0, 1, 2]);
+    tester.world.pending = Some(vec![2, 3, 4]);
+    let second = tester.lead(&[2, 3, 4]);
+    assert_eq!(tester.stage(second), Stage::Sealing, "no majority of the old ones");
+    tester.run(&[1, 2, 3]);
+    assert_eq!(tester.stage(second), Stage::Leading);
+    assert!(tester.world.hosts[second].may_settle);
+    tester.write(second, &[2, 3, 4]);
+    assert_eq!(tester.synced(second), 3, "the new ones alone commit nothing");
+    tester.world.settle(&tester.plan, second);
+    assert_eq!(tester.synced(second), 4);
+    assert_eq!(tester.behind(second).into_keys().collect::<Vec<_>>(), [2, 3, 4]);
+}
+
+/// What only the lost acceptor had is on no majority.
+#[test]
+fn a_source_that_is_lost_is_done_without() {
+    let mut tester = Tester::new(Plan { prompt: false, ..Plan::new(9, 1) });
+    let first = tester.lead(&[0, 1, 2]);
+    tester.write(first, &[0]);
+    tester.world.network.clear();
+    let second = tester.lead(&[]);
+    for at in [0, 1] {
+        let seal = tester.world.network.iter().find(|packet| matches!(packet, Packet::To(to, _) if *to == at));
+        let seal = seal.cloned().expect("a seal");
+        tester.world.network.remove(&seal);
+        tester.world.deliver(&tester.plan, seal);
+    }
+    tester.run(&[]);
+    assert_eq!(tester.stage(second), Stage::Fetching);
+    tester.world.network.retain(|packet| matches!(packet, Packet::To(2, _)));
+    let mut events = Vec::new();
+    tester.owner(second).lost(name_of(0), &mut events);
+    assert_eq!(tester.stage(second), Stage::Sealing);
+    tester.run(&[1, 2]);
+    assert_eq!(tester.stage(second), Stage::Leading);
+    assert_eq!(tester.synced(second), 2, "two starts");
+    assert_eq!(tester.world.ghosts.broken, None);
+}
+
+/// An acceptor that comes in behind a cut begins there.
+#[test]
+fn a_new_acceptor_begins_where_the_log_does() {
+    let mut tester = Tester::new(Plan { spare: 1, cuts: 1, ..Plan::new(9, 1) });
+    let first = tester.lead(&[0, 1, 2]);
+    (0..3).for_each(|_| tester.write(first, &[0, 1, 2]));
+    tester.world.cut(&tester.plan, first, STREAM);
+    tester.run(&[0, 1, 2]);
+    tester.write(first, &[0, 1, 2]);
+    tester.world.pending = Some(vec![0, 1, 3]);
+    let second = tester.lead(&[0, 1, 3]);
+    assert_eq!(tester.stage(second), Stage::Leading);
+    let acceptor = tester.world.machines[3].acceptor.as_ref().expect("a process");
+    let history = acceptor.history(STREAM).expect("a stream");
+    assert_eq!((history.base().id.sequence, history.last().sequence), (4, 6));
+    assert_eq!(tester.world.ghosts.broken, None);
+}
+
+#[test]
+fn answers_that_make_no_sense_are_passed_over() {
+    let mut tester = Tester::new(Plan::new(9, 1));
+    let host = tester.lead(&[0, 1, 2]);
+    let term = tester.owner(host).term();
+    let far = BlockId { term, sequence: u64::MAX };
+    for report in [
+        Report::Ack { stream: STREAM, written: far, synced: far },
+        Report::Ack { stream: StreamId(9), written: far, synced: far },
+        Report::Missed { stream: StreamId(9), last: far },
+        Report::Blocks { stream: StreamId(9), blocks: vec![] },
+        Report::Sealed { histories: vec![] },
+    ] {
+        let reply = crate::Reply { shard: super::super::world::SHARD, term, report };
+        tester.world.deliver(&tester.plan, Packet::From(0, reply));
+    }
+    assert_eq!((tester.stage(host), tester.synced(host)), (Stage::Leading, 1));
+}

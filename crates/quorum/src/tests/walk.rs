@@ -1,0 +1,261 @@
+//! Random walks: a seed decides what there is, what may happen, and what does.
+//!
+//! `cargo test -p quorum walks` walks some thousand times. `HOLDFAST_LONG=1 cargo test --release -p quorum walks` walks
+//! for a minute. `HOLDFAST_SEED=n` walks once, and tells everything.
+
+use super::world::{Kind, Plan, Plant, Step, World};
+use crate::Limits;
+use crate::planted::Mistake;
+
+/// Numbers by chance, from a seed (splitmix64).
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.number() % end
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
+    fn small(&mut self, end: u64) -> u8 {
+        self.below(end) as u8
+    }
+}
+
+/// What a seed makes possible. Each walk leaves most faults out: the others happen more often then.
+fn plan_of(dice: &mut Dice, plant: Plant) -> Plan {
+    let (small, changes) = (dice.one_in(4), dice.one_in(3));
+    let limits = Limits {
+        window_blocks: 1 + dice.below(4),
+        window_bytes: if dice.one_in(2) { 1 } else { 1 << 20 },
+        ring_bytes: if dice.one_in(3) { 0 } else { 1 << 20 },
+        read_blocks: 1 + dice.below(3) as u32,
+        through: true,
+    };
+    let through = !dice.one_in(3);
+    let slow_writes = dice.one_in(2);
+    let mut plan = Plan {
+        spare: usize::from(changes) * 2,
+        writes: 1 + dice.small(4),
+        through,
+        slow_writes,
+        slow_disk: slow_writes && dice.one_in(2),
+        prompt: dice.one_in(2),
+        restarts: if dice.one_in(2) { 0 } else { dice.small(4) },
+        powers: if dice.one_in(2) { 0 } else { dice.small(4) },
+        repeats: if dice.one_in(2) { 0 } else { dice.small(8) },
+        losses: if dice.one_in(2) { 0 } else { dice.small(8) },
+        reconnects: 4 + dice.small(12),
+        cuts: if dice.one_in(2) { 0 } else { dice.small(6) },
+        bootstraps: if dice.one_in(3) { 0 } else { dice.small(3) },
+        changes: if changes { 1 + dice.small(2) } else { 0 },
+        again: dice.small(3),
+        wipes: u8::from(dice.one_in(3)),
+        failures: u8::from(dice.one_in(4)),
+        limits: Limits { through, ..limits },
+        plant,
+        ..Plan::new(if small { 2 } else { 3 + dice.below(4) as u32 }, 1 + dice.below(3) as usize)
+    };
+    favour(&mut plan);
+    plan
+}
+
+/// A mistake gets the faults that it needs to show, and no others.
+fn favour(plan: &mut Plan) {
+    if plan.plant == Plant::None {
+        return;
+    }
+    *plan = Plan {
+        spare: 0,
+        restarts: 0,
+        powers: 0,
+        repeats: 0,
+        losses: 0,
+        reconnects: 4,
+        cuts: 0,
+        bootstraps: 0,
+        changes: 0,
+        again: 0,
+        wipes: 0,
+        failures: 0,
+        streams: 1,
+        ..plan.clone()
+    };
+    match plan.plant {
+        Plant::PromiseNotSynced => plan.powers = 3,
+        Plant::StartsUnsynced => {
+            (plan.through, plan.limits.through, plan.hurry) = (false, false, 8);
+            (plan.restarts, plan.powers) = (3, 3);
+        }
+        Plant::Amnesia => plan.wipes = 2,
+        Plant::SealsNewOnly => (plan.spare, plan.changes) = (2, 2),
+        Plant::Inside(Mistake::ResetsBackwards) => (plan.cuts, plan.bootstraps) = (2, 4),
+        Plant::Inside(Mistake::StaleAppendCuts) => plan.repeats = 6,
+        Plant::Inside(Mistake::SealsInFlight) => (plan.slow_writes, plan.restarts, plan.powers) = (true, 3, 2),
+        Plant::Inside(Mistake::DropsInPlace) => (plan.slow_writes, plan.restarts, plan.powers) = (true, 2, 3),
+        Plant::Inside(Mistake::StreamLeads) => (plan.streams, plan.reconnects) = (2, 0),
+        Plant::Inside(Mistake::CountsOldTerms | Mistake::LongestLog) => {
+            (plan.terms, plan.hurry, plan.prompt) = (6, 12, true);
+        }
+        _ => {}
+    }
+}
+
+/// What a walk came to.
+pub struct Walked {
+    pub broken: Option<&'static str>,
+    pub steps: usize,
+    /// Terms that led.
+    pub led: usize,
+    pub acknowledged: usize,
+}
+
+/// Steps of one walk at most.
+const STEPS_MAX: usize = 400;
+
+pub fn walk(seed: u64, plant: Plant, tell: bool) -> Walked {
+    let mut dice = Dice::new(seed);
+    let plan = plan_of(&mut dice, plant);
+    let weights: [u64; Kind::COUNT] = std::array::from_fn(|_| [1, 2, 4, 8][dice.below(4) as usize]);
+    let mut world = World::new(&plan);
+    let (mut steps, mut taken) = (Vec::new(), 0);
+    if tell {
+        eprintln!("{plan:#?}");
+    }
+    while taken < STEPS_MAX {
+        steps.clear();
+        world.steps(&plan, &mut steps);
+        let Some(step) = choose(&mut dice, &steps, (&weights, plan.hurry), world.given) else { break };
+        if tell {
+            eprintln!("{taken}: {}", world.describe(step));
+        }
+        world.take(&plan, step);
+        taken += 1;
+    }
+    let ghosts = &world.ghosts;
+    Walked { broken: ghosts.broken, steps: taken, led: ghosts.shown.len(), acknowledged: ghosts.acknowledged.len() }
+}
+
+/// One of the steps: a kind by the weights, then one of that kind.
+fn choose(
+    dice: &mut Dice,
+    steps: &[(Kind, Step)],
+    (weights, hurry): (&[u64; Kind::COUNT], u64),
+    given: u32,
+) -> Option<Step> {
+    // Terms and faults are seldom, or nobody would ever come to lead.
+    let weight = |kind: Kind| match kind {
+        Kind::Term if given == 0 => 32,
+        Kind::Term => hurry * weights[kind as usize],
+        Kind::Process | Kind::Loss | Kind::Metadata | Kind::Network | Kind::Cut => 2 * weights[kind as usize],
+        Kind::ToAcceptor | Kind::ToOwner | Kind::Disk => 32 * (1 + weights[kind as usize]),
+        Kind::Record | Kind::Sync => 16 * weights[kind as usize],
+    };
+    let mut counts = [0u64; Kind::COUNT];
+    steps.iter().for_each(|(kind, _)| counts[*kind as usize] += 1);
+    let mut kinds: Vec<Kind> = steps.iter().map(|(kind, _)| *kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let all: u64 = kinds.iter().map(|kind| weight(*kind)).sum();
+    let mut at = if all == 0 { return None } else { dice.below(all) };
+    let kind = kinds.into_iter().find(|kind| {
+        let is_it = at < weight(*kind);
+        at = at.saturating_sub(weight(*kind));
+        is_it
+    })?;
+    let place = dice.below(counts[kind as usize]) as usize;
+    let step = steps.iter().filter(|(other, _)| *other == kind).nth(place).map(|(_, step)| *step)?;
+    Some(match step {
+        Step::Restart(at, _) => Step::Restart(at, dice.number()),
+        Step::Power(at, _) => Step::Power(at, dice.number()),
+        step => step,
+    })
+}
+
+fn number_of(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn walks() {
+    if let Some(seed) = number_of("HOLDFAST_SEED") {
+        assert_eq!(walk(seed, Plant::None, true).broken, None);
+        return;
+    }
+    let is_long = std::env::var_os("HOLDFAST_LONG").is_some();
+    let (first, seeds) = (number_of("HOLDFAST_FIRST").unwrap_or(0), if is_long { 400_000 } else { 6_000 });
+    let (mut steps, mut led, mut acknowledged) = (0, 0, 0);
+    for seed in first..first + seeds {
+        let walked = walk(seed, Plant::None, false);
+        assert_eq!(walked.broken, None, "HOLDFAST_SEED={seed} tells more");
+        steps += walked.steps;
+        led += walked.led;
+        acknowledged += walked.acknowledged;
+    }
+    eprintln!("{seeds} walks, {steps} steps, {led} terms led, {acknowledged} records acknowledged");
+    // Otherwise nothing was looked at.
+    assert!(led as u64 > seeds && acknowledged as u64 > seeds);
+}
+
+/// Walks until a mistake is noticed.
+fn finds(plant: Plant, seeds: u64, expected: &[&str]) {
+    for seed in 0..seeds {
+        let walked = walk(seed, plant, false);
+        if let Some(why) = walked.broken {
+            eprintln!("{plant:?}: {why}, seed {seed}, {} steps", walked.steps);
+            assert!(expected.contains(&why), "{plant:?}: {why}");
+            return;
+        }
+    }
+    panic!("{plant:?} was not noticed in {seeds} walks");
+}
+
+const LOST: &str = "something acknowledged is lost";
+const OTHERWISE: &str = "something shown has come to be otherwise";
+const LATE: &str = "something is acknowledged that a later term does not have";
+const TORN: &str = "a record is served without what it stands on";
+const TWO: &str = "two blocks have one name";
+const VERSION: &str = "a version is given that was shown as another one";
+const FALLS: &str = "a folder has blocks that do not follow one another";
+const CHAIN: &str = "a folder has a chain that never was";
+
+macro_rules! mistakes {
+    ($($name:ident: $plant:expr, $seeds:expr, [$($expected:expr),*];)*) => {$(
+        #[test]
+        fn $name() {
+            finds($plant, $seeds, &[$($expected),*]);
+        }
+    )*};
+}
+
+mistakes! {
+    p1_an_acceptor_takes_lower_terms: Plant::TakesLowerTerms, 20_000, [LOST, OTHERWISE, LATE, TORN];
+    p2_a_promise_is_not_synced: Plant::PromiseNotSynced, 20_000, [LOST, OTHERWISE, LATE, TORN];
+    p3_the_longest_log_is_taken: Plant::Inside(Mistake::LongestLog), 20_000, [LOST, OTHERWISE, LATE, TORN];
+    p4_a_shard_is_served_early: Plant::ServesEarly, 20_000, [LOST, OTHERWISE, LATE, TORN];
+    p5_a_wiped_folder_votes: Plant::Amnesia, 20_000, [LOST, OTHERWISE, LATE, TORN];
+    p6_a_stale_append_cuts: Plant::Inside(Mistake::StaleAppendCuts), 20_000, [LOST, OTHERWISE, LATE, TORN];
+    p21_a_version_has_no_record: Plant::VersionsWithoutRecords, 20_000, [VERSION];
+    p23_only_the_new_set_is_sealed: Plant::SealsNewOnly, 20_000, [LOST, OTHERWISE, LATE, TORN];
+    p25_a_stream_leads_alone: Plant::Inside(Mistake::StreamLeads), 20_000, [VERSION, LOST, OTHERWISE, LATE, TORN];
+    p26_a_seal_is_answered_in_flight: Plant::Inside(Mistake::SealsInFlight), 20_000, [LOST, OTHERWISE, LATE, TORN, CHAIN];
+    p27_a_reset_goes_backwards: Plant::Inside(Mistake::ResetsBackwards), 20_000, [LOST, OTHERWISE, LATE, TORN];
+    p31_a_term_is_given_twice: Plant::TermTwice, 20_000, [TWO, LOST, OTHERWISE];
+    p35_an_acceptor_starts_unsynced: Plant::StartsUnsynced, 20_000, [LOST, OTHERWISE, LATE, TORN];
+    figure_8_an_old_block_is_committed_by_counting: Plant::Inside(Mistake::CountsOldTerms), 60_000, [LOST, OTHERWISE, LATE, TORN];
+    blocks_are_dropped_in_place: Plant::Inside(Mistake::DropsInPlace), 20_000, [LOST, OTHERWISE, LATE, TORN, CHAIN, FALLS];
+}
