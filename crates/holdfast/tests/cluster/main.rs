@@ -3,6 +3,7 @@
 
 mod dev_cluster;
 mod libraries;
+mod metrics;
 mod nodes;
 mod settings;
 #[path = "../support/mod.rs"]
