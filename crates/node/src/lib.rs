@@ -3,6 +3,8 @@
 //! A [`Worker`] is a state machine. A driver accepts and reads for it, calls [`Worker::turn`], and sends what
 //! [`Worker::next_output`] names. Workers share a [`Node`], and send each other a [`Message`].
 
+#![warn(clippy::missing_errors_doc)]
+
 mod admission;
 mod client;
 mod clock;

@@ -41,6 +41,10 @@ impl Ledger {
     }
 
     /// Reads what the disks have so far.
+    ///
+    /// # Errors
+    ///
+    /// The log is damaged.
     pub fn read(&mut self, disks: &[Simulated]) -> Result<(), Damage> {
         let mut there: Records = Records::new();
         let mut log = Opened::of(disks.iter().map(Simulated::clone_now).collect(), &[])?;
@@ -74,6 +78,10 @@ impl Ledger {
 
     /// The machine has stopped, and each stream ends here: the rest is lost for good. Returns the contents that the
     /// remaining records produce.
+    ///
+    /// # Errors
+    ///
+    /// A record cannot be replayed.
     pub fn settle(&mut self, ends: &[Lsn]) -> Result<Digests, String> {
         let fresh = std::mem::take(&mut self.fresh);
         let survived = fresh.iter().filter(|((lsn, stream), _)| *lsn <= ends[usize::from(*stream)]);
@@ -85,6 +93,10 @@ impl Ledger {
     }
 
     /// The contents that all records up to these positions produce, one position in each stream of this life.
+    ///
+    /// # Errors
+    ///
+    /// A record cannot be replayed.
     pub fn until(&self, ends: &[Lsn]) -> Result<Digests, String> {
         let fresh = self.fresh.iter().filter(|((lsn, stream), _)| *lsn <= ends[usize::from(*stream)]);
         let fresh = fresh.flat_map(|((lsn, _), records)| records.iter().map(|effects| (*lsn, &effects[..])));

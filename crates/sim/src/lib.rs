@@ -6,6 +6,8 @@
 //! any step. After every stop the [`invariants`] are checked against the replies to clients and the records of the log.
 //! The seed decides everything: the same seed gives the same [`trace`], byte for byte.
 
+#![warn(clippy::missing_errors_doc)]
+
 pub mod clients;
 pub mod clock;
 pub mod counts;

@@ -39,6 +39,10 @@ impl Link {
     }
 
     /// Bytes have left the machine: the requests that they answer.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no replies.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Vec<Vec<Value>>, String> {
         self.received.extend_from_slice(bytes);
         let mut answered = Vec::new();

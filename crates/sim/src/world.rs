@@ -49,6 +49,10 @@ pub struct World {
 
 impl World {
     /// A world in which nothing has happened. `keep`: every line of the trace.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn new(seed: u64, plan: Plan, keep: bool) -> Result<World, Violation> {
         let mut story = Story { chance: Chance(seed), trace: Trace::new(keep), counts: Counts::default() };
         note!(story.trace, "{plan:?}");
@@ -81,6 +85,10 @@ impl World {
     }
 
     /// Lives all lives.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn run(&mut self) -> Verdict {
         for life in 0..self.plan.lives {
             note!(self.story.trace, "life {life}");

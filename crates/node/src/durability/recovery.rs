@@ -33,6 +33,10 @@ impl Recovered {
 /// Reads which keys the store has, which stay there until they are needed, and replays the log since (rules C1, L2). No
 /// other thread uses the node's data meanwhile. `records` calls its argument with every record of the log, in the order
 /// of LSNs ([`Opened::replay`]).
+///
+/// # Errors
+///
+/// The log is damaged, the store cannot be read, or a record cannot be replayed.
 pub fn recover(
     node: &Node,
     store: &dyn Store,
@@ -57,6 +61,10 @@ pub fn recover(
 }
 
 /// As [`recover`]: `replay` deals the records of the log out to so many hands, each with its part of the keyspace.
+///
+/// # Errors
+///
+/// As for [`recover`].
 pub fn recover_by(
     node: &Node,
     store: &dyn Store,
@@ -83,6 +91,10 @@ pub fn recover_by(
 /// Checks that log and store belong together: the log must have everything that the store lacks (rule C3). `store`: the
 /// name of the store with this header, for people; `None`: it has no checkpoint. `begun`: the streams of the log, as
 /// the store knows them.
+///
+/// # Errors
+///
+/// They do not belong together: the reason, for people.
 pub fn check_disks<D: Disk>(
     log: &Opened<D>,
     header: Option<&Header>,

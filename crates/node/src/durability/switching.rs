@@ -39,8 +39,12 @@ impl Node {
         Some(heard)
     }
 
-    /// Makes all workers stand still. `Ok(None)`: a script is under way, try again; the error: the node stops. Not to
+    /// Makes all workers stand still. `None`: a script is under way, try again. Not to
     /// be called by a worker.
+    ///
+    /// # Errors
+    ///
+    /// The node stops.
     pub fn halt(&self) -> Result<Option<Halted<'_>>, Stopping> {
         let halted = Halted(self);
         let still = self.ask_all(Message::Halt).ok_or(Stopping)?;
@@ -48,6 +52,10 @@ impl Node {
     }
 
     /// Sends all workers the change, and waits until all have confirmed it. Not to be called by a worker.
+    ///
+    /// # Errors
+    ///
+    /// The node stops.
     pub fn tell_logging(&self, logging: &Logging) -> Result<(), Stopping> {
         self.ask_all(|heard| Message::Logging(logging.clone(), heard)).map(drop).ok_or(Stopping)
     }

@@ -217,7 +217,11 @@ impl Worker {
 
     // ---- connections
 
-    /// Takes a new connection. `Err`: it is refused. Send these bytes and close it.
+    /// Takes a new connection. A refused one is to be closed when the bytes were sent.
+    ///
+    /// # Errors
+    ///
+    /// The connection is refused: the bytes that tell its client why.
     pub fn accept(&mut self, peer: Peer, now: u64) -> Result<Token, &'static [u8]> {
         // The present settings: the last turn may have been a while ago.
         let settings = self.node.config.settings();

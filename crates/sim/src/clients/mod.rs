@@ -75,6 +75,10 @@ pub trait Client {
     /// The next request; `None`: none at the moment.
     fn next(&mut self, common: &mut Common, chance: &mut Chance) -> Option<Request>;
     /// The first of its requests that was not answered is.
+    ///
+    /// # Errors
+    ///
+    /// The reply is wrong.
     fn answered(&mut self, common: &mut Common, replies: Vec<Value>) -> Verdict;
     /// The first of its requests that was not answered has not been done, and will not be: there was no room.
     fn refused(&mut self, common: &mut Common);
@@ -82,10 +86,18 @@ pub trait Client {
     /// unknown. The client sends nothing until it has seen what is there.
     fn cut_off(&mut self);
     /// The machine has been started again, and this is there.
+    ///
+    /// # Errors
+    ///
+    /// What is there cannot be.
     fn look(&mut self, common: &mut Common, found: &Found<'_>) -> Verdict;
 }
 
 /// A wrong answer.
+///
+/// # Errors
+///
+/// Always: this is the error.
 pub fn wrong(rule: &'static str, who: &str, what: impl std::fmt::Display) -> Verdict {
     Err(Violation { rule, what: format!("{who}: {what}") })
 }

@@ -54,6 +54,10 @@ pub fn values(names: &BTreeSet<Name>) -> Request {
 }
 
 /// The reply to [`values`], without keys that have expired meanwhile.
+///
+/// # Errors
+///
+/// A reply has another form than the request asks for.
 pub fn read_values(names: &BTreeSet<Name>, replies: &[Value]) -> Result<Contents, Violation> {
     let mut contents = Contents::new();
     for (name, replies) in names.iter().zip(replies.chunks(3)) {

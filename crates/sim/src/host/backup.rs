@@ -37,6 +37,10 @@ impl Drop for Backup {
 
 impl Host {
     /// A backup begins, or goes on.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn back_up(&mut self, story: &mut Story) -> Verdict {
         let Some(mut under_way) = self.backup.take() else {
             let checkpoints = self.machine.rounds.checkpoints.clone();

@@ -14,6 +14,10 @@ const STARTS: usize = 6;
 impl Host {
     /// The machine stops and starts again, perhaps after some attempts. `is_quiet`: every request has been answered.
     /// Returns whether acknowledged writes must be there.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn restart(&mut self, is_quiet: bool, story: &mut Story) -> Result<bool, Violation> {
         let stop = match story.chance.below(3) {
             0 if !self.hardware.is_dead() => Stop::Kill,

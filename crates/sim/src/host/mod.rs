@@ -36,11 +36,19 @@ pub struct Host {
 
 impl Host {
     /// A host whose disks are empty, and which is on.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn new(plan: &Plan, story: &mut Story) -> Result<Self, Violation> {
         Self::with(Hardware::new(plan.streams), plan, story)
     }
 
     /// As [`Self::new`], with empty disks that are given.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn with(hardware: Hardware, plan: &Plan, story: &mut Story) -> Result<Self, Violation> {
         let ledger = Ledger::new(plan.streams, hardware.clock.unix_ms());
         let machine = match Machine::start(&hardware, plan, &mut story.chance) {
@@ -63,6 +71,10 @@ impl Host {
     }
 
     /// A thread of a stream's takes a step.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn step_stream(&mut self, story: &mut Story) -> Verdict {
         let (stream, late) = (story.one_of(self.plan.streams), story.once_in(4));
         let flights = self.machine.in_flight(stream);
@@ -76,6 +88,10 @@ impl Host {
     }
 
     /// A thread of this stream takes a step: see [`Machine::step_stream`].
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn step_one_stream(
         &mut self,
         (stream, late, apart): (usize, bool, bool),
@@ -109,6 +125,10 @@ impl Host {
     }
 
     /// The checkpointer takes some steps.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn checkpoint(&mut self, story: &mut Story) -> Verdict {
         if !self.machine.rounds.is_running() {
             let begins = story.once_in(if self.machine.rounds.is_asked() { 1 } else { 4 });
@@ -170,6 +190,10 @@ impl Host {
     }
 
     /// Every thread takes a step, for a moment.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn everybody_works(&mut self, story: &mut Story) -> Result<Mail, Violation> {
         let mut mail = Mail::new();
         for worker in 0..self.plan.workers {

@@ -4,6 +4,10 @@
 use super::{Restart, Verdict, violated};
 
 /// See the module's text.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(restart: &Restart<'_>) -> Verdict {
     // Even without a promise, a record that is known to be on the disk stays, unless it depends on a record that is
     // not.

@@ -6,6 +6,10 @@ use crate::machine::Start;
 use crate::machine::memory::Digests;
 
 /// `wanted`: the contents that the records up to the moment produce.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(start: &Start, wanted: &Digests) -> Verdict {
     if start.digests == *wanted {
         return Ok(());

@@ -9,6 +9,10 @@ use crate::clients::model::Contents;
 
 /// `contents`: the keys found one by one just before, unchanged since. `counted`: for each database the replies to
 /// SELECT, DBSIZE and SCAN. `now`: unix milliseconds after them.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(contents: &Contents, counted: &[Value], now: u64) -> Verdict {
     for (db, replies) in (0u16..).zip(counted.chunks(3)) {
         let there = contents.iter().filter(|((of, _), _)| *of == db);

@@ -10,6 +10,10 @@ use super::{Restart, Verdict, violated};
 use crate::machine::slots_of;
 
 /// See the module's text.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(restart: &Restart<'_>) -> Verdict {
     // By slot: the first record there that is lost.
     let mut lost: BTreeMap<u16, (Lsn, u16)> = BTreeMap::new();

@@ -6,6 +6,10 @@ use crate::machine::Start;
 use crate::machine::memory::Digests;
 
 /// `model`: what the records produce; `before`: the contents of memory at the stop, if all of that was promised.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(start: &Start, model: &Digests, before: Option<&Digests>) -> Verdict {
     if start.digests != *model {
         return violated("digest", format_args!("not what the records make: {}", differences(&start.digests, model)));

@@ -7,6 +7,10 @@ use crate::clients::model::{Content, Entry};
 
 /// True if a key with a known value has expired, judged by the reply to GET. `latest`: the highest unix time in
 /// milliseconds so far.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn has_expired(who: &str, known: Option<&Entry>, got: &Value, latest: u64) -> Result<bool, Violation> {
     let until = known.and_then(|entry| entry.until);
     let text = known.and_then(|entry| match &entry.content {

@@ -17,6 +17,10 @@ pub fn probe() -> Request {
 }
 
 /// The replies, if there was no room all the time.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(replies: &[Value]) -> Verdict {
     match replies {
         // The server may be short of memory as well, but it reports the disk.

@@ -40,6 +40,10 @@ impl fmt::Display for Violation {
 pub type Verdict = Result<(), Violation>;
 
 /// An invariant does not hold.
+///
+/// # Errors
+///
+/// Always: this is the error.
 pub fn violated(rule: &'static str, what: impl fmt::Display) -> Verdict {
     Err(Violation { rule, what: what.to_string() })
 }

@@ -4,6 +4,10 @@
 use super::{Restart, Verdict, violated};
 
 /// See the module's text.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(restart: &Restart<'_>) -> Verdict {
     for (at, found) in restart.found {
         // Where the log was cut between two that share a position, it has only one of them.

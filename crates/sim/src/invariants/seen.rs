@@ -15,6 +15,10 @@ pub fn number_in(contents: &Contents, register: &str) -> u64 {
 }
 
 /// `shown`: of each register, the highest number that any client was shown.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(shown: &BTreeMap<String, u64>, contents: &Contents) -> Verdict {
     for (register, number) in shown {
         let there = number_in(contents, register);
@@ -26,6 +30,10 @@ pub fn check(shown: &BTreeMap<String, u64>, contents: &Contents) -> Verdict {
 }
 
 /// A register is not behind its firm promise. `firm`: of each register, the promised number.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check_firm(firm: &BTreeMap<String, u64>, register: &str, contents: &Contents) -> Verdict {
     let (promised, there) = (firm.get(register).copied().unwrap_or(0), number_in(contents, register));
     if there < promised {
@@ -36,6 +44,10 @@ pub fn check_firm(firm: &BTreeMap<String, u64>, register: &str, contents: &Conte
 }
 
 /// A copy of a register is not ahead of it.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check_copy(contents: &Contents, copy: &str, register: &str) -> Verdict {
     let (copied, there) = (number_in(contents, copy), number_in(contents, register));
     if copied > there {

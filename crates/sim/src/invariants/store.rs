@@ -4,6 +4,10 @@ use super::{Restart, Verdict, violated};
 use crate::machine::slots_of;
 
 /// See the module's text. Some LSNs belong to no record; C(s) may be one of them.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(restart: &Restart<'_>) -> Verdict {
     for (&at, records) in restart.written.iter().filter(|(at, _)| !restart.survived(**at)) {
         for slots in records.iter().filter_map(|effects| slots_of(effects)) {

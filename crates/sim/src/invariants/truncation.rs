@@ -7,6 +7,10 @@ use super::{Restart, Verdict, violated};
 use crate::machine::{Machine, slots_of};
 
 /// After every step of the checkpointer: the cut part of the log is durable in the store.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check_cut(machine: &Machine) -> Verdict {
     match &machine.outside.cuts_too_far {
         Some(what) => violated("truncation", what),
@@ -15,6 +19,10 @@ pub fn check_cut(machine: &Machine) -> Verdict {
 }
 
 /// See the module's text.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(restart: &Restart<'_>) -> Verdict {
     for (&(lsn, stream), records) in restart.written {
         if lsn > restart.start.bases[usize::from(stream)] {

@@ -45,6 +45,10 @@ impl Memory {
     }
 
     /// The contents that a start produces from a store and these records of the log. `now`: unix milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or a record cannot be replayed.
     pub fn recover<'a>(
         store: &Arc<dyn Store>,
         records: impl Iterator<Item = (Lsn, &'a [u8])>,
@@ -65,6 +69,10 @@ impl Memory {
     }
 
     /// Does again what these records say, in their order. `now`: unix milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// A record cannot be replayed.
     pub fn replay<'a>(
         &self,
         records: impl Iterator<Item = (Lsn, &'a [u8])>,
@@ -86,6 +94,10 @@ impl Memory {
 }
 
 /// Reads into memory the keys that only the store has. `index`: a part of the keyspace that no other thread owns.
+///
+/// # Errors
+///
+/// The store cannot be read.
 pub fn warm_up(shared: &Arc<Shared>, store: &Arc<dyn Store>, index: usize) -> Result<(), Box<dyn std::error::Error>> {
     let mut warm = WarmUp::new(shared.clone(), store.clone(), index);
     while warm.step(|_| {})? != Warmth::Done {}

@@ -170,6 +170,10 @@ impl Machine {
     }
 
     /// It stops: all that it has, in memory and in the store.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
     pub fn into_digests(self) -> Result<Digests, String> {
         let Machine { node, workers, store, fetching, warm_up, .. } = self;
         drop((workers, fetching, warm_up));

@@ -82,6 +82,10 @@ type Failure = Box<dyn std::error::Error>;
 
 impl Machine {
     /// Starts a machine with what its disks have, as the server starts.
+    ///
+    /// # Errors
+    ///
+    /// The power has failed meanwhile, or the start refuses what the disks have.
     pub fn start(hardware: &Hardware, plan: &Plan, chance: &mut Chance) -> Result<(Machine, Start), NoStart> {
         Self::try_start(hardware, plan, chance).map_err(|why| match hardware.is_dead() {
             true => NoStart::Power,

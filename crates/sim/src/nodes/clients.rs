@@ -280,6 +280,10 @@ impl Client {
     }
 
     /// The first of its requests is answered. True: it was refused.
+    ///
+    /// # Errors
+    ///
+    /// The reply is wrong.
     pub fn answered(&mut self, mut replies: Vec<Value>, history: &mut History) -> Result<bool, Violation> {
         let wrong = |what: &dyn std::fmt::Debug| violated("replies", format_args!("client {}: {what:?}", self.id));
         let Some(Asked { shape, deeds, .. }) = self.asked.pop_front() else {

@@ -46,6 +46,10 @@ pub struct World {
 
 impl World {
     /// A world in which nothing has happened. `keep`: every line of the trace.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn new(seed: u64, plan: Plan, keep: bool) -> Result<World, Violation> {
         let mut story = Story { chance: Chance(seed), trace: Trace::new(keep), counts: Counts::default() };
         note!(story.trace, "{plan:?}");
@@ -86,6 +90,10 @@ impl World {
     }
 
     /// Lives through all of it.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
     pub fn run(&mut self) -> Verdict {
         while self.now < self.plan.length {
             self.step()?;

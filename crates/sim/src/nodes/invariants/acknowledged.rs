@@ -5,6 +5,10 @@ use crate::invariants::{Verdict, violated};
 use crate::nodes::history::{Came, History};
 
 /// See the module's text.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(history: &History, lists: &Lists) -> Verdict {
     for (key, list) in lists.iter().enumerate() {
         let mut sorted = list.clone();

@@ -6,11 +6,19 @@ use crate::invariants::{Verdict, violated};
 use crate::nodes::history::{Came, Deed, History};
 
 /// See the module's text.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(history: &History, lists: &Lists) -> Verdict {
     check_of(history, lists, |deed| deed.came == Came::Unknown)
 }
 
 /// As [`check`], of these deeds.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check_of(history: &History, lists: &Lists, which: impl Fn(&Deed) -> bool) -> Verdict {
     for (number, deed) in history.deeds.iter().enumerate().filter(|(_, deed)| which(deed)) {
         let stays = deed.appends.iter().filter(|(key, _)| !history.moved.contains_key(key));

@@ -11,6 +11,10 @@ use crate::nodes::metadata;
 use crate::nodes::world::World;
 
 /// At any moment.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(world: &World) -> Verdict {
     if world.plan.clients_only {
         return Ok(());
@@ -50,6 +54,10 @@ pub fn is_of_last_owner(
 }
 
 /// The same, judged by the replies to clients.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check_history(history: &History, lists: &Lists) -> Verdict {
     for (key, moved) in &history.moved {
         for (number, deed) in history.deeds.iter().enumerate().filter(|(_, deed)| deed.came == Came::Done) {

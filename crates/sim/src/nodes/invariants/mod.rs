@@ -14,12 +14,20 @@ use crate::invariants::Verdict;
 pub type Lists = [Vec<u64>];
 
 /// As [`look_at_all`], where nodes may lose acknowledged writes when their power fails. A block is atomic all the same.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn look_at_blocks(history: &History, lists: &Lists) -> Verdict {
     atomicity::check_of(history, lists, |_| true)?;
     registers::check_alike(history)
 }
 
 /// Checks the whole history. `lists`: what the last client has found.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn look_at_all(history: &History, lists: &Lists) -> Verdict {
     lease::check_history(history, lists)?;
     acknowledged::check(history, lists)?;

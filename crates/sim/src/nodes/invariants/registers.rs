@@ -6,6 +6,10 @@ use crate::nodes::clients::LENT;
 use crate::nodes::history::{Came, Deed, History};
 
 /// They are seen together, though a replaced value may come back.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check_alike(history: &History) -> Verdict {
     for (number, deed) in history.deeds.iter().enumerate() {
         if let Some((group, seen)) = &deed.saw
@@ -19,6 +23,10 @@ pub fn check_alike(history: &History) -> Verdict {
 }
 
 /// See the module's text.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(history: &History) -> Verdict {
     check_alike(history)?;
     let writes = |group: usize| move |deed: &&Deed| deed.wrote == Some(group) && deed.came == Came::Done;

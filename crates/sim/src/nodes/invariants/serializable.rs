@@ -14,6 +14,10 @@ use crate::nodes::history::{Came, Deed, History, NEVER};
 type Place = (usize, bool);
 
 /// See the module's text.
+///
+/// # Errors
+///
+/// The invariant does not hold.
 pub fn check(history: &History, lists: &Lists) -> Verdict {
     let orders = orders(history, lists)?;
     let mut graph = Graph::new(history.deeds.len());
