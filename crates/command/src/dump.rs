@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use keyspace::{AnyCollection, EntryRef, Expiry, INLINE_MAX, Key, Kind, Value};
+use keyspace::access::AccessClock;
+use keyspace::{AnyCollection, Db, EntryRef, Expiry, INLINE_MAX, Key, Kind, Value};
 use object::rdb::{self, Refused, ValueRef};
 use object::{Hash, Limits, List, Set, Stream, ZSet};
 
@@ -76,11 +77,16 @@ fn dump(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 /// A value as DUMP answers it.
 fn payload_of(value: &Value) -> Vec<u8> {
+    with_rdb_value(value, rdb::dump)
+}
+
+/// Calls `f` with a value in the form in which it is written for Redis.
+pub fn with_rdb_value<R>(value: &Value, f: impl FnOnce(ValueRef<'_>) -> R) -> R {
     match value {
-        Value::Int(number) => rdb::dump(ValueRef::String(itoa::Buffer::new().format(*number).as_bytes())),
-        Value::Short(text) | Value::Raw(text) => rdb::dump(ValueRef::String(text)),
-        Value::Blob(text) => rdb::dump(ValueRef::String(text)),
-        Value::Collection(collection) => rdb::dump(match collection {
+        Value::Int(number) => f(ValueRef::String(itoa::Buffer::new().format(*number).as_bytes())),
+        Value::Short(text) | Value::Raw(text) => f(ValueRef::String(text)),
+        Value::Blob(text) => f(ValueRef::String(text)),
+        Value::Collection(collection) => f(match collection {
             AnyCollection::List(list) => ValueRef::List(list),
             AnyCollection::Set(set) => ValueRef::Set(set),
             AnyCollection::ZSet(zset) => ValueRef::ZSet(zset),
@@ -171,14 +177,7 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let before = ctx.kind_before(&key);
     ctx.db.count_as_new(&key);
     set(ctx, &key, value, expiry);
-    // Each has a meaning under one kind of eviction policy only.
-    let clock = ctx.db.clock();
-    let access = match (clock.is_lfu(), options.idle, options.frequency) {
-        (false, Some(idle), _) => Some(clock.bits_for_idle(u32::try_from(idle).unwrap_or(u32::MAX).min(LONGEST_IDLE))),
-        (true, _, Some(frequency)) => Some(clock.bits_for_frequency(frequency)),
-        _ => None,
-    };
-    if let Some(access) = access {
+    if let Some(access) = access_of(ctx.db.clock(), options.idle, options.frequency) {
         ctx.db.set_access(&key, access);
     }
     ctx.image_effect(&key);
@@ -264,12 +263,40 @@ fn read_aside(ctx: &mut Ctx<'_>) -> Reading {
 }
 
 fn set(ctx: &mut Ctx<'_>, key: &Key<'_>, value: Restored<'_>, expiry: Expiry) {
+    put_into(&mut ctx.db, key, value, expiry);
+}
+
+fn put_into(db: &mut Db<'_>, key: &Key<'_>, value: Restored<'_>, expiry: Expiry) {
     match value {
         Restored::Text(text) if text.len() > INLINE_MAX => {
-            ctx.db.set_value(key, Value::Blob(Arc::new(text.into_owned())), expiry);
+            db.set_value(key, Value::Blob(Arc::new(text.into_owned())), expiry);
         }
-        Restored::Text(text) => ctx.db.set_string(key, &text, false, expiry),
-        Restored::Collection(collection) => ctx.db.set_value(key, Value::Collection(collection), expiry),
+        Restored::Text(text) => db.set_string(key, &text, false, expiry),
+        Restored::Collection(collection) => db.set_value(key, Value::Collection(collection), expiry),
+    }
+}
+
+/// Sets a key to what a file of Redis says about it: its value, the unix time in milliseconds at which it expires, the
+/// seconds since it was last used, and how often it is used.
+pub fn put_rdb_value(
+    db: &mut Db<'_>,
+    key: &Key<'_>,
+    value: rdb::Value<'_>,
+    expiry: Option<u64>,
+    (idle, frequency): (Option<u64>, Option<u8>),
+) {
+    put_into(db, key, value.into(), expiry.map_or(Expiry::Clear, Expiry::At));
+    if let Some(access) = access_of(db.clock(), idle, frequency) {
+        db.set_access(key, access);
+    }
+}
+
+/// Each has a meaning under one kind of eviction policy only.
+fn access_of(clock: &AccessClock, idle: Option<u64>, frequency: Option<u8>) -> Option<u32> {
+    match (clock.is_lfu(), idle, frequency) {
+        (false, Some(idle), _) => Some(clock.bits_for_idle(u32::try_from(idle).unwrap_or(u32::MAX).min(LONGEST_IDLE))),
+        (true, _, Some(frequency)) => Some(clock.bits_for_frequency(frequency)),
+        _ => None,
     }
 }
 

@@ -47,6 +47,7 @@ pub use barrier::Barrier;
 pub use ctx::{Block, Ctx, Nil, Outcome};
 pub use dialect::{Dialect, Difference};
 pub use digest::Digest;
+pub use dump::{put_rdb_value, with_rdb_value};
 pub use effects::{Before, Effect, Effects, Touched};
 pub use error::Error;
 pub use families::{FAMILIES, Reach, Run};

@@ -33,6 +33,7 @@ mod journal;
 mod late_test;
 mod record;
 mod serve;
+mod snapshot;
 mod space;
 mod sweep;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use call::{Busy, Call, Ran};
 pub use engine::{Engine, Shared};
 pub use evict::{Order, Policy, Room, Stayed};
 pub use record::{LATE_FROM, LIBRARIES_SLOT, Link, lsn_of};
+pub use snapshot::{OfDatabase, Progress, SnapshotWalk, Spoiled};
 pub use sweep::Swept;
 pub use tidy::Tidied;
 pub use tracking::{Caller, Invalidation, Tracking};

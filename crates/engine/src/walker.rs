@@ -69,7 +69,7 @@ impl Walking {
     }
 
     /// The rest of a long reply.
-    pub(crate) fn rest(rest: Rest, protocol: Protocol) -> Self {
+    pub fn rest(rest: Rest, protocol: Protocol) -> Self {
         Self(Way::Rest(rest, protocol))
     }
 }

@@ -327,6 +327,14 @@ impl Keyspace {
         self.counters().iter().map(|counters| counters.cold.load(Relaxed)).sum::<i64>().max(0) as u64
     }
 
+    /// Whether only the store can tell about a key of a held slot.
+    pub fn is_cold(&self, held: &Held, physical: u16, key: &Key<'_>) -> bool {
+        let place = || self.cold.of(key.slot);
+        let is_known = |load: Option<&Load>| matches!(load, Some(Load::Known(_)));
+        !self.is_in_memory(held, key, physical)
+            && !is_known(place().as_ref().and_then(|there| there.loads.get(&(physical, key.bytes.into()))))
+    }
+
     /// How many keys of a physical database in a held slot have been evicted since the start. A thread that goes
     /// through the store's keys in several holds has seen all cold ones if that has not changed.
     pub fn evictions(&self, held: &Held, slot: u16, physical: u16) -> u64 {

@@ -18,6 +18,7 @@ use crate::latch::Latch;
 use crate::local::{Counters, Local};
 use crate::lot::Waiter;
 use crate::slot::SLOTS;
+use crate::snapshot::Snapshots;
 use crate::space::Spaces;
 use crate::table::Table;
 use crate::tombstone::Graveyard;
@@ -144,6 +145,8 @@ pub struct Keyspace {
     /// Keys that only the store has.
     pub(crate) cold: Cold,
     pub(crate) spaces: Spaces,
+    /// The snapshot under way.
+    pub(crate) snapshots: Snapshots,
     waiting: Waiting,
     epochs: Arc<Epochs>,
     counters: Box<[Arc<Counters>]>,
@@ -230,6 +233,7 @@ impl Keyspace {
             graveyard: Graveyard::new(),
             cold: Cold::new(),
             spaces: Spaces::new(databases),
+            snapshots: Snapshots::default(),
             waiting: Waiting::new(),
             epochs: Arc::new(Epochs::new(workers)),
             counters: (0..workers).map(|_| Arc::new(Counters::new(databases))).collect(),

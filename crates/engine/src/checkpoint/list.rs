@@ -3,14 +3,15 @@
 use std::ops::Bound;
 
 use command::Position;
-use keyspace::{Kind, SLOTS, Space};
+use keyspace::{KeyHasher, Kind, SLOTS, Space, Unreadable};
 use object::Corrupt;
 use object::saved::{self, Type};
 use store::Store;
 
+use super::fetch::decode_within;
 use super::format::{self, Stored};
-use super::load::{Unloadable, nonsense};
-use crate::cold::{Listed, Names, Span};
+use super::load::{self, Unloadable, nonsense};
+use crate::cold::{self, BYTES_AT_ONCE, Listed, Names, Records, Span};
 
 /// Bytes that are read at once, roughly: names may be long, and values come with them.
 const BYTES: usize = 2 << 20;
@@ -51,4 +52,27 @@ pub(super) fn list(store: &dyn Store, space: Space, span: Span) -> Result<Names,
         names.names.push(Listed { slot: place.slot, key, kind, expiry: head.expiry, fields: head.field_expiry });
     }
     Ok(names)
+}
+
+/// Keys of the slot of a position with their values, from there on, also those that were not flushed.
+pub(super) fn read(store: &dyn Store, space: Space, from: Position, hasher: &KeyHasher) -> Result<Records, Unloadable> {
+    let mut records = Records::default();
+    let (low, end) = (format::place_in(space, from), format::slot_prefix(space, from.slot + 1));
+    let snapshot = store.snapshot();
+    let (mut bytes, mut last) = (0, None);
+    for entry in snapshot.range((Bound::Included(&low[..]), Bound::Excluded(&end[..]))) {
+        let (stored_key, value) = entry?;
+        let place = format::place_of(&stored_key);
+        // Keys with the same half of a hash come together.
+        if bytes >= BYTES_AT_ONCE && last != place {
+            records.until = place.map(|place| place.hash);
+            break;
+        }
+        last = place;
+        let (key, stored) = load::read(&stored_key, &value, space, hasher)?;
+        bytes += stored_key.len() + usize::try_from(super::fetch::weight(&value)).unwrap_or(usize::MAX / 2);
+        let fetched = decode_within(&stored_key, &stored, &*snapshot, &mut |_| true).map_err(|_| Unreadable);
+        records.records.push(cold::Stored { key, fetched });
+    }
+    Ok(records)
 }

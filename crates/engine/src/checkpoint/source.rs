@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use keyspace::{Fetched, Key, Space, Unreadable};
+use command::Position;
+use keyspace::{Fetched, Key, KeyHasher, Space, Unreadable};
 use store::Store;
 
 use super::fetch::fetch_within;
-use super::list::list;
+use super::list::{list, read};
 use super::load::Unloadable;
-use crate::cold::{Names, Source, Span};
+use crate::cold::{Names, Records, Source, Span};
 
 /// A store that checkpoints are written to.
 pub struct StoreSource {
@@ -41,6 +42,16 @@ impl Source for StoreSource {
             return Ok(Names::default());
         }
         list(&*self.store, space, span).map_err(|error| {
+            (self.report)(&error);
+            Unreadable
+        })
+    }
+
+    fn read(&self, space: Space, from: Position, hasher: &KeyHasher) -> Result<Records, Unreadable> {
+        if space == 0 {
+            return Ok(Records::default());
+        }
+        read(&*self.store, space, from, hasher).map_err(|error| {
             (self.report)(&error);
             Unreadable
         })

@@ -10,6 +10,7 @@ mod due;
 mod listing;
 mod loader;
 mod portion;
+mod records;
 mod requests;
 mod shelf;
 #[cfg(test)]
@@ -20,11 +21,13 @@ pub(crate) use listing::{Asked, Listing};
 pub use listing::{Listed, Names, Order, Span};
 pub use loader::Loader;
 pub(crate) use portion::Portion;
+pub(crate) use records::{BYTES_AT_ONCE, ReadAhead};
+pub use records::{Records, Stored};
 pub use requests::{Request, Requests};
 pub use shelf::Shelf;
 
 use command::{Error, Outcome, Position, flags};
-use keyspace::{ColdFigures, Db, Fetched, Held, Key, Need, SLOTS, Space, Unreadable, Waiter, Whereabouts};
+use keyspace::{ColdFigures, Db, Fetched, Held, Key, KeyHasher, Need, SLOTS, Space, Unreadable, Waiter, Whereabouts};
 use resp::Reply;
 use smallvec::SmallVec;
 
@@ -61,6 +64,22 @@ pub trait Source: Send + Sync {
     ///
     /// The store cannot be read.
     fn list(&self, space: Space, span: Span) -> Result<Names, Unreadable>;
+
+    /// Keys of the slot of a position with their values, from there on, written or durable.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    fn read(&self, space: Space, from: Position, hasher: &KeyHasher) -> Result<Records, Unreadable> {
+        let Names { names, until } =
+            self.list(space, Span { from, end: from.slot + 1, most: records::KEYS_AT_ONCE })?;
+        let fetch = |Listed { key, .. }: Listed| {
+            let fetched = self.fetch(space, &hasher.key(&key)).and_then(|fetched| fetched.ok_or(Unreadable));
+            Stored { key, fetched }
+        };
+        let until = until.filter(|until| until.slot == from.slot).map(|until| until.hash);
+        Ok(Records { records: names.into_iter().map(fetch).collect(), until })
+    }
 }
 
 /// A command that finds its keys only while it runs waits for them so often.

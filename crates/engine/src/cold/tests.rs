@@ -1,6 +1,7 @@
 //! An engine whose keys are evicted at every opportunity answers like one with all keys in memory.
 
 mod large;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;

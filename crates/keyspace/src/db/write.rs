@@ -57,6 +57,7 @@ impl Db<'_> {
     pub fn get_mut<T: Collection>(&mut self, key: &Key<'_>) -> Result<Option<Changing<'_, T>>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
+        self.hand_over(key, entry);
         self.touch(entry);
         self.stamp_entry(entry);
         Ok(Some(self.changing(collection)))
@@ -70,6 +71,7 @@ impl Db<'_> {
     pub fn stream_mut(&mut self, key: &Key<'_>) -> Result<Option<&mut Stream>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         let stream = entry.collection_mut::<Stream>().ok_or(WrongType)?;
+        self.hand_over(key, entry);
         self.touch(entry);
         self.stamp_entry(entry);
         Ok(Some(stream))
@@ -83,6 +85,7 @@ impl Db<'_> {
     pub fn stream_or_create(&mut self, key: &Key<'_>) -> Result<&mut Stream, WrongType> {
         let entry = self.find_or_create::<Stream>(key);
         let stream = entry.collection_mut::<Stream>().ok_or(WrongType)?;
+        self.hand_over(key, entry);
         self.touch(entry);
         self.stamp_entry(entry);
         Ok(stream)
@@ -92,9 +95,26 @@ impl Db<'_> {
         match self.find(key) {
             Some(entry) => entry,
             None => {
-                self.local.sightings.born(self.logical, key.bytes);
+                self.note_birth(key);
                 self.insert_new(key, Value::Collection(T::default().into()), None)
             }
+        }
+    }
+
+    /// Before a present entry changes: a snapshot that has not come to it gets it as it is.
+    #[inline]
+    fn hand_over(&self, key: &Key<'_>, entry: Entry) {
+        if self.ks.snapshots.are_on() {
+            self.ks.hand_over(self.physical, key, Some(entry));
+        }
+    }
+
+    /// A key is made that is not there: no snapshot under way has it.
+    #[inline]
+    fn note_birth(&self, key: &Key<'_>) {
+        self.local.sightings.born(self.logical, key.bytes);
+        if self.ks.snapshots.are_on() {
+            self.ks.hand_over(self.physical, key, None);
         }
     }
 
@@ -118,6 +138,7 @@ impl Db<'_> {
     ) -> Result<Option<R>, WrongType> {
         let Some(entry) = self.find(key) else { return Ok(None) };
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
+        self.hand_over(key, entry);
         self.touch(entry);
         let (changed, result) = change(&mut self.changing(collection));
         if changed {
@@ -134,6 +155,7 @@ impl Db<'_> {
     pub fn get_or_create<T: Collection>(&mut self, key: &Key<'_>) -> Result<Changing<'_, T>, WrongType> {
         let entry = self.find_or_create::<T>(key);
         let collection = entry.collection_mut::<T>().ok_or(WrongType)?;
+        self.hand_over(key, entry);
         self.touch(entry);
         self.stamp_entry(entry);
         Ok(self.changing(collection))
@@ -193,6 +215,7 @@ impl Db<'_> {
             self.note_absence(key.slot);
             return None;
         };
+        self.hand_over(key, entry);
         self.local.stamped = true;
         let walked =
             || self.ks.body(self.held, key.slot).table(self.physical).is_some_and(|table| table.graves.are_walked());
@@ -256,10 +279,11 @@ impl Db<'_> {
             let expiry = if let Expiry::At(ms) = expiry { Some(ms) } else { None };
             let access = self.clock.fresh();
             let entry = Entry::new(&mut self.local.heap, key.bytes, part, expiry, self.version, access);
-            self.local.sightings.born(self.logical, key.bytes);
+            self.note_birth(key);
             self.link(key, entry);
             return Over::Nothing;
         };
+        self.hand_over(key, old);
         let over = Over::of(old);
         let had = old.expiry();
         let expiry = match expiry {
@@ -339,7 +363,7 @@ impl Db<'_> {
             had
         });
         if had.is_none() {
-            self.local.sightings.born(self.logical, key.bytes);
+            self.note_birth(key);
         }
         let expiry = match expiry {
             Expiry::Clear => None,
@@ -415,6 +439,7 @@ impl Db<'_> {
             self.note_absence(key.slot);
             return false;
         };
+        self.hand_over(key, entry);
         let had = entry.expiry();
         match (had, expiry) {
             (None, None) => {}
@@ -466,6 +491,7 @@ impl Db<'_> {
                 None => return Ok(None),
             }
         };
+        self.hand_over(key, entry);
         self.touch(entry);
         self.stamp_entry(entry);
         Ok(Some(self.changing(entry.blob_mut())))
@@ -476,8 +502,11 @@ impl Db<'_> {
     pub fn inline_mut(&mut self, key: &Key<'_>) -> Option<&mut [u8]> {
         let entry = self.find(key)?;
         match entry.kind() {
-            Kind::Short => entry.set_raw(),
-            Kind::Raw => {}
+            Kind::Short => {
+                self.hand_over(key, entry);
+                entry.set_raw();
+            }
+            Kind::Raw => self.hand_over(key, entry),
             _ => return None,
         }
         self.touch(entry);
@@ -493,6 +522,7 @@ impl Db<'_> {
         let old = entry.int();
         let sum = f(old);
         if let Some(n) = sum {
+            self.hand_over(key, entry);
             if !are_alike_ints(old, n) {
                 self.local.counters.count_resized(self.physical, Size::of_int(old), Size::of_int(n));
             }
