@@ -13,6 +13,7 @@ use crate::config::Live;
 use crate::crash::Crash;
 use crate::durability::checkpoints::Checkpoints;
 use crate::durability::durable::Durable;
+use crate::durability::snapshots::Snapshots;
 use crate::figures::hotkeys::HotKeys;
 use crate::figures::latency::Latencies;
 use crate::figures::sampler::{Sample, Sampler};
@@ -109,6 +110,8 @@ pub struct Node {
     pub(crate) users: UserTable,
     /// Jobs, which take long.
     pub jobs: Jobs,
+    /// Snapshots in Redis's format.
+    pub snapshots: Snapshots,
     /// The log and its checkpoints, if there is one.
     durable: RwLock<Option<(Arc<Durable>, Arc<Checkpoints>)>>,
     /// Transactions over nodes that are in doubt, and for how long that may be.
@@ -179,6 +182,7 @@ impl Node {
         let table = table.renamed(config.renames().clone());
         let commands = table.all().len();
         let users = UserTable::new(&table);
+        let started = facts.started_ms;
         Arc::new(Node {
             engine: Arc::new(engine::Shared::new(Keyspace::new(workers + LOADERS + 1, databases, seed))),
             config,
@@ -212,6 +216,7 @@ impl Node {
             scripts: Scripts::default(),
             users,
             jobs: Jobs::default(),
+            snapshots: Snapshots::new(started),
             durable: RwLock::default(),
             doubts: Doubts::default(),
             slow_scripts: SlowScripts::default(),

@@ -33,7 +33,8 @@ pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>>
                             outcome
                         }
                         Some(Task::Backup(folder)) => back_up(&switch, folder),
-                        None => Ok(Done::Ok),
+                        // The others have a thread of their own.
+                        _ => Ok(Done::Ok),
                     };
                     job.end(outcome);
                 }

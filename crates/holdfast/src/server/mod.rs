@@ -11,6 +11,7 @@ mod durable;
 mod effort;
 mod host;
 mod limits;
+mod load_snapshot;
 mod loaders;
 mod log;
 mod member;
@@ -21,6 +22,7 @@ mod places;
 pub mod process;
 pub mod rehearsal;
 mod replay;
+mod snapshots;
 mod supervisor;
 mod switch;
 mod title;
@@ -110,6 +112,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let clock = Arc::new(SystemClock::new());
     let dir = Path::new(OsStr::from_bytes(&settings.dir));
     say_what_is_ignored(&settings, dir);
+    load_snapshot::check_ignored(&settings, dir)?;
+    snapshots::tidy_up(dir);
     member::check_data(&settings, dir)?;
     let disks = if settings.appendonly { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
     let data = disks.as_ref().map(Disks::id);
@@ -130,6 +134,9 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     // Before the data is read, which may take long: probes ask meanwhile.
     let endpoint = metrics::Endpoint::start(&settings, &node)?;
     let kept = disks.map(|disks| disks.start(&node, seed, &settings)).transpose()?;
+    if kept.is_none() && !settings.takes_part_in_cluster() {
+        load_snapshot::load(&node, &settings)?;
+    }
     let switch = Arc::new(Switch::new(Arc::clone(&node), seed, kept));
     let listeners = net::listeners(&settings).map_err(|error| {
         // These words are what Redis's test suite looks for to try another port.
@@ -140,6 +147,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     title.show(&settings);
     let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
     let asides = asides::start(&node)?;
+    let snapshots = snapshots::start(Arc::clone(&node), Arc::clone(&switch))?;
     let links = Links::new(Arc::clone(&node));
     let membership = Membership::begin(&settings, &node, data, &links, clock)?;
     let certificates = membership.as_ref().map(Membership::certificates).unwrap_or_default();
@@ -159,11 +167,15 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let ended = server.join();
     drop(membership);
     node.jobs.wake();
-    if chores.join().is_err() | asides.join().is_err() {
+    node.snapshots.jobs.wake();
+    if chores.join().is_err() | asides.join().is_err() | snapshots.join().is_err() {
         tracing::warn!("A thread of long tasks has panicked");
     }
+    // A log that was on says so until it has stopped.
+    let saved = if ended.is_ok() { snapshots::at_end(&node) } else { Ok(()) };
     switch.stop();
     ended?;
+    saved?;
     tracing::info!("Holdfast is now ready to exit, bye bye...");
     Ok(())
 }
@@ -246,11 +258,6 @@ fn start_node(
 
 /// Logs the data that the server finds and does not load.
 fn say_what_is_ignored(settings: &Settings, dir: &Path) {
-    for name in ["dump.rdb", "appendonlydir"] {
-        if dir.join(name).exists() {
-            tracing::warn!("{} is not loaded: data of Redis cannot be read", dir.join(name).display());
-        }
-    }
     let places = Places::of(settings, dir);
     if let Some(folder) = places.data().filter(|_| !settings.appendonly) {
         tracing::warn!(
@@ -269,7 +276,11 @@ fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
     let directories: Vec<_> = settings.log_dirs.iter().map(|path| lossy(path)).collect();
     match (settings.appendonly, settings.appendfsync) {
         (false, _) => {
-            tracing::info!("Durability: none. A restart starts empty; `appendonly yes` keeps confirmed writes");
+            let kept = match settings.save.is_empty() {
+                true => "changes since the last SAVE are lost when it stops".to_owned(),
+                false => format!("{} is written now and then, and at the end", lossy(&settings.dbfilename)),
+            };
+            tracing::info!("Durability: none, {kept}; `appendonly yes` keeps confirmed writes");
         }
         (true, AppendFsync::Always) => tracing::info!(
             "Durability: always. Confirmed writes are on the disk, in {}; `appendonly no` makes a pure cache",

@@ -204,7 +204,7 @@ fn what_was_confirmed_before_it_is_switched_off_is_kept() {
             let after = writers.confirmed();
             writers.go_on(20);
             assert!(client.call("info persistence").contains(" aof_enabled:0 "));
-            assert!(client.call("save").starts_with("-ERR nothing is saved without a log"));
+            assert!(client.call("bgrewriteaof").starts_with("-ERR there is no log"));
             assert!(client.call("waitaof 1 0 0").contains("appendonly is disabled"));
             drop(server);
             writers.end();

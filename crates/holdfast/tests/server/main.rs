@@ -14,6 +14,7 @@ mod process;
 mod scripts;
 mod session;
 mod sizes;
+mod snapshots;
 #[path = "../support/mod.rs"]
 mod support;
 mod suspended;

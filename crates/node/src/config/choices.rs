@@ -34,6 +34,16 @@ impl EvictionPolicy {
         matches!(self, VolatileLru | VolatileLfu | VolatileLrm | AllKeysLru | AllKeysLfu | AllKeysLrm)
     }
 
+    /// True if it evicts by how often keys are used.
+    pub fn is_lfu(self) -> bool {
+        self.tracks() == Tracks::Frequency
+    }
+
+    /// True if it evicts by when keys were used last.
+    pub fn is_lru(self) -> bool {
+        matches!(self, Self::VolatileLru | Self::AllKeysLru)
+    }
+
     /// The access times or counts that it needs.
     pub fn tracks(self) -> Tracks {
         match self {

@@ -296,20 +296,14 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// A file for Redis that says `appendonly no` relies on snapshots to keep the data. There are none yet, so a server
-    /// with that file would lose the data. On the command line alone `appendonly no` is taken at its word.
-    fn check_durability(&mut self) -> Result<(), LoadError> {
-        let value = |name: &str| table::find(name.as_bytes()).map(|(id, _)| (id, self.loaded.values.get(id)));
-        let (Some((log, Value::Bool(false))), Some((save, Value::Words(points)))) =
-            (value("appendonly"), value("save"))
-        else {
-            return Ok(());
-        };
-        let of_file = self.origins.get(&log).filter(|place| *place.source != Source::CommandLine);
-        let place = of_file.or_else(|| self.origins.get(&save));
-        match place {
-            Some(place) if !points.is_empty() => Err(at(place.clone(), NO_SNAPSHOTS)),
-            _ => Ok(()),
+    /// A file for Redis that says `appendonly no` relies on snapshots to keep the data. On the command line alone
+    /// `appendonly no` is taken at its word: the server is a cache, unless something says `save`.
+    fn choose_durability(&mut self) {
+        let (Some((log, _)), Some((save, _))) = (table::find(b"appendonly"), table::find(b"save")) else { return };
+        let on_command_line = self.origins.get(&log).is_some_and(|place| *place.source == Source::CommandLine);
+        let is_off = matches!(self.loaded.values.get(log), Value::Bool(false));
+        if is_off && on_command_line && !self.origins.contains_key(&save) {
+            self.loaded.values.put(save, Value::Words(Vec::new()));
         }
     }
 
@@ -344,7 +338,7 @@ impl Loader<'_> {
             }
         }
         self.loaded.named.extend(self.origins.keys());
-        self.check_durability()?;
+        self.choose_durability();
         self.take_login();
         self.loaded.warnings = self.loaded.values.without_effect();
         Ok(self.loaded)
@@ -354,9 +348,6 @@ impl Loader<'_> {
 /// As Redis says it.
 const TWICE: &str =
     "Error in user declaration 'default': Duplicate user found. A user can only be defined once in config files";
-
-const NO_SNAPSHOTS: &str = "With `appendonly no` this server would forget its data when it stops: the snapshots of `save` are not \
-    there yet. `appendonly yes` makes it keep them; `save \"\"` makes it a cache, which starts empty";
 
 /// The place of a `user` line, without the passwords that it holds.
 fn without_passwords(place: Place, words: &[Vec<u8>]) -> Place {

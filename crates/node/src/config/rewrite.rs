@@ -10,7 +10,7 @@ use resp::split_args;
 use super::kind::{Kind, Value, show_memory};
 use super::line::{quote, trim};
 use super::row::Row;
-use super::special::{Line, Special};
+use super::special::Line;
 use super::table;
 use super::values::{Values, default_of};
 
@@ -30,13 +30,8 @@ const DIRECTIVES: [&[u8]; 5] = [b"include", b"rename-command", b"user", b"loadmo
 /// settings are the cluster's.
 pub fn rewrite(old: &[u8], values: &Values, users: Option<&[Vec<u8>]>, all: bool, of_cluster: bool) -> Vec<u8> {
     let mut file = OldFile::read(old);
-    // Without a log, save points would stop the next start, and nothing is saved anyway.
-    let no_log = table::find(b"appendonly").is_some_and(|(id, _)| *values.get(id) == Value::Bool(false));
     for (id, row) in table::rows() {
-        let unsaved = no_log && matches!(row.kind, Kind::Special(Special::Save));
-        let none = Value::Words(Vec::new());
-        let lines = lines_of(row, if unsaved { &none } else { values.get(id) });
-        file.replace(row.name, &lines, all);
+        file.replace(row.name, &lines_of(row, values.get(id)), all);
     }
     if let Some(users) = users {
         let lines: Vec<_> = users.iter().map(|user| Line { arguments: user.clone(), force: true }).collect();

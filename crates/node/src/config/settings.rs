@@ -166,6 +166,8 @@ pub struct Settings {
     pub warm_up_cpu: u8,
     /// Pairs of seconds and changes.
     pub save: Vec<(u64, u64)>,
+    /// Name of the snapshot file, in `dir`.
+    pub dbfilename: Vec<u8>,
 
     /// Microseconds; 0 for all commands, negative for none.
     pub slowlog_log_slower_than: i64,
@@ -328,6 +330,7 @@ impl Settings {
             checkpoint_cpu: read.number("checkpoint-cpu"),
             warm_up_cpu: read.number("warm-up-cpu"),
             save: read.save(),
+            dbfilename: read.text("dbfilename"),
 
             slowlog_log_slower_than: read.number("slowlog-log-slower-than"),
             slowlog_max_len: read.number("slowlog-max-len"),

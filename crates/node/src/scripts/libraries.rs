@@ -81,17 +81,23 @@ impl Libraries {
     ///
     /// The reason, in words.
     pub fn restore(dumped: &[u8], known: &Self) -> Result<Self, String> {
-        let mut libraries = Self::default();
         if dumped.is_empty() {
-            return Ok(libraries);
+            return Ok(Self::default());
         }
+        let codes = restore_libraries(dumped).map_err(|error| error.text().to_owned())?;
+        Self::of_codes(&codes, known)
+    }
+
+    /// As [`Self::restore`], of the code of each library.
+    pub fn of_codes(codes: &[Vec<u8>], known: &Self) -> Result<Self, String> {
+        let mut libraries = Self::default();
         let text = |error: script::Error| error.text().to_owned();
         // The use of a library was checked when it was loaded.
         let mut machine = Machine::new(Limits { deprecated: true, ..Limits::default() }).map_err(text)?;
-        for code in restore_libraries(dumped).map_err(text)? {
+        for code in codes {
             let library = match known.all().find(|library| library.code()[..] == code[..]) {
                 Some(library) => Arc::clone(library),
-                None => Arc::new(load_library(&mut machine, &code).map_err(text)?),
+                None => Arc::new(load_library(&mut machine, code).map_err(text)?),
             };
             libraries.add(library, true).map_err(|why| format!("{why:?}"))?;
         }

@@ -197,6 +197,13 @@ impl Scripts {
         self.take_libraries(0, dumped)
     }
 
+    /// Replaces all libraries, at the start, by those with this code.
+    pub fn load_code(&self, codes: &[Vec<u8>]) -> Result<(), String> {
+        let libraries = Libraries::of_codes(codes, &self.libraries())?;
+        lock(&self.libraries).1 = Arc::new(libraries);
+        Ok(())
+    }
+
     /// As [`Self::load_libraries`], for those of the cluster, of this version.
     pub fn take_libraries(&self, version: u64, dumped: &[u8]) -> Result<(), String> {
         let libraries = Libraries::restore(dumped, &self.libraries())?;

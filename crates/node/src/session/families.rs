@@ -6,7 +6,7 @@ use command::{Error, Row};
 
 use super::{
     Flow, SessionCtx, SessionRun, acl, auth, backup, client, cluster, commands, config_command, connection, debug,
-    hotkeys, info, interactive, latency, memory, monitor, multi, pubsub, script, server, slowlog, waitaof,
+    hotkeys, info, interactive, latency, memory, monitor, multi, pubsub, replication, script, server, slowlog, waitaof,
 };
 use crate::clock::Clock;
 use crate::config::Live;
@@ -32,6 +32,7 @@ const FAMILIES: &[&[Row<SessionRun>]] = &[
     monitor::ROWS,
     multi::ROWS,
     pubsub::ROWS,
+    replication::ROWS,
     script::ROWS,
     server::ROWS,
     slowlog::ROWS,

@@ -24,6 +24,7 @@ mod memory;
 pub(crate) mod monitor;
 mod multi;
 pub(crate) mod pubsub;
+mod replication;
 mod report;
 mod script;
 mod server;

@@ -3,6 +3,8 @@
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, help};
+use crate::durability::checkpoints::Checkpoints;
+use crate::durability::snapshots::AtEnd;
 
 const fn row(
     name: &'static str,
@@ -147,35 +149,46 @@ fn role(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Without checkpoints nothing was saved since the start, so the start is the time of the last save, as in Redis.
+/// Where nothing was saved since the start, that is the time of the last save, as in Redis.
 fn lastsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let ms = ctx.node.checkpoints().map_or(ctx.node.facts.started_ms, |checkpoints| checkpoints.state().saved_at);
+    let saved = |checkpoints: std::sync::Arc<Checkpoints>| checkpoints.state().saved_at;
+    let ms = ctx.node.checkpoints().map_or_else(|| ctx.node.snapshots.state().saved_at, saved);
     ctx.reply().count(ms / 1000);
     Ok(Flow::Done)
 }
 
-const NO_STORE: &str = "ERR nothing is saved without a log: this server has 'appendonly no'";
+const NO_STORE: &str = "ERR there is no log to be made shorter: this server has 'appendonly no'";
+const NO_THREAD: Error = Error::new("ERR this server has no thread that makes snapshots");
 const RUNNING: &str = "ERR Background save already in progress";
 
-/// Makes a checkpoint, which is this server's snapshot.
+/// Makes a checkpoint where there is a log, and else a file in Redis's format.
 fn bgsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let schedule = match ctx.args.len() {
         1 => false,
         2 if ctx.is(1, "SCHEDULE") => true,
         _ => return Err(Error::SYNTAX),
     };
-    let checkpoints = ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?;
-    let running = checkpoints.state().began.is_some();
+    let checkpoints = ctx.node.checkpoints();
+    let began = |checkpoints: &std::sync::Arc<Checkpoints>| checkpoints.state().began.is_some();
+    let running = checkpoints.as_ref().map_or_else(|| ctx.node.snapshots.is_saving(), began);
     if running && !schedule {
         return Err(Error::new(RUNNING));
     }
-    checkpoints.ask(false);
+    match checkpoints {
+        Some(checkpoints) => drop(checkpoints.ask(false)),
+        None => drop(ctx.node.snapshots.ask_to_save(running).ok_or(NO_THREAD)?),
+    }
     ctx.reply().simple(if running { "Background saving scheduled" } else { "Background saving started" });
     Ok(Flow::Done)
 }
 
 fn save(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let checkpoints = ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?;
+    let Some(checkpoints) = ctx.node.checkpoints() else {
+        if ctx.node.snapshots.is_saving() {
+            return Err(Error::new(RUNNING));
+        }
+        return ctx.node.snapshots.ask_to_save(false).map(Flow::Job).ok_or(NO_THREAD);
+    };
     if checkpoints.state().began.is_some() {
         return Err(Error::new(RUNNING));
     }
@@ -217,10 +230,15 @@ fn shutdown(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         // A shutdown leaves no time in which it could be cancelled.
         return Err(Error::new("ERR No shutdown in progress."));
     }
-    if save {
-        // Made before the process ends, and after all clients have gone.
-        ctx.node.checkpoints().ok_or(Error::new(NO_STORE))?.ask(true);
+    // Made before the process ends, and after all clients have gone.
+    if save && let Some(checkpoints) = ctx.node.checkpoints() {
+        checkpoints.ask(true);
     }
+    ctx.node.snapshots.set_at_end(match (save, nosave) {
+        (true, _) => AtEnd::Save,
+        (_, true) => AtEnd::NoSave,
+        _ => AtEnd::AsConfigured,
+    });
     tracing::info!(client = ctx.session.client.id, "user requested shutdown");
     ctx.node.stop();
     Ok(Flow::Close)

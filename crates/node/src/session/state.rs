@@ -18,6 +18,7 @@ use crate::client::Client;
 use crate::cluster::Answers;
 use crate::config::Redirect;
 use crate::table::Command;
+use crate::worker::jobs::Parts;
 
 /// The state of a connection between commands.
 pub struct Session {
@@ -62,6 +63,8 @@ pub struct Session {
     pub error_is_counted: bool,
     /// The answers of other nodes to the script or block that is the present command.
     pub answers: Option<Box<Answers>>,
+    /// The parts of a snapshot that it wants (REPLCONF).
+    pub snapshot_parts: Parts,
     /// CLIENT REPLY.
     pub replies: Replies,
     /// The choice of CLUSTER REDIRECT for keys of other nodes, if it was made.
@@ -184,6 +187,7 @@ impl Session {
             short_of_memory: false,
             error_is_counted: false,
             answers: None,
+            snapshot_parts: Parts::ALL,
             replies: Replies::On,
             redirect: None,
         }

@@ -10,6 +10,7 @@ use std::thread::{self, Thread};
 use resp::Reply;
 
 use crate::config::{Rights, Shared};
+use crate::durability::sent::Sent;
 
 /// The work of a job.
 #[derive(Debug)]
@@ -25,6 +26,42 @@ pub enum Task {
     },
     /// `HOLDFAST BACKUP` into this directory, relative to the working one.
     Backup(PathBuf),
+    /// SAVE and BGSAVE where nothing is logged.
+    Save,
+    /// A snapshot in Redis's format is sent to clients.
+    Send {
+        /// What it has.
+        parts: Parts,
+        /// What is answered before it: that of PSYNC, not of SYNC.
+        full_resync: bool,
+    },
+}
+
+impl Task {
+    /// True if a task that has not begun does what the other one would.
+    fn serves(&self, other: &Task) -> bool {
+        match (self, other) {
+            (Task::Save, Task::Save) => true,
+            (Task::Send { parts, full_resync }, Task::Send { parts: others, full_resync: other }) => {
+                (parts, full_resync) == (others, other)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The parts of a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parts {
+    /// All keys.
+    pub keys: bool,
+    /// All libraries of functions.
+    pub functions: bool,
+}
+
+impl Parts {
+    /// Everything.
+    pub const ALL: Parts = Parts { keys: true, functions: true };
 }
 
 /// The reply to the client that has asked.
@@ -36,6 +73,8 @@ pub enum Done {
     Text(String),
     /// A string.
     Bulk(Vec<u8>),
+    /// A snapshot.
+    Sent(Arc<Sent>),
 }
 
 impl Done {
@@ -45,6 +84,8 @@ impl Done {
             Done::Ok => reply.ok(),
             Done::Text(text) => reply.verbatim(*b"txt", text),
             Done::Bulk(bytes) => reply.bulk(bytes),
+            // The file itself follows in steps.
+            Done::Sent(sent) => reply.raw(&sent.head),
         }
     }
 }
@@ -116,6 +157,18 @@ impl Jobs {
         self.queue().waiting.push_back(job.clone());
         self.wake();
         Some(job)
+    }
+
+    /// Asks for a job. One that has not begun, and is the same, serves for both.
+    pub(crate) fn join(&self, task: Task) -> Option<Arc<Job>> {
+        let is_same = |job: &&Arc<Job>| job.task.as_ref().is_some_and(|there| there.serves(&task));
+        let same = self.queue().waiting.iter().find(is_same).cloned();
+        same.or_else(|| self.ask(task))
+    }
+
+    /// True if a job of [`Task::Save`] waits.
+    pub(crate) fn has_save(&self) -> bool {
+        self.queue().waiting.iter().any(|job| matches!(job.task, Some(Task::Save)))
     }
 
     /// True if a backup is being made, or waits to be.

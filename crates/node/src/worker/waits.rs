@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use command::Event;
-use engine::{Blocked, Ending};
+use engine::{Blocked, Ending, Walking};
 use keyspace::{Horizon, Need};
 use resp::{Args, OwnedArgs, Reply};
 
@@ -551,6 +551,10 @@ impl Worker {
             _ => {}
         }
         self.apply_reply_mode(&mut conn, before);
+        if let Ok(Done::Sent(sent)) = outcome {
+            let walking = Walking::rest(sent.clone().rest(), conn.session.protocol);
+            self.begin_walk(&mut conn, Box::new(walking));
+        }
         self.put_conn(conn);
         self.mark_dirty(token);
         self.resume(token);

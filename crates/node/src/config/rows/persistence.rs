@@ -120,14 +120,18 @@ pub(super) static SNAPSHOTS: Section = Section {
             "save",
             Kind::Special(Special::Save),
             "3600 1 300 100 60 10000",
-            "Save a snapshot after SECONDS with at least CHANGES; `\"\"` for never.",
+            "With `appendonly no`, save a snapshot after SECONDS with at least CHANGES, and when the server stops; \
+             `\"\"` for never, as also where only the command line says `appendonly no` and nothing says `save`. With \
+             `appendonly yes` and in a cluster it has no effect.",
+        ),
+        row(
+            "dbfilename",
+            Kind::Text,
+            "dump.rdb",
+            "Name of the snapshot file, in `dir`. A start with `appendonly no` loads it.",
         )
-        .inert(NO_SNAPSHOTS)
-        .harmless(""),
-        row("dbfilename", Kind::Text, "dump.rdb", "Name of the snapshot file.")
-            .check(check::snapshot_file)
-            .protected()
-            .inert(NO_SNAPSHOTS),
+        .check(check::snapshot_file)
+        .protected(),
         row("rdbcompression", Kind::Bool, "yes", "Compress texts in the snapshot.").inert(NO_SNAPSHOTS),
         row("rdbchecksum", Kind::Bool, "yes", "Write and check a checksum.").immutable().inert(NO_SNAPSHOTS),
         row("rdb-save-incremental-fsync", Kind::Bool, "yes", "Flush in parts while saving.").inert(NO_SNAPSHOTS),

@@ -9,6 +9,7 @@ use super::{Report, Text, human, ratio};
 use crate::REDIS_VERSION;
 use crate::config::EvictionPolicy;
 use crate::durability::backlog::backlog_limit;
+use crate::durability::{checkpoints, snapshots};
 use crate::limits::system::moves_to_store;
 use crate::node::{Node, VALKEY_VERSION};
 
@@ -201,23 +202,13 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.title("Persistence");
     t.zeros(&["loading", "async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age"]);
     t.line("current_fork_perc", "0.00");
-    t.zeros(&["current_save_keys_processed", "current_save_keys_total"]);
-    // A checkpoint is this server's snapshot.
     let checkpoints = r.node.checkpoints();
     let state = checkpoints.as_ref().map(|checkpoints| checkpoints.state()).unwrap_or_default();
-    let saved_at = if checkpoints.is_some() { state.saved_at } else { r.node.facts.started_ms };
-    let seconds = |ms: Option<u64>| ms.map_or(-1, |ms| (ms / 1000) as i64);
-    t.line("rdb_changes_since_last_save", r.sum(|s| &s.dirty).saturating_sub(state.saved_changes));
-    t.line("rdb_bgsave_in_progress", u8::from(state.began.is_some()));
-    t.line("rdb_last_save_time", saved_at / 1000);
-    t.line("rdb_last_bgsave_status", if state.failed.is_some() { "err" } else { "ok" });
-    t.line("rdb_last_bgsave_time_sec", seconds(state.took));
-    let running = state.began.map(|began| r.node.clock.unix_ms().saturating_sub(began));
-    t.line("rdb_current_bgsave_time_sec", seconds(running));
-    t.line("rdb_saves", state.figures.rounds);
-    t.line("rdb_saves_consecutive_failures", u8::from(state.failed.is_some()));
-    t.zeros(&["rdb_last_cow_size", "rdb_last_load_keys_expired"]);
-    t.line("rdb_last_load_keys_loaded", state.loaded);
+    match checkpoints.is_some() {
+        // A checkpoint is this server's snapshot.
+        true => snapshot(r, &Saves::of_checkpoints(&state), t),
+        false => snapshot(r, &Saves::of_files(r.node.snapshots.state()), t),
+    }
     let durable = r.node.durable();
     t.line("aof_enabled", u8::from(durable.is_some()));
     t.zeros(&["aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
@@ -245,6 +236,68 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
         t.line("warm_up_keys", state.warmed);
         t.line("tombstones", r.node.engine.keyspace.tombstones());
     }
+}
+
+/// What INFO tells of snapshots, whatever they are.
+struct Saves {
+    keys: (u64, u64),
+    saved_at: u64,
+    saved_changes: u64,
+    began: Option<u64>,
+    took: Option<u64>,
+    failures: u64,
+    saves: u64,
+    copied: u64,
+    /// Loaded, and expired.
+    loaded: (u64, u64),
+}
+
+impl Saves {
+    fn of_checkpoints(state: &checkpoints::State) -> Self {
+        Self {
+            keys: (0, 0),
+            saved_at: state.saved_at,
+            saved_changes: state.saved_changes,
+            began: state.began,
+            took: state.took,
+            failures: u64::from(state.failed.is_some()),
+            saves: state.figures.rounds,
+            copied: 0,
+            loaded: (state.loaded, 0),
+        }
+    }
+
+    fn of_files(state: snapshots::State) -> Self {
+        Self {
+            keys: if state.began.is_some() { state.keys } else { (0, 0) },
+            saved_at: state.saved_at,
+            saved_changes: state.saved_changes,
+            began: state.began,
+            took: state.took,
+            failures: state.failures,
+            saves: state.saves,
+            copied: state.copied,
+            loaded: state.loaded,
+        }
+    }
+}
+
+fn snapshot(r: &Report<'_>, saves: &Saves, t: &mut Text) {
+    let seconds = |ms: Option<u64>| ms.map_or(-1, |ms| (ms / 1000) as i64);
+    t.line("current_save_keys_processed", saves.keys.0);
+    t.line("current_save_keys_total", saves.keys.1);
+    t.line("rdb_changes_since_last_save", r.sum(|s| &s.dirty).saturating_sub(saves.saved_changes));
+    t.line("rdb_bgsave_in_progress", u8::from(saves.began.is_some()));
+    t.line("rdb_last_save_time", saves.saved_at / 1000);
+    t.line("rdb_last_bgsave_status", if saves.failures > 0 { "err" } else { "ok" });
+    t.line("rdb_last_bgsave_time_sec", seconds(saves.took));
+    let running = saves.began.map(|began| r.node.clock.unix_ms().saturating_sub(began));
+    t.line("rdb_current_bgsave_time_sec", seconds(running));
+    t.line("rdb_saves", saves.saves);
+    t.line("rdb_saves_consecutive_failures", saves.failures);
+    t.line("rdb_last_cow_size", saves.copied);
+    t.line("rdb_last_load_keys_expired", saves.loaded.1);
+    t.line("rdb_last_load_keys_loaded", saves.loaded.0);
 }
 
 /// The last checkpoint, and its place.

@@ -1,0 +1,121 @@
+//! Snapshots in Redis's format, as commands and INFO see them: requests, the one under way, and how the last one ended.
+//!
+//! A thread of the binary makes them: the file of SAVE, BGSAVE and `save` points where nothing is logged, and files
+//! that are sent to a client (SYNC). Where there is a log, SAVE and BGSAVE make a checkpoint instead.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::worker::jobs::{Job, Jobs, Task};
+
+/// The state of the snapshots. Times are unix milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// When the file under way was begun.
+    pub began: Option<u64>,
+    /// Keys that it has, and those that there were when it began.
+    pub keys: (u64, u64),
+    /// When the last file that succeeded was begun; when the server started, if there was none.
+    pub saved_at: u64,
+    /// Changes that had been made when it began.
+    pub saved_changes: u64,
+    /// Milliseconds that the last one took.
+    pub took: Option<u64>,
+    /// The error of the last one, if it failed.
+    pub failed: Option<String>,
+    /// Failures since the last success.
+    pub failures: u64,
+    /// When the last one was tried.
+    pub tried_at: u64,
+    /// Files that were written.
+    pub saves: u64,
+    /// Bytes of copies that commands have handed over for the last one.
+    pub copied: u64,
+    /// Keys that the start has read from a file, and that it left out because they had expired.
+    pub loaded: (u64, u64),
+    /// The next one was asked for while one was being written.
+    pub scheduled: bool,
+}
+
+/// What a stop does about the data in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AtEnd {
+    /// A snapshot if there are `save` points.
+    #[default]
+    AsConfigured,
+    /// A snapshot.
+    Save,
+    /// None.
+    NoSave,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    /// The requests.
+    pub jobs: Jobs,
+    state: Mutex<State>,
+    at_end: Mutex<AtEnd>,
+}
+
+impl Snapshots {
+    /// Of a server that started at this time.
+    pub(crate) fn new(started: u64) -> Self {
+        Self { state: Mutex::new(State { saved_at: started, ..State::default() }), ..Self::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// Changes the state.
+    pub fn note(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+    }
+
+    /// True if a file is being written, or waits to be.
+    pub(crate) fn is_saving(&self) -> bool {
+        self.lock().began.is_some() || self.jobs.has_save()
+    }
+
+    /// Asks for a file. `scheduled`: one is being written.
+    pub(crate) fn ask_to_save(&self, scheduled: bool) -> Option<Arc<Job>> {
+        let job = self.jobs.join(Task::Save)?;
+        self.lock().scheduled = scheduled;
+        Some(job)
+    }
+
+    /// A file is begun.
+    pub fn begun(&self, now: u64) {
+        let mut state = self.lock();
+        (state.began, state.tried_at, state.keys, state.scheduled) = (Some(now), now, (0, 0), false);
+    }
+
+    /// It has ended. `changes`: those that had been made when it began.
+    pub fn ended(&self, outcome: Result<(), String>, changes: u64, now: u64) {
+        let mut state = self.lock();
+        let began = state.began.take().unwrap_or(now);
+        state.took = Some(now.saturating_sub(began));
+        match outcome {
+            Ok(()) => {
+                (state.saved_at, state.saved_changes, state.failed) = (began, changes, None);
+                (state.saves, state.failures) = (state.saves + 1, 0);
+            }
+            Err(why) => (state.failed, state.failures) = (Some(why), state.failures + 1),
+        }
+    }
+
+    /// What a stop does.
+    pub fn at_end(&self) -> AtEnd {
+        *self.at_end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets what a stop does.
+    pub fn set_at_end(&self, at_end: AtEnd) {
+        *self.at_end.lock().unwrap_or_else(PoisonError::into_inner) = at_end;
+    }
+}
