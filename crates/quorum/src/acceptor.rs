@@ -264,8 +264,7 @@ impl Acceptor {
             self.promised = term;
             self.is_promise_durable = false;
             out.push(Output::Disk(Op::Promise(term)));
-            // They came under a lower term, and nothing was said of them.
-            self.streams.iter_mut().for_each(Stream::forget_queue);
+            self.streams.iter_mut().for_each(Stream::begin_term);
         }
         self.is_sealing = true;
         self.rest(out);

@@ -4,5 +4,6 @@ mod bytes;
 mod folder;
 mod machines;
 mod model;
+mod stories;
 mod walk;
 mod world;

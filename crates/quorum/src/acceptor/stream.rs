@@ -57,6 +57,11 @@ pub(super) struct Stream {
     syncing: Option<u64>,
     turn: Option<Turn>,
     queue: VecDeque<Append>,
+    /// The place up to which blocks are known to be those of the present term's owner.
+    matched: u64,
+    /// The place up to which that owner has everything committed.
+    claimed: u64,
+    /// The place up to which blocks are here and committed. It never falls.
     committed: u64,
     told: Told,
 }
@@ -74,6 +79,8 @@ impl Stream {
             syncing: None,
             turn: None,
             queue: VecDeque::new(),
+            matched: 0,
+            claimed: 0,
             committed: 0,
             told: Told::default(),
         }
@@ -84,7 +91,7 @@ impl Stream {
     }
 
     pub fn committed(&self) -> u64 {
-        self.committed.min(self.synced)
+        self.committed
     }
 
     /// What it has to say, once.
@@ -144,6 +151,9 @@ impl Stream {
             if planted.is(Mistake::StaleAppendCuts) && block.sequence < self.history.last().sequence {
                 self.begin(id, Keep::UpTo(block.sequence.max(self.history.base().id.sequence)), out);
             }
+            if self.history.has(block) {
+                self.matched = self.matched.max(block.sequence);
+            }
             return self.acknowledge();
         }
         if !follows || !self.history.has(before) || self.flights.len() >= FLIGHTS_MAX {
@@ -170,6 +180,7 @@ impl Stream {
             self.told.missed = Some(self.history.last());
             return;
         }
+        self.matched = self.matched.max(block.id.sequence);
         self.flights.push_back(Flight { sequence: block.id.sequence, through, has_landed: false });
         out.push(Output::Disk(Op::Write { stream: id, life: self.life, through, block }));
     }
@@ -233,9 +244,10 @@ impl Stream {
         self.synced >= self.written
     }
 
-    /// What waits for a new life is forgotten.
-    pub fn forget_queue(&mut self) {
+    /// Another term is promised: nothing is known of its owner's log, and what waits for a new life is forgotten.
+    pub fn begin_term(&mut self) {
         self.queue.clear();
+        (self.matched, self.claimed) = (0, 0);
     }
 
     /// The planted mistake [`Mistake::SealsInFlight`]: what is in the air counts as if it had never departed.
@@ -244,8 +256,10 @@ impl Stream {
         self.history.keep(self.written);
     }
 
+    /// The owner has everything committed up to a place. Blocks there may still be others than the owner's.
     pub fn advance(&mut self, committed: u64) {
-        self.committed = self.committed.max(committed);
+        self.claimed = self.claimed.max(committed);
+        self.committed = self.committed.max(self.claimed.min(self.matched).min(self.synced));
     }
 
     /// Gives blocks that are on the disk.
@@ -285,6 +299,7 @@ impl Stream {
         if self.turn.is_some() {
             return;
         }
+        self.advance(0);
         let written = self.history.at(self.written);
         let synced = self.history.at(self.synced.max(self.history.base().id.sequence));
         if let (Some(written), Some(synced)) = (written, synced) {

@@ -1,7 +1,8 @@
 //! Random walks: a seed decides what there is, what may happen, and what does.
 //!
 //! `cargo test -p quorum walks` walks some thousand times. `HOLDFAST_LONG=1 cargo test --release -p quorum walks` walks
-//! for a minute. `HOLDFAST_SEED=n` walks once, and tells everything.
+//! 400,000 times; `HOLDFAST_FIRST` and `HOLDFAST_SEEDS` say where to begin and how often. `HOLDFAST_SEED=n` walks once,
+//! and tells everything.
 
 use super::world::{Kind, Plan, Plant, Step, World};
 use crate::Limits;
@@ -67,6 +68,7 @@ fn plan_of(dice: &mut Dice, plant: Plant) -> Plan {
         wipes: u8::from(dice.one_in(3)),
         failures: u8::from(dice.one_in(4)),
         limits: Limits { through, ..limits },
+        advances: dice.one_in(3),
         plant,
         ..Plan::new(if small { 2 } else { 3 + dice.below(4) as u32 }, 1 + dice.below(3) as usize)
     };
@@ -98,7 +100,8 @@ fn favour(plan: &mut Plan) {
     match plan.plant {
         Plant::PromiseNotSynced => plan.powers = 3,
         Plant::StartsUnsynced => {
-            (plan.through, plan.limits.through, plan.hurry) = (false, false, 8);
+            (plan.through, plan.limits.through, plan.hurry) = (false, false, 4);
+            (plan.slow_writes, plan.slow_disk, plan.prompt) = (false, false, true);
             (plan.restarts, plan.powers) = (3, 3);
         }
         Plant::Amnesia => plan.wipes = 2,
@@ -107,7 +110,11 @@ fn favour(plan: &mut Plan) {
         Plant::Inside(Mistake::StaleAppendCuts) => plan.repeats = 6,
         Plant::Inside(Mistake::SealsInFlight) => (plan.slow_writes, plan.restarts, plan.powers) = (true, 3, 2),
         Plant::Inside(Mistake::DropsInPlace) => (plan.slow_writes, plan.restarts, plan.powers) = (true, 2, 3),
-        Plant::Inside(Mistake::StreamLeads) => (plan.streams, plan.reconnects) = (2, 0),
+        Plant::Inside(Mistake::StreamLeads) => {
+            (plan.streams, plan.terms, plan.writes, plan.reconnects) = (2, 5, 2, 0);
+            (plan.hurry, plan.prompt, plan.slow_writes, plan.through) = (8, true, false, true);
+            plan.limits.through = true;
+        }
         Plant::Inside(Mistake::CountsOldTerms | Mistake::LongestLog) => {
             (plan.terms, plan.hurry, plan.prompt) = (6, 12, true);
         }
@@ -197,9 +204,12 @@ fn walks() {
         return;
     }
     let is_long = std::env::var_os("HOLDFAST_LONG").is_some();
-    let (first, seeds) = (number_of("HOLDFAST_FIRST").unwrap_or(0), if is_long { 400_000 } else { 6_000 });
+    let (first, seeds) = (
+        number_of("HOLDFAST_FIRST").unwrap_or(0),
+        number_of("HOLDFAST_SEEDS").unwrap_or(if is_long { 400_000 } else { 6_000 }),
+    );
     let (mut steps, mut led, mut acknowledged) = (0, 0, 0);
-    for seed in first..first + seeds {
+    for seed in first..first.saturating_add(seeds) {
         let walked = walk(seed, Plant::None, false);
         assert_eq!(walked.broken, None, "HOLDFAST_SEED={seed} tells more");
         steps += walked.steps;
@@ -230,8 +240,17 @@ const LATE: &str = "something is acknowledged that a later term does not have";
 const TORN: &str = "a record is served without what it stands on";
 const TWO: &str = "two blocks have one name";
 const VERSION: &str = "a version is given that was shown as another one";
+const PLACE: &str = "two blocks are committed at one place";
+const TAKEN: &str = "an acceptor takes a block for committed that is not";
 const FALLS: &str = "a folder has blocks that do not follow one another";
 const CHAIN: &str = "a folder has a chain that never was";
+
+/// The interleaving is a rare one: the story `p25_a_stream_leads_alone` takes it step by step.
+#[test]
+#[ignore = "takes a minute"]
+fn walks_notice_that_a_stream_leads_alone() {
+    finds(Plant::Inside(Mistake::StreamLeads), 200_000, &[PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN]);
+}
 
 macro_rules! mistakes {
     ($($name:ident: $plant:expr, $seeds:expr, [$($expected:expr),*];)*) => {$(
@@ -243,19 +262,18 @@ macro_rules! mistakes {
 }
 
 mistakes! {
-    p1_an_acceptor_takes_lower_terms: Plant::TakesLowerTerms, 20_000, [LOST, OTHERWISE, LATE, TORN];
-    p2_a_promise_is_not_synced: Plant::PromiseNotSynced, 20_000, [LOST, OTHERWISE, LATE, TORN];
-    p3_the_longest_log_is_taken: Plant::Inside(Mistake::LongestLog), 20_000, [LOST, OTHERWISE, LATE, TORN];
-    p4_a_shard_is_served_early: Plant::ServesEarly, 20_000, [LOST, OTHERWISE, LATE, TORN];
-    p5_a_wiped_folder_votes: Plant::Amnesia, 20_000, [LOST, OTHERWISE, LATE, TORN];
-    p6_a_stale_append_cuts: Plant::Inside(Mistake::StaleAppendCuts), 20_000, [LOST, OTHERWISE, LATE, TORN];
+    p1_an_acceptor_takes_lower_terms: Plant::TakesLowerTerms, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    p2_a_promise_is_not_synced: Plant::PromiseNotSynced, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    p3_the_longest_log_is_taken: Plant::Inside(Mistake::LongestLog), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    p4_a_shard_is_served_early: Plant::ServesEarly, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    p5_a_wiped_folder_votes: Plant::Amnesia, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    p6_a_stale_append_cuts: Plant::Inside(Mistake::StaleAppendCuts), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     p21_a_version_has_no_record: Plant::VersionsWithoutRecords, 20_000, [VERSION];
-    p23_only_the_new_set_is_sealed: Plant::SealsNewOnly, 20_000, [LOST, OTHERWISE, LATE, TORN];
-    p25_a_stream_leads_alone: Plant::Inside(Mistake::StreamLeads), 20_000, [VERSION, LOST, OTHERWISE, LATE, TORN];
-    p26_a_seal_is_answered_in_flight: Plant::Inside(Mistake::SealsInFlight), 20_000, [LOST, OTHERWISE, LATE, TORN, CHAIN];
-    p27_a_reset_goes_backwards: Plant::Inside(Mistake::ResetsBackwards), 20_000, [LOST, OTHERWISE, LATE, TORN];
-    p31_a_term_is_given_twice: Plant::TermTwice, 20_000, [TWO, LOST, OTHERWISE];
-    p35_an_acceptor_starts_unsynced: Plant::StartsUnsynced, 20_000, [LOST, OTHERWISE, LATE, TORN];
-    figure_8_an_old_block_is_committed_by_counting: Plant::Inside(Mistake::CountsOldTerms), 60_000, [LOST, OTHERWISE, LATE, TORN];
-    blocks_are_dropped_in_place: Plant::Inside(Mistake::DropsInPlace), 20_000, [LOST, OTHERWISE, LATE, TORN, CHAIN, FALLS];
+    p23_only_the_new_set_is_sealed: Plant::SealsNewOnly, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    p26_a_seal_is_answered_in_flight: Plant::Inside(Mistake::SealsInFlight), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN, CHAIN];
+    p27_a_reset_goes_backwards: Plant::Inside(Mistake::ResetsBackwards), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    p31_a_term_is_given_twice: Plant::TermTwice, 20_000, [TWO, PLACE, TAKEN, LOST, OTHERWISE];
+    p35_an_acceptor_starts_unsynced: Plant::StartsUnsynced, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    figure_8_an_old_block_is_committed_by_counting: Plant::Inside(Mistake::CountsOldTerms), 60_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    blocks_are_dropped_in_place: Plant::Inside(Mistake::DropsInPlace), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN, CHAIN, FALLS];
 }

@@ -70,6 +70,8 @@ pub struct Plan {
     pub wipes: u8,
     pub failures: u8,
     pub limits: Limits,
+    /// Owners say how far they are where no append says so.
+    pub advances: bool,
     /// How much more often terms are given.
     pub hurry: u64,
     pub plant: Plant,
@@ -100,6 +102,7 @@ impl Plan {
             wipes: 0,
             failures: 0,
             limits: Limits { window_blocks: 8, read_blocks: 8, ..Limits::default() },
+            advances: false,
             hurry: 1,
             plant: Plant::None,
         }
@@ -262,6 +265,11 @@ impl World {
     }
 
     fn outputs(&mut self, plan: &Plan, at: usize, out: Vec<Output>) {
+        for stream in (0..plan.streams as u16).map(StreamId) {
+            let Some(acceptor) = &self.machines[at].acceptor else { break };
+            let committed = acceptor.committed(stream).and_then(|at| acceptor.history(stream)?.at(at));
+            committed.into_iter().for_each(|id| self.ghosts.check_committed(stream, id));
+        }
         for output in out {
             match output {
                 Output::Reply(reply) if plan.prompt => self.reach_owner(plan, at, reply),
@@ -373,6 +381,7 @@ impl World {
             }
         }
         if is_told {
+            self.ghosts.commit(&self.hosts[host]);
             self.ghosts.acknowledge(&self.hosts[host]);
         }
     }

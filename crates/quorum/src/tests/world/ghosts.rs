@@ -84,6 +84,8 @@ pub struct Ghosts {
     pub store: BTreeSet<Record>,
     /// All blocks that were ever made, and the block before each.
     made: BTreeMap<(StreamId, BlockId), (Block, BlockId)>,
+    /// What was said to be committed at each place, by an owner.
+    committed: BTreeMap<(StreamId, u64), BlockId>,
     /// Versions that were shown, and by which term.
     versions: BTreeMap<u64, Term>,
 }
@@ -132,6 +134,25 @@ impl Ghosts {
         self.shown.insert((term, host.process), mine.clone());
     }
 
+    /// An owner says that its log is committed up to its marks: no two say other things.
+    pub fn commit(&mut self, host: &Host) {
+        for (at, log) in host.log.iter().enumerate() {
+            for block in log.iter().filter(|block| block.id.sequence <= host.marks[at]) {
+                let place = (StreamId(at as u16), block.id.sequence);
+                if *self.committed.entry(place).or_insert(block.id) != block.id {
+                    self.break_on("two blocks are committed at one place");
+                }
+            }
+        }
+    }
+
+    /// An acceptor says that a block is committed: a standby applies it.
+    pub fn check_committed(&mut self, stream: StreamId, id: BlockId) {
+        if id.sequence > 0 && self.committed.get(&(stream, id.sequence)) != Some(&id) {
+            self.break_on("an acceptor takes a block for committed that is not");
+        }
+    }
+
     /// A watermark has moved: a record passes it if all that it stands on has (rule L5).
     pub fn acknowledge(&mut self, host: &Host) {
         let term = host.owner.term();
@@ -141,9 +162,12 @@ impl Ghosts {
         });
         let records: BTreeSet<Record> =
             below.filter(|record| record.term == term || host.began_with.contains(record)).collect();
+        let mut waits = vec![false; host.log.len()];
         for record in records {
             let is_known = |on| self.acknowledged.iter().any(|other| other.is_named_by(on));
-            if self.acknowledged.contains(&record) || !record.on.is_none_or(is_known) {
+            // What lies behind a record that waits for another stream waits as well.
+            waits[usize::from(record.stream)] |= !record.on.is_none_or(is_known);
+            if self.acknowledged.contains(&record) || waits[usize::from(record.stream)] {
                 continue;
             }
             let lost =

@@ -28,6 +28,7 @@ pub enum Step {
     Write(usize, u16, bool),
     Show(usize),
     Sync(usize, u16),
+    Advance(usize, u16),
     Cut(usize, u16),
     /// An owner has an acceptor begin where its log does, whatever that has.
     Bootstrap(usize, usize, u16),
@@ -164,6 +165,9 @@ impl World {
             if !plan.through && stage >= Stage::Copying {
                 push(steps, Kind::Sync, Step::Sync(at, stream));
             }
+            if plan.advances && stage == Stage::Leading {
+                push(steps, Kind::Sync, Step::Advance(at, stream));
+            }
             if self.left.cuts > 0 && stage == Stage::Leading {
                 push(steps, Kind::Cut, Step::Cut(at, stream));
             }
@@ -214,6 +218,11 @@ impl World {
             Step::Sync(host, stream) => {
                 let mut events = Vec::new();
                 self.hosts[host].owner.sync(StreamId(stream), &mut events);
+                self.events(plan, host, events);
+            }
+            Step::Advance(host, stream) => {
+                let mut events = Vec::new();
+                self.hosts[host].owner.advance(StreamId(stream), &mut events);
                 self.events(plan, host, events);
             }
             Step::Cut(host, stream) => {
