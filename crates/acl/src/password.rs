@@ -25,6 +25,11 @@ impl PasswordHash {
         Some(PasswordHash(hash))
     }
 
+    /// The hash itself.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// 64 hexadecimal digits in lower case.
     pub fn hex(&self) -> String {
         hex(&self.0)

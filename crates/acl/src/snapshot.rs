@@ -32,8 +32,8 @@ use crate::users::{DEFAULT, Users};
 const MAGIC: [u8; 4] = *b"HFUS";
 const VERSION: u16 = 1;
 
-/// Bytes of all users of a cluster in its metadata, at most.
-pub const SNAPSHOT_BYTES_MAX: usize = 4 << 20;
+/// Bytes that the users of a cluster may have in its metadata: half of what those keep beside settings.
+pub const SNAPSHOT_BYTES_MAX: usize = 512 << 10;
 
 /// The bytes are no snapshot of users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,6 @@
 //! All users, their numbers and revisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::catalogue::Catalogue;
@@ -146,6 +146,25 @@ impl Users {
         let user = Arc::make_mut(user);
         user.passwords = password.into_iter().collect();
         user.needs_no_password = password.is_none();
+    }
+
+    /// Gives the user `default` the passwords that it has among other users.
+    pub fn take_default_passwords(&mut self, from: &Users) {
+        let Some(known) = from.by_number.get(&UserNumber::DEFAULT) else { return };
+        let Some(user) = self.by_number.get_mut(&UserNumber::DEFAULT) else { return };
+        let user = Arc::make_mut(user);
+        user.passwords.clone_from(&known.passwords);
+        user.needs_no_password = known.needs_no_password;
+    }
+
+    /// What has become of earlier users: those that are gone, changed or new now.
+    pub fn changes_since(&self, before: &Users) -> Vec<Change> {
+        let numbers: BTreeSet<UserNumber> = before.by_number.keys().chain(self.by_number.keys()).copied().collect();
+        let change = |number: UserNumber| Change {
+            before: before.by_number.get(&number).cloned(),
+            after: self.by_number.get(&number).cloned(),
+        };
+        numbers.into_iter().map(change).filter(|change| change.before != change.after).collect()
     }
 
     /// Replaces a user. If it has not changed, it keeps its revision.
@@ -306,6 +325,25 @@ mod tests {
             users.delete(&["bob"]).unwrap();
             assert_eq!(users.standing(made.number(), 2), Standing::Gone);
             assert_eq!(users.standing(UserNumber(9), 2), Standing::Behind, "another node knows more");
+        });
+    }
+
+    #[test]
+    fn what_has_become_of_users_is_told_by_number() {
+        with(|users, book| {
+            users.set(book, b"bob", &["on"]).unwrap();
+            users.set(book, b"eve", &["on"]).unwrap();
+            let before = users.clone();
+            assert!(users.changes_since(&before).is_empty());
+            users.delete(&["bob"]).unwrap();
+            users.set(book, b"bob", &["on"]).unwrap();
+            let changes = users.changes_since(&before);
+            let shape: Vec<_> = changes.iter().map(|one| (one.before.is_some(), one.after.is_some())).collect();
+            assert_eq!(shape, [(true, false), (false, true)], "one bob is gone, another one is there");
+            users.set_default_password(Some(PasswordHash::of(b"x")));
+            assert_eq!(users.changes_since(&before).len(), 3);
+            users.take_default_passwords(&before);
+            assert_eq!(users.changes_since(&before), changes);
         });
     }
 

@@ -11,5 +11,6 @@ pub const FIRST: u16 = 8;
 /// The highest level of this build.
 pub const HIGHEST: u16 = 9;
 
-/// From this level on an origin names the user of forwarded commands: [`crate::items::Item::Principal`].
+/// From this level on a cluster has users. An origin names the user of forwarded commands
+/// ([`crate::items::Item::Principal`]) and of parts of transactions, and libraries of functions may come with users.
 pub const PRINCIPALS: u16 = 9;

@@ -394,6 +394,19 @@ impl Node {
         }
     }
 
+    /// The users in the files of a node of a cluster, for a cluster that has none: as bytes, for
+    /// [`crate::cluster::join`].
+    pub fn users_of_files(&self) -> Option<Arc<[u8]>> {
+        self.users.seed()
+    }
+
+    /// Ends a client: it is gone for every other client at once, and its worker closes it when it hears of it.
+    pub(crate) fn end_client(&self, client: &Client) {
+        self.dismiss(client.id);
+        client.seat.close();
+        self.send(usize::from(client.worker.load(Relaxed)), Message::Kill { token: client.token.load(Relaxed) });
+    }
+
     /// Notes that the node has a log and makes checkpoints, or no longer does. Workers that have begun hear it by
     /// messages: see `switching`.
     pub fn set_log(&self, log: Option<(Arc<Durable>, Arc<Checkpoints>)>) {

@@ -11,9 +11,11 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
 use membership::meta::{Command, Configuration, LIBRARIES_MAX, Response, Setting};
-use membership::{BootNs, LeaseEnd, Map, NodeId};
+use membership::{BootNs, LeaseEnd, Map, NodeId, level};
 use net::Links;
-use node::cluster::{Administration, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged};
+use node::cluster::{
+    Administration, Agreed, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged, join, split, take_agreed,
+};
 use node::config::{Live, Settings, seeds};
 use node::{Clock, Node};
 
@@ -71,6 +73,23 @@ pub fn take_known_settings(live: &Live) {
     }
 }
 
+/// Takes the users and the libraries of the server's cluster from its files, before clients come: a user that is gone, or
+/// may do less by now, must not come back with this node.
+///
+/// # Errors
+///
+/// They cannot be read.
+pub fn take_known_users(node: &Node) -> Result<(), Box<dyn Error>> {
+    let settings = node.config.settings();
+    if !settings.takes_part_in_cluster() {
+        return Ok(());
+    }
+    match Control::known_libraries(&folder(&settings)) {
+        Some(payload) => Ok(node::users::take_known(node, &payload)?),
+        None => Ok(()),
+    }
+}
+
 /// Refuses to join a cluster with keys: most would belong to other nodes, and the rest might return long after the
 /// cluster deleted them. It also refuses libraries, because those of the cluster would replace them.
 fn check_new(settings: &Settings, node: &Node) -> Result<(), Box<dyn Error>> {
@@ -93,7 +112,7 @@ fn check_size(libraries: Option<&[u8]>, folder: &Path) -> Result<(), Box<dyn Err
         return Ok(());
     }
     Err(format!(
-        "this server has {bytes} bytes of libraries of functions, and a cluster may have {LIBRARIES_MAX}: start it without cluster-enabled, and delete some"
+        "this server has {bytes} bytes of libraries of functions and users, and a cluster may have {LIBRARIES_MAX}: start it without cluster-enabled, and delete some"
     )
     .into())
 }
@@ -188,13 +207,19 @@ impl Membership {
             .map_err(|error| format!("can't make the directory {}: {error}", folder.display()))?;
         let knows_transactions = !node.engine.transactions.knows_nothing();
         let has_libraries = node.scripts.libraries().count() != (0, 0);
-        let libraries: Option<Arc<[u8]>> = has_libraries.then(|| node.scripts.dump_libraries().into());
+        let users = node.users_of_files();
+        let libraries_level = if users.is_some() { level::PRINCIPALS } else { level::FIRST };
+        let libraries: Option<Arc<[u8]>> = (has_libraries || users.is_some()).then(|| {
+            let libraries = if has_libraries { node.scripts.dump_libraries() } else { Vec::new() };
+            join(users.as_deref().unwrap_or_default(), &libraries).into()
+        });
         check_size(libraries.as_deref(), &folder)?;
         let (port, settings) = (settings.port, of(settings)?);
         let told = settings.client_port;
         let first = node.config.first_of_cluster().into_iter();
         let configuration = first.map(|(name, value)| Setting { name: name.to_owned(), value }).collect();
-        let settings = ControlSettings { data, knows_transactions, libraries, configuration, ..settings };
+        let settings =
+            ControlSettings { data, knows_transactions, libraries, libraries_level, configuration, ..settings };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         let cluster = Cluster::new(control.id(), control.incarnation(), started, control.map(), Box::new(renewed));
@@ -298,11 +323,17 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
     }
 }
 
-/// Takes the libraries of the cluster in place of all there are.
-fn take_libraries(node: &Node, version: u64, payload: &[u8]) -> Result<(), String> {
-    let (before, had) = node.scripts.libraries_of_cluster();
-    node.scripts.take_libraries(version, payload)?;
-    if before == 0 {
+/// Takes the users and the libraries of the cluster in place of all there are.
+fn take_libraries(node: &Arc<Node>, version: u64, payload: &[u8]) -> Result<(), String> {
+    if version > 0
+        && let (&[], libraries) = split(payload)?
+        && let Some(users) = node.users_of_files()
+    {
+        return Err(give_users(node, version, &join(&users, libraries)));
+    }
+    let Agreed { version: before, libraries: had, .. } = node.scripts.agreed();
+    take_agreed(node, version, payload)?;
+    if before == 0 && version > 0 {
         let has = node.scripts.libraries();
         let gone: Vec<&str> = had.all().map(|library| library.name()).filter(|name| has.get(name).is_none()).collect();
         if !gone.is_empty() {
@@ -313,6 +344,23 @@ fn take_libraries(node: &Node, version: u64, payload: &[u8]) -> Result<(), Strin
         }
     }
     Ok(())
+}
+
+/// Gives a cluster that has never had users those of this node's files. The node serves when it has got them back; why
+/// it does not serve until then.
+fn give_users(node: &Arc<Node>, version: u64, payload: &[u8]) -> String {
+    let Some(cluster) = node.cluster() else { return "this node is starting".to_owned() };
+    let has = cluster.map().level();
+    if has < level::PRINCIPALS {
+        return format!(
+            "this node's files have users, for which the cluster needs level {}, and it has level {has}: when all nodes run this build, `holdfast cluster finalize` raises it",
+            level::PRINCIPALS
+        );
+    }
+    if let Some(administration) = cluster.administration() {
+        administration.change_libraries(version, payload.into(), Box::new(|_| {}));
+    }
+    "the cluster has no users yet, and gets those of this node's files".to_owned()
 }
 
 fn say_where_smart_clients_go(port: u16, told: u16) {

@@ -126,6 +126,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         tracing::error!("{why}");
         return Err(why.into());
     }
+    member::take_known_users(&node)?;
     crash::prepare(&node, &settings.logfile)?;
     crash::follow(settings.crash_log_enabled);
     if let Err(error) = oom::follow(&settings) {

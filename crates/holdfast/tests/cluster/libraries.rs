@@ -135,6 +135,6 @@ fn libraries_that_are_too_large_for_a_cluster_stay_with_their_server() {
         format!("#!lua name=a\\n--{}\\nredis.register_function('a', function() return 1 end)", "x".repeat(1 << 20));
     assert_eq!(Server::start(&alone).client().call(&format!("function load \"{code}\"")), "$1 a");
     let why = Server::refused(&[&alone[..], &["--cluster-enabled", "yes"]].concat());
-    assert!(why.contains("bytes of libraries of functions, and a cluster may have 1048576"), "{why}");
+    assert!(why.contains("bytes of libraries of functions and users, and a cluster may have 1048576"), "{why}");
     assert_eq!(Server::start(&alone).client().call("fcall a 0"), ":1", "it is a server by itself still");
 }

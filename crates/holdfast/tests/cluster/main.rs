@@ -8,3 +8,4 @@ mod nodes;
 mod settings;
 #[path = "../support/mod.rs"]
 mod support;
+mod users;

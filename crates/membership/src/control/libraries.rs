@@ -1,4 +1,4 @@
-//! The libraries of functions that all nodes have ([`crate::meta::Libraries`]). A node takes those of the metadata
+//! The libraries of functions and the users that all nodes have ([`crate::meta::Libraries`]). A node takes those of the metadata
 //! before it has a lease, and reports its version with every renewal. A change is answered when every node that may
 //! hold a lease has it: a node without a lease does not serve, and gets none without it.
 
@@ -13,10 +13,11 @@ use tokio::time::{sleep, timeout};
 
 use super::agent::{Agent, COMMAND};
 use super::configuration;
+use super::kept::Kept;
 use super::links::Reply;
 use super::types::Entry;
 use crate::NodeId;
-use crate::meta::{ChangeId, Command, LIBRARIES_MAX, Refusal, Response};
+use crate::meta::{ChangeId, Command, LIBRARIES_MAX, Refusal, Response, State};
 
 /// Takes libraries of a version in place of all that the node has. The thread may be busy with that for a while; calls
 /// come one after the other. After an error, with its reason, it is called again.
@@ -91,6 +92,23 @@ pub fn sendable<'a>(entries: impl Iterator<Item = &'a Entry>) -> impl Iterator<I
     })
 }
 
+/// The libraries in a node's files; `None`: it belongs to no cluster. As with settings
+/// ([`super::configuration::known`]), the last entries of the log count, though they may not be committed.
+pub fn known(kept: &Kept) -> Option<Arc<[u8]>> {
+    kept.cluster?;
+    let snapshot = kept.snapshot.as_ref();
+    let last = snapshot.and_then(|snapshot| snapshot.meta.last_log_id).map_or(0, |last| last.index);
+    let state = snapshot.and_then(|snapshot| State::restore(&snapshot.snapshot).ok());
+    let mut known = state.map(|state| state.libraries().clone()).unwrap_or_default();
+    for (_, entry) in kept.entries.range(last + 1..) {
+        if let EntryPayload::Normal(Command::Libraries { known: from, change, payload }) = &entry.payload {
+            // What the metadata refused changed nothing.
+            let _ = known.change(*from, *change, payload);
+        }
+    }
+    Some(known.payload)
+}
+
 impl Agent {
     /// Keeps the libraries of this node up to date, for ever.
     pub async fn keep_libraries(self: Arc<Self>) {
@@ -119,21 +137,26 @@ impl Agent {
         let Some(libraries) = known.filter(|known| Some(known.version) != *self.libraries.version.borrow()) else {
             return Ok(());
         };
-        if libraries.version == 0 {
-            if let Some(own) = &self.settings.libraries {
-                // If another node was first, its libraries come. The answer would wait for this node to have them.
-                let (committed, applied) =
-                    (pin!(self.commit_libraries(0, Arc::clone(own))), pin!(self.until_there_are_any()));
-                return match select(committed, applied).await {
-                    Either::Left((committed, _)) => committed.map(drop),
-                    Either::Right(_) => Ok(()),
-                };
+        if libraries.version == 0
+            && let Some(own) = &self.settings.libraries
+        {
+            let (needs, has) = (self.settings.libraries_level, self.machine.map().level());
+            if has < needs {
+                return Err(format!(
+                    "this node's files have users, for which the cluster needs level {needs}, and it has level {has}: when all nodes run this build, `holdfast cluster finalize` raises it"
+                ));
             }
-        } else {
-            let (take, payload) = (Arc::clone(&self.libraries.take), Arc::clone(&libraries.payload));
-            let taking = tokio::task::spawn_blocking(move || take(libraries.version, &payload));
-            taking.await.map_err(|why| why.to_string())??;
+            // If another node was first, its libraries come. The answer would wait for this node to have them.
+            let (committed, applied) =
+                (pin!(self.commit_libraries(0, Arc::clone(own))), pin!(self.until_there_are_any()));
+            return match select(committed, applied).await {
+                Either::Left((committed, _)) => committed.map(drop),
+                Either::Right(_) => Ok(()),
+            };
         }
+        let (take, payload) = (Arc::clone(&self.libraries.take), Arc::clone(&libraries.payload));
+        let taking = tokio::task::spawn_blocking(move || take(libraries.version, &payload));
+        taking.await.map_err(|why| why.to_string())??;
         self.libraries.version.send_replace(Some(libraries.version));
         Ok(())
     }

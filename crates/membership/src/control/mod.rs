@@ -65,7 +65,7 @@ use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;
 use crate::map::Map;
 use crate::meta::{Command, Configuration, Response, Setting};
-use crate::{BootNs, ClusterId, LeaseEnd, NodeId};
+use crate::{BootNs, ClusterId, LeaseEnd, NodeId, level};
 
 /// The clock of leases.
 pub type BootClock = Arc<dyn Fn() -> BootNs + Send + Sync>;
@@ -105,6 +105,8 @@ pub struct Settings {
     /// Libraries of functions in the node's data: they become the cluster's, if it has never had any. Otherwise those
     /// of the cluster replace them.
     pub libraries: Option<Arc<[u8]>>,
+    /// The level that a cluster needs to take these libraries.
+    pub libraries_level: u16,
     /// Other settings that must be the same on all nodes: names and values.
     pub agreed: Vec<(String, String)>,
     /// The settings of a cluster whose first node is this one.
@@ -135,6 +137,7 @@ impl Settings {
             data: None,
             knows_transactions: false,
             libraries: None,
+            libraries_level: level::FIRST,
             agreed: Vec::new(),
             configuration: Vec::new(),
             lease: Duration::from_secs(2),
@@ -261,6 +264,12 @@ impl Control {
     pub fn known_configuration(folder: &Path) -> Configuration {
         let kept = Folder::read(folder, None).ok().flatten();
         kept.map_or_else(Configuration::default, |kept| configuration::known(&kept))
+    }
+
+    /// The libraries and the users, as bytes, in the files of `folder`, which are only read. Other nodes may have newer
+    /// ones. `None`: it belongs to no cluster, or the files cannot be read, which the start reports.
+    pub fn known_libraries(folder: &Path) -> Option<Arc<[u8]>> {
+        libraries::known(&Folder::read(folder, None).ok().flatten()?)
     }
 
     /// The owner of the state in `folder`, if it is a node's; nothing is changed. `data`: the name of log and store on

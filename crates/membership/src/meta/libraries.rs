@@ -28,7 +28,7 @@ impl Default for Libraries {
 
 impl Libraries {
     /// Changes those of version `known`. False: this very change was made before.
-    pub(super) fn change(&mut self, known: u64, change: ChangeId, payload: &Arc<[u8]>) -> Result<bool, Refusal> {
+    pub(crate) fn change(&mut self, known: u64, change: ChangeId, payload: &Arc<[u8]>) -> Result<bool, Refusal> {
         if self.version == known.wrapping_add(1) && self.change == change {
             return Ok(false);
         }

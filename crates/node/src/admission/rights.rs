@@ -31,6 +31,8 @@ pub struct User {
 impl User {
     /// The user that connections begin as. At first it may do everything.
     pub const DEFAULT: User = User { principal: Principal { user: 0, revision: 0 }, full_at: 0 };
+    /// Another node of the cluster, for commands that follow from no client's. No user has this number.
+    pub const NODE: User = User { principal: Principal { user: u32::MAX, revision: 0 }, full_at: User::NEVER };
     /// No generation of the table of users.
     pub const NEVER: u64 = u64::MAX;
 
@@ -53,6 +55,28 @@ pub(crate) fn must_log_in(spec: &Spec, authenticated: bool) -> bool {
 #[inline(always)]
 pub(crate) fn refusal(users: &UserTable, user: &mut User, command: &Command, args: Args<'_>) -> Option<Denial> {
     if user.full_at == users.generation() { None } else { users.refusal(user, command, args) }
+}
+
+/// Whether nodes send each other this command to have a virtual connection follow its client's session, and to find out
+/// what the client's command needs. The client's node has judged that command, which may be another one.
+#[cold]
+pub(crate) fn is_of_nodes(command: &Command) -> bool {
+    const OF_NODES: [&str; 12] = [
+        "select",
+        "hello",
+        "client|no-touch",
+        "client|tracking",
+        "client|caching",
+        "ping",
+        "multi",
+        "discard",
+        "unwatch",
+        "watch",
+        "holdfast|receivers",
+        "script|load",
+    ];
+    // A hidden subcommand is called as its container.
+    OF_NODES.contains(&&*command.name) || command.is_hidden() && command.spec.name == "await"
 }
 
 /// The limits by which a client's input is parsed. `argument_max`: most bytes of an argument. For a stranger the

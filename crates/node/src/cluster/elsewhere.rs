@@ -90,6 +90,13 @@ impl<P: Port> Forwarding<'_, P> {
         }
     }
 
+    /// There is a map, or there are users that this node had not heard of.
+    pub(crate) fn resume_all_from_map(&mut self) {
+        let waiting = self.port.conns().filter(|conn| matches!(conn.wait, Wait::Node(NodeWait::Map)));
+        let waiting: Vec<Token> = waiting.map(|conn| conn.token).collect();
+        waiting.into_iter().for_each(|token| self.resume_from_map(token));
+    }
+
     /// The map has changed (`changed`), or this node may have been without a lease for long. Commands that wait for
     /// keys that are not available here run again, and get an error or go to the right node.
     pub(crate) fn look_at_blocked(&mut self, changed: bool) {
@@ -104,9 +111,7 @@ impl<P: Port> Forwarding<'_, P> {
             self.flush_trackers();
         }
         if changed {
-            let waiting = self.port.conns().filter(|conn| matches!(conn.wait, Wait::Node(NodeWait::Map)));
-            let waiting: Vec<Token> = waiting.map(|conn| conn.token).collect();
-            waiting.into_iter().for_each(|token| self.resume_from_map(token));
+            self.resume_all_from_map();
         }
         let peers = self.peers();
         let (map, me) = (peers.map.clone(), peers.my_place());

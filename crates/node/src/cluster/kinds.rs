@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Exec,
     /// Every node has a part in it; how the parts become one reply.
     Gather(Merge),
-    /// It changes the libraries of functions, which belong to the cluster.
+    /// It changes the libraries of functions, or users, which belong to the cluster.
     Libraries,
     /// SCAN: the node of the slot in its cursor.
     Scan,
@@ -46,6 +46,7 @@ impl Kind {
         }
         match command.name.as_str() {
             "function|load" | "function|delete" | "function|flush" | "function|restore" => return Kind::Libraries,
+            "acl|setuser" | "acl|deluser" | "acl|load" => return Kind::Libraries,
             "scan" => return Kind::Scan,
             "cluster|countkeysinslot" | "cluster|getkeysinslot" => return Kind::Slot,
             "watch" => return Kind::Watch,

@@ -9,6 +9,7 @@
 //! drivers see a link as one more connection.
 
 pub(crate) mod admin;
+pub(crate) mod agreed;
 pub(crate) mod answers;
 pub(crate) mod awaited;
 pub(crate) mod blocks;
@@ -44,10 +45,12 @@ use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
 
 use ::membership::{BootNs, Map, NodeId};
 
+pub use crate::scripts::libraries::Agreed;
 pub use admin::{Administration, Changed, LibrariesChanged, SettingsChanged};
+pub use agreed::{join, split, take_agreed};
 pub(crate) use answers::{Answers, Asks};
 pub(crate) use awaited::Awaited;
-pub(crate) use libraries::change_libraries;
+pub(crate) use libraries::{change_libraries, change_users};
 pub use outbound::Dial;
 pub(crate) use peers::Peers;
 pub(crate) use remote::Remote;

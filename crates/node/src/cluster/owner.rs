@@ -205,6 +205,10 @@ impl<P: Port> Forwarding<'_, P> {
         let peer = known.unwrap_or_else(|| Peer { address: format!("{}:{client}", inbound.peer), ..Peer::default() });
         let client = Client::new(self.node().next_client_id(), peer, self.engine().now(), self.index() as u16, token);
         let mut session = Session::new(Arc::new(client), true);
+        if name == 0 {
+            // The other node itself. It is no user, whatever `default` may do.
+            session.user = User::NODE;
+        }
         let sound = set(&mut session, db, protocol, self.settings().databases);
         let line = Virtual {
             link,

@@ -108,6 +108,11 @@ impl Peers {
         self.is_cluster && !self.serves
     }
 
+    /// Returns the error of a node of a cluster that may lack what the cluster has agreed on: it has no lease.
+    pub(crate) fn doubt(&self) -> Option<Vec<u8>> {
+        (self.is_cluster && !self.serves).then(|| self.no_lease())
+    }
+
     fn take_map(&mut self) {
         self.map = self.shared.map();
         self.me = self.map.index_of(self.shared.me()).unwrap_or(NOT_THERE);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::membership::Slot;
-use ::membership::items::Item;
+use ::membership::items::{Item, Principal};
 use command::{KeyAt, Reach, flags};
 use resp::{Args, OwnedArgs, Reply};
 
@@ -12,7 +12,7 @@ use super::kinds::Kind;
 use super::merge::Merge;
 use super::peers::{HOME, Peers, slot_of};
 use super::port::{Forwarding, Port};
-use super::remote::{Expect, Line, Script};
+use super::remote::{Expect, Line, Remote, Script};
 use crate::admission::cluster as admission;
 use crate::admission::cluster::{
     Called, Forwarded, Keyless, OfClient, OfKeyless, OfScript, OnCopies, Place, Runs, TRY_AGAIN,
@@ -277,7 +277,7 @@ impl<P: Port> Forwarding<'_, P> {
             },
             Kind::Unwatch if !queues => {
                 self.forget_watched_elsewhere(conn, None);
-                return self.in_turn(conn, false);
+                return self.in_turn(conn, false).or_else(|| self.before_login(conn, command));
             }
             Kind::Exec => return self.route_exec(conn, command, args),
             Kind::Gather(merge) => match of.gathers(merge.is_for_all(), merge != Merge::Kill) {
@@ -298,7 +298,9 @@ impl<P: Port> Forwarding<'_, P> {
                 return self.decline_without_lease(conn, command);
             }
             Kind::Quick => return self.in_turn(conn, true),
-            Kind::Libraries | Kind::Slot | Kind::Unwatch | Kind::Own => return self.in_turn(conn, false),
+            Kind::Libraries | Kind::Slot | Kind::Unwatch | Kind::Own => {
+                return self.in_turn(conn, false).or_else(|| self.before_login(conn, command));
+            }
         };
         let Desk { peers, engine, .. } = self.desk();
         if kind == Kind::Scan {
@@ -347,6 +349,13 @@ impl<P: Port> Forwarding<'_, P> {
         }
         let too_much = owed >= HOLES_MAX || conn.out.behind_holes() > BEHIND_MAX;
         too_much.then(|| self.wait_for_replies(conn, HOLES_MAX / 2))
+    }
+
+    /// A client that may become another user waits for every answer that other nodes owe it, also for those that it does
+    /// not see: no command is judged by the rights of another user than its own.
+    fn before_login(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
+        let is_owed = command.spec.has(flags::NO_AUTH) && conn.remote.as_deref().is_some_and(Remote::is_owed);
+        is_owed.then(|| self.wait_for_replies(conn, 0))
     }
 
     /// Makes the connection wait, with its command unread, until at most so many replies are outstanding.
@@ -481,7 +490,8 @@ impl<P: Port> Forwarding<'_, P> {
             None => {
                 let vc = out.open(conn.token);
                 out.stage.put(&Item::Open { vc, client: conn.session.client.id, db, protocol });
-                let principal = conn.session.user.principal;
+                // Below the level every user is `default`, and may do everything.
+                let principal = if says_principals { conn.session.user.principal } else { Principal::default() };
                 if says_principals {
                     out.stage.put(&Item::Principal { vc, principal });
                 }
@@ -510,8 +520,8 @@ impl<P: Port> Forwarding<'_, P> {
             let (vc, principal) = (line.vc, conn.session.user.principal);
             if says_principals && line.principal != principal {
                 out.stage.put(&Item::Principal { vc, principal });
+                line.principal = principal;
             }
-            line.principal = principal;
             line.follow(&conn.session, tracking, |bytes| out.stage.commands(vc, epoch, bytes));
         }
         line.vc

@@ -6,6 +6,7 @@ use ::membership::control::NotConfigured;
 use ::membership::meta::{Setting, VALUE_MAX};
 use command::Error;
 
+use super::libraries::change_users;
 use crate::config::{SetError, Shared};
 use crate::node::Node;
 use crate::worker::jobs::{Done, Job};
@@ -27,7 +28,7 @@ pub(crate) fn check(settings: &[Shared]) -> Result<(), Error> {
 
 /// Changes settings of the cluster. `job` ends with the reply when more than half of the voting nodes have them on
 /// their disks, and this node has taken them.
-pub fn change_settings(node: &Node, settings: Vec<Shared>, job: Arc<Job>) {
+pub fn change_settings(node: &Arc<Node>, settings: Vec<Shared>, job: Arc<Job>) {
     let first = settings.first().map_or("", |(name, _)| *name);
     let settings: Vec<Setting> =
         settings.into_iter().map(|(name, value)| Setting { name: name.to_owned(), value }).collect();
@@ -40,7 +41,13 @@ pub fn change_settings(node: &Node, settings: Vec<Shared>, job: Arc<Job>) {
     if cluster.lease().until() <= node.clock.boot_ns() {
         return job.end(down(&cluster.lease().reason()));
     }
-    let then = move |changed| {
+    let follows =
+        settings.iter().any(|setting| setting.name == "requirepass") && !node.scripts.agreed().users.is_empty();
+    let of_users = Arc::clone(node);
+    let then = move |changed: Result<(), NotConfigured>| {
+        if follows && changed.is_ok() {
+            return follow_password(&of_users, &job);
+        }
         job.end(match changed {
             Ok(()) => Ok(Done::Ok),
             Err(NotConfigured::Refused(why)) => Err(SetError::Failed { name: first.into(), why }.text()),
@@ -50,4 +57,13 @@ pub fn change_settings(node: &Node, settings: Vec<Shared>, job: Arc<Job>) {
         });
     };
     admin.configure(settings, Box::new(then));
+}
+
+/// Has the cluster's users say that `default` has the new `requirepass` and no other password: those that it had before
+/// must not come back with an older `requirepass`. Nodes let nobody in by them meanwhile.
+fn follow_password(node: &Arc<Node>, job: &Arc<Job>) {
+    // A proposal follows `requirepass` before anything else.
+    if let Err(error) = change_users(node, Box::new(|_, _| Ok(Done::Ok)), job, 0) {
+        job.end(Err(error.as_bytes().to_vec()));
+    }
 }

@@ -13,6 +13,17 @@ pub struct Libraries {
     functions: BTreeMap<Box<str>, (Arc<Library>, Box<str>)>,
 }
 
+/// Libraries, and the users that a cluster has agreed on with them (`cluster/agreed.rs`).
+#[derive(Clone, Default)]
+pub struct Agreed {
+    /// The version in the metadata; 0 if they are this server's own.
+    pub version: u64,
+    /// The libraries.
+    pub libraries: Arc<Libraries>,
+    /// The users, as bytes; empty if nobody has changed any.
+    pub users: Arc<[u8]>,
+}
+
 /// The reason why a library was not added.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotAdded {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use resp::OwnedArgs;
 use script::Source;
 
-use crate::scripts::libraries::Libraries;
+use crate::scripts::libraries::{Agreed, Libraries};
 
 /// SHA1 of a script in lower-case hexadecimal digits.
 pub type Digest = [u8; 40];
@@ -29,8 +29,8 @@ pub struct Scripts {
     flushes: AtomicU64,
     /// How many were forgotten for newer ones.
     pub evicted: AtomicU64,
-    /// The version of the cluster's libraries that they are.
-    libraries: Mutex<(u64, Arc<Libraries>)>,
+    /// The libraries, and what a cluster has agreed on beside them.
+    libraries: Mutex<Agreed>,
     jobs: Mutex<Vec<Arc<Job>>>,
     /// How often some were asked to end.
     kills: AtomicU64,
@@ -173,18 +173,18 @@ impl Scripts {
 
     /// The libraries.
     pub fn libraries(&self) -> Arc<Libraries> {
-        lock(&self.libraries).1.clone()
+        lock(&self.libraries).libraries.clone()
     }
 
-    /// The libraries, and the version of the cluster's libraries that they are; 0 if they are this server's own.
-    pub fn libraries_of_cluster(&self) -> (u64, Arc<Libraries>) {
+    /// The libraries and the users of the cluster, with their version, or this server's own libraries.
+    pub fn agreed(&self) -> Agreed {
         lock(&self.libraries).clone()
     }
 
     /// Changes this server's own libraries, one changer at a time.
     pub fn change_libraries<R>(&self, change: impl FnOnce(&mut Libraries) -> R) -> R {
         // A copy, if another thread is reading.
-        change(Arc::make_mut(&mut lock(&self.libraries).1))
+        change(Arc::make_mut(&mut lock(&self.libraries).libraries))
     }
 
     /// All libraries, as FUNCTION DUMP gives them.
@@ -194,20 +194,20 @@ impl Scripts {
 
     /// Replaces all libraries, at the start, by the output of [`Self::dump_libraries`].
     pub fn load_libraries(&self, dumped: &[u8]) -> Result<(), String> {
-        self.take_libraries(0, dumped)
+        self.take_libraries(0, dumped, &[])
     }
 
     /// Replaces all libraries, at the start, by those with this code.
     pub fn load_code(&self, codes: &[Vec<u8>]) -> Result<(), String> {
         let libraries = Libraries::of_codes(codes, &self.libraries())?;
-        lock(&self.libraries).1 = Arc::new(libraries);
+        lock(&self.libraries).libraries = Arc::new(libraries);
         Ok(())
     }
 
-    /// As [`Self::load_libraries`], for those of the cluster, of this version.
-    pub fn take_libraries(&self, version: u64, dumped: &[u8]) -> Result<(), String> {
-        let libraries = Libraries::restore(dumped, &self.libraries())?;
-        *lock(&self.libraries) = (version, Arc::new(libraries));
+    /// As [`Self::load_libraries`], for those of the cluster, of this version. `users`: the cluster's, as bytes.
+    pub fn take_libraries(&self, version: u64, dumped: &[u8], users: &[u8]) -> Result<(), String> {
+        let libraries = Arc::new(Libraries::restore(dumped, &self.libraries())?);
+        *lock(&self.libraries) = Agreed { version, libraries, users: users.into() };
         Ok(())
     }
 

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use ::acl::{Change, DryRun, Event, Refused, User};
+use ::acl::{Change, DryRun, Event, Refused, RuleBook, User, Users};
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun};
+use crate::cluster::change_users;
 use crate::users;
+use crate::worker::jobs::{Done, Job};
 
 const OPEN: u32 = NOSCRIPT | LOADING | STALE;
 const ADMINS: u32 = ADMIN | OPEN;
@@ -145,12 +147,17 @@ fn cat(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
-/// Users of a cluster belong to its metadata, which has no place for them yet.
-fn check_alone(ctx: &SessionCtx<'_>) -> Result<(), Error> {
-    match ctx.node.cluster() {
-        Some(_) => Err(Error::new("ERR users of a cluster cannot be changed in this version of Holdfast")),
-        None => Ok(()),
+/// Asks the cluster for a change of its users.
+fn change_cluster(
+    ctx: &SessionCtx<'_>,
+    change: impl Fn(&mut Users, RuleBook<'_>) -> Result<Done, Error> + Send + 'static,
+) -> Result<Flow, Error> {
+    if ctx.block.is_some() {
+        return Err(Error::new("ERR the users of a cluster cannot be changed in a block"));
     }
+    let job = Job::of_cluster();
+    change_users(ctx.node, Box::new(change), &job, ctx.session.client.id)?;
+    Ok(Flow::Job(job))
 }
 
 /// Users follow `requirepass` before anything shows, keeps or replaces them.
@@ -159,9 +166,14 @@ fn keep_up(ctx: &SessionCtx<'_>) {
 }
 
 fn setuser(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    check_alone(ctx)?;
     let rules: Vec<&[u8]> = ctx.args.iter().skip(3).collect();
     let name = ctx.arg(2);
+    if ctx.node.cluster().is_some() {
+        let (name, rules) = (name.to_vec(), rules.into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
+        return change_cluster(ctx, move |users, book| {
+            users.set(book, &name, &rules).map(|_| Done::Ok).map_err(refused)
+        });
+    }
     let table = &ctx.node.users;
     keep_up(ctx);
     let change =
@@ -186,8 +198,13 @@ fn follow(ctx: &mut SessionCtx<'_>, changes: &[Change]) -> bool {
 
 fn deluser(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     keep_up(ctx);
-    check_alone(ctx)?;
     let names: Vec<&[u8]> = ctx.args.iter().skip(2).collect();
+    if ctx.node.cluster().is_some() {
+        let names: Vec<Vec<u8>> = names.into_iter().map(<[u8]>::to_vec).collect();
+        return change_cluster(ctx, move |users, _| {
+            users.delete(&names).map(|gone| Done::Count(gone.len() as u64)).map_err(refused)
+        });
+    }
     let gone =
         ctx.node.users.change(ctx.settings.acl_pubsub_default, |users, _| users.delete(&names)).map_err(refused)?;
     let own = follow(ctx, &gone);
@@ -231,9 +248,15 @@ fn check_file(ctx: &SessionCtx<'_>) -> Result<(), Error> {
 fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     keep_up(ctx);
     check_file(ctx)?;
-    check_alone(ctx)?;
-    let changes =
-        users::load(&ctx.node.users, ctx.settings).map_err(|why| Error::text([b"ERR ", &why[..]].concat()))?;
+    let failed = |why: Vec<u8>| Error::text([b"ERR ", &why[..]].concat());
+    if ctx.node.cluster().is_some() {
+        let (name, text) = users::read_file(ctx.settings).map_err(failed)?;
+        return change_cluster(ctx, move |users, book| match users.load(book, &name, &text) {
+            Ok(_) => Ok(Done::Ok),
+            Err(error) => Err(Error::text(error.reply())),
+        });
+    }
+    let changes = users::load(&ctx.node.users, ctx.settings).map_err(failed)?;
     let own = follow(ctx, &changes);
     ctx.reply().ok();
     Ok(if own { Flow::Close } else { Flow::Done })

@@ -62,12 +62,16 @@ const WRONG_PASSWORD: Error = Error::new("WRONGPASS invalid username-password pa
 
 /// Lets the client in if user and password are right.
 fn log_in(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
+    if user != b"default" && ctx.node.users.awaits_cluster() {
+        return Err(Error::new("CLUSTERDOWN this node has not heard of the cluster's users yet"));
+    }
     let Some(login) = ctx.node.users.log_in(ctx.settings.requirepass.as_ref(), user, password) else {
         add(&ctx.stats.denied, 1);
         let context = if ctx.session.multi.is_some() { Context::Multi } else { Context::TopLevel };
         let (object, user) = (ctx.arg(0).to_vec(), user.to_vec());
         super::acl::note(ctx, |client| Some(Event { reason: Reason::Auth, context, object, user, client }));
-        return Err(WRONG_PASSWORD);
+        // Without a lease it may have been away when users changed.
+        return Err(ctx.peers.doubt().map_or(WRONG_PASSWORD, Error::text));
     };
     ctx.session.authenticated = true;
     ctx.session.user = login.user;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use ::membership::items::Principal;
 use command::flags;
 use engine::{Again, WatchedKey};
 use keyspace::Key;
@@ -94,6 +95,8 @@ pub struct Multi {
     pub bytes: usize,
     /// EXEC in the client's spelling, if the block ran at other nodes as well: MONITOR shows it.
     pub exec: ExecWord,
+    /// For whom it runs over nodes.
+    pub user: Principal,
 }
 
 /// EXEC as a client types it.

@@ -71,7 +71,8 @@ impl<P: Port> Transacting<'_, P> {
                 multi.push(command.id, None, args).then_some(multi)
             }
         };
-        let Some(multi) = multi else { return Begun::Refused(TOO_LONG.into()) };
+        let Some(mut multi) = multi else { return Begun::Refused(TOO_LONG.into()) };
+        multi.user = conn.session.user.principal;
         let (node, databases) = (self.node().clone(), self.settings().databases);
         let (db, protocol) = (conn.session.db, conn.session.protocol);
         let elsewhere = if alone.is_none() { watched_elsewhere(conn) } else { Vec::new() };

@@ -20,7 +20,7 @@ use super::wire;
 use crate::admission::{self, AS_OF_CLIENTS, Admitted, Step, admit, arity, memory, rights, state};
 use crate::cluster::peers::slot_of;
 use crate::table::Command;
-use crate::users::UserTable;
+use crate::users::{Denial, UserTable};
 
 /// Bytes of a part's replies, at most: they travel in one message.
 const REPLIES_MAX: usize = 8 << 20;
@@ -265,10 +265,10 @@ impl<P: Port> Transacting<'_, P> {
         caller: Caller,
     ) -> Result<Vec<u8>, Refusal> {
         let failed = |text: &str| Refusal::Failed(text.as_bytes().into());
-        let (protocol, commands) = wire::commands(commands).map_err(|malformed| failed(malformed.0))?;
         let node = self.node().clone();
-        // The message of a part does not name a user yet.
-        let user = User { full_at: node.users.generation(), ..User::DEFAULT };
+        // A node that does not name a user has none but `default`, which may do everything.
+        let user = wire::principal(commands).map_or(User::NODE, User::new);
+        let (protocol, commands) = wire::commands(commands).map_err(|malformed| failed(malformed.0))?;
         let mut replies = Vec::new();
         for (db, words) in &commands {
             let command = node.table.of_words(words).ok_or_else(|| failed(arity::UNKNOWN_IN_PART))?;
@@ -278,7 +278,7 @@ impl<P: Port> Transacting<'_, P> {
             }
             let args = batch.args(0, &[]);
             let mut part = InPart { locks, db: *db, databases: self.settings().databases, user, users: &node.users };
-            let command = admit(command, args, &mut part).map_err(failed)?;
+            let command = admit(command, args, &mut part).map_err(|why| Refusal::Failed(why.into()))?;
             let Some(row) = command.data_row() else { return Err(failed(state::NOT_IN_PART)) };
             let token = 0;
             let call = Call { row, args, first: None, db: *db, protocol, token, seat: None, caller };
@@ -328,32 +328,33 @@ struct InPart<'l> {
     users: &'l UserTable,
 }
 
-type Passes = Result<(), &'static str>;
+type Passes = Result<(), Vec<u8>>;
 
 impl admission::Caller for InPart<'_> {
     const ORDER: [Step; Step::COUNT] = AS_OF_CLIENTS;
-    type Instead = &'static str;
+    type Instead = Vec<u8>;
 
     /// The coordinator has checked the command, by its own table and settings, which may differ.
     fn arity(&mut self, command: &Command, args: Args<'_>) -> Passes {
         if command.data_row().is_none() {
-            return Err(state::NOT_IN_PART);
+            return Err(state::NOT_IN_PART.into());
         }
         let wrong = arity::is_wrong(command.spec, args.len()) || self.db >= self.databases;
-        if wrong { Err(arity::IN_PART) } else { Ok(()) }
+        if wrong { Err(arity::IN_PART.into()) } else { Ok(()) }
     }
 
     fn rights(&mut self, command: &Command, args: Args<'_>) -> Passes {
-        // An attempt has an error of its own: the client's node has refused a command that its user may not run.
         match rights::refusal(self.users, &mut self.user, command, args) {
-            Some(_) => Err(state::NOT_IN_PART),
-            None => Ok(()),
+            // The client's node has judged it by rights that are newer than those that this one knows, and by all keys
+            // that it uses here.
+            None | Some(Denial::Behind) => Ok(()),
+            Some(denial) => Err(denial.reply()),
         }
     }
 
     fn state(&mut self, command: &Command, args: Args<'_>) -> Passes {
         let alone = command.data_row().is_some_and(|row| state::works_on_keys_alone(row, args));
-        if alone { Ok(()) } else { Err(state::NOT_IN_PART) }
+        if alone { Ok(()) } else { Err(state::NOT_IN_PART.into()) }
     }
 
     /// Checks that the command's keys are locked as it needs them. Another node has named the locks, and a key that it
@@ -368,7 +369,7 @@ impl admission::Caller for InPart<'_> {
             at.is_ok_and(|at| self.locks[at].mode >= mode)
         };
         let all = !positions.is_empty() && positions.iter().filter_map(|at| args.get(at.index)).all(is_locked);
-        if all { Ok(()) } else { Err(state::NOT_IN_PART) }
+        if all { Ok(()) } else { Err(state::NOT_IN_PART.into()) }
     }
 
     fn write(&mut self, _: &Command, _: Args<'_>) -> Passes {

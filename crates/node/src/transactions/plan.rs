@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ::membership::items::Principal;
 use command::{KeyAt, Reach, effects, flags};
 use resp::{Protocol, Reply};
 use txn::locks::Mode;
@@ -44,6 +45,13 @@ pub(super) struct OfNode {
 impl OfNode {
     pub(super) fn new(protocol: Protocol) -> Self {
         Self { locks: Vec::new(), commands: wire::Commands::new(protocol, None) }
+    }
+
+    /// Whose commands run as this user's, if it is one.
+    fn of_user(protocol: Protocol, user: Option<Principal>) -> Self {
+        let mut of_node = Self::new(protocol);
+        user.into_iter().for_each(|user| of_node.commands.name_user(user));
+        of_node
     }
 }
 
@@ -139,6 +147,10 @@ impl Peers {
         (db, protocol): (u16, Protocol),
     ) -> Result<Option<Plan>, Vec<u8>> {
         let mut nodes = self.parts_of_watches(watches, protocol)?;
+        let user = self.says_principals().then_some(multi.user);
+        for of_node in nodes.values_mut() {
+            user.into_iter().for_each(|user| of_node.commands.name_user(user));
+        }
         let (mut answers, mut selected) = (Vec::with_capacity(multi.queue.len()), db);
         let mut positions: Vec<KeyAt> = Vec::new();
         for (queued, args) in multi.commands() {
@@ -178,7 +190,7 @@ impl Peers {
                             let Some(split) = split(command, args, |key| self.owner(key))? else { return Ok(None) };
                             let mut of_nodes = Vec::with_capacity(split.nodes.len());
                             for (owner, (words, numbers)) in split.nodes {
-                                let of_node = nodes.entry(owner).or_insert_with(|| OfNode::new(protocol));
+                                let of_node = nodes.entry(owner).or_insert_with(|| OfNode::of_user(protocol, user));
                                 of_node.commands.push(selected, words.iter().copied());
                                 let step = (words.len() - 1) / numbers.len();
                                 let keys = words[1..].iter().step_by(step);
@@ -191,7 +203,7 @@ impl Peers {
                             continue;
                         }
                     };
-                    let of_node = nodes.entry(owner).or_insert_with(|| OfNode::new(protocol));
+                    let of_node = nodes.entry(owner).or_insert_with(|| OfNode::of_user(protocol, user));
                     of_node.commands.push(selected, args.iter());
                     positions.clear();
                     command.spec.keys_of(args, &mut positions);

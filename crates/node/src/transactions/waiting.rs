@@ -18,6 +18,7 @@ use resp::{Batch, Reply, append_request};
 use super::block::Block;
 use super::fetching::Fetching;
 use super::port::{Desk, Port, Transacting};
+use crate::admission::rights;
 use crate::figures::stats::add;
 use crate::session::Multi;
 use crate::worker::conn::Conn;
@@ -274,6 +275,23 @@ impl<P: Port> Transacting<'_, P> {
             false => reply.null_array(),
         });
         true
+    }
+
+    /// Users have changed: commands that their users may not run any more do not wait on.
+    pub(crate) fn judge_waits(&mut self) {
+        let tokens: Vec<Token> = self.txn().sleeping.keys().copied().collect();
+        for token in tokens {
+            let node = self.node().clone();
+            let Some(user) = self.port.conn(token).map(|conn| conn.session.user) else { continue };
+            let Some(block) = self.txn().sleeping.get(&token) else { continue };
+            let denied = block.multi.commands().next().and_then(|(queued, args)| {
+                rights::refusal(&node.users, &mut user.clone(), node.table.get(queued.command), args)
+            });
+            let Some(denial) = denied else { continue };
+            if let Some(block) = self.end_wait_over_nodes(token) {
+                self.answer_waiting(&block, |reply| reply.error(denial.reply()));
+            }
+        }
     }
 
     /// The client of a connection has gone. False: it was not asleep.

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! body     := node u64 · incarnation u64 · message                          of a frame of kind transactions: who says it, and what
-//! commands := version u8 (1) · protocol u8 (2, 3) · watches u8 (0, 1) · [vc u32 · client u64 · keys u32] ·
-//!             (db u16 · arguments u32 · (length u32 · bytes) each) each
+//! commands := version u8 (1, 2) · protocol u8 (2, 3) · watches u8 (0, 1) · [user u32 · revision u64, in version 2] ·
+//!             [vc u32 · client u64 · keys u32] · (db u16 · arguments u32 · (length u32 · bytes) each) each
+//!             version 2 says for which user they run, at level::PRINCIPALS and above
 //! replies  := (length u32 · reply) each
 //! found    := version u8 (1) · now u64 · (key's version u64 · length u32 · effect IMAGE | steps) each
 //! steps    := u8 (255) · db u16 · length u32 · key · (from version u64 · length u32 · effects) each: from a version that a part of a
@@ -15,12 +16,15 @@
 
 use std::collections::BTreeMap;
 
+use ::membership::items::Principal;
 use command::Event;
 use keyspace::Version;
 use resp::Protocol;
 use txn::{Life, Malformed, Message, NodeId};
 
 const VERSION: u8 = 1;
+/// Of commands for a user that is named.
+const VERSION_OF_USERS: u8 = 2;
 /// In place of the protocol of commands.
 const CHANGES: u8 = 1;
 /// As [`CHANGES`], if full memory does not forbid them.
@@ -68,6 +72,18 @@ impl Commands {
             bytes.extend_from_slice(&keys.to_le_bytes());
         }
         Self(bytes)
+    }
+
+    /// Says for which user they run. To be called before the first [`Self::push`].
+    pub(super) fn name_user(&mut self, principal: Principal) {
+        if let [version @ VERSION, protocol, watches, rest @ ..] = &self.0[..] {
+            debug_assert!(*version == VERSION, "a user is named once");
+            let mut bytes = vec![VERSION_OF_USERS, *protocol, *watches];
+            bytes.extend_from_slice(&principal.user.to_le_bytes());
+            bytes.extend_from_slice(&principal.revision.to_le_bytes());
+            bytes.extend_from_slice(rest);
+            self.0 = bytes;
+        }
     }
 
     pub(super) fn push<'a>(&mut self, db: u16, args: impl ExactSizeIterator<Item = &'a [u8]>) {
@@ -221,29 +237,50 @@ pub(super) fn changes(bytes: &[u8]) -> Result<Changes<'_>, Malformed> {
     Ok(changes)
 }
 
-fn head(bytes: &[u8]) -> Result<(Protocol, Option<Watch>, &[u8]), Malformed> {
-    let (head, rest) = bytes.split_first_chunk::<3>().ok_or(CUT)?;
+/// The beginning of commands.
+struct Head {
+    protocol: Protocol,
+    /// For whom they run; `None`: the other node does not say so yet.
+    principal: Option<Principal>,
+    watch: Option<Watch>,
+}
+
+fn head(bytes: &[u8]) -> Result<(Head, &[u8]), Malformed> {
+    let (head, mut rest) = bytes.split_first_chunk::<3>().ok_or(CUT)?;
     let protocol = match head {
-        [VERSION, 2, _] => Protocol::Resp2,
-        [VERSION, 3, _] => Protocol::Resp3,
+        [VERSION | VERSION_OF_USERS, 2, _] => Protocol::Resp2,
+        [VERSION | VERSION_OF_USERS, 3, _] => Protocol::Resp3,
         _ => return Err(Malformed("a version of commands that is not known")),
     };
+    let mut principal = None;
+    if head[0] == VERSION_OF_USERS {
+        let (user, more) = rest.split_first_chunk().ok_or(CUT)?;
+        let (revision, more) = more.split_first_chunk().ok_or(CUT)?;
+        principal = Some(Principal { user: u32::from_le_bytes(*user), revision: u64::from_le_bytes(*revision) });
+        rest = more;
+    }
     match head[2] {
-        0 => Ok((protocol, None, rest)),
+        0 => Ok((Head { protocol, principal, watch: None }, rest)),
         1 => {
             let (vc, rest) = rest.split_first_chunk().ok_or(CUT)?;
             let (client, rest) = rest.split_first_chunk().ok_or(CUT)?;
             let (keys, rest) = rest.split_first_chunk().ok_or(CUT)?;
             let (vc, client) = (u32::from_le_bytes(*vc), u64::from_le_bytes(*client));
-            Ok((protocol, Some(Watch { vc, client, keys: u32::from_le_bytes(*keys) }), rest))
+            let watch = Some(Watch { vc, client, keys: u32::from_le_bytes(*keys) });
+            Ok((Head { protocol, principal, watch }, rest))
         }
         _ => Err(Malformed("neither yes nor no")),
     }
 }
 
+/// For whom the commands of a part run.
+pub(super) fn principal(bytes: &[u8]) -> Option<Principal> {
+    head(bytes).ok()?.0.principal
+}
+
 /// The client that watches keys for a part.
 pub(super) fn watch(bytes: &[u8]) -> Option<Watch> {
-    head(bytes).ok()?.1
+    head(bytes).ok()?.0.watch
 }
 
 /// A command, and its database.
@@ -251,7 +288,7 @@ pub(super) type Command<'a> = (u16, Vec<&'a [u8]>);
 
 /// The commands of a part, and the protocol of their replies.
 pub(super) fn commands(bytes: &[u8]) -> Result<(Protocol, Vec<Command<'_>>), Malformed> {
-    let (protocol, _, mut rest) = head(bytes)?;
+    let (Head { protocol, .. }, mut rest) = head(bytes)?;
     let mut commands = Vec::new();
     while !rest.is_empty() {
         let (db, more) = rest.split_first_chunk().ok_or(CUT)?;
@@ -301,6 +338,17 @@ mod tests {
         );
         assert_eq!(watch(&bytes), Some(watch_of));
         assert_eq!(Commands::new(Protocol::Resp2, None).finish(), b"\x01\x02\0");
+        assert_eq!(principal(&bytes), None);
+        let mut named = Commands::new(Protocol::Resp2, None);
+        named.name_user(Principal { user: 3, revision: 258 });
+        named.push(2, [&b"GET"[..], b"k"].into_iter());
+        let named = named.finish();
+        assert_eq!(named, b"\x02\x02\0\x03\0\0\0\x02\x01\0\0\0\0\0\0\x02\0\x02\0\0\0\x03\0\0\0GET\x01\0\0\0k");
+        assert_eq!(principal(&named), Some(Principal { user: 3, revision: 258 }));
+        assert_eq!(commands(&named).unwrap(), commands(b"\x01\x02\0\x02\0\x02\0\0\0\x03\0\0\0GET\x01\0\0\0k").unwrap());
+        let mut watching = Commands::new(Protocol::Resp3, Some(watch_of));
+        watching.name_user(Principal::default());
+        assert_eq!(watch(&watching.finish()), Some(watch_of));
         assert_eq!(commands(&bytes).unwrap(), (Protocol::Resp3, vec![(2, vec![&b"GET"[..], b"k"])]));
 
         let mut there = begin_found(258);

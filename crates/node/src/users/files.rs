@@ -14,9 +14,6 @@ const BOTH: &str = "Configuring Holdfast with users defined in its configuration
     file path is invalid. This setup is very likely to lead to configuration errors and security holes, please define \
     either an ACL file or declare users directly in the configuration file, but not both.";
 
-const ONE_SERVER: &str = "a node of a cluster has no users but `default` in this version of Holdfast: neither `aclfile` nor `user` \
-    lines about others can be used";
-
 /// The users that `user` lines of the configuration declare, beyond what `requirepass` can express.
 ///
 /// # Errors
@@ -28,29 +25,30 @@ pub fn configured(table: &Table, loaded: &Loaded) -> Result<ConfiguredUsers, Loa
     loaded.users(|name, rules| users.add(RuleBook { catalogue: &catalogue, all_channels }, name, rules)).map(|()| users)
 }
 
-/// Gives the node the users that it begins with: those of `aclfile`, or those of the configuration.
+/// Gives the node the users that it begins with: those of `aclfile`, or those of the configuration. A node of a cluster
+/// has them until it hears of the cluster's.
 ///
 /// # Errors
 /// The node must not start: it would let clients in that the operator has shut out. The error names the reason.
 pub fn begin(node: &crate::Node, configured: ConfiguredUsers) -> Result<(), String> {
     let settings = node.config.settings();
     node.users.keep_up(settings.requirepass.as_ref());
-    if settings.takes_part_in_cluster() && (!settings.aclfile.is_empty() || !configured.is_empty()) {
-        return Err(ONE_SERVER.to_owned());
-    }
+    let has_users = !settings.aclfile.is_empty() || !configured.is_empty();
     if !settings.aclfile.is_empty() {
         if !configured.is_empty() {
             return Err(BOTH.to_owned());
         }
-        return match load(&node.users, &settings) {
-            Ok(_) => Ok(()),
-            Err(why) => {
-                Err(format!("Aborting Holdfast startup because of ACL errors: {}", String::from_utf8_lossy(&why)))
-            }
-        };
+        load(&node.users, &settings).map_err(|why| {
+            format!("Aborting Holdfast startup because of ACL errors: {}", String::from_utf8_lossy(&why))
+        })?;
     }
     if !configured.is_empty() {
         node.users.begin_with(configured, &settings);
+    }
+    if settings.takes_part_in_cluster() {
+        node.users
+            .await_cluster(has_users, settings.requirepass.as_ref())
+            .map_err(|error| String::from_utf8_lossy(error.as_bytes()).trim_start_matches("ERR ").to_owned())?;
     }
     Ok(())
 }
@@ -60,12 +58,22 @@ pub fn begin(node: &crate::Node, configured: ConfiguredUsers) -> Result<(), Stri
 /// # Errors
 /// The file is wrong, as the error says: no user has changed.
 pub(crate) fn load(users: &UserTable, settings: &Settings) -> Result<Vec<Change>, Vec<u8>> {
-    let name = String::from_utf8_lossy(&settings.aclfile);
-    let text = std::fs::read(path_of(settings))
-        .map_err(|error| format!("Error loading ACLs, opening file '{name}': {error}").into_bytes())?;
+    let (name, text) = read_file(settings)?;
     users
         .change(settings.acl_pubsub_default, |users, book| users.load(book, &name, &text))
         .map_err(|error| error.text().to_vec())
+}
+
+/// The name and the text of `aclfile`.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn read_file(settings: &Settings) -> Result<(String, Vec<u8>), Vec<u8>> {
+    let name = String::from_utf8_lossy(&settings.aclfile).into_owned();
+    match std::fs::read(path_of(settings)) {
+        Ok(text) => Ok((name, text)),
+        Err(error) => Err(format!("Error loading ACLs, opening file '{name}': {error}").into_bytes()),
+    }
 }
 
 /// Writes all users to `aclfile`.

@@ -1,13 +1,14 @@
 //! The users of this server, as all its workers see them (docs/internals/acl.md).
 
 mod files;
+mod shared;
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ::membership::items::Principal;
 use acl::{Access, AccessLog, Catalogue, Categories, Channels, CommandId, Declared, Denied, KeyUse, KeyUses};
-use acl::{Change, RuleBook, Subscriptions, UserNumber, Users};
+use acl::{Change, RuleBook, Standing, Subscriptions, UserNumber, Users};
 use command::{KeyAt, flags, key_flags};
 use resp::Args;
 
@@ -18,7 +19,9 @@ use crate::table::{Command, Table};
 use crate::worker::message::Message;
 
 pub use files::{begin, configured};
-pub(crate) use files::{load, save};
+pub(crate) use files::{load, read_file, save};
+pub use shared::take_known;
+pub(crate) use shared::{OfCluster, take};
 
 /// The users, and the log of denied requests.
 pub(crate) struct UserTable {
@@ -27,12 +30,20 @@ pub(crate) struct UserTable {
     /// Rises with every change of users: written under the lock, read by every command without it.
     generation: AtomicU64,
     log: Mutex<AccessLog>,
+    /// Ids of clients that have asked a cluster for a change of users, and hear of the outcome.
+    asking: Mutex<Vec<u64>>,
 }
 
 struct State {
     users: Users,
     /// `requirepass`, as the user `default` has last got it.
     password: Option<Password>,
+    /// The users that a cluster has agreed on.
+    agreed: Option<OfCluster>,
+    /// It has not heard of those yet.
+    awaits_cluster: bool,
+    /// The users of this node's files, for a cluster that has none.
+    seed: Option<Arc<[u8]>>,
 }
 
 /// The user that a client is once it has logged in.
@@ -58,15 +69,21 @@ pub(crate) enum Denial {
     },
     /// Patterns of SORT, which lead to keys that are no arguments; the error.
     OfPatterns(&'static str),
+    /// Another node names rights of which this one has not heard yet.
+    Behind,
 }
+
+/// The error while this node has not heard of a user's rights.
+const BEHIND: &str = "CLUSTERDOWN this node has not heard yet of the rights that the user has";
 
 impl UserTable {
     /// The user `default` alone, with all rights.
     pub fn new(table: &Table) -> UserTable {
         let catalogue = catalogue(table);
         let users = Users::new(&catalogue);
-        let state = RwLock::new(State { users, password: None });
-        UserTable { catalogue, state, generation: AtomicU64::new(0), log: Mutex::default() }
+        let state = State { users, password: None, agreed: None, awaits_cluster: false, seed: None };
+        let (state, generation) = (RwLock::new(state), AtomicU64::new(0));
+        UserTable { catalogue, state, generation, log: Mutex::default(), asking: Mutex::default() }
     }
 
     /// Rises with every change of users.
@@ -113,8 +130,7 @@ impl UserTable {
             return;
         }
         let mut state = self.write_state();
-        state.password = requirepass.cloned();
-        state.users.set_default_password(requirepass.map(hash_of));
+        state.follow(requirepass);
         self.generation.fetch_add(1, Release);
     }
 
@@ -144,12 +160,21 @@ impl UserTable {
     /// not checked again before users change.
     #[cold]
     pub(crate) fn refusal(&self, user: &mut User, command: &Command, args: Args<'_>) -> Option<Denial> {
+        if user.principal == User::NODE.principal {
+            user.full_at = self.generation();
+            return None;
+        }
         let state = self.read_state();
-        let Some(known) = state.users.get(UserNumber(user.principal.user.into())) else {
-            // The user was deleted, and its clients are about to be closed.
-            let brief = b"User is deleted".to_vec();
-            let (denied, object) = (Denied::Command, command.name.clone().into());
-            return Some(Denial::OfRights { denied, user: Vec::new(), object, brief });
+        let number = UserNumber(user.principal.user.into());
+        let known = match state.users.standing(number, user.principal.revision) {
+            Standing::Known(known) => known,
+            Standing::Behind => return Some(Denial::Behind),
+            Standing::Gone => {
+                // The user was deleted, and its clients are about to be closed.
+                let brief = b"User is deleted".to_vec();
+                let (denied, object) = (Denied::Command, command.name.clone().into());
+                return Some(Denial::OfRights { denied, user: Vec::new(), object, brief });
+            }
         };
         user.principal.revision = known.revision();
         if known.is_full() {
@@ -179,6 +204,7 @@ impl Denial {
         match self {
             Denial::OfRights { brief, .. } => [b"NOPERM ", &brief[..]].concat(),
             Denial::OfPatterns(error) => error.as_bytes().to_vec(),
+            Denial::Behind => BEHIND.into(),
         }
     }
 
@@ -187,6 +213,7 @@ impl Denial {
         match self {
             Denial::OfRights { brief, .. } => [b"ERR ACL failure in script: ", &brief[..]].concat(),
             Denial::OfPatterns(error) => error.as_bytes().to_vec(),
+            Denial::Behind => BEHIND.into(),
         }
     }
 
@@ -195,6 +222,7 @@ impl Denial {
         match self {
             Denial::OfRights { denied, .. } => denied.in_exec().as_bytes().to_vec(),
             Denial::OfPatterns(error) => error.as_bytes().to_vec(),
+            Denial::Behind => BEHIND.into(),
         }
     }
 
@@ -204,7 +232,7 @@ impl Denial {
             Denial::OfRights { denied, user, object, .. } => {
                 Some(acl::Event { reason: denied.reason(), context, object, user, client })
             }
-            Denial::OfPatterns(_) => None,
+            Denial::OfPatterns(_) | Denial::Behind => None,
         }
     }
 }
@@ -232,9 +260,10 @@ fn patterns_of_sort(command: &Command, args: Args<'_>) -> Option<&'static str> {
     None
 }
 
-/// The number of a user, as nodes name it to each other. There are never so many that it does not fit.
+/// The number of a user as nodes name it to each other. There are never so many that it does not fit; the highest one
+/// is the node itself ([`User::NODE`]).
 pub(crate) fn number_on_wire(number: UserNumber) -> u32 {
-    u32::try_from(number.0).unwrap_or(u32::MAX)
+    u32::try_from(number.0).unwrap_or(u32::MAX).min(u32::MAX - 1)
 }
 
 /// DEBUG's subcommands are first arguments to rules.

@@ -60,7 +60,7 @@ impl Caller for Front<'_> {
             return self.refuse(command, rights::NOAUTH);
         }
         match rights::refusal(&self.node.users, &mut self.conn.session.user, command, args) {
-            Some(denial) => self.deny(command, denial),
+            Some(denial) => self.deny_or_wait(command, denial),
             None => Ok(()),
         }
     }
@@ -158,8 +158,22 @@ impl Front<'_> {
         Err(self.worker.forwarding().decline(self.conn, command, error))
     }
 
-    /// The user may not run it.
+    /// A client may not run it. What another node has forwarded may have to wait.
     #[cold]
+    fn deny_or_wait(&mut self, command: &Command, denial: Denial) -> Result<(), Next> {
+        // EXEC judges what another node's client has queued.
+        if self.conn.is_virtual() && (rights::is_of_nodes(command) || self.conn.session.queues(command)) {
+            return Ok(());
+        }
+        if let Denial::Behind = denial
+            && let Some(next) = self.worker.forwarding().wait_for_map(self.conn)
+        {
+            return Err(next);
+        }
+        self.deny(command, denial)
+    }
+
+    /// The user may not run it.
     fn deny(&mut self, command: &Command, denial: Denial) -> Result<(), Next> {
         let session = &self.conn.session;
         // The log shows the command as that of the client.

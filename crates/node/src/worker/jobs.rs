@@ -65,7 +65,7 @@ impl Parts {
 }
 
 /// The reply to the client that has asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Done {
     /// OK.
     Ok,
@@ -75,6 +75,8 @@ pub enum Done {
     Bulk(Vec<u8>),
     /// A snapshot.
     Sent(Arc<Sent>),
+    /// How many.
+    Count(u64),
 }
 
 impl Done {
@@ -86,6 +88,7 @@ impl Done {
             Done::Bulk(bytes) => reply.bulk(bytes),
             // The file itself follows in steps.
             Done::Sent(sent) => reply.raw(&sent.head),
+            Done::Count(count) => reply.count(*count),
         }
     }
 }

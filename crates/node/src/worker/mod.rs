@@ -382,7 +382,11 @@ impl Worker {
             Message::Unpark(token) => self.unpark(token),
             Message::Served { token, reply, seen } => self.served(token, reply.as_deref(), &seen),
             Message::Kill { token } => self.cut(token),
-            Message::RightsChanged => self.judge_waits(),
+            Message::RightsChanged => {
+                self.judge_waits();
+                self.transactions().judge_waits();
+                self.forwarding().resume_all_from_map();
+            }
             Message::ChannelsLost { user, left } => self.end_subscribers(user, &left),
             Message::Evict { token } => self.cut_off(token),
             Message::Unblock { token, wait, with_error } => self.unblock(token, &wait, with_error),

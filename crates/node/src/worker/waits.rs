@@ -555,6 +555,8 @@ impl Worker {
             let walking = Walking::rest(sent.clone().rest(), conn.session.protocol);
             self.begin_walk(&mut conn, Box::new(walking));
         }
+        // It may have asked for its own user to be deleted.
+        conn.closing |= self.node.users.is_gone(conn.session.user.principal.user);
         self.put_conn(conn);
         self.mark_dirty(token);
         self.resume(token);

@@ -7,7 +7,7 @@ use membership::NodeId;
 use membership::control::{NotConfigured, Status};
 use membership::meta::{Command, Setting};
 use node::Node;
-use node::cluster::{Administration, Changed, LibrariesChanged, SettingsChanged};
+use node::cluster::{Administration, Changed, LibrariesChanged, SettingsChanged, take_agreed};
 
 use crate::net::Net;
 
@@ -61,6 +61,8 @@ struct Kept {
     settings: BTreeMap<String, Vec<u8>>,
     /// The reason why nothing can be changed, if so.
     fails: Option<String>,
+    /// Nodes that hear of nothing.
+    deaf: Vec<usize>,
     nodes: Vec<Arc<Node>>,
 }
 
@@ -77,9 +79,25 @@ impl Librarian {
         kept.payload = payload.into();
     }
 
+    /// These nodes hear of nothing; all others of everything so far.
+    pub fn does_not_tell(&self, deaf: &[usize]) {
+        let mut kept = self.0.lock().unwrap();
+        kept.deaf = deaf.to_vec();
+        kept.tell();
+    }
+
     /// From now on nothing can be changed.
     pub fn fails(&self, why: &str) {
         self.0.lock().unwrap().fails = Some(why.to_owned());
+    }
+}
+
+impl Kept {
+    fn tell(&self) {
+        let hears = |(index, _): &(usize, &Arc<Node>)| !self.deaf.contains(index);
+        for (_, node) in self.nodes.iter().enumerate().filter(hears) {
+            take_agreed(node, self.version, &self.payload).unwrap();
+        }
     }
 }
 
@@ -99,7 +117,7 @@ impl Administration for Librarian {
             if is_first && kept.fails.is_none() {
                 (kept.version, kept.payload) = (known + 1, payload);
             }
-            kept.nodes.iter().for_each(|node| node.scripts.take_libraries(kept.version, &kept.payload).unwrap());
+            kept.tell();
             kept.fails.clone().map_or(Ok(is_first), Err)
         };
         then(changed);

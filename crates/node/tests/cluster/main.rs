@@ -40,6 +40,7 @@ mod together;
 mod tracking;
 mod transactions;
 mod undeclared;
+mod users;
 mod waitaof;
 mod waiting;
 mod watches;

@@ -62,13 +62,3 @@ fn below_the_level_nobody_is_told() {
     assert_eq!(net.say(client, &format!("GET {b}")), "1");
     assert_eq!(users(&net, 1), [second], "a connection that was there before hears it as well");
 }
-
-#[test]
-fn users_of_a_cluster_cannot_be_changed() {
-    let (mut net, [client, ..], _) = Net::three(1, 3);
-    for request in ["ACL SETUSER bob on", "ACL SETUSER default -get", "ACL DELUSER bob"] {
-        let reply = net.say(client, request);
-        assert!(reply.contains("ERR users of a cluster cannot be changed"), "{request}: {reply}");
-    }
-    assert_eq!(net.say(client, "ACL WHOAMI"), "default");
-}

@@ -1,13 +1,11 @@
 //! CLIENT KILL in its old form (an address) and its new one (filters).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use command::Error;
 
 use super::{Flow, Kind, SessionCtx, kind};
 use crate::client::Client;
-use crate::worker::message::Message;
 
 /// Which connections to end: those that pass every filter.
 struct Filter<'a> {
@@ -55,10 +53,7 @@ pub(crate) fn end(ctx: &SessionCtx<'_>, chosen: impl Fn(&Client) -> bool) -> (us
             close_me = true;
             continue;
         }
-        // Gone for every other client at once; its worker closes it when it hears of it.
-        ctx.node.dismiss(client.id);
-        client.seat.close();
-        ctx.node.send(usize::from(client.worker.load(Relaxed)), Message::Kill { token: client.token.load(Relaxed) });
+        ctx.node.end_client(client);
     }
     (all.len(), close_me)
 }
