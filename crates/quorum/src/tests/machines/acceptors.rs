@@ -232,6 +232,23 @@ fn what_is_cut_is_not_read() {
     assert_eq!(tester.acknowledged(), [id(1, 3)], "it was here");
 }
 
+/// An owner's mark says nothing of blocks that are not known to be the owner's: they may be of another tail.
+#[test]
+fn what_is_not_matched_is_not_committed() {
+    let mut tester = Tester::new(3, &[1, 2, 2]);
+    tester.order(3, Order::Advance { stream: STREAM, committed: 3 });
+    assert_eq!(tester.acceptor.committed(STREAM), Some(0));
+    tester.append(3, id(1, 1), id(2, 2));
+    assert_eq!(tester.acceptor.committed(STREAM), Some(2));
+    tester.append(3, id(2, 2), id(3, 3));
+    assert_eq!(tester.acceptor.committed(STREAM), Some(2), "it is another one, and not on the disk");
+    tester.done(Done::Begun { stream: STREAM, life: FolderLife(5) });
+    tester.written(5, 3);
+    assert_eq!(tester.acceptor.committed(STREAM), Some(3));
+    tester.order(4, Order::Seal);
+    assert_eq!(tester.acceptor.committed(STREAM), Some(3), "what is committed stays so");
+}
+
 /// What an owner may have under way is bounded, whatever it sends.
 #[test]
 fn an_acceptor_takes_so_many_at_once() {
