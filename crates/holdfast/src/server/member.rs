@@ -8,6 +8,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
 use membership::meta::{Command, Configuration, LIBRARIES_MAX, Response, Setting};
@@ -383,7 +384,8 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     let host = if host == "*" { "0.0.0.0" } else { host.trim_start_matches("::*") };
     let host = if host.is_empty() { "::" } else { host };
     let bind: SocketAddr = (host, bus).to_socket_addrs()?.next().ok_or("bind: no address for other nodes")?;
-    let mut control = ControlSettings::new(folder(settings), bind, settings.port);
+    let mut control = ControlSettings::new(folder(settings), bind, settings.port)
+        .with_lease(Duration::from_millis(settings.cluster_lease));
     control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@cluster-port], ...")?;
     control.secret = settings.cluster_secret.clone().unwrap_or_default().into();
     control.tls = files(settings)?;

@@ -1,6 +1,8 @@
 //! Settings of a cluster of real servers: what was set at one node holds at every node.
 
 use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::support::Nodes;
 
@@ -167,4 +169,32 @@ fn settings_at_once_through_two_nodes_end_the_same() {
     });
     let last = nodes.until(0, "config get timeout", |reply| reply.ends_with("15"));
     (1..3).for_each(|node| drop(nodes.until(node, "config get timeout", |reply| reply == last)));
+}
+
+/// Waits until a node logs this.
+fn logs(nodes: &Nodes, node: usize, text: &str) {
+    let end = Instant::now() + Duration::from_secs(120);
+    while !nodes.log(node).contains(text) {
+        assert!(Instant::now() < end, "never: {text}\n{}", nodes.log(node));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(name: &str, process: &str) {
+    assert!(Command::new("kill").args(["-s", name, process]).status().unwrap().success());
+}
+
+#[test]
+fn the_length_of_leases_is_the_same_at_all_nodes_and_a_lost_one_is_logged() {
+    let short = "cluster-lease 600\n";
+    let mut nodes = Nodes::with_files(3, 2, &[short, short]);
+    assert_eq!(get(&nodes, 1, "cluster-lease"), "600");
+    let info = nodes.client(1).call("info server");
+    let process = info.split_whitespace().find_map(|field| field.strip_prefix("process_id:")).expect("its process");
+    signal("STOP", process);
+    std::thread::sleep(Duration::from_millis(1500));
+    signal("CONT", process);
+    logs(&nodes, 1, "this node was without a lease for ");
+    nodes.start(2);
+    logs(&nodes, 2, "cluster-lease is 2000 ms at this node and 600 ms in the cluster");
 }

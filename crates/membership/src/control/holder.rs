@@ -10,6 +10,7 @@ use super::agent::Agent;
 use super::granting::{Granted, Renewal, TROUBLE_MAX};
 use super::links::Op;
 use super::types::Wire;
+use crate::BootNs;
 use crate::meta::{Command, Refusal, Response};
 
 impl Agent {
@@ -135,7 +136,11 @@ impl Agent {
             .map_err(|_| "this node is stopping".to_owned())?;
         self.until_it_has_libraries().await?;
         self.until_it_has_configuration().await?;
+        let (before, now) = (self.shared.lease_until.get(), (self.clock)());
         self.shared.lease_until.extend(sent.after(self.settings.lease.as_nanos() as u64));
+        if before > BootNs::default() && before < now {
+            tracing::warn!("this node was without a lease for {} ms", now.0.saturating_sub(before.0) / 1_000_000);
+        }
         Ok(())
     }
 

@@ -140,11 +140,20 @@ impl Settings {
             libraries_level: level::FIRST,
             agreed: Vec::new(),
             configuration: Vec::new(),
-            lease: Duration::from_secs(2),
-            renew: Duration::from_millis(500),
-            heartbeat: Duration::from_millis(100),
-            election: (Duration::from_millis(500), Duration::from_millis(900)),
+            lease: Duration::default(),
+            renew: Duration::default(),
+            heartbeat: Duration::default(),
+            election: Default::default(),
         }
+        .with_lease(Duration::from_secs(2))
+    }
+
+    /// With leases of this length. A lease lasts for four renewals, and for two elections of a leader: one lost
+    /// message, or the end of the leader, takes no node's lease.
+    #[must_use]
+    pub fn with_lease(self, lease: Duration) -> Self {
+        let election = (lease / 4, lease * 9 / 20);
+        Self { lease, renew: lease / 4, heartbeat: lease / 20, election, ..self }
     }
 }
 

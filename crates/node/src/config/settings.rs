@@ -85,6 +85,8 @@ pub struct Settings {
     pub busy_reply_threshold: u64,
     /// Milliseconds; 0: no limit.
     pub cluster_lock_timeout: u64,
+    /// Milliseconds.
+    pub cluster_lease: u64,
     pub lua_enable_deprecated_api: bool,
     /// The server whose answers hold where Redis and Valkey differ.
     pub compatibility: Dialect,
@@ -262,6 +264,7 @@ impl Settings {
             hz: read.number("hz"),
             busy_reply_threshold: read.number("busy-reply-threshold"),
             cluster_lock_timeout: read.number("cluster-lock-timeout"),
+            cluster_lease: read.number("cluster-lease"),
             lua_enable_deprecated_api: read.bool("lua-enable-deprecated-api"),
             compatibility: read.dialect(),
             busy_reply_scope: match read.choice("busy-reply-scope") {

@@ -126,6 +126,15 @@ pub(super) static SECTION: Section = Section {
         )
         .cluster()
         .own(),
+        row(
+            "cluster-lease",
+            between(300, 60_000),
+            "2000",
+            "Milliseconds for which a node may serve its slots without hearing from the leader of the metadata. Shorter: \
+             the others replace a lost node sooner. Longer: a starved machine keeps its slots. The same at all nodes.",
+        )
+        .own()
+        .immutable(),
         row("cluster-ping-interval", super::common::long(0), "0", "Milliseconds between pings; 0 for the default.")
             .hidden()
             .inert(NO_CLUSTER),
