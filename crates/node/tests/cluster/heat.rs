@@ -65,6 +65,13 @@ fn parts_of_transactions_are_told_by_the_owners_of_their_keys() {
     }
     assert_eq!(net.heard(clients[1]).last().map(String::as_str), Some("[2 4]"));
     assert_eq!(clients.map(|client| hot(&mut net, client)), [vec![a.clone()], vec![], vec![c.clone()]]);
+    // A script over nodes runs at one of them, which tells of its own keys alone.
+    for client in clients {
+        assert_eq!(net.say(client, "HOTKEYS STOP"), "OK");
+        assert_eq!(net.say(client, "HOTKEYS START METRICS 1 NET"), "OK");
+    }
+    assert_eq!(net.say_words(clients[0], &["EVAL", "return redis.call('GET', KEYS[2])", "2", a, c]), "4");
+    assert_eq!(clients.map(|client| hot(&mut net, client)), [vec![a.clone()], vec![], vec![]]);
 }
 
 #[test]
@@ -155,15 +162,16 @@ fn long_replies_count_as_they_are_written() {
     let mut net = Net::with(2, 1, 5, &[("cluster-slot-stats-enabled", "net")]);
     let client = net.connect(0);
     let key = key_of(0, 2, "long");
-    for _ in 0..20 {
+    // From 256 KB on a reply is written in steps.
+    for _ in 0..40 {
         net.send_words(client, &[&["RPUSH", &key][..], &["0123456789"; 1000]].concat());
     }
     net.heard(client);
     assert_eq!(net.say(client, "HOTKEYS START METRICS 1 NET"), "OK");
     assert_eq!(net.say(client, "CONFIG RESETSTAT"), "OK");
     let Value::Array(all) = net.ask(client, &format!("LRANGE {key} 0 -1")) else { panic!("a list") };
-    assert_eq!(all.len(), 20_000);
-    let reply = "*20000\r\n".len() + 20_000 * "$10\r\n0123456789\r\n".len();
+    assert_eq!(all.len(), 40_000);
+    let reply = "*40000\r\n".len() + 40_000 * "$10\r\n0123456789\r\n".len();
     let told = stats(&mut net, client, &key);
     assert!(told.ends_with(&format!("network-bytes-out {reply}]]]")), "{told}, not {reply}");
     let mut request = Vec::new();
