@@ -72,6 +72,9 @@ impl std::fmt::Display for Target {
     }
 }
 
+/// The longest line before a snapshot.
+const LINE_MAX: usize = 4096;
+
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
@@ -148,6 +151,32 @@ impl Connection {
         }
     }
 
+    /// Asks for a snapshot (SYNC), which is read to its end.
+    ///
+    /// # Errors
+    /// An error that the server replies, or the reason why no reply came.
+    pub fn snapshot(mut self) -> Result<io::Take<Self>, String> {
+        self.send(b"SYNC\r\n")?;
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') || line.len() == 1 {
+            // A line without anything says that the server is still at it.
+            if line == b"\n" {
+                line.clear();
+            }
+            let mut byte = [0];
+            self.read_exact(&mut byte).map_err(gone)?;
+            line.extend(byte);
+            if line.len() > LINE_MAX {
+                return Err("the server has not answered as one does".to_owned());
+            }
+        }
+        let text = String::from_utf8_lossy(&line).trim().to_owned();
+        match text.strip_prefix('$').and_then(|len| len.parse().ok()) {
+            Some(len) => Ok(self.take(len)),
+            None => Err(text.trim_start_matches('-').to_owned()),
+        }
+    }
+
     /// Sends requests.
     ///
     /// # Errors
@@ -178,6 +207,18 @@ impl Connection {
                 Err(error) => return Err(gone(error)),
             }
         }
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.buffer.is_empty() {
+            return self.stream.read(to);
+        }
+        let len = to.len().min(self.buffer.len());
+        to[..len].copy_from_slice(&self.buffer[..len]);
+        self.buffer.drain(..len);
+        Ok(len)
     }
 }
 

@@ -6,6 +6,7 @@ mod check;
 mod client;
 mod cluster;
 mod dev_cluster;
+mod export;
 mod import;
 mod install;
 mod memory;
@@ -36,6 +37,7 @@ enum Command {
     Cluster(cluster::Options),
     Completions(install::CompletionsOptions),
     DevCluster(dev_cluster::Options),
+    Export(export::Options),
     Import(import::Options),
     Man(install::ManOptions),
     Ping(ping::Options),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Cluster(options) => cluster::run(&options),
         Command::Completions(options) => install::completions(&options),
         Command::DevCluster(options) => dev_cluster::run(&options),
+        Command::Export(options) => export::run(&options),
         Command::Import(options) => import::run(&options),
         Command::Man(options) => install::man(&options),
         Command::Ping(options) => ping::run(&options),

@@ -146,7 +146,7 @@ fn save_points_and_the_end_save_and_a_cache_does_not() {
     assert_eq!(read(&fs::read(&file).unwrap()).0.len(), 3);
     let mut server = server(&dir, &[]);
     let mut client = server.client();
-    assert_eq!(client.call("config get save"), "*2 $4 save $0 ");
+    assert_eq!(client.call("config get save"), "*2 $4 save $0");
     client.call("set e 1");
     client.send("shutdown");
     assert!(server.ends_well());

@@ -1,10 +1,11 @@
-//! The commands of the binary beside `server`: `bench`, `check`, `backup`, `restore`, `import`, `ping`, `completions`,
+//! The commands of the binary beside `server`: `bench`, `check`, `backup`, `restore`, `export`, `import`, `ping`, `completions`,
 //! `man`.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod backup;
 mod bench;
 mod check;
+mod export;
 mod import;
 mod install;
 mod packaged;
