@@ -74,8 +74,8 @@ pub fn take_known_settings(live: &Live) {
     }
 }
 
-/// Takes the users and the libraries of the server's cluster from its files, before clients come: a user that is gone, or
-/// may do less by now, must not come back with this node.
+/// Takes the users of the server's cluster from its files, before clients come: a user that is gone, or may do less by
+/// now, must not come back with this node.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
-//! The libraries of functions and the users that all nodes have ([`crate::meta::Libraries`]). A node takes those of the metadata
-//! before it has a lease, and reports its version with every renewal. A change is answered when every node that may
-//! hold a lease has it: a node without a lease does not serve, and gets none without it.
+//! The libraries of functions and the users that all nodes have ([`crate::meta::Libraries`]). A node takes those of the
+//! metadata before it has a lease, and reports its version with every renewal. A change is answered when every node
+//! that may hold a lease has it: a node without a lease does not serve, and gets none without it.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};

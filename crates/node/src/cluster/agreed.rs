@@ -63,7 +63,8 @@ mod tests {
     use super::*;
     use crate::scripts::libraries::Libraries;
 
-    /// Changing these bytes needs a new version and a new level: nodes of the former build are in the cluster meanwhile.
+    /// Changing these bytes needs a new version and a new level: nodes of the former build are in the cluster
+    /// meanwhile.
     #[test]
     fn golden_bytes() {
         assert_eq!(join(b"", b"lib"), b"lib", "as before there were users");

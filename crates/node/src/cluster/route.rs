@@ -351,8 +351,8 @@ impl<P: Port> Forwarding<'_, P> {
         too_much.then(|| self.wait_for_replies(conn, HOLES_MAX / 2))
     }
 
-    /// A client that may become another user waits for every answer that other nodes owe it, also for those that it does
-    /// not see: no command is judged by the rights of another user than its own.
+    /// A client that may become another user waits for every answer that other nodes owe it, also for those that it
+    /// does not see: no command is judged by the rights of another user than its own.
     fn before_login(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
         let is_owed = command.spec.has(flags::NO_AUTH) && conn.remote.as_deref().is_some_and(Remote::is_owed);
         is_owed.then(|| self.wait_for_replies(conn, 0))
