@@ -113,6 +113,15 @@ fn has_word(line: &str, word: &str) -> bool {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word)
 }
 
+/// Clippy holds the sections about errors in the documents of functions, crate by crate.
+#[test]
+fn every_crate_says_when_functions_fail() {
+    let wants = "#![warn(clippy::missing_errors_doc)]";
+    for (name, text) in sources().iter().filter(|(name, _)| name.ends_with("/src/lib.rs")) {
+        assert!(text.lines().any(|line| line == wants), "{name} lacks {wants}");
+    }
+}
+
 #[test]
 fn files_can_be_read_in_one_sitting() {
     for (name, text) in sources() {

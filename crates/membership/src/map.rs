@@ -190,11 +190,6 @@ impl Map {
     pub fn owners(&self) -> usize {
         (0..self.nodes.len() as u16).filter(|&index| self.ranges_of(index).next().is_some()).count()
     }
-
-    /// The first slot at or behind `slot` that the node with this index owns.
-    pub fn next_slot_of(&self, index: u16, slot: Slot) -> Option<Slot> {
-        self.ranges_of(index).find(|range| range.end >= slot).map(|range| range.start.max(slot))
-    }
 }
 
 #[cfg(test)]
@@ -226,11 +221,6 @@ mod tests {
         assert_eq!(map.ranges_of(0).collect::<Vec<_>>(), [ranges[0], ranges[2]]);
         assert_eq!((map.slots_of(0), map.slots_of(1), map.slots_of(2)), (SLOTS - 1, 1, 0));
         assert_eq!((map.assigned(), map.owners()), (SLOTS, 2));
-        assert_eq!([0, 100, 16383].map(|slot| map.next_slot_of(0, Slot::of(slot))), [0, 101, 16383].map(Slot::new));
-        assert_eq!(
-            [0, 100, 101].map(|slot| map.next_slot_of(1, Slot::of(slot))),
-            [Slot::new(100), Slot::new(100), None]
-        );
         assert_eq!((map.index_of(NodeId([3; 20])), map.index_of(NodeId([4; 20]))), (Some(2), None));
         assert_eq!(map.node(1).number, 2);
         assert_eq!(map, map.clone());
