@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The bounds only sink: a commit that lowers a number lowers its bound.
-const CIRCLE_MAX: usize = 4;
+const CIRCLE_MAX: usize = 3;
 const WORKER_FILES_MAX: usize = 17;
 /// Places that ask whether the server is a node of a cluster.
 const CLUSTER_ASKED_MAX: usize = 21;

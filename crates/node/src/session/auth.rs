@@ -163,7 +163,8 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 /// Puts the connection into the state of a new one, except for its identity and its library's name.
 fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    super::multi::forget_block(ctx);
+    ctx.session.transaction = None;
+    ctx.leave_multi();
     super::monitor::stop(ctx.node, ctx.session);
     super::stop_subscriptions(ctx.node, ctx.session);
     ctx.session.stop_tracking(ctx.node);

@@ -93,6 +93,12 @@ pub struct SessionCtx<'a> {
 }
 
 impl<'a> SessionCtx<'a> {
+    /// Drops the block and the watched keys, as after DISCARD and EXEC.
+    pub(crate) fn leave_multi(&mut self) {
+        let watched = self.session.leave_multi();
+        self.engine.unwatch_later(watched);
+    }
+
     /// Notes, in a workspace, that a command runs that may be refused when memory is full. The owners of its keys
     /// decide.
     pub(crate) fn note_memory(&mut self, command: &Command) {

@@ -112,7 +112,7 @@ pub(crate) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let Some(multi) = ctx.session.multi.take() else { return Err(Error::new("ERR EXEC without MULTI")) };
     if multi.aborted {
         keep(ctx, multi);
-        super::multi::end(ctx);
+        ctx.leave_multi();
         return Err(Error::new("EXECABORT Transaction discarded because of previous errors."));
     }
     let again = ctx.session.again.take();
@@ -135,7 +135,7 @@ pub(crate) fn exec(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         }
         Ok(None) => {
             keep(ctx, multi);
-            super::multi::end(ctx);
+            ctx.leave_multi();
             ctx.reply().null_array();
             Ok(Flow::Done)
         }

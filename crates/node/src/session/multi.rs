@@ -97,21 +97,9 @@ fn discard(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if ctx.session.multi.take().is_none() {
         return Err(Error::new("ERR DISCARD without MULTI"));
     }
-    end(ctx);
+    ctx.leave_multi();
     ctx.reply().ok();
     Ok(Flow::Done)
-}
-
-/// Drops the block, the transaction and the watched keys (RESET).
-pub(super) fn forget_block(ctx: &mut SessionCtx<'_>) {
-    ctx.session.transaction = None;
-    end(ctx);
-}
-
-/// The state after DISCARD and EXEC: no block, no watched keys.
-pub(super) fn end(ctx: &mut SessionCtx<'_>) {
-    let watched = ctx.session.leave_multi();
-    ctx.engine.unwatch_later(watched);
 }
 
 fn forget_watched(ctx: &mut SessionCtx<'_>) {

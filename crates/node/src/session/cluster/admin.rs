@@ -9,7 +9,8 @@ use ::membership::meta::Command;
 use ::membership::{Map, NodeId, SLOTS};
 use command::Error;
 
-use super::{Flow, SessionCtx, map};
+use super::super::{Flow, SessionCtx};
+use super::map::map;
 use crate::cluster::Administration;
 use crate::transactions::doubts::Doubt;
 use crate::worker::jobs::{Done, Job};

@@ -1,19 +1,16 @@
 //! CLUSTER: the nodes and their slots, for clients; READONLY, READWRITE, ASKING.
 
 mod admin;
+mod map;
 mod nodes;
 mod slots;
 mod stats;
 
 pub(super) use stats::slot_of_argument;
 
-use std::sync::Arc;
-
-use ::membership::Map;
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help, tipped};
-use crate::admission::state::NO_CLUSTER;
 use crate::config::Redirect;
 
 const fn sub(
@@ -147,13 +144,6 @@ pub const ROWS: &[Row<SessionRun>] = &[
         ok,
     ),
 ];
-
-/// The map as this turn sees it, and this node's place in it.
-fn map(ctx: &SessionCtx<'_>) -> Result<(Arc<Map>, Option<u16>), Error> {
-    let peers = ctx.peers;
-    let known = peers.is_cluster().then(|| (peers.map.clone(), peers.my_place()));
-    known.ok_or(Error::new(NO_CLUSTER))
-}
 
 fn ok(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.reply().ok();

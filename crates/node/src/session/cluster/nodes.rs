@@ -7,8 +7,9 @@ use ::membership::map::Node;
 use ::membership::{NodeId, SLOTS};
 use command::Error;
 
+use super::super::{Flow, SessionCtx};
 use super::admin::silent;
-use super::{Flow, SessionCtx, map};
+use super::map::map;
 
 /// True if clients see a node as failed: it holds no lease, so no node serves its slots.
 pub(super) fn failed(node: &Node, silent: &BTreeSet<NodeId>) -> bool {

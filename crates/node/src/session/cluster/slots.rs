@@ -3,9 +3,10 @@
 use command::Error;
 use resp::Reply;
 
+use super::super::{Flow, SessionCtx};
 use super::admin::silent;
+use super::map::map;
 use super::nodes::failed;
-use super::{Flow, SessionCtx, map};
 
 pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (map, _) = map(ctx)?;

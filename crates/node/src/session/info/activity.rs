@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use keyspace::{Counts, SIZED_TYPES};
 
-use super::{Report, Text, ratio};
+use super::report::{Report, Text, ratio};
 use crate::push::delivery::Kind;
 
 pub fn stats(r: &Report<'_>, t: &mut Text) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Report, Text, ratio};
+use super::report::{Report, Text, ratio};
 use crate::figures::histogram::Distribution;
 use crate::figures::slowlog::Slow;
 use crate::figures::stats::CommandStats;

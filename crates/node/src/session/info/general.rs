@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use command::Difference;
 use engine::checkpoint::Figures;
 
-use super::{Report, Text, human, ratio};
+use super::report::{Report, Text, human, ratio};
 use crate::REDIS_VERSION;
 use crate::config::EvictionPolicy;
 use crate::durability::backlog::backlog_limit;

@@ -3,16 +3,12 @@
 mod activity;
 mod commands;
 mod general;
-
-use std::fmt::{Display, Write};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+mod report;
 
 use command::{Error, Row, Spec, flags::*};
-use keyspace::Counts;
 
+use self::report::{Report, Text};
 use super::{Flow, SessionCtx, SessionRun};
-use crate::config::Settings;
-use crate::figures::stats::WorkerStats;
 use crate::node::Node;
 
 pub(crate) use commands::latencies;
@@ -70,49 +66,6 @@ const SECTIONS: &[(&str, Shown, Section)] = &[
     ("debug", Shown::Named, activity::debug),
 ];
 
-/// The inputs of sections.
-struct Report<'a> {
-    node: &'a Node,
-    settings: &'a Settings,
-    /// Unix milliseconds.
-    now: u64,
-    /// The counts of each database.
-    databases: Vec<Counts>,
-}
-
-impl Report<'_> {
-    /// The sum of a counter over all workers.
-    fn sum(&self, counter: impl Fn(&WorkerStats) -> &AtomicU64) -> u64 {
-        self.node.stats.iter().map(|stats| counter(stats).load(Relaxed)).fold(0, u64::wrapping_add)
-    }
-
-    /// The sum of a counter of the keyspace over all workers.
-    fn keys_sum(&self, counter: impl Fn(&keyspace::Counters) -> &AtomicU64) -> u64 {
-        self.node.engine.keyspace.counters().iter().map(|c| counter(c).load(Relaxed)).fold(0, u64::wrapping_add)
-    }
-}
-
-/// Lines of `name:value`.
-#[derive(Default)]
-struct Text(String);
-
-impl Text {
-    fn title(&mut self, title: &str) {
-        if !self.0.is_empty() {
-            self.0.push_str("\r\n");
-        }
-        let _ = write!(self.0, "# {title}\r\n");
-    }
-
-    fn line(&mut self, name: impl Display, value: impl Display) {
-        let _ = write!(self.0, "{name}:{value}\r\n");
-    }
-
-    fn zeros(&mut self, names: &[&str]) {
-        names.iter().for_each(|name| self.line(name, 0));
-    }
-}
-
 /// All sections that `INFO everything` shows.
 pub(crate) fn everything(node: &Node) -> String {
     let settings = node.config.settings();
@@ -150,30 +103,4 @@ fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     }
     ctx.reply().verbatim(*b"txt", text.0);
     Ok(Flow::Done)
-}
-
-/// An amount of memory as people read it: `1.50M`.
-fn human(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
-    if bytes < 1024 {
-        return format!("{bytes}B");
-    }
-    let unit = (bytes.ilog2() / 10).min(5);
-    format!("{:.2}{}", bytes as f64 / (1u64 << (unit * 10)) as f64, UNITS[unit as usize])
-}
-
-/// `a / b`, or 0 where the quotient means nothing.
-fn ratio(a: u64, b: u64) -> f64 {
-    if b == 0 { 0.0 } else { a as f64 / b as f64 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_for_people() {
-        let shown: Vec<_> = [0, 1023, 1024, 1536 << 10, 5 << 30, u64::MAX].into_iter().map(human).collect();
-        assert_eq!(shown, ["0B", "1023B", "1.00K", "1.50M", "5.00G", "16384.00P"]);
-    }
 }

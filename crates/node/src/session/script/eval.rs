@@ -5,8 +5,10 @@ use std::sync::Arc;
 use command::{Error, Row, flags::*};
 use script::{Running, Source};
 
-use super::super::tipped;
-use super::{Flow, SessionCtx, SessionRun, help, kill, numkeys, rules, start, sub};
+use super::super::{Flow, SessionCtx, SessionRun, help, tipped};
+use super::kill;
+use super::rows::sub;
+use super::start::{numkeys, rules, start};
 use crate::scripts::{Digest, Known};
 
 pub(super) const SUBCOMMANDS: &[Row<SessionRun>] = &[

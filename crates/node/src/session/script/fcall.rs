@@ -3,8 +3,9 @@
 use command::Error;
 use script::Running;
 
+use super::super::{Flow, SessionCtx};
 use super::eval::text;
-use super::{Flow, SessionCtx, numkeys, rules, start};
+use super::start::{numkeys, rules, start};
 
 pub(super) fn fcall(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let libraries = ctx.node.scripts.libraries();

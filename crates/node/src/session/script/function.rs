@@ -6,9 +6,10 @@ use command::{Error, Row, flags::*};
 use resp::Reply;
 use script::{Library, load_library, restore_libraries};
 
-use super::super::tipped;
+use super::super::{Flow, SessionCtx, SessionRun, help, tipped};
 use super::eval::text;
-use super::{Flow, SessionCtx, SessionRun, help, kill, sub};
+use super::kill;
+use super::rows::sub;
 use crate::cluster::change_libraries;
 use crate::scripts::libraries::{Libraries, NotAdded};
 use crate::worker::jobs::Done;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{BlockRun, Busy};
 use resp::{OwnedArgs, Protocol};
-use script::{Input, Outcome, Running, Step};
+use script::{Input, LogLevel, Outcome, Running, Step};
 
 use super::super::suspended::{Asked, Rules, ScriptRun, Suspended, What};
 use super::super::{Block, Flow, SessionCtx};
@@ -125,7 +125,7 @@ impl ScriptRun {
                     }
                 }
                 Step::CheckCommand => self.asked = Asked::Check(self.check_command(ctx)),
-                Step::Log { level, text } => super::log(level, &text),
+                Step::Log { level, text } => log(level, &text),
                 Step::SliceOver if self.is_over(ctx, block, from) => return Stretch::Slice,
                 Step::SliceOver => {}
             }
@@ -238,5 +238,15 @@ impl ScriptRun {
             ctx.session.again = Some(Box::new(block.undo(ctx, busy.need.clone())));
         }
         Flow::Busy(busy)
+    }
+}
+
+/// Writes a line of `redis.log`.
+fn log(level: LogLevel, text: &[u8]) {
+    let text = String::from_utf8_lossy(text);
+    match level {
+        LogLevel::Debug => tracing::debug!(target: "script", cause = %text, "{text}"),
+        LogLevel::Verbose | LogLevel::Notice => tracing::info!(target: "script", cause = %text, "{text}"),
+        LogLevel::Warning => tracing::warn!(target: "script", cause = %text, "{text}"),
     }
 }
