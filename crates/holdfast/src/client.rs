@@ -9,6 +9,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use resp::{ReplyDecoder, Value};
 
+use crate::tls;
+
 /// The environment variable that holds the password.
 const PASSWORD: &str = "HOLDFAST_PASSWORD";
 
@@ -34,6 +36,8 @@ pub struct Target {
     /// Log in as this user instead of the default user
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+    #[command(flatten)]
+    pub tls: tls::TlsOptions,
     /// Print help
     #[arg(id = "help", long = "help", action = ArgAction::Help, display_order = 1000)]
     _help: Option<bool>,
@@ -42,7 +46,8 @@ pub struct Target {
 impl Target {
     /// The server at this port of this machine.
     pub fn local(port: u16) -> Target {
-        Target { host: "127.0.0.1".to_owned(), port, unix_socket: None, password: None, user: None, _help: None }
+        let (host, tls) = ("127.0.0.1".to_owned(), tls::TlsOptions::default());
+        Target { host, port, unix_socket: None, password: None, user: None, tls, _help: None }
     }
 
     /// The words of the command that logs in. None: nothing names a password.
@@ -118,18 +123,28 @@ impl Connection {
     }
 
     fn connect(target: &Target, time: Option<Duration>) -> Result<Self, String> {
-        let connected: io::Result<Box<dyn Stream>> = match &target.unix_socket {
-            Some(path) => UnixStream::connect(path).and_then(|stream| {
-                stream.set_read_timeout(time)?;
-                Ok(Box::new(stream) as _)
-            }),
-            None => TcpStream::connect((target.host.as_str(), target.port)).and_then(|stream| {
-                stream.set_read_timeout(time)?;
-                Ok(Box::new(stream) as _)
-            }),
-        };
         let login = target.login()?;
-        let stream = connected.map_err(|error| format!("cannot connect to {target}: {error}"))?;
+        let failed = |error: io::Error| format!("cannot connect to {target}: {error}");
+        let stream: Box<dyn Stream> = match &target.unix_socket {
+            Some(path) => {
+                let stream = UnixStream::connect(path).map_err(failed)?;
+                stream.set_read_timeout(time).map_err(failed)?;
+                Box::new(stream)
+            }
+            None => {
+                let stream = TcpStream::connect((target.host.as_str(), target.port)).map_err(failed)?;
+                stream.set_read_timeout(time).map_err(failed)?;
+                match target.tls.tls {
+                    true => Box::new(
+                        target
+                            .tls
+                            .connect(&target.host, stream)
+                            .map_err(|why| format!("cannot connect to {target}: {why}"))?,
+                    ),
+                    false => Box::new(stream),
+                }
+            }
+        };
         let mut connection = Self { stream, buffer: Vec::new() };
         if let Some(words) = login {
             connection.call(&words.each_ref().map(|word| word.as_bytes()))?;
@@ -182,7 +197,7 @@ impl Connection {
     /// # Errors
     /// Why that is not possible.
     pub fn send(&mut self, requests: &[u8]) -> Result<(), String> {
-        self.stream.write_all(requests).map_err(gone)
+        self.stream.write_all(requests).and_then(|()| self.stream.flush()).map_err(gone)
     }
 
     /// The next reply, which may be an error.
@@ -198,7 +213,7 @@ impl Connection {
                 self.buffer.drain(..length);
                 return Ok(value);
             }
-            let mut more = [0; 4096];
+            let mut more = [0; 16 << 10];
             match self.stream.read(&mut more) {
                 Ok(0) => return Err("the server has not answered: it closed the connection".to_owned()),
                 Ok(n) => self.buffer.extend_from_slice(&more[..n]),

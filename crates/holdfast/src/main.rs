@@ -12,6 +12,7 @@ mod install;
 mod memory;
 mod ping;
 mod server;
+mod tls;
 
 #[global_allocator]
 static ALLOCATOR: memory::Counted = memory::Counted;

@@ -10,6 +10,7 @@
 
 #![warn(clippy::missing_errors_doc)]
 
+pub mod certificates;
 pub mod codec;
 pub mod control;
 pub mod frame;

@@ -111,7 +111,7 @@ impl Acceptor {
                     return self.complain(&io::Error::from_raw_os_error(libc::EMFILE));
                 }
             }
-            match listener.accept(keepalive) {
+            match listener.accept(keepalive, self.listeners.tls()) {
                 Ok(incoming) => {
                     // The system gives the lowest free number: all below it are in use.
                     self.waits = matches!(&incoming, Incoming::Client { socket, .. } if is_spare(socket.fd()));

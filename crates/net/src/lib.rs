@@ -16,11 +16,12 @@ mod listen;
 mod listening;
 mod server;
 mod socket;
+mod tls;
 mod uring;
 
 pub use lane::thread_cpu_ns;
 pub use links::Links;
-pub use listen::Listener;
+pub use listen::{Listener, Speaks};
 pub use listening::{Listening, listeners};
 pub use server::{Driver, Server};
 pub use socket::{Incoming, Socket};

@@ -10,23 +10,52 @@ use std::path::{Path, PathBuf};
 use node::Peer;
 
 use crate::socket::{Incoming, Socket};
+use crate::tls::{Session, Tls};
+
+/// The language of a listener's clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speaks {
+    /// The protocol as it is.
+    Plain,
+    /// The protocol within TLS.
+    Tls,
+    /// Either: a client's first byte tells which.
+    Either,
+}
 
 /// One listening socket.
 pub enum Listener {
     /// On an address and port. True if it is for smart clients.
-    Tcp(TcpListener, bool),
+    Tcp(TcpListener, bool, Speaks),
     /// On a path, which is removed when the listener goes.
     Unix(UnixListener, PathBuf),
 }
 
 impl Listener {
-    /// Listens on an address and port. `smart`: for smart clients.
+    /// Listens on an address and port, for clients without TLS. `smart`: for smart clients.
     ///
     /// # Errors
     ///
     /// The address cannot be listened on.
     pub fn tcp(address: &SocketAddr, backlog: i32, smart: bool) -> io::Result<Listener> {
-        Ok(Listener::Tcp(bind_tcp(address, backlog)?, smart))
+        Self::speaking(address, backlog, smart, Speaks::Plain)
+    }
+
+    /// As [`Self::tcp`], for clients of this language.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be listened on.
+    pub fn speaking(address: &SocketAddr, backlog: i32, smart: bool, speaks: Speaks) -> io::Result<Listener> {
+        Ok(Listener::Tcp(bind_tcp(address, backlog)?, smart, speaks))
+    }
+
+    /// The language of its clients.
+    pub fn speaks(&self) -> Speaks {
+        match self {
+            Listener::Tcp(_, _, speaks) => *speaks,
+            Listener::Unix(..) => Speaks::Plain,
+        }
     }
 
     /// Listens on a unix socket. A socket file left behind by a server that is gone is replaced.
@@ -51,20 +80,20 @@ impl Listener {
     /// The address that it listens on; a unix socket has none.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
-            Listener::Tcp(listener, _) => listener.local_addr().ok(),
+            Listener::Tcp(listener, ..) => listener.local_addr().ok(),
             Listener::Unix(..) => None,
         }
     }
 
     /// True if it is for smart clients.
     pub fn is_smart(&self) -> bool {
-        matches!(self, Listener::Tcp(_, true))
+        matches!(self, Listener::Tcp(_, true, _))
     }
 
     /// The descriptor to wait on.
     pub fn fd(&self) -> i32 {
         match self {
-            Listener::Tcp(l, _) => l.as_raw_fd(),
+            Listener::Tcp(l, ..) => l.as_raw_fd(),
             Listener::Unix(l, _) => l.as_raw_fd(),
         }
     }
@@ -74,14 +103,15 @@ impl Listener {
     /// # Errors
     ///
     /// No connection waits ([`io::ErrorKind::WouldBlock`]), or it cannot be accepted or set up.
-    pub fn accept(&self, keepalive: u32) -> io::Result<Incoming> {
+    pub(crate) fn accept(&self, keepalive: u32, tls: &Tls) -> io::Result<Incoming> {
         match self {
-            Listener::Tcp(listener, smart) => {
+            Listener::Tcp(listener, smart, speaks) => {
                 let (stream, from) = listener.accept()?;
                 let local = stream.local_addr().map(|a| a.to_string()).unwrap_or_default();
                 let loopback = from.ip().to_canonical().is_loopback();
-                let socket = Socket::new(stream)?;
+                let mut socket = Socket::new(stream)?;
                 socket.tune_tcp(keepalive);
+                socket.tls = session(*speaks, tls)?;
                 let (address, fd) = (from.to_string(), socket.fd());
                 let peer = Peer { address, local, unix: false, loopback, fd, smart: *smart };
                 Ok(Incoming::Client { socket, peer })
@@ -95,6 +125,16 @@ impl Listener {
                 Ok(Incoming::Client { socket, peer })
             }
         }
+    }
+}
+
+/// The TLS state of a new connection. None: it is plain.
+fn session(speaks: Speaks, tls: &Tls) -> io::Result<Option<Box<Session>>> {
+    match (speaks, tls.config()) {
+        (Speaks::Plain, _) | (Speaks::Either, None) => Ok(None),
+        (_, Some(config)) => Ok(Some(Box::new(Session::new(config, speaks == Speaks::Either)))),
+        // TLS has been turned off a moment ago.
+        (Speaks::Tls, None) => Err(io::ErrorKind::ConnectionAborted.into()),
     }
 }
 

@@ -10,7 +10,8 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use node::config::Settings;
 
-use crate::listen::Listener;
+use crate::listen::{Listener, Speaks};
+use crate::tls::Tls;
 
 /// The listeners that the acceptor accepts from; clones share them.
 #[derive(Clone)]
@@ -20,6 +21,8 @@ struct Shared {
     listeners: Mutex<Vec<Listener>>,
     /// The registry of the acceptor's poll.
     registry: Registry,
+    /// TLS for those that speak it.
+    tls: Tls,
     /// The port for smart clients. Other nodes know it, so it stays when `port` changes. 0: none.
     smart_port: u16,
 }
@@ -31,6 +34,15 @@ struct Place {
     optional: bool,
     /// True if it is for smart clients.
     smart: bool,
+    speaks: Speaks,
+}
+
+impl Place {
+    fn is_of(&self, listener: &Listener) -> bool {
+        listener.address() == Some(self.address)
+            && listener.is_smart() == self.smart
+            && listener.speaks() == self.speaks
+    }
 }
 
 /// Opens the listeners that the settings name.
@@ -50,11 +62,22 @@ pub fn listeners(settings: &Settings) -> io::Result<Vec<Listener>> {
     Ok(listeners)
 }
 
-/// The places that `bind` names, at `port` and at the port for smart clients.
+/// The places that `bind` names, at `port`, `tls-port` and the port for smart clients.
 fn places(settings: &Settings, smart_port: u16) -> io::Result<Vec<Place>> {
-    let place = |smart| move |(address, optional)| Place { address, optional, smart };
-    let clients = addresses(settings, settings.port)?.into_iter().map(place(false));
-    Ok(clients.chain(addresses(settings, smart_port)?.into_iter().map(place(true))).collect())
+    let place = |smart, speaks| move |(address, optional)| Place { address, optional, smart, speaks };
+    let plain = addresses(settings, settings.port)?.into_iter().map(place(false, Speaks::Plain));
+    let tls = addresses(settings, settings.tls_port)?.into_iter().map(place(false, Speaks::Tls));
+    let smart = addresses(settings, smart_port)?.into_iter().map(place(true, of_smart_clients(settings)));
+    Ok(plain.chain(tls).chain(smart).collect())
+}
+
+/// Smart clients know one port. It speaks what the ports of other clients speak.
+fn of_smart_clients(settings: &Settings) -> Speaks {
+    match (settings.port, settings.tls_port) {
+        (_, 0) => Speaks::Plain,
+        (0, _) => Speaks::Tls,
+        _ => Speaks::Either,
+    }
 }
 
 /// The addresses that `bind` names, with a port. True if an address may be missing.
@@ -90,7 +113,7 @@ fn addresses(settings: &Settings, port: u16) -> io::Result<Vec<(SocketAddr, bool
 }
 
 fn open(place: &Place, backlog: i32) -> io::Result<Option<Listener>> {
-    match Listener::tcp(&place.address, backlog, place.smart) {
+    match Listener::speaking(&place.address, backlog, place.smart, place.speaks) {
         Ok(listener) => Ok(Some(listener)),
         Err(error) if place.optional && error.kind() != io::ErrorKind::AddrInUse => Ok(None),
         Err(error) => {
@@ -106,16 +129,29 @@ fn named(error: &io::Error, what: &str) -> io::Error {
 
 impl Listening {
     /// Takes listeners to accept from; `registry` is that of the acceptor.
-    pub(crate) fn new(listeners: Vec<Listener>, registry: Registry) -> io::Result<Listening> {
+    pub(crate) fn new(listeners: Vec<Listener>, registry: Registry, tls: Tls) -> io::Result<Listening> {
         listeners.iter().try_for_each(|listener| watch(&registry, listener))?;
         let smart = listeners.iter().filter(|listener| listener.is_smart()).find_map(Listener::address);
         let smart_port = smart.map_or(0, |address| address.port());
-        Ok(Listening(Arc::new(Shared { listeners: Mutex::new(listeners), registry, smart_port })))
+        Ok(Listening(Arc::new(Shared { listeners: Mutex::new(listeners), registry, tls, smart_port })))
     }
 
     /// The listeners, locked: none is closed while the acceptor accepts.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Listener>> {
         self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// TLS for those that speak it.
+    pub(crate) fn tls(&self) -> &Tls {
+        &self.0.tls
+    }
+
+    /// Has new connections use the present settings and files of TLS.
+    ///
+    /// # Errors
+    /// The setting or file that cannot be used, and why. Then everything is as before.
+    pub fn change_tls(&self, settings: &Settings) -> Result<(), String> {
+        self.0.tls.change(settings)
     }
 
     /// Closes all listeners.
@@ -131,7 +167,7 @@ impl Listening {
         let wanted = places(settings, self.0.smart_port)?;
         let mut listeners = self.lock();
         let is_at = |listener: &Listener, places: &[Place]| match listener.address() {
-            Some(address) => places.iter().any(|place| place.address == address && place.smart == listener.is_smart()),
+            Some(_) => places.iter().any(|place| place.is_of(listener)),
             // Unix sockets do not change.
             None => true,
         };
@@ -139,7 +175,9 @@ impl Listening {
         // Listeners are closed before others are opened: `*` and one of the machine's addresses exclude each other.
         listeners.retain(|listener| is_at(listener, &wanted));
         let kept = places_of(&listeners);
-        let is_kept = |place: &Place| kept.iter().any(|k| k.address == place.address && k.smart == place.smart);
+        let is_kept = |place: &Place| {
+            kept.iter().any(|k| (k.address, k.smart, k.speaks) == (place.address, place.smart, place.speaks))
+        };
         let missing = wanted.into_iter().filter(|place| !is_kept(place));
         let opened = self.add(&mut listeners, missing, settings.tcp_backlog);
         if opened.is_err() {
@@ -170,8 +208,10 @@ fn watch(registry: &Registry, listener: &Listener) -> io::Result<()> {
 }
 
 fn places_of(listeners: &[Listener]) -> Vec<Place> {
-    let place =
-        |listener: &Listener| Some(Place { address: listener.address()?, optional: false, smart: listener.is_smart() });
+    let place = |listener: &Listener| {
+        let (smart, speaks) = (listener.is_smart(), listener.speaks());
+        Some(Place { address: listener.address()?, optional: false, smart, speaks })
+    };
     listeners.iter().filter_map(place).collect()
 }
 
@@ -197,7 +237,7 @@ mod tests {
     fn listening(settings: &Settings) -> (Listening, mio::Poll) {
         let poll = mio::Poll::new().unwrap();
         let registry = poll.registry().try_clone().unwrap();
-        (Listening::new(listeners(settings).unwrap(), registry).unwrap(), poll)
+        (Listening::new(listeners(settings).unwrap(), registry, crate::tls::testing::off()).unwrap(), poll)
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::epoll::Epoll;
 use crate::links::Links;
 use crate::listen::Listener;
 use crate::listening::Listening;
+use crate::tls::Tls;
 use crate::uring::{self, Uring};
 
 /// How workers talk to the kernel.
@@ -75,7 +76,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// A thread cannot be started, or its driver cannot be made.
+    /// A thread cannot be started, its driver cannot be made, or the settings of TLS cannot be used.
     pub fn start(
         node: Arc<Node>,
         listeners: Vec<Listener>,
@@ -120,7 +121,10 @@ impl Server {
         lanes.iter().for_each(crate::lane::Lane::wake);
         let automatic = node.config.settings().workers == 0;
         let poll = Poll::new()?;
-        let listening = Listening::new(listeners, poll.registry().try_clone()?)?;
+        let tls = Tls::new(node.clock.clone());
+        tls.change(&node.config.settings())
+            .map_err(|why| io::Error::other(format!("Failed to configure TLS: {why}")))?;
+        let listening = Listening::new(listeners, poll.registry().try_clone()?, tls)?;
         let closed = listening.clone();
         node.when_stopping(Box::new(move || closed.close()));
         open(listening.clone());

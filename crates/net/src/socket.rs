@@ -5,6 +5,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use node::{Detached, Outgoing, Peer, SLICES, Token};
 
+use crate::tls::Session;
+
 /// Bytes sent to one connection before the others get their turn.
 pub const SEND_BYTES: usize = 1 << 20;
 /// Bytes received from one connection before the others get their turn.
@@ -15,9 +17,10 @@ pub const READ_BYTES_PER_TURN: usize = 2 << 20;
 pub const SEND_BYTES_PER_TURN: usize = 2 << 20;
 
 /// A connected, non-blocking stream socket.
-#[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
+    /// Its TLS state. None: it is plain.
+    pub tls: Option<Box<Session>>,
 }
 
 /// `recv` without a cancellation point for the thread. In a process with threads the point costs two atomic operations
@@ -54,7 +57,12 @@ impl Socket {
             let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
             flags >= 0 && libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
         };
-        if ok { Ok(Socket { fd }) } else { Err(io::Error::last_os_error()) }
+        if ok { Ok(Socket { fd, tls: None }) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// True if another worker could take it.
+    pub fn is_at_rest(&self) -> bool {
+        self.tls.as_ref().is_none_or(|session| session.is_at_rest())
     }
 
     /// The descriptor.
@@ -77,6 +85,17 @@ impl Socket {
         // SAFETY: the kernel has initialised `n` bytes behind the length.
         unsafe { buffer.set_len(buffer.len() + n) };
         Ok(n)
+    }
+
+    /// Reads into a slice by one system call. Returns the number of bytes, 0 at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::read_into`].
+    pub fn read(&self, to: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: the kernel writes at most the length of the slice.
+        let n = unsafe { recv(self.fd(), to.as_mut_ptr(), to.len()) };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 
     /// Sends as many of `bytes` as it can by one system call.

@@ -10,6 +10,7 @@ use super::nodes::{Address, Nodes};
 use super::options::Options;
 use super::scan::{Kind, Scanner, Tally};
 use crate::client::explained;
+use crate::tls;
 
 /// How long connecting and logging in may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,6 +20,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Stream {
     /// `--host` and `--port`.
     Tcp(TcpStream),
+    /// The same, with `--tls`.
+    Tls(Box<tls::Stream>),
     /// `--unix-socket`.
     Unix(UnixStream),
 }
@@ -28,7 +31,7 @@ impl Stream {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn open(address: &Address) -> Result<Self, String> {
+    pub fn open(address: &Address, options: &tls::TlsOptions) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot connect to {address}: {error}");
         let (host, port) = match address {
             Address::Unix(path) => return UnixStream::connect(path).map(Self::Unix).map_err(fail),
@@ -39,7 +42,13 @@ impl Stream {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(fail)?;
-                    return Ok(Self::Tcp(stream));
+                    if !options.tls {
+                        return Ok(Self::Tcp(stream));
+                    }
+                    stream.set_read_timeout(Some(CONNECT_TIMEOUT)).map_err(fail)?;
+                    let stream = options.connect(host, stream);
+                    let stream = stream.map_err(|why| format!("cannot connect to {host}:{port}: {why}"))?;
+                    return Ok(Self::Tls(Box::new(stream)));
                 }
                 Err(error) => last = error,
             }
@@ -47,9 +56,15 @@ impl Stream {
         Err(fail(last))
     }
 
+    /// True if a read may give less than has come.
+    pub fn reads_short(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
     fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(timeout),
+            Self::Tls(stream) => stream.sock.set_read_timeout(timeout),
             Self::Unix(stream) => stream.set_read_timeout(timeout),
         }
     }
@@ -57,6 +72,7 @@ impl Stream {
     fn set_nonblocking(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nonblocking(true),
+            Self::Tls(stream) => stream.sock.set_nonblocking(true),
             Self::Unix(stream) => stream.set_nonblocking(true),
         }
     }
@@ -66,6 +82,7 @@ impl AsRawFd for Stream {
     fn as_raw_fd(&self) -> RawFd {
         match self {
             Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Tls(stream) => stream.sock.as_raw_fd(),
             Self::Unix(stream) => stream.as_raw_fd(),
         }
     }
@@ -76,6 +93,7 @@ impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
         }
     }
@@ -86,12 +104,16 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Self::Tls(stream) => stream.flush(),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -140,7 +162,7 @@ impl Connection {
     /// # Errors
     /// In words for the user: refused, wrong password, no RESP.
     pub fn open(options: &Options, nodes: &Nodes, node: usize, probe: bool, now: Instant) -> Result<Self, String> {
-        let mut stream = Stream::open(&nodes.addresses[node])?;
+        let mut stream = Stream::open(&nodes.addresses[node], &options.target.tls)?;
         log_in(&mut stream, options, probe)?;
         stream.set_nonblocking().map_err(|error| format!("cannot make a socket non-blocking: {error}"))?;
         Ok(Self {
@@ -181,7 +203,11 @@ impl Connection {
             let written = write_some(&mut self.stream, &self.unsent)?;
             self.unsent.drain(..written);
         }
-        Ok(())
+        // Ciphertext may wait, too.
+        match self.stream.flush() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            flushed => flushed,
+        }
     }
 }
 

@@ -145,7 +145,7 @@ impl Nodes {
 
 /// The reply to one command.
 fn ask(options: &Options, address: &Address, words: &[&[u8]]) -> Result<Value, String> {
-    let mut stream = Stream::open(address)?;
+    let mut stream = Stream::open(address, &options.target.tls)?;
     connection::log_in(&mut stream, options, true)?;
     let mut request = Vec::new();
     resp::append_request(&mut request, words);

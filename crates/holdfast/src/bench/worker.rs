@@ -279,8 +279,9 @@ impl Loop<'_> {
                 Err(error) => return Err(self.closed(index, &format!("reading from the server failed: {error}"))),
             };
             self.stats.bytes_in += count as u64;
+            let emptied = count < self.read.len() && !connection.stream.reads_short();
             if connection.role == Role::Subscriber {
-                if count < self.read.len() {
+                if emptied {
                     return Ok(());
                 }
                 continue;
@@ -301,7 +302,7 @@ impl Loop<'_> {
                 }
             }
             // Edge-triggered: a read that was not filled has emptied the socket, and the next bytes raise an event.
-            if count < self.read.len() {
+            if emptied {
                 return Ok(());
             }
         }

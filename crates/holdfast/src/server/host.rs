@@ -28,6 +28,16 @@ pub struct Process {
     pub title: Title,
 }
 
+impl Process {
+    /// Has new connections of clients use the present settings of TLS.
+    fn change_tls(&self, settings: &Settings) -> Result<(), String> {
+        self.listening.change_tls(settings).map_err(|why| {
+            tracing::warn!("{why}");
+            "Unable to update TLS configuration. Check server logs.".to_owned()
+        })
+    }
+}
+
 impl Host for Process {
     fn enter_dir(&mut self, path: &[u8]) -> Result<Vec<u8>, String> {
         process::enter_dir(path).map_err(|error| in_words(&error))
@@ -56,7 +66,26 @@ impl Host for Process {
                 self.title.show(settings);
             }
             "tls-cluster" => return Err("it is the same on all nodes, and not changed while they run".to_owned()),
-            "tls-cert-file" | "tls-key-file" | "tls-ca-cert-file" => self.certificates.change(settings)?,
+            "tls-port" => {
+                self.change_tls(settings)?;
+                if let Err(error) = self.listening.change(settings) {
+                    tracing::warn!(cause = row.name, "{error}");
+                    return Err("Unable to listen on this port. Check server logs.".to_owned());
+                }
+                self.title.show(settings);
+            }
+            "tls-cert-file" | "tls-key-file" | "tls-key-file-pass" | "tls-ca-cert-file" | "tls-ca-cert-dir" => {
+                self.certificates.change(settings)?;
+                self.change_tls(settings)?;
+            }
+            "tls-auth-clients"
+            | "tls-protocols"
+            | "tls-ciphers"
+            | "tls-ciphersuites"
+            | "tls-prefer-server-ciphers"
+            | "tls-session-caching"
+            | "tls-session-cache-size"
+            | "tls-session-cache-timeout" => self.change_tls(settings)?,
             "appendfsync" | "maxmemory" => self.switch.follow(settings),
             "oom-score-adj" | "oom-score-adj-values" => oom::follow(settings)?,
             "crash-log-enabled" => crash::follow(settings.crash_log_enabled),

@@ -215,7 +215,7 @@ impl Membership {
             join(users.as_deref().unwrap_or_default(), &libraries).into()
         });
         check_size(libraries.as_deref(), &folder)?;
-        let (port, settings) = (settings.port, of(settings)?);
+        let (port, settings) = (settings.port_of_clients(), of(settings)?);
         let told = settings.client_port;
         let first = node.config.first_of_cluster().into_iter();
         let configuration = first.map(|(name, value)| Setting { name: name.to_owned(), value }).collect();
@@ -277,10 +277,16 @@ fn files(settings: &Settings) -> Result<Option<TlsFiles>, String> {
         Some(path) => Ok(PathBuf::from(OsStr::from_bytes(path))),
         None => Err(format!("tls-cluster yes needs {name}")),
     };
+    let (ca, ca_dir) = (settings.tls_ca_cert_file.as_ref(), settings.tls_ca_cert_dir.as_ref());
+    if ca.or(ca_dir).is_none() {
+        return Err("tls-cluster yes needs tls-ca-cert-file or tls-ca-cert-dir".to_owned());
+    }
     Ok(Some(TlsFiles {
         cert: file("tls-cert-file", &settings.tls_cert_file)?,
         key: file("tls-key-file", &settings.tls_key_file)?,
-        ca: file("tls-ca-cert-file", &settings.tls_ca_cert_file)?,
+        password: settings.tls_key_file_pass.clone(),
+        ca: ca.map(|path| PathBuf::from(OsStr::from_bytes(path))),
+        ca_dir: ca_dir.map(|path| PathBuf::from(OsStr::from_bytes(path))),
     }))
 }
 
@@ -377,14 +383,14 @@ fn say_where_smart_clients_go(port: u16, told: u16) {
 
 fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     let bus = match settings.cluster_port {
-        0 => settings.port.checked_add(BUS).ok_or("cluster-port: port + 10000 is no port, name one")?,
+        0 => settings.port_of_clients().checked_add(BUS).ok_or("cluster-port: port + 10000 is no port, name one")?,
         port => port,
     };
     let host = settings.bind.first().map_or("*", |host| host.trim_start_matches('-'));
     let host = if host == "*" { "0.0.0.0" } else { host.trim_start_matches("::*") };
     let host = if host.is_empty() { "::" } else { host };
     let bind: SocketAddr = (host, bus).to_socket_addrs()?.next().ok_or("bind: no address for other nodes")?;
-    let mut control = ControlSettings::new(folder(settings), bind, settings.port)
+    let mut control = ControlSettings::new(folder(settings), bind, settings.port_of_clients())
         .with_lease(Duration::from_millis(settings.cluster_lease));
     control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@cluster-port], ...")?;
     control.secret = settings.cluster_secret.clone().unwrap_or_default().into();

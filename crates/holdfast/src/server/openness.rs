@@ -1,6 +1,6 @@
 //! Logs at the start which clients can use the server without a password.
 
-use node::config::Settings;
+use node::config::{AuthClients, Settings};
 
 /// Words that stand for every address of the machine.
 const EVERYWHERE: [&str; 4] = ["*", "0.0.0.0", "::", "::*"];
@@ -31,9 +31,14 @@ enum Openness {
     World,
 }
 
+/// True if clients without a certificate can connect over a network.
+fn listens(settings: &Settings) -> bool {
+    settings.port != 0 || settings.tls_port != 0 && settings.tls_auth_clients != AuthClients::Yes
+}
+
 /// `None`: a password is needed, or nobody can connect over a network.
 fn openness(settings: &Settings) -> Option<Openness> {
-    if settings.requirepass.is_some() || settings.port == 0 {
+    if settings.requirepass.is_some() || !listens(settings) {
         return None;
     }
     let bare = |address: &str| address.strip_prefix('-').unwrap_or(address).to_owned();
@@ -65,5 +70,8 @@ mod tests {
         assert_eq!(of(&local), Some(Openness::Addresses("127.0.0.1 ::1".into())));
         assert_eq!(of(&[("protected-mode", "no"), ("requirepass", "secret")]), None);
         assert_eq!(of(&[("protected-mode", "no"), ("port", "0")]), None);
+        let tls = [("protected-mode", "no"), ("port", "0"), ("tls-port", "7")];
+        assert_eq!(of(&tls), None, "a certificate is needed");
+        assert_eq!(of(&[tls.as_slice(), &[("tls-auth-clients", "no")]].concat()), Some(Openness::World));
     }
 }

@@ -74,15 +74,16 @@ impl Title {
 
     fn value(&self, name: &[u8], settings: &Settings) -> Vec<u8> {
         let socket = || settings.unixsocket.clone().unwrap_or_default();
+        let port = settings.port_of_clients();
         match name {
             b"title" => self.program.clone(),
-            b"listen-addr" if settings.port == 0 => socket(),
+            b"listen-addr" if port == 0 => socket(),
             b"listen-addr" => {
                 let address = settings.bind.first().map_or("*", |address| address.trim_start_matches('-'));
-                format!("{address}:{}", settings.port).into_bytes()
+                format!("{address}:{port}").into_bytes()
             }
             b"port" => settings.port.to_string().into_bytes(),
-            b"tls-port" => b"0".to_vec(),
+            b"tls-port" => settings.tls_port.to_string().into_bytes(),
             b"unixsocket" => socket(),
             b"config-file" => self.config_file.clone(),
             // "server-mode": neither a cluster nor a sentinel.

@@ -3,6 +3,8 @@
 
 mod access;
 mod blocking;
+#[path = "../../../membership/tests/clusters/certificates.rs"]
+mod certificates;
 mod configuration;
 mod crash_report;
 mod hotkeys;
@@ -18,4 +20,5 @@ mod snapshots;
 #[path = "../support/mod.rs"]
 mod support;
 mod suspended;
+mod tls;
 mod tracking;

@@ -55,11 +55,11 @@ use stream::Stream;
 use tls::Tls;
 use told::Told;
 
+pub use crate::certificates::TlsFiles;
 pub use configuration::{NotConfigured, OnConfiguration};
 pub use folder::KeptError;
 pub use libraries::OnLibraries;
 pub use status::{NodeStatus, Status};
-pub use tls::TlsFiles;
 
 use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;

@@ -16,7 +16,8 @@ use crate::certificates::{Authority, Flaw};
 use crate::harness::{Node, Nodes, stream, wait};
 
 fn files(folder: &Path) -> TlsFiles {
-    TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem"), ca: folder.join("ca.pem") }
+    let ca = Some(folder.join("ca.pem"));
+    TlsFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem"), ca, ..TlsFiles::default() }
 }
 
 /// Nodes with certificates of `authority`; not started.

@@ -60,6 +60,13 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(usize::from(id) * SIZE), len) }
     }
 
+    /// The same bytes, to be changed in place.
+    pub fn bytes_mut(&mut self, id: u16, len: usize) -> &mut [u8] {
+        assert!(id < COUNT && len <= SIZE);
+        // SAFETY: as in `bytes`; nobody else has them while this value is borrowed.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(usize::from(id) * SIZE), len) }
+    }
+
     /// Puts a buffer back for the kernel, which sees it after [`Self::publish`].
     pub fn give_back(&mut self, id: u16) {
         assert!(id < COUNT);

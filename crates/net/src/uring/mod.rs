@@ -8,8 +8,10 @@ mod buffers;
 mod large;
 mod message;
 mod quiet;
+mod tls;
 mod wake;
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,6 +23,7 @@ use node::{Outgoing, Output, Token, Worker};
 use crate::lane::{Lane, Shed, thread_cpu_ns};
 use crate::links::Links;
 use crate::socket::{Incoming, READ_BYTES_PER_TURN, Socket};
+use crate::tls::{Buffer, Kit};
 use buffers::{Buffers, GROUP};
 use message::Message;
 use quiet::{Quiet, ROUND_MS};
@@ -57,6 +60,8 @@ struct Conn {
     switching: bool,
     /// The bytes of the send under way.
     sending: Option<Outgoing>,
+    /// The ciphertext of the send under way.
+    sealed: Option<Buffer>,
     /// The pieces of the send under way, if there are several.
     message: Option<Box<Message>>,
     /// The send waits for a turn that may send more.
@@ -104,6 +109,19 @@ pub struct Uring {
     /// Sends under way.
     sends: usize,
     woken: bool,
+    /// For connections that speak TLS.
+    kit: Kit,
+    /// Connections with the next step of a handshake to take.
+    greeters: VecDeque<Token>,
+    /// Buffers for ciphertext, to be used again.
+    spare_buffers: Vec<Buffer>,
+}
+
+impl Conn {
+    /// True if the kernel has some of its output.
+    fn is_sending(&self) -> bool {
+        self.sending.is_some() || self.sealed.is_some()
+    }
 }
 
 fn new_ring() -> io::Result<IoUring> {
@@ -156,6 +174,9 @@ impl Uring {
             send_left: SEND_BYTES_PER_TURN,
             sends: 0,
             woken: false,
+            kit: Kit::default(),
+            greeters: VecDeque::new(),
+            spare_buffers: Vec::new(),
         };
         driver.arm_wake()?;
         Ok(driver)
@@ -179,6 +200,7 @@ impl Uring {
             let now = node.clock.unix_ms();
             self.send_left = SEND_BYTES_PER_TURN;
             self.read_left = READ_BYTES_PER_TURN;
+            self.kit.turn();
             completions.extend(self.ring.completion().map(|c| (c.user_data(), c.result(), c.flags())));
             for (data, result, flags) in completions.drain(..) {
                 self.complete(data, result, flags)?;
@@ -189,6 +211,7 @@ impl Uring {
                 self.take_incoming(now)?;
             }
             self.buffers.publish();
+            self.greet()?;
             for place in std::mem::take(&mut self.rearm) {
                 self.arm_receive(place)?;
             }
@@ -211,6 +234,7 @@ impl Uring {
             if now >= looked + LOOK_MS {
                 looked = now;
                 self.look()?;
+                self.end_greetings(now)?;
             }
             if now >= looked_at_quiet + ROUND_MS {
                 looked_at_quiet = now;
@@ -235,7 +259,7 @@ impl Uring {
     }
 
     fn patience_ms(&self) -> u64 {
-        if self.worker.has_work() || !self.unsent.is_empty() {
+        if self.worker.has_work() || !self.unsent.is_empty() || !self.greeters.is_empty() {
             return 0;
         }
         let now = self.worker.node().clock.unix_ms();
@@ -267,7 +291,7 @@ impl Uring {
             return Ok(());
         }
         conn.receiving = true;
-        conn.polling = large::is_worth_a_poll(self.worker.lacks(conn.token));
+        conn.polling = conn.socket.tls.is_none() && large::is_worth_a_poll(self.worker.lacks(conn.token));
         let fd = Fd(conn.socket.fd());
         let entry = match conn.polling {
             true => opcode::PollAdd::new(fd, libc::POLLIN as u32).build(),
@@ -301,8 +325,12 @@ impl Uring {
         let mut enough = false;
         if let Some(id) = cqueue::buffer_select(flags) {
             if let (Some(token), Ok(len @ 1..)) = (token, usize::try_from(result)) {
-                enough = !self.worker.input(token, self.buffers.bytes(id, len));
-                if len == buffers::SIZE {
+                let is_tls = self.conns[place as usize].as_ref().is_some_and(|conn| conn.socket.tls.is_some());
+                enough = match is_tls {
+                    true => self.receive_tls(place, token, id, len)?,
+                    false => !self.worker.input(token, self.buffers.bytes(id, len)),
+                };
+                if len == buffers::SIZE && !is_tls {
                     self.filled.push(place);
                 }
             }
@@ -377,6 +405,9 @@ impl Uring {
 
     fn sent(&mut self, place: u32, token: Token, result: i32) -> io::Result<()> {
         let Some(conn) = self.conns[place as usize].as_mut() else { return Ok(()) };
+        if conn.sealed.is_some() {
+            return self.sent_sealed(place, token, result);
+        }
         let Some(mut out) = conn.sending.take() else { return Ok(()) };
         match usize::try_from(result) {
             Ok(n) => {
@@ -409,11 +440,14 @@ impl Uring {
     /// Sends the output of a connection, unless a send is under way: its completion comes back here.
     fn flush(&mut self, place: u32) -> io::Result<()> {
         let Some(conn) = self.conns[place as usize].as_mut().filter(|c| !c.doomed) else { return Ok(()) };
-        if conn.sending.is_some() {
+        if conn.is_sending() {
             if self.worker.is_cut(conn.token) {
                 self.cut[0].push((place, conn.generation));
             }
             return Ok(());
+        }
+        if conn.socket.tls.is_some() {
+            return self.flush_tls(place);
         }
         match self.worker.output(conn.token) {
             Output::Idle => Ok(()),
@@ -462,8 +496,11 @@ impl Uring {
     fn send_delayed(&mut self) -> io::Result<()> {
         for place in std::mem::take(&mut self.unsent) {
             let conn = self.conns.get_mut(place as usize).and_then(Option::as_mut);
-            if conn.is_some_and(|conn| std::mem::take(&mut conn.delayed)) {
-                self.send(place)?;
+            let Some(conn) = conn.filter(|conn| conn.delayed) else { continue };
+            conn.delayed = false;
+            match conn.sending.is_some() {
+                true => self.send(place)?,
+                false => self.flush(place)?,
             }
         }
         Ok(())
@@ -478,7 +515,7 @@ impl Uring {
             // The kernel does not use the buffer.
             self.worker.recycle(out);
         }
-        if conn.sending.is_some() {
+        if conn.is_sending() {
             // Ends a send that waits for room.
             conn.socket.end_sending();
         }
@@ -487,7 +524,7 @@ impl Uring {
             // filled the window would then wait for a minute for its writes to fail (FIN-WAIT-2 in Linux).
             return self.cancel_receive(place);
         }
-        if conn.sending.is_some() {
+        if conn.is_sending() {
             return Ok(());
         }
         self.conns[place as usize] = None;
@@ -512,6 +549,7 @@ impl Uring {
             polling: false,
             switching: false,
             sending: None,
+            sealed: None,
             message: None,
             delayed: false,
             doomed: false,
@@ -538,6 +576,7 @@ impl Uring {
             match incoming {
                 Incoming::Client { socket, peer } => match self.worker.accept(peer, now) {
                     Ok(token) => self.install(token, socket)?,
+                    Err(_) if socket.tls.is_some() => {}
                     Err(refusal) => drop(socket.send(refusal)),
                 },
                 Incoming::Moved { socket, session } => {
@@ -582,7 +621,7 @@ impl Uring {
         let mut left = order.count;
         for place in 0..self.conns.len() as u32 {
             let Some(conn) = self.conns[place as usize].as_mut() else { continue };
-            if left == 0 || !conn.receiving || conn.doomed || conn.sending.is_some() || conn.moving.is_some() {
+            if left == 0 || !conn.receiving || conn.doomed || conn.is_sending() || conn.moving.is_some() {
                 continue;
             }
             left -= 1;
@@ -594,7 +633,7 @@ impl Uring {
 
     /// Gives a connection whose receive has ended to another worker if it is at rest. Otherwise it stays.
     fn hand_over(&mut self, place: u32, token: Token, to: usize) -> io::Result<()> {
-        let busy = self.conns[place as usize].as_ref().is_none_or(|c| c.sending.is_some());
+        let busy = self.conns[place as usize].as_ref().is_none_or(|c| c.is_sending() || !c.socket.is_at_rest());
         let detached = if busy { None } else { self.worker.detach(token) };
         let Some(detached) = detached else {
             self.rearm.push(place);

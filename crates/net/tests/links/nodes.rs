@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use membership::map::{Node as Member, Range};
 use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, Slot, level};
-use net::{Driver, Links, Listener, Server};
+use net::{Driver, Links, Listener, Server, Speaks};
 use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};
 use node::{Facts, MonoNs, Node};
@@ -127,7 +127,7 @@ impl Nodes {
                     Err(error) => asked.failed(tag, &error.to_string()),
                 }
             });
-            let listeners = vec![Listener::Tcp(listener, false)];
+            let listeners = vec![Listener::Tcp(listener, false, Speaks::Plain)];
             let server = Server::start(node.clone(), listeners, driver, i as u64, &links, drop)?;
             take_links(bus, links);
             nodes.push(node);

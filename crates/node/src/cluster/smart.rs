@@ -16,8 +16,13 @@ impl Settings {
         match u16::try_from(self.cluster_client_port) {
             _ if !self.takes_part_in_cluster() => 0,
             Ok(port) => port,
-            Err(_) if self.port == 0 => 0,
-            Err(_) => self.port.checked_add(ABOVE).unwrap_or(0),
+            Err(_) if self.port_of_clients() == 0 => 0,
+            Err(_) => self.port_of_clients().checked_add(ABOVE).unwrap_or(0),
         }
+    }
+
+    /// The port that other nodes and tools know this server by: that of clients without TLS, if there is one.
+    pub fn port_of_clients(&self) -> u16 {
+        if self.port == 0 { self.tls_port } else { self.port }
     }
 }

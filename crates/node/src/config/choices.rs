@@ -2,6 +2,17 @@
 
 use keyspace::access::Tracks;
 
+/// `tls-auth-clients`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AuthClients {
+    /// No certificate is asked for.
+    No,
+    /// A client may show none.
+    Optional,
+    /// Every client shows a good one.
+    Yes,
+}
+
 /// Which keys to evict when memory is full (`maxmemory-policy`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionPolicy {

@@ -32,8 +32,8 @@ mod values;
 pub use arguments::Arguments;
 pub use change::{Host, Rights, SetError};
 pub use choices::{
-    Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel, OomScore,
-    OutputLimit, Redirect, Supervised, seeds,
+    Allowed, AppendFsync, AuthClients, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel,
+    OomScore, OutputLimit, Redirect, Supervised, seeds,
 };
 pub use describe::{explain, help, markdown};
 pub use files::{Disk, replace_file};

@@ -4,8 +4,8 @@ use command::{Dialect, Tunables};
 use object::Limits;
 
 use super::choices::{
-    Allowed, AppendFsync, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel, OomScore,
-    OutputLimit, Redirect, SlotStats, Supervised,
+    Allowed, AppendFsync, AuthClients, BusyScope, ClientMemory, EvictionPolicy, IoDriver, Isolation, LogLevel,
+    OomScore, OutputLimit, Redirect, SlotStats, Supervised,
 };
 use super::kind::Value;
 use super::login::Password;
@@ -29,12 +29,25 @@ pub struct Settings {
     pub cluster_seeds: Vec<u8>,
     /// Nodes speak TLS with each other.
     pub tls_cluster: bool,
-    /// The certificate that they show to each other.
+    /// 0 for none.
+    pub tls_port: u16,
     pub tls_cert_file: Option<Vec<u8>>,
-    /// Its private key.
     pub tls_key_file: Option<Vec<u8>>,
-    /// The authorities that have signed those of the others.
+    pub tls_key_file_pass: Option<Vec<u8>>,
     pub tls_ca_cert_file: Option<Vec<u8>>,
+    pub tls_ca_cert_dir: Option<Vec<u8>>,
+    pub tls_auth_clients: AuthClients,
+    /// The certificate names the user.
+    pub tls_auth_clients_user: bool,
+    pub tls_protocols: Vec<u8>,
+    pub tls_ciphers: Vec<u8>,
+    pub tls_ciphersuites: Vec<u8>,
+    pub tls_prefer_server_ciphers: bool,
+    pub tls_session_caching: bool,
+    pub tls_session_cache_size: usize,
+    /// Seconds.
+    pub tls_session_cache_timeout: u64,
+    pub max_new_tls_connections_per_cycle: usize,
     /// The proof that a node belongs to the cluster.
     pub cluster_secret: Option<Vec<u8>>,
     /// Port for other nodes; 0: that for clients and 10000.
@@ -208,9 +221,26 @@ impl Settings {
             cluster_slot_stats_enabled: read.slot_stats(),
             cluster_seeds: read.text("cluster-seeds"),
             tls_cluster: read.bool("tls-cluster"),
+            tls_port: read.number("tls-port"),
             tls_cert_file: read.optional("tls-cert-file"),
             tls_key_file: read.optional("tls-key-file"),
+            tls_key_file_pass: read.optional("tls-key-file-pass"),
             tls_ca_cert_file: read.optional("tls-ca-cert-file"),
+            tls_ca_cert_dir: read.optional("tls-ca-cert-dir"),
+            tls_auth_clients: match read.choice("tls-auth-clients") {
+                "no" => AuthClients::No,
+                "optional" => AuthClients::Optional,
+                _ => AuthClients::Yes,
+            },
+            tls_auth_clients_user: read.choice("tls-auth-clients-user") == "cn",
+            tls_protocols: read.text("tls-protocols"),
+            tls_ciphers: read.text("tls-ciphers"),
+            tls_ciphersuites: read.text("tls-ciphersuites"),
+            tls_prefer_server_ciphers: read.bool("tls-prefer-server-ciphers"),
+            tls_session_caching: read.bool("tls-session-caching"),
+            tls_session_cache_size: read.number("tls-session-cache-size"),
+            tls_session_cache_timeout: read.number("tls-session-cache-timeout"),
+            max_new_tls_connections_per_cycle: read.number("max-new-tls-connections-per-cycle"),
             cluster_secret: read.optional("cluster-secret"),
             cluster_port: read.number("cluster-port"),
             cluster_client_port: read.number("cluster-client-port"),

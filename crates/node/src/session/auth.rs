@@ -7,11 +7,11 @@ use command::{Difference, Error, Row, Spec, flags::*};
 use resp::Protocol;
 
 use super::client::{check_name, set_name};
-use super::{Flow, Replies, SessionCtx, SessionRun};
+use super::{Flow, Replies, Session, SessionCtx, SessionRun};
 use crate::REDIS_VERSION;
 use crate::admission::rights::User;
 use crate::figures::stats::add;
-use crate::node::VALKEY_VERSION;
+use crate::node::{Node, VALKEY_VERSION};
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[
@@ -77,6 +77,25 @@ fn log_in(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), 
     ctx.session.user = login.user;
     ctx.session.client.texts().user = login.name;
     Ok(())
+}
+
+/// Lets a client in whose certificate has this common name, if the settings say so (`tls-auth-clients-user`). A name of
+/// no user, or of one that is off, is noted in ACL LOG. Then the client stays the default user.
+pub fn identify(node: &Node, session: &mut Session, name: &[u8], now: u64) {
+    let settings = node.config.settings();
+    if !settings.tls_auth_clients_user {
+        return;
+    }
+    if let Some(login) = node.users.named_by_certificate(settings.requirepass.as_ref(), name) {
+        session.authenticated = true;
+        session.user = login.user;
+        session.client.texts().user = login.name;
+        return;
+    }
+    let client = super::line_at(node, &session.client, now);
+    let (reason, context) = (Reason::Certificate, Context::TopLevel);
+    let event = Event { reason, context, object: Vec::new(), user: name.to_vec(), client };
+    node.users.log().add(now as i64, settings.acllog_max_len, event);
 }
 
 fn auth(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

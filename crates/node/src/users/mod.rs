@@ -156,6 +156,16 @@ impl UserTable {
         })
     }
 
+    /// The login of a client whose certificate names a user. None: there is no such user, or it is off.
+    pub(crate) fn named_by_certificate(&self, requirepass: Option<&Password>, name: &[u8]) -> Option<Login> {
+        self.keep_up(requirepass);
+        self.read(|users| {
+            let user = users.find(name).filter(|user| user.is_on())?;
+            let principal = Principal { user: number_on_wire(user.number()), revision: user.revision() };
+            Some(Login { user: User::new(principal), name: user.name().to_vec() })
+        })
+    }
+
     /// The reason why a user may not run a command, if there is one. A user that may do everything is marked, and is
     /// not checked again before users change.
     #[cold]

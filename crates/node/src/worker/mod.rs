@@ -250,6 +250,14 @@ impl Worker {
         Ok(token)
     }
 
+    /// The client's TLS handshake is done, and this is the common name in the certificate that the client has shown.
+    pub fn identified(&mut self, token: Token, name: Option<&[u8]>) {
+        let (node, now) = (self.node.clone(), self.engine.now());
+        if let (Some(conn), Some(name)) = (self.conn(token), name) {
+            session::identify(&node, &mut conn.session, name, now);
+        }
+    }
+
     /// Hands a connection out for another worker, with the bytes that it has received. `None`: it stays, because it
     /// waits, has output to send, or is in the middle of a command.
     pub fn detach(&mut self, token: Token) -> Option<Box<Detached>> {

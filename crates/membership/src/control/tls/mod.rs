@@ -3,31 +3,26 @@
 //! Names in certificates are not compared with addresses: the holder of a certificate of these authorities is a node,
 //! as in Redis. Sessions are not resumed, so that every connection is judged by the present certificates.
 
-mod name;
 mod verify;
 
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustls::client::Resumption;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::NoServerSessionStorage;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{CertificateError, ClientConfig, Error, ServerConfig};
+use rustls::sign::SingleCertAndKey;
+use rustls::version::TLS13;
+use rustls::{ClientConfig, Error, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use super::stream::Socket;
 use super::wire::NoLink;
+use crate::certificates::{Contents, TlsFiles, in_words, provider};
 use verify::{Judge, Trust};
-
-/// Bytes of the longest file of certificates or keys.
-const FILE_MAX: u64 = 4 << 20;
 
 /// How long this side waits for a refused one to hear of it.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -35,55 +30,6 @@ const DRAIN: Duration = Duration::from_millis(500);
 /// The first byte of a side that begins with TLS: a record of the handshake. No frame of a hello begins with it,
 /// because the first byte of its length is another one.
 pub const RECORD: u8 = 0x16;
-
-/// The files, in PEM, by which a node proves its identity and checks others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// Its certificate, and those between it and the authority.
-    pub cert: PathBuf,
-    /// The private key of the certificate, not encrypted.
-    pub key: PathBuf,
-    /// The authorities that sign the certificates of all nodes.
-    pub ca: PathBuf,
-}
-
-impl TlsFiles {
-    /// The contents of the files, each with its setting's name and its own for messages.
-    fn contents(&self) -> Result<Contents, String> {
-        let content = |setting: &str, path: &Path| {
-            let name = format!("{setting} {}", path.display());
-            contents(path).map(|bytes| Content { name: name.clone(), bytes }).map_err(|why| format!("{name}: {why}"))
-        };
-        Ok(Contents {
-            cert: content("tls-cert-file", &self.cert)?,
-            key: content("tls-key-file", &self.key)?,
-            ca: content("tls-ca-cert-file", &self.ca)?,
-        })
-    }
-}
-
-#[derive(PartialEq, Eq)]
-struct Contents {
-    cert: Content,
-    key: Content,
-    ca: Content,
-}
-
-#[derive(PartialEq, Eq)]
-struct Content {
-    name: String,
-    bytes: Vec<u8>,
-}
-
-fn contents(path: &Path) -> io::Result<Vec<u8>> {
-    // Not a pipe, which might never be opened.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
 
 /// The contents of the files.
 struct Credentials {
@@ -193,7 +139,7 @@ pub async fn drain(from: &mut (impl tokio::io::AsyncRead + Unpin)) {
 }
 
 fn client(credentials: &Credentials, judge: &Arc<Judge>) -> Result<ClientConfig, Error> {
-    let builder = ClientConfig::builder_with_provider(verify::provider()).with_safe_default_protocol_versions()?;
+    let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
     let own = Arc::clone(&credentials.own);
     let judge: Arc<Judge> = Arc::clone(judge);
     let mut config = builder.dangerous().with_custom_certificate_verifier(judge).with_client_cert_resolver(own);
@@ -203,7 +149,7 @@ fn client(credentials: &Credentials, judge: &Arc<Judge>) -> Result<ClientConfig,
 }
 
 fn server(credentials: &Credentials, judge: &Arc<Judge>) -> Result<ServerConfig, Error> {
-    let builder = ServerConfig::builder_with_provider(verify::provider()).with_safe_default_protocol_versions()?;
+    let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
     let own = Arc::clone(&credentials.own);
     let judge: Arc<Judge> = Arc::clone(judge);
     let mut config = builder.with_client_cert_verifier(judge).with_cert_resolver(own);
@@ -214,9 +160,8 @@ fn server(credentials: &Credentials, judge: &Arc<Judge>) -> Result<ServerConfig,
 
 impl State {
     fn read(files: &TlsFiles) -> Result<Self, String> {
-        let absolute = |path: &Path| std::path::absolute(path).map_err(|why| format!("{}: {why}", path.display()));
         // Relative paths start at the present directory, which may change.
-        let files = TlsFiles { cert: absolute(&files.cert)?, key: absolute(&files.key)?, ca: absolute(&files.ca)? };
+        let files = files.absolute()?;
         let seen = files.contents()?;
         let credentials = Arc::new(Credentials::of(&seen)?);
         Ok(Self { files, seen: Ok(seen), credentials })
@@ -224,55 +169,25 @@ impl State {
 }
 
 impl Credentials {
-    fn of(Contents { cert, key, ca }: &Contents) -> Result<Self, String> {
-        let chain = certificates(cert)?;
-        let private = PrivateKeyDer::from_pem_slice(&key.bytes)
-            .map_err(|_| format!("{}: no private key in PEM (one that is encrypted cannot be read)", key.name))?;
-        let private = verify::provider().key_provider.load_private_key(private);
-        let own = CertifiedKey::new(chain, private.map_err(|why| format!("{}: {why}", key.name))?);
-        own.keys_match().map_err(|why| format!("{} and {}: {}", cert.name, key.name, in_words(&why)))?;
-        let trust = Trust::new(certificates(ca)?).map_err(|why| format!("{}: {why}", ca.name))?;
+    fn of(contents: &Contents) -> Result<Self, String> {
+        let own = contents.own()?;
+        let authorities = contents.authorities()?;
+        if authorities.is_empty() {
+            return Err("tls-cluster yes needs tls-ca-cert-file or tls-ca-cert-dir".to_owned());
+        }
+        let trust = Trust::new(authorities).map_err(|why| format!("{}: {why}", contents.of_authorities()))?;
         if let Err(why) = trust.chain(&own.cert) {
             let why = verdict(&why, &own.cert[0]);
-            tracing::warn!("{}: other nodes may refuse it, as this one would: {why}", cert.name);
+            tracing::warn!("{}: other nodes may refuse it, as this one would: {why}", contents.of_certificate());
         }
         Ok(Self { own: Arc::new(SingleCertAndKey::from(own)), trust: Arc::new(trust) })
     }
 }
 
-fn certificates(file: &Content) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&file.bytes).collect();
-    let read = read.map_err(|why| format!("{}: {why}", file.name))?;
-    if read.is_empty() { Err(format!("{}: no certificate in PEM", file.name)) } else { Ok(read) }
-}
-
 /// The fault of a certificate, in words that stay the same from one attempt to the next.
 fn verdict(why: &Error, certificate: &CertificateDer<'_>) -> String {
-    let name = name::subject(certificate).map_or_else(String::new, |name| format!(" of {name:?}"));
+    let name = crate::certificates::subject(certificate).map_or_else(String::new, |name| format!(" of {name:?}"));
     format!("the certificate{name} is refused: {}", in_words(why))
-}
-
-/// The fault of a certificate; the library has no names for the most common mistakes.
-fn in_words(why: &Error) -> String {
-    match why {
-        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
-            "it has expired".to_owned()
-        }
-        Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => {
-            "it is not valid yet".to_owned()
-        }
-        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "no authority in tls-ca-cert-file has signed it".to_owned()
-        }
-        Error::InvalidCertificate(CertificateError::Other(why)) => match why.to_string().as_str() {
-            "UnsupportedCertVersion" => {
-                "it is of X.509 version 1, not 3 (openssl x509 -req makes those, if it is given no -extfile)".to_owned()
-            }
-            "CaUsedAsEndEntity" => "it is an authority's own: a node needs another, signed by that".to_owned(),
-            other => other.to_owned(),
-        },
-        other => other.to_string(),
-    }
 }
 
 /// The network's or TLS's error, in words for people. `judged` is the verdict on the other side's certificate.

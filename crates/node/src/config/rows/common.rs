@@ -30,5 +30,3 @@ pub(super) const NO_SNAPSHOTS: &str = "snapshot files are not built yet";
 pub(super) const NO_LOG: &str = "the log is not an AOF file";
 pub(super) const NO_REPLICATION: &str = "replication is not built yet";
 pub(super) const NO_CLUSTER: &str = "nodes find and watch each other in another way than in Redis";
-pub(super) const NO_TLS: &str =
-    "clients do not speak TLS yet; between nodes `tls-cluster` and its three files are all there is";

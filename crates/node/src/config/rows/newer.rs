@@ -1,8 +1,6 @@
 //! Settings of Redis 8.8 and Valkey 9 that have nothing to act on: known, so that files written for those servers work.
 
-use super::common::{
-    LONG_MAX, NO_CLUSTER, NO_LOG, NO_REPLICATION, NO_SNAPSHOTS, NO_TLS, PORT, between, int, long, memory,
-};
+use super::common::{LONG_MAX, NO_CLUSTER, NO_LOG, NO_REPLICATION, NO_SNAPSHOTS, PORT, between, int, long, memory};
 use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 use crate::config::slot_stats;
@@ -36,9 +34,8 @@ pub(super) static SECTION: Section = Section {
         row("unixsocketgroup", Kind::OptionalText, "", "Group of the Unix socket.")
             .immutable()
             .inert("the socket belongs to the group of the process"),
-        row("tls-auth-clients-user", Kind::Enum(&["cn", "off"]), "off", "Certificate field that names the user.")
-            .inert(NO_TLS),
-        row("tls-auto-reload-interval", int(0), "0", "Seconds between looks at certificates.").inert(NO_TLS),
+        row("tls-auto-reload-interval", int(0), "0", "Seconds between looks at certificates.")
+            .inert("the files are looked at every second"),
         row(slot_stats::NAME, slot_stats::WORDS, "no", "Statistics of slots for CLUSTER SLOT-STATS; `mem` keeps none."),
         row("cluster-compatibility-sample-ratio", between(0, 100), "0", "Commands looked at for use in a cluster.")
             .inert("a cluster takes all commands"),

@@ -38,7 +38,7 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
     t.line("process_id", facts.pid);
     t.line("process_supervised", "no");
     t.line("run_id", &facts.run_id);
-    t.line("tcp_port", r.settings.port);
+    t.line("tcp_port", r.settings.port_of_clients());
     t.line("server_time_usec", r.node.clock.unix_us());
     t.line("uptime_in_seconds", uptime);
     t.line("uptime_in_days", uptime / 86_400);
@@ -50,13 +50,13 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
     t.line("io_threads_active", u8::from(r.node.workers() > 1));
     t.line("workers", r.node.workers());
     let mut listeners: Vec<(&str, String)> = Vec::new();
-    if r.settings.port != 0 {
-        let binds: Vec<String> = r.settings.bind.iter().map(|bind| format!("bind={bind}")).collect();
-        listeners.push(("tcp", format!("{},port={}", binds.join(","), r.settings.port)));
-    }
+    let binds: Vec<String> = r.settings.bind.iter().map(|bind| format!("bind={bind}")).collect();
+    let listens = |port| (port != 0).then(|| format!("{},port={port}", binds.join(",")));
+    listeners.extend(listens(r.settings.port).map(|text| ("tcp", text)));
     if let Some(path) = &r.settings.unixsocket {
         listeners.push(("unix", format!("bind={}", String::from_utf8_lossy(path))));
     }
+    listeners.extend(listens(r.settings.tls_port).map(|text| ("tls", text)));
     for (i, (name, text)) in listeners.iter().enumerate() {
         t.line(format_args!("listener{i}"), format_args!("name={name},{text}"));
     }

@@ -3,6 +3,8 @@
 //! It is edge-triggered: it reads a socket until a short read shows that nothing is left. After a full buffer it reads
 //! on in the next turn, after the other sockets.
 
+mod tls;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,6 +17,7 @@ use node::{Output, Token, Worker};
 use crate::lane::{Lane, Shed, thread_cpu_ns};
 use crate::links::Links;
 use crate::socket::{Incoming, READ_BYTES, READ_BYTES_PER_TURN, SEND_BYTES, SEND_BYTES_PER_TURN, Socket};
+use crate::tls::Kit;
 
 const WAKE: MioToken = MioToken(usize::MAX);
 /// Milliseconds after which a worker takes a turn even without events.
@@ -51,6 +54,8 @@ pub struct Epoll {
     send_left: usize,
     /// Bytes that may still be received in this turn.
     read_left: usize,
+    /// For connections that speak TLS.
+    kit: Kit,
 }
 
 impl Epoll {
@@ -77,6 +82,7 @@ impl Epoll {
             unsent: Vec::new(),
             send_left: SEND_BYTES_PER_TURN,
             read_left: READ_BYTES_PER_TURN,
+            kit: Kit::default(),
         }
     }
 
@@ -98,6 +104,7 @@ impl Epoll {
             let now = node.clock.unix_ms();
             self.send_left = SEND_BYTES_PER_TURN;
             self.read_left = READ_BYTES_PER_TURN;
+            self.kit.turn();
             tokens.clear();
             for event in &events {
                 if event.token() == WAKE {
@@ -152,14 +159,15 @@ impl Epoll {
             }
             if now >= looked + LOOK_MS {
                 looked = now;
-                self.look();
+                self.look(now);
             }
         }
         Ok(())
     }
 
     /// Reports the load and carries out orders of the governor.
-    fn look(&mut self) {
+    fn look(&mut self, now: u64) {
+        self.end_greetings(now);
         let lane = &self.lanes[self.worker.index()];
         lane.cpu_ns.store(thread_cpu_ns(), Relaxed);
         if let Some(order) = lane.take_order() {
@@ -182,7 +190,9 @@ impl Epoll {
                 Incoming::Client { socket, peer } => match self.worker.accept(peer, now) {
                     Ok(token) => self.install(token, socket),
                     Err(refusal) => {
-                        let _ = socket.send(refusal);
+                        if socket.tls.is_none() {
+                            let _ = socket.send(refusal);
+                        }
                     }
                 },
                 Incoming::Moved { socket, session } => {
@@ -210,6 +220,9 @@ impl Epoll {
         for token in tokens {
             if left == 0 {
                 break;
+            }
+            if !self.place(token).is_some_and(|place| place.socket.is_at_rest()) {
+                continue;
             }
             let Some(detached) = self.worker.detach(token) else { continue };
             left -= 1;
@@ -266,6 +279,9 @@ impl Epoll {
         }
         let place = self.sockets.get(token as u32 as usize).and_then(Option::as_ref);
         let Some(&Place { ref socket, ends, .. }) = place.filter(|place| place.token == token) else { return };
+        if socket.tls.is_some() {
+            return self.read_tls(token);
+        }
         let Some(buffer) = self.worker.space(token) else { return };
         let room = (buffer.capacity() - buffer.len()).min(READ_BYTES).min(self.read_left);
         match socket.read_into(buffer, room) {
@@ -288,6 +304,9 @@ impl Epoll {
         loop {
             let place = self.sockets.get_mut(token as u32 as usize).and_then(Option::as_mut);
             let Some(place) = place.filter(|place| place.token == token) else { return };
+            if place.socket.tls.is_some() {
+                return self.flush_tls(token, left);
+            }
             let result = match self.worker.output(token) {
                 Output::Idle => return,
                 Output::Close => return self.remove(token),
