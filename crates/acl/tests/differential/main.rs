@@ -88,8 +88,15 @@ fn name() -> impl Strategy<Value = String> {
     prop::sample::select(NAMES.to_vec()).prop_map(str::to_owned)
 }
 
-/// A rule that is valid, unless all keys or channels are allowed already; `commands` are the reference's.
-fn rule(commands: Vec<String>) -> impl Strategy<Value = String> {
+/// The names that the reference knows.
+#[derive(Clone, Default)]
+struct Names {
+    commands: Vec<String>,
+    categories: Vec<String>,
+}
+
+/// A rule that is valid, unless all keys or channels are allowed already.
+fn rule(Names { commands, categories }: Names) -> impl Strategy<Value = String> {
     let usual = [
         "get",
         "set",
@@ -136,7 +143,7 @@ fn rule(commands: Vec<String>) -> impl Strategy<Value = String> {
     ];
     prop_oneof![
         9 => ("[+-]", command).prop_map(|(sign, name)| format!("{sign}{name}")),
-        3 => ("[+-]", prop::sample::select(acl::CATEGORIES.to_vec())).prop_map(|(sign, name)| format!("{sign}@{name}")),
+        3 => ("[+-]", prop::sample::select(categories)).prop_map(|(sign, name)| format!("{sign}@{name}")),
         3 => prop::sample::select(vec!["+select|0", "+select|1", "+SELECT|0", "+debug|sleep", "+Get|a"]).prop_map(str::to_owned),
         5 => ("(~|%R~|%W~|%RW~|%wr~)", name()).prop_map(|(sign, name)| format!("{sign}{name}")),
         3 => name().prop_map(|name| format!("&{name}")),
@@ -181,13 +188,13 @@ fn wrong() -> impl Strategy<Value = String> {
 }
 
 /// The rules of one SETUSER, some in selectors, in one piece or in several.
-fn rules(commands: &[String]) -> impl Strategy<Value = Vec<String>> + use<> {
-    let inner = prop::collection::vec(rule(commands.to_vec()), 0..4);
+fn rules(names: &Names) -> impl Strategy<Value = Vec<String>> + use<> {
+    let inner = prop::collection::vec(rule(names.clone()), 0..4);
     let selector = (inner, any::<bool>()).prop_map(|(rules, whole)| {
         let joined = format!("({})", rules.join(" "));
         if whole { vec![joined] } else { joined.split(' ').map(str::to_owned).collect() }
     });
-    let piece = prop_oneof![8 => rule(commands.to_vec()).prop_map(|rule| vec![rule]), 1 => selector];
+    let piece = prop_oneof![8 => rule(names.clone()).prop_map(|rule| vec![rule]), 1 => selector];
     let pieces = prop::collection::vec(piece, 0..4).prop_map(|pieces| pieces.concat());
     let wrong = prop_oneof![6 => Just(None), 1 => wrong().prop_map(Some)];
     (pieces, wrong).prop_map(|(rules, wrong)| rules.into_iter().chain(wrong).collect())
@@ -207,14 +214,14 @@ const ADMIN: &str = "user admin on nopass +@all ~* &*";
 
 const USERS: &[&str] = &["bob", "bob", "eve", "default", "nobody"];
 
-fn steps(commands: &[String]) -> impl Strategy<Value = Vec<Step>> + use<> {
+fn steps(names: &Names) -> impl Strategy<Value = Vec<Step>> + use<> {
     let request = (prop::sample::select(REQUESTS.to_vec()), name(), name()).prop_map(|(line, first, second)| {
         let line = line.replacen('K', &first, 1).replace('K', &second);
         line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     });
     // There are no comments: Redis 8.2 does not read them.
     let word = prop_oneof![6 => Just("user "), 1 => Just("usr "), 1 => Just("user  ")];
-    let line = (word, "[ab]", rules(commands)).prop_map(|(word, name, rules)| {
+    let line = (word, "[ab]", rules(names)).prop_map(|(word, name, rules)| {
         // A selector in a file that is not closed makes Redis crash.
         let rules: Vec<String> =
             rules.into_iter().filter(|rule| !rule.starts_with('(') || rule.ends_with(')')).collect();
@@ -223,7 +230,7 @@ fn steps(commands: &[String]) -> impl Strategy<Value = Vec<Step>> + use<> {
     let file = prop::collection::vec(line, 0..4).prop_map(|lines| lines.join("\n"));
     let user = || 0..USERS.len() - 1;
     let step = prop_oneof![
-        6 => (user(), rules(commands)).prop_map(|(user, rules)| Step::Set(user, rules)),
+        6 => (user(), rules(names)).prop_map(|(user, rules)| Step::Set(user, rules)),
         1 => user().prop_map(Step::Delete),
         12 => (0..USERS.len(), request).prop_map(|(user, request)| Step::DryRun(user, request)),
         1 => (0..USERS.len(), "[abc]").prop_map(|(user, password)| Step::Auth(user, password)),
@@ -368,10 +375,10 @@ fn users_are_as_in_redis() {
     let mut redis = start(&reference, ADMIN);
     assert_eq!(text(&redis.words("auth admin x")), "OK");
     let catalogue = catalogue(&mut redis);
-    let categories: Vec<String> = items(&redis.words("acl cat")).iter().map(text).collect();
-    assert!(categories.iter().all(|name| acl::CATEGORIES.contains(&&**name)), "{categories:?}");
-    let mut commands = Vec::new();
-    for category in &categories {
+    let mut names = Names::default();
+    names.categories = items(&redis.words("acl cat")).iter().map(text).collect();
+    assert!(names.categories.iter().all(|name| acl::CATEGORIES.contains(&&**name)), "{:?}", names.categories);
+    for category in &names.categories {
         let ours = written(|out| assert!(acl::write_category(out, &catalogue, category.as_bytes())));
         let sorted = |value: &Value| {
             let mut names: Vec<String> = items(value).iter().map(text).collect();
@@ -380,7 +387,7 @@ fn users_are_as_in_redis() {
         };
         let theirs = sorted(&redis.words(&format!("acl cat {category}")));
         assert_eq!(theirs, sorted(&ours), "{category}");
-        commands.extend(theirs);
+        names.commands.extend(theirs);
     }
     let cases = std::env::var("DIFFERENTIAL_CASES").ok().and_then(|cases| cases.parse().ok());
     let rng = match cases {
@@ -390,7 +397,7 @@ fn users_are_as_in_redis() {
     let config = Config { cases: cases.unwrap_or(200), failure_persistence: None, ..Config::default() };
     let pair = std::cell::RefCell::new(Pair { redis, users: Users::new(&catalogue), catalogue });
     let mut runner = TestRunner::new_with_rng(config, rng);
-    let outcome = runner.run(&steps(&commands), |steps| compare(&mut pair.borrow_mut(), &steps));
+    let outcome = runner.run(&steps(&names), |steps| compare(&mut pair.borrow_mut(), &steps));
     outcome.unwrap_or_else(|difference| panic!("{difference}"));
 }
 

@@ -295,7 +295,7 @@ fn data_that_is_not_loaded_is_not_replaced() {
             // These data are the server's own.
             client.send("config set appendonly no;set new 2;config set appendonly yes");
             assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK"; 3]);
-            assert!(logged(&dir).contains("is replaced with what there is now"));
+            assert!(logged(&dir).contains("are replaced with the present data"));
         }
         {
             // So are the data that it has loaded, though nothing was written since.

@@ -197,7 +197,7 @@ fn certificates_change_while_nodes_run() {
     assert!(why.contains("\"node-1\" is refused: no authority"), "{why}");
     // Unusable files change nothing.
     let why = b.control().set_tls(&files(&folders[1].join("nowhere"))).unwrap_err();
-    assert!(why.contains("tls-cert-file ") && why.contains("/nowhere/cert.pem: No such file"), "{why}");
+    assert!(why.contains("tls-ca-cert-file ") && why.contains("/nowhere/ca.pem: No such file"), "{why}");
     b.control().set_tls(&files(&folders[1])).unwrap();
     linked(a, b, 7);
     fs::write(folders[1].join("cert.pem"), "half a certificate").unwrap();
