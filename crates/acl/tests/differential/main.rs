@@ -89,7 +89,7 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 /// The names that the reference knows.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Names {
     commands: Vec<String>,
     categories: Vec<String>,
@@ -375,8 +375,8 @@ fn users_are_as_in_redis() {
     let mut redis = start(&reference, ADMIN);
     assert_eq!(text(&redis.words("auth admin x")), "OK");
     let catalogue = catalogue(&mut redis);
-    let mut names = Names::default();
-    names.categories = items(&redis.words("acl cat")).iter().map(text).collect();
+    let categories = items(&redis.words("acl cat")).iter().map(text).collect();
+    let mut names = Names { categories, commands: Vec::new() };
     assert!(names.categories.iter().all(|name| acl::CATEGORIES.contains(&&**name)), "{:?}", names.categories);
     for category in &names.categories {
         let ours = written(|out| assert!(acl::write_category(out, &catalogue, category.as_bytes())));

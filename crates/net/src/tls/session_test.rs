@@ -92,14 +92,14 @@ impl Pair {
                     }
                 })?;
             }
-            self.to_client(&mut out);
+            self.deliver(&mut out);
             if nothing && !self.client.wants_write() {
                 return Ok(());
             }
         }
     }
 
-    fn to_client(&mut self, out: &mut Buffer) {
+    fn deliver(&mut self, out: &mut Buffer) {
         let mut bytes = out.unsent();
         while !bytes.is_empty() {
             self.client.read_tls(&mut bytes).unwrap();
@@ -140,10 +140,10 @@ fn bytes_go_both_ways_in_any_pieces() {
             records += 1;
         }
         assert_eq!(records, 5);
-        pair.to_client(&mut out);
+        pair.deliver(&mut out);
         assert!(pair.got == pieces.iter().flat_map(|piece| piece.to_vec()).collect::<Vec<u8>>());
         pair.session.close(&mut out);
-        pair.to_client(&mut out);
+        pair.deliver(&mut out);
         assert_eq!(pair.client.reader().read(&mut [0]).unwrap(), 0, "the end is told");
         pair.client.send_close_notify();
         pair.carry().unwrap();
