@@ -157,7 +157,7 @@ impl Users {
         user.needs_no_password = known.needs_no_password;
     }
 
-    /// What has become of earlier users: those that are gone, changed or new now.
+    /// The differences from earlier users: each user that is gone, changed or new now.
     pub fn changes_since(&self, before: &Users) -> Vec<Change> {
         let numbers: BTreeSet<UserNumber> = before.by_number.keys().chain(self.by_number.keys()).copied().collect();
         let change = |number: UserNumber| Change {

@@ -11,7 +11,7 @@ pub(super) const KEYS_AT_ONCE: usize = if cfg!(test) { 3 } else { 256 };
 pub struct Stored {
     /// Its name.
     pub key: Box<[u8]>,
-    /// What the store has of it.
+    /// Its value as the store has it, or the reason why the store cannot give it.
     pub fetched: Result<Fetched, Unreadable>,
 }
 
@@ -25,7 +25,7 @@ pub struct Records {
     pub until: Option<u64>,
 }
 
-/// What was read of a slot of a physical database, and when.
+/// Records of a slot of a physical database that a walk has read ahead, and the time when it read them.
 pub(crate) struct ReadAhead {
     /// Keys with their hashes and values, the lowest hash last.
     pub(crate) records: Vec<(u64, Stored)>,

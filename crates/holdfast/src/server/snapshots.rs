@@ -174,7 +174,7 @@ fn write(node: &Arc<Node>, switch: Option<&Switch>, file: &File, parts: Parts) -
     Err("databases were emptied again and again meanwhile".into())
 }
 
-/// What is noted at the moment.
+/// The facts that a snapshot notes at its moment.
 struct Moment {
     libraries: Vec<Arc<[u8]>>,
     seen: Horizon,

@@ -1,4 +1,4 @@
-//! What the endpoints of three nodes tell Prometheus: leases, links, slots and transactions.
+//! Prometheus asks the endpoints of three nodes: leases, links, slots and transactions.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -25,7 +25,7 @@ fn serving(nodes: &Nodes, node: usize, root: &str) -> Client {
     client
 }
 
-/// What a client is answered while its node serves.
+/// A client gets this reply as soon as its node serves.
 fn says(client: &mut Client, command: &str, expected: &str) {
     for _ in 0..2000 {
         let reply = client.call(command);
