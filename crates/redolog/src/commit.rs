@@ -214,7 +214,7 @@ impl<D: Disk> Committer<D> {
 
     /// Instead of [`Self::write`]: returns a block that the caller writes past the cache, while others may be in
     /// flight. The caller then calls [`Self::land`]. `None`: the blocks in flight have to land first; call it again
-    /// then. `now`: of a clock, for [`Writer::in_flight_since`].
+    /// then. `now`: of a clock, for [`Placer::in_flight_since`](crate::place::Placer::in_flight_since).
     pub(crate) fn depart(&mut self, taken: &Taken, now: u64) -> io::Result<Option<Flight<D::File>>> {
         let mut flight = self.writer.depart(&self.buffer, taken.cut, now)?;
         if let Some(flight) = &mut flight {
@@ -230,13 +230,13 @@ impl<D: Disk> Committer<D> {
     }
 
     /// True if the taken records can [`Self::depart`] without any change of files.
-    pub(crate) fn departs_at_once(&self) -> bool {
-        self.is_one_block() && self.writer.departs_at_once(self.buffer.len())
+    pub(crate) fn departs_at_once(&mut self) -> bool {
+        self.is_one_block() && self.writer.placer().departs_at_once(self.buffer.len())
     }
 
     /// Notes that a block that departed has been written.
     pub(crate) fn land(&mut self, flight: Flight<D::File>) {
-        self.writer.land(flight);
+        self.writer.placer().land(flight);
     }
 
     /// Where records are left.
@@ -281,6 +281,11 @@ impl<D: Disk> Committer<D> {
     pub fn sync(&mut self) -> io::Result<()> {
         self.writer.sync()?;
         Ok(())
+    }
+
+    /// The stream's folder.
+    pub(crate) fn placer(&mut self) -> &mut crate::place::Placer<D> {
+        self.writer.placer()
     }
 
     /// The stream's writer.

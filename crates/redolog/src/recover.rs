@@ -7,10 +7,12 @@ use crate::Lsn;
 use crate::disk::{Disk, File};
 use crate::format::SegmentHeader;
 use crate::lack::Lack;
+use crate::merge::merge;
+use crate::place::Position;
 use crate::scan::Scan;
 use crate::segments::{Identity, Limits};
 use crate::tail::{Put, Tail};
-use crate::writer::{Position, Writer};
+use crate::writer::Writer;
 
 /// The reason why a log cannot be used. Nothing has been changed.
 #[derive(Debug)]
@@ -183,49 +185,15 @@ impl<D: Disk> Recovery<D> {
         Ok(self.ends.clone().unwrap_or_default())
     }
 
-    /// Calls `f` with every record that survived, in the order of their LSNs over all streams (rule L2).
-    ///
-    /// Each stream ends before its first record whose dependencies did not survive (rule L5). A record is above all
-    /// that it depends on. So in this order it is known for each dependency whether it survived, and one pass is the
-    /// fixpoint.
+    /// Calls `f` with every record that survived, in the order of their LSNs over all streams (rule L2): see
+    /// [`merge`](crate::merge::merge).
     ///
     /// # Errors
     ///
     /// A disk has failed to read, or synced bytes are damaged.
-    pub fn replay(&mut self, mut f: impl FnMut(Recovered<'_>)) -> Result<(), Damage> {
-        let mut ends: Vec<Lsn> = self.scans.iter().map(|scan| scan.end).collect();
-        let mut cursors: Vec<_> = self.scans.iter().map(Scan::cursor).collect();
-        let mut heads = cursors.iter_mut().map(|cursor| cursor.peek()).collect::<Result<Vec<_>, _>>()?;
-        let mut last = Lsn::ZERO;
-        while let Some((lsn, stream)) = heads.iter().zip(0..).filter_map(|(lsn, stream)| Some(((*lsn)?, stream))).min()
-        {
-            let wrong = |what| Damage::Streams(format!("stream {stream}, record {lsn}: {what}"));
-            // Records of workers that have seen nothing of each other may have the same LSN.
-            if lsn < last {
-                return Err(wrong("below the one before"));
-            }
-            last = lsn;
-            let is_lost = |on: Lsn| {
-                let of = usize::from(on.stream());
-                ends.get(of).is_none_or(|end| on > *end.max(self.durable.get(of).unwrap_or(&Lsn::ZERO)))
-            };
-            {
-                // Records with one LSN survive together.
-                let others_are_lost = cursors[stream].dependencies_of_others().any(is_lost);
-                let (mut dependencies, effects) = cursors[stream].next();
-                if dependencies.clone().any(|on| on >= lsn) {
-                    return Err(wrong("it depends on a later one"));
-                }
-                if others_are_lost || dependencies.any(is_lost) {
-                    ends[stream] = lsn.before();
-                    heads[stream] = None;
-                    continue;
-                }
-                f(Recovered { stream: stream as u16, lsn, effects });
-            }
-            heads[stream] = cursors[stream].peek()?;
-        }
-        self.ends = Some(ends);
+    pub fn replay(&mut self, f: impl FnMut(Recovered<'_>)) -> Result<(), Damage> {
+        let ends = self.scans.iter().map(|scan| scan.end).collect();
+        self.ends = Some(merge(self.scans.iter().map(Scan::cursor).collect(), ends, &self.durable, f)?);
         Ok(())
     }
 
@@ -255,7 +223,7 @@ impl<D: Disk> Recovery<D> {
         self.open_all(node, incarnation, limits, false)
     }
 
-    /// As [`Self::open`], but a stream without room for its segment begins it later: see [`Writer::waiting`]. A stream
+    /// As [`Self::open`], but a stream without room for its segment begins it later: see [`Placer::waiting`](crate::place::Placer::waiting). A stream
     /// of which records were cut may not: other streams append meanwhile, and those records could revive (rule L5).
     ///
     /// # Panics

@@ -6,10 +6,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Lsn;
+use crate::cursor::{Blocks, Cursor, Found, Partial};
 use crate::disk::{Disk, File, PAGE};
-use crate::format::{
-    BLOCK_HEADER, BODY_MAX, Block, Broken, CleanEnd, END_SIZE, Head, Part, RawRecord, SEGMENT_HEADER, SegmentHeader,
-};
+use crate::format::{BLOCK_HEADER, BODY_MAX, Block, Broken, CleanEnd, END_SIZE, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::segments::{Full, is_end, is_made, is_spare};
 
@@ -26,25 +25,6 @@ pub(crate) struct Segment {
     end: u64,
     /// Every record in it and in the earlier ones is at or below this.
     highest: Lsn,
-}
-
-/// A record some parts of which have not come.
-struct Partial {
-    lsn: Lsn,
-    length: u64,
-    /// Where the next part begins in it.
-    next: u64,
-}
-
-impl Partial {
-    /// The bytes that follow a part.
-    fn behind(part: &Part<'_>) -> Option<Self> {
-        (!part.is_last()).then(|| Self { lsn: part.lsn, length: part.length, next: part.end() })
-    }
-
-    fn goes_on_with(&self, part: &Part<'_>) -> bool {
-        (self.lsn, self.length, self.next) == (part.lsn, part.length, part.offset)
-    }
 }
 
 /// A place from which on a later incarnation wrote. It declared earlier records above `limit` void.
@@ -400,31 +380,23 @@ impl<D: Disk> Scan<D> {
     }
 
     /// Reads the valid records.
-    pub(crate) fn cursor(&self) -> Cursor<'_, D> {
+    pub(crate) fn cursor(&self) -> Cursor<'_> {
         self.cursor_at(0)
     }
 
     /// Reads the valid records above `base`, and some that are not above it, in any order.
-    pub(crate) fn cursor_above(&self, base: Lsn) -> Cursor<'_, D> {
+    pub(crate) fn cursor_above(&self, base: Lsn) -> Cursor<'_> {
         let below = self.segments.iter().take_while(|segment| segment.highest <= base);
         self.cursor_at(below.count())
     }
 
-    fn cursor_at(&self, segment: usize) -> Cursor<'_, D> {
+    fn cursor_at(&self, segment: usize) -> Cursor<'_> {
         let at = self.begin_of(segment);
         // A segment may begin in the middle of a group.
         let cut = self.segments.get(segment).map_or(Lsn::ZERO, |segment| segment.header.base);
-        Cursor {
-            scan: self,
-            segment,
-            at,
-            window: None,
-            fall: 0,
-            sequence: 0,
-            incarnation: 0,
-            cut,
-            group: Group::default(),
-        }
+        let place = (segment, at);
+        let blocks = OnDisk { scan: self, segment, at, window: None, fall: 0, sequence: 0, incarnation: 0, place };
+        Cursor::new(Box::new(blocks), cut)
     }
 
     /// Where the valid blocks of a segment begin.
@@ -449,40 +421,8 @@ impl<D: Disk> Scan<D> {
     }
 }
 
-/// Records that were taken at once: all are above those of the group before.
-#[derive(Default)]
-struct Group {
-    bytes: Vec<u8>,
-    /// Of each record: where it begins in the bytes, and where it ends.
-    records: Vec<(Lsn, usize, usize)>,
-    /// The begin of the next record.
-    next: usize,
-    /// A record some parts of which have come: its begin in the bytes, and the bytes left.
-    partial: Option<(usize, Partial)>,
-}
-
-impl Group {
-    /// Takes the next part of a record, of which at most `most` bytes can follow. Returns where the record begins, if
-    /// it was the last part.
-    fn add_part(&mut self, part: &Part<'_>, most: u64) -> Option<usize> {
-        let begin = match self.partial.take() {
-            Some((begin, partial)) if partial.goes_on_with(part) => begin,
-            _ if part.offset == 0 => {
-                // The system may have no memory for twice the longest record.
-                self.bytes.reserve_exact(usize::try_from(part.length.min(most)).unwrap_or(0));
-                self.bytes.len()
-            }
-            // It began in a segment that is not needed, so it is not needed itself.
-            _ => return None,
-        };
-        self.bytes.extend_from_slice(part.bytes);
-        self.partial = Partial::behind(part).map(|partial| (begin, partial));
-        part.is_last().then_some(begin)
-    }
-}
-
-/// Reads a stream's valid records in the order of their LSNs.
-pub(crate) struct Cursor<'a, D: Disk> {
+/// The valid blocks of a stream, in their order, on the disk.
+pub(crate) struct OnDisk<'a, D: Disk> {
     scan: &'a Scan<D>,
     segment: usize,
     at: u64,
@@ -492,114 +432,47 @@ pub(crate) struct Cursor<'a, D: Disk> {
     /// Of the last block.
     sequence: u64,
     incarnation: u64,
-    cut: Lsn,
-    group: Group,
+    /// Where the last block begins.
+    place: (usize, u64),
 }
 
-impl<D: Disk> Cursor<'_, D> {
-    /// The LSN of the next record.
-    pub(crate) fn peek(&mut self) -> Result<Option<Lsn>, Damage> {
-        while self.group.next == self.group.records.len() {
-            if !self.load()? {
-                return Ok(None);
+impl<D: Disk> Blocks for OnDisk<'_, D> {
+    fn next(&mut self) -> Result<Option<Found<'_>>, Damage> {
+        let scan = self.scan;
+        let segment = loop {
+            let Some(segment) = scan.segments.get(self.segment) else { return Ok(None) };
+            if self.at < segment.end {
+                break segment;
             }
+            (self.segment, self.at, self.window) = (self.segment + 1, scan.begin_of(self.segment + 1), None);
+        };
+        let window = match &mut self.window {
+            Some(window) => window,
+            none => none.insert(scan.window(self.segment)?),
+        };
+        let (index, sequence, incarnation) = (self.segment, self.sequence, self.incarnation);
+        let is_first = self.at == segment.begin;
+        let follows = |head: &Head| head.sequence == sequence + 1 && head.incarnation >= incarnation;
+        let place = window.find(self.at, |head| is_first || follows(head))?;
+        let at = place.unwrap_or(self.at);
+        let Some(block) = window.found(at)?.filter(|_| place.is_some()) else {
+            return Err(scan.damage(index, at, "a block that could be read a moment ago"));
+        };
+        (self.sequence, self.incarnation) = (block.sequence, block.incarnation);
+        while scan.falls.get(self.fall).is_some_and(|fall| (fall.segment, fall.at) <= (index, at)) {
+            self.fall += 1;
         }
-        Ok(Some(self.group.records[self.group.next].0))
+        let limit = scan.falls.get(self.fall).map_or(Lsn::MAX, |fall| fall.limit).min(scan.end);
+        (self.at, self.place) = (at + Block::size(block.body.len()) as u64, (index, at));
+        Ok(Some(Found { is_part: block.is_part, cut: block.cut, limit, body: block.body }))
     }
 
-    /// The record whose LSN [`Self::peek`] gave: its dependencies, and its effects. Moves on to the next one.
-    ///
-    /// # Panics
-    ///
-    /// If there is none.
-    pub(crate) fn next(&mut self) -> (impl Iterator<Item = Lsn> + Clone + use<'_, D>, &[u8]) {
-        let (_, from, to) = self.group.records[self.group.next];
-        self.group.next += 1;
-        crate::format::split_record(&self.group.bytes[from..to])
+    fn damage(&self, broken: Broken) -> Damage {
+        self.scan.damage(self.place.0, self.place.1, broken.0)
     }
 
-    /// The record whose LSN [`Self::peek`] gave, as it was written, and whether another of the same LSN follows. Moves
-    /// on to the next one.
-    ///
-    /// # Panics
-    ///
-    /// If there is none.
-    pub(crate) fn next_whole(&mut self) -> (&[u8], bool) {
-        let (lsn, from, to) = self.group.records[self.group.next];
-        self.group.next += 1;
-        // Records outside of the group are above it.
-        let is_followed = self.group.records.get(self.group.next).is_some_and(|(next, ..)| *next == lsn);
-        (&self.group.bytes[from..to], is_followed)
-    }
-
-    /// The dependencies of other workers' records with the LSN that [`Self::peek`] gave.
-    pub(crate) fn dependencies_of_others(&self) -> impl Iterator<Item = Lsn> {
-        let rest = self.group.records.get(self.group.next..).unwrap_or_default();
-        let lsn = rest.first().map(|(lsn, ..)| *lsn);
-        let others = rest.iter().skip(1).take_while(move |(other, ..)| Some(*other) == lsn);
-        others.flat_map(|(_, from, to)| crate::format::split_record(&self.group.bytes[*from..*to]).0)
-    }
-
-    /// Loads the next group: blocks that were split from one, of which only the last has the cut. False at the end.
-    fn load(&mut self) -> Result<bool, Damage> {
-        self.group.bytes.clear();
-        self.group.records.clear();
-        self.group.next = 0;
-        self.group.partial = None;
-        loop {
-            let scan = self.scan;
-            let Some(segment) = scan.segments.get(self.segment) else { return Ok(false) };
-            if self.at >= segment.end {
-                (self.segment, self.at, self.window) = (self.segment + 1, scan.begin_of(self.segment + 1), None);
-                continue;
-            }
-            let window = match &mut self.window {
-                Some(window) => window,
-                none => none.insert(scan.window(self.segment)?),
-            };
-            let (index, sequence, incarnation) = (self.segment, self.sequence, self.incarnation);
-            let is_first = self.at == segment.begin;
-            let follows = |head: &Head| head.sequence == sequence + 1 && head.incarnation >= incarnation;
-            let place = window.find(self.at, |head| is_first || follows(head))?;
-            let at = place.unwrap_or(self.at);
-            let Some(block) = window.found(at)?.filter(|_| place.is_some()) else {
-                return Err(scan.damage(index, at, "a block that could be read a moment ago"));
-            };
-            (self.sequence, self.incarnation) = (block.sequence, block.incarnation);
-            while scan.falls.get(self.fall).is_some_and(|fall| (fall.segment, fall.at) <= (index, at)) {
-                self.fall += 1;
-            }
-            let limit = scan.falls.get(self.fall).map_or(Lsn::MAX, |fall| fall.limit).min(scan.end);
-            let damage = |broken: Broken| scan.damage(index, at, broken.0);
-            let group = &mut self.group;
-            if let Some(part) = block.part().map_err(damage)? {
-                if let Some(begin) = group.add_part(&part, scan.size()) {
-                    let record = RawRecord::whole(&group.bytes[begin..]).map_err(damage)?;
-                    if record.lsn != part.lsn {
-                        return Err(damage(Broken("a part of another record")));
-                    }
-                    if record.lsn <= limit {
-                        group.records.push((record.lsn, begin + record.from, begin + record.to));
-                    }
-                }
-            } else {
-                let base = group.bytes.len();
-                group.bytes.extend_from_slice(block.body);
-                for record in block.raw_records() {
-                    let record = record.map_err(damage)?;
-                    if record.lsn <= limit {
-                        group.records.push((record.lsn, base + record.from, base + record.to));
-                    }
-                }
-            }
-            self.at = at + Block::size(block.body.len()) as u64;
-            let complete = block.cut != self.cut;
-            self.cut = block.cut;
-            if complete {
-                self.group.records.sort_unstable_by_key(|(lsn, ..)| *lsn);
-                return Ok(true);
-            }
-        }
+    fn most(&self) -> u64 {
+        self.scan.size()
     }
 }
 

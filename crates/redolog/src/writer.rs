@@ -1,108 +1,26 @@
-//! Writes a stream: blocks into segments that are made ahead and used again.
-//!
-//! A block that is to be durable at once is written past the cache, in whole pages. The page in which it begins is
-//! written again with its earlier bytes. Several may be on their way at once ([`Writer::depart`]): then each begins a
-//! page of its own. Otherwise a block goes through the cache, and is synced later, perhaps by another thread.
+//! Writes a stream: records become frames, which its [`Placer`] places in the stream's folder.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::aligned::Aligned;
-use crate::disk::{Direct, Disk, File, PAGE};
-use crate::fail::point;
-use crate::flight::{Flight, Flights};
-use crate::format::{BODY_MAX, Block, PART_HEADER, Part, RawRecord, SEGMENT_HEADER};
+use crate::disk::Disk;
+use crate::flight::Flight;
+use crate::format::{Frame, PART_HEADER, Part, RawRecord};
 use crate::lack::Lack;
 use crate::pieces::Piece;
+use crate::place::{Placer, Position};
 use crate::recover::Damage;
-use crate::segments::{
-    Full, Identity, Limits, Segment, Spares, encode_header, end_name, ensure_end, finally, is_end, least_size, name,
-    prepare_end, say_end, take, was_made,
-};
+use crate::segments::{Identity, Limits};
 use crate::tail::{Body, Put};
 use crate::{Lsn, Taken};
 
-/// Most full segments that are not synced: it bounds the bytes that are written again after a crash.
-const UNSYNCED_MAX: usize = 2;
-
-/// Bytes that are written and not synced.
-pub(crate) struct Unsynced<F> {
-    /// Full segments.
-    older: Vec<Arc<F>>,
-    present: Arc<F>,
-    /// Once it is synced, everything up to here is.
-    cut: Lsn,
-    /// Its last block: there may be later ones with the same cut.
-    sequence: u64,
-}
-
-impl<F: File> Unsynced<F> {
-    pub(crate) fn sync(&self) -> io::Result<()> {
-        self.older.iter().chain([&self.present]).try_for_each(|file| finally(file.sync()))
-    }
-}
-
-/// The segment that is written to.
-struct Present<F> {
-    file: Arc<F>,
-    name: String,
-    size: u64,
-    number: u64,
-}
-
-/// The writer of one stream. It does not wait for writes past the cache: it hands them out. After an error other than a
-/// lack ([`Lack`]) it is unknown what was written since the last sync, and it must not be used on (rule L9).
+/// The writer of one stream. After an error other than a lack ([`Lack`]) it is unknown what was written since the last
+/// sync, and it must not be used on (rule L9).
 pub struct Writer<D: Disk> {
-    disk: Arc<D>,
-    identity: Identity,
-    limits: Limits,
-    present: Present<D::File>,
-    /// Where the next block begins.
-    at: u64,
-    /// Number of the last block.
-    sequence: u64,
-    /// The resource that the start lacked for a segment of its own. Until it has one, the present segment is the last
-    /// of the process before, and counts as full.
-    waits: Option<Lack>,
-    /// The lack for which the present segment is smaller than others, until it is asked for.
-    short: Option<Lack>,
-    /// How far everything is written, and synced.
-    cut: Lsn,
-    synced: Lsn,
-    /// The next cut, while some blocks of a split one are written, of which the last has that cut.
-    reach: Lsn,
-    /// Full segments that are not synced.
-    older: Vec<Arc<D::File>>,
-    /// True if the present one is not.
-    dirty: bool,
-    /// Another thread is syncing written bytes: see [`Self::give_unsynced`].
-    given: bool,
-    full: VecDeque<Full>,
-    spares: Arc<Spares<D::File>>,
-    /// The bytes before the next block in its page.
-    page: Vec<u8>,
-    buffer: Aligned,
-    flights: Flights,
-    /// A planted bug: blocks that are in flight together have a page in common.
-    #[cfg(test)]
-    pub(crate) shares_pages: bool,
-}
-
-/// Where a stream goes on.
-#[derive(Clone)]
-pub(crate) struct Position {
-    /// Of the last segment.
-    pub(crate) number: u64,
-    pub(crate) sequence: u64,
-    /// The end of the valid and durable part.
-    pub(crate) base: Lsn,
-    /// The end of the valid part, and how many bytes the blocks take that bring the records above `base`.
-    pub(crate) end: Lsn,
-    pub(crate) tail: u64,
-    pub(crate) full: VecDeque<Full>,
-    pub(crate) spares: Vec<String>,
+    placer: Placer<D>,
+    /// Most bytes of a block's records.
+    block: usize,
 }
 
 impl<D: Disk> Writer<D> {
@@ -116,57 +34,25 @@ impl<D: Disk> Writer<D> {
         position: Position,
         blocks: impl FnOnce(&mut Put<'_>) -> Result<(), Damage>,
     ) -> Result<Self, Damage> {
-        let Position { number, sequence, base, end, tail, full, spares } = position;
-        let spares = Spares::new(spares, limits, identity.incarnation);
-        ensure_end(&*disk, &identity, number)?;
-        let number = number + 1;
-        // An empty block before the tail, and maybe one behind it.
-        let size = ((SEGMENT_HEADER + 2 * Block::size(0)) as u64 + tail).next_multiple_of(PAGE as u64);
-        let Segment { file, name: spare, size, short } = take(&*disk, &spares, size)?;
-        let header = encode_header(&identity, size, number, base, base);
-        let mut writer = Self {
-            disk,
-            identity,
-            limits,
-            present: Present { file: Arc::new(file), name: name(number), size, number },
-            at: SEGMENT_HEADER as u64,
-            sequence,
-            waits: None,
-            short,
-            cut: base,
-            synced: base,
-            reach: base,
-            older: Vec::new(),
-            dirty: true,
-            given: false,
-            full,
-            spares: Arc::new(spares),
-            page: header.to_vec(),
-            buffer: Aligned::default(),
-            flights: Flights::default(),
-            #[cfg(test)]
-            shares_pages: false,
-        };
-        writer.present.file.write(0, &header)?;
-        writer.block(&[], base, false)?;
+        let (base, end) = (position.base, position.end);
+        let (placer, spare) = Placer::begin(disk, identity, limits, position)?;
+        let mut writer = Self { placer, block: limits.block };
+        writer.put(&[], false, base, base, false)?;
         blocks(&mut |Body { bytes, is_part, cut }| {
-            if writer.at + Block::size(bytes.len()) as u64 > size {
+            if !writer.placer.has_room(bytes.len()) {
                 return Err(io::Error::other("what a start writes again has grown while it was written").into());
             }
-            Ok(writer.body(bytes, is_part, cut.unwrap_or(writer.cut), false)?)
+            let cut = cut.unwrap_or(writer.written());
+            Ok(writer.put(bytes, is_part, cut, end, false)?)
         })?;
-        if end > writer.cut {
-            writer.block(&[], end, false)?;
+        if end > writer.written() {
+            writer.put(&[], false, end, end, false)?;
         }
-        writer.sync()?;
-        let says = was_made(prepare_end(&*writer.disk, &identity, number, writer.sequence))?;
-        writer.disk.rename(&spare, &writer.present.name)?;
-        finally(writer.settle_names(says))?;
+        writer.placer.name_first(&spare)?;
         Ok(writer)
     }
 
-    /// A writer that begins its segment later, because it lacks a resource now. The recovered part is durable where it
-    /// lies, and none of it was cut. `position` has a last segment, which stays until then.
+    /// A writer that begins its segment later: see [`Placer::waiting`].
     pub(crate) fn waiting(
         disk: Arc<D>,
         identity: Identity,
@@ -174,118 +60,34 @@ impl<D: Disk> Writer<D> {
         position: Position,
         lack: Lack,
     ) -> Result<Self, Damage> {
-        let Position { number, sequence, end, full, spares, .. } = position;
-        let file = Arc::new(disk.open(&name(number))?);
-        Ok(Self {
-            disk,
-            identity,
-            limits,
-            present: Present { file, name: name(number), size: 0, number },
-            at: 0,
-            sequence,
-            waits: Some(lack),
-            short: None,
-            cut: end,
-            synced: end,
-            reach: end,
-            older: Vec::new(),
-            dirty: false,
-            given: false,
-            full,
-            spares: Arc::new(Spares::new(spares, limits, identity.incarnation)),
-            page: Vec::new(),
-            buffer: Aligned::default(),
-            flights: Flights::default(),
-            #[cfg(test)]
-            shares_pages: false,
-        })
+        Ok(Self { placer: Placer::waiting(disk, identity, limits, position, lack)?, block: limits.block })
     }
 
-    /// The resource that the start lacked, if the writer still has no segment of its own.
-    pub(crate) fn waits(&self) -> Option<Lack> {
-        self.waits
-    }
-
-    /// The resource that the next segment lacks, as far as known, and told once: the present one is smaller for it.
-    pub(crate) fn take_short(&mut self) -> Option<Lack> {
-        self.short.take()
-    }
-
-    /// The resource that a start lacks for its next segment, if the present one has less room than `reserve`. It is
-    /// known before records are left: records that are taken without room would be waited for (rule L8).
-    pub(crate) fn lack_at_start(&mut self, reserve: u64) -> io::Result<Option<Lack>> {
-        let known = self.waits.or(self.short.take());
-        if known.is_some() || self.room() >= reserve {
-            return Ok(known);
-        }
-        match self.spares.make_ready(&*self.disk, 0) {
-            Ok(()) => Ok(None),
-            Err(error) => Lack::of(&error).map(Some).ok_or(error),
-        }
-    }
-
-    /// Begins the segment that the start could not make, with room for a body of `body` bytes. Its first block is
-    /// durable before the next block is written (rule L5). After a lack it may be called again.
+    /// Begins the segment that the start could not make, with room for a body of `body` bytes. After a lack it may be
+    /// called again.
     pub(crate) fn begin_late(&mut self, body: usize) -> io::Result<()> {
-        let Identity { incarnation, .. } = self.identity;
-        ensure_end(&*self.disk, &self.identity, self.present.number)?;
-        let (number, sequence) = (self.present.number + 1, self.sequence + 1);
-        let least = least_size(body + Block::size(0));
-        let Segment { file, name: spare, size, short } = take(&*self.disk, &self.spares, least)?;
-        let mut bytes = encode_header(&self.identity, size, number, self.cut, self.cut).to_vec();
-        Block { incarnation, sequence, cut: self.cut, synced: self.synced, is_part: false, body: &[] }
-            .encode(&mut bytes);
-        file.write(0, &bytes)?;
-        finally(file.sync())?;
-        let says = was_made(prepare_end(&*self.disk, &self.identity, number, sequence))?;
-        self.disk.rename(&spare, &name(number))?;
-        finally(self.settle_names(says))?;
-        self.present = Present { file: Arc::new(file), name: name(number), size, number };
-        (self.at, self.page, self.sequence, self.waits) = (bytes.len() as u64, bytes, sequence, None);
-        self.short = short;
-        Ok(())
-    }
-
-    /// Makes the name of a start's segment durable. Names change in this order, on the disk as well.
-    fn settle_names(&self, says: bool) -> io::Result<()> {
-        if says {
-            say_end(&*self.disk, &self.identity)?;
-        }
-        self.disk.sync()?;
-        self.forget_ends()
+        let cut = self.written();
+        self.placer.begin_late(&Frame { is_part: false, cut, reach: cut, body: &[] }, body)
     }
 
     /// How far everything is durable.
     pub fn synced(&self) -> Lsn {
-        self.synced
+        self.placer.synced()
     }
 
     /// How far everything is written.
     pub fn written(&self) -> Lsn {
-        self.cut
+        self.placer.cut()
     }
 
     /// Most bytes of a block that could be split.
     pub(crate) fn block_max(&self) -> usize {
-        self.limits.block
+        self.block
     }
 
-    /// Bytes of all segments in use.
-    pub fn size(&self) -> u64 {
-        self.present.size + self.full.iter().map(|full| full.size).sum::<u64>()
-    }
-
-    /// Bytes for which there is room already, whatever is lacking.
-    pub(crate) fn room(&self) -> u64 {
-        self.present.size - self.at + self.spares.ready() as u64 * self.limits.size()
-    }
-
-    pub(crate) fn spares(&self) -> &Arc<Spares<D::File>> {
-        &self.spares
-    }
-
-    pub(crate) fn disk(&self) -> &Arc<D> {
-        &self.disk
+    /// The stream's folder.
+    pub(crate) fn placer(&mut self) -> &mut Placer<D> {
+        &mut self.placer
     }
 
     /// Writes the taken records, `through` to the disk or not. [`Self::sync`] makes them durable.
@@ -306,14 +108,13 @@ impl<D: Disk> Writer<D> {
         through: bool,
         done: &mut usize,
     ) -> io::Result<()> {
-        self.reach = taken.cut;
-        while let Some(piece) = Piece::next(&taken.ends, *done, self.limits.block) {
+        while let Some(piece) = Piece::next(&taken.ends, *done, self.block) {
             let from = std::mem::replace(done, piece.to);
             let is_last = taken.ends.last() == Some(&piece.to);
-            let cut = if is_last { taken.cut } else { self.cut };
+            let cuts = (if is_last { taken.cut } else { self.written() }, taken.cut);
             let written = match piece.part_of {
-                None => self.block(&bytes[from..piece.to], cut, through),
-                Some((begin, end)) => self.part(&bytes[begin..end], from - begin..piece.to - begin, cut, through),
+                None => self.put(&bytes[from..piece.to], false, cuts.0, cuts.1, through),
+                Some((begin, end)) => self.part(&bytes[begin..end], from - begin..piece.to - begin, cuts, through),
             };
             if written.is_err() {
                 *done = from;
@@ -324,279 +125,46 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Writes a part of a record.
-    fn part(&mut self, record: &[u8], range: Range<usize>, cut: Lsn, through: bool) -> io::Result<()> {
+    fn part(&mut self, record: &[u8], range: Range<usize>, (cut, reach): (Lsn, Lsn), through: bool) -> io::Result<()> {
         let lsn = RawRecord::whole(record).map_err(|broken| io::Error::other(broken.0))?.lsn;
         let (length, offset) = (record.len() as u64, range.start as u64);
         let mut body = Vec::with_capacity(PART_HEADER + range.len());
         Part { lsn, length, offset, bytes: &record[range] }.encode(&mut body);
-        self.body(&body, true, cut, through)
-    }
-
-    /// Writes a last, empty block that says that everything is synced: the next start has nothing to write again. And
-    /// says so beside the segments.
-    pub(crate) fn close(&mut self) -> io::Result<()> {
-        if self.waits.is_some() {
-            // Nothing was written.
-            return Ok(());
-        }
-        self.sync()?;
-        if self.at + Block::size(0) as u64 <= self.present.size {
-            self.block(&[], self.cut, false)?;
-            self.sync()?;
-        }
-        if was_made(prepare_end(&*self.disk, &self.identity, self.present.number, self.sequence))? {
-            say_end(&*self.disk, &self.identity)?;
-            self.disk.sync()?;
-        }
-        Ok(())
-    }
-
-    /// Removes the files of earlier incarnations about their ends, if there is a newer one.
-    fn forget_ends(&self) -> io::Result<()> {
-        let name = end_name(self.identity.incarnation);
-        let names = self.disk.list()?;
-        let old = names.iter().filter(|other| is_end(other) && names.contains(&name) && **other != name);
-        old.into_iter().try_for_each(|old| self.disk.remove(old))
-    }
-
-    /// A block that the caller writes past the cache and then gives to [`Self::land`]. Others may be in flight
-    /// meanwhile. `None`: those have to land first, and then it is to be called again; nothing has happened. `now`: of
-    /// a clock, for [`Self::in_flight_since`].
-    pub(crate) fn depart(&mut self, body: &[u8], cut: Lsn, now: u64) -> io::Result<Option<Flight<D::File>>> {
-        self.depart_as(body, false, cut, now)
-    }
-
-    fn depart_as(&mut self, body: &[u8], is_part: bool, cut: Lsn, now: u64) -> io::Result<Option<Flight<D::File>>> {
-        let size = check_size(body)?;
-        let alone = self.flights.count() == 0;
-        #[cfg(test)]
-        let shares = self.shares_pages;
-        #[cfg(not(test))]
-        let shares = false;
-        if self.flights.has_last() && !shares {
-            // It may have a part of this page.
-            let next = self.at.next_multiple_of(PAGE as u64);
-            if next + size as u64 > self.present.size {
-                return Ok(None);
-            }
-            if next > self.at {
-                self.page.clear();
-                self.at = next;
-            }
-        } else if self.at + size as u64 > self.present.size {
-            if !alone {
-                return Ok(None);
-            }
-            self.next_segment(body.len())?;
-        }
-        if self.is_dirty() {
-            self.sync()?;
-        }
-        let mut buffer = self.flights.buffer();
-        let before = self.encode(&mut buffer, body, is_part, size, cut);
-        buffer.pad();
-        let at = self.at - before as u64;
-        self.passed(&buffer, before + size, size, cut);
-        self.flights.depart(self.sequence, cut, body.len(), now);
-        let mut flight = Flight::new(self.present.file.clone(), at, buffer, self.sequence);
-        (flight.body, flight.since) = (body.len(), now);
-        Ok(Some(flight))
-    }
-
-    /// True if a block of so many bytes can [`Self::depart`] without any change of files. That is so if it has room in
-    /// the present segment, and nothing is to be synced before it.
-    pub(crate) fn departs_at_once(&self, body: usize) -> bool {
-        let end = self.at.next_multiple_of(PAGE as u64) + Block::size(body) as u64;
-        end <= self.present.size && !self.is_dirty() && !matches!(self.present.file.direct(), Direct::No)
-    }
-
-    /// Notes that a block that departed has been written.
-    pub(crate) fn land(&mut self, flight: Flight<D::File>) {
-        self.synced = self.flights.land(flight).unwrap_or(self.synced).max(self.synced);
-    }
-
-    /// How many blocks are in flight.
-    pub(crate) fn in_flight(&self) -> usize {
-        self.flights.count()
-    }
-
-    /// Bytes of records in flight.
-    pub(crate) fn bytes_in_flight(&self) -> u64 {
-        self.flights.bytes()
-    }
-
-    /// When the oldest block in flight departed.
-    pub(crate) fn in_flight_since(&self) -> Option<u64> {
-        self.flights.since()
+        self.put(&body, true, cut, reach, through)
     }
 
     /// Writes a block, `through` to the disk or not. None is in flight.
-    fn block(&mut self, body: &[u8], cut: Lsn, through: bool) -> io::Result<()> {
-        self.body(body, false, cut, through)
+    fn put(&mut self, body: &[u8], is_part: bool, cut: Lsn, reach: Lsn, through: bool) -> io::Result<()> {
+        self.begin_if_late(body)?;
+        self.placer.put(&Frame { is_part, cut, reach, body }, through)
     }
 
-    fn body(&mut self, body: &[u8], is_part: bool, cut: Lsn, through: bool) -> io::Result<()> {
-        if through {
-            let flight =
-                self.depart_as(body, is_part, cut, 0)?.ok_or_else(|| io::Error::other("a block is in flight"))?;
-            flight.write()?;
-            self.land(flight);
-            return Ok(());
-        }
-        debug_assert_eq!(self.flights.count(), 0, "nothing goes through the cache while a block is in flight");
-        let size = check_size(body)?;
-        if self.at + size as u64 > self.present.size {
-            self.next_segment(body.len())?;
-        }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let before = self.encode(&mut buffer, body, is_part, size, cut);
-        self.present.file.write(self.at, &buffer.bytes()[before..before + size])?;
-        self.dirty = true;
-        point("log-after-append");
-        self.passed(&buffer, before + size, size, cut);
-        self.buffer = buffer.emptied();
-        Ok(())
+    /// A block that the caller writes past the cache: see [`Placer::depart`].
+    pub(crate) fn depart(&mut self, body: &[u8], cut: Lsn, now: u64) -> io::Result<Option<Flight<D::File>>> {
+        self.begin_if_late(body)?;
+        self.placer.depart(&Frame { is_part: false, cut, reach: cut, body }, now)
     }
 
-    /// Appends the next block behind the bytes of its page. Returns how many bytes it takes.
-    fn encode(&self, buffer: &mut Aligned, body: &[u8], is_part: bool, size: usize, cut: Lsn) -> usize {
-        let (incarnation, sequence) = (self.identity.incarnation, self.sequence + 1);
-        let block = Block { incarnation, sequence, cut, synced: self.synced, is_part, body };
-        buffer.clear(self.page.len() + size);
-        buffer.append(|bytes| {
-            bytes.extend_from_slice(&self.page);
-            block.encode(bytes);
-        });
-        self.page.len()
+    fn begin_if_late(&mut self, body: &[u8]) -> io::Result<()> {
+        if self.placer.waits().is_some() { self.begin_late(body.len()) } else { Ok(()) }
     }
 
-    /// The bytes of this buffer up to `end` have their place: the next block comes behind them.
-    fn passed(&mut self, buffer: &Aligned, end: usize, size: usize, cut: Lsn) {
-        self.page.clear();
-        self.page.extend_from_slice(&buffer.bytes()[end / PAGE * PAGE..end]);
-        self.at += size as u64;
-        self.sequence += 1;
-        self.cut = cut;
-    }
-
-    fn next_segment(&mut self, body: usize) -> io::Result<()> {
-        if self.waits.is_some() {
-            return self.begin_late(body);
-        }
-        if self.older.len() >= UNSYNCED_MAX {
-            self.sync()?;
-        }
-        let number = self.present.number + 1;
-        let Segment { file, name: spare, size, short } = take(&*self.disk, &self.spares, least_size(body))?;
-        // The last block may not be on the disk yet.
-        let says = was_made(prepare_end(&*self.disk, &self.identity, number, 0))?;
-        let reach = self.reach.max(self.cut);
-        let header = encode_header(&self.identity, size, number, self.cut, reach);
-        file.write(0, &header)?;
-        finally(file.sync())?;
-        // It gets its name when its statement is true.
-        let present = Present { file: Arc::new(file), name: name(number), size, number };
-        point("log-before-rename");
-        self.disk.rename(&spare, &present.name)?;
-        point("log-after-rename");
-        if says {
-            say_end(&*self.disk, &self.identity)?;
-        }
-        finally(self.disk.sync())?;
-        let Present { file, name, size, .. } = std::mem::replace(&mut self.present, present);
-        if std::mem::take(&mut self.dirty) {
-            self.older.push(file);
-        }
-        self.full.push_back(Full { name, size, end: reach });
-        self.short = short;
-        self.at = SEGMENT_HEADER as u64;
-        self.page = header.to_vec();
-        Ok(())
-    }
-
-    /// True if bytes are written through the cache and not synced.
-    pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty || !self.older.is_empty()
-    }
-
-    /// Makes everything written durable; no block is in flight. Returns up to where everything is durable.
+    /// Makes everything written durable: see [`Placer::sync`].
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::WouldBlock`]: another thread is syncing, and its result has to be heard first
-    /// ([`Self::note_synced`]). Of two threads that sync a file the system tells one that it has failed (rule L9).
+    /// [`io::ErrorKind::WouldBlock`]: another thread is syncing, and its result has to be heard first. Other errors: the
+    /// disk has failed.
     pub fn sync(&mut self) -> io::Result<Lsn> {
-        if self.flights.count() > 0 {
-            return Err(io::Error::other("a block is in flight"));
-        }
-        if self.is_dirty() {
-            if self.given {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            point("log-before-sync");
-            self.unsynced().sync()?;
-            point("log-after-sync");
-            self.older.clear();
-            self.dirty = false;
-        }
-        self.synced = self.cut;
-        Ok(self.synced)
+        self.placer.sync()
     }
 
-    /// The bytes to sync now, for another thread. Until its result is heard, no other thread syncs: [`Self::sync`] says
-    /// that it would have to wait, and so does every call that needs a sync first.
-    pub(crate) fn give_unsynced(&mut self) -> Unsynced<D::File> {
-        self.given = true;
-        self.unsynced()
-    }
-
-    fn unsynced(&self) -> Unsynced<D::File> {
-        Unsynced {
-            older: self.older.clone(),
-            present: self.present.file.clone(),
-            cut: self.cut,
-            sequence: self.sequence,
-        }
-    }
-
-    /// How many full segments are not synced.
-    pub(crate) fn unsynced_segments(&self) -> usize {
-        self.older.len()
-    }
-
-    /// Notes that the other thread has synced them.
-    pub(crate) fn note_synced(&mut self, unsynced: &Unsynced<D::File>) {
-        self.given = false;
-        self.older.retain(|file| !unsynced.older.iter().any(|other| Arc::ptr_eq(file, other)));
-        self.synced = self.synced.max(unsynced.cut);
-        if unsynced.sequence == self.sequence {
-            self.dirty = false;
-        }
-    }
-
-    /// Gives up segments whose records are all at or below `end`: they are durable elsewhere (rule C3). Some are kept
-    /// to be used again.
+    /// Gives up segments: see [`Placer::truncate`].
     ///
     /// # Errors
+    ///
     /// The disk has failed to remove or to rename a segment, or to sync the folder.
     pub fn truncate(&mut self, end: Lsn) -> io::Result<()> {
-        let full = self.retired(end);
-        self.spares.retire_all(&*self.disk, &full)
+        self.placer.truncate(end)
     }
-
-    /// The segments that [`Self::truncate`] gives up, for another thread to do that.
-    pub(crate) fn retired(&mut self, end: Lsn) -> Vec<Full> {
-        let count = self.full.iter().take_while(|full| full.end <= end).count();
-        // Without a segment of its own, only the last one shows how far the stream has gone.
-        let kept = usize::from(self.waits.is_some());
-        self.full.drain(..count.min(self.full.len().saturating_sub(kept))).collect()
-    }
-}
-
-/// Bytes of a block with this body.
-fn check_size(body: &[u8]) -> io::Result<usize> {
-    if body.len() > BODY_MAX {
-        return Err(io::Error::other("longer than a block can be"));
-    }
-    Ok(Block::size(body.len()))
 }

@@ -264,7 +264,7 @@ impl<D: Disk> Opened<D> {
         let mut gates: Gates = (0..workers).map(|_| Vec::new()).collect();
         let mut runners = Vec::new();
         for (mut writer, index) in writers.into_iter().zip(0u16..) {
-            let lack = writer.lack_at_start(settings.limits.reserve)?;
+            let lack = writer.placer().lack_at_start(settings.limits.reserve)?;
             let (intake, of_stream) = Intake::new(workers, floor);
             let _ = shared.streams[usize::from(index)].left.set(intake.waiting());
             gates.iter_mut().zip(of_stream).for_each(|(worker, gate)| worker.push(gate));

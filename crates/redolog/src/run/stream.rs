@@ -14,9 +14,9 @@ use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::intake::Take;
 use crate::lack::Lack;
+use crate::place::Unsynced;
 use crate::run::helper::Helper;
 use crate::run::{FAILED, Fsync, RUNNING, Shared, Stream, full};
-use crate::writer::Unsynced;
 use crate::{Lsn, Taken};
 
 /// Longest time that records wait for which no worker has rung.
@@ -210,8 +210,8 @@ impl<D: Disk> Runner<D> {
     /// True if another thread may take its steps for a while. That is so if replies are promised a sync, nothing is on
     /// its way, nothing waits for room, and there is little to write.
     pub(crate) fn may_be_lent(&mut self) -> bool {
-        let writer = self.committer.writer();
-        let is_at_rest = writer.in_flight() == 0 && writer.departs_at_once(0);
+        let placer = self.committer.placer();
+        let is_at_rest = placer.in_flight() == 0 && placer.departs_at_once(0);
         let is_free = !self.ended && is_at_rest && self.is_settled() && self.unwritten.is_none();
         is_free && self.stream().left() <= LENT_MAX
     }
@@ -234,7 +234,7 @@ impl<D: Disk> Runner<D> {
             self.hear_helpers()?;
             self.truncate();
             let round = self.round(asked)?;
-            let in_flight = self.committer.writer().in_flight() > 0;
+            let in_flight = self.committer.placer().in_flight() > 0;
             let waits = self.committer.is_waiting() && self.shared.state.load(SeqCst) != FAILED;
             match round {
                 Round::Write(flight) => return Ok(Step::Write(flight)),
@@ -256,7 +256,7 @@ impl<D: Disk> Runner<D> {
 
     /// How long there is nothing to do without a ring.
     fn may_sleep(&mut self) -> Option<Duration> {
-        if self.committer.writer().in_flight() > 0 {
+        if self.committer.placer().in_flight() > 0 {
             // The thread that lands looks.
             return None;
         }
@@ -284,7 +284,7 @@ impl<D: Disk> Runner<D> {
     /// True if to take the records now. Not when only a block has landed and no worker waits for more: a worker that
     /// leaves records rings when it has left all.
     fn may_take(&mut self, asked: bool) -> bool {
-        match self.committer.writer().in_flight() {
+        match self.committer.placer().in_flight() {
             0 => asked || self.stream().demand.is_wanted() || !self.is_settled(),
             _ => self.is_settled() && self.stream().pays(),
         }
@@ -337,7 +337,7 @@ impl<D: Disk> Runner<D> {
             self.unwritten = Some(unwritten);
             return Ok(Round::Busy);
         }
-        let in_flight = self.committer.writer().in_flight() > 0;
+        let in_flight = self.committer.placer().in_flight() > 0;
         let written = if is_block && unwritten.done == 0 && self.is_settled() && self.committer.is_one_block() {
             match self.committer.depart(&unwritten.taken, now) {
                 Ok(Some(flight)) => {
@@ -393,7 +393,7 @@ impl<D: Disk> Runner<D> {
 
     /// Counts a written block of so many bytes and records.
     fn count(&mut self, bytes: u64, records: u64) {
-        let size = self.committer.writer().size();
+        let size = self.committer.placer().size();
         let stream = self.stream();
         stream.meter.records.fetch_add(records, Relaxed);
         stream.meter.written.fetch_add(bytes, Relaxed);
@@ -404,8 +404,8 @@ impl<D: Disk> Runner<D> {
 
     /// Shows what is in flight: since when, and from how many bytes on another block pays.
     fn show_flights(&mut self) {
-        let writer = self.committer.writer();
-        let (count, bytes, since) = (writer.in_flight(), writer.bytes_in_flight(), writer.in_flight_since());
+        let placer = self.committer.placer();
+        let (count, bytes, since) = (placer.in_flight(), placer.bytes_in_flight(), placer.in_flight_since());
         let stream = self.stream();
         stream.meter.in_flight(since);
         let usual = self.usual * WORTH / 100;
@@ -436,7 +436,7 @@ impl<D: Disk> Runner<D> {
     /// became stronger have the stronger promise. Records that were left before it became weaker are all taken in the
     /// round after this was seen; until then the stronger promise holds.
     fn heed_fsync(&mut self) -> io::Result<()> {
-        if self.committer.writer().in_flight() > 0 {
+        if self.committer.placer().in_flight() > 0 {
             // When they have landed: until then no other block departs.
             return Ok(());
         }
@@ -495,18 +495,18 @@ impl<D: Disk> Runner<D> {
         let is_asked = self.stream().sync_wanted.load(SeqCst) > self.shared.marks.synced(self.index as u16).0;
         let due = match self.fsync {
             // Bytes on their way are not written.
-            _ if self.committer.writer().in_flight() > 0 => false,
+            _ if self.committer.placer().in_flight() > 0 => false,
             Fsync::Always => false,
             _ if is_asked => self.committer.is_unsynced(),
             Fsync::Everysec => self.committer.is_unsynced() && self.now() >= self.synced_at + SECOND,
-            Fsync::No => self.committer.writer().unsynced_segments() > 0,
+            Fsync::No => self.committer.placer().unsynced_segments() > 0,
         };
         if !due || self.syncing {
             return;
         }
         self.syncing = true;
         self.synced_at = self.now();
-        let unsynced = self.committer.writer().give_unsynced();
+        let unsynced = self.committer.placer().give_unsynced();
         let (shared, index, done) = (self.shared.clone(), self.index, self.done.0.clone());
         self.syncer.give(move || {
             let stream = &shared.streams[index];
@@ -542,7 +542,7 @@ impl<D: Disk> Runner<D> {
             Done::Synced(unsynced, result) => {
                 self.syncing = false;
                 result?;
-                self.committer.writer().note_synced(&unsynced);
+                self.committer.placer().note_synced(&unsynced);
                 self.show_synced();
             }
         }
@@ -552,7 +552,7 @@ impl<D: Disk> Runner<D> {
     /// Begins the segment that the start could not make, now that one is ready.
     fn begin_late(&mut self) -> io::Result<()> {
         let writer = self.committer.writer();
-        if writer.waits().is_some() { writer.begin_late(0) } else { Ok(()) }
+        if writer.placer().waits().is_some() { writer.begin_late(0) } else { Ok(()) }
     }
 
     /// Makes the helper prepare a segment ahead, and notes whether there is room for more records (rule L8).
@@ -561,12 +561,12 @@ impl<D: Disk> Runner<D> {
             // Later room is for that segment.
             return;
         }
-        let writer = self.committer.writer();
-        if let Some(lack) = writer.take_short() {
+        let placer = self.committer.placer();
+        if let Some(lack) = placer.take_short() {
             self.lacks_since.get_or_insert((lack, 0));
         }
-        let waits = writer.waits().is_some();
-        let (spares, disk, room) = (writer.spares().clone(), writer.disk().clone(), writer.room());
+        let waits = placer.waits().is_some();
+        let (spares, disk, room) = (placer.spares().clone(), placer.disk().clone(), placer.room());
         let left = room.saturating_sub(self.stream().backlog());
         self.set_lack(self.lacks_since.filter(|_| left < self.reserve || waits).map(|(lack, _)| lack));
         let wait = RETRY.as_nanos() as u64;
@@ -595,12 +595,12 @@ impl<D: Disk> Runner<D> {
 
     fn truncate(&mut self) {
         let end = Lsn(self.stream().truncate.load(SeqCst));
-        let writer = self.committer.writer();
-        let retired = writer.retired(end);
+        let placer = self.committer.placer();
+        let retired = placer.retired(end);
         if retired.is_empty() {
             return;
         }
-        let (spares, disk, size) = (writer.spares().clone(), writer.disk().clone(), writer.size());
+        let (spares, disk, size) = (placer.spares().clone(), placer.disk().clone(), placer.size());
         self.stream().meter.size.store(size, Relaxed);
         let (shared, index, done) = (self.shared.clone(), self.index, self.done.0.clone());
         self.keeper.give(move || {
@@ -612,7 +612,7 @@ impl<D: Disk> Runner<D> {
 
     fn close(&mut self) -> io::Result<()> {
         self.wait_for_syncer()?;
-        self.committer.writer().close()?;
+        self.committer.placer().close()?;
         self.advance();
         Ok(())
     }

@@ -140,7 +140,7 @@ impl World {
         self.gates.clear();
         self.dead.clear();
         for (mut writer, stream) in writers.into_iter().zip(0..) {
-            writer.shares_pages = self.shares_pages;
+            writer.placer().shares_pages = self.shares_pages;
             self.air.push(Vec::new());
             self.held.push(None);
             let (intake, gates) = Intake::new(2, highest);
@@ -255,7 +255,7 @@ impl World {
     /// A stream that found no room when it started may have some now.
     fn begin_late(&mut self, stream: usize) -> io::Result<()> {
         let writer = self.committers[stream].writer();
-        if writer.waits().is_some() { unless_lacking(writer.begin_late(0)).map(drop) } else { Ok(()) }
+        if writer.placer().waits().is_some() { unless_lacking(writer.begin_late(0)).map(drop) } else { Ok(()) }
     }
 
     /// One of the blocks in flight lands.
@@ -571,5 +571,5 @@ fn segments_are_given_up_and_used_again() {
             assert!(world.disks[0].names().len() <= 12, "{:?}", world.disks[0].names());
         }
     }
-    assert!(world.committers[0].writer().size() < 200_000);
+    assert!(world.committers[0].placer().size() < 200_000);
 }

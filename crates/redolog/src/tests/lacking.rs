@@ -171,13 +171,13 @@ fn what_is_used_again_needs_no_descriptor() {
     write(writer, Lsn(0x10)).expect("room");
     write(writer, Lsn(0x20)).expect("a segment of its own");
     writer.truncate(Lsn(0x10)).expect("the first is given up");
-    assert_eq!(writer.spares().ready(), 0);
+    assert_eq!(writer.placer().spares().ready(), 0);
     disk.set_out_of_descriptors(true);
     let refused = write(writer, Lsn(0x30)).expect_err("it is not open");
     assert_eq!(Lack::of(&refused), Some(Lack::Descriptors));
     disk.set_out_of_descriptors(false);
-    writer.spares().make_ready(&disk, 1).expect("it is there");
-    assert_eq!(writer.spares().ready(), 1);
+    writer.placer().spares().make_ready(&disk, 1).expect("it is there");
+    assert_eq!(writer.placer().spares().ready(), 1);
     disk.set_out_of_descriptors(true);
     write(writer, Lsn(0x30)).expect("it is open");
     assert!(disk.names().iter().all(|name| !name.starts_with("spare-")), "{:?}", disk.names());

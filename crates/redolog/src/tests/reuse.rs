@@ -177,13 +177,13 @@ fn a_sync_in_the_middle_of_a_group_is_not_one_of_the_group() {
         let writer = &mut writers[0];
         let (bytes, taken) = group(&[Lsn(0x10)]);
         writer.write(&bytes, &taken, false).expect("room");
-        let unsynced = writer.give_unsynced();
+        let unsynced = writer.placer().give_unsynced();
         unsynced.sync().expect("a sync");
         let ((bytes, taken), mut done) = (group(&[Lsn(0x20), Lsn(0x30), Lsn(0x40)]), 0);
         disk.set_room(Some(0));
         writer.write_from(&bytes, &taken, false, &mut done).expect_err("no room");
         assert!(done > 0, "one of them is written");
-        writer.note_synced(&unsynced);
+        writer.placer().note_synced(&unsynced);
         disk.set_room(None);
         writer.write_from(&bytes, &taken, false, &mut done).expect("room");
         assert_eq!(writer.sync().expect("a sync"), Lsn(0x40));
