@@ -25,8 +25,9 @@
 //! # Keys that are known later
 //!
 //! [`Step::Rights`] sees the arguments of a command. A script's commands pass it one by one, so it sees keys that a
-//! script has not declared. SORT's patterns lead to keys that no argument names. So its handler has to call [`rights`]
-//! again, with the number and the revision of the user. A node that runs a forwarded command has to do the same.
+//! script has not declared. SORT's patterns lead to keys that no argument names: `UserTable::refusal` lets a user give
+//! them that may read every key. A node that runs a forwarded command judges it again, by the number and the revision
+//! of the user.
 
 pub(crate) mod arity;
 pub(crate) mod cluster;
