@@ -1,8 +1,8 @@
 //! A snapshot of one moment: a walk over all keys, also those that only the store has, while workers go on.
 //!
-//! What commands change meanwhile is handed over by them (see `keyspace::Snapshot`). A key that memory does not know
-//! when the walk comes to it did not change since the moment, so the store has it as it was. The store is read without
-//! a latch; what was read counts until a checkpoint ends (see `cold::listing`).
+//! A command that changes a key meanwhile hands over a copy first (see `keyspace::Snapshot`). A key that memory does not
+//! know when the walk comes to it did not change since the moment, so the store has it as it was. The store is read
+//! without a latch; values that were read count until a checkpoint ends (see `cold::listing`).
 
 use std::sync::Arc;
 

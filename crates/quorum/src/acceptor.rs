@@ -17,7 +17,7 @@ use crate::id::stream_ids;
 use crate::planted::{Mistake, Planted};
 use crate::{Base, Block, BlockId, FolderLife, History, Order, Reply, Report, Request, ShardId, StreamId, Term};
 
-/// What an acceptor wants.
+/// A request of an acceptor to its caller.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Output {
     /// To the owner of the term that the reply names, by its latest connection.
@@ -58,7 +58,7 @@ pub enum Op {
         stream: StreamId,
         /// The new life.
         life: FolderLife,
-        /// What is kept.
+        /// The blocks that are kept.
         keep: Keep,
     },
     /// Read blocks that are on the disk.
@@ -81,7 +81,7 @@ pub enum Op {
     },
 }
 
-/// What a new life keeps of a stream.
+/// The blocks of a stream that a new life keeps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Keep {
     /// Blocks up to this place.
@@ -133,7 +133,7 @@ pub enum Done {
     Failed,
 }
 
-/// What a start found of a stream in the folder.
+/// A stream as a start has found it in the folder.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Found {
     /// The folder's last life.
@@ -146,11 +146,11 @@ pub struct Found {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acceptor {
     shard: ShardId,
-    /// No term below it is obeyed.
+    /// The acceptor obeys no lower term.
     promised: Term,
     /// True if that is on the disk.
     is_promise_durable: bool,
-    /// True if the promise has to be told when everything has come to rest.
+    /// True if the acceptor has to answer a seal when no operation is under way.
     is_sealing: bool,
     is_failed: bool,
     streams: Vec<Stream>,
@@ -158,8 +158,9 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// One over what a start has found. It says nothing of that before it is on the disk: the page cache alone may have
-    /// had it (rule G2). So every stream begins a new life, and the promise is written once more.
+    /// An acceptor over the streams that a start has found. It names none of their blocks before they are on the disk:
+    /// they may have been in the page cache alone (rule G2). So every stream begins a new life, and the promise is
+    /// written once more.
     #[must_use]
     pub fn open(shard: ShardId, promised: Term, found: Vec<Found>, out: &mut Vec<Output>) -> Self {
         let mut acceptor = Self {
@@ -196,7 +197,7 @@ impl Acceptor {
         self.streams.get(stream.index()).map(Stream::history)
     }
 
-    /// The place up to which a stream's blocks are here and committed: what a standby may apply.
+    /// The place up to which a stream's blocks are here and committed: a standby may apply these.
     #[must_use]
     pub fn committed(&self, stream: StreamId) -> Option<u64> {
         self.streams.get(stream.index()).map(Stream::committed)
@@ -249,7 +250,7 @@ impl Acceptor {
         self.rest(out);
     }
 
-    /// Rule G10: the folder takes nothing and promises nothing any more. What it has acknowledged it still has.
+    /// Rule G10: the folder takes nothing and promises nothing any more. It still has the blocks that it acknowledged.
     fn fail(&mut self, out: &mut Vec<Output>) {
         self.is_failed = true;
         self.is_sealing = false;
@@ -313,7 +314,7 @@ impl Acceptor {
         }
     }
 
-    /// Has a stream do something, and tells the owner what came of it.
+    /// Has a stream act, and tells the owner the result.
     fn at(&mut self, id: StreamId, out: &mut Vec<Output>, act: impl FnOnce(&mut Stream, StreamId, &mut Vec<Output>)) {
         let Some(stream) = self.streams.get_mut(id.index()) else { return };
         act(stream, id, out);
@@ -335,7 +336,7 @@ impl Acceptor {
     }
 }
 
-/// What a stream has to say.
+/// Reports of a stream that are to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Told {
     missed: Option<BlockId>,

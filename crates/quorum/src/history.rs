@@ -23,13 +23,13 @@ pub struct History {
 }
 
 impl History {
-    /// One without blocks.
+    /// A history without blocks.
     #[must_use]
     pub fn new(base: Base) -> Self {
         Self { base, runs: Vec::new(), last: base.id.sequence }
     }
 
-    /// One of given runs, unless they make no sense.
+    /// A history of these runs; `None` if they contradict one another.
     #[must_use]
     pub fn from_runs(base: Base, runs: Vec<Run>, last: u64) -> Option<Self> {
         let begins = runs.first().map_or(last, |run| run.first.wrapping_sub(1)) == base.id.sequence;
@@ -89,7 +89,7 @@ impl History {
         true
     }
 
-    /// Drops what lies behind a place.
+    /// Drops the blocks behind a place.
     pub fn keep(&mut self, sequence: u64) {
         self.last = sequence.clamp(self.base.id.sequence, self.last);
         while self.runs.last().is_some_and(|run| run.first > self.last) {

@@ -70,7 +70,7 @@ pub struct BlockId {
     pub sequence: u64,
 }
 
-/// An LSN as `redolog` has it, as the end of something: everything at or below it is meant.
+/// The end of something as an LSN of `redolog`: it stands for everything at or below that LSN.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct Cut(pub u64);
@@ -106,7 +106,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// What it takes in a ring or a window, in bytes.
+    /// The bytes that it takes in a ring or a window.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.body.len()
     }

@@ -1,19 +1,19 @@
-//! What an owner and an acceptor say to one another. The bytes are in `wire`.
+//! Messages between an owner and an acceptor. Their bytes are in `wire`.
 
 use crate::{Base, Block, BlockId, History, ShardId, StreamId, Term};
 
-/// What an owner sends to an acceptor.
+/// A message of an owner to an acceptor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Request {
-    /// Whose log is meant.
+    /// The shard whose log is meant.
     pub shard: ShardId,
     /// The owner's term.
     pub term: Term,
-    /// What the acceptor is to do.
+    /// The order.
     pub order: Order,
 }
 
-/// What an acceptor is to do.
+/// An order to an acceptor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Order {
     /// Promise to take nothing of lower terms, and say which blocks there are. It comes first on every connection.
@@ -68,10 +68,10 @@ pub enum Order {
     },
 }
 
-/// What an acceptor answers.
+/// A message of an acceptor to an owner.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Reply {
-    /// Whose log is meant.
+    /// The shard whose log is meant.
     pub shard: ShardId,
     /// The term of the owner that the reply is for.
     pub term: Term,
@@ -79,12 +79,12 @@ pub struct Reply {
     pub report: Report,
 }
 
-/// An acceptor's answer.
+/// The answer of an acceptor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Report {
-    /// The promise is on the disk, and so is all that is named. One for each stream.
+    /// The promise is on the disk, and so are the blocks that the answer names.
     Sealed {
-        /// The blocks of each stream.
+        /// The blocks of each stream, in the order of the streams.
         histories: Vec<History>,
     },
     /// The term is not the one that was promised.
@@ -92,13 +92,13 @@ pub enum Report {
         /// That one.
         promised: Term,
     },
-    /// How far a stream's copy is.
+    /// The progress of a stream's copy.
     Ack {
         /// The stream.
         stream: StreamId,
-        /// The last block that was written, as all before it were.
+        /// The last block that was written; all before it were written, too.
         written: BlockId,
-        /// The last one that is on the disk, as all before it are.
+        /// The last block that is on the disk; all before it are there, too.
         synced: BlockId,
     },
     /// An order did not fit what is there.

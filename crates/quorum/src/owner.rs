@@ -24,7 +24,7 @@ use crate::id::stream_ids;
 use crate::planted::{Mistake, Planted};
 use crate::{AcceptorId, Base, Block, BlockId, Cut, History, Order, Reply, Report, Request, ShardId, StreamId, Term};
 
-/// What an owner has to say.
+/// An owner's message to its caller.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// A message for an acceptor. It is dropped if there is no connection: [`Owner::connected`] makes up for that.
@@ -34,8 +34,9 @@ pub enum Event {
         /// The message.
         request: Request,
     },
-    /// The logs are chosen that are taken over: [`Owner::history`] names their blocks. Blocks that were replayed before
-    /// are void. The caller has blocks that it said to know, as far as they are of these logs. The others follow.
+    /// The owner has chosen the logs that it takes over: [`Owner::history`] names their blocks. Blocks that were
+    /// replayed before are void. Of the blocks that the caller said to know, those of these logs count. The others
+    /// follow.
     Chosen,
     /// A block of the log that is taken over. Blocks of a stream come in order. Some of them the caller may know.
     Replay {
@@ -79,7 +80,7 @@ pub enum Event {
     },
 }
 
-/// What an owner is at.
+/// The stage of an owner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Stage {
     /// It asks for promises.
@@ -108,15 +109,15 @@ impl std::fmt::Display for NotNow {
 
 impl std::error::Error for NotNow {}
 
-/// What an owner keeps and sends ahead.
+/// Bounds of the blocks that an owner keeps and sends ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
-    /// Blocks of a stream that are sent to an acceptor and not answered.
+    /// Most blocks of a stream that are sent to an acceptor and not answered.
     pub window_blocks: u64,
     /// The same in bytes. One block alone may be larger.
     pub window_bytes: usize,
-    /// Blocks of a stream that are kept in memory for acceptors that lag, in bytes. What no majority has is kept
-    /// beyond that: the caller bounds it by what it appends.
+    /// Bytes of blocks of a stream that are kept in memory for acceptors that lag. Blocks that no majority has are kept
+    /// beyond that: the caller bounds these.
     pub ring_bytes: usize,
     /// Most blocks of one read.
     pub read_blocks: u32,
@@ -226,7 +227,7 @@ impl Owner {
         self.term
     }
 
-    /// What it is at.
+    /// Its stage.
     #[must_use]
     pub fn stage(&self) -> Stage {
         self.stage
@@ -280,7 +281,7 @@ impl Owner {
         out.push(Event::Send { to, request });
     }
 
-    /// There is a connection to an acceptor, the first one or another one. What was sent on the one before may be lost.
+    /// There is a connection to an acceptor, the first one or another one. Messages on the earlier one may be lost.
     pub fn connected(&mut self, to: AcceptorId, out: &mut Vec<Event>) {
         let Some(peer) = self.peers.get_mut(&to) else { return };
         if self.stage == Stage::Fenced {
@@ -322,7 +323,7 @@ impl Owner {
         }
     }
 
-    /// Rule G2: another term was promised, so nothing of this one may be said to be committed any more.
+    /// Rule G2: another term was promised, so the owner says of no further block that it is committed.
     fn fence(&mut self, by: Term, out: &mut Vec<Event>) {
         self.stage = Stage::Fenced;
         out.push(Event::Fenced { by });

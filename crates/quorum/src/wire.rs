@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         History::from_runs(base, runs, last).ok_or(Malformed("runs that are no history"))
     }
 
-    /// What every message begins with. The checksum is looked at first.
+    /// Reads the beginning of every message, after it has verified the checksum.
     fn message(bytes: &'a [u8]) -> Result<(u8, ShardId, Term, Self), Malformed> {
         let (body, end) = bytes.split_last_chunk::<SUM>().ok_or(SHORT)?;
         if sum(body) != u32::from_le_bytes(*end) {

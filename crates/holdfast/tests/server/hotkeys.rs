@@ -124,7 +124,7 @@ fn what_keys_cost_is_found_over_all_workers() {
             assert_eq!(client.call("set hot value"), "+OK");
             assert_eq!(client.call(&format!("set cold:{n}:{i} v")), "+OK");
         }
-        // What a script declares is the script's; what it calls by itself is not told again.
+        // The keys that a script declares count for the script. Its calls do not count once more.
         assert_eq!(client.call("eval \"redis.call('set',KEYS[1],1);redis.call('set',KEYS[1],2)\" 1 script"), "$-1");
     }
     let client = &mut clients[0];

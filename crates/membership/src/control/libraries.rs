@@ -102,7 +102,7 @@ pub fn known(kept: &Kept) -> Option<Arc<[u8]>> {
     let mut known = state.map(|state| state.libraries().clone()).unwrap_or_default();
     for (_, entry) in kept.entries.range(last + 1..) {
         if let EntryPayload::Normal(Command::Libraries { known: from, change, payload }) = &entry.payload {
-            // What the metadata refused changed nothing.
+            // A change that the metadata refused changed nothing.
             let _ = known.change(*from, *change, payload);
         }
     }

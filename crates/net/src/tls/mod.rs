@@ -30,7 +30,7 @@ pub const HANDSHAKE_BYTES: usize = 32 * 1024;
 /// Milliseconds that a handshake may take.
 pub const HANDSHAKE_MS: u64 = 10_000;
 
-/// What a driver has for all its connections that speak TLS. It takes memory only where there are any.
+/// The buffers of a driver for all its connections that speak TLS. They take memory only where there are any.
 #[derive(Default)]
 pub struct Kit {
     /// Where ciphertext is read to.

@@ -102,7 +102,7 @@ impl Session {
         }
     }
 
-    /// Keeps ciphertext of a handshake for [`Self::greet`]. False: it is enough for now.
+    /// Keeps ciphertext of a handshake for [`Self::greet`]. False: no more may be read before that.
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         self.partial.extend_from_slice(bytes);
         self.open || self.partial.len() <= HANDSHAKE_BYTES
@@ -184,7 +184,7 @@ impl Session {
                     tell(connection, &mut bytes[at + discard..], out);
                     break Err(why);
                 }
-                // What comes together with the end of the handshake is heard after it.
+                // Plaintext that comes together with the end of the handshake is passed on after it.
                 Ok(ConnectionState::ReadTraffic(mut traffic)) if !open => {
                     while let Some(record) = traffic.next_record() {
                         let record = record?;
@@ -296,7 +296,7 @@ impl Session {
     }
 }
 
-/// Has the alert that says what is wrong go to the client. `rest` is what the library has not discarded.
+/// Writes the alert that tells the client the fault. `rest`: the bytes that the library has not discarded.
 fn tell(connection: &mut UnbufferedServerConnection, mut rest: &mut [u8], out: &mut Buffer) {
     // As long as the library has something to send, it looks at no input. It must not look at any again.
     while connection.wants_write() {

@@ -58,12 +58,12 @@ fn client_config() -> ClientConfig {
 struct Pair {
     client: ClientConnection,
     session: Session,
-    /// What the session has told.
+    /// How often the session has said that its handshake is over.
     opened: usize,
     heard: Vec<u8>,
     /// Pieces in which ciphertext comes.
     piece: usize,
-    /// What the client has got.
+    /// The plaintext that the client has received.
     got: Vec<u8>,
 }
 

@@ -16,8 +16,8 @@ impl Node {
         self.stats.iter().map(|stats| stats.dirty.load(Relaxed)).fold(0, u64::wrapping_add)
     }
 
-    /// Whether a `save` point has come. Not where there is a log, and not on a node of a cluster: its keys would come
-    /// back long after the cluster has changed them.
+    /// True if a `save` point has come. There is none where there is a log, nor on a node of a cluster: its keys would
+    /// come back long after the cluster has changed them.
     pub fn save_is_due(&self, now: u64) -> bool {
         let settings = self.config.settings();
         if settings.save.is_empty() || self.durable().is_some() || settings.takes_part_in_cluster() {
@@ -32,7 +32,7 @@ impl Node {
         may_try && settings.save.iter().any(is_at)
     }
 
-    /// Whether a stop writes a snapshot.
+    /// True if a stop writes a snapshot.
     pub fn saves_at_end(&self) -> bool {
         let settings = self.config.settings();
         match self.snapshots.at_end() {
@@ -51,7 +51,7 @@ impl Node {
         })
     }
 
-    /// What a client reads before a file that it has asked for by SYNC, or by PSYNC.
+    /// The bytes in front of a file that a client has asked for by SYNC or PSYNC.
     pub fn head_of_snapshot(&self, full_resync: bool, len: u64) -> Vec<u8> {
         let resync = if full_resync { format!("+FULLRESYNC {} 0\r\n", self.facts.run_id) } else { String::new() };
         format!("{resync}${len}\r\n").into_bytes()

@@ -67,7 +67,7 @@ pub(crate) fn load(users: &UserTable, settings: &Settings) -> Result<Vec<Change>
 /// The name and the text of `aclfile`.
 ///
 /// # Errors
-/// What the system says.
+/// The file cannot be read.
 pub(crate) fn read_file(settings: &Settings) -> Result<(String, Vec<u8>), Vec<u8>> {
     let name = String::from_utf8_lossy(&settings.aclfile).into_owned();
     match std::fs::read(path_of(settings)) {

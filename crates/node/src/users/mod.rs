@@ -36,19 +36,19 @@ pub(crate) struct UserTable {
 
 struct State {
     users: Users,
-    /// `requirepass`, as the user `default` has last got it.
+    /// The `requirepass` that `default` has taken last.
     password: Option<Password>,
     /// The users that a cluster has agreed on.
     agreed: Option<OfCluster>,
-    /// It has not heard of those yet.
+    /// True for a node of a cluster that has not heard of them yet.
     awaits_cluster: bool,
     /// The users of this node's files, for a cluster that has none.
     seed: Option<Arc<[u8]>>,
 }
 
-/// The user that a client is once it has logged in.
+/// The user of a client that has logged in.
 pub(crate) struct Login {
-    /// The user as which it runs commands.
+    /// The user for whom its commands run.
     pub user: User,
     /// The user's name.
     pub name: Vec<u8>,

@@ -1,4 +1,4 @@
-//! One stream of an acceptor: what is there, what is under way, and the folder's lives.
+//! One stream of an acceptor: its blocks, the writes under way, and the folder's lives.
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ struct Flight {
 enum Turn {
     /// When all writes of the present one have landed.
     Wanted(Keep),
-    /// The disk is at it.
+    /// The disk is beginning it.
     UnderWay(Keep),
 }
 
@@ -45,13 +45,13 @@ pub(super) struct Stream {
     life: FolderLife,
     /// All blocks: on the disk, written, under way.
     history: History,
-    /// What is under way, in order. Behind one that has not landed others may have.
+    /// The writes under way, in order. A write may have landed before an earlier one.
     flights: VecDeque<Flight>,
     /// The place up to which all writes have landed.
     written: u64,
     /// The place up to which everything is on the disk.
     synced: u64,
-    /// From here to `written` every block was written through the cache.
+    /// From here to `written` every block was written past the cache.
     through_from: u64,
     /// The place that a sync under way is for.
     syncing: Option<u64>,
@@ -94,7 +94,7 @@ impl Stream {
         self.committed
     }
 
-    /// What it has to say, once.
+    /// Takes the reports that are to be sent.
     pub fn tells(&mut self) -> Told {
         std::mem::take(&mut self.told)
     }
@@ -120,7 +120,7 @@ impl Stream {
         out.push(Output::Disk(Op::Begin { stream: id, life: self.life, keep }));
     }
 
-    /// A life has begun: what was kept is on the disk, and what waited for it is taken.
+    /// A life has begun: the kept blocks are on the disk, and the stream takes the blocks that waited.
     pub fn begun(&mut self, id: StreamId, life: FolderLife, out: &mut Vec<Output>) {
         if life != self.life || !matches!(self.turn, Some(Turn::UnderWay(_))) {
             return;
@@ -134,8 +134,8 @@ impl Stream {
         self.acknowledge();
     }
 
-    /// Rule G3: a block is taken behind the block that it names. Others there are dropped, and one that is there stays
-    /// as it is, with all that lies behind it.
+    /// Rule G3: the stream takes a block behind the block that it names, and drops other blocks there. If it has the
+    /// block, it keeps it, with all blocks behind it.
     pub fn append(&mut self, id: StreamId, append: Append, planted: Planted, out: &mut Vec<Output>) {
         if self.turn.is_some() {
             if self.queue.len() < QUEUE_MAX {
@@ -185,7 +185,7 @@ impl Stream {
         out.push(Output::Disk(Op::Write { stream: id, life: self.life, through, block }));
     }
 
-    /// A write has returned. What lies behind one that has not is not counted yet.
+    /// A write has returned. It counts when all writes before it have returned.
     pub fn landed(&mut self, id: StreamId, life: FolderLife, sequence: u64, out: &mut Vec<Output>) {
         if life != self.life {
             return;
@@ -208,14 +208,14 @@ impl Stream {
         self.turn(id, out);
     }
 
-    /// What was written through the cache, and lies behind what is on the disk, is there as well.
+    /// Blocks that were written past the cache are on the disk, if all blocks before them are.
     fn settle(&mut self) {
         if self.through_from <= self.synced + 1 {
             self.synced = self.written;
         }
     }
 
-    /// Has what was written put on the disk, unless a sync is under way: another one follows it if it is needed.
+    /// Has written blocks put on the disk, unless a sync is under way: another one follows it if it is needed.
     pub fn sync(&mut self, id: StreamId, out: &mut Vec<Output>) {
         if self.syncing.is_none() && self.turn.is_none() && self.synced < self.written {
             self.syncing = Some(self.written);
@@ -234,7 +234,7 @@ impl Stream {
         self.turn(id, out);
     }
 
-    /// True if nothing is under way and all is on the disk. Otherwise it does what leads there.
+    /// True if nothing is under way and all is on the disk. Otherwise it takes the next step to that.
     pub fn comes_to_rest(&mut self, id: StreamId, out: &mut Vec<Output>) -> bool {
         self.turn(id, out);
         if !self.flights.is_empty() || self.turn.is_some() {
@@ -244,13 +244,13 @@ impl Stream {
         self.synced >= self.written
     }
 
-    /// Another term is promised: nothing is known of its owner's log, and what waits for a new life is forgotten.
+    /// Another term is promised: nothing is known of its owner's log, and blocks that wait for a new life are dropped.
     pub fn begin_term(&mut self) {
         self.queue.clear();
         (self.matched, self.claimed) = (0, 0);
     }
 
-    /// The planted mistake [`Mistake::SealsInFlight`]: what is in the air counts as if it had never departed.
+    /// The planted mistake [`Mistake::SealsInFlight`]: writes under way count as if they had never departed.
     pub fn forget_flights(&mut self) {
         self.flights.clear();
         self.history.keep(self.written);
@@ -294,7 +294,7 @@ impl Stream {
         }
     }
 
-    /// Says how far it is. Blocks that are dropped are not spoken of: a turn says so when it is done.
+    /// Reports how far it is. It names no blocks that are being dropped: the next life reports when it has begun.
     fn acknowledge(&mut self) {
         if self.turn.is_some() {
             return;

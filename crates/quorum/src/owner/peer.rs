@@ -1,4 +1,4 @@
-//! What an owner knows of its acceptors, and sends them.
+//! An owner's knowledge of its acceptors, and the blocks that it sends them.
 
 use super::{Event, Owner, Stage};
 use crate::id::stream_ids;
@@ -27,7 +27,7 @@ pub(super) struct Peer {
     /// True if it has promised this term on its present connection, and its marks are known.
     pub is_following: bool,
     pub is_failed: bool,
-    /// Its answer to the seal, until it follows.
+    /// Its answer to the seal, until the owner has found where the two logs part.
     pub answer: Option<Vec<History>>,
     pub marks: Vec<Mark>,
 }
@@ -37,7 +37,7 @@ impl Peer {
         Self { is_following: false, is_failed: false, answer: None, marks: vec![Mark::default(); streams] }
     }
 
-    /// True if it can be told something.
+    /// True if the owner may send it orders.
     pub fn follows(&self) -> bool {
         self.is_following && !self.is_failed
     }
@@ -98,7 +98,7 @@ impl Owner {
         self.pump(id, out);
     }
 
-    /// Something did not fit what an acceptor has: it is sent what follows its last block, or is asked what it has.
+    /// An order did not fit the blocks of an acceptor. The owner sends the blocks behind its last one, or seals again.
     pub(super) fn missed(&mut self, from: AcceptorId, id: StreamId, last: BlockId, out: &mut Vec<Event>) {
         self.cannot_read(from, id);
         if self.stage == Stage::Fetching {
@@ -117,7 +117,7 @@ impl Owner {
         self.pump(id, out);
     }
 
-    /// An acceptor did not give what others were to get from it: it is not asked again before it has more.
+    /// An acceptor did not give blocks that others were to get: it is not asked for them again before it has more.
     fn cannot_read(&mut self, from: AcceptorId, id: StreamId) {
         let mut is_read = false;
         for mark in self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index())) {
@@ -193,7 +193,7 @@ impl Owner {
             let mark = owner.peers.get_mut(&to).and_then(|peer| peer.marks.get_mut(id.index()));
             mark.into_iter().for_each(f);
         };
-        // What it needs was cut: it begins where the log does.
+        // The blocks that it needs were cut: it begins where the log does.
         if next <= base.id.sequence {
             set(self, &|mark| (mark.next, mark.is_resetting) = (base.id.sequence + 1, true));
             return Some(Order::Reset { stream: id, base });
@@ -224,8 +224,8 @@ impl Owner {
             .map(|(id, _)| *id)
     }
 
-    /// What a majority of the acceptors has of a stream: of the old ones and of the new ones, while they change. So a
-    /// change that is pending may be withdrawn (rule G11).
+    /// The place up to which a majority of the acceptors has a stream: of the old ones and of the new ones, while they
+    /// change. So a change that is pending may be withdrawn (rule G11).
     pub(super) fn majority(&self, stream: StreamId, of: impl Fn(Mark) -> u64) -> u64 {
         self.majority_of(|id| self.peers.get(&id).map_or(0, |peer| of(peer.mark(stream))))
     }
@@ -262,7 +262,7 @@ impl Owner {
         self.streams.iter_mut().for_each(|stream| stream.let_go(ring_bytes));
     }
 
-    /// Rule G6: what a majority has is *received*, and what a majority has on the disk is *synced*.
+    /// Rule G6: blocks that a majority has are *received*, and those that a majority has on the disk are *synced*.
     fn tell(&mut self, held: &[u64], out: &mut Vec<Event>) {
         for (id, held) in stream_ids(held.len()).zip(held) {
             let written = self.majority(id, |mark| mark.written.max(mark.synced));

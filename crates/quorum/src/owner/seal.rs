@@ -1,4 +1,4 @@
-//! What an owner does before it leads: it chooses logs out of a majority's answers, and reads what it lacks.
+//! Before it leads, an owner chooses logs out of a majority's answers, and reads the blocks that it lacks.
 
 use super::{Event, Owner, Stage};
 use crate::id::stream_ids;
@@ -79,7 +79,7 @@ impl Owner {
         }
     }
 
-    /// Blocks of the log that was chosen. What does not follow what is here came late, or twice.
+    /// Takes blocks of the log that was chosen. Blocks that do not follow those that are here came late, or twice.
     pub(super) fn fetched(&mut self, from: AcceptorId, id: StreamId, blocks: Vec<Block>, out: &mut Vec<Event>) {
         let ring_bytes = self.limits.ring_bytes;
         let Some(stream) = self.streams.get_mut(id.index()) else { return };
@@ -101,8 +101,8 @@ impl Owner {
         }
     }
 
-    /// An acceptor cannot be asked any more. If blocks were read from it, others are asked again: what only it had is on
-    /// no majority. Nothing of this term has left so far, so there is no second block of one name.
+    /// An acceptor cannot be asked any more. If blocks were read from it, the logs are chosen anew: blocks that it
+    /// alone had are on no majority. No block of this term has left so far, so no second block has its name.
     pub(super) fn source_is_gone(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
         let is_source = |stream: &super::Stream| stream.fetch.is_some_and(|fetch| fetch.source == acceptor);
         if self.stage == Stage::Fetching && self.streams.iter().any(is_source) {

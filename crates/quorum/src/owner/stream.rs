@@ -16,20 +16,20 @@ pub(super) struct Fetch {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Stream {
-    /// What the caller has before it is told anything.
+    /// The blocks that the caller has at the beginning.
     known: History,
     /// All blocks of the term's log, once it is chosen.
     pub history: History,
     /// The last blocks, without gaps up to the end.
     ring: VecDeque<Block>,
     ring_bytes: usize,
-    /// The place up to which a majority has everything on the disk, of whatever term. It says nothing by itself.
+    /// The place up to which a majority has everything on the disk, of whatever term. It commits nothing by itself.
     pub held: u64,
     /// The place of the start block. The highest one if it is not there yet.
     pub start: u64,
-    /// What was said of what a majority has written.
+    /// The place of the last [`super::Event::Received`].
     pub received: u64,
-    /// What was said to be committed.
+    /// The place of the last [`super::Event::Synced`].
     pub synced: u64,
     pub fetch: Option<Fetch>,
 }

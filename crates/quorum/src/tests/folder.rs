@@ -61,7 +61,7 @@ pub struct Folder {
     places: Vec<Place>,
 }
 
-/// What a folder's disk does not do.
+/// Promises that a folder's disk does not keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lies {
     /// It says that a promise is durable that is in the cache.
@@ -141,7 +141,7 @@ impl Folder {
         }
     }
 
-    /// What a start finds: the promise, and each stream. `Err` if the names of a chain fall.
+    /// The promise and the streams that a start finds. `Err` if the names of a chain fall.
     pub fn found(&mut self) -> Result<(Term, Vec<Found>), &'static str> {
         let mut all = Vec::new();
         for place in &mut self.places {

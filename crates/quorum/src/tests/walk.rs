@@ -37,7 +37,7 @@ impl Dice {
     }
 }
 
-/// What a seed makes possible. Each walk leaves most faults out: the others happen more often then.
+/// The faults that a seed allows. Each walk leaves most faults out: the others happen more often then.
 fn plan_of(dice: &mut Dice, plant: Plant) -> Plan {
     let (small, changes) = (dice.one_in(4), dice.one_in(3));
     let limits = Limits {
@@ -122,7 +122,7 @@ fn favour(plan: &mut Plan) {
     }
 }
 
-/// What a walk came to.
+/// The result of a walk.
 pub struct Walked {
     pub broken: Option<&'static str>,
     pub steps: usize,

@@ -39,7 +39,7 @@ pub enum Plant {
     StartsUnsynced,
 }
 
-/// What there is, and how often what may happen.
+/// The parts of a world, and how often each fault may happen.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub acceptors: usize,
@@ -140,14 +140,14 @@ pub struct Host {
     pub process: u8,
     /// All blocks of its log, for each stream.
     pub log: Vec<Vec<Block>>,
-    /// What its memory had when it began.
+    /// The records that its memory had when it began.
     pub began_with: BTreeSet<Record>,
     /// The highest LSN that it has seen.
     pub clock: u64,
     pub writes_left: u8,
     pub leads: bool,
     pub may_settle: bool,
-    /// What it was told to be committed, for each stream.
+    /// The place up to which it was told that all is committed, for each stream.
     pub marks: Vec<u64>,
 }
 
@@ -172,7 +172,7 @@ pub struct Left {
 pub struct World {
     pub machines: Vec<Machine>,
     pub hosts: Vec<Host>,
-    /// What the metadata say.
+    /// The last term that the metadata gave.
     pub given: u32,
     pub settled: Vec<usize>,
     pub pending: Option<Vec<usize>>,
@@ -235,7 +235,7 @@ impl World {
             } else if let Some(at) = world.machines.iter().position(|machine| !machine.ops.is_empty()) {
                 world.land(plan, at, 0);
             } else if !world.hosts[0].leads {
-                // What was written to the cache has to be synced.
+                // Blocks that were written to the cache have to be synced.
                 let mut events = Vec::new();
                 (0..plan.streams as u16).for_each(|at| world.hosts[0].owner.sync(StreamId(at), &mut events));
                 world.events(plan, 0, events);

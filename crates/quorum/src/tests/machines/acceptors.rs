@@ -249,7 +249,7 @@ fn what_is_not_matched_is_not_committed() {
     assert_eq!(tester.acceptor.committed(STREAM), Some(3), "what is committed stays so");
 }
 
-/// What an owner may have under way is bounded, whatever it sends.
+/// An acceptor bounds the blocks that an owner has under way, whatever it sends.
 #[test]
 fn an_acceptor_takes_so_many_at_once() {
     let mut tester = Tester::new(1, &[]);

@@ -212,7 +212,7 @@ fn both_sets_are_asked_while_acceptors_change() {
     assert_eq!(tester.behind(second).into_keys().collect::<Vec<_>>(), [2, 3, 4]);
 }
 
-/// What only the lost acceptor had is on no majority.
+/// Blocks that the lost acceptor alone had are on no majority.
 #[test]
 fn a_source_that_is_lost_is_done_without() {
     let mut tester = Tester::new(Plan { prompt: false, ..Plan::new(9, 1) });

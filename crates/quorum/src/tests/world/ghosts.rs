@@ -1,4 +1,4 @@
-//! What nobody in the world knows: what was told, shown and made. What must hold is checked against it.
+//! Facts that no machine of the world knows: all that was told, shown and made. Invariants are checked against them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ impl Record {
     }
 }
 
-/// What a start makes of the streams (rule L5): the records that it applies, where each stream ends, and the highest LSN
-/// of all, void ones included.
+/// The result of a start from these streams (rule L5): the records that it applies, where each stream ends, and the
+/// highest LSN of all, void ones included.
 pub fn merge(log: &[Vec<Block>], bases: &[Base], store: &BTreeSet<Record>) -> (BTreeSet<Record>, Vec<u64>, u64) {
     let (mut records, mut ends, mut highest) = (BTreeSet::new(), Vec::new(), 0);
     for (stream, (blocks, base)) in log.iter().zip(bases).enumerate() {
@@ -78,13 +78,13 @@ pub struct Ghosts {
     pub broken: Option<&'static str>,
     /// Records that clients were told of.
     pub acknowledged: BTreeSet<Record>,
-    /// What each term that led began with: it showed that, and that there is nothing else.
+    /// The records that each term that led began with: it showed them, and that there are no others.
     pub shown: BTreeMap<(Term, u8), BTreeSet<Record>>,
     /// Records that every copy has in its store.
     pub store: BTreeSet<Record>,
     /// All blocks that were ever made, and the block before each.
     made: BTreeMap<(StreamId, BlockId), (Block, BlockId)>,
-    /// What was said to be committed at each place, by an owner.
+    /// The block at each place of which an owner said that it is committed.
     committed: BTreeMap<(StreamId, u64), BlockId>,
     /// Versions that were shown, and by which term.
     versions: BTreeMap<u64, Term>,
@@ -165,7 +165,7 @@ impl Ghosts {
         let mut waits = vec![false; host.log.len()];
         for record in records {
             let is_known = |on| self.acknowledged.iter().any(|other| other.is_named_by(on));
-            // What lies behind a record that waits for another stream waits as well.
+            // Records behind one that waits for another stream wait as well.
             waits[usize::from(record.stream)] |= !record.on.is_none_or(is_known);
             if self.acknowledged.contains(&record) || waits[usize::from(record.stream)] {
                 continue;

@@ -1,4 +1,4 @@
-//! What can happen next.
+//! The steps that can happen next.
 
 use super::{Packet, Plan, Plant, SHARD, World};
 use crate::planted::Mistake;
