@@ -83,7 +83,7 @@ pub(super) static SECTION: Section = Section {
             "cluster-preferred-endpoint-type",
             Kind::Enum(&["ip", "hostname", "unknown-endpoint"]),
             "ip",
-            "What clients are told to connect to.",
+            "Kind of the address that clients are told to connect to.",
         )
         .inert(NO_CLUSTER),
         row("cluster-require-full-coverage", Kind::Bool, "yes", "Refuse commands while slots are missing.")
@@ -112,7 +112,7 @@ pub(super) static SECTION: Section = Section {
             "cluster-redirect",
             Kind::Enum(&["forward", "moved"]),
             "forward",
-            "What a client at `port` gets for a key of another node: the reply, or -MOVED and where to.",
+            "Answer to a client at `port` for a key of another node: the reply, or -MOVED with the address of that node.",
         )
         .cluster()
         .own(),

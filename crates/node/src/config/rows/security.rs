@@ -25,7 +25,8 @@ pub(super) static SECTION: Section = Section {
             "The clients that may use DEBUG: none, all, or those on this machine.",
         )
         .immutable(),
-        row("enable-protected-configs", ALLOWED, "no", "Who may change protected settings such as `dir`.").immutable(),
+        row("enable-protected-configs", ALLOWED, "no", "The clients that may change protected settings such as `dir`.")
+            .immutable(),
         row("enable-module-command", ALLOWED, "no", "The clients that may use MODULE.")
             .immutable()
             .inert("there are no modules"),
