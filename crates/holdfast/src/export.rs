@@ -66,7 +66,7 @@ impl Wanted {
 pub fn run(options: &Options) -> Result<(), String> {
     let path = &options.file;
     if path.exists() {
-        return Err(format!("{} is there already", path.display()));
+        return Err(format!("{} is there already: name another file, or remove it", path.display()));
     }
     let mut server = Connection::open(&options.target).map_err(explained)?;
     if !options.node && is_of_cluster(&mut server)? {

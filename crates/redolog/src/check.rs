@@ -78,7 +78,7 @@ impl fmt::Display for Report {
             Some(damage) => writeln!(f, "DAMAGED: {damage}"),
             None => {
                 let valid = counted(self.survive, "valid record");
-                writeln!(f, "{valid}: a start applies what of it the store does not have")
+                writeln!(f, "{valid}: a start applies those that the store does not have")
             }
         }
     }

@@ -67,7 +67,7 @@ fn configure(node: &Node, switch: &Switch, pairs: &[Vec<u8>], rights: Rights) ->
     if switches {
         switch_to(&wanted).map_err(|why| {
             let what = if wanted.appendonly { "on" } else { "off" };
-            tracing::warn!(cause = what, "appendonly is not switched {what}: {why}");
+            tracing::warn!(cause = what, "CONFIG SET has not switched appendonly {what}: {why}");
             let why = format!("Unable to turn {what} AOF: {}", why.replace(['\r', '\n'], " "));
             SetError::Failed { name: b"appendonly".to_vec(), why }.text()
         })?;

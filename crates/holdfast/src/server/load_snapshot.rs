@@ -103,8 +103,8 @@ impl<'a> Loading<'a> {
     }
 }
 
-/// Refuses to serve nothing where data of Redis lie that nobody would load. A node of a cluster only says so: its data
-/// come from others.
+/// Refuses a start that would serve no data beside a file with data that it does not load. A node of a cluster only logs
+/// that.
 pub fn check_ignored(settings: &Settings, dir: &Path) -> Result<(), String> {
     let names = [&settings.dbfilename[..], b"appendonlydir"].map(OsStr::from_bytes);
     let there: BTreeSet<_> = names.iter().map(|name| dir.join(name)).filter(|path| path.exists()).collect();
@@ -117,7 +117,7 @@ pub fn check_ignored(settings: &Settings, dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{path} holds data of Redis, and this server has none of its own: it would serve an empty database. Move {path} away, \
+        "{path} is not loaded with `appendonly yes`, and this server has no other data: it would serve an empty database. Move {path} away, \
          start again, and put it into the running server with `holdfast import`. Or start with `appendonly no`, \
          which loads {}, and then say CONFIG SET appendonly yes",
         String::from_utf8_lossy(&settings.dbfilename)

@@ -221,7 +221,7 @@ fn start_node(
     // Before the first large value exists: a client that knew the seed could choose members that collide. The same one
     // every time, so that what a checkpoint has of them lies in their order.
     if !object::hashed::hand_in_seed(seed) {
-        return Err("the seed of large values was set before the start".into());
+        return Err("the hash seed of large values is set already: a server has started in this process before".into());
     }
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let workers = if settings.workers == 0 { cores } else { settings.workers };
@@ -284,7 +284,7 @@ fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
             tracing::info!("Durability: none, {kept}; `appendonly yes` keeps confirmed writes");
         }
         (true, AppendFsync::Always) => tracing::info!(
-            "Durability: always. Confirmed writes are on the disk, in {}; `appendonly no` makes a pure cache",
+            "Durability: always. Confirmed writes are on the disk, in {}; `appendonly no` keeps snapshots alone",
             directories.join(" ")
         ),
         (true, AppendFsync::Everysec) => tracing::info!(

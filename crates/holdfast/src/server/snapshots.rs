@@ -171,7 +171,7 @@ fn write(node: &Arc<Node>, switch: Option<&Switch>, file: &File, parts: Parts) -
         file.set_len(0).map_err(|error| error.to_string())?;
         io::Seek::rewind(&mut &*file).map_err(|error| error.to_string())?;
     }
-    Err("databases were emptied again and again meanwhile".into())
+    Err(format!("FLUSHALL or FLUSHDB emptied a database in each of {SPOILED_MAX} attempts"))
 }
 
 /// The facts that a snapshot notes at its moment.
@@ -224,7 +224,7 @@ struct Writing<'a> {
     node: &'a Node,
     out: OfFile,
     clock: AccessClock,
-    /// Whether idle times or frequencies are written, as the eviction policy has use for.
+    /// True for idle times, and for frequencies, that are written: those that the eviction policy uses.
     access: (bool, bool),
     keys: u64,
 }

@@ -131,7 +131,7 @@ fn users_in_files_are_those_of_the_cluster_that_they_form() {
         says(&mut root, "acl users", "*4 $3 bob $7 default $3 eve $4 root");
         assert!(nodes.client(node).call("auth bob other").starts_with("-WRONGPASS"));
     }
-    let said = "users in this node's files are not as in the cluster, whose users hold: ";
+    let said = "this node's files have other users than the cluster, whose users hold: ";
     assert!(nodes.log(0).contains(&format!("{said}eve")), "{}", nodes.log(0));
     assert!(nodes.log(3).contains(&format!("{said}bob, default, ")), "{}", nodes.log(3));
     assert!(nodes.log(3).contains(", mallory, root. "), "{}", nodes.log(3));

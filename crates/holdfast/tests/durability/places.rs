@@ -100,7 +100,7 @@ fn two_backups_at_once() {
             let folder = dir.path().join(format!("{name}{round}"));
             assert_eq!(folder.exists(), reply == "+OK", "{reply}");
             if reply != "+OK" {
-                assert_eq!(reply, "-ERR a backup is being made already");
+                assert_eq!(reply, "-ERR another backup is under way");
                 continue;
             }
             good += 1;

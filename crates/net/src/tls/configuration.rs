@@ -17,9 +17,9 @@ use rustls::{RootCertStore, ServerConfig};
 use super::store::Sessions;
 use super::suites;
 
-/// Sessions that are kept if the setting says 0, which has no bound in OpenSSL.
+/// Sessions that are kept if `tls-session-cache-size` is 0, which in OpenSSL means no bound.
 const SESSIONS: usize = 20_480;
-/// Between two looks at the files.
+/// The time between two looks at the files.
 const LOOK: Duration = Duration::from_secs(1);
 /// Sessions that each new connection may resume later.
 const TICKETS: usize = 1;
@@ -46,7 +46,7 @@ struct State {
 }
 
 impl Tls {
-    /// For no listener yet.
+    /// A configuration for no listener yet.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Shared { clock, state: Mutex::default(), watch: Once::new() }))
     }
@@ -102,7 +102,9 @@ impl Tls {
                 state.config = Some(config);
             }
             Err(why) => {
-                tracing::warn!("the changed certificates cannot be used, the earlier ones stay in use: {why}");
+                tracing::warn!(
+                    "the changed certificates cannot be used, and new TLS connections of clients use the earlier ones: {why}"
+                );
             }
         }
         state.seen = Some(seen);

@@ -29,7 +29,7 @@ const ALL: [&str; 5] = ["DEFAULT", "ALL", "HIGH", "ECDHE", "EECDH"];
 /// The versions that `tls-protocols` names.
 ///
 /// # Errors
-/// A word that names no version, or one that is not spoken.
+/// A word names no version, or one that is not supported.
 pub fn versions(text: &[u8]) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
     let text = String::from_utf8_lossy(text);
     let (mut found, mut named) = (Vec::new(), false);
@@ -38,7 +38,9 @@ pub fn versions(text: &[u8]) -> Result<Vec<&'static SupportedProtocolVersion>, S
         found.push(match word.to_ascii_lowercase().as_str() {
             "tlsv1.3" => &TLS13,
             "tlsv1.2" => &TLS12,
-            "tlsv1" | "tlsv1.1" => return Err(format!("tls-protocols: {word} is not spoken: it is not safe")),
+            "tlsv1" | "tlsv1.1" => {
+                return Err(format!("tls-protocols: {word} is not supported, because it is not safe"));
+            }
             _ => {
                 return Err(format!("Invalid tls-protocols specified: {word}. Use 'TLSv1.2', 'TLSv1.3', or both."));
             }
@@ -70,7 +72,7 @@ fn named(setting: &str, text: &[u8], known: &[(&str, CipherSuite)]) -> Result<Ve
     for word in words {
         let find =
             |name: &str| known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, suite)| *suite);
-        // What is to be left out need not be there.
+        // A suite that is to be left out need not be there.
         if let Some(name) = word.strip_prefix(['!', '-']) {
             let gone = find(name);
             chosen.retain(|suite| Some(*suite) != gone);
@@ -115,7 +117,7 @@ mod tests {
         let (older, newer) = (rustls::ProtocolVersion::TLSv1_2, rustls::ProtocolVersion::TLSv1_3);
         assert_eq!(names(b"").unwrap(), [newer, older]);
         assert_eq!(names(b" tlsv1.2 ").unwrap(), [older]);
-        assert!(names(b"TLSv1.1 TLSv1.2").unwrap_err().contains("TLSv1.1 is not spoken"));
+        assert!(names(b"TLSv1.1 TLSv1.2").unwrap_err().contains("TLSv1.1 is not supported"));
         assert!(names(b"SSLv3").unwrap_err().starts_with("Invalid tls-protocols"));
     }
 }

@@ -63,7 +63,7 @@ impl Stage {
         write(&mut self.bytes);
         if self.bytes.len() - at - HEADER > frame::BODY_MAX {
             // No caller makes such a message. It counts as lost.
-            tracing::error!("a message of a transaction is too long");
+            tracing::error!("a message of a transaction over nodes is longer than a frame, and is dropped");
             return self.bytes.truncate(at);
         }
         frame::finish(&mut self.bytes, at, Kind::Transactions);

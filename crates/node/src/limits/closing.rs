@@ -55,7 +55,7 @@ impl Worker {
             total -= weight;
             self.close_for_all(&client);
         }
-        tracing::warn!("over maxmemory-clients after evicting all clients that may be");
+        tracing::warn!("over maxmemory-clients after evicting all clients that may be evicted");
     }
 
     /// Closes a connection of any worker: gone for every other client at once, its worker does the rest.

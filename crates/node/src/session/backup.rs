@@ -96,7 +96,7 @@ fn backup(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         return Err(Error::new("ERR a backup needs 'appendonly yes'"));
     }
     if ctx.node.jobs.has_backup() {
-        return Err(Error::new("ERR a backup is being made already"));
+        return Err(Error::new("ERR another backup is under way"));
     }
     let job = ctx.node.jobs.ask(Task::Backup(path.to_owned()));
     job.map(Flow::Job).ok_or(Error::new("ERR this server has no thread that makes backups"))

@@ -27,10 +27,10 @@ pub(super) const LOOK_MS: u64 = 500;
 const LOOKS_MIN: u64 = 4;
 
 const DAMAGED: &[u8] =
-    b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key is damaged";
+    b"CLUSTERDOWN The command was not executed: its keys are locked by a committed transaction that cannot be applied, because a key is damaged";
 
 const UNREADABLE: &[u8] =
-    b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key cannot be read from the store";
+    b"CLUSTERDOWN The command was not executed: its keys are locked by a committed transaction that cannot be applied, because a key cannot be read from the store";
 
 const HANGS: &[u8] =
     b"CLUSTERDOWN The command was not executed: its keys are locked by a transaction that waits for the log, whose disk does not answer, see log-stall-timeout";

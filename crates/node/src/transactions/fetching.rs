@@ -12,11 +12,11 @@ use super::doubts::LOOK_MS;
 use super::members::Others;
 use crate::session::{Aside, Suspended};
 
-/// Bytes of keys of one node, at most, that scripts find out about.
+/// Most bytes of undeclared keys of one node.
 const EXTRA_MAX: usize = 8 << 20;
-/// Bytes that such a key costs in addition to its name.
+/// Bytes that such a key counts beside its name.
 const KEY: usize = 16;
-const TOO_CURIOUS: &[u8] = b"ERR a script used more than 8 MB of keys of one node that it had not declared";
+const TOO_CURIOUS: &[u8] = b"ERR the script used more than 8 MB of undeclared keys of one node";
 
 /// Versions of keys, by database and key.
 pub(super) type Versions = BTreeMap<(u16, Box<[u8]>), Version>;

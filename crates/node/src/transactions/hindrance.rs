@@ -60,7 +60,7 @@ impl Hindrance {
             tracing::error!(
                 tx = ?prepared.tx,
                 keys = prepared.locks.len(),
-                "a transaction over nodes that is committed cannot be done here: {why}; it is tried again and again, and its keys stay locked"
+                "a committed transaction over nodes cannot be applied here: {why}; this node tries again and again, and keeps its keys locked"
             );
         }
         wait

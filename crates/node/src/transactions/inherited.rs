@@ -59,7 +59,7 @@ impl Inherited {
         let open: Vec<_> = outcomes.prepared().map(|prepared| (prepared.clone(), Hindrance::default())).collect();
         if !open.is_empty() {
             tracing::warn!(
-                "These data are of a node of a cluster, with {} transactions over nodes that were prepared without a known outcome: they are committed here",
+                "The data come from a node of a cluster. {} of its transactions over nodes were prepared, and their outcome is not known: this server commits them",
                 open.len()
             );
         }
@@ -151,7 +151,7 @@ impl Inherited {
                 }
                 Err(why) => {
                     tracing::error!(
-                        "whose data this node has cannot be kept: {why}; it takes no part in transactions over nodes"
+                        "this node cannot note that the transactions of another node's life are settled: {why}; it takes no part in transactions over nodes"
                     );
                     asked.store(false, Relaxed);
                 }

@@ -44,11 +44,15 @@ impl<P: Port> Transacting<'_, P> {
                     tracing::warn!(
                         ?tx,
                         ?lost,
-                        "a transaction over nodes is committed here: nobody knows whether removed nodes took part in it"
+                        "this node commits a transaction over nodes: removed nodes may have refused it, and cannot be asked"
                     );
                 }
                 Action::Contradiction { tx, what } => {
-                    tracing::error!(?tx, what, "a transaction over nodes is contradictory");
+                    tracing::error!(
+                        ?tx,
+                        what,
+                        "a message about a transaction over nodes contradicts what this node has done"
+                    );
                 }
                 // The task that executes a part does these, under the same latches.
                 Action::Execute { .. } | Action::Fetch { .. } | Action::Append { .. } => {

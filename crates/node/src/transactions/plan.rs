@@ -25,7 +25,7 @@ use crate::table::{Command, Handler, Table};
 /// Bytes of a node's part of a block, at most: it travels in one message.
 pub(super) const PART_MAX: usize = 8 << 20;
 pub(super) const TOO_LONG: &[u8] = b"ERR the block is too long for a transaction over nodes";
-pub(super) const NOT_SERVED: &[u8] = b"CLUSTERDOWN a node that owns some of the keys does not serve them now";
+pub(super) const NOT_SERVED: &[u8] = b"CLUSTERDOWN a node that owns some of the keys does not serve now";
 
 /// The nodes' parts of a block, and where its replies come from.
 pub(super) struct Plan {

@@ -34,7 +34,7 @@ impl OfCluster {
         let users = self.users.to_bytes();
         if users.len() > SNAPSHOT_BYTES_MAX {
             return Err(Error::text(format!(
-                "ERR the users would have {} bytes, and those of a cluster may have {SNAPSHOT_BYTES_MAX} together",
+                "ERR the users would take {} bytes, and all users of a cluster may take {SNAPSHOT_BYTES_MAX}",
                 users.len()
             )));
         }
@@ -80,8 +80,8 @@ impl State {
 }
 
 impl UserTable {
-    /// Whether this is a node of a cluster that has not heard of the cluster's users yet. Nobody but `default` logs in:
-    /// the numbers of users in its files may be those of others in the cluster.
+    /// True for a node of a cluster that has not heard of the cluster's users yet. Only `default` logs in there: the
+    /// numbers of users in its files may be those of others in the cluster.
     pub(crate) fn awaits_cluster(&self) -> bool {
         self.read_state().awaits_cluster
     }
@@ -134,7 +134,7 @@ impl UserTable {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| *other != client);
     }
 
-    /// Whether a user is there no more.
+    /// True if the user was deleted.
     pub(crate) fn is_gone(&self, number: u32) -> bool {
         number != User::NODE.principal.user && self.read(|users| users.get(UserNumber(number.into())).is_none())
     }
@@ -174,7 +174,7 @@ fn say_what_differs(changes: &[Change]) {
     let users = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
     let names: BTreeSet<_> = users.map(|user| String::from_utf8_lossy(user.name()).into_owned()).collect();
     tracing::warn!(
-        "users in this node's files are not as in the cluster, whose users hold: {}. ACL SETUSER at any node changes them, ACL SAVE or CONFIG REWRITE brings the file up to date",
+        "this node's files have other users than the cluster, whose users hold: {}. ACL SETUSER at any node changes them, ACL SAVE or CONFIG REWRITE brings the file up to date",
         names.into_iter().collect::<Vec<_>>().join(", ")
     );
 }

@@ -55,7 +55,7 @@ impl Worker {
         let seconds = LONG_MS / 1000;
         if let Some((tx, in_the_way)) = self.transactions().in_the_way_of_task(token) {
             let (part, why) = (self.transaction(tx), self.explained(&in_the_way));
-            tracing::warn!(cause = "part", "a part of {part} has waited here for more than {seconds} s: for {why}");
+            tracing::warn!(cause = "part", "the part here of {part}, has waited for more than {seconds} s for {why}");
             return;
         }
         let Some(conn) = self.conn(token) else { return };
@@ -66,7 +66,7 @@ impl Worker {
             cause = "command",
             client = client.id,
             address = client.peer.address,
-            "a command has waited for more than {seconds} s: for {why}"
+            "a command has waited for more than {seconds} s for {why}"
         );
     }
 

@@ -144,7 +144,7 @@ fn who_needs_keys_of_what_cannot_be_done_hears_so() {
     become_other(Some(b"text"));
     net.send(client, &format!("LLEN {z}"));
     looks(&mut net);
-    let damaged = "-CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key is damaged";
+    let damaged = "-CLUSTERDOWN The command was not executed: its keys are locked by a committed transaction that cannot be applied, because a key is damaged";
     assert_eq!(net.heard(client), [damaged]);
     for command in [format!("SET {z} 1"), format!("MSET {x} 2 {z} 2"), "DBSIZE".into()] {
         assert_eq!(net.say(client, &command), damaged, "{command}");

@@ -307,7 +307,7 @@ fn a_node_that_has_not_settled_anothers_transactions_says_so() {
         a_while(&mut net);
         assert!(net.is_quiet());
         assert_eq!(net.say(client, &format!("GET {x}")), "1", "it serves");
-        let not_yet = "-CLUSTERDOWN a node that owns some of the keys does not serve them now";
+        let not_yet = "-CLUSTERDOWN a node that owns some of the keys does not serve now";
         for command in [format!("MSET {x} 2 {z} 2"), format!("SINTER {x} {z}")] {
             assert_eq!(net.say(client, &command), not_yet);
         }

@@ -214,7 +214,7 @@ fn what_cannot_be_installed_now_is_tried_again_later() {
     assert_eq!(net.say(client, &format!("LRANGE {b} 0 -1")), "[x]");
 }
 
-const UNREAD: &str = "-CLUSTERDOWN The command was not executed: its keys are locked by a transaction that is committed and cannot be done, as a key cannot be read from the store";
+const UNREAD: &str = "-CLUSTERDOWN The command was not executed: its keys are locked by a committed transaction that cannot be applied, because a key cannot be read from the store";
 
 /// Commands that need the transaction's keys do not wait for it without a limit.
 #[test]

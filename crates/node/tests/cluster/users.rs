@@ -101,7 +101,7 @@ fn users_of_a_cluster_have_a_bound() {
     let words = |name: &'static str| ["acl", "setuser", name].into_iter().chain(names.iter().map(String::as_str));
     assert_eq!(net.arrange(client, &words("bob").collect::<Vec<_>>()), "OK");
     let reply = net.arrange(client, &words("eve").collect::<Vec<_>>());
-    assert!(reply.contains("those of a cluster may have 524288 together"), "{reply}");
+    assert!(reply.contains("all users of a cluster may take 524288"), "{reply}");
     assert_eq!(net.say(client, "acl users"), "[bob default]");
 }
 

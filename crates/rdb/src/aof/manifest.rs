@@ -82,7 +82,7 @@ impl Manifest {
         let (name, sequence, kind) =
             (value("file").ok_or(FORMAT)?, value("seq").ok_or(FORMAT)?, value("type").ok_or(FORMAT)?);
         if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\\', '\0']) {
-            return Err("the name of a file is no name in its folder");
+            return Err("it names a file outside of its folder");
         }
         let sequence = sequence.parse().ok().filter(|&sequence| sequence > 0).ok_or(FORMAT)?;
         let file = File { name: name.clone(), sequence };
@@ -90,7 +90,7 @@ impl Manifest {
             "b" if self.base.is_some() => return Err("it names a second base"),
             "b" => self.base = Some(file),
             "i" if self.increments.last().is_some_and(|last| last.sequence >= sequence) => {
-                return Err("the numbers of its files do not rise");
+                return Err("the sequence numbers of its files do not increase");
             }
             "i" => self.increments.push(file),
             "h" => {}
