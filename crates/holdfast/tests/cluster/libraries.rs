@@ -101,7 +101,7 @@ fn without_a_majority_nobody_is_told_that_a_library_is_loaded() {
     nodes.kill(2);
     let load = load("b", 2);
     // At first the reply may be that the outcome is unknown; in the end, that nothing was done.
-    let is_open = |reply: &str| reply.contains("whether the libraries are changed nobody knows");
+    let is_open = |reply: &str| reply.contains("nobody knows whether the libraries are changed");
     nodes.until_or(0, &load, |reply| reply.starts_with("-CLUSTERDOWN"), is_open);
     nodes.start(1);
     nodes.start(2);

@@ -230,7 +230,7 @@ impl Agent {
             }
         };
         let outcome = timeout(COMMAND, trying).await;
-        let open = |why: &str| format!("whether the libraries are changed nobody knows: {why}");
+        let open = |why: &str| format!("nobody knows whether the libraries are changed: {why}");
         match outcome {
             Ok(Err(refusal)) if is_open => Err(open(&refusal)),
             Ok(outcome) => outcome,

@@ -40,9 +40,9 @@ impl Comes {
 
 /// Commands that do less than in Redis.
 const REMARKS: &[(&str, &str)] = &[
-    ("acl|deluser", "not in a cluster, whose only user is `default`"),
-    ("acl|load", "not in a cluster, whose only user is `default`"),
-    ("acl|setuser", "not in a cluster, whose only user is `default`"),
+    ("acl|deluser", "in a cluster for all nodes; there it is not possible in blocks"),
+    ("acl|load", "in a cluster for all nodes, from the file of this node; there it is not possible in blocks"),
+    ("acl|setuser", "in a cluster for all nodes; there it is not possible in blocks"),
     ("bgrewriteaof", "a checkpoint, which shortens the log; needs `appendonly yes`"),
     (
         "begin",
@@ -151,7 +151,7 @@ What differs from a single server:
 - Libraries of functions belong to the cluster. They are in its metadata, and every node that serves has them, also one that joins later, was away or has lost its data. `FUNCTION LOAD`,
   `DELETE`, `FLUSH` and `RESTORE` are answered when all nodes that may serve have the change. That takes up to about 2 s if a node has just failed. Of concurrent changes none is lost.
   If no more than half of the voting nodes are up, they are refused with -CLUSTERDOWN. If that happens meanwhile, they get an error within some ten seconds, which says that the outcome is not known
-  (`-ERR whether the libraries are changed nobody knows: ...`). All libraries together may have 1 MB. They cannot be changed in blocks. A node without a lease answers every `FCALL`,
+  (`-ERR nobody knows whether the libraries are changed: ...`). All libraries together may have 1 MB. They cannot be changed in blocks. A node without a lease answers every `FCALL`,
   with keys or without, with -CLUSTERDOWN. Smart clients ask each node for the same change: so they may load the same library again, and delete one that does not exist, without an error.
 - Settings that clients depend on belong to the cluster; docs/configuration.md marks them. `CONFIG SET` at one node holds at all nodes, also at nodes that join or come back. It answers when more
   than half of the voting nodes have the value on their disks; other nodes have it a moment later. Without a majority it gets -CLUSTERDOWN. `CONFIG SET` of a node's own settings stays at the node.
