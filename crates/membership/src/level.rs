@@ -9,8 +9,12 @@
 pub const FIRST: u16 = 8;
 
 /// The highest level of this build.
-pub const HIGHEST: u16 = 9;
+pub const HIGHEST: u16 = 10;
 
 /// From this level on a cluster has users. An origin names the user of forwarded commands
 /// ([`crate::items::Item::Principal`]) and of parts of transactions, and libraries of functions may come with users.
 pub const PRINCIPALS: u16 = 9;
+
+/// From this level on the metadata know the machine of each node, and voters are chosen by machines
+/// ([`crate::meta::Command::Locate`]).
+pub const MACHINES: u16 = 10;

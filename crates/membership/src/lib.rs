@@ -23,6 +23,7 @@ pub mod map;
 pub mod meta;
 mod slot;
 mod time;
+mod voters;
 
 pub use codec::Malformed;
 pub use id::{ClusterId, ID_BYTES, NodeId};

@@ -33,6 +33,8 @@ pub struct Node {
     pub lost: bool,
     /// The highest level that its build speaks, as far as the metadata know (rule U1).
     pub level: u16,
+    /// The machine that it runs on (`cluster-host`); empty: it has not said.
+    pub machine: String,
     /// True if it votes on the metadata.
     pub voter: bool,
 }
@@ -208,6 +210,7 @@ mod tests {
             epoch: 1,
             lost: false,
             level: level::FIRST,
+            machine: String::new(),
             voter: true,
         }
     }

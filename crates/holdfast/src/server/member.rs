@@ -22,6 +22,7 @@ use node::{Clock, Node};
 
 use super::chance::{self, Source};
 use super::clock::SystemClock;
+use super::machine;
 use super::places::Places;
 
 /// Between the port for clients and that for nodes, as in Redis.
@@ -396,6 +397,7 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     control.secret = settings.cluster_secret.clone().unwrap_or_default().into();
     control.tls = files(settings)?;
     control.host = settings.cluster_announce_ip.as_ref().map(|host| String::from_utf8_lossy(host).into_owned());
+    control.machine = machine::name(settings.cluster_host.as_deref(), &control.folder)?;
     control.client_port = match (settings.port_for_smart_clients(), settings.cluster_announce_client_port) {
         (port, 0) | (port @ 0, _) => port,
         (_, announced) => announced,

@@ -14,6 +14,7 @@ mod limits;
 mod load_snapshot;
 mod loaders;
 mod log;
+mod machine;
 mod member;
 mod metrics;
 mod oom;

@@ -7,8 +7,8 @@ use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 
 use super::agent::Agent;
-use crate::NodeId;
 use crate::meta::{Command, Describe};
+use crate::{NodeId, voters};
 
 /// Most nodes that vote: more make every decision slower, and no safer.
 pub const VOTERS_MAX: usize = 5;
@@ -76,7 +76,10 @@ impl Agent {
         let voters: BTreeSet<NodeId> = members.voter_ids().collect();
         let answering = self.answering(&wanted);
         let may_vote = |id: &&NodeId| voters.contains(id) || keeps_up(id) && answering.contains(id);
-        let next: BTreeSet<NodeId> = wanted.iter().take(VOTERS_MAX).filter(may_vote).copied().collect();
+        let map = self.machine.map();
+        let present = map.nodes().iter().filter(|node| !node.lost).map(|node| (node.id, &*node.machine));
+        let chosen = voters::choose(present, VOTERS_MAX);
+        let next: BTreeSet<NodeId> = chosen.iter().filter(may_vote).copied().collect();
         if next != voters && !next.is_empty() {
             // Among themselves they could decide nothing, and without them no majority could any more.
             let answer = next.intersection(&answering).count();

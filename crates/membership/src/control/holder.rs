@@ -10,8 +10,8 @@ use super::agent::Agent;
 use super::granting::{Granted, Renewal, TROUBLE_MAX};
 use super::links::Op;
 use super::types::Wire;
-use crate::BootNs;
 use crate::meta::{Command, Refusal, Response};
+use crate::{BootNs, level};
 
 impl Agent {
     /// Finds out whether this node may take part, or whether its folder is an older copy. In that case it takes part no
@@ -106,7 +106,10 @@ impl Agent {
             let agent = Arc::clone(&self);
             tokio::spawn(async move {
                 match agent.renew_once().await {
-                    Ok(()) => agent.shared.say(""),
+                    Ok(()) => {
+                        agent.shared.say("");
+                        agent.locate().await;
+                    }
                     Err(why) => agent.excuse(why),
                 }
             });
@@ -142,6 +145,21 @@ impl Agent {
             tracing::warn!("this node was without a lease for {} ms", now.0.saturating_sub(before.0) / 1_000_000);
         }
         Ok(())
+    }
+
+    /// Tells the cluster on which machine this node runs, if the metadata have room for it and do not know it. It may
+    /// fail: the next renewal tells it again.
+    async fn locate(self: &Arc<Self>) {
+        let (map, machine) = (self.machine.map(), &self.settings.machine);
+        let is_me = |node: &&crate::map::Node| node.id == self.me() && node.machine != *machine;
+        let Some(node) = map.nodes().iter().find(is_me).filter(|_| map.level() >= level::MACHINES) else { return };
+        let locate = Command::Locate { id: node.id, incarnation: node.incarnation, machine: machine.clone() };
+        let why = match self.submit(&locate).await {
+            Ok(Response::Done { .. }) => return,
+            Ok(Response::Refused(why)) => why.to_string(),
+            Err(why) => why,
+        };
+        tracing::debug!("the cluster has not taken note of this node's machine: {why}");
     }
 
     /// Logs why the lease is not renewed, if it is over or will be.

@@ -86,6 +86,8 @@ pub struct Settings {
     /// Where others find this node, a name or an address. None: its listening address, or, if that is everywhere, the
     /// one that the seeds see.
     pub host: Option<String>,
+    /// The name of the machine that this node runs on. Voters are spread over machines.
+    pub machine: String,
     /// The port for clients.
     pub port: u16,
     /// The port for nodes, as others are told. 0: the listening one.
@@ -128,6 +130,7 @@ impl Settings {
             folder,
             bind,
             host: None,
+            machine: String::new(),
             port,
             bus_port: 0,
             client_port: 0,

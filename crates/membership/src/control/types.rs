@@ -56,6 +56,7 @@ impl fmt::Display for Command {
             Self::Join { node, .. } => write!(f, "join {}", node.id),
             Self::Alive { node, .. } => write!(f, "alive {} ({})", node.id, node.incarnation),
             Self::Raise { level, .. } => write!(f, "raise the level to {level}"),
+            Self::Locate { id, machine, .. } => write!(f, "locate {id} on {machine}"),
             Self::Leave { id } => write!(f, "leave {id}"),
             Self::Forget { id } => write!(f, "forget {id}"),
             Self::Set { name, value } => write!(f, "set {name} {value}"),

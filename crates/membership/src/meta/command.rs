@@ -9,9 +9,12 @@ use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::{ClusterId, NodeId, level};
 
 /// The newest format of commands and responses. All others are read as well. Version 1 lacks libraries. In versions 1
-/// and 2 a node has no port for smart clients. In the first three a cluster has no settings, and only the last has
-/// levels.
-const VERSION: u8 = 5;
+/// and 2 a node has no port for smart clients. In the first three a cluster has no settings, in the first four no
+/// level. Only the last has machines.
+const VERSION: u8 = 6;
+
+/// The format of commands that say a level and no machine: nodes of a build before there were machines read it.
+const WITH_LEVELS: u8 = 5;
 
 /// The format of commands without levels: nodes of a build before there were levels read it.
 const WITHOUT_LEVELS: u8 = 4;
@@ -120,6 +123,15 @@ pub enum Command {
     Forget {
         /// The node.
         id: NodeId,
+    },
+    /// A node says on which machine it runs. It does so at [`level::MACHINES`] alone.
+    Locate {
+        /// The node.
+        id: NodeId,
+        /// Its life: how often it has started.
+        incarnation: u64,
+        /// The name of the machine, at most [`TEXT_MAX`] bytes.
+        machine: String,
     },
     /// The cluster's level rises (rule U1).
     Raise {
@@ -293,6 +305,7 @@ mod tag {
     pub const LIBRARIES: u8 = 8;
     pub const CONFIGURE: u8 = 9;
     pub const RAISE: u8 = 10;
+    pub const LOCATE: u8 = 11;
 }
 
 fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
@@ -327,9 +340,10 @@ impl Command {
             Self::Form { level, .. } | Self::Join { level, .. } | Self::Alive { level, .. }
                 if *level > level::FIRST =>
             {
-                VERSION
+                WITH_LEVELS
             }
-            Self::Raise { .. } => VERSION,
+            Self::Raise { .. } => WITH_LEVELS,
+            Self::Locate { .. } => VERSION,
             _ => WITHOUT_LEVELS,
         }
     }
@@ -338,7 +352,7 @@ impl Command {
     pub fn put(&self, out: &mut Vec<u8>) {
         let version = self.version();
         let put_level = |out: &mut Vec<u8>, level: u16| {
-            if version == VERSION {
+            if version >= WITH_LEVELS {
                 out.extend_from_slice(&level.to_le_bytes());
             }
         };
@@ -374,6 +388,12 @@ impl Command {
                     out.extend_from_slice(&one.level.to_le_bytes());
                 }
             }
+            Self::Locate { id, incarnation, machine } => {
+                out.push(tag::LOCATE);
+                id.put(out);
+                out.extend_from_slice(&incarnation.to_le_bytes());
+                put_bytes(out, machine.as_bytes());
+            }
             Self::Leave { id } => {
                 out.push(tag::LEAVE);
                 id.put(out);
@@ -408,9 +428,9 @@ impl Command {
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let version = from.u8()?;
         if !(1..=VERSION).contains(&version) {
-            return Err(Malformed("a command of version 1 to 5"));
+            return Err(Malformed("a command of version 1 to 6"));
         }
-        let level = |from: &mut Reader<'_>| if version < VERSION { Ok(0) } else { from.u16() };
+        let level = |from: &mut Reader<'_>| if version < WITH_LEVELS { Ok(0) } else { from.u16() };
         let node = if version < 3 { Describe::read_without_client_port } else { Describe::read };
         Ok(match from.u8()? {
             tag::FORM => {
@@ -423,7 +443,12 @@ impl Command {
             tag::ALIVE => Self::Alive { node: node(from)?, settings: settings(from)?, level: level(from)? },
             tag::LEAVE => Self::Leave { id: NodeId::read(from)? },
             tag::FORGET => Self::Forget { id: NodeId::read(from)? },
-            tag::RAISE if version == VERSION => Self::Raise { level: from.u16()?, heard: heard(from)? },
+            tag::RAISE if version >= WITH_LEVELS => Self::Raise { level: from.u16()?, heard: heard(from)? },
+            tag::LOCATE if version >= VERSION => Self::Locate {
+                id: NodeId::read(from)?,
+                incarnation: from.u64()?,
+                machine: from.text(TEXT_MAX)?.to_owned(),
+            },
             tag::SET => Self::Set { name: from.text(TEXT_MAX)?.to_owned(), value: from.text(TEXT_MAX)?.to_owned() },
             tag::CONFIGURE => Self::Configure { first: from.flag()?, settings: configuration::read(from)? },
             tag::LIBRARIES => Self::Libraries {
@@ -440,7 +465,7 @@ impl Response {
     /// Appends it.
     pub fn put(&self, out: &mut Vec<u8>) {
         let says_levels = matches!(self, Self::Refused(Refusal::LowLevel { .. }));
-        out.push(if says_levels { VERSION } else { WITHOUT_LEVELS });
+        out.push(if says_levels { WITH_LEVELS } else { WITHOUT_LEVELS });
         let why = match self {
             Self::Done { version, epoch } => {
                 out.push(0);
@@ -502,7 +527,7 @@ impl Response {
     /// The bytes are none, or of a version that this build does not read.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         if !(1..=VERSION).contains(&from.u8()?) {
-            return Err(Malformed("a response of version 1 to 5"));
+            return Err(Malformed("a response of version 1 to 6"));
         }
         let text = |from: &mut Reader<'_>| from.text(TEXT_MAX).map(str::to_owned);
         let why = match from.u8()? {

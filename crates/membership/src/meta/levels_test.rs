@@ -136,3 +136,36 @@ fn golden_bytes() {
     ];
     assert_eq!(state.snapshot().state[4..], snapshot.concat());
 }
+
+#[test]
+fn machines_are_known_from_their_level_on() {
+    let locate =
+        |n, incarnation, machine: &str| Command::Locate { id: id(n), incarnation, machine: machine.to_owned() };
+    let machines =
+        |state: &State| -> Vec<String> { state.map(|_| true).nodes().iter().map(|n| n.machine.clone()).collect() };
+    let mut state = formed(9);
+    assert!(matches!(refused(&mut state, &locate(2, 1, "m")), Refusal::LowLevel { .. }), "others could not read it");
+    assert_eq!(state.snapshot().state[4..8], [5, 0, 0, 0]);
+    state.apply(&raise(10, &[heard(1, 1, 10), heard(2, 1, 10), heard(3, 1, 10)]));
+    assert_eq!(state.snapshot().state[4..8], [6, 0, 0, 0]);
+    state.apply(&locate(2, 1, "m"));
+    assert_eq!(machines(&state), ["", "m", ""]);
+    assert_eq!(refused(&mut state, &locate(2, 2, "x")), Refusal::EarlierLife { id: id(2), known: 1 });
+    assert_eq!(refused(&mut state, &locate(7, 1, "x")), Refusal::Unknown(id(7)));
+    // A node that starts again stays where it was, until it says otherwise.
+    state.apply(&alive(2, 2, 10));
+    assert_eq!(machines(&state), ["", "m", ""]);
+    let version = state.version();
+    state.apply(&locate(2, 2, "m"));
+    assert_eq!(state.version(), version, "it was known");
+    assert_eq!(State::restore(&state.snapshot()).as_ref(), Ok(&state));
+    let golden = [&b"\x06\x0b"[..], &[2; 20], b"\x02\0\0\0\0\0\0\0\x01\0\0\0m"].concat();
+    assert_eq!(bytes(&locate(2, 2, "m")), golden);
+    let member = [
+        &[2; 20][..],
+        b"\x02\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\x01\0\0\0h\x02\0\x66\0\xca\0\x0a\0\x01\0\0\0m",
+    ]
+    .concat();
+    let snapshot = state.snapshot().state;
+    assert!(snapshot.windows(member.len()).any(|bytes| bytes == member), "{snapshot:?}");
+}

@@ -46,6 +46,8 @@ struct Member {
     port: u16,
     bus_port: u16,
     client_port: u16,
+    /// The machine that it runs on; empty: it has not said.
+    machine: String,
 }
 
 /// The state that all nodes have.
@@ -97,6 +99,7 @@ impl State {
             Command::Join { node, settings, level } => self.join(node, settings, *level),
             Command::Alive { node, settings, level } => self.alive(node, settings, *level),
             Command::Raise { level, heard } => self.raise_level(*level, heard),
+            Command::Locate { id, incarnation, machine } => self.locate(*id, *incarnation, machine),
             Command::Leave { id } => self.leave(*id),
             Command::Forget { id } => self.forget(*id),
             Command::Set { name, value } => self.set(name, value),
@@ -175,6 +178,7 @@ impl State {
             epoch: member.epoch,
             lost: member.lost,
             level: member.level,
+            machine: member.machine.clone(),
             voter: voter(id),
         });
         let nodes: Vec<Node> = nodes.collect();
@@ -238,6 +242,7 @@ impl State {
             port: node.port,
             bus_port: node.bus_port,
             client_port: node.client_port,
+            machine: String::new(),
         };
         self.next_number += 1;
         self.members.insert(node.id, member);
@@ -309,6 +314,7 @@ impl State {
             port: node.port,
             bus_port: node.bus_port,
             client_port: node.client_port,
+            machine: member.machine.clone(),
             ..*member
         };
         if now == *member {
@@ -317,6 +323,21 @@ impl State {
         self.displace(node);
         self.members.insert(node.id, now);
         self.version += 1;
+        Ok(())
+    }
+
+    fn locate(&mut self, id: NodeId, incarnation: u64, machine: &str) -> Result<(), Refusal> {
+        if self.level < level::MACHINES {
+            return Err(Refusal::LowLevel { id, has: self.level, needs: level::MACHINES });
+        }
+        let Some(member) = self.members.get_mut(&id) else { return Err(Refusal::Unknown(id)) };
+        if incarnation != member.incarnation {
+            return Err(Refusal::EarlierLife { id, known: member.incarnation });
+        }
+        if member.machine != machine {
+            machine.clone_into(&mut member.machine);
+            self.version += 1;
+        }
         Ok(())
     }
 

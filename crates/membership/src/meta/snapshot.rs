@@ -10,8 +10,11 @@ use crate::{ClusterId, NodeId, level};
 
 /// The newest format of snapshots. All others are read as well. Version 1 has no libraries, in versions 1 and 2 a
 /// member has no port for smart clients. In the first three libraries are among the other bytes and a cluster has no
-/// settings. Only the last has levels.
-const VERSION: u32 = 5;
+/// settings, in the first four no levels. Only the last has machines.
+const VERSION: u32 = 6;
+
+/// The format below [`level::MACHINES`].
+const WITH_LEVELS: u32 = 5;
 
 /// The format at [`level::FIRST`]: nodes of a build before there were levels read it (rule U1).
 const WITHOUT_LEVELS: u32 = 4;
@@ -30,7 +33,11 @@ pub struct Image {
 impl State {
     /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
     pub fn snapshot(&self) -> Image {
-        let format = if self.level > level::FIRST { VERSION } else { WITHOUT_LEVELS };
+        let format = match self.level {
+            level if level >= level::MACHINES => VERSION,
+            level if level > level::FIRST => WITH_LEVELS,
+            _ => WITHOUT_LEVELS,
+        };
         let mut out = vec![0; 4];
         out.extend_from_slice(&format.to_le_bytes());
         out.push(u8::from(self.cluster.is_some()));
@@ -38,7 +45,7 @@ impl State {
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&self.next_number.to_le_bytes());
-        if format == VERSION {
+        if format >= WITH_LEVELS {
             out.extend_from_slice(&self.level.to_le_bytes());
         }
         put_count(&mut out, self.members.len());
@@ -52,8 +59,11 @@ impl State {
             out.extend_from_slice(&member.port.to_le_bytes());
             out.extend_from_slice(&member.bus_port.to_le_bytes());
             out.extend_from_slice(&member.client_port.to_le_bytes());
-            if format == VERSION {
+            if format >= WITH_LEVELS {
                 out.extend_from_slice(&member.level.to_le_bytes());
+            }
+            if format >= VERSION {
+                put_bytes(&mut out, member.machine.as_bytes());
             }
         }
         put_count(&mut out, self.settings.len());
@@ -88,7 +98,7 @@ impl State {
         }
         let format = from.u32()?;
         if !(1..=VERSION).contains(&format) {
-            return Err(Malformed("a snapshot of version 1 to 5"));
+            return Err(Malformed("a snapshot of version 1 to 6"));
         }
         let (formed, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
         let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
@@ -150,6 +160,7 @@ fn member(from: &mut Reader<'_>, format: u32) -> Result<(NodeId, Member), Malfor
         bus_port: from.u16()?,
         client_port: if format > 2 { from.u16()? } else { 0 },
         level: if format > WITHOUT_LEVELS { from.u16()? } else { level::FIRST },
+        machine: if format > WITH_LEVELS { from.text(TEXT_MAX)?.to_owned() } else { String::new() },
     };
     Ok((id, member))
 }

@@ -170,6 +170,36 @@ fn the_sixth_learns_and_does_not_vote() {
     });
 }
 
+/// Four nodes of one machine vote until there are two other machines. From then on one of each votes: the cluster
+/// decides after the loss of the first machine, whose node may have led.
+#[test]
+fn voters_are_spread_over_machines() {
+    let mut nodes = Nodes::prepared(33, 4);
+    for node in &mut nodes.nodes {
+        node.settings.machine = "one".to_owned();
+        node.start();
+    }
+    nodes.serve();
+    settle(&nodes, 4);
+    let leader = nodes.leader();
+    for machine in ["two", "three"] {
+        let node = nodes.add();
+        node.settings.machine = machine.to_owned();
+        node.start();
+    }
+    nodes.serve();
+    settle(&nodes, 3);
+    let machines = |map: &Map| -> Vec<String> {
+        let voters = map.nodes().iter().filter(|node| node.voter);
+        voters.map(|node| node.machine.clone()).collect()
+    };
+    assert_eq!(machines(&nodes.nodes[4].map()), ["one", "two", "three"], "node {leader} led");
+    nodes.nodes[..4].iter_mut().for_each(Node::stop);
+    let set = Command::Set { name: "who".to_owned(), value: "decides".to_owned() };
+    nodes.nodes[4].done(&set);
+    nodes.serve();
+}
+
 #[test]
 fn a_wiped_node_comes_back_as_a_new_one_and_never_votes_as_the_old_one() {
     let mut nodes = Nodes::formed(24, 3);

@@ -92,6 +92,7 @@ impl Nodes {
                 epoch: 1,
                 lost: false,
                 level: level::HIGHEST,
+                machine: String::new(),
                 voter: true,
             })
             .collect();

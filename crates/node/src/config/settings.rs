@@ -58,6 +58,8 @@ pub struct Settings {
     pub cluster_announce_client_port: u16,
     /// The address that others are told for this node.
     pub cluster_announce_ip: Option<Vec<u8>>,
+    /// `cluster-host`; none: a name that is made from the kernel's boot.
+    pub cluster_host: Option<Vec<u8>>,
     /// The answer to a client for a key of another node.
     pub cluster_redirect: Redirect,
     /// `cluster-slot-stats-enabled`
@@ -246,6 +248,7 @@ impl Settings {
             cluster_client_port: read.number("cluster-client-port"),
             cluster_announce_client_port: read.number("cluster-announce-client-port"),
             cluster_announce_ip: read.optional("cluster-announce-ip"),
+            cluster_host: read.optional("cluster-host"),
             cluster_redirect: match read.choice("cluster-redirect") {
                 "moved" => Redirect::Moved,
                 _ => Redirect::Forward,

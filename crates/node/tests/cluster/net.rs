@@ -136,6 +136,7 @@ pub fn even_map(n: usize, version: u64) -> Map {
         epoch: 1,
         lost: false,
         level: level::HIGHEST,
+        machine: String::new(),
         voter: true,
     });
     let at = |i: usize| (SLOTS * i / n) as u16;

@@ -109,6 +109,17 @@ pub(super) static SECTION: Section = Section {
         )
         .inert(NO_CLUSTER),
         row(
+            "cluster-host",
+            Kind::OptionalText,
+            "",
+            "Name of the machine that the node runs on. Nodes with one name fail together: the nodes that vote on the \
+             metadata are spread over machines. Default: a name in `dir` that is made from the running kernel's boot, so \
+             that all processes of a machine count as one.",
+        )
+        .check(check::host_name)
+        .own()
+        .immutable(),
+        row(
             "cluster-redirect",
             Kind::Enum(&["forward", "moved"]),
             "forward",

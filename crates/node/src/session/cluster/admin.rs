@@ -121,7 +121,7 @@ fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     if !problems.is_empty() {
         out.push('\n');
     }
-    let heads = ["NODE", "ADDRESS", "STATE", "LEASE", "METADATA", "EPOCH", "STARTS", "SLOTS", "RANGES"];
+    let heads = ["NODE", "ADDRESS", "HOST", "STATE", "LEASE", "METADATA", "EPOCH", "STARTS", "SLOTS", "RANGES"];
     let mut rows = vec![heads.map(str::to_owned)];
     for (index, node) in (0u16..).zip(map.nodes()) {
         let lease = status.nodes.get(usize::from(index)).and_then(|node| node.lease_ms);
@@ -129,6 +129,7 @@ fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
         rows.push([
             node.id.to_string(),
             format!("{}:{}@{}", node.host, node.port, node.bus_port),
+            if node.machine.is_empty() { "?" } else { &node.machine }.to_owned(),
             match lease {
                 _ if node.lost => "lost",
                 None => "?",
@@ -236,6 +237,7 @@ mod tests {
             epoch: u64::from(n < 3),
             lost: false,
             level: 8,
+            machine: if n == 1 { "rack-1".to_owned() } else { String::new() },
             voter: true,
         };
         let range = |start, end, node| Range { start: Slot::of(start), end: Slot::of(end), node };
@@ -269,7 +271,8 @@ mod tests {
         assert!(text.starts_with(&format!(
             "cluster {ids}: map version 4, epoch 1\nmetadata led by 10.0.0.1:7002, term 3\nlevel 8\nhealth: ok\n\nNODE"
         )));
-        let row = format!("\n{one}  10.0.0.1:7001@17001  up     1.9 s  votes     1      1       8001   0-8000\n");
+        let row =
+            format!("\n{one}  10.0.0.1:7001@17001  rack-1  up     1.9 s  votes     1      1       8001   0-8000\n");
         assert!(text.contains(&row), "{text}");
         assert!(text.ends_with("up     0.0 s  votes     0      1       0      -\n"), "{text}");
     }
@@ -308,6 +311,6 @@ mod tests {
         let unknown = Status { reason: "this node has no lease".to_owned(), ..status([None; 3]) };
         let unknown = text(&unknown, &[]);
         assert!(unknown.contains("  the node that was asked: this node has no lease\n"), "{unknown}");
-        assert!(unknown.contains("10.0.0.1:7001@17001  ?      ?"), "{unknown}");
+        assert!(unknown.contains("10.0.0.1:7001@17001  rack-1  ?      ?"), "{unknown}");
     }
 }
