@@ -50,6 +50,11 @@ impl Target {
         Target { host, port, unix_socket: None, password: None, user: None, tls, _help: None }
     }
 
+    /// Another server, with the same login.
+    pub fn at(&self, host: String, port: u16) -> Target {
+        Target { host, port, unix_socket: None, ..self.clone() }
+    }
+
     /// The words of the command that logs in. None: nothing names a password.
     ///
     /// # Errors
@@ -80,8 +85,8 @@ impl std::fmt::Display for Target {
 /// The longest line before a snapshot.
 const LINE_MAX: usize = 4096;
 
-trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
 
 /// True if the server answered, but refused this client for a missing or wrong password.
 pub fn is_locked(error: &str) -> bool {
@@ -157,21 +162,36 @@ impl Connection {
     /// # Errors
     /// An error that the server replies, or the reason why no reply came.
     pub fn call(&mut self, words: &[&[u8]]) -> Result<Value, String> {
+        self.ask(words)?;
+        self.answer()
+    }
+
+    /// Sends a command, whose reply is still to come.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub fn ask(&mut self, words: &[&[u8]]) -> Result<(), String> {
         let mut bytes = Vec::new();
         resp::append_request(&mut bytes, words);
-        self.send(&bytes)?;
+        self.send(&bytes)
+    }
+
+    /// Waits for the next reply.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn answer(&mut self) -> Result<Value, String> {
         match self.reply()? {
             Value::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
             value => Ok(value),
         }
     }
 
-    /// Asks for a snapshot (SYNC), which is read to its end.
+    /// Waits for a snapshot, which was asked for (SYNC). It is read to its end.
     ///
     /// # Errors
-    /// An error that the server replies, or the reason why no reply came.
+    /// As for [`Self::call`].
     pub fn snapshot(mut self) -> Result<io::Take<Self>, String> {
-        self.send(b"SYNC\r\n")?;
         let mut line = Vec::new();
         while line.last() != Some(&b'\n') || line.len() == 1 {
             // A line without anything says that the server is still at it.
@@ -198,6 +218,24 @@ impl Connection {
     /// Why that is not possible.
     pub fn send(&mut self, requests: &[u8]) -> Result<(), String> {
         self.stream.write_all(requests).and_then(|()| self.stream.flush()).map_err(gone)
+    }
+
+    /// Waits for the first byte of the next reply, and leaves it there. Lines without anything before it are taken.
+    ///
+    /// # Errors
+    /// Why there is no reply.
+    pub fn first(&mut self) -> Result<u8, String> {
+        loop {
+            match self.buffer.first() {
+                Some(b'\n') => drop(self.buffer.remove(0)),
+                Some(first) => return Ok(*first),
+                None => {
+                    let mut byte = [0];
+                    self.stream.read_exact(&mut byte).map_err(gone)?;
+                    self.buffer.extend(byte);
+                }
+            }
+        }
     }
 
     /// The next reply, which may be an error.

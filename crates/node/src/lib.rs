@@ -30,6 +30,7 @@ pub use client::{Client, Peer};
 pub use clock::{Clock, MonoNs};
 pub use crash::Crash;
 pub use durability::checkpoints::{Checkpoints, Ticket};
+pub use durability::cut::{Cut, Order};
 pub use durability::durable::Durable;
 pub use durability::outside::Outside;
 pub use durability::recovery::{Recovered, check_disks, recover, recover_by};

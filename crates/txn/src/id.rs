@@ -77,6 +77,14 @@ pub struct TxnId {
     pub attempt: u32,
 }
 
+impl std::fmt::Display for TxnId {
+    /// The node, its life, the lane, the transaction, the attempt.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { origin: Origin { life, lane }, sequence, attempt } = self;
+        write!(f, "{}.{}.{lane}.{sequence}.{attempt}", life.node.0, life.incarnation)
+    }
+}
+
 /// How old a transaction is: the lower, the older. All its attempts have the same (rule T1), so that it grows old by
 /// being refused.
 ///

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use command::Event;
 use keyspace::Waiter;
-use txn::TxnId;
+use txn::{Record, TxnId};
 
 use super::Outcomes;
 use super::trails::Trails;
@@ -67,6 +67,12 @@ impl Transactions {
     /// The state of the records that were left until now.
     pub fn outcomes(&self) -> Outcomes {
         self.logged().clone()
+    }
+
+    /// Attempts that are committed here, and that another node may ask about.
+    pub fn committed(&self) -> Vec<TxnId> {
+        let is_committed = |record: &&Record| matches!(record, Record::Commit { .. });
+        self.logged().records().filter(is_committed).map(Record::tx).collect()
     }
 
     /// True if no record is known.

@@ -7,6 +7,7 @@ mod checkpoints;
 mod chores;
 mod clock;
 mod crash;
+mod cut;
 mod durable;
 mod effort;
 mod host;

@@ -21,6 +21,7 @@ use node::config::Settings;
 use node::{Done, Node, Outcome, Parts, Sent, Task};
 use rdb::{EntryRef, Target, Writer, Written};
 
+use super::cut;
 use super::switch::Switch;
 
 /// Between two looks at whether there is something to do.
@@ -35,6 +36,7 @@ const SPOILED_MAX: u32 = 5;
 const BUFFER: usize = 1 << 20;
 /// Keys between two words about the progress.
 const TELL_KEYS: u64 = 4096;
+const STOPPING: &str = "the server stops";
 /// Begins the names of files that are not complete, before a process id.
 const TEMPORARY: &str = "temp-";
 
@@ -53,9 +55,13 @@ pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>>
                 thread::park_timeout(LOOK);
                 continue;
             };
-            job.end(match job.task {
+            job.end(match &job.task {
                 Some(Task::Save) => save(&node, Some(&switch)).map(|()| Done::Ok).map_err(|_| b"ERR".into()),
-                Some(Task::Send { parts, full_resync }) => send(&node, &switch, parts, full_resync),
+                Some(Task::Send { parts, full_resync }) => send(&node, &switch, *parts, *full_resync),
+                Some(Task::Cut(cut)) => {
+                    cut::serve(&node, &switch, cut, &job);
+                    continue;
+                }
                 _ => Ok(Done::Ok),
             });
         }
@@ -120,6 +126,15 @@ fn save_as(node: &Arc<Node>, switch: Option<&Switch>, temporary: &Path, name: &P
 
 /// SYNC and PSYNC.
 fn send(node: &Arc<Node>, switch: &Switch, parts: Parts, full_resync: bool) -> Outcome {
+    send_as(node, full_resync, |file| write(node, Some(switch), file, parts).map(|(_, seen)| seen))
+}
+
+/// Answers with a file that `write` has written. It returns the changes that the file has seen.
+pub(super) fn send_as(
+    node: &Arc<Node>,
+    full_resync: bool,
+    write: impl FnOnce(&File) -> Result<Horizon, String>,
+) -> Outcome {
     let made = || {
         let settings = node.config.settings();
         let dir = Path::new(OsStr::from_bytes(&settings.dir));
@@ -128,10 +143,10 @@ fn send(node: &Arc<Node>, switch: &Switch, parts: Parts, full_resync: bool) -> O
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&name).map_err(told)?;
         // Whatever ends this process, nothing is left of it.
         fs::remove_file(&name).map_err(told)?;
-        let (_, seen) = write(node, Some(switch), &file, parts)?;
+        let seen = write(&file)?;
         while !node.is_safe(&seen) {
             if node.is_stopping() {
-                return Err("the server stops".to_owned());
+                return Err(STOPPING.to_owned());
             }
             thread::park_timeout(PAUSE);
         }
@@ -140,8 +155,13 @@ fn send(node: &Arc<Node>, switch: &Switch, parts: Parts, full_resync: bool) -> O
     };
     made().map(Done::Sent).map_err(|why: String| {
         tracing::warn!(cause = "sync", "A snapshot for a client has failed: {why}");
-        format!("ERR a snapshot could not be made: {}", why.replace(['\r', '\n'], " ")).into_bytes()
+        failed(&why)
     })
+}
+
+/// The error of a client whose snapshot could not be made.
+pub(super) fn failed(why: &str) -> Vec<u8> {
+    format!("ERR a snapshot could not be made: {}", why.replace(['\r', '\n'], " ")).into_bytes()
 }
 
 /// A snapshot that was written.
@@ -154,19 +174,11 @@ struct Made {
 /// Writes a snapshot of the present moment. Returns also the changes that it has seen.
 fn write(node: &Arc<Node>, switch: Option<&Switch>, file: &File, parts: Parts) -> Result<(Made, Horizon), String> {
     for _ in 0..SPOILED_MAX {
-        let (walk, moment) = begin(node, switch)?;
-        let mut writing = Writing::begin(node, file, &moment, parts).map_err(|error| error.to_string())?;
-        match writing.all(walk, parts.keys, switch.is_some()) {
-            Ok(()) => {
-                let keys = writing.keys;
-                let buffered = writing.out.finish().map_err(|error| error.to_string())?;
-                buffered.into_inner().map_err(|error| error.to_string())?;
-                return Ok((Made { keys, held: moment.held }, moment.seen));
-            }
+        let (walk, moment, ()) = begin(node, switch, || ())?;
+        match write_walk(node, file, (walk, &moment), parts, switch.is_some()) {
+            Ok(keys) => return Ok((Made { keys, held: moment.held }, moment.seen)),
             Err(Failed::Spoiled(Spoiled::Emptied)) => {}
-            Err(Failed::Spoiled(Spoiled::Unreadable)) => return Err("the store cannot be read".into()),
-            Err(Failed::Io(error)) => return Err(error.to_string()),
-            Err(Failed::Stopping) => return Err("the server stops".into()),
+            Err(why) => return Err(why.to_string()),
         }
         file.set_len(0).map_err(|error| error.to_string())?;
         io::Seek::rewind(&mut &*file).map_err(|error| error.to_string())?;
@@ -174,15 +186,36 @@ fn write(node: &Arc<Node>, switch: Option<&Switch>, file: &File, parts: Parts) -
     Err(format!("FLUSHALL or FLUSHDB emptied a database in each of {SPOILED_MAX} attempts"))
 }
 
+/// Writes a snapshot of the moment at which its walk began. Returns the number of its keys.
+pub(super) fn write_walk(
+    node: &Arc<Node>,
+    file: &File,
+    (walk, moment): (SnapshotWalk, &Moment),
+    parts: Parts,
+    is_serving: bool,
+) -> Result<u64, Failed> {
+    let mut writing = Writing::begin(node, file, moment, parts)?;
+    writing.all(walk, parts.keys, is_serving)?;
+    let keys = writing.keys;
+    writing.out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok(keys)
+}
+
 /// The facts that a snapshot notes at its moment.
-struct Moment {
+pub(super) struct Moment {
     libraries: Vec<Arc<[u8]>>,
-    seen: Horizon,
+    pub(super) seen: Horizon,
     unix_ms: u64,
+    /// Nanoseconds that workers may have waited for it.
     held: u64,
 }
 
-fn begin(node: &Arc<Node>, switch: Option<&Switch>) -> Result<(SnapshotWalk, Moment), String> {
+/// Begins a snapshot of the present moment, at which `also` is called.
+pub(super) fn begin<R>(
+    node: &Arc<Node>,
+    switch: Option<&Switch>,
+    also: impl Fn() -> R,
+) -> Result<(SnapshotWalk, Moment, R), String> {
     let mut attempts = 0;
     loop {
         let before = node.clock.monotonic_ns();
@@ -194,23 +227,35 @@ fn begin(node: &Arc<Node>, switch: Option<&Switch>) -> Result<(SnapshotWalk, Mom
             let mut seen = Horizon::default();
             node.engine.keyspace.last_versions(held, |version| seen.extend(version));
             let libraries = node.scripts.libraries().all().map(|library| library.code().clone()).collect();
-            Moment { libraries, seen, unix_ms: node.clock.unix_ms(), held: 0 }
+            (Moment { libraries, seen, unix_ms: node.clock.unix_ms(), held: 0 }, also())
         };
         let begun = SnapshotWalk::begin(&node.engine, |waiter| node.wake(waiter), at_moment);
         drop(halted);
-        if let Some((walk, mut moment)) = begun {
+        if let Some((walk, (mut moment, also))) = begun {
             moment.held = node.clock.monotonic_ns().since(before);
-            return Ok((walk, moment));
+            return Ok((walk, moment, also));
         }
         attempts += 1;
         thread::park_timeout(PAUSE);
     }
 }
 
-enum Failed {
+/// Why a snapshot could not be written.
+pub(super) enum Failed {
     Io(io::Error),
     Spoiled(Spoiled),
     Stopping,
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failed::Io(error) => error.fmt(f),
+            Failed::Spoiled(Spoiled::Emptied) => f.write_str("a database was emptied meanwhile"),
+            Failed::Spoiled(Spoiled::Unreadable) => f.write_str("the store cannot be read"),
+            Failed::Stopping => f.write_str(STOPPING),
+        }
+    }
 }
 
 impl From<io::Error> for Failed {

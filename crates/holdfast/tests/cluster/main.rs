@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
 mod dev_cluster;
+mod export;
 mod libraries;
 mod metrics;
 mod nodes;

@@ -44,7 +44,7 @@ struct Attempt {
 ///
 /// Those of `change`: nothing was done.
 pub(crate) fn change_libraries(node: &Arc<Node>, change: OfLibraries, reply: Done) -> Result<Arc<Job>, Error> {
-    let job = Job::of_cluster();
+    let job = Job::elsewhere();
     let of_libraries = move |_: &Node, agreed: &Agreed| {
         let mut next = Libraries::clone(&agreed.libraries);
         change(&mut next)?;

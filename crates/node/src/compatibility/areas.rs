@@ -43,7 +43,7 @@ pub(super) const AREAS: &[Area] = &[
     Area { own: &["begin", "commit", "rollback"], ..group("Transactions", "transactions") },
     Area {
         comes: Comes::Never,
-        own: &["holdfast", "holdfast|backup", "holdfast|help", "holdfast|receivers"],
+        own: &["holdfast", "holdfast|backup", "holdfast|export", "holdfast|help", "holdfast|receivers"],
         ..group("Server", "server")
     },
     group("Scripts and functions", "scripting"),

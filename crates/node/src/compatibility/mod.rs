@@ -81,6 +81,10 @@ const REMARKS: &[(&str, &str)] = &[
         "not of Redis: a backup of one moment in a new directory; `holdfast restore` turns it into data",
     ),
     (
+        "holdfast|export",
+        "not of Redis: the steps by which `holdfast export` gets snapshots of one moment from all nodes",
+    ),
+    (
         "info",
         "`used_memory` counts what the store keeps for itself (`used_memory_store_`...), which is part of `used_memory_overhead`: its cache, up to 64 MB, stays full when keys are deleted. `keysizes` counts keys in memory; a key that only the store has counts when it is read again. In a cluster each node counts its own keys",
     ),

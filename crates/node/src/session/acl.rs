@@ -155,7 +155,7 @@ fn change_cluster(
     if ctx.block.is_some() {
         return Err(Error::new("ERR the users of a cluster cannot be changed in a block"));
     }
-    let job = Job::of_cluster();
+    let job = Job::elsewhere();
     change_users(ctx.node, Box::new(change), &job, ctx.session.client.id)?;
     Ok(Flow::Job(job))
 }

@@ -194,6 +194,7 @@ fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     session.user = User::DEFAULT;
     session.replies = Replies::On;
     session.redirect = None;
+    session.exporter = None;
     session.client.no_evict.store(false, Relaxed);
     session.no_touch = false;
     session.client.no_touch.store(false, Relaxed);

@@ -7,6 +7,7 @@ use std::path::{Component, Path};
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help};
+use crate::durability::cut::{Exporter, Order};
 use crate::push::delivery::Kind;
 use crate::worker::jobs::Task;
 
@@ -36,6 +37,21 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
                 ..Spec::NEW
             },
             run: backup,
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
+                name: "export",
+                arity: -3,
+                flags: ADMIN | NOSCRIPT | NO_MULTI,
+                group: "server",
+                since: "8.0.0",
+                complexity: "O(N) where N is the size of the data",
+                summary: "A step of an export over nodes, as `holdfast export` takes it.",
+                syntax: "<BEGIN | HOLD milliseconds | MOMENT | RELEASE | SEND>",
+                ..Spec::NEW
+            },
+            run: export,
             subcommands: &[],
         },
         Row {
@@ -100,4 +116,32 @@ fn backup(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     }
     let job = ctx.node.jobs.ask(Task::Backup(path.to_owned()));
     job.map(Flow::Job).ok_or(Error::new("ERR this server has no thread that makes backups"))
+}
+
+/// Writes are held back for so many milliseconds at most.
+const HOLD_MAX: i64 = 5_000;
+
+/// A step of an export over nodes.
+fn export(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let order = match ctx.args.len() {
+        3 if ctx.is(2, "begin") => return begin_export(ctx),
+        4 if ctx.is(2, "hold") => match ctx.int(3)? {
+            time @ 1..=HOLD_MAX => Order::Hold(time as u64),
+            _ => return Err(Error::new("ERR writes are held back for 1 to 5000 milliseconds")),
+        },
+        3 if ctx.is(2, "moment") => Order::Moment,
+        3 if ctx.is(2, "release") => Order::Release,
+        3 if ctx.is(2, "send") => Order::Send,
+        _ => return Err(Error::SYNTAX),
+    };
+    let exporter = ctx.session.exporter.as_ref().ok_or(Error::new("ERR HOLDFAST EXPORT BEGIN comes first"))?;
+    Ok(Flow::Job(exporter.order(order)))
+}
+
+fn begin_export(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let exporter = Exporter::default();
+    let job = ctx.node.snapshots.jobs.ask(Task::Cut(exporter.0.clone()));
+    // An earlier one is over.
+    ctx.session.exporter = Some(exporter);
+    job.map(Flow::Job).ok_or(Error::new("ERR this server has no thread that makes snapshots"))
 }

@@ -152,7 +152,7 @@ fn set_of_cluster(ctx: &mut SessionCtx<'_>, pairs: &[&[u8]], rights: Rights, wan
     if !own.is_empty() {
         set_own(ctx, &own, rights)?;
     }
-    let job = Job::of_cluster();
+    let job = Job::elsewhere();
     change_settings(ctx.node, wanted.of_cluster, Arc::clone(&job));
     Ok(Flow::Job(job))
 }

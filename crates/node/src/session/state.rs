@@ -18,6 +18,7 @@ use crate::admission::rights::User;
 use crate::client::Client;
 use crate::cluster::Answers;
 use crate::config::Redirect;
+use crate::durability::cut::Exporter;
 use crate::table::Command;
 use crate::worker::jobs::Parts;
 
@@ -66,6 +67,8 @@ pub struct Session {
     pub answers: Option<Box<Answers>>,
     /// The parts of a snapshot that it wants (REPLCONF).
     pub snapshot_parts: Parts,
+    /// The export over nodes that it drives.
+    pub(crate) exporter: Option<Exporter>,
     /// CLIENT REPLY.
     pub replies: Replies,
     /// The choice of CLUSTER REDIRECT for keys of other nodes, if it was made.
@@ -191,6 +194,7 @@ impl Session {
             error_is_counted: false,
             answers: None,
             snapshot_parts: Parts::ALL,
+            exporter: None,
             replies: Replies::On,
             redirect: None,
         }

@@ -293,7 +293,7 @@ fn is_held_back(worker: &Worker, conn: &Conn, command: &Command, args: Args<'_>)
     match worker.paused {
         None => false,
         Some((Pause::All, _)) => true,
-        Some((Pause::Write, _)) => may_write(&worker.node, conn, command, args),
+        Some((Pause::Write | Pause::Cut, _)) => may_write(&worker.node, conn, command, args),
     }
 }
 

@@ -99,6 +99,7 @@ impl Worker {
                 && (c.wait.is_over() || c.stalled)
                 && !c.session.is_subscribed()
                 && !c.session.monitors
+                && c.session.exporter.is_none()
                 && now.saturating_sub(c.session.client.last_active.load(Relaxed)) > idle_ms
         };
         let tokens: Vec<_> = self.conns.iter().flatten().filter(|c| idle(c)).map(|c| c.token).collect();

@@ -10,6 +10,7 @@ use std::thread::{self, Thread};
 use resp::Reply;
 
 use crate::config::{Rights, Shared};
+use crate::durability::cut::Cut;
 use crate::durability::sent::Sent;
 
 /// The work of a job.
@@ -35,6 +36,8 @@ pub enum Task {
         /// What is answered before it: that of PSYNC, not of SYNC.
         full_resync: bool,
     },
+    /// This node's part of an export over nodes.
+    Cut(Arc<Cut>),
 }
 
 impl Task {
@@ -77,6 +80,8 @@ pub enum Done {
     Sent(Arc<Sent>),
     /// How many.
     Count(u64),
+    /// Lists of words.
+    Lists(Vec<Vec<String>>),
 }
 
 impl Done {
@@ -89,6 +94,13 @@ impl Done {
             // The file itself follows in steps.
             Done::Sent(sent) => reply.raw(&sent.head),
             Done::Count(count) => reply.count(*count),
+            Done::Lists(lists) => {
+                reply.array(lists.len());
+                for list in lists {
+                    reply.array(list.len());
+                    list.iter().for_each(|word| reply.bulk(word));
+                }
+            }
         }
     }
 }
@@ -105,8 +117,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job that the cluster's control thread does.
-    pub(crate) fn of_cluster() -> Arc<Job> {
+    /// A job that another thread does: the cluster's control thread, or that of a cut under way.
+    pub(crate) fn elsewhere() -> Arc<Job> {
         Arc::new(Job { task: None, outcome: OnceLock::new() })
     }
 

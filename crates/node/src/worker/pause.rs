@@ -1,12 +1,16 @@
-//! Pauses: CLIENT PAUSE, the end of the log, and DEBUG SLEEP, which stands for a server that is busy.
+//! Pauses: CLIENT PAUSE, the end of the log, the moment of an export over nodes, and DEBUG SLEEP, which stands for a
+//! server that is busy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Which commands CLIENT PAUSE holds back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Which commands a pause holds back; the stronger, the greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Pause {
     /// Commands that may write.
     Write,
+    /// The same, and every part of a transaction over nodes that has no locks here: a part that reads may be widened
+    /// to one that writes.
+    Cut,
     /// All commands.
     All,
 }
@@ -18,6 +22,8 @@ pub struct Pauses {
     paused: AtomicU64,
     /// Unix milliseconds until which the node itself holds back commands that may write.
     held: AtomicU64,
+    /// Unix milliseconds until which it does so for the moment of an export over nodes.
+    cut: AtomicU64,
     /// Unix milliseconds until which nothing is executed at all.
     frozen: AtomicU64,
 }
@@ -44,13 +50,22 @@ impl Pauses {
         self.held.store(0, Relaxed);
     }
 
+    /// Holds back commands and parts of transactions until `until` (unix milliseconds), or [`Self::end_cut`].
+    pub fn begin_cut(&self, until: u64) {
+        self.cut.store(until, Relaxed);
+    }
+
+    /// Ends what [`Self::begin_cut`] began. Other pauses stay.
+    pub fn end_cut(&self) {
+        self.cut.store(0, Relaxed);
+    }
+
     /// The pause at `now`, and its end.
     pub fn current(&self, now: u64) -> Option<(Pause, u64)> {
-        let held = Some(self.held.load(Relaxed)).filter(|until| *until > now).map(|until| (Pause::Write, until));
-        match (self.paused(now), held) {
-            (Some((kind, until)), Some((_, held))) => Some((kind, until.max(held))),
-            (paused, held) => paused.or(held),
-        }
+        let own = |kind, of: &AtomicU64| Some(of.load(Relaxed)).filter(|until| *until > now).map(|until| (kind, until));
+        let pauses = [self.paused(now), own(Pause::Write, &self.held), own(Pause::Cut, &self.cut)];
+        let stronger = |(kind, until): (Pause, u64), (other, end): (Pause, u64)| (kind.max(other), until.max(end));
+        pauses.into_iter().flatten().reduce(stronger)
     }
 
     fn paused(&self, now: u64) -> Option<(Pause, u64)> {
@@ -107,6 +122,23 @@ mod tests {
         assert_eq!(pauses.current(10), Some((Pause::Write, 20)));
         pauses.let_go();
         assert_eq!(pauses.current(5), None);
+    }
+
+    #[test]
+    fn a_cut_is_stronger_than_other_pauses_of_writes() {
+        let pauses = Pauses::default();
+        pauses.begin_cut(20);
+        assert_eq!(pauses.current(5), Some((Pause::Cut, 20)));
+        pauses.unpause();
+        pauses.let_go();
+        pauses.pause(Pause::Write, 30);
+        assert_eq!(pauses.current(5), Some((Pause::Cut, 30)));
+        assert_eq!(pauses.current(20), Some((Pause::Write, 30)));
+        pauses.end_cut();
+        assert_eq!(pauses.current(5), Some((Pause::Write, 30)));
+        pauses.begin_cut(20);
+        pauses.pause(Pause::All, 10);
+        assert_eq!(pauses.current(5), Some((Pause::All, 30)));
     }
 
     #[test]

@@ -91,6 +91,10 @@ impl Worker {
             return self.engine.end_turn();
         }
         self.monitored = self.node.monitors.any();
+        // Before anything of this turn writes: a cut counts on it.
+        if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
+            self.look_at_pause(now);
+        }
         if self.inherited.is_some() {
             self.settle_inherited(now);
         }
@@ -109,9 +113,6 @@ impl Worker {
         self.look_at_stall_of_log(now);
         self.look_at_shortage(now, &settings);
         self.look_at_tail();
-        if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
-            self.look_at_pause(now);
-        }
         // Connections that become ready meanwhile wait for the next turn: the driver checks its sockets in between.
         let mut budget = self.ready.len();
         (self.turn_until, self.memory.evict_until) = (MonoNs::default(), MonoNs::default());

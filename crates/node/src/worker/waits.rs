@@ -444,9 +444,9 @@ impl Worker {
         }
     }
 
-    /// Makes a task wait for the end of CLIENT PAUSE, as connections do. False: it need not.
+    /// Makes a task wait for the end of a pause, as connections do. False: it need not.
     pub(crate) fn task_waits_for_pause(&mut self, token: Token, writes: bool) -> bool {
-        let Some((kind, _)) = self.paused.filter(|(kind, _)| writes || *kind == Pause::All) else { return false };
+        let Some((kind, _)) = self.paused.filter(|(kind, _)| writes || *kind > Pause::Write) else { return false };
         self.held_back.push(token);
         self.held_by = Some(kind);
         true

@@ -26,7 +26,7 @@ pub(super) fn silent(ctx: &SessionCtx<'_>) -> Arc<BTreeSet<NodeId>> {
 }
 
 fn change(ctx: &SessionCtx<'_>, command: Command) -> Result<Flow, Error> {
-    let job = Job::of_cluster();
+    let job = Job::elsewhere();
     let asked = Arc::clone(&job);
     administration(ctx)?.change(
         command,
@@ -80,7 +80,7 @@ pub(super) fn finalize(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 }
 
 pub(super) fn status(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let job = Job::of_cluster();
+    let job = Job::elsewhere();
     let asked = Arc::clone(&job);
     let doubts = ctx.node.cluster().map(|cluster| ctx.node.doubts.by_place(&cluster.map())).unwrap_or_default();
     administration(ctx)?.status(Box::new(move |status| asked.end(Ok(Done::Text(text(&status, &doubts))))));
