@@ -10,7 +10,7 @@ use openraft::{LinearizerOption, Raft};
 
 use super::configuration::Configured;
 use super::disk::Disk;
-use super::granting::Renewal;
+use super::granting::{Renewal, Watched};
 use super::levels::{Levels, with_level};
 use super::libraries::Taken;
 use super::links::{Links, Op, Reply};
@@ -125,6 +125,8 @@ pub struct Volatile {
     pub libraries: BTreeMap<NodeId, u64>,
     /// The troubles of nodes that serve, as they have reported them to this one.
     pub troubles: BTreeMap<NodeId, String>,
+    /// The nodes that are up, and those that were.
+    pub watched: Watched,
 }
 
 impl Agent {

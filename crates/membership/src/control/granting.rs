@@ -67,6 +67,24 @@ impl Agent {
         nodes.into_iter().map(|(id, _)| id).filter(|id| volatile.leases.left(term, *id, now) == 0).collect()
     }
 
+    /// Takes note of the nodes that hold no lease. The leader logs those whose lease has ended, and those that have one
+    /// again.
+    pub fn watch(&self, silent: &BTreeSet<NodeId>) {
+        let members: BTreeSet<NodeId> =
+            self.machine.look(|applied| applied.state.nodes()).into_iter().map(|(id, _)| id).collect();
+        let changed = self.volatile().watched.changes(&members, silent);
+        if self.leads().is_none() {
+            return;
+        }
+        for (id, is_up) in changed {
+            let place = self.known(id).map_or_else(String::new, |node| format!(" at {}:{}", node.host, node.port));
+            match is_up {
+                true => tracing::info!("node {id}{place} is up again"),
+                false => tracing::warn!("node {id}{place} is down: its lease is over"),
+            }
+        }
+    }
+
     /// The holders of leases of this leader, and for how many more milliseconds.
     pub fn holders(&self) -> Holders {
         let now = (self.clock)();
@@ -79,6 +97,36 @@ impl Agent {
             Held { left_ms, trouble }
         };
         Holders(nodes.into_iter().map(|(id, _)| (id, held(id))).collect())
+    }
+}
+
+/// The members of the cluster, as the leader's answers have told of them.
+#[derive(Default)]
+pub struct Watched {
+    up: BTreeSet<NodeId>,
+    /// Members that were up before.
+    down: BTreeSet<NodeId>,
+}
+
+impl Watched {
+    /// Returns the members that have gone down (false), and those that are up again (true). A node that has just joined
+    /// has no lease yet, and is neither.
+    fn changes(&mut self, members: &BTreeSet<NodeId>, silent: &BTreeSet<NodeId>) -> Vec<(NodeId, bool)> {
+        self.up.retain(|id| members.contains(id));
+        self.down.retain(|id| members.contains(id));
+        let mut changes = Vec::new();
+        for id in members {
+            if !silent.contains(id) {
+                if self.down.remove(id) {
+                    changes.push((*id, true));
+                }
+                self.up.insert(*id);
+            } else if self.up.remove(id) {
+                self.down.insert(*id);
+                changes.push((*id, false));
+            }
+        }
+        changes
     }
 }
 
@@ -168,6 +216,19 @@ impl Wire for Holders {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_that_were_up_go_down_and_come_back() {
+        let [a, b, c] = [1, 2, 3].map(|byte| NodeId([byte; 20]));
+        let set = |ids: &[NodeId]| ids.iter().copied().collect::<BTreeSet<_>>();
+        let mut watched = Watched::default();
+        assert!(watched.changes(&set(&[a, b]), &set(&[])).is_empty());
+        assert_eq!(watched.changes(&set(&[a, b, c]), &set(&[b, c])), [(b, false)], "one that joins is not down");
+        assert!(watched.changes(&set(&[a, b, c]), &set(&[b])).is_empty());
+        assert_eq!(watched.changes(&set(&[a, b, c]), &set(&[c])), [(b, true), (c, false)]);
+        assert!(watched.changes(&set(&[a, b]), &set(&[])).is_empty(), "a node that was removed is not up");
+        assert!(watched.changes(&set(&[a, b, c]), &set(&[])).is_empty());
+    }
 
     #[test]
     fn what_is_said_is_read() {

@@ -13,11 +13,14 @@ use super::types::Wire;
 use crate::meta::{Command, Refusal, Response};
 use crate::{BootNs, level};
 
+/// Attempts to be known by the cluster that a node does not log: they fail while a cluster forms.
+const QUIET: u32 = 4;
+
 impl Agent {
     /// Finds out whether this node may take part, or whether its folder is an older copy. In that case it takes part no
     /// more.
     pub async fn may_take_part(self: &Arc<Self>) -> bool {
-        let mut told = String::new();
+        let (mut told, mut attempts) = (String::new(), 0);
         loop {
             match self.is_older_copy().await {
                 Ok(None) => return true,
@@ -25,7 +28,7 @@ impl Agent {
                     self.retire(&why).await;
                     return false;
                 }
-                Err(why) => self.wait_with(why, &mut told).await,
+                Err(why) => self.wait_with(why, &mut told, &mut attempts).await,
             }
         }
     }
@@ -36,7 +39,7 @@ impl Agent {
             self.find_host().await;
         }
         let command = Command::Alive { node: self.describe(), settings: self.agreed(), level: 0 };
-        let mut told = String::new();
+        let (mut told, mut attempts) = (String::new(), 0);
         loop {
             let why = match self.submit(&command).await {
                 Ok(Response::Done { .. }) => return,
@@ -47,13 +50,14 @@ impl Agent {
                 Ok(Response::Refused(why)) => format!("the cluster refuses this node: {why}"),
                 Err(why) => why,
             };
-            self.wait_with(why, &mut told).await;
+            self.wait_with(why, &mut told, &mut attempts).await;
         }
     }
 
-    /// Logs once why the cluster does not know this node yet, and waits a moment.
-    async fn wait_with(&self, why: String, told: &mut String) {
-        if why != *told {
+    /// Logs once why the cluster does not know this node yet, if that lasts, and waits a moment.
+    async fn wait_with(&self, why: String, told: &mut String, attempts: &mut u32) {
+        *attempts = attempts.saturating_add(1);
+        if why != *told && *attempts > QUIET {
             tracing::info!("the cluster has not taken note of this start yet: {why}");
             told.clone_from(&why);
         }
@@ -130,6 +134,7 @@ impl Agent {
         let sent = (self.clock)();
         let answer = self.ask_leader(Op::Renew, &body).await?;
         let Granted { index, silent } = Granted::whole(&answer).map_err(|_| "an answer that is none".to_owned())?;
+        self.watch(&silent);
         self.shared.hear_of_silent(silent);
         // Slots that were given away before the renewal was granted are gone from the map before the lease counts.
         let mut applied = self.machine.index();

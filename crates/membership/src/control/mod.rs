@@ -505,6 +505,7 @@ async fn agent(
         refused: Told::default(),
         libraries: BTreeMap::new(),
         troubles: BTreeMap::new(),
+        watched: granting::Watched::default(),
     });
     Ok(Agent {
         settings,
