@@ -108,6 +108,10 @@ pub fn explained(error: String) -> String {
 pub struct Connection {
     stream: Box<dyn Stream>,
     buffer: Vec<u8>,
+    /// The server, for messages.
+    target: String,
+    /// True if it is a TCP connection without TLS.
+    is_plain: bool,
 }
 
 impl Connection {
@@ -150,7 +154,8 @@ impl Connection {
                 }
             }
         };
-        let mut connection = Self { stream, buffer: Vec::new() };
+        let is_plain = target.unix_socket.is_none() && !target.tls.tls;
+        let mut connection = Self { stream, buffer: Vec::new(), target: target.to_string(), is_plain };
         if let Some(words) = login {
             connection.call(&words.each_ref().map(|word| word.as_bytes()))?;
         }
@@ -202,7 +207,7 @@ impl Connection {
             self.read_exact(&mut byte).map_err(gone)?;
             line.extend(byte);
             if line.len() > LINE_MAX {
-                return Err("the server has not answered as one does".to_owned());
+                return Err(self.no_reply("a line that is too long"));
             }
         }
         let text = String::from_utf8_lossy(&line).trim().to_owned();
@@ -238,6 +243,12 @@ impl Connection {
         }
     }
 
+    /// The error for bytes that are no reply. A port that speaks TLS answers a plain client with an alert of TLS.
+    fn no_reply(&self, why: impl std::fmt::Display) -> String {
+        let advice = if self.is_plain { "; it may speak TLS (`--tls`)" } else { "" };
+        format!("{} does not speak the Redis protocol here{advice} ({why})", self.target)
+    }
+
     /// The next reply, which may be an error.
     ///
     /// # Errors
@@ -245,8 +256,7 @@ impl Connection {
     pub fn reply(&mut self) -> Result<Value, String> {
         let mut decoder = ReplyDecoder::default();
         loop {
-            let parsed =
-                decoder.next(&self.buffer).map_err(|why| format!("the server has not answered as one does: {why}"))?;
+            let parsed = decoder.next(&self.buffer).map_err(|why| self.no_reply(why))?;
             if let Some((value, length)) = parsed {
                 self.buffer.drain(..length);
                 return Ok(value);

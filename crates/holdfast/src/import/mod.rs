@@ -13,7 +13,7 @@ use rdb::aof::{Command, Step};
 use rdb::{Entry, Item, Value};
 
 use crate::client::{Connection, Target, explained, is_locked};
-use pipeline::{About, Pipeline};
+use pipeline::{About, Answers, Pipeline};
 use source::Source;
 
 /// Refused commands that are printed; the others are counted.
@@ -160,10 +160,7 @@ fn import(options: &Options, mut source: Source) -> Result<(), String> {
     bar.finish_and_clear();
     let answers = pipeline.answers();
     let done = options.skip + answers.steps;
-    println!(
-        "{}: {} keys, {} libraries of functions, and {} commands and blocks of an append-only file are imported",
-        options.target, answers.keys, answers.libraries, answers.commands
-    );
+    println!("{}: {}", options.target, imported(answers));
     if answers.existing > 0 {
         println!("{} keys or libraries existed and were left as they are (--replace)", answers.existing);
     }
@@ -185,6 +182,23 @@ fn import(options: &Options, mut source: Source) -> Result<(), String> {
     sent.map_err(|error| format!("{error}; {done} steps are done, and --skip {done} goes on behind them"))?;
     told_tail(&source);
     Ok(())
+}
+
+/// The report of the steps that the server has taken.
+fn imported(answers: &Answers) -> String {
+    let parts: Vec<String> = [
+        (answers.keys, "keys"),
+        (answers.libraries, "libraries of functions"),
+        (answers.commands, "commands and blocks of an append-only file"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, name)| format!("{count} {name}"))
+    .collect();
+    match parts.as_slice() {
+        [] => "nothing is imported".to_owned(),
+        parts => format!("{} are imported", parts.join(", ")),
+    }
 }
 
 fn send_all(

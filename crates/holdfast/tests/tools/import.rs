@@ -142,7 +142,7 @@ fn append_only_files_are_imported() {
 
     let server = Server::start(&[]);
     let (good, said) = import(&server, &[folder.to_str().unwrap()]);
-    assert!(good && said.contains("2002 keys, 1 libraries of functions, and 2 commands and blocks"), "{said}");
+    assert!(good && said.contains("2002 keys, 1 libraries of functions, 2 commands and blocks"), "{said}");
     assert!(said.contains("the file ends in the middle of a command"), "{said}");
     let mut client = server.client();
     assert_eq!(client.call("EXISTS key:1"), ":0");

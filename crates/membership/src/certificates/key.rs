@@ -20,7 +20,7 @@ pub fn private(bytes: &[u8], password: Option<&[u8]>) -> Result<PrivateKeyDer<'s
     }
     if text.contains(OLD) {
         return Err(
-            "its key is encrypted in an old form: `openssl pkcs8 -topk8` writes one that can be read".to_owned()
+            "the key is encrypted in an old form; PKCS #8 is needed (`openssl pkcs8 -topk8` makes it)".to_owned()
         );
     }
     PrivateKeyDer::from_pem_slice(bytes).map_err(|_| "no private key in PEM".to_owned())
@@ -34,11 +34,11 @@ fn encrypted(text: &str) -> Option<&str> {
 
 fn decrypted(pem: &str, password: Option<&[u8]>) -> Result<PrivateKeyDer<'static>, String> {
     let Some(password) = password else {
-        return Err("its key is encrypted, and there is no password for it (tls-key-file-pass)".to_owned());
+        return Err("the key is encrypted, and there is no password for it (`tls-key-file-pass`)".to_owned());
     };
     let (_, document) = SecretDocument::from_pem(pem).map_err(|why| format!("no encrypted key in PEM: {why}"))?;
     let sealed = EncryptedPrivateKeyInfoRef::try_from(document.as_bytes())
-        .map_err(|why| format!("its encryption is none of PBES2: {why}"))?;
+        .map_err(|why| format!("the key is encrypted in a form that is not PBES2: {why}"))?;
     let opened =
         sealed.decrypt(password).map_err(|why| format!("the password (tls-key-file-pass) does not open it: {why}"))?;
     Ok(PrivatePkcs8KeyDer::from(opened.as_bytes().to_vec()).into())

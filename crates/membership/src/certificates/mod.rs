@@ -119,7 +119,10 @@ impl Contents {
         let private = private.map_err(|why| format!("{}: {why}", self.key.name))?;
         let private = provider().key_provider.load_private_key(private);
         let own = CertifiedKey::new(chain, private.map_err(|why| format!("{}: {why}", self.key.name))?);
-        own.keys_match().map_err(|why| format!("{} and {}: {}", self.cert.name, self.key.name, in_words(&why)))?;
+        own.keys_match().map_err(|why| match why {
+            Error::InvalidCertificate(_) => format!("{}: {}", self.cert.name, in_words(&why)),
+            _ => format!("{} and {}: {}", self.cert.name, self.key.name, in_words(&why)),
+        })?;
         Ok(own)
     }
 
@@ -233,7 +236,8 @@ pub fn in_words(why: &Error) -> String {
         }
         Error::InvalidCertificate(CertificateError::Other(why)) => match why.to_string().as_str() {
             "UnsupportedCertVersion" => {
-                "it is of X.509 version 1, not 3 (openssl x509 -req makes those, if it is given no -extfile)".to_owned()
+                "it is of X.509 version 1; version 3 is needed (`openssl x509 -req` without -extfile makes version 1)"
+                    .to_owned()
             }
             "CaUsedAsEndEntity" => "it is an authority's own: a node needs another, signed by that".to_owned(),
             other => other.to_owned(),

@@ -234,7 +234,10 @@ fn files_that_cannot_be_used_refuse_the_start() {
     fs::write(folder.join("cert.pem"), cert).unwrap();
     refused("KeyMismatch");
     authority.issue("node-0", Flaw::Version1, &folder);
-    refused("it is of X.509 version 1, not 3");
+    refused(&format!(
+        "tls-cert-file {}: it is of X.509 version 1; version 3 is needed",
+        folder.join("cert.pem").display()
+    ));
     authority.issue("node-0", Flaw::None, &folder);
     nodes.nodes[0].start();
     nodes.serve();

@@ -78,7 +78,9 @@ impl Tls {
                     state.credentials = Arc::new(new);
                 }
                 Err(why) => {
-                    tracing::warn!("the changed certificates cannot be used, the earlier ones stay in use: {why}");
+                    tracing::warn!(
+                        "the changed certificates cannot be used, and new connections to other nodes use the earlier ones: {why}"
+                    );
                 }
             }
             state.seen = seen;
