@@ -119,7 +119,6 @@ pub struct Net {
 
 /// Bytes of a piece that the network delivers, at most.
 const PIECE: u64 = 4000;
-
 /// Bytes that the network takes of a node while the other end reads nothing.
 const UNREAD: usize = 1 << 20;
 
