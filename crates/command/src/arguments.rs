@@ -2,6 +2,7 @@
 
 use crate::ctx::Ctx;
 use crate::error::Error;
+use clocks::UnixMs;
 use object::long_double::LongDouble;
 use object::number::parse_i64;
 
@@ -36,28 +37,28 @@ impl Ctx<'_> {
         Ok(n as u64)
     }
 
-    /// The time at which a command stops waiting, in unix milliseconds. Its timeout in seconds, possibly with a
+    /// The time at which a command stops waiting. Its timeout in seconds, possibly with a
     /// fraction, is argument `i`. `None` for never (a timeout of 0).
-    pub(crate) fn deadline(&self, i: usize) -> Result<Option<u64>, Error> {
+    pub(crate) fn deadline(&self, i: usize) -> Result<Option<UnixMs>, Error> {
         let ms = milliseconds(self.arg(i)).ok_or(Error::new("ERR timeout is not a float or out of range"))?;
         match ms {
             Milliseconds::Never => Ok(None),
             Milliseconds::Negative => Err(Error::new("ERR timeout is negative")),
             Milliseconds::TooMany => Err(TIMEOUT_RANGE),
             Milliseconds::Some(ms) => {
-                let deadline = self.now.checked_add(ms).filter(|at| i64::try_from(*at).is_ok());
+                let deadline = self.now.checked_add(ms).filter(|at| i64::try_from(at.0).is_ok());
                 deadline.map(Some).ok_or(TIMEOUT_RANGE)
             }
         }
     }
 
     /// The time at which a command stops waiting whose timeout in milliseconds is argument `i`: as [`Self::deadline`].
-    pub(crate) fn deadline_ms(&self, i: usize) -> Result<Option<u64>, Error> {
+    pub(crate) fn deadline_ms(&self, i: usize) -> Result<Option<UnixMs>, Error> {
         let ms = parse_i64(self.arg(i)).ok_or(Error::new("ERR timeout is not an integer or out of range"))?;
         match u64::try_from(ms) {
             Ok(0) => Ok(None),
             Ok(ms) => {
-                let deadline = self.now.checked_add(ms).filter(|at| i64::try_from(*at).is_ok());
+                let deadline = self.now.checked_add(ms).filter(|at| i64::try_from(at.0).is_ok());
                 deadline.map(Some).ok_or(TIMEOUT_RANGE)
             }
             Err(_) => Err(Error::new("ERR timeout is negative")),

@@ -1,5 +1,6 @@
 //! The context of a handler.
 
+use clocks::UnixMs;
 use keyspace::{Db, Key, Kind};
 use resp::{Args, Reply};
 
@@ -36,23 +37,23 @@ pub struct Block {
     pub keys: Vec<usize>,
     /// The value that one of them must have for the command to run again: BLPOP sleeps on when a key becomes a string.
     pub kind: Kind,
-    /// When to give up, in unix milliseconds; `None`: never.
-    pub deadline: Option<u64>,
+    /// When to give up; `None`: never.
+    pub deadline: Option<UnixMs>,
     /// The answer where blocking is not allowed (MULTI, scripts). Every command of Redis answers a wait that ends at
     /// its deadline with [`Nil::Array`].
     pub nil: Nil,
     /// Run again also when a key is gone or has another kind: XREADGROUP then reports it.
     pub when_gone: bool,
-    /// The time to run again even without a change, in unix milliseconds: XREADGROUP CLAIM then finds entries that are
+    /// The time to run again even without a change: XREADGROUP CLAIM then finds entries that are
     /// old enough.
-    pub again: Option<u64>,
+    pub again: Option<UnixMs>,
     /// Arguments to run again with instead, by position: the meaning of `$` of XREAD.
     pub replaced: Vec<(usize, Vec<u8>)>,
 }
 
 impl Block {
     /// A wait for keys of a kind, as most are.
-    pub fn new(keys: Vec<usize>, kind: Kind, deadline: Option<u64>, nil: Nil) -> Self {
+    pub fn new(keys: Vec<usize>, kind: Kind, deadline: Option<UnixMs>, nil: Nil) -> Self {
         Block { keys, kind, deadline, nil, when_gone: false, again: None, replaced: Vec::new() }
     }
 }
@@ -88,8 +89,8 @@ pub struct Ctx<'a> {
     pub fx: &'a mut Effects,
     /// Keyspace notifications.
     pub events: &'a mut Events,
-    /// Unix milliseconds: one `now` per command, block or script (rule K6).
-    pub now: u64,
+    /// The time: one `now` per command, block or script (rule K6).
+    pub now: UnixMs,
     /// Chance.
     pub rng: &'a mut Rng,
     /// Settings handlers depend on.

@@ -1,5 +1,6 @@
 //! The subcommands of DEBUG about keys; the others are the session's (crate `node`).
 
+use clocks::UnixMs;
 use keyspace::{Expiry, Kind, SLOTS, Version};
 use object::{Hash, Set, ZSet};
 
@@ -129,7 +130,7 @@ pub const ROWS: &[Row<Run>] = &[Row {
 const SUB: Spec = Spec { flags: FLAGS, group: "server", ..Spec::NEW };
 
 fn digest(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let digest = Digest::of_everything(&mut ctx.db, 0);
+    let digest = Digest::of_everything(&mut ctx.db, UnixMs::ZERO);
     ctx.out.simple(digest.to_string());
     Ok(Outcome::Done)
 }
@@ -138,7 +139,7 @@ fn digest_value(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     ctx.out.array(ctx.args.len() - 2);
     for i in 2..ctx.args.len() {
         let key = ctx.key(i);
-        let digest = ctx.db.peek(&key).map(|entry| Digest::of_value(entry, 0));
+        let digest = ctx.db.peek(&key).map(|entry| Digest::of_value(entry, UnixMs::ZERO));
         ctx.out.simple(digest.unwrap_or_default().to_string());
     }
     Ok(Outcome::Done)

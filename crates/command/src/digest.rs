@@ -7,6 +7,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::ops::AddAssign;
 
+use clocks::UnixMs;
 use keyspace::{Db, EntryRef, Kind, SLOTS};
 use object::block::Elem;
 use object::stream::Id;
@@ -43,9 +44,9 @@ impl Digest {
         }))
     }
 
-    /// Of an entry's value, without its key: type and elements. Fields that have expired by `now` (unix milliseconds)
+    /// Of an entry's value, without its key: type and elements. Fields that have expired by `now`
     /// are left out; 0 leaves none out.
-    pub fn of_value(entry: EntryRef<'_>, now: u64) -> Digest {
+    pub fn of_value(entry: EntryRef<'_>, now: UnixMs) -> Digest {
         let mut digest = Digest::of(|p| p.bytes(entry.kind().type_name().as_bytes()));
         let sum = match entry.kind() {
             Kind::Int | Kind::Short | Kind::Raw | Kind::Blob => entry.string().map(|s| s.with(of_bytes)),
@@ -61,7 +62,7 @@ impl Digest {
 
     /// Of an entry: key, expiry and value. `now` as for [`Self::of_value`]; the digest of an entry without anything
     /// left is 0.
-    pub fn of_entry(entry: EntryRef<'_>, now: u64) -> Digest {
+    pub fn of_entry(entry: EntryRef<'_>, now: UnixMs) -> Digest {
         let gone = entry.expired(now) || entry.collection::<Hash>().is_ok_and(|hash| hash.live_len(now) == 0);
         if gone {
             return Digest::default();
@@ -69,13 +70,13 @@ impl Digest {
         let value = Digest::of_value(entry, now);
         Digest::of(|p| {
             p.bytes(entry.key());
-            p.number(entry.expiry().unwrap_or(0));
+            p.number(UnixMs::to_wire(entry.expiry()));
             value.0.into_iter().for_each(|part| p.number(part));
         })
     }
 
     /// Of the selected database, all of which is held. `now` as for [`Self::of_entry`]. The time grows with the data.
-    pub fn of_database(db: &Db<'_>, now: u64) -> Digest {
+    pub fn of_database(db: &Db<'_>, now: UnixMs) -> Digest {
         let mut digest = Digest::default();
         let mut slot = db.keyspace().next_occupied(0);
         while let Some(at) = slot {
@@ -89,7 +90,7 @@ impl Digest {
     }
 
     /// Of every database; all of them are held. A key in another database gives another digest.
-    pub fn of_everything(db: &mut Db<'_>, now: u64) -> Digest {
+    pub fn of_everything(db: &mut Db<'_>, now: UnixMs) -> Digest {
         let home = db.logical();
         let mut digest = Digest::default();
         for number in 0..db.keyspace().databases() as u16 {
@@ -162,12 +163,12 @@ fn of_zset(zset: &ZSet) -> Digest {
     }))
 }
 
-fn of_hash(hash: &Hash, now: u64) -> Digest {
+fn of_hash(hash: &Hash, now: UnixMs) -> Digest {
     sum(hash.fields().filter(|field| !field.expired(now)).map(|field| {
         Digest::of(|p| {
             p.elem(field.name);
             p.elem(field.value);
-            p.number(field.expiry.unwrap_or(0));
+            p.number(UnixMs::to_wire(field.expiry));
         })
     }))
 }
@@ -227,7 +228,7 @@ mod tests {
     use crate::testing::Bench;
 
     fn digest(bench: &mut Bench) -> Digest {
-        bench.inspect(|db| Digest::of_database(db, 0))
+        bench.inspect(|db| Digest::of_database(db, UnixMs::ZERO))
     }
 
     #[test]

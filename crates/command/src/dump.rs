@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use keyspace::access::AccessClock;
 use keyspace::{AnyCollection, Db, EntryRef, Expiry, INLINE_MAX, Key, Kind, Value};
 use object::rdb::{self, Refused, ValueRef};
@@ -161,8 +162,8 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     };
     let expiry = match ttl {
         0 => Expiry::Clear,
-        _ if options.absolute => Expiry::At(ttl),
-        _ => Expiry::At(ctx.now.saturating_add(ttl)),
+        _ if options.absolute => Expiry::At(UnixMs(ttl)),
+        _ => Expiry::At(ctx.now + ttl),
     };
     if matches!(expiry, Expiry::At(ms) if ms <= ctx.now) {
         // Restored and expired at once: only the replaced value is gone.
@@ -276,13 +277,12 @@ fn put_into(db: &mut Db<'_>, key: &Key<'_>, value: Restored<'_>, expiry: Expiry)
     }
 }
 
-/// Sets a key to what a file of Redis says about it: its value, the unix time in milliseconds at which it expires, the
-/// seconds since it was last used, and how often it is used.
+/// Sets a key to what a file of Redis says about it: its value, the time at which it expires, the seconds since it was last used, and how often it is used.
 pub fn put_rdb_value(
     db: &mut Db<'_>,
     key: &Key<'_>,
     value: rdb::Value<'_>,
-    expiry: Option<u64>,
+    expiry: Option<UnixMs>,
     (idle, frequency): (Option<u64>, Option<u8>),
 ) {
     put_into(db, key, value.into(), expiry.map_or(Expiry::Clear, Expiry::At));

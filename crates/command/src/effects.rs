@@ -10,6 +10,7 @@
 //! ```
 //! A length may have bytes to spare (0x80 ... 0x00 is 0): that of an image which was written late.
 
+use clocks::UnixMs;
 use keyspace::{Db, EntryRef, Key, SharedImage};
 use object::{Corrupt, Limits};
 
@@ -91,8 +92,8 @@ pub struct Effects {
 pub struct LateImage {
     /// Where in the encoded effects the length of the payload stands: a byte that is 0.
     at: usize,
-    /// Of [`op::IMAGE`]: unix milliseconds, 0 for none. Other payloads are the contents of the value, and nothing else.
-    expiry: Option<u64>,
+    /// Of [`op::IMAGE`]: when the key expires, if it does. Other payloads are the contents of the value, and nothing else.
+    expiry: Option<Option<UnixMs>>,
     image: SharedImage,
 }
 
@@ -115,7 +116,7 @@ pub fn write_with_images(encoded: &[u8], late: &[LateImage], out: &mut Vec<u8>) 
         out.extend_from_slice(&[0; LONG_LENGTH]);
         match expiry {
             Some(expiry) => {
-                Writer(out).varint(*expiry);
+                Writer(out).varint(UnixMs::to_wire(*expiry));
                 image.write(out);
             }
             None => image.write_contents(out),
@@ -168,10 +169,10 @@ impl Effects {
 
     /// Notes the present state of a key in logical database `db`, as a whole.
     pub(crate) fn push_image(&mut self, db: u16, key: &Key<'_>, entry: EntryRef<'_>) {
-        let expiry = entry.expiry().unwrap_or(0);
+        let expiry = entry.expiry();
         if !self.push_late((op::IMAGE, Some(expiry)), db, key, entry) {
             self.push(op::IMAGE, db, key, |w| {
-                w.varint(expiry);
+                w.varint(UnixMs::to_wire(expiry));
                 entry.write_image(w.0);
             });
         }
@@ -186,7 +187,13 @@ impl Effects {
 
     /// Notes an effect with a large value, which is written later. False: nothing was noted, because it is not large,
     /// or the log does not write it.
-    fn push_late(&mut self, (op, expiry): (u8, Option<u64>), db: u16, key: &Key<'_>, entry: EntryRef<'_>) -> bool {
+    fn push_late(
+        &mut self,
+        (op, expiry): (u8, Option<Option<UnixMs>>),
+        db: u16,
+        key: &Key<'_>,
+        entry: EntryRef<'_>,
+    ) -> bool {
         let shared = self.late_from.filter(|_| self.recording).and_then(|from| entry.share_image(from));
         let Some(image) = shared else { return false };
         self.push(op, db, key, |_| {});
@@ -396,7 +403,7 @@ pub fn split(encoded: &[u8]) -> impl Iterator<Item = Result<(Effect<'_>, &[u8]),
 pub fn put_image(db: u16, entry: EntryRef<'_>, out: &mut Vec<u8>) {
     let mut fx = Effects { encoded: std::mem::take(out), ..Effects::default() };
     fx.encode(op::IMAGE, db, entry.key(), |w| {
-        w.varint(entry.expiry().unwrap_or(0));
+        w.varint(UnixMs::to_wire(entry.expiry()));
         entry.write_image(w.0);
     });
     *out = fx.encoded;

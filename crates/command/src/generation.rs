@@ -4,17 +4,18 @@
 //! Records before the beginning say nothing about the generation. It goes on from a checkpoint of everything, and
 //! without that checkpoint it is void.
 
+use clocks::UnixMs;
 use object::Corrupt;
 
 use crate::effects::{Effect, Writer, op};
 
-/// See the module's text. Times are unix milliseconds.
+/// See the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Generation {
     /// A new one begins here.
-    Begins(u64),
+    Begins(UnixMs),
     /// It ends here: later changes were not logged.
-    Ends(u64),
+    Ends(UnixMs),
 }
 
 impl Generation {
@@ -26,7 +27,7 @@ impl Generation {
         };
         let mut payload = Vec::new();
         Writer(&mut payload).u8(kind);
-        Writer(&mut payload).varint(time);
+        Writer(&mut payload).varint(time.0);
         let mut out = vec![op::GENERATION];
         let mut writer = Writer(&mut out);
         writer.varint(0);
@@ -47,8 +48,8 @@ impl Effect<'_> {
             return Ok(None);
         }
         match (self.payload.u8()?, self.payload.varint()?) {
-            (0, time) => Ok(Some(Generation::Ends(time))),
-            (1, time) => Ok(Some(Generation::Begins(time))),
+            (0, time) => Ok(Some(Generation::Ends(UnixMs(time)))),
+            (1, time) => Ok(Some(Generation::Begins(UnixMs(time)))),
             _ => Err(Corrupt("neither the beginning nor the end of a generation")),
         }
     }
@@ -62,8 +63,8 @@ mod tests {
     #[test]
     fn golden_bytes() {
         for (mark, bytes) in [
-            (Generation::Begins(0x1234), &b"\x07\x00\x00\x03\x01\xb4\x24"[..]),
-            (Generation::Ends(5), b"\x07\x00\x00\x02\x00\x05"),
+            (Generation::Begins(UnixMs(0x1234)), &b"\x07\x00\x00\x03\x01\xb4\x24"[..]),
+            (Generation::Ends(UnixMs(5)), b"\x07\x00\x00\x02\x00\x05"),
         ] {
             assert_eq!(mark.encode(), bytes);
             let mut effect = decode(bytes).next().unwrap().unwrap();

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clocks::UnixMs;
 use engine::Shared;
 use engine::checkpoint::{Checkpointer, Step, World};
 use keyspace::access::AccessClock;
@@ -48,8 +49,8 @@ impl World for Alone {
         Vec::new()
     }
 
-    fn now(&self) -> u64 {
-        0
+    fn now(&self) -> UnixMs {
+        UnixMs(0)
     }
 
     fn nanos(&self) -> u64 {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use clocks::UnixMs;
 use command::Tunables;
 use keyspace::Keyspace;
 
@@ -14,7 +15,7 @@ const TOKEN: u64 = 77;
 fn engine() -> Engine {
     let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 16, 7))), 0, 1);
     engine.configure(Arc::new(Tunables { max_string: 1 << 24, databases: 16, ..Tunables::default() }), 0);
-    engine.begin_turn(1_000_000_000_000);
+    engine.begin_turn(UnixMs(1_000_000_000_000));
     for start in (0..12_000).step_by(100) {
         let names: Vec<String> = (start..start + 100).map(|i| format!("member:{i:08}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

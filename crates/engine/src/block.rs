@@ -6,6 +6,7 @@
 
 use std::ops::AddAssign;
 
+use clocks::UnixMs;
 use command::effects::LateImage;
 use command::{Error, Event, Outcome, Rng, Run, Touched};
 use keyspace::{Held, Need, Unpublished};
@@ -28,8 +29,8 @@ pub struct BlockRun {
     interest: bool,
     /// A command that waits there may need further slots.
     reaching: bool,
-    /// Its time, unix milliseconds (rule K6).
-    now: u64,
+    /// Its time (rule K6).
+    now: UnixMs,
     touched: Vec<Touched>,
     /// Its reads for a client that caches.
     reads: Vec<Read>,
@@ -65,8 +66,8 @@ struct Pending {
 pub struct Again {
     /// Latches to begin with: all that it was found to need.
     pub need: Need,
-    /// Its time, unix milliseconds.
-    now: u64,
+    /// Its time.
+    now: UnixMs,
     /// True if it began while expired keys were to be kept.
     keeps_expired: bool,
     rng: Rng,
@@ -149,7 +150,7 @@ impl Engine {
     }
 
     /// A block over these latches.
-    pub(crate) fn open_block(&mut self, held: Held, token: u64, may_be_undone: bool, now: u64) -> BlockRun {
+    pub(crate) fn open_block(&mut self, held: Held, token: u64, may_be_undone: bool, now: UnixMs) -> BlockRun {
         // A block that may have to wait in the middle stays outside the gate of the log meanwhile.
         let deferred = may_be_undone && self.is_logged();
         if deferred {
@@ -487,8 +488,8 @@ impl BlockRun {
         self.journal.is_some()
     }
 
-    /// The time of the block, unix milliseconds.
-    pub fn now(&self) -> u64 {
+    /// The time of the block.
+    pub fn now(&self) -> UnixMs {
         self.now
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::Tunables;
 use keyspace::Keyspace;
 use redolog::{Intake, Lsn, Take, Watermarks};
@@ -14,7 +15,7 @@ use crate::{Begin, Engine, Link, Shared};
 fn a_block_widens_over_most_slots_in_short_steps() {
     let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 1, 7))), 0, 1);
     engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 1, ..Tunables::default() }), 0);
-    engine.begin_turn(1_000_000_000_000);
+    engine.begin_turn(UnixMs(1_000_000_000_000));
     let mut out = Vec::new();
     let mut block = engine.begin_block(&Begin { may_widen: true, ..Begin::default() }, 0).ok().flatten().expect("free");
     let mut number = 0;
@@ -59,9 +60,9 @@ fn a_block_waits_for_what_a_log_will_have() {
         index += 1;
         engine
     });
-    engine.begin_turn(1_000_000_000_000);
+    engine.begin_turn(UnixMs(1_000_000_000_000));
     // The other engine's clock is ahead, or it has done more.
-    other.begin_turn(1_000_000_000_005);
+    other.begin_turn(UnixMs(1_000_000_000_005));
     let mut out = Vec::new();
     for i in 0..50 {
         let keys = [format!("a{i}"), format!("b{i}")];
@@ -100,7 +101,7 @@ fn a_change_that_changes_nothing_is_a_record_where_others_may_stand_on_it() {
         promises: true,
         late_from: 16,
     }));
-    engine.begin_turn(1_000_000_000_000);
+    engine.begin_turn(UnixMs(1_000_000_000_000));
     let mut records = |engine: &mut Engine, line: &str| {
         run(engine, 0, &line.split(' ').collect::<Vec<_>>());
         let stream = usize::from(keyspace::slot_of(b"z")) % 2;
@@ -118,7 +119,7 @@ fn a_change_that_changes_nothing_is_a_record_where_others_may_stand_on_it() {
 fn others_count_the_keys_of_a_block_when_it_has_ended() {
     let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 1, 7))), 0, 1);
     engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 1, ..Tunables::default() }), 0);
-    engine.begin_turn(1_000_000_000_000);
+    engine.begin_turn(UnixMs(1_000_000_000_000));
     run(&mut engine, 0, &["mset", "a", "1", "b", "2"]);
     let (shared, mut out) = (engine.shared.clone(), Vec::new());
     let counted = || (shared.keyspace.len(0), shared.keyspace.expires(0));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use clocks::UnixMs;
 use command::{Row, Run};
 use keyspace::{Kind, Waiter};
 use resp::{OwnedArgs, Protocol};
@@ -43,9 +44,9 @@ pub struct Blocked {
     pub protocol: Protocol,
     /// The caller that it runs for.
     pub(crate) caller: Caller,
-    /// When to give up, in unix milliseconds.
-    pub deadline: Option<u64>,
-    /// When to run again even without a change, in unix milliseconds; 0: only after a change.
+    /// When to give up.
+    pub deadline: Option<UnixMs>,
+    /// When to run again even without a change: a [`UnixMs`]; 0: only after a change.
     again: AtomicU64,
     /// The kind of value that a key must have for the command to run again.
     pub(crate) kind: Kind,
@@ -87,7 +88,7 @@ impl Blocked {
     ) -> Self {
         let command::Block { keys, kind, deadline, again, when_gone, .. } = block;
         // The time may be behind by almost a millisecond: no wait ends early.
-        let deadline = deadline.map(|at| at.saturating_add(1));
+        let deadline = deadline.map(|at| at + 1);
         let Call { row, db, protocol, caller, .. } = *call;
         Self {
             state: AtomicU8::new(WAITING),
@@ -98,7 +99,7 @@ impl Blocked {
             protocol,
             caller,
             deadline,
-            again: AtomicU64::new(again.unwrap_or(0)),
+            again: AtomicU64::new(UnixMs::to_wire(again)),
             kind,
             when_gone,
             keys,
@@ -106,14 +107,14 @@ impl Blocked {
         }
     }
 
-    /// When it runs again without a change, in unix milliseconds. It may have run since, and want another time.
-    pub fn again(&self) -> Option<u64> {
-        Some(self.again.load(Acquire)).filter(|at| *at > 0)
+    /// When it runs again without a change. It may have run since, and want another time.
+    pub fn again(&self) -> Option<UnixMs> {
+        UnixMs::from_wire(self.again.load(Acquire))
     }
 
     /// It has run, and found nothing.
-    pub(crate) fn run_again_at(&self, at: Option<u64>) {
-        self.again.store(at.unwrap_or(0), Release);
+    pub(crate) fn run_again_at(&self, at: Option<UnixMs>) {
+        self.again.store(UnixMs::to_wire(at), Release);
     }
 
     fn change(&self, from: u8, to: u8) -> bool {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use clocks::UnixMs;
 use command::{Digest, Rng, Row, Run, Tunables, effects};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need, Version};
@@ -254,7 +255,7 @@ impl Taken {
 fn digest(shared: &Keyspace) -> Digest {
     let held = shared.try_acquire(&Need::All, |_| {}).expect("nobody else is there");
     let (mut local, clock) = (shared.local(3), AccessClock::new(7));
-    let digest = Digest::of_everything(&mut Db::new(shared, &held, &mut local, &clock, 0, Version(1)), 0);
+    let digest = Digest::of_everything(&mut Db::new(shared, &held, &mut local, &clock, 0, Version(1)), UnixMs(0));
     shared.release(held, |_| {});
     digest
 }
@@ -331,7 +332,7 @@ fn effects_in_the_order_of_versions_give_what_is_there() {
                         hand.engine.log_to(Some(link));
                         for _ in 0..40 {
                             // Turns last a while, and their times differ.
-                            hand.engine.begin_turn(time.fetch_add(hand.rng.below(3), Relaxed));
+                            hand.engine.begin_turn(UnixMs(time.fetch_add(hand.rng.below(3), Relaxed)));
                             for _ in 0..hand.rng.below(12) {
                                 if hand.rng.below(3) == 0 { hand.block() } else { hand.single() }
                             }

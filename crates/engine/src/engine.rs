@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use clocks::UnixMs;
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, class, flags};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, Version, Waiter};
@@ -96,8 +97,8 @@ pub struct Engine {
     pub insists: bool,
     /// The running command has waited for its keys: they need not stay in memory for it any longer.
     pub waited: bool,
-    /// Unix milliseconds of this turn.
-    pub(crate) now: u64,
+    /// The time of this turn.
+    pub(crate) now: UnixMs,
     pub(crate) last_version: Version,
     /// The log.
     pub(crate) recorder: Recorder,
@@ -173,7 +174,7 @@ impl Engine {
             in_script: false,
             scan_end: keyspace::SLOTS as u16,
             insists: false,
-            now: 0,
+            now: UnixMs::ZERO,
             last_version: Version::ZERO,
             recorder: Recorder::default(),
             wakes: Vec::new(),
@@ -221,9 +222,9 @@ impl Engine {
         self.index
     }
 
-    /// Begins a turn of the worker's loop at unix time `now` in milliseconds: prefetched addresses stay readable until
+    /// Begins a turn of the worker's loop at `now`: prefetched addresses stay readable until
     /// [`Self::end_turn`].
-    pub fn begin_turn(&mut self, now: u64) {
+    pub fn begin_turn(&mut self, now: UnixMs) {
         self.now = now;
         if self.waits_for_log() {
             self.look_at_marks();
@@ -232,7 +233,7 @@ impl Engine {
     }
 
     /// The turn goes on at `now`.
-    pub fn advance(&mut self, now: u64) {
+    pub fn advance(&mut self, now: UnixMs) {
         self.now = self.now.max(now);
     }
 
@@ -241,8 +242,8 @@ impl Engine {
         self.local.end_turn();
     }
 
-    /// Unix milliseconds of this turn.
-    pub fn now(&self) -> u64 {
+    /// The time of this turn.
+    pub fn now(&self) -> UnixMs {
         self.now
     }
 

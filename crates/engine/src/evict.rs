@@ -6,6 +6,7 @@
 
 mod all;
 
+use clocks::UnixMs;
 use command::{class, effects::op};
 use keyspace::access::{AccessClock, Tracks};
 use keyspace::{Db, EntryRef, Key, SLOTS};
@@ -61,7 +62,7 @@ impl Order {
             Order::Access if clock.is_lfu() => Some(255 - u64::from(clock.frequency(entry.access()))),
             Order::Access => Some(u64::from(clock.idle_seconds(entry.access()))),
             Order::Random => None,
-            Order::Expiry => Some(u64::MAX - entry.expiry().unwrap_or(u64::MAX)),
+            Order::Expiry => Some(UnixMs::NEVER.since(entry.expiry().unwrap_or(UnixMs::NEVER))),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::{Tunables, effects};
 use keyspace::{Held, Keyspace, Need};
 use redolog::{Block, Intake, Lsn, Take, Watermarks};
@@ -15,7 +16,7 @@ const DATABASES: u16 = 2;
 fn engine() -> Engine {
     let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, DATABASES.into(), 7))), 0, 1);
     engine.configure(Arc::new(Tunables { max_string: 1 << 24, databases: DATABASES, ..Tunables::default() }), 0);
-    engine.begin_turn(1_000_000_000_000);
+    engine.begin_turn(UnixMs(1_000_000_000_000));
     engine
 }
 

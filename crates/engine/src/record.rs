@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::effects;
 use keyspace::{Held, Horizon, Keyspace, STREAMS, VERSION_BITS, Version};
 use redolog::{Gate, Lsn, Record, Watermarks};
@@ -38,16 +39,16 @@ pub fn lsn_of(version: Version) -> Lsn {
     Lsn(version.0)
 }
 
-/// The lowest version of a moment, in Unix milliseconds.
+/// The lowest version of a moment.
 #[inline]
-pub(crate) fn version_at(unix_ms: u64) -> Version {
-    Version(unix_ms << VERSION_SHIFT)
+pub(crate) fn version_at(moment: UnixMs) -> Version {
+    Version(moment.0 << VERSION_SHIFT)
 }
 
-/// The highest version before a moment, in Unix milliseconds.
+/// The highest version before a moment.
 #[inline]
-pub(crate) fn version_before(unix_ms: u64) -> Version {
-    Version(version_at(unix_ms).0.saturating_sub(1))
+pub(crate) fn version_before(moment: UnixMs) -> Version {
+    Version(version_at(moment).0.saturating_sub(1))
 }
 
 /// The slot whose latch orders changes of the libraries of functions.
@@ -221,7 +222,7 @@ impl Engine {
     #[must_use]
     pub fn hear_of(&mut self, version: Version) -> bool {
         const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-        let believed = version.0 >> VERSION_SHIFT <= self.now.saturating_add(DAY_MS);
+        let believed = UnixMs(version.0 >> VERSION_SHIFT) <= self.now + DAY_MS;
         if believed {
             self.last_version = self.last_version.max(version);
         }

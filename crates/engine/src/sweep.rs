@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use command::hash::{self, Reclaimed};
 use keyspace::{Db, Held, Key, SLOTS, Version};
 
@@ -30,7 +31,7 @@ pub(crate) struct Sweep {
     /// The hash in the slot's table at which to go on; 0 at its beginning.
     hash: u64,
     /// Earliest expiry met since the beginning of the table.
-    earliest: Option<u64>,
+    earliest: Option<UnixMs>,
     /// A hash has more expired fields than could be deleted at once.
     unfinished: bool,
     /// A table was walked in this slot.
@@ -120,7 +121,7 @@ impl Engine {
         if self.sweep.is_begun() && self.shared.keyspace.physical(self.sweep.db) != self.sweep.physical {
             // SWAPDB gave the half walked table another number: it is due from its beginning.
             if let Some(db) = (0..databases).find(|db| self.shared.keyspace.physical(*db) == self.sweep.physical) {
-                self.view(held, db).set_next_expiry(slot, 0);
+                self.view(held, db).set_next_expiry(slot, UnixMs::ZERO);
             }
             self.sweep.hash = 0;
             self.sweep.db = 0;
@@ -130,14 +131,14 @@ impl Engine {
             if !self.sweep.is_begun() {
                 self.ask_for_due(held, slot, db);
             }
-            let due = |next: Option<u64>| next.is_some_and(|at| at < now);
+            let due = |next: Option<UnixMs>| next.is_some_and(|at| at < now);
             if !self.sweep.is_begun() && !due(self.view(held, db).next_expiry(slot)) {
                 self.sweep.db += 1;
                 continue;
             }
             if !self.sweep.is_begun() {
                 // From here on, every earlier expiry that is set lowers it again.
-                self.view(held, db).set_next_expiry(slot, u64::MAX);
+                self.view(held, db).set_next_expiry(slot, UnixMs::NEVER);
                 self.sweep.physical = self.shared.keyspace.physical(db);
                 self.sweep.earliest = None;
                 self.sweep.unfinished = false;
@@ -145,9 +146,9 @@ impl Engine {
             if !self.sweep_table(slot, db, held) {
                 return false;
             }
-            let earliest = self.sweep.earliest.unwrap_or(u64::MAX);
+            let earliest = self.sweep.earliest.unwrap_or(UnixMs::NEVER);
             let mut view = self.view(held, db);
-            let meanwhile = view.next_expiry(slot).unwrap_or(u64::MAX);
+            let meanwhile = view.next_expiry(slot).unwrap_or(UnixMs::NEVER);
             view.set_next_expiry(slot, earliest.min(meanwhile));
             self.sweep.hash = 0;
             if self.sweep.unfinished {
@@ -192,7 +193,7 @@ impl Engine {
             due.retain(|key| !self.is_locked(held, db, &hasher.key(key)));
             hashes.retain(|key| !self.is_locked(held, db, &hasher.key(key)));
             if due.len() + hashes.len() < there {
-                self.sweep.earliest = Some(0);
+                self.sweep.earliest = Some(UnixMs::ZERO);
             }
         }
         let expired = self.local.counters().expired.load(Relaxed);
@@ -203,7 +204,7 @@ impl Engine {
         for key in &hashes {
             if left == 0 {
                 // The next visit of the table must not skip it.
-                (self.sweep.unfinished, self.sweep.earliest) = (true, Some(0));
+                (self.sweep.unfinished, self.sweep.earliest) = (true, Some(UnixMs::ZERO));
                 break;
             }
             let reclaimed = self.expire_fields(held, db, &hasher.key(key), left.min(FIELDS_PER_HASH));
@@ -243,7 +244,7 @@ mod tests {
     use crate::Shared;
     use crate::testing::run;
 
-    const NOW: u64 = 1_000_000_000_000;
+    const NOW: UnixMs = UnixMs(1_000_000_000_000);
 
     #[test]
     fn expired_fields_go_in_one_sweep_however_many_they_are() {

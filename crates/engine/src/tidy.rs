@@ -90,6 +90,8 @@ mod tests {
         atomic::{AtomicBool, Ordering::Relaxed},
     };
 
+    use clocks::UnixMs;
+
     use command::Digest;
     use keyspace::{Keyspace, Need};
     use proptest::prelude::*;
@@ -98,7 +100,7 @@ mod tests {
     use crate::Shared;
     use crate::testing::run;
 
-    const NOW: u64 = 1_000_000_000_000;
+    const NOW: UnixMs = UnixMs(1_000_000_000_000);
 
     fn digest(engine: &mut Engine) -> Digest {
         let Ok(held) = engine.shared.keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };

@@ -198,6 +198,8 @@ impl Engine {
 mod tests {
     use std::sync::Arc;
 
+    use clocks::UnixMs;
+
     use keyspace::Keyspace;
 
     use super::*;
@@ -209,7 +211,7 @@ mod tests {
         for many in [false, true] {
             let shared = Arc::new(Shared::new(Keyspace::new(1, 2, 7)));
             let mut engine = Engine::new(shared, 0, 7);
-            engine.begin_turn(1);
+            engine.begin_turn(UnixMs(1));
             let names: Vec<String> = (0..if many { 100 } else { 3 }).map(|n| format!("{{t}}{n}")).collect();
             let mut keys: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
             keys.push(b"{t}1");

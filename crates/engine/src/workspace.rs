@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::effects::{self, op};
 use command::{Event, Tunables};
 use keyspace::{Expiry, Held, Need, Value};
@@ -48,8 +49,8 @@ impl Workspace {
         &mut self.engine
     }
 
-    /// Begins a stretch of work at this time, unix milliseconds.
-    pub fn begin(&mut self, now: u64, tunables: &Arc<Tunables>) {
+    /// Begins a stretch of work at this time.
+    pub fn begin(&mut self, now: UnixMs, tunables: &Arc<Tunables>) {
         self.engine.configure(tunables.clone(), ALL_CLASSES);
         self.engine.begin_turn(now);
     }
@@ -94,7 +95,7 @@ impl Workspace {
     pub fn put_copy<'e>(
         &mut self,
         (db, key): (u16, &[u8]),
-        (value, expiry): (&Value, Option<u64>),
+        (value, expiry): (&Value, Option<UnixMs>),
         steps: impl Iterator<Item = &'e [u8]>,
         amid: Option<&BlockRun>,
     ) -> Result<(), Corrupt> {
@@ -129,7 +130,7 @@ impl Workspace {
         (db, key): (u16, &[u8]),
         least: usize,
         amid: Option<&BlockRun>,
-    ) -> Option<((Value, Option<u64>), usize)> {
+    ) -> Option<((Value, Option<UnixMs>), usize)> {
         let hashed = self.engine.shared.clone().keyspace.hasher().key(key);
         let copy = |engine: &mut Engine, held: &Held| {
             let there = engine.view(held, db);
@@ -150,9 +151,9 @@ impl Workspace {
         Some(result)
     }
 
-    /// When a key expires, and the first of its fields that have not expired at `from`, unix milliseconds. `amid`: as
+    /// When a key expires, and the first of its fields that have not expired at `from`. `amid`: as
     /// for [`Self::put`].
-    pub fn ends(&mut self, (db, key): (u16, &[u8]), from: u64, amid: Option<&BlockRun>) -> [Option<u64>; 2] {
+    pub fn ends(&mut self, (db, key): (u16, &[u8]), from: UnixMs, amid: Option<&BlockRun>) -> [Option<UnixMs>; 2] {
         let shared = self.engine.shared.clone();
         let key = shared.keyspace.hasher().key(key);
         let of = |entry: keyspace::EntryRef<'_>| [entry.expiry(), entry.field_expiry_from(from)];

@@ -4,6 +4,8 @@
 
 use std::cell::Cell;
 
+use clocks::UnixMs;
+
 /// Counter of a key never used before (Redis `LFU_INIT_VAL`).
 pub const LFU_INIT: u32 = 5;
 const BITS: u32 = 0x00ff_ffff;
@@ -38,10 +40,10 @@ impl AccessClock {
         Self { now: 0, tracks: Tracks::Use, log_factor: 10, decay_minutes: 1, touching: true, rng: Cell::new(seed | 1) }
     }
 
-    /// Sets time and policy: unix milliseconds, the meaning of the bits, lfu-log-factor and lfu-decay-time.
-    pub fn set(&mut self, now_ms: u64, tracks: Tracks, log_factor: u32, decay_minutes: u32) {
+    /// Sets time and policy: now, the meaning of the bits, lfu-log-factor and lfu-decay-time.
+    pub fn set(&mut self, now: UnixMs, tracks: Tracks, log_factor: u32, decay_minutes: u32) {
         self.tracks = tracks;
-        self.now = if self.is_lfu() { (now_ms / 60_000) as u32 & 0xffff } else { (now_ms / 1000) as u32 & BITS };
+        self.now = if self.is_lfu() { (now.0 / 60_000) as u32 & 0xffff } else { now.seconds() as u32 & BITS };
         self.log_factor = log_factor;
         self.decay_minutes = decay_minutes;
     }

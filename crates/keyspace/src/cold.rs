@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use clocks::UnixMs;
+
 use crate::db::{Db, EntryRef};
 use crate::key::Key;
 use crate::keyspace::{Held, Keyspace};
@@ -35,13 +37,13 @@ pub struct ColdFigures {
     pub expiring: u64,
     /// Hashes with fields that expire.
     pub field_expiring: u64,
-    /// Unix milliseconds before which none of them expires; `u64::MAX` if nothing does.
-    pub earliest: u64,
+    /// The time before which none of them expires; [`UnixMs::NEVER`] if nothing does.
+    pub earliest: UnixMs,
 }
 
 impl Default for ColdFigures {
     fn default() -> Self {
-        Self { keys: 0, expiring: 0, field_expiring: 0, earliest: u64::MAX }
+        Self { keys: 0, expiring: 0, field_expiring: 0, earliest: UnixMs::NEVER }
     }
 }
 
@@ -64,8 +66,8 @@ pub enum Fetched {
 pub struct Record {
     /// The type of the key.
     pub value: Value,
-    /// Unix milliseconds.
-    pub expiry: Option<u64>,
+    /// When it expires.
+    pub expiry: Option<UnixMs>,
     /// See [`crate::access`].
     pub access: u32,
     /// The value has all changes of the key up to this version.
@@ -360,7 +362,7 @@ impl Keyspace {
     }
 
     /// Sets the time before which no cold key of a physical database in a held slot expires, after a look at all.
-    pub fn set_cold_earliest(&self, held: &Held, slot: u16, physical: u16, ms: u64) {
+    pub fn set_cold_earliest(&self, held: &Held, slot: u16, physical: u16, ms: UnixMs) {
         debug_assert!(held.covers(slot));
         self.cold.with(slot, |there| {
             if let Some(of) = there.of(physical) {
@@ -530,7 +532,7 @@ impl Db<'_> {
             figures.expiring = figures.expiring.saturating_sub(u64::from(expires));
             figures.field_expiring = figures.field_expiring.saturating_sub(u64::from(fields));
             if !figures.is_volatile() {
-                figures.earliest = u64::MAX;
+                figures.earliest = UnixMs::NEVER;
             }
             ks.count_cold(physical, before, of.figures, self.local());
             (of.figures.keys == 0 && of.complete).then(|| there.remove(physical)).map(drop)

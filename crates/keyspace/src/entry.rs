@@ -20,6 +20,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use clocks::UnixMs;
+
 use crate::heap::{Heap, LocalHeap, usable};
 use crate::local::Local;
 use crate::mark::Mark;
@@ -103,7 +105,7 @@ impl Entry {
         heap: &mut LocalHeap,
         key: &[u8],
         part: &Part<'_>,
-        expiry: Option<u64>,
+        expiry: Option<UnixMs>,
         version: Version,
         access: u32,
     ) -> Entry {
@@ -116,12 +118,12 @@ impl Entry {
         entry
     }
 
-    fn fill(self, key: &[u8], part: &Part<'_>, expiry: Option<u64>) {
+    fn fill(self, key: &[u8], part: &Part<'_>, expiry: Option<UnixMs>) {
         let mut tag = part.kind() as u8;
         let mut at = HEADER;
         if let Some(ms) = expiry {
             tag |= HAS_EXPIRY;
-            self.write(at, ms);
+            self.write(at, ms.0);
             at += 8;
         }
         let long = key.len() >= LONG_KEY.into();
@@ -210,14 +212,14 @@ impl Entry {
     }
 
     #[inline]
-    pub(crate) fn expiry(self) -> Option<u64> {
-        (self.tag() & HAS_EXPIRY != 0).then(|| self.read(HEADER))
+    pub(crate) fn expiry(self) -> Option<UnixMs> {
+        (self.tag() & HAS_EXPIRY != 0).then(|| UnixMs(self.read(HEADER)))
     }
 
     /// Overwrites the time of an entry that already has one.
-    pub(crate) fn move_expiry(self, ms: u64) {
+    pub(crate) fn move_expiry(self, ms: UnixMs) {
         debug_assert!(self.tag() & HAS_EXPIRY != 0);
-        self.write(HEADER, ms);
+        self.write(HEADER, ms.0);
     }
 
     pub(crate) fn has_field_expiry(self) -> bool {
@@ -342,7 +344,7 @@ impl Entry {
     /// False: nothing was changed. `resizes` is called before a change that may be one of the value's size (see
     /// [`crate::Keyspace::sizes`]).
     #[inline]
-    pub(crate) fn overwrite(self, part: &Part<'_>, expiry: Option<u64>, resizes: impl FnOnce()) -> bool {
+    pub(crate) fn overwrite(self, part: &Part<'_>, expiry: Option<UnixMs>, resizes: impl FnOnce()) -> bool {
         let tag = self.tag();
         let kind = Kind::from_nibble(tag & KIND_MASK);
         if expiry.is_some() != (tag & HAS_EXPIRY != 0) || kind.owns_pointer() {
@@ -361,14 +363,14 @@ impl Entry {
         self.write(TAG, tag & !(KIND_MASK | FIELD_EXPIRY) | part.kind() as u8);
         self.write(VLEN, self.read::<u16>(VLEN) & !VLEN_MASK | part.len() as u16);
         if let Some(ms) = expiry {
-            self.write(HEADER, ms);
+            self.write(HEADER, ms.0);
         }
         self.fill_value(at, part);
         true
     }
 
     /// A copy of this entry's block with another expiry; the value part moves along. Frees the old block.
-    pub(crate) fn with_expiry(self, heap: &mut LocalHeap, expiry: Option<u64>) -> Entry {
+    pub(crate) fn with_expiry(self, heap: &mut LocalHeap, expiry: Option<UnixMs>) -> Entry {
         let kind = self.kind();
         let part = match kind {
             Kind::Int => Part::Int(self.int()),

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use clocks::UnixMs;
+
 use crate::db::EntryRef;
 use crate::entry::Entry;
 use crate::key::Key;
@@ -66,8 +68,8 @@ pub struct Kept {
     pub key: Box<[u8]>,
     /// Its value.
     pub value: Value,
-    /// Unix milliseconds.
-    pub expiry: Option<u64>,
+    /// When it expires.
+    pub expiry: Option<UnixMs>,
     /// See [`crate::access`].
     pub access: u32,
 }

@@ -12,6 +12,8 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
+use clocks::UnixMs;
+
 use crate::bucket::{frag_of, pack, tag_of};
 use crate::entry::Entry;
 use crate::heap::{Heap, LocalHeap};
@@ -35,8 +37,8 @@ pub(crate) struct Table {
     pub(crate) volatile: Cell<u32>,
     /// Entries with an expiry.
     pub(crate) expiring: Cell<u32>,
-    /// No entry expires before this unix time in milliseconds.
-    pub(crate) next_expiry: Cell<u64>,
+    /// No entry expires before.
+    pub(crate) next_expiry: Cell<UnixMs>,
     /// Tombstones of this table's keys, and whether a checkpoint is walking it: see [`crate::tombstone`].
     pub(crate) graves: Graves,
 }
@@ -258,7 +260,7 @@ impl Table {
     }
 
     /// Notes that something expires at `ms`. To be called before it is counted as volatile.
-    pub(crate) fn expires_by(&self, ms: u64) {
+    pub(crate) fn expires_by(&self, ms: UnixMs) {
         self.next_expiry.set(if self.volatile.get() == 0 { ms } else { self.next_expiry.get().min(ms) });
     }
 

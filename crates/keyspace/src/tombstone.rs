@@ -20,6 +20,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use clocks::UnixMs;
 use object::saved::Frozen;
 
 use crate::db::EntryRef;
@@ -371,9 +372,9 @@ impl Keyspace {
         above: Version,
         epochs: &mut dyn FnMut() -> NonZeroU64,
         mut f: impl FnMut(EntryRef<'_>, Option<Frozen>, Mark),
-    ) -> (Option<u64>, u64) {
-        let Some(table) = self.body(held, slot).table(physical) else { return (None, u64::MAX) };
-        let mut earliest = u64::MAX;
+    ) -> (Option<u64>, UnixMs) {
+        let Some(table) = self.body(held, slot).table(physical) else { return (None, UnixMs::NEVER) };
+        let mut earliest = UnixMs::NEVER;
         let next = table.step(from, |entry| {
             if entry.version() > above {
                 let (frozen, had) = copy(entry, epochs);
@@ -383,7 +384,7 @@ impl Keyspace {
                 earliest = earliest.min(ms);
             }
             if entry.has_field_expiry() {
-                earliest = earliest.min(EntryRef::new(entry).field_expiry().unwrap_or(u64::MAX));
+                earliest = earliest.min(EntryRef::new(entry).field_expiry().unwrap_or(UnixMs::NEVER));
             }
         });
         (next, earliest)

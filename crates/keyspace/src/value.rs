@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::entry::Entry;
 use crate::sizes::Measured;
+use clocks::UnixMs;
 use object::saved::{self, Freeze, Frozen, ValueRef};
 use object::{Corrupt, Hash, List, Set, Stream, ZSet};
 
@@ -243,7 +244,7 @@ collections!(List, Set, ZSet, Hash, Stream);
 impl AnyCollection {
     /// When the first of its fields expires, if it is a hash with such fields. The entry's own expiry is apart from
     /// that.
-    pub fn field_expiry(&self) -> Option<u64> {
+    pub fn field_expiry(&self) -> Option<UnixMs> {
         match self {
             AnyCollection::Hash(hash) => hash.next_expiry(),
             _ => None,
@@ -268,7 +269,7 @@ pub enum Value {
 
 impl Value {
     /// When the first of its fields expires, if it is a hash with such fields.
-    pub fn field_expiry(&self) -> Option<u64> {
+    pub fn field_expiry(&self) -> Option<UnixMs> {
         if let Value::Collection(collection) = self { collection.field_expiry() } else { None }
     }
 

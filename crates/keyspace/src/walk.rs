@@ -1,5 +1,7 @@
 //! Visiting the keys of one held slot in hash order, in steps.
 
+use clocks::UnixMs;
+
 use crate::db::{Db, EntryRef};
 use crate::table::Tidied;
 
@@ -22,13 +24,13 @@ impl Db<'_> {
     }
 
     /// No key of the database in this slot expires before this time; `None` if none expires at all.
-    pub fn next_expiry(&self, slot: u16) -> Option<u64> {
+    pub fn next_expiry(&self, slot: u16) -> Option<UnixMs> {
         let table = self.keyspace().body(self.held(), slot).table(self.physical())?;
         (table.volatile.get() > 0).then(|| table.next_expiry.get())
     }
 
     /// Sets the time before which no key of the database in this slot expires: for the expiry sweep, which has looked.
-    pub fn set_next_expiry(&mut self, slot: u16, ms: u64) {
+    pub fn set_next_expiry(&mut self, slot: u16, ms: UnixMs) {
         if let Some(table) = self.keyspace().body(self.held(), slot).table(self.physical()) {
             table.next_expiry.set(ms);
         }

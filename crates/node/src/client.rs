@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use clocks::UnixMs;
 use engine::Seat;
 
 use crate::push::tracker::Tracker;
@@ -39,7 +40,7 @@ pub struct Client {
     /// Where it comes from.
     pub peer: Peer,
     /// Unix milliseconds of its connection.
-    pub since: u64,
+    pub since: UnixMs,
     /// The worker that owns it.
     pub worker: AtomicU16,
     /// The worker's name for it.
@@ -123,7 +124,7 @@ pub struct Texts {
 }
 
 impl Client {
-    pub(crate) fn new(id: u64, peer: Peer, now: u64, worker: u16, token: u64) -> Self {
+    pub(crate) fn new(id: u64, peer: Peer, now: UnixMs, worker: u16, token: u64) -> Self {
         Self {
             id,
             peer,
@@ -132,7 +133,7 @@ impl Client {
             token: AtomicU64::new(token),
             db: AtomicU16::new(0),
             last_command: AtomicU32::new(0),
-            last_active: AtomicU64::new(now),
+            last_active: AtomicU64::new(now.0),
             queued: AtomicI32::new(-1),
             watching: AtomicU32::new(0),
             watched_bytes: AtomicU64::new(0),

@@ -27,7 +27,7 @@ pub mod users;
 mod worker;
 
 pub use client::{Client, Peer};
-pub use clock::{Clock, MonoNs};
+pub use clock::{Clock, MonoNs, UnixMs};
 pub use crash::Crash;
 pub use durability::checkpoints::{Checkpoints, Ticket};
 pub use durability::cut::{Cut, Order};

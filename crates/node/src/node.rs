@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use clocks::UnixMs;
 use keyspace::{Keyspace, Waiter};
 
 use crate::client::Client;
@@ -139,8 +140,8 @@ pub struct Facts {
     pub random: Option<fn(&mut [u8]) -> bool>,
     /// Operating system, as `uname` says.
     pub os: String,
-    /// Unix milliseconds of the start.
-    pub started_ms: u64,
+    /// When the server started.
+    pub started: UnixMs,
     /// Path of the binary.
     pub executable: String,
     /// "epoll" or "io_uring".
@@ -182,7 +183,7 @@ impl Node {
         let table = table.renamed(config.renames().clone());
         let commands = table.all().len();
         let users = UserTable::new(&table);
-        let started = facts.started_ms;
+        let started = facts.started;
         Arc::new(Node {
             engine: Arc::new(engine::Shared::new(Keyspace::new(workers + LOADERS + 1, databases, seed))),
             config,
@@ -252,14 +253,14 @@ impl Node {
         let used = self.used_memory();
         let before = self.peak_memory.fetch_max(used, Relaxed);
         if used > before {
-            self.peak_memory_ms.store(self.clock.unix_ms(), Relaxed);
+            self.peak_memory_ms.store(self.clock.unix_ms().0, Relaxed);
         }
         before.max(used)
     }
 
-    /// When that was, in unix milliseconds.
-    pub fn peak_memory_ms(&self) -> u64 {
-        self.peak_memory_ms.load(Relaxed)
+    /// When that was.
+    pub fn peak_memory_at(&self) -> UnixMs {
+        UnixMs(self.peak_memory_ms.load(Relaxed))
     }
 
     /// `used_memory` before there was data.
@@ -284,7 +285,7 @@ impl Node {
     }
 
     /// Notes the rates and peaks of INFO. One worker calls it now and then.
-    pub(crate) fn sample(&self, now: u64) {
+    pub(crate) fn sample(&self, now: UnixMs) {
         let sum = |counter: fn(&WorkerStats) -> &AtomicU64| -> u64 {
             self.stats.iter().map(|stats| counter(stats).load(Relaxed)).fold(0, u64::wrapping_add)
         };

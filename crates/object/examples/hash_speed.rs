@@ -7,6 +7,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use clocks::UnixMs;
 use object::hash::Expiry;
 use object::{Hash, Limits, Set};
 
@@ -48,9 +49,11 @@ fn main() {
         time("set, present", rounds, n, || {
             names.iter().for_each(|name| _ = hash.set(name.as_bytes(), &value, Expiry::Clear, &limits));
         });
-        time("get", rounds, n, || names.iter().for_each(|name| _ = black_box(hash.get(name.as_bytes(), 0))));
-        time("get, absent", rounds, n, || absent.iter().for_each(|name| _ = black_box(hash.get(name.as_bytes(), 0))));
-        time("walk", rounds, n, || hash.iter(0).for_each(|field| _ = black_box(field)));
+        time("get", rounds, n, || names.iter().for_each(|name| _ = black_box(hash.get(name.as_bytes(), UnixMs::ZERO))));
+        time("get, absent", rounds, n, || {
+            absent.iter().for_each(|name| _ = black_box(hash.get(name.as_bytes(), UnixMs::ZERO)))
+        });
+        time("walk", rounds, n, || hash.iter(UnixMs::ZERO).for_each(|field| _ = black_box(field)));
         time("by rank", rounds, n, || shuffled(n).for_each(|rank| _ = black_box(hash.nth(rank))));
         let mut copy = Hash::new();
         names.iter().for_each(|name| _ = copy.set(name.as_bytes(), &value, Expiry::Clear, &limits));

@@ -1,6 +1,7 @@
 //! The items of a file.
 
 use crate::{Dialect, Error, Fault, Foreign, Value};
+use clocks::UnixMs;
 use object::Limits;
 use object::rdb::{self, decode};
 
@@ -50,8 +51,8 @@ pub struct Entry {
     pub db: u64,
     /// The key.
     pub key: Vec<u8>,
-    /// When it expires, in unix milliseconds. That may have passed.
-    pub expiry: Option<u64>,
+    /// When it expires. That may have passed.
+    pub expiry: Option<UnixMs>,
     /// Seconds since the key was last used.
     pub idle: Option<u64>,
     /// How often the key is used: Redis's logarithmic counter.

@@ -2,6 +2,7 @@
 
 use crate::bytes::Bytes;
 use crate::{Dialect, Entry, Error, Fault, Item, REDIS_VERSION_MAX, VALKEY_VERSION, opcode};
+use clocks::UnixMs;
 use object::Corrupt;
 use object::rdb::walk::{self, Source, length, pass_module_parts, pass_string, pass_value};
 use std::io::Read;
@@ -25,7 +26,7 @@ pub struct Reader<R> {
 /// The fields about the next key.
 #[derive(Default)]
 struct Next {
-    expiry: Option<u64>,
+    expiry: Option<UnixMs>,
     idle: Option<u64>,
     frequency: Option<u8>,
 }
@@ -163,8 +164,10 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
+    /// The next key expires at this unix time in milliseconds.
     fn expires(&mut self, at: i64) -> Result<(), Fault> {
-        self.next.expiry = Some(u64::try_from(at).map_err(|_| Corrupt("time of expiry of a key"))?);
+        let at = u64::try_from(at).map_err(|_| Corrupt("time of expiry of a key"))?;
+        self.next.expiry = Some(UnixMs(at));
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Writing an RDB file.
 
 use crate::{CannotHold, Target, ValueRef, opcode};
+use clocks::UnixMs;
 use crc_fast::{CrcAlgorithm, Digest};
 use object::rdb::{encode, encode_length, encode_string};
 use std::io::{self, Write};
@@ -24,8 +25,8 @@ pub struct EntryRef<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: ValueRef<'a>,
-    /// When it expires, in unix milliseconds, below 2^63.
-    pub expiry: Option<u64>,
+    /// When it expires: below 2^63.
+    pub expiry: Option<UnixMs>,
     /// Seconds since it was last used.
     pub idle: Option<u64>,
     /// How often it is used: Redis's logarithmic counter.
@@ -123,7 +124,7 @@ impl<W: Write> Writer<W> {
         self.flush()?;
         if let Some(at) = entry.expiry {
             self.buffer.push(opcode::EXPIRY_MS);
-            self.buffer.extend_from_slice(&at.to_le_bytes());
+            self.buffer.extend_from_slice(&at.0.to_le_bytes());
         }
         if let Some(seconds) = entry.idle {
             self.buffer.push(opcode::IDLE);

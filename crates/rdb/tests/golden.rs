@@ -2,6 +2,7 @@
 
 mod support;
 
+use clocks::UnixMs;
 use object::Limits;
 use rdb::{Dialect, EntryRef, Fault, Foreign, Item, Reader, Target, ValueRef, Writer, Written};
 use support::{described, entries, items, samples};
@@ -35,7 +36,7 @@ fn what_is_written() {
         writer.function(b"code").unwrap();
         writer.database(2, 1, 1).unwrap();
         let string = EntryRef::new(2, b"k", ValueRef::String(b"v"));
-        let entry = EntryRef { expiry: Some(0x0102), idle: Some(100), frequency: Some(7), ..string };
+        let entry = EntryRef { expiry: Some(UnixMs(0x0102)), idle: Some(100), frequency: Some(7), ..string };
         assert_eq!(writer.entry(entry).unwrap(), Written::Yes);
         let written = writer.finish().unwrap();
         let body = "fa 0a 72656469732d62697473 c040  f5 04 636f6465  fe02 fb0101 \
@@ -148,8 +149,8 @@ fn what_stands_before_keys() {
         Item::Entry(entry) => (entry.db, entry.expiry, entry.idle, entry.frequency),
         other => panic!("{other:?}"),
     };
-    assert_eq!(told(&read[3]), (5, Some(10_000), None, None));
-    assert_eq!(told(&read[4]), (5, Some(11), Some(5), None));
+    assert_eq!(told(&read[3]), (5, Some(UnixMs(10_000)), None, None));
+    assert_eq!(told(&read[4]), (5, Some(UnixMs(11)), Some(5), None));
     assert_eq!(told(&read[5]), (5, None, None, Some(9)));
 }
 

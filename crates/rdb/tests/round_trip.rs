@@ -2,6 +2,7 @@
 
 mod support;
 
+use clocks::UnixMs;
 use proptest::prelude::*;
 use rdb::{EntryRef, Item, Target, Writer, Written};
 use support::{TARGETS, bytes, described, entries, file_of, items, value};
@@ -11,7 +12,7 @@ proptest! {
 
     #[test]
     fn values_come_back(
-        values in proptest::collection::vec((bytes(), value(), 0u64..4, prop::option::of(0u64..1 << 62)), 0..5),
+        values in proptest::collection::vec((bytes(), value(), 0u64..4, prop::option::of((0u64..1 << 62).prop_map(UnixMs))), 0..5),
         idle in prop::option::of(0u64..1 << 33),
         frequency in prop::option::of(any::<u8>()),
     ) {
@@ -47,7 +48,7 @@ fn what_a_target_cannot_hold_is_named() {
     let held = |target: Target, value: &rdb::Value<'_>| {
         let mut writer = Writer::new(Vec::new(), target).unwrap();
         let written =
-            writer.entry(EntryRef { expiry: Some(1), ..EntryRef::new(2, b"k", value.as_value_ref()) }).unwrap();
+            writer.entry(EntryRef { expiry: Some(UnixMs(1)), ..EntryRef::new(2, b"k", value.as_value_ref()) }).unwrap();
         let _: Written = writer.entry(EntryRef::new(2, b"next", rdb::ValueRef::String(b"v"))).unwrap();
         let file = writer.finish().unwrap();
         let keys = entries(&file).unwrap();
@@ -95,7 +96,10 @@ fn fields_and_functions_are_read() {
 fn seeds_are_written_if_asked_for() {
     for target in TARGETS {
         for (at, value) in support::samples().iter().enumerate() {
-            let file = file_of(target, &[EntryRef { expiry: Some(1), ..EntryRef::new(0, b"k", value.as_value_ref()) }]);
+            let file = file_of(
+                target,
+                &[EntryRef { expiry: Some(UnixMs(1)), ..EntryRef::new(0, b"k", value.as_value_ref()) }],
+            );
             assert!(entries(&file).unwrap().len() <= 1);
             if let Some(folder) = std::env::var_os("RDB_SEEDS") {
                 let name = format!("seed-sample-{target:?}-{at}");

@@ -12,6 +12,7 @@
 mod server;
 mod support;
 
+use clocks::UnixMs;
 use object::Limits;
 use rdb::aof::{Files, Manifest, Step};
 use rdb::{Dialect, Entry, EntryRef, Fault, Item, Reader, Target, Value, Writer, Written, aof};
@@ -103,7 +104,7 @@ fn populate(server: &mut Server) {
 }
 
 /// A key's time of expiry, its type, and its contents.
-type Described = (Option<u64>, (&'static str, Vec<String>));
+type Described = (Option<UnixMs>, (&'static str, Vec<String>));
 
 /// The contents of a file.
 struct Read {
@@ -155,7 +156,10 @@ impl Read {
             server.line(&format!("SELECT {}", entry.db));
             let Reply::Int(at) = server.call(&[b"PEXPIRETIME", entry.key.as_slice()]) else { panic!("no time") };
             let body = server.body(&entry.key);
-            (u64::try_from(at).ok(), described(&object::rdb::decode(&body, dialect, &Limits::default()).unwrap()))
+            (
+                u64::try_from(at).ok().map(UnixMs),
+                described(&object::rdb::decode(&body, dialect, &Limits::default()).unwrap()),
+            )
         };
         self.entries.iter().map(said).collect()
     }
@@ -312,7 +316,7 @@ fn append_only_folders_are_replayed() {
 
 fn restore(server: &mut Server, entry: Entry) {
     server.line(&format!("SELECT {}", entry.db));
-    let (key, at) = (entry.key.clone(), entry.expiry.unwrap_or(0).to_string());
+    let (key, at) = (entry.key.clone(), UnixMs::to_wire(entry.expiry).to_string());
     let payload = entry.into_payload(&Limits::default()).unwrap();
     let reply = server.call(&[b"RESTORE", key.as_slice(), at.as_bytes(), &payload, b"ABSTTL", b"REPLACE"]);
     assert_eq!(reply, Reply::Text("OK".to_owned()), "{}", key.escape_ascii());

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use clocks::UnixMs;
 use membership::BootNs;
 use node::MonoNs;
 
@@ -18,9 +19,9 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Clocks that begin at this unix time in milliseconds.
-    pub fn new(unix_ms: u64) -> Self {
-        Self { unix_us: AtomicU64::new(unix_ms * 1000), monotonic_ns: AtomicU64::new(1), boot_ns: AtomicU64::new(1) }
+    /// Clocks that begin at this time.
+    pub fn new(unix: UnixMs) -> Self {
+        Self { unix_us: AtomicU64::new(unix.0 * 1000), monotonic_ns: AtomicU64::new(1), boot_ns: AtomicU64::new(1) }
     }
 
     /// Time passes.
@@ -45,9 +46,9 @@ impl Clock {
         BootNs(self.boot_ns.load(Relaxed))
     }
 
-    /// Unix time in milliseconds.
-    pub fn unix_ms(&self) -> u64 {
-        self.unix_us.load(Relaxed) / 1000
+    /// Unix time.
+    pub fn unix_ms(&self) -> UnixMs {
+        UnixMs(self.unix_us.load(Relaxed) / 1000)
     }
 
     /// A time in nanoseconds that never goes back.
@@ -57,7 +58,7 @@ impl Clock {
 }
 
 impl node::Clock for Clock {
-    fn unix_ms(&self) -> u64 {
+    fn unix_ms(&self) -> UnixMs {
         Clock::unix_ms(self)
     }
 

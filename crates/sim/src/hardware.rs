@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use redolog::simulated::{Chance, Simulated};
 use store::{Fault, Platter};
 
@@ -34,7 +35,7 @@ pub struct Hardware {
 pub const SEGMENT: u32 = 8192;
 
 /// When the first machine starts, unix milliseconds.
-pub const BEGINNING: u64 = 1_000_000_000_000;
+pub const BEGINNING: UnixMs = UnixMs(1_000_000_000_000);
 
 impl Hardware {
     /// Empty disks.

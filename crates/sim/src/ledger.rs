@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use clocks::UnixMs;
 use redolog::simulated::Simulated;
 use redolog::{Damage, Lsn, Opened};
 
@@ -25,12 +26,12 @@ pub struct Ledger {
     model: Memory,
     /// The end of each stream when this life began: records at or below it are settled.
     settled: Vec<Lsn>,
-    now: u64,
+    now: UnixMs,
 }
 
 impl Ledger {
     /// Of a log of so many streams in which there is nothing. `now`: unix milliseconds.
-    pub fn new(streams: usize, now: u64) -> Self {
+    pub fn new(streams: usize, now: UnixMs) -> Self {
         Self {
             fresh: Records::new(),
             settled_records: Vec::new(),

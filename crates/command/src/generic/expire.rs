@@ -1,5 +1,6 @@
 //! Expiry of keys: EXPIRE and its kin, PERSIST, and the questions (TTL, EXPIRETIME and their kin).
 
+use clocks::UnixMs;
 use keyspace::Key;
 
 use crate::ctx::{Ctx, Outcome};
@@ -133,8 +134,8 @@ impl Condition {
     }
 
     /// True if expiry `to` may replace `from`. No expiry counts as later than any.
-    fn allows(&self, from: Option<u64>, to: i64) -> bool {
-        let from = from.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
+    fn allows(&self, from: Option<UnixMs>, to: i64) -> bool {
+        let from = from.map(|ms| i64::try_from(ms.0).unwrap_or(i64::MAX));
         !(self.nx && from.is_some()
             || self.xx && from.is_none()
             || self.gt && from.is_none_or(|ms| to <= ms)
@@ -143,12 +144,12 @@ impl Condition {
 }
 
 fn expire(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let now = ctx.now as i64;
+    let now = ctx.now.0 as i64;
     set_expiry(ctx, "expire", now, 1000)
 }
 
 fn pexpire(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let now = ctx.now as i64;
+    let now = ctx.now.0 as i64;
     set_expiry(ctx, "pexpire", now, 1)
 }
 
@@ -175,7 +176,7 @@ fn set_expiry(ctx: &mut Ctx<'_>, name: &str, base: i64, unit: i64) -> Result<Out
         return Ok(Outcome::Done);
     }
     match u64::try_from(at) {
-        Ok(ms) if ms > ctx.now => apply(ctx, &key, Some(ms), "expire"),
+        Ok(at) if UnixMs(at) > ctx.now => apply(ctx, &key, Some(UnixMs(at)), "expire"),
         _ => {
             ctx.db.remove(&key);
             ctx.effect(op::DELETE, &key, |_| {});
@@ -187,9 +188,9 @@ fn set_expiry(ctx: &mut Ctx<'_>, name: &str, base: i64, unit: i64) -> Result<Out
 }
 
 /// Changes the expiry of a present key.
-fn apply(ctx: &mut Ctx<'_>, key: &Key<'_>, expiry: Option<u64>, event: &'static str) {
+fn apply(ctx: &mut Ctx<'_>, key: &Key<'_>, expiry: Option<UnixMs>, event: &'static str) {
     ctx.db.set_expiry(key, expiry);
-    ctx.effect(op::EXPIRE, key, |w| w.varint(expiry.unwrap_or(0)));
+    ctx.effect(op::EXPIRE, key, |w| w.varint(UnixMs::to_wire(expiry)));
     ctx.notify(class::GENERIC, event, key);
 }
 
@@ -204,7 +205,7 @@ fn persist(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 }
 
 /// Answers -2 without the key, -1 without an expiry, else the result of `show` for the expiry and the present time.
-fn tell_expiry(ctx: &mut Ctx<'_>, show: fn(u64, u64) -> u64) -> Result<Outcome, Error> {
+fn tell_expiry(ctx: &mut Ctx<'_>, show: fn(UnixMs, UnixMs) -> u64) -> Result<Outcome, Error> {
     let key = ctx.key(1);
     // Redis counts this lookup, but it does not make the key younger.
     let bits = ctx.db.peek(&key).map(|entry| entry.access());
@@ -226,19 +227,19 @@ fn seconds(ms: u64) -> u64 {
 }
 
 fn ttl(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    tell_expiry(ctx, |at, now| seconds(at.saturating_sub(now)))
+    tell_expiry(ctx, |at, now| seconds(at.since(now)))
 }
 
 fn pttl(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    tell_expiry(ctx, |at, now| at.saturating_sub(now))
+    tell_expiry(ctx, |at, now| at.since(now))
 }
 
 fn expiretime(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    tell_expiry(ctx, |at, _| seconds(at))
+    tell_expiry(ctx, |at, _| seconds(at.0))
 }
 
 fn pexpiretime(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    tell_expiry(ctx, |at, _| at)
+    tell_expiry(ctx, |at, _| at.0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The effect "this key is now that": expiry and image of the value, whatever was there before.
 
+use clocks::UnixMs;
 use keyspace::{Db, Expiry, Key, Value};
 use object::Corrupt;
 
@@ -14,10 +15,7 @@ pub(super) fn effect(ctx: &mut Ctx<'_>, key: &Key<'_>) {
 }
 
 pub(super) fn replay(key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>) -> Result<(), Corrupt> {
-    let expiry = match r.varint()? {
-        0 => Expiry::Clear,
-        ms => Expiry::At(ms),
-    };
+    let expiry = UnixMs::from_wire(r.varint()?).map_or(Expiry::Clear, Expiry::At);
     db.set_value(key, Value::from_image(r.rest())?, expiry);
     Ok(())
 }

@@ -16,6 +16,7 @@ mod transfer;
 mod wait;
 
 use ::object::{Corrupt, Limits};
+use clocks::UnixMs;
 use keyspace::{Db, Key};
 
 use crate::ctx::Ctx;
@@ -45,8 +46,7 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _:
             db.remove(key);
         }
         op::EXPIRE => {
-            let ms = r.varint()?;
-            db.set_expiry(key, (ms != 0).then_some(ms));
+            db.set_expiry(key, UnixMs::from_wire(r.varint()?));
         }
         op::IMAGE => image::replay(key, r, db)?,
         _ => return Err(Corrupt("unknown effect")),

@@ -203,6 +203,8 @@ fn move_(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 #[cfg(test)]
 mod tests {
+    use clocks::UnixMs;
+
     use crate::testing::Bench;
 
     #[test]
@@ -280,7 +282,7 @@ mod tests {
         for bench in [&mut bench.replayed(), &mut bench] {
             for name in ["copied", "renamed"] {
                 let slot = keyspace::slot_of(name.as_bytes());
-                assert_eq!(bench.inspect(|db| db.next_expiry(slot)), Some(1_000_000_005_000), "{name}");
+                assert_eq!(bench.inspect(|db| db.next_expiry(slot)), Some(UnixMs(1_000_000_005_000)), "{name}");
                 assert_eq!(bench.words(&format!("hpexpiretime {name} fields 1 f")), "*1\r\n:1000000005000\r\n");
             }
             assert_eq!(bench.inspect(|db| db.next_expiry(keyspace::slot_of(b"h"))), None);

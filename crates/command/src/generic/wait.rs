@@ -30,7 +30,7 @@ fn check_timeout(ctx: &Ctx<'_>, i: usize) -> Result<(), Error> {
     if ms < 0 {
         return Err(Error::new("ERR timeout is negative"));
     }
-    match ms.checked_add_unsigned(ctx.now) {
+    match ms.checked_add_unsigned(ctx.now.0) {
         Some(_) => Ok(()),
         None => Err(Error::new("ERR timeout is out of range")),
     }

@@ -1,5 +1,6 @@
 //! The effects of hashes.
 
+use clocks::UnixMs;
 use keyspace::{Db, Key};
 use object::hash::{EXPIRY_MAX, Expiry};
 use object::{Corrupt, Hash, Limits};
@@ -72,10 +73,9 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, li
     Ok(())
 }
 
-fn read_expiry(r: &mut Reader<'_>) -> Result<Option<u64>, Corrupt> {
-    match r.varint()? {
-        0 => Ok(None),
-        at if at <= EXPIRY_MAX => Ok(Some(at)),
+fn read_expiry(r: &mut Reader<'_>) -> Result<Option<UnixMs>, Corrupt> {
+    match UnixMs::from_wire(r.varint()?) {
+        at if at.is_none_or(|at| at <= EXPIRY_MAX) => Ok(at),
         _ => Err(Corrupt("expiry of a field")),
     }
 }

@@ -1,5 +1,6 @@
 //! The expiry of fields: HEXPIRE, HPEXPIRE, HEXPIREAT, HPEXPIREAT, HTTL, HPTTL, HEXPIRETIME, HPEXPIRETIME, HPERSIST.
 
+use clocks::UnixMs;
 use keyspace::Key;
 use object::Hash;
 use object::hash::EXPIRY_MAX;
@@ -35,8 +36,8 @@ pub(super) enum From {
     Epoch,
 }
 
-/// Argument `i` as a unix time in milliseconds.
-pub(super) fn time(ctx: &Ctx<'_>, i: usize, unit: Unit, from: From, command: &str) -> Result<u64, Error> {
+/// Argument `i` as a time.
+pub(super) fn time(ctx: &Ctx<'_>, i: usize, unit: Unit, from: From, command: &str) -> Result<UnixMs, Error> {
     let too_late = || Error::text(format!("ERR invalid expire time in '{command}' command"));
     let given = ctx.int(i)?;
     let given = u64::try_from(given).map_err(|_| Error::new("ERR invalid expire time, must be >= 0"))?;
@@ -44,8 +45,8 @@ pub(super) fn time(ctx: &Ctx<'_>, i: usize, unit: Unit, from: From, command: &st
         Unit::Seconds => given.checked_mul(1000),
         Unit::Milliseconds => Some(given),
     };
-    let base = if from == From::Now { ctx.now } else { 0 };
-    ms.and_then(|ms| ms.checked_add(base)).filter(|ms| *ms <= EXPIRY_MAX).ok_or_else(too_late)
+    let base = if from == From::Now { ctx.now } else { UnixMs::ZERO };
+    ms.and_then(|ms| base.checked_add(ms)).filter(|at| *at <= EXPIRY_MAX).ok_or_else(too_late)
 }
 
 /// The position of the first field of `FIELDS numfields field [field ...]` at argument `i`; the fields are the last
@@ -75,7 +76,7 @@ pub(super) enum Condition {
 }
 
 impl Condition {
-    fn allows(self, old: Option<u64>, new: u64) -> bool {
+    fn allows(self, old: Option<UnixMs>, new: UnixMs) -> bool {
         match self {
             Condition::Always => true,
             Condition::IfNone => old.is_none(),
@@ -107,7 +108,7 @@ impl<'a> Change<'a> {
     }
 
     /// Gives a field that is there the expiry `at`; a time that has passed deletes it.
-    pub fn apply(&mut self, hash: &mut Hash, name: &'a [u8], at: Option<u64>, now: u64) -> i64 {
+    pub fn apply(&mut self, hash: &mut Hash, name: &'a [u8], at: Option<UnixMs>, now: UnixMs) -> i64 {
         if at.is_some_and(|at| at <= now) {
             hash.remove(name);
             self.deleted.push(name);
@@ -119,7 +120,14 @@ impl<'a> Change<'a> {
     }
 
     /// Logs and notifies the change. `at` is the new expiry of the updated fields, `event` the name of the event.
-    pub fn conclude(self, ctx: &mut Ctx<'_>, key: &Key<'_>, at: Option<u64>, event: &'static str, states: [State; 2]) {
+    pub fn conclude(
+        self,
+        ctx: &mut Ctx<'_>,
+        key: &Key<'_>,
+        at: Option<UnixMs>,
+        event: &'static str,
+        states: [State; 2],
+    ) {
         let [before, after] = states;
         let Change { updated, deleted, expired } = self;
         let steps = [&updated, &deleted, &expired].into_iter().filter(|names| !names.is_empty()).count();
@@ -127,7 +135,7 @@ impl<'a> Change<'a> {
         if !after.empty {
             if !updated.is_empty() {
                 ctx.effect(EXPIRE, key, |w| {
-                    w.varint(at.unwrap_or(0));
+                    w.varint(UnixMs::to_wire(at));
                     write_all(w, updated.iter().copied());
                 });
             }
@@ -236,7 +244,7 @@ fn times(ctx: &mut Ctx<'_>, unit: Unit, from: From) -> Result<Outcome, Error> {
         let result = match hash.and_then(|hash| hash.find(name)).filter(|field| !field.expired(now)) {
             None => NO_FIELD,
             Some(field) => field.expiry.map_or(NO_EXPIRY, |at| {
-                let ms = if from == From::Now { at - now } else { at };
+                let ms = if from == From::Now { at.since(now) } else { at.0 };
                 if unit == Unit::Seconds { ms.div_ceil(1000) as i64 } else { ms as i64 }
             }),
         };

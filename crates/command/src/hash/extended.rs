@@ -1,5 +1,6 @@
 //! Reading and writing with an expiry at once: HGETEX, HSETEX, HGETDEL.
 
+use clocks::UnixMs;
 use object::Hash;
 use object::hash::Expiry;
 
@@ -16,7 +17,7 @@ use crate::error::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Then {
     Nothing,
-    Expire(Option<u64>),
+    Expire(Option<UnixMs>),
 }
 
 pub(super) fn hgetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
@@ -187,7 +188,7 @@ pub(super) fn hsetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         }
         ctx.effect(effect, &key, |w| {
             if let Expiry::At(at) = expiry {
-                w.varint(at);
+                w.varint(at.0);
             }
             write_all(w, words.clone());
         });

@@ -20,6 +20,7 @@ pub use effect::replay;
 pub use reclaim::{Reclaimed, reclaim};
 pub use rows::ROWS;
 
+use clocks::UnixMs;
 use keyspace::Key;
 use object::Hash;
 
@@ -33,7 +34,7 @@ use effect::{REMOVE, write_all};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct State {
     empty: bool,
-    next_expiry: Option<u64>,
+    next_expiry: Option<UnixMs>,
 }
 
 impl State {

@@ -1,5 +1,7 @@
 //! The options of HGETEX, HSETEX and HEXPIRE, which may come in any order, before FIELDS and behind it.
 
+use clocks::UnixMs;
+
 use super::expire::{Condition, From, Unit, time};
 use crate::ctx::Ctx;
 use crate::dialect::Difference;
@@ -25,7 +27,7 @@ pub(super) enum Form {
 pub(super) enum Ttl {
     /// None is given.
     Unsaid,
-    At(u64),
+    At(UnixMs),
     /// PERSIST of HGETEX, KEEPTTL of HSETEX.
     Kept,
 }

@@ -1,5 +1,6 @@
 //! Deletion of expired fields: by the engine's sweep, and before commands that must not meet any.
 
+use clocks::UnixMs;
 use keyspace::{Db, Key};
 use object::Hash;
 
@@ -12,9 +13,9 @@ use crate::notify::{Events, class};
 pub struct Reclaimed {
     /// Number of fields deleted.
     pub fields: u64,
-    /// When the next field expires, in unix milliseconds; in the past if there were more than `max`. None: no field
+    /// When the next field expires; in the past if there were more than `max`. None: no field
     /// expires any more, or the key is gone.
-    pub next: Option<u64>,
+    pub next: Option<UnixMs>,
 }
 
 /// Deletes up to `max` fields of the hash at `key` that have expired at `now`, and the key when it becomes empty.
@@ -24,7 +25,7 @@ pub struct Reclaimed {
 pub fn reclaim(
     db: &mut Db<'_>,
     key: &Key<'_>,
-    now: u64,
+    now: UnixMs,
     max: usize,
     fx: &mut Effects,
     events: &mut Events,

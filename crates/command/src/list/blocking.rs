@@ -6,6 +6,7 @@ use super::pop::{mpop, parse_mpop, pop_one};
 use super::transfer::{Several, transfer, transfer_several};
 use crate::ctx::{Block, Ctx, Nil, Outcome};
 use crate::error::Error;
+use clocks::UnixMs;
 use keyspace::Kind;
 use object::List;
 use object::list::End;
@@ -18,7 +19,7 @@ pub(super) fn brpop(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     blocking_pop(ctx, End::Back)
 }
 
-fn wait(keys: std::ops::Range<usize>, deadline: Option<u64>, nil: Nil) -> Outcome {
+fn wait(keys: std::ops::Range<usize>, deadline: Option<UnixMs>, nil: Nil) -> Outcome {
     Outcome::Block(Block::new(keys.collect(), Kind::List, deadline, nil))
 }
 

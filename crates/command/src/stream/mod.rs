@@ -64,7 +64,7 @@ fn ids(ctx: &Ctx<'_>, from: usize) -> Result<Vec<Id>, Error> {
 
 /// Unix milliseconds as times of consumers and deliveries are kept.
 fn now(ctx: &Ctx<'_>) -> i64 {
-    i64::try_from(ctx.now).unwrap_or(i64::MAX)
+    i64::try_from(ctx.now.0).unwrap_or(i64::MAX)
 }
 
 /// The error of XPENDING, XCLAIM and XAUTOCLAIM for a missing key or group.

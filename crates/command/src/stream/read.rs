@@ -1,5 +1,6 @@
 //! XREAD and XREADGROUP.
 
+use clocks::UnixMs;
 use keyspace::{Key, Kind};
 use object::number::parse_i64;
 use object::stream::{Delivery, Entry, Group, Id, Log, Stream};
@@ -24,7 +25,7 @@ struct Options {
     /// Most entries of each stream.
     count: usize,
     /// BLOCK: the time limit.
-    deadline: Option<Option<u64>>,
+    deadline: Option<Option<UnixMs>>,
     /// Position of the group's name; the consumer's follows.
     group: Option<usize>,
     noack: bool,
@@ -129,7 +130,12 @@ fn min_idle(text: &[u8]) -> Result<i64, Error> {
 }
 
 /// Waits until something can be read: XREADGROUP also runs again when a key goes, to report it, and at a time `again`.
-fn wait(options: &Options, deadline: Option<u64>, again: Option<u64>, replaced: Vec<(usize, Vec<u8>)>) -> Outcome {
+fn wait(
+    options: &Options,
+    deadline: Option<UnixMs>,
+    again: Option<UnixMs>,
+    replaced: Vec<(usize, Vec<u8>)>,
+) -> Outcome {
     Outcome::Block(Block {
         keys: (options.first..options.first + options.keys).collect(),
         kind: Kind::Stream,
@@ -286,13 +292,13 @@ pub(super) fn enrolled(ctx: &mut Ctx<'_>, key: &Key<'_>, group: &[u8], consumer:
 }
 
 /// When an entry may have been pending for long enough to be claimed; `oldest`: since when the oldest has been.
-fn look_again(ctx: &Ctx<'_>, options: &Options, oldest: Option<i64>) -> Option<u64> {
+fn look_again(ctx: &Ctx<'_>, options: &Options, oldest: Option<i64>) -> Option<UnixMs> {
     /// With nothing pending, an entry that is delivered meanwhile cannot be claimed earlier; more frequent checks are
     /// useless.
     const REST_MS: i64 = 10;
     let (time, idle) = (now(ctx), options.claim?);
     let at = oldest.map_or_else(|| time.saturating_add(idle.max(REST_MS)), |oldest| oldest.saturating_add(idle));
-    u64::try_from(at.max(time.saturating_add(1))).ok()
+    u64::try_from(at.max(time.saturating_add(1))).ok().map(UnixMs)
 }
 
 /// Entries that have been pending for `min_idle` milliseconds and are there, the oldest first, and since when the

@@ -1,5 +1,6 @@
 //! INCREX (Redis 8.8): adds to a number within bounds, and sets its expiry.
 
+use clocks::UnixMs;
 use keyspace::{Expiry, Key};
 use object::long_double::LongDouble;
 use object::number;
@@ -205,7 +206,7 @@ fn increx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 }
 
 /// Stores the sum. A time that is over deletes the key.
-fn change(ctx: &mut Ctx<'_>, key: &Key<'_>, sum: &Sum, options: &Options<'_>, deadline: Option<u64>, had_ttl: bool) {
+fn change(ctx: &mut Ctx<'_>, key: &Key<'_>, sum: &Sum, options: &Options<'_>, deadline: Option<UnixMs>, had_ttl: bool) {
     let expiry = match deadline {
         Some(ms) if ms <= ctx.now => return expire_at_once(ctx, key),
         Some(ms) => Expiry::At(ms),

@@ -14,6 +14,7 @@ mod read;
 mod tests;
 mod write;
 
+use clocks::UnixMs;
 use keyspace::{Db, Expiry, Key, Str};
 use object::{Corrupt, Limits};
 use resp::Reply;
@@ -103,7 +104,7 @@ pub fn replay(number: u8, key: &Key<'_>, r: &mut Reader<'_>, db: &mut Db<'_>, _:
         SET => {
             let flags = r.u8()?;
             let expiry = match flags {
-                _ if flags & flag::AT != 0 => Expiry::At(r.varint()?),
+                _ if flags & flag::AT != 0 => Expiry::At(UnixMs(r.varint()?)),
                 _ if flags & flag::KEEP != 0 => Expiry::Keep,
                 _ => Expiry::Clear,
             };
@@ -146,9 +147,9 @@ fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, text: &[u8], raw: bool, expiry: Expiry)
         match expiry {
             Expiry::Clear => w.u8(raw | over),
             Expiry::Keep => w.u8(raw | over | flag::KEEP),
-            Expiry::At(ms) => {
+            Expiry::At(at) => {
                 w.u8(raw | over | flag::AT);
-                w.varint(ms);
+                w.varint(at.0);
             }
         }
         w.bytes(text);

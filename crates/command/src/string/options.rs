@@ -1,5 +1,6 @@
 //! The options that SET, GETEX and MSETEX share: conditions, GET, and how long the key shall live.
 
+use clocks::UnixMs;
 use resp::Args;
 
 use super::compare::Condition;
@@ -42,8 +43,8 @@ pub(super) enum Unit {
 }
 
 impl Ttl<'_> {
-    /// The unix time in milliseconds, if a time is given; `command` is named in the error.
-    pub(super) fn deadline(self, now: u64, command: &str) -> Result<Option<u64>, Error> {
+    /// The time of expiry, if a time is given; `command` is named in the error.
+    pub(super) fn deadline(self, now: UnixMs, command: &str) -> Result<Option<UnixMs>, Error> {
         let Ttl::Time(unit, amount) = self else { return Ok(None) };
         let invalid = || Error::text(format!("ERR invalid expire time in '{command}' command"));
         let amount = keyspace::canonical_int(amount).ok_or(Error::NOT_INTEGER)?;
@@ -52,11 +53,11 @@ impl Ttl<'_> {
             Unit::Seconds | Unit::UnixSeconds => amount.checked_mul(1000),
             Unit::Milliseconds | Unit::UnixMilliseconds => Some(amount),
         };
-        let ms = match unit {
-            Unit::Seconds | Unit::Milliseconds => ms.and_then(|ms| ms.checked_add(now)),
-            Unit::UnixSeconds | Unit::UnixMilliseconds => ms,
+        let at = match unit {
+            Unit::Seconds | Unit::Milliseconds => ms.and_then(|ms| now.checked_add(ms)),
+            Unit::UnixSeconds | Unit::UnixMilliseconds => ms.map(UnixMs),
         };
-        ms.filter(|ms| i64::try_from(*ms).is_ok()).map(Some).ok_or_else(invalid)
+        at.filter(|at| i64::try_from(at.0).is_ok()).map(Some).ok_or_else(invalid)
     }
 }
 

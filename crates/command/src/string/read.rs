@@ -149,7 +149,7 @@ fn getex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
         }
         Some(ms) => {
             ctx.db.set_expiry(&key, Some(ms));
-            ctx.effect(op::EXPIRE, &key, |w| w.varint(ms));
+            ctx.effect(op::EXPIRE, &key, |w| w.varint(ms.0));
             ctx.notify(class::GENERIC, "expire", &key);
         }
         None if options.ttl == Ttl::Persist && ctx.db.peek(&key).is_some_and(|entry| entry.expiry().is_some()) => {

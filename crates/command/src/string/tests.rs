@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use clocks::UnixMs;
 use keyspace::EntryRef;
 use proptest::prelude::*;
 
 use crate::testing::Bench;
 
 /// The model's view of a key: its bytes and its expiry.
-type Model = BTreeMap<u8, (Vec<u8>, Option<u64>)>;
+type Model = BTreeMap<u8, (Vec<u8>, Option<UnixMs>)>;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -79,7 +80,7 @@ fn integer(n: i64) -> Vec<u8> {
 }
 
 /// Runs the step on the model. Returns the arguments and the reply.
-fn apply(model: &mut Model, now: u64, step: &Step) -> (Vec<Vec<u8>>, Vec<u8>) {
+fn apply(model: &mut Model, now: UnixMs, step: &Step) -> (Vec<Vec<u8>>, Vec<u8>) {
     model.retain(|_, (_, expiry)| expiry.is_none_or(|ms| ms >= now));
     let args = |name: &str, key: &u8, rest: &[&[u8]]| {
         let mut args = vec![name.as_bytes().to_vec(), vec![b'a' + key]];
@@ -247,7 +248,7 @@ proptest! {
         let expected: Vec<_> = model.into_iter().map(|(key, (text, expiry))| (vec![b'a' + key], expiry, text)).collect();
         // Expired keys stay until a command finds them.
         let now = bench.now;
-        let live = |image: Vec<(Vec<u8>, Option<u64>, Vec<u8>)>| -> Vec<_> {
+        let live = |image: Vec<(Vec<u8>, Option<UnixMs>, Vec<u8>)>| -> Vec<_> {
             image.into_iter().filter(|(_, expiry, _)| expiry.is_none_or(|ms| ms >= now)).collect()
         };
         prop_assert_eq!(live(bench.image(text)), expected);

@@ -1,5 +1,6 @@
 //! Setting strings: SET with its options and its older relatives, MSET, MSETNX, MSETEX.
 
+use clocks::UnixMs;
 use keyspace::{Expiry, Key};
 
 use super::compare::Condition;
@@ -196,7 +197,7 @@ fn set_with(
 }
 
 /// Sets one key and returns whether it replaces another value.
-fn put_until(ctx: &mut Ctx<'_>, key: &Key<'_>, value: &[u8], ttl: Ttl<'_>, deadline: Option<u64>) {
+fn put_until(ctx: &mut Ctx<'_>, key: &Key<'_>, value: &[u8], ttl: Ttl<'_>, deadline: Option<UnixMs>) {
     let expiry = match deadline {
         Some(ms) => Expiry::At(ms),
         None if ttl == Ttl::Keep => Expiry::Keep,
@@ -259,7 +260,7 @@ fn msetnx(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 }
 
 /// Sets the keys at arguments `from..to`, with their values.
-fn put_pairs(ctx: &mut Ctx<'_>, from: usize, to: usize, ttl: Ttl<'_>, deadline: Option<u64>) {
+fn put_pairs(ctx: &mut Ctx<'_>, from: usize, to: usize, ttl: Ttl<'_>, deadline: Option<UnixMs>) {
     for i in (from..to).step_by(2) {
         let key = ctx.key(i);
         put_until(ctx, &key, ctx.arg(i + 1), ttl, deadline);
@@ -296,6 +297,8 @@ fn msetex(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
 
 #[cfg(test)]
 mod tests {
+    use clocks::UnixMs;
+
     use crate::spec::{KeyAt, key_flags::*};
     use crate::testing::Bench;
 
@@ -320,7 +323,11 @@ mod tests {
     }
 
     fn expiries(bench: &mut Bench) -> Vec<Option<u64>> {
-        bench.image(|_| Vec::new()).into_iter().map(|(_, expiry, _)| expiry.map(|ms| ms - 1_000_000_000_000)).collect()
+        bench
+            .image(|_| Vec::new())
+            .into_iter()
+            .map(|(_, expiry, _)| expiry.map(|at| at.since(UnixMs(1_000_000_000_000))))
+            .collect()
     }
 
     /// In the order of Redis 8.8.

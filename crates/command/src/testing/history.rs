@@ -3,6 +3,8 @@
 //! A line of the table is a command with placeholders in capitals; a test picks for each. A command that writes has a
 //! line (`every_writing_command_has_a_line`), so a family that grows extends the table.
 
+use clocks::UnixMs;
+
 /// Lines by family. `@wait` lets milliseconds pass, `@db` selects a database.
 pub const LINES: &[&[&str]] =
     &[CLOCK, GENERIC, STRINGS, BITS, LISTS, SETS, HASHES, FIELD_EXPIRY, ZSETS, ZSET_SETS, STREAMS, GROUPS];
@@ -273,7 +275,7 @@ const VALUES: [&str; 12] = [
 ];
 
 /// The words of a line, placeholders replaced by what `picks` choose. `now`: the time; `payloads`: what DUMP answered.
-pub fn fill(line: &str, picks: &[u8], now: u64, payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub fn fill(line: &str, picks: &[u8], now: UnixMs, payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut picks = picks.iter().copied().map(usize::from).chain(std::iter::repeat(0));
     let mut words = Vec::new();
     for word in line.split(' ') {
@@ -289,8 +291,8 @@ pub fn fill(line: &str, picks: &[u8], now: u64, payloads: &[Vec<u8>]) -> Vec<Vec
                 b'U' => filled.extend((pick() % 40).to_string().bytes()),
                 b'T' => filled.extend((1 + pick() * 3).to_string().bytes()),
                 b'D' => filled.extend((pick() % 3).to_string().bytes()),
-                b'A' => filled.extend((now - 50 + pick() as u64 * 3).to_string().bytes()),
-                b'Z' => filled.extend((now / 1000 + pick() as u64 % 3).to_string().bytes()),
+                b'A' => filled.extend((now.0 - 50 + pick() as u64 * 3).to_string().bytes()),
+                b'Z' => filled.extend((now.seconds() + pick() as u64 % 3).to_string().bytes()),
                 b'I' => filled.extend(format!("{}-{}", pick() % 3, pick() % 6).bytes()),
                 b'R' => filled.extend_from_slice(&payloads[pick() % payloads.len()]),
                 c => filled.push(c),

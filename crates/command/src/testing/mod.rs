@@ -7,6 +7,7 @@ mod history;
 mod logged;
 mod replay;
 
+use clocks::UnixMs;
 use keyspace::access::{AccessClock, Tracks};
 use keyspace::{Db, EntryRef, Held, Keyspace, Local, Need, SIZED_TYPES, SIZES, SLOTS, Version};
 use resp::{Batch, Protocol, Reply};
@@ -21,8 +22,8 @@ pub struct Bench {
     keyspace: Keyspace,
     local: Local,
     clock: AccessClock,
-    /// Unix milliseconds that commands see.
-    pub now: u64,
+    /// The time that commands see.
+    pub now: UnixMs,
     /// The selected database.
     pub db: u16,
     /// RESP2 unless set.
@@ -60,12 +61,12 @@ impl Bench {
         let keyspace = Keyspace::new(1, 16, 7);
         let local = keyspace.local(0);
         let mut clock = AccessClock::new(7);
-        clock.set(1_000_000_000_000, Tracks::Use, 10, 1);
+        clock.set(UnixMs(1_000_000_000_000), Tracks::Use, 10, 1);
         Self {
             keyspace,
             local,
             clock,
-            now: 1_000_000_000_000,
+            now: UnixMs(1_000_000_000_000),
             db: 0,
             protocol: Protocol::Resp2,
             tunables: Tunables { max_string: 512 << 20, databases: 16, shares_integers: true, ..Tunables::default() },
@@ -208,14 +209,14 @@ impl Bench {
 
     /// The contents of all databases, expired keys included: for each key the database, name, expiry, and digest of the
     /// value.
-    pub fn contents(&mut self) -> Vec<(u16, String, Option<u64>, String)> {
+    pub fn contents(&mut self) -> Vec<(u16, String, Option<UnixMs>, String)> {
         let mut contents = Vec::new();
         self.inspect_occupied(|db| {
             for number in 0..db.keyspace().databases() as u16 {
                 db.switch(number);
                 each_entry(db, |entry| {
                     let key = entry.key().escape_ascii().to_string();
-                    let digest = Digest::of_value(entry, 0).to_string();
+                    let digest = Digest::of_value(entry, UnixMs(0)).to_string();
                     contents.push((number, key, entry.expiry(), format!("{} {digest}", entry.kind().type_name())));
                 });
             }
@@ -263,7 +264,7 @@ impl Bench {
     pub fn image(
         &mut self,
         contents: impl Fn(&keyspace::EntryRef<'_>) -> Vec<u8>,
-    ) -> Vec<(Vec<u8>, Option<u64>, Vec<u8>)> {
+    ) -> Vec<(Vec<u8>, Option<UnixMs>, Vec<u8>)> {
         let mut image = Vec::new();
         self.inspect(|db| {
             for slot in 0..SLOTS as u16 {

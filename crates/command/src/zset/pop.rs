@@ -5,6 +5,7 @@ use super::write_all;
 use crate::ctx::{Block, Ctx, Nil, Outcome};
 use crate::error::Error;
 use crate::notify::class;
+use clocks::UnixMs;
 use keyspace::{Key, Kind};
 use object::ZSet;
 use std::ops::Range;
@@ -88,7 +89,7 @@ fn first_present<'a>(ctx: &Ctx<'a>, keys: Range<usize>) -> Result<Option<Key<'a>
     Ok(None)
 }
 
-fn wait(keys: Range<usize>, deadline: Option<u64>) -> Outcome {
+fn wait(keys: Range<usize>, deadline: Option<UnixMs>) -> Outcome {
     Outcome::Block(Block::new(keys.collect(), Kind::ZSet, deadline, Nil::Array))
 }
 

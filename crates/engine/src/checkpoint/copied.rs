@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use keyspace::{Blob, EntryRef, Key, Mark, Space, Str, Version};
 use object::saved::{Frozen, ValueRef, save_small};
 use store::Error;
@@ -81,7 +82,7 @@ impl Copied {
         frozen: Option<Frozen>,
         version: Version,
         had: Mark,
-    ) -> u64 {
+    ) -> UnixMs {
         format::entry_key(space, key, &mut self.bytes);
         let key_end = self.bytes.len();
         let head = Head::of(entry, version);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use clocks::UnixMs;
 use keyspace::{ColdFigures, Mark, SLOTS, Space};
 use smallvec::SmallVec;
 
@@ -25,11 +26,11 @@ pub(super) struct Count {
     pub(super) keys: u32,
     pub(super) expiring: u32,
     pub(super) fields: u32,
-    pub(super) earliest: u64,
+    pub(super) earliest: UnixMs,
 }
 
 impl Count {
-    const NONE: Count = Count { keys: 0, expiring: 0, fields: 0, earliest: u64::MAX };
+    const NONE: Count = Count { keys: 0, expiring: 0, fields: 0, earliest: UnixMs::NEVER };
 
     fn is_volatile(&self) -> bool {
         self.expiring > 0 || self.fields > 0
@@ -58,7 +59,7 @@ impl Counts {
     }
 
     /// Notes that the store has `has` under a key, in place of `had`; nothing of it expires before `earliest`.
-    pub(super) fn change(&mut self, slot: u16, space: Space, had: Mark, has: Mark, earliest: u64) {
+    pub(super) fn change(&mut self, slot: u16, space: Space, had: Mark, has: Mark, earliest: UnixMs) {
         if !had.is_live() && !has.is_live() {
             return;
         }
@@ -72,14 +73,14 @@ impl Counts {
         shift(&mut count.keys, had.is_live(), has.is_live());
         shift(&mut count.expiring, had.is_expiring(), has.is_expiring());
         shift(&mut count.fields, had.has_expiring_fields(), has.has_expiring_fields());
-        count.earliest = if count.is_volatile() { count.earliest.min(earliest) } else { u64::MAX };
+        count.earliest = if count.is_volatile() { count.earliest.min(earliest) } else { UnixMs::NEVER };
         if count.keys == 0 {
             of_slot.swap_remove(at);
         }
     }
 
     /// Notes a finding: nothing of the space in the slot expires before `earliest`.
-    pub(super) fn set_earliest(&mut self, slot: u16, space: Space, earliest: u64) {
+    pub(super) fn set_earliest(&mut self, slot: u16, space: Space, earliest: UnixMs) {
         let found = self.0[usize::from(slot)].iter_mut().find(|(known, _)| *known == space);
         if let Some((_, count)) = found.filter(|(_, count)| count.is_volatile()) {
             count.earliest = earliest;
@@ -102,7 +103,8 @@ impl Counts {
                 && ours.iter().zip(&theirs).all(|((space, ours), (other, theirs))| {
                     space == other
                         && theirs.earliest <= ours.earliest
-                        && ColdFigures { earliest: 0, ..*ours } == ColdFigures { earliest: 0, ..*theirs }
+                        && ColdFigures { earliest: UnixMs::ZERO, ..*ours }
+                            == ColdFigures { earliest: UnixMs::ZERO, ..*theirs }
                 })
         })
     }
@@ -124,20 +126,20 @@ mod tests {
         let mut counts = Counts::default();
         let (plain, expiring, hash) =
             (Mark::live(false, false, false), Mark::live(true, false, true), Mark::live(true, true, false));
-        counts.change(7, 1, Mark::NONE, plain, u64::MAX);
-        counts.change(7, 1, Mark::DEAD, expiring, 50);
-        counts.change(7, 2, Mark::NONE, hash, 60);
-        counts.change(7, 2, Mark::NONE, Mark::DEAD, u64::MAX);
+        counts.change(7, 1, Mark::NONE, plain, UnixMs::NEVER);
+        counts.change(7, 1, Mark::DEAD, expiring, UnixMs(50));
+        counts.change(7, 2, Mark::NONE, hash, UnixMs(60));
+        counts.change(7, 2, Mark::NONE, Mark::DEAD, UnixMs::NEVER);
         let figures =
             |keys, expiring, field_expiring, earliest| ColdFigures { keys, expiring, field_expiring, earliest };
-        assert!(counts.of(7).eq([(1, figures(2, 1, 0, 50)), (2, figures(1, 1, 1, 60))]));
-        counts.set_earliest(7, 1, 55);
-        counts.change(7, 1, plain, hash, 70);
-        assert!(counts.of(7).eq([(1, figures(2, 2, 1, 55)), (2, figures(1, 1, 1, 60))]));
-        counts.change(7, 1, expiring, plain, u64::MAX);
-        counts.change(7, 1, hash, Mark::DEAD, u64::MAX);
-        assert!(counts.of(7).eq([(1, figures(1, 0, 0, u64::MAX)), (2, figures(1, 1, 1, 60))]));
-        counts.change(7, 1, plain, Mark::DEAD, u64::MAX);
+        assert!(counts.of(7).eq([(1, figures(2, 1, 0, UnixMs(50))), (2, figures(1, 1, 1, UnixMs(60)))]));
+        counts.set_earliest(7, 1, UnixMs(55));
+        counts.change(7, 1, plain, hash, UnixMs(70));
+        assert!(counts.of(7).eq([(1, figures(2, 2, 1, UnixMs(55))), (2, figures(1, 1, 1, UnixMs(60)))]));
+        counts.change(7, 1, expiring, plain, UnixMs::NEVER);
+        counts.change(7, 1, hash, Mark::DEAD, UnixMs::NEVER);
+        assert!(counts.of(7).eq([(1, figures(1, 0, 0, UnixMs::NEVER)), (2, figures(1, 1, 1, UnixMs(60)))]));
+        counts.change(7, 1, plain, Mark::DEAD, UnixMs::NEVER);
         counts.forget(&[2]);
         assert_eq!(counts, Counts::default());
     }

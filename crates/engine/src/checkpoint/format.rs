@@ -3,6 +3,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
+use clocks::UnixMs;
 use command::Position;
 use keyspace::{Databases, EntryRef, Key, KeyHasher, SLOTS, Space, Version};
 use object::Corrupt;
@@ -51,8 +52,8 @@ pub(super) const CHUNKS: usize = SLOTS.div_ceil(SLOTS_PER_CHUNK);
 pub struct Header {
     /// Seed of the keyspace's hashes: keys lie in the store in their order.
     pub seed: u64,
-    /// When the checkpoint was made, unix milliseconds.
-    pub saved_at: u64,
+    /// When the checkpoint was made.
+    pub saved_at: UnixMs,
     /// The databases. Their map is as of the beginning of the checkpoint, everything else as of its end.
     pub databases: Databases,
     /// The number of the next freeze of a value (`object::saved`).
@@ -187,10 +188,10 @@ fn second_hash(bytes: &[u8]) -> u64 {
 pub(super) struct Head {
     /// The value has all changes of the key up to this version (rule C1).
     pub version: Version,
-    /// Unix milliseconds.
-    pub expiry: Option<u64>,
-    /// When the first field of a hash expires, unix milliseconds.
-    pub field_expiry: Option<u64>,
+    /// When the key expires.
+    pub expiry: Option<UnixMs>,
+    /// When the first field of a hash expires.
+    pub field_expiry: Option<UnixMs>,
     /// See [`keyspace::access`].
     pub access: u32,
 }
@@ -200,9 +201,9 @@ impl Head {
         Head { version, expiry: entry.expiry(), field_expiry: entry.field_expiry(), access: entry.access() }
     }
 
-    /// The time before which nothing of the value expires; `u64::MAX` if nothing does.
-    pub(super) fn earliest(&self) -> u64 {
-        self.expiry.unwrap_or(u64::MAX).min(self.field_expiry.unwrap_or(u64::MAX))
+    /// The time before which nothing of the value expires; [`UnixMs::NEVER`] if nothing does.
+    pub(super) fn earliest(&self) -> UnixMs {
+        self.expiry.unwrap_or(UnixMs::NEVER).min(self.field_expiry.unwrap_or(UnixMs::NEVER))
     }
 
     /// Appends everything before the image of the value.
@@ -214,7 +215,7 @@ impl Head {
         out.extend_from_slice(&self.version.0.to_le_bytes()[..7]);
         out.extend_from_slice(&self.access.to_le_bytes()[..3]);
         for ms in [self.expiry, self.field_expiry].into_iter().flatten() {
-            out.extend_from_slice(&ms.to_le_bytes());
+            out.extend_from_slice(&ms.0.to_le_bytes());
         }
         write_rest(key, out);
     }
@@ -252,8 +253,8 @@ pub(super) fn read_entry<'a>(stored_key: &[u8], value: &'a [u8]) -> Result<(Box<
     let flags = input.take(1)?[0];
     let version = Version(input.number(7)?);
     let access = if flags & GONE == 0 { input.number(3)? as u32 } else { 0 };
-    let expiry = if flags & HAS_EXPIRY != 0 { Some(input.number(8)?) } else { None };
-    let field_expiry = if flags & FIELDS_EXPIRE != 0 { Some(input.number(8)?) } else { None };
+    let expiry = if flags & HAS_EXPIRY != 0 { Some(UnixMs(input.number(8)?)) } else { None };
+    let field_expiry = if flags & FIELDS_EXPIRE != 0 { Some(UnixMs(input.number(8)?)) } else { None };
     let key: Box<[u8]> = if flags & LONG_KEY != 0 {
         let length = input.number(4)? as usize;
         [key.get(..KEY_IN_KEY).ok_or(Corrupt("beginning of a long key"))?, input.take(length)?].concat().into()
@@ -311,7 +312,7 @@ impl Header {
         let mut out = vec![VERSION];
         out.extend_from_slice(&self.seed.to_le_bytes());
         out.extend_from_slice(&probe(self.seed).to_le_bytes());
-        out.extend_from_slice(&self.saved_at.to_le_bytes());
+        out.extend_from_slice(&self.saved_at.0.to_le_bytes());
         out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&databases.map_version.0.to_le_bytes());
         out.extend_from_slice(&databases.next_space.to_le_bytes());
@@ -346,7 +347,7 @@ impl Header {
         if input.number(8)? != probe(seed) {
             return Err(Corrupt("its keys lie in the order of another hash function"));
         }
-        let (saved_at, epoch) = (input.number(8)?, input.number(8)?);
+        let (saved_at, epoch) = (UnixMs(input.number(8)?), input.number(8)?);
         let (map_version, next_space) = (Version(input.number(8)?), input.number(4)? as Space);
         let mut databases = Databases { map_version, next_space, ..Databases::default() };
         for _ in 0..input.number(4)? {
@@ -393,7 +394,7 @@ pub(super) fn encode_chunk(covered: &[Lsn], reach: &[Lsn], counts: &[OfSlot]) ->
             for number in [*space, count.keys, count.expiring, count.fields] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
-            out.extend_from_slice(&count.earliest.to_le_bytes());
+            out.extend_from_slice(&count.earliest.0.to_le_bytes());
         }
     }
     out
@@ -413,7 +414,7 @@ pub(super) fn decode_chunk(
             let mut number = || Ok(input.number(4)? as u32);
             let space = number()?;
             let (keys, expiring, fields) = (number()?, number()?, number()?);
-            counts.push((space, Count { keys, expiring, fields, earliest: input.number(8)? }));
+            counts.push((space, Count { keys, expiring, fields, earliest: UnixMs(input.number(8)?) }));
         }
     }
     if !input.0.is_empty() {
@@ -455,7 +456,7 @@ mod tests {
         let (mut stored, mut value) = (Vec::new(), Vec::new());
         entry_key(0x0a0b_0c0d, &key, &mut stored);
         assert_eq!(hex(&stored), "010a0b0c0d3039012345676b6579");
-        let (expiry, field_expiry) = (Some(0x0102_0304), None);
+        let (expiry, field_expiry) = (Some(UnixMs(0x0102_0304)), None);
         let head = Head { version: Version(0x0011_2233_4455_6677), expiry, field_expiry, access: 0x00ab_cdef };
         head.write(key.bytes, &mut value);
         value.extend_from_slice(b"\x11text");
@@ -468,7 +469,7 @@ mod tests {
             _ => panic!("another value"),
         }
         value.clear();
-        let head = Head { field_expiry: Some(0x0a), ..head };
+        let head = Head { field_expiry: Some(UnixMs(0x0a)), ..head };
         head.write(key.bytes, &mut value);
         assert_eq!(hex(&value), "5077665544332211efcdab04030201000000000a00000000000000");
         assert!(matches!(read_entry(&stored, &value), Ok((_, Stored::Entry(read, _))) if read == head));
@@ -491,7 +492,7 @@ mod tests {
 
     #[test]
     fn golden_bytes_of_slots() {
-        let count = Count { keys: 0x0102, expiring: 3, fields: 4, earliest: 0x0506 };
+        let count = Count { keys: 0x0102, expiring: 3, fields: 4, earliest: UnixMs(0x0506) };
         let counts: [OfSlot; 2] = [OfSlot::new(), [(7, count)].into_iter().collect()];
         let bytes = encode_chunk(&[Lsn(1), Lsn(0x0203)], &[Lsn(0), Lsn(0x0809)], &counts);
         assert_eq!(
@@ -521,8 +522,16 @@ mod tests {
         let (covered, libraries) = (vec![Lsn(9), Lsn(10)], vec![0xab, 0xcd]);
         let mut outcomes = Outcomes::default();
         outcomes.note(txn::Record::Abort { tx: txn::TxnId::default() });
-        let header =
-            Header { seed: 7, saved_at: 6, databases, epoch: 8, highest: Lsn(0x0b0c), covered, libraries, outcomes };
+        let header = Header {
+            seed: 7,
+            saved_at: UnixMs(6),
+            databases,
+            epoch: 8,
+            highest: Lsn(0x0b0c),
+            covered,
+            libraries,
+            outcomes,
+        };
         let bytes = header.encode().unwrap();
         assert_eq!(hex(&bytes[..9]), "050700000000000000");
         assert_eq!(

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::{Before, Effect, effects};
 use keyspace::access::{AccessClock, Tracks};
 use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Record, SLOTS, Value, Version};
@@ -24,7 +25,7 @@ pub(super) struct Ground<'a> {
     /// For every slot, the highest version that a key there may have in the store.
     pub(super) reach: Box<[Lsn]>,
     /// Unix milliseconds, for the access times of new entries.
-    pub(super) now: u64,
+    pub(super) now: UnixMs,
 }
 
 /// An entry is prefetched so many effects before its turn; its bucket, and the slot, that much earlier again.
@@ -65,7 +66,7 @@ enum Decision {
 
 impl<'a> Hand<'a> {
     pub(super) fn new(ground: Arc<Ground<'a>>, hands: usize) -> Self {
-        let mut clock = AccessClock::new(ground.now);
+        let mut clock = AccessClock::new(ground.now.0);
         clock.set(ground.now, Tracks::Use, 0, 0);
         Self {
             ground,

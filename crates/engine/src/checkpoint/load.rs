@@ -251,7 +251,7 @@ fn load_held(
             match found {
                 Fetched::There(record) => {
                     let (fields, expiry) = (record.value.field_expiry(), record.expiry);
-                    let earliest = [expiry, fields].into_iter().flatten().min().unwrap_or(u64::MAX);
+                    let earliest = [expiry, fields].into_iter().flatten().min().unwrap_or(clocks::UnixMs::NEVER);
                     counts.change(key.slot, space, Mark::NONE, record.mark, earliest);
                     db.install(&key, record);
                 }

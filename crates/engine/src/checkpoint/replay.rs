@@ -11,6 +11,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::{Barrier, Generation, effects};
 use keyspace::{Keyspace, Local, Need};
 use object::{Corrupt, Limits};
@@ -81,9 +82,9 @@ pub struct Replayed {
     /// From this record on nothing was applied: a generation of the log begins here without its checkpoint, and is
     /// void.
     pub void_from: Option<Lsn>,
-    /// The log was ended on purpose at this time, unix milliseconds, and nothing follows: later changes were not
+    /// The log was ended on purpose at this time, and nothing follows: later changes were not
     /// logged.
-    pub ended: Option<u64>,
+    pub ended: Option<UnixMs>,
 }
 
 /// The work that is due before a dealer goes on.
@@ -124,7 +125,7 @@ impl<'a> Dealer<'a> {
         local: Local,
         limits: Limits,
         from: Option<(&Loaded, &dyn Store)>,
-        now: u64,
+        now: UnixMs,
         hands: usize,
     ) -> (Self, Vec<Hand<'a>>) {
         let loaded = from.map(|(loaded, _)| loaded);
@@ -334,7 +335,7 @@ impl<'a> Replay<'a> {
         local: Local,
         limits: Limits,
         from: Option<(&Loaded, &dyn Store)>,
-        now: u64,
+        now: UnixMs,
     ) -> Self {
         let (dealer, mut hands) = Dealer::new(keyspace, local, limits, from, now, 1);
         Self { dealer, hand: hands.remove(0) }

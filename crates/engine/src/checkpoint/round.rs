@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use keyspace::{Databases, Held, PhysicalKey, SLOTS, Waiter};
 use redolog::Lsn;
 use store::{Error, Store};
@@ -48,8 +49,8 @@ pub trait World {
     /// The present libraries of functions, as FUNCTION DUMP gives them.
     fn libraries(&self) -> Vec<u8>;
 
-    /// Unix time in milliseconds.
-    fn now(&self) -> u64;
+    /// The time.
+    fn now(&self) -> UnixMs;
 
     /// A time in nanoseconds that never goes back.
     fn nanos(&self) -> u64;
@@ -81,8 +82,8 @@ pub struct Figures {
     pub bytes: u64,
     /// Changes of keys written in the last of them.
     pub changes: u64,
-    /// When it was made, unix milliseconds; that of an earlier run if there was none in this.
-    pub saved_at: u64,
+    /// When it was made; that of an earlier run if there was none in this.
+    pub saved_at: UnixMs,
     /// How many of the slots the round under way has looked at.
     pub progress: u64,
     /// How often a latch was held, since the start.

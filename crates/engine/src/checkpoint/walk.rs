@@ -6,6 +6,7 @@
 
 use std::num::NonZeroU64;
 
+use clocks::UnixMs;
 use keyspace::{Held, Keyspace, Mark, PhysicalKey, Version};
 use smallvec::SmallVec;
 
@@ -51,7 +52,7 @@ pub(super) struct SlotWalk {
 struct Table {
     physical: u16,
     /// No visited entry expires before this time.
-    earliest: u64,
+    earliest: UnixMs,
     /// An entry that was not visited may expire.
     unseen: bool,
 }
@@ -101,7 +102,7 @@ impl SlotWalk {
                 return Hold::Clean;
             }
             self.start = version;
-            let table = |physical| Table { physical, earliest: u64::MAX, unseen: false };
+            let table = |physical| Table { physical, earliest: UnixMs::NEVER, unseen: false };
             self.tables = ks.tables_of(held, slot).into_iter().map(table).collect();
             self.look_at_cold(ks, held);
         }
@@ -175,7 +176,7 @@ impl SlotWalk {
                 None => {
                     let had = ks.copy_gone(held, *physical, &key);
                     copying.copied.put_gone(space, &key, version, had);
-                    copying.counts.change(self.slot, space, had, Mark::DEAD, u64::MAX);
+                    copying.counts.change(self.slot, space, had, Mark::DEAD, UnixMs::NEVER);
                 }
             }
             copying.copied.set_epoch(epochs.next());
@@ -195,7 +196,7 @@ impl SlotWalk {
             let next = ks.tombstones_after(held, slot, after, TOMBSTONES_PER_HOLD, |physical, bytes, had| {
                 let space = ks.space(held, physical);
                 copied.delete(space, &ks.hasher().key(bytes), had);
-                counts.change(slot, space, had, Mark::DEAD, u64::MAX);
+                counts.change(slot, space, had, Mark::DEAD, UnixMs::NEVER);
             });
             if let Some(next) = next {
                 self.at = At::Tombstones(next);

@@ -1,5 +1,6 @@
 //! Expired cold keys are fetched, so that the sweep finds and deletes them.
 
+use clocks::UnixMs;
 use command::Position;
 use keyspace::{Db, Held, PhysicalKey, Ticket, Version, Whereabouts};
 
@@ -16,11 +17,11 @@ pub(super) struct Search {
     physical: u16,
     slot: u16,
     /// Unix milliseconds: keys with an earlier time have expired.
-    now: u64,
+    now: UnixMs,
     /// The hash from which on it has not looked.
     from: u64,
     /// The earliest later expiry among those that it has seen.
-    earliest: u64,
+    earliest: UnixMs,
     /// The names that it visits now: the latch was busy.
     listing: Option<Listing>,
     /// It has visited everything.
@@ -28,8 +29,8 @@ pub(super) struct Search {
 }
 
 impl Search {
-    pub(super) fn new(physical: u16, slot: u16, now: u64) -> Self {
-        Self { physical, slot, now, from: 0, earliest: u64::MAX, listing: None, ended: false }
+    pub(super) fn new(physical: u16, slot: u16, now: UnixMs) -> Self {
+        Self { physical, slot, now, from: 0, earliest: UnixMs::NEVER, listing: None, ended: false }
     }
 
     /// A part of the store could not be read.

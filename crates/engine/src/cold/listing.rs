@@ -7,6 +7,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use clocks::UnixMs;
 use command::Position;
 use keyspace::{Keyspace, Kind, Space, Unreadable, Waiter};
 
@@ -22,10 +23,10 @@ pub struct Listed {
     pub key: Box<[u8]>,
     /// Its type; for strings any kind of string.
     pub kind: Kind,
-    /// Unix milliseconds.
-    pub expiry: Option<u64>,
-    /// Of hashes: no field expires before this time in unix milliseconds; `None`: none ever.
-    pub fields: Option<u64>,
+    /// When it expires.
+    pub expiry: Option<UnixMs>,
+    /// Of hashes: no field expires before this time; `None`: none ever.
+    pub fields: Option<UnixMs>,
 }
 
 /// A request for keys, in the order of slots and hashes.

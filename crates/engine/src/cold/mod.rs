@@ -26,6 +26,7 @@ pub use records::{Records, Stored};
 pub use requests::{Request, Requests};
 pub use shelf::Shelf;
 
+use clocks::UnixMs;
 use command::{Error, Outcome, Position, flags};
 use keyspace::{ColdFigures, Db, Fetched, Held, Key, KeyHasher, Need, SLOTS, Space, Unreadable, Waiter, Whereabouts};
 use resp::Reply;
@@ -243,7 +244,7 @@ impl Engine {
         let Some(figures) = keyspace.cold(held, slot, physical) else { return };
         if figures.is_volatile() && figures.earliest < self.now {
             // Once: the search notes when to look again, and evicted keys note it, too.
-            keyspace.set_cold_earliest(held, slot, physical, u64::MAX);
+            keyspace.set_cold_earliest(held, slot, physical, UnixMs::NEVER);
             self.shared.requests.push(Request::Due { physical, slot, now: self.now });
         }
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use clocks::UnixMs;
 use keyspace::Ticket;
 
 use super::listing::Order;
@@ -37,8 +38,8 @@ pub enum Request {
         physical: u16,
         /// The slot.
         slot: u16,
-        /// Unix milliseconds.
-        now: u64,
+        /// Keys that expire before.
+        now: UnixMs,
     },
 }
 

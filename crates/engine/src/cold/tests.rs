@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use clocks::UnixMs;
 use command::{Position, Tunables};
 use keyspace::{Fetched, Key, KeyHasher, Keyspace, Mark, Need, Record, Space, Unreadable, Value, Version, slot_of};
 use proptest::prelude::*;
@@ -22,7 +23,7 @@ use crate::{Begin, Call, Caller, Engine, Locked, Order, Policy, Ran, Room, Share
 type StoredKey = (Space, Box<[u8]>);
 
 /// The stored state of a key, as in [`Fetched`].
-type Kept = (Value, Option<u64>, u32, Version);
+type Kept = (Value, Option<UnixMs>, u32, Version);
 
 /// A store.
 #[derive(Default)]
@@ -100,7 +101,7 @@ impl Cold {
         shared.source.set(Some(shelf.clone()));
         let mut engine = Engine::new(shared.clone(), 0, 1);
         engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 3, ..Tunables::default() }), 0);
-        engine.begin_turn(1000);
+        engine.begin_turn(UnixMs(1000));
         Self { engine, loader: Loader::new(shared, 1), shelf, now: 0, waited: 0, tells: false }
     }
 
@@ -605,7 +606,7 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
         cold.evict();
     }
     cold.engine.insists = true;
-    cold.engine.begin_turn(2000);
+    cold.engine.begin_turn(UnixMs(2000));
     let mut look = |cold: &mut Cold| {
         let Ok(Locked::Block(block)) = cold.engine.lock_attempt((tx, (stamp, false), &locks), || true, &mut asked, 9)
         else {

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::Tunables;
 use keyspace::Keyspace;
 use keyspace::access::Tracks;
@@ -10,7 +11,7 @@ use super::*;
 use crate::Shared;
 use crate::testing::run;
 
-const NOW: u64 = 1_000_000_000_000;
+const NOW: UnixMs = UnixMs(1_000_000_000_000);
 const ORDERS: [Order; 3] = [Order::Access, Order::Random, Order::Expiry];
 
 struct Bench {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use clocks::UnixMs;
 use command::{Rng, Tunables, flags};
 use keyspace::{Keyspace, Need};
 use resp::{Batch, Protocol};
@@ -214,7 +215,7 @@ fn whatever_is_cached_and_was_not_invalidated_is_there() {
                         let mut hand = Hand { engine, rng, client: i + 1, cache: BTreeMap::new(), mail };
                         hand.engine.configure(tunables, 0);
                         for _ in 0..6 {
-                            hand.engine.begin_turn(time.fetch_add(hand.rng.below(3), Relaxed));
+                            hand.engine.begin_turn(UnixMs(time.fetch_add(hand.rng.below(3), Relaxed)));
                             for _ in 0..hand.rng.below(12) {
                                 if hand.rng.below(3) == 0 {
                                     hand.block();
@@ -241,7 +242,7 @@ fn whatever_is_cached_and_was_not_invalidated_is_there() {
         // In every other round no key is left that could still expire.
         let end = time.load(Relaxed) + seed % 2 * 10;
         for hand in &mut hands {
-            hand.engine.begin_turn(end);
+            hand.engine.begin_turn(UnixMs(end));
         }
         lines.iter().for_each(|line| drop(hands[0].read(line)));
         // Reads find expired keys. Fields that HGETALL only passes over exist until the sweep finds them.

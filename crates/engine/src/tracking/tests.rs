@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use keyspace::Keyspace;
 use resp::{Batch, Protocol};
 
 use crate::testing::row;
 use crate::{Begin, Call, Caller, Engine, Invalidation, Ran, Shared, Swept};
 
-const NOW: u64 = 1_000_000_000_000;
+const NOW: UnixMs = UnixMs(1_000_000_000_000);
 
 struct Hand {
     engine: Engine,

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::{Event, Touched, effects};
 use keyspace::{Held, Horizon, Key, Kind, Need, Version, Whereabouts};
 use object::Corrupt;
@@ -38,7 +39,7 @@ pub enum Locked {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Untimely {
     /// A key or field expires before it, at this time.
-    Ends(u64),
+    Ends(UnixMs),
     /// The moment is over, and a key or field may have expired since.
     Over,
 }
@@ -225,7 +226,7 @@ impl Engine {
     }
 
     /// Compares the state of the keys that an attempt has locked, and of their fields, at `moment` and now. Both are
-    /// the same if none that exists expires before `moment`, in unix milliseconds, and none that is absent may have
+    /// the same if none that exists expires before `moment`, and none that is absent may have
     /// expired since. Returns `None` then, or else the reason.
     ///
     /// # Errors
@@ -235,7 +236,7 @@ impl Engine {
         &mut self,
         block: &BlockRun,
         locks: &[Lock],
-        moment: u64,
+        moment: UnixMs,
     ) -> Result<Option<Untimely>, command::Error> {
         let (shared, now) = (self.shared.clone(), self.now);
         let is_over = now > moment;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use clocks::UnixMs;
 use command::Event;
 use keyspace::Waiter;
 use txn::{Record, TxnId};
@@ -33,9 +34,9 @@ pub(super) struct Open {
     /// The next attempt's number.
     next: u64,
     attempts: BTreeMap<TxnId, Attempt>,
-    /// Their numbers, and since when they have all their locks, unix milliseconds; 0: since before the start;
-    /// [`NEVER`]: they wait for some.
-    numbers: BTreeMap<u64, u64>,
+    /// Their numbers, and since when they have all their locks; 0: since before the start;
+    /// [`UnixMs::NEVER`]: they wait for some.
+    numbers: BTreeMap<u64, UnixMs>,
     /// Waiters for the end of attempts below a number; of all attempts: [`ALL`].
     quiet: Vec<(u64, Waiter)>,
 }
@@ -47,8 +48,6 @@ struct Attempt {
 }
 
 const ALL: u64 = u64::MAX;
-
-const NEVER: u64 = u64::MAX;
 
 /// A command that waits until no attempt has locks keeps newcomers out. Not while it waits for an attempt that has had
 /// its locks for longer than so many milliseconds. Such an attempt is in doubt because a node is out of reach, which
@@ -111,23 +110,23 @@ impl Transactions {
 
     /// An attempt has had its locks since before the start.
     pub(super) fn open(&self, tx: TxnId) {
-        self.opened().begin(tx, None, 0);
+        self.opened().begin(tx, None, UnixMs::ZERO);
         self.count.fetch_add(1, Relaxed);
     }
 
     /// An attempt is about to ask for locks, unless a command waits for there to be none, and not for long in vain.
-    /// `waiter` is woken when it is granted what it waits for. `now`: unix milliseconds.
-    pub(super) fn admit(&self, open: &mut Open, tx: TxnId, waiter: Waiter, now: u64) -> bool {
+    /// `waiter` is woken when it is granted what it waits for.
+    pub(super) fn admit(&self, open: &mut Open, tx: TxnId, waiter: Waiter, now: UnixMs) -> bool {
         if let Some(attempt) = open.attempts.get_mut(&tx) {
             // It asks for more: a command that waits for there to be none waits for this one.
             attempt.waiter = Some(waiter);
             return true;
         }
-        let is_long = |since: &u64| now.saturating_sub(*since) > LONG_MS;
+        let is_long = |since: &UnixMs| now.since(*since) > LONG_MS;
         if open.quiet.iter().any(|(upto, _)| *upto == ALL) && !open.numbers.values().any(is_long) {
             return false;
         }
-        open.begin(tx, Some(waiter), NEVER);
+        open.begin(tx, Some(waiter), UnixMs::NEVER);
         self.count.fetch_add(1, Relaxed);
         true
     }
@@ -197,8 +196,8 @@ impl Transactions {
 }
 
 impl Open {
-    /// An attempt has all its locks. `now`: unix milliseconds.
-    pub(super) fn granted(&mut self, tx: TxnId, now: u64) {
+    /// An attempt has all its locks.
+    pub(super) fn granted(&mut self, tx: TxnId, now: UnixMs) {
         let number = self.attempts.get(&tx).map(|attempt| attempt.number);
         if let Some(since) = number.and_then(|number| self.numbers.get_mut(&number)) {
             *since = now.min(*since);
@@ -215,7 +214,7 @@ impl Open {
         self.attempts.get(&tx)?.waiter
     }
 
-    fn begin(&mut self, tx: TxnId, waiter: Option<Waiter>, since: u64) {
+    fn begin(&mut self, tx: TxnId, waiter: Option<Waiter>, since: UnixMs) {
         let number = self.next;
         self.next += 1;
         self.numbers.insert(number, since);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::{Tunables, effects::op};
 use keyspace::{ColdFigures, Keyspace, Str};
 use object::Limits;
@@ -15,7 +16,7 @@ use crate::checkpoint::Replay;
 use crate::testing::{run, try_run, with_call};
 use crate::{Engine, Link, Shared};
 
-pub(crate) const NOW: u64 = 1_000_000_000_000;
+pub(crate) const NOW: UnixMs = UnixMs(1_000_000_000_000);
 
 pub(crate) fn engines<const N: usize>() -> [Engine; N] {
     let shared = Arc::new(Shared::new(Keyspace::new(N, 2, 7)));

@@ -295,7 +295,7 @@ impl Selected {
 
 fn restore(options: &Options, pipeline: &mut Pipeline, entry: Entry) -> Result<(), String> {
     // Zero would mean that the key does not expire.
-    let expiry = entry.expiry.map_or(0, |at| at.max(1)).to_string();
+    let expiry = entry.expiry.map_or(0, |at| at.0.max(1)).to_string();
     let (key, frequency, idle) = (entry.key.clone(), entry.frequency, entry.idle);
     let payload = entry.into_payload(&Limits::default()).map_err(|error| error.to_string())?;
     let mut words = vec![b"RESTORE".to_vec(), key.clone(), expiry.into_bytes(), payload, b"ABSTTL".to_vec()];

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use clocks::UnixMs;
 use engine::checkpoint::{header, moment};
 use node::Checkpoints;
 use redolog::{Gate, Log};
@@ -122,8 +123,8 @@ fn find_moment(switch: &Switch, gates: &mut [Gate]) -> Result<(Vec<redolog::Lsn>
 }
 
 /// Everything that is in the folder.
-fn describe(folder: &Path, made: u64, streams: usize) -> io::Result<Manifest> {
-    let mut manifest = Manifest { made, streams, files: Vec::new() };
+fn describe(folder: &Path, made: UnixMs, streams: usize) -> io::Result<Manifest> {
+    let mut manifest = Manifest { made: made.0, streams, files: Vec::new() };
     let mut folders = vec![PathBuf::new()];
     while let Some(below) = folders.pop() {
         for entry in fs::read_dir(folder.join(&below))? {

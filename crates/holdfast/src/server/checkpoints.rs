@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use clocks::UnixMs;
 use engine::checkpoint::{Checkpointer, Step, World};
 use node::config::Settings;
 use node::{Bound, Checkpoints, Node, Outside, Tail};
@@ -88,7 +89,7 @@ struct Runner {
     /// When it was last said how far the tail may grow.
     published: u64,
     /// When it was last said that a checkpoint has failed, and why, and whether that memory is full, too.
-    warned: Option<(u64, String, bool)>,
+    warned: Option<(UnixMs, String, bool)>,
 }
 
 impl Runner {
@@ -96,7 +97,7 @@ impl Runner {
         self.checkpoints.serve();
         let mut last_position = 0;
         let mut last = self.outside.now();
-        let mut retry_at = 0;
+        let mut retry_at = UnixMs::ZERO;
         loop {
             let (asked, _, stopping) = self.checkpoints.orders();
             let (now, position) = (self.outside.now(), self.position());
@@ -106,8 +107,8 @@ impl Runner {
             let interval = u64::from(settings.checkpoint_interval) * 1000;
             let due = grown >= most
                 // A shorter log may be what there is room for.
-                || (matches!(self.outside.log.state(), State::Full(lack) if lack.is_of_disk()) && now.saturating_sub(last) >= RETRY_MS)
-                || (interval > 0 && grown > 0 && now.saturating_sub(last) >= interval)
+                || (matches!(self.outside.log.state(), State::Full(lack) if lack.is_of_disk()) && now.since(last) >= RETRY_MS)
+                || (interval > 0 && grown > 0 && now.since(last) >= interval)
                 || self.outside.node.engine.keyspace.tombstones() > most_tombstones(&self.outside.node, &settings);
             if !asked && (stopping || !due || now < retry_at || !self.checkpoints.may_begin()) {
                 if stopping {
@@ -205,7 +206,7 @@ impl Runner {
                 figures.changes,
                 figures.slots,
                 figures.bytes,
-                now.saturating_sub(began),
+                now.since(began),
                 work_ns / 1_000_000,
                 position.saturating_sub(tail_from)
             );
@@ -217,8 +218,8 @@ impl Runner {
     fn warn(&mut self, why: &str) {
         let (now, node) = (self.outside.now(), &self.outside.node);
         let is_full = node.uses_more_than(node.usable(&node.config.settings()));
-        let has_said = |(before, of_what, of_memory): &(u64, String, bool)| {
-            now.saturating_sub(*before) < RETRY_MS && is_same_reason(of_what, why) && (*of_memory || !is_full)
+        let has_said = |(before, of_what, of_memory): &(UnixMs, String, bool)| {
+            now.since(*before) < RETRY_MS && is_same_reason(of_what, why) && (*of_memory || !is_full)
         };
         if self.warned.as_ref().is_some_and(has_said) {
             return;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use clocks::UnixMs;
 use membership::BootNs;
 use node::{Clock, MonoNs};
 
@@ -21,8 +22,8 @@ impl SystemClock {
 }
 
 impl Clock for SystemClock {
-    fn unix_ms(&self) -> u64 {
-        nanos(libc::CLOCK_REALTIME) / 1_000_000
+    fn unix_ms(&self) -> UnixMs {
+        UnixMs(nanos(libc::CLOCK_REALTIME) / 1_000_000)
     }
 
     fn unix_us(&self) -> u64 {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use clocks::UnixMs;
 use engine::SnapshotWalk;
 use node::{Cut, Done, Job, Node, Order, Outcome, Parts};
 
@@ -21,7 +22,7 @@ const BEGUN_MS: u64 = 10_000;
 /// Writes are held back as long as this value exists, and for a limited time.
 struct Holding<'a> {
     node: &'a Node,
-    until: u64,
+    until: UnixMs,
 }
 
 impl<'a> Holding<'a> {
@@ -48,7 +49,7 @@ impl Drop for Holding<'_> {
 struct Begun {
     walk: SnapshotWalk,
     moment: Moment,
-    until: u64,
+    until: UnixMs,
 }
 
 /// Serves an export to its end. `job` ends when it begins.

@@ -146,7 +146,7 @@ impl Disks {
         let [for_checkpoints, gates] = running.gates;
         let loaded = recovered.loaded;
         let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
-        let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started_ms, saved));
+        let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started, saved));
         let tail = {
             running.durable.tail().replayed(tail);
             running.durable.tail().clone()
@@ -180,11 +180,11 @@ impl Disks {
             );
             self.log.void_from(lsn)?;
         }
-        if let Some(ms) = recovered.replayed.ended {
+        if let Some(at) = recovered.replayed.ended {
             tracing::warn!(
                 "The data is as it was when appendonly was switched off, at unix time {}.{:03}: later changes were not logged",
-                ms / 1000,
-                ms % 1000
+                at.seconds(),
+                at.0 % 1000
             );
         }
         Ok(())

@@ -8,6 +8,7 @@ use std::io::{BufReader, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use clocks::UnixMs;
 use command::put_rdb_value;
 use keyspace::access::AccessClock;
 use keyspace::{Db, Held, Local, Need, Version};
@@ -68,7 +69,7 @@ struct Loading<'a> {
     local: Local,
     clock: AccessClock,
     limits: Limits,
-    now: u64,
+    now: UnixMs,
     databases: u16,
 }
 

@@ -240,7 +240,7 @@ fn start_node(
         cpu: Some(process::cpu),
         thread_cpu: Some(process::thread_cpu),
         system_memory: process::memory(),
-        started_ms: clock.unix_ms(),
+        started: clock.unix_ms(),
         executable: std::env::current_exe().map(|p| p.display().to_string()).unwrap_or_default(),
         driver: driver.name().into(),
         memory: Some(crate::memory::in_use),

@@ -94,6 +94,6 @@ fn a_node(disks: &Disks, clock: Arc<SystemClock>) -> Result<Arc<Node>, Box<dyn E
     if !object::hashed::hand_in_seed(seed) {
         return Err("the hash seed of large values is set already".into());
     }
-    let facts = Facts { started_ms: clock.unix_ms(), ..Facts::default() };
+    let facts = Facts { started: clock.unix_ms(), ..Facts::default() };
     Ok(Node::new(Arc::new(Live::new(values, None, Renames::default())), clock, 1, seed, facts))
 }

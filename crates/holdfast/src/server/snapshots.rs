@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use clocks::UnixMs;
 use command::{Difference, with_rdb_value};
 use engine::{OfDatabase, Progress, SnapshotWalk, Spoiled};
 use keyspace::access::AccessClock;
@@ -205,7 +206,7 @@ pub(super) fn write_walk(
 pub(super) struct Moment {
     libraries: Vec<Arc<[u8]>>,
     pub(super) seen: Horizon,
-    unix_ms: u64,
+    at: UnixMs,
     /// Nanoseconds that workers may have waited for it.
     held: u64,
 }
@@ -227,7 +228,7 @@ pub(super) fn begin<R>(
             let mut seen = Horizon::default();
             node.engine.keyspace.last_versions(held, |version| seen.extend(version));
             let libraries = node.scripts.libraries().all().map(|library| library.code().clone()).collect();
-            (Moment { libraries, seen, unix_ms: node.clock.unix_ms(), held: 0 }, also())
+            (Moment { libraries, seen, at: node.clock.unix_ms(), held: 0 }, also())
         };
         let begun = SnapshotWalk::begin(&node.engine, |waiter| node.wake(waiter), at_moment);
         drop(halted);
@@ -287,7 +288,7 @@ impl<'a> Writing<'a> {
         };
         out.aux(name, version.as_bytes())?;
         out.aux(b"redis-bits", b"64")?;
-        out.aux(b"ctime", (moment.unix_ms / 1000).to_string().as_bytes())?;
+        out.aux(b"ctime", moment.at.seconds().to_string().as_bytes())?;
         out.aux(b"used-mem", node.used_memory().to_string().as_bytes())?;
         out.aux(b"aof-base", b"0")?;
         if parts.functions {
@@ -295,7 +296,7 @@ impl<'a> Writing<'a> {
                 out.function(code)?;
             }
         }
-        let (clock, access) = access_of(&settings, moment.unix_ms);
+        let (clock, access) = access_of(&settings, moment.at);
         Ok(Self { node, out, clock, access, keys: 0 })
     }
 
@@ -353,7 +354,7 @@ impl<'a> Writing<'a> {
     }
 }
 
-fn access_of(settings: &Settings, now: u64) -> (AccessClock, (bool, bool)) {
+fn access_of(settings: &Settings, now: UnixMs) -> (AccessClock, (bool, bool)) {
     let policy = settings.maxmemory_policy;
     let mut clock = AccessClock::new(1);
     clock.set(now, policy.tracks(), settings.lfu_log_factor, settings.lfu_decay_time);

@@ -122,7 +122,7 @@ impl Switch {
             self.give_up(&log);
             return Err(why);
         }
-        let state = Arc::new(Checkpoints::new(store.clone(), self.node.facts.started_ms, None));
+        let state = Arc::new(Checkpoints::new(store.clone(), self.node.facts.started, None));
         let epoch = self.epoch.load(Relaxed);
         let checkpointer = Checkpointer::anew(self.node.engine.clone(), store, self.seed, header.as_ref(), epoch);
         let node = Arc::clone(&self.node);

@@ -35,7 +35,10 @@ fn dump(folder: &Path) -> PathBuf {
         let entry = EntryRef::new(0, key.as_bytes(), ValueRef::String(value.as_bytes()));
         assert_eq!(writer.entry(entry).unwrap(), Written::Yes);
     }
-    let expires = EntryRef { expiry: Some(4_102_444_800_000), ..EntryRef::new(3, b"expires", ValueRef::String(b"v")) };
+    let expires = EntryRef {
+        expiry: Some(clocks::UnixMs(4_102_444_800_000)),
+        ..EntryRef::new(3, b"expires", ValueRef::String(b"v"))
+    };
     assert_eq!(writer.entry(expires).unwrap(), Written::Yes);
     assert_eq!(writer.entry(EntryRef::new(3, b"set", ValueRef::Set(&set))).unwrap(), Written::Yes);
     let path = folder.join("dump.rdb");

@@ -1,5 +1,7 @@
 //! Entries as they were, to be put back: the changes of a script or block may have to be undone (rule K3).
 
+use clocks::UnixMs;
+
 use super::Db;
 use crate::db::Expiry;
 use crate::key::Key;
@@ -11,7 +13,7 @@ pub struct Saved(Option<Was>);
 
 struct Was {
     value: Value,
-    expiry: Option<u64>,
+    expiry: Option<UnixMs>,
     access: u32,
 }
 
@@ -54,7 +56,7 @@ mod tests {
         let limits = Limits::default();
         single.with(0, |db| {
             let (text, long, list, absent) = (db.key(b"text"), db.key(b"long"), db.key(b"list"), db.key(b"absent"));
-            db.set_string(&text, b"12", false, Expiry::At(9_999));
+            db.set_string(&text, b"12", false, Expiry::At(UnixMs(9_999)));
             db.set_string(&long, &[7; 100_000], false, Expiry::Clear);
             for n in 0..10_000u32 {
                 db.get_or_create::<List>(&list).unwrap().push(End::Back, &n.to_le_bytes(), &limits);
@@ -70,7 +72,7 @@ mod tests {
             for (key, was) in saved {
                 db.put_back(&key, was);
             }
-            assert_eq!(db.peek(&text).map(|e| (e.expiry(), e.access())), Some((Some(9_999), 77)));
+            assert_eq!(db.peek(&text).map(|e| (e.expiry(), e.access())), Some((Some(UnixMs(9_999)), 77)));
             assert_eq!(db.read_string(&text).unwrap().unwrap().to_vec(), b"12");
             assert_eq!(db.read_string(&long).unwrap().unwrap().to_vec(), [7; 100_000]);
             assert_eq!(db.read_as::<List>(&list).unwrap().unwrap().len(), 10_000);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use object::Hash;
 use object::saved::ValueRef;
 
@@ -85,8 +86,8 @@ impl<'a> EntryRef<'a> {
         self.entry.key()
     }
 
-    /// When the key expires, in unix milliseconds.
-    pub fn expiry(self) -> Option<u64> {
+    /// When the key expires.
+    pub fn expiry(self) -> Option<UnixMs> {
         self.entry.expiry()
     }
 
@@ -98,17 +99,17 @@ impl<'a> EntryRef<'a> {
     /// True if the key has expired at `now`: in the millisecond named by its expiry it still lives (Redis
     /// `keyIsExpired`).
     #[inline]
-    pub fn expired(self, now: u64) -> bool {
+    pub fn expired(self, now: UnixMs) -> bool {
         self.expiry().is_some_and(|at| at < now)
     }
 
-    /// When the first field of a hash expires, in unix milliseconds.
-    pub fn field_expiry(self) -> Option<u64> {
+    /// When the first field of a hash expires.
+    pub fn field_expiry(self) -> Option<UnixMs> {
         self.entry.collection::<Hash>().and_then(Hash::next_expiry)
     }
 
-    /// When the first field of a hash expires that has not expired at `now`, in unix milliseconds.
-    pub fn field_expiry_from(self, now: u64) -> Option<u64> {
+    /// When the first field of a hash expires that has not expired at `now`.
+    pub fn field_expiry_from(self, now: UnixMs) -> Option<UnixMs> {
         self.entry.collection::<Hash>().and_then(|hash| hash.next_expiry_from(now))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use object::Stream;
 use object::number::parse_i64 as canonical_int;
 use object::saved::string_has_leaves;
@@ -23,8 +24,8 @@ pub enum Expiry {
     Clear,
     /// As before.
     Keep,
-    /// At this unix time in milliseconds.
-    At(u64),
+    /// At this time.
+    At(UnixMs),
 }
 
 /// The value that was replaced.
@@ -161,7 +162,7 @@ impl Db<'_> {
         Ok(self.changing(collection))
     }
 
-    fn insert_new(&mut self, key: &Key<'_>, value: Value, expiry: Option<u64>) -> Entry {
+    fn insert_new(&mut self, key: &Key<'_>, value: Value, expiry: Option<UnixMs>) -> Entry {
         let access = self.clock.fresh();
         let fields = value.field_expiry();
         let entry = match long_string(value).into_pointer() {
@@ -322,7 +323,14 @@ impl Db<'_> {
     }
 
     /// Keeps the table's and the worker's expiry counters after an entry's expiry has changed.
-    fn account_expiry(&mut self, slot: u16, had: Option<u64>, has: Option<u64>, had_fields: bool, has_fields: bool) {
+    fn account_expiry(
+        &mut self,
+        slot: u16,
+        had: Option<UnixMs>,
+        has: Option<UnixMs>,
+        had_fields: bool,
+        has_fields: bool,
+    ) {
         let Some(table) = self.ks.body(self.held, slot).table(self.physical) else { return };
         let before = u32::from(had.is_some()) + u32::from(had_fields);
         let after = u32::from(has.is_some()) + u32::from(has_fields);
@@ -420,7 +428,7 @@ impl Db<'_> {
     }
 
     /// Takes the key out: its value and expiry.
-    pub fn take(&mut self, key: &Key<'_>) -> Option<(Value, Option<u64>)> {
+    pub fn take(&mut self, key: &Key<'_>) -> Option<(Value, Option<UnixMs>)> {
         let entry = self.unlink(key, true)?;
         let expiry = entry.expiry();
         Some((entry.take(&mut self.local.heap), expiry))
@@ -433,7 +441,7 @@ impl Db<'_> {
     }
 
     /// Changes the expiry of a present key. False: the key is absent.
-    pub fn set_expiry(&mut self, key: &Key<'_>, expiry: Option<u64>) -> bool {
+    pub fn set_expiry(&mut self, key: &Key<'_>, expiry: Option<UnixMs>) -> bool {
         let body = self.ks.body(self.held, key.slot);
         let Some((place, mut entry)) = body.table(self.physical).and_then(|t| t.find(key)) else {
             self.note_absence(key.slot);
@@ -457,7 +465,7 @@ impl Db<'_> {
     }
 
     /// Sets whether the key, a hash, has fields that expire (the earliest at `next`), so that the sweep visits it.
-    pub fn set_field_expiry(&mut self, key: &Key<'_>, next: Option<u64>) {
+    pub fn set_field_expiry(&mut self, key: &Key<'_>, next: Option<UnixMs>) {
         let Some(entry) = self.find(key) else { return };
         let had = entry.has_field_expiry();
         entry.set_field_expiry(next.is_some());

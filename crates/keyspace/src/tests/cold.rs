@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use clocks::UnixMs;
 use proptest::prelude::*;
 
 use crate::testing::{Single, check_sizes};
@@ -13,7 +14,7 @@ use crate::{
 
 #[derive(Clone, Debug)]
 enum Act {
-    Set(u16, Option<u64>),
+    Set(u16, Option<UnixMs>),
     Remove(u16),
     Evict(u16),
     /// Asks for a key. The fetched value comes later, or at once.
@@ -32,7 +33,7 @@ enum Act {
 fn act() -> impl Strategy<Value = Act> {
     let n = || 0..20u16;
     prop_oneof![
-        4 => (n(), proptest::option::of(1000..1100u64)).prop_map(|(n, expiry)| Act::Set(n, expiry)),
+        4 => (n(), proptest::option::of((1000..1100u64).prop_map(UnixMs))).prop_map(|(n, expiry)| Act::Set(n, expiry)),
         2 => n().prop_map(Act::Remove),
         6 => n().prop_map(Act::Evict),
         4 => n().prop_map(Act::Ask),
@@ -51,7 +52,7 @@ fn name(n: u16) -> Vec<u8> {
     format!("{{tag}}{n}").into_bytes()
 }
 
-type Stored = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>, Version)>;
+type Stored = BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>, Version)>;
 
 fn fetch(stored: &Stored, key: &[u8]) -> Option<Fetched> {
     let (value, expiry, version) = stored.get(key)?;
@@ -103,7 +104,7 @@ fn figures(stored: &Stored) -> ColdFigures {
         keys: stored.len() as u64,
         expiring: expiring.clone().count() as u64,
         field_expiring: 0,
-        earliest: expiring.min().unwrap_or(u64::MAX),
+        earliest: expiring.min().unwrap_or(UnixMs::NEVER),
     }
 }
 

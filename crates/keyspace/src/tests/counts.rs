@@ -1,5 +1,7 @@
 //! The number of keys, as other threads see it while keys move, are replaced, come and go.
 
+use clocks::UnixMs;
+
 use super::name;
 use crate::access::AccessClock;
 use crate::{Db, Expiry, Fetched, Keyspace, Mark, Record, Value, Version};
@@ -35,7 +37,9 @@ fn a_key_that_moves_or_is_replaced_is_there_once() {
         local.end_turn();
         version
     };
-    act(&mut |db| names.iter().for_each(|name| db.set_string(&db.key(name), b"short", false, Expiry::At(1000))));
+    act(&mut |db| {
+        names.iter().for_each(|name| db.set_string(&db.key(name), b"short", false, Expiry::At(UnixMs(1000))))
+    });
     std::thread::scope(|scope| {
         let mover = scope.spawn(|| {
             for turn in 0..TURNS {

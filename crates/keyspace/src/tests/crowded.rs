@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
+
 use crate::testing::Single;
 use crate::{Expiry, Keyspace, Kind};
 
@@ -77,7 +79,7 @@ fn a_flush_is_freed_in_steps() {
         single.with(number, |db| {
             for n in 0..2_000u32 {
                 let name = if number == 0 { crowded(n) } else { format!("key {n}").into_bytes() };
-                let expiry = if n.is_multiple_of(2) { Expiry::At(1) } else { Expiry::Clear };
+                let expiry = if n.is_multiple_of(2) { Expiry::At(UnixMs(1)) } else { Expiry::Clear };
                 db.set_string(&db.key(&name), &[b'x'; 100], false, expiry);
             }
         });

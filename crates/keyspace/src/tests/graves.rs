@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
+use clocks::UnixMs;
 use proptest::prelude::*;
 
 use super::name;
@@ -106,10 +107,10 @@ fn step(ks: &Keyspace, held: &Held, walk: Walk, above: &mut Version, start: &mut
                 *above = *start;
                 return Walk::Dropping(None);
             }
-            let mut earliest = u64::MAX;
+            let mut earliest = UnixMs::NEVER;
             let (next, bound) =
                 ks.copy_changed(held, (slot, 0), from, *above, &mut || NonZeroU64::MIN, |entry, _, had| {
-                    earliest = earliest.min(entry.expiry().unwrap_or(u64::MAX));
+                    earliest = earliest.min(entry.expiry().unwrap_or(UnixMs::NEVER));
                     put(stored, entry.key(), Some(entry.expiry().is_some()), had);
                 });
             assert!(bound <= earliest);
@@ -129,7 +130,7 @@ fn apply(db: &mut Db<'_>, act: &Act) {
             db.set_string(&db.key(&key(n)), b"value", false, Expiry::Keep);
         }
         Act::Expire(n) => {
-            db.set_expiry(&db.key(&key(n)), Some(1_000));
+            db.set_expiry(&db.key(&key(n)), Some(UnixMs(1_000)));
         }
         Act::Large(n) => {
             db.set_string(&db.key(&key(n)), &[7; 20_000], false, Expiry::Clear);

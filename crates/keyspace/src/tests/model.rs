@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use object::list::End;
 use object::{Limits, List};
 use proptest::prelude::*;
@@ -44,7 +45,7 @@ enum Held {
     List(Vec<Vec<u8>>),
 }
 
-type Contents = BTreeMap<Vec<u8>, (Held, Option<u64>)>;
+type Contents = BTreeMap<Vec<u8>, (Held, Option<UnixMs>)>;
 
 fn number() -> impl Strategy<Value = u16> {
     prop_oneof![0..12u16, 0..1500u16]
@@ -83,8 +84,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Expiry times are never 0.
-fn at(expiry: Option<u8>) -> Option<u64> {
-    expiry.map(|e| u64::from(e) + 1)
+fn at(expiry: Option<u8>) -> Option<UnixMs> {
+    expiry.map(|e| UnixMs(u64::from(e) + 1))
 }
 
 fn to_expiry(expiry: Option<u8>) -> Expiry {
@@ -226,7 +227,7 @@ fn contents(db: &Db<'_>) -> Contents {
     let mut found = Contents::new();
     let mut at = db.keyspace().next_occupied(0);
     while let Some(slot) = at {
-        let (mut in_slot, mut first_expiry) = (0, None::<u64>);
+        let (mut in_slot, mut first_expiry) = (0, None::<UnixMs>);
         let mut from = Some(0);
         while let Some(hash) = from {
             from = db.walk(slot, hash, |entry| {

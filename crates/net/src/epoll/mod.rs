@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token as MioToken, Waker};
-use node::{Output, Token, Worker};
+use node::{Output, Token, UnixMs, Worker};
 
 use crate::lane::{Lane, Shed, thread_cpu_ns};
 use crate::links::Links;
@@ -95,7 +95,7 @@ impl Epoll {
         let node = self.worker.node().clone();
         let mut events = Events::with_capacity(EVENTS);
         let mut tokens: Vec<(Token, bool, bool, bool)> = Vec::new();
-        let mut looked = 0;
+        let mut looked = UnixMs::ZERO;
         while !self.worker.has_left() {
             match self.poll.poll(&mut events, Some(self.patience())) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -166,7 +166,7 @@ impl Epoll {
     }
 
     /// Reports the load and carries out orders of the governor.
-    fn look(&mut self, now: u64) {
+    fn look(&mut self, now: UnixMs) {
         self.end_greetings(now);
         let lane = &self.lanes[self.worker.index()];
         lane.cpu_ns.store(thread_cpu_ns(), Relaxed);
@@ -180,11 +180,11 @@ impl Epoll {
             return Duration::ZERO;
         }
         let now = self.worker.node().clock.unix_ms();
-        let wait = self.worker.next_deadline().map_or(TICK_MS, |at| at.saturating_sub(now).min(TICK_MS));
+        let wait = self.worker.next_deadline().map_or(TICK_MS, |at| at.since(now).min(TICK_MS));
         Duration::from_millis(wait)
     }
 
-    fn take_incoming(&mut self, now: u64) {
+    fn take_incoming(&mut self, now: UnixMs) {
         for incoming in self.lanes[self.worker.index()].take() {
             match incoming {
                 Incoming::Client { socket, peer } => match self.worker.accept(peer, now) {

@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice};
 
-use node::{Output, SLICES, Token};
+use node::{Output, SLICES, Token, UnixMs};
 
 use super::Epoll;
 use crate::socket::Socket;
@@ -138,7 +138,7 @@ impl Epoll {
     }
 
     /// Ends handshakes that take too long.
-    pub(super) fn end_greetings(&mut self, now: u64) {
+    pub(super) fn end_greetings(&mut self, now: UnixMs) {
         self.kit.follow(self.worker.node());
         while let Some(token) = self.kit.greetings.overdue(now) {
             self.end_greeting(token);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use node::config::{Settings, Values};
-use node::{Clock, MonoNs};
+use node::{Clock, MonoNs, UnixMs};
 
 use super::Tls;
 
@@ -15,8 +15,8 @@ pub mod certificates;
 pub struct Still;
 
 impl Clock for Still {
-    fn unix_ms(&self) -> u64 {
-        1
+    fn unix_ms(&self) -> UnixMs {
+        UnixMs(1)
     }
 
     fn monotonic_ns(&self) -> MonoNs {

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use node::{Outgoing, Output, Token, Worker};
+use node::{Outgoing, Output, Token, UnixMs, Worker};
 
 use crate::lane::{Lane, Shed, thread_cpu_ns};
 use crate::links::Links;
@@ -193,7 +193,7 @@ impl Uring {
 
     fn serve(&mut self) -> io::Result<()> {
         let node = self.worker.node().clone();
-        let (mut looked, mut looked_at_quiet) = (0, 0);
+        let (mut looked, mut looked_at_quiet) = (UnixMs::ZERO, UnixMs::ZERO);
         let mut completions: Vec<(u64, i32, u32)> = Vec::new();
         while !self.worker.has_left() {
             self.wait()?;
@@ -263,7 +263,7 @@ impl Uring {
             return 0;
         }
         let now = self.worker.node().clock.unix_ms();
-        self.worker.next_deadline().map_or(TICK_MS, |at| at.saturating_sub(now).min(TICK_MS))
+        self.worker.next_deadline().map_or(TICK_MS, |at| at.since(now).min(TICK_MS))
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
@@ -571,7 +571,7 @@ impl Uring {
         self.arm_receive(place)
     }
 
-    fn take_incoming(&mut self, now: u64) -> io::Result<()> {
+    fn take_incoming(&mut self, now: UnixMs) -> io::Result<()> {
         for incoming in self.lanes[self.worker.index()].take() {
             match incoming {
                 Incoming::Client { socket, peer } => match self.worker.accept(peer, now) {

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 
 use io_uring::opcode;
 use io_uring::types::Fd;
-use node::{Output, SLICES, Token};
+use node::{Output, SLICES, Token, UnixMs};
 
 use super::{SEND, Uring, user_data};
 use crate::tls::{Buffer, Heard, SEAL_BYTES, Sort, most_greetings};
@@ -214,7 +214,7 @@ impl Uring {
     }
 
     /// Ends handshakes that take too long.
-    pub(super) fn end_greetings(&mut self, now: u64) -> io::Result<()> {
+    pub(super) fn end_greetings(&mut self, now: UnixMs) -> io::Result<()> {
         self.kit.follow(self.worker.node());
         while let Some(token) = self.kit.greetings.overdue(now) {
             self.end_greeting(token)?;

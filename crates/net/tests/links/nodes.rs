@@ -11,14 +11,14 @@ use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, Slot, level};
 use net::{Driver, Links, Listener, Server, Speaks};
 use node::cluster::{Cluster, Lease};
 use node::config::{Live, Renames, Values};
-use node::{Facts, MonoNs, Node};
+use node::{Facts, MonoNs, Node, UnixMs};
 
 struct Clock(Instant);
 
 #[expect(clippy::disallowed_methods, reason = "this is where the real clocks enter")]
 impl node::Clock for Clock {
-    fn unix_ms(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    fn unix_ms(&self) -> UnixMs {
+        UnixMs(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64))
     }
 
     fn monotonic_ns(&self) -> MonoNs {

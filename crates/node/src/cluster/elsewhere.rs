@@ -10,6 +10,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use command::KeyAt;
 use engine::Ending;
 use resp::{Args, Batch, Decoder, Limits, Protocol, Reply, ReplyDecoder, ReplyLimits, Value};
@@ -49,7 +50,7 @@ impl<P: Port> Forwarding<'_, P> {
         if awaited.in_vain == version {
             return None;
         }
-        if awaited.until == 0 {
+        if awaited.until == UnixMs::ZERO {
             awaited.until = now + MAP_MS;
             self.port.wake_at(awaited.until, conn.token);
         } else if awaited.until <= now {
@@ -75,7 +76,7 @@ impl<P: Port> Forwarding<'_, P> {
     /// The command of a connection does not wait for a map any more.
     pub(crate) fn leave_map(&mut self, conn: &mut Conn) {
         let until = std::mem::take(&mut conn.map.until);
-        if until > 0 {
+        if until > UnixMs::ZERO {
             self.port.wake_no_more_at(until, conn.token);
         }
     }
@@ -257,7 +258,7 @@ impl Conn {
     /// True if the command whose reply is outstanding is the last that was executed, or is about to be.
     fn has_executed_nothing_since(&self) -> bool {
         let waits = matches!(self.wait, Wait::No | Wait::Node(NodeWait::Replies(_) | NodeWait::Answer(_)));
-        let tries = self.busy > 0 || self.fetches > 0 || self.session.again.is_some() || self.map.until > 0;
+        let tries = self.busy > 0 || self.fetches > 0 || self.session.again.is_some() || self.map.until > UnixMs::ZERO;
         let is_last = self.out.holes() == 1 && self.out.behind_holes() == 0;
         is_last && waits && !tries && self.session.replies == Replies::On && !self.closing
     }
@@ -274,7 +275,7 @@ fn sent_back(reply: &[u8]) -> Option<(u64, Vec<u8>)> {
 
 impl Peers {
     /// True if this node has had no lease for long. True only once.
-    fn has_lapsed(&mut self, now: u64) -> bool {
+    fn has_lapsed(&mut self, now: UnixMs) -> bool {
         if self.serves {
             self.lapses_at = None;
             return false;
@@ -283,12 +284,12 @@ impl Peers {
         if at > now {
             return false;
         }
-        self.lapses_at = Some(u64::MAX);
-        at < u64::MAX
+        self.lapses_at = Some(UnixMs::NEVER);
+        at < UnixMs::NEVER
     }
 
-    /// When that is to be checked, unix milliseconds.
-    pub(crate) fn lapse_due(&self) -> Option<u64> {
-        self.lapses_at.filter(|at| *at < u64::MAX)
+    /// When that is to be checked.
+    pub(crate) fn lapse_due(&self) -> Option<UnixMs> {
+        self.lapses_at.filter(|at| *at < UnixMs::NEVER)
     }
 }

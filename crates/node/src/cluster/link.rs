@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::membership::items::Item;
+use clocks::UnixMs;
 use resp::append_request;
 
 use super::frames::Stage;
@@ -35,8 +36,8 @@ impl Peers {
         Some(Dial { token, node: link.node?, host: link.host.clone(), port: link.port })
     }
 
-    /// When a link has to be checked, unix milliseconds.
-    pub(crate) fn link_deadline(&self) -> Option<u64> {
+    /// When a link has to be checked.
+    pub(crate) fn link_deadline(&self) -> Option<UnixMs> {
         let peers = self;
         if !peers.is_cluster() {
             return None;
@@ -84,7 +85,7 @@ impl<P: Port> Forwarding<'_, P> {
         }
     }
 
-    pub(crate) fn add_link_end(&mut self, now: u64, role: Role) -> Token {
+    pub(crate) fn add_link_end(&mut self, now: UnixMs, role: Role) -> Token {
         let token = self.port.reserve_token();
         let client = Client::new(0, Peer::default(), now, self.index() as u16, token);
         self.port.install(token, Session::new(Arc::new(client), true), role);
@@ -111,7 +112,7 @@ impl<P: Port> Forwarding<'_, P> {
     }
 
     /// Checks the links.
-    pub(crate) fn look_at_links(&mut self, now: u64) {
+    pub(crate) fn look_at_links(&mut self, now: UnixMs) {
         for link in 0..self.peers().links.len() {
             let peers = self.peers();
             let out = &mut peers.links[link];

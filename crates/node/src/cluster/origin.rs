@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ::membership::frame::{self, Kind};
 use ::membership::items::{Item, Lengths, items};
+use clocks::UnixMs;
 use keyspace::Version;
 use resp::Reply;
 
@@ -299,7 +300,7 @@ impl<P: Port> Forwarding<'_, P> {
     }
 
     /// Looks at a wait for other nodes, whose time may be over.
-    pub(crate) fn look_at_nodes(&mut self, token: Token, now: u64) {
+    pub(crate) fn look_at_nodes(&mut self, token: Token, now: UnixMs) {
         let Some(Wait::Node(wait)) = self.conn(token).map(|conn| &conn.wait) else { return };
         match wait {
             NodeWait::Verdict(verdict) => match verdict.get() {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ::membership::items::Item;
 use ::membership::{NodeId, map};
+use clocks::UnixMs;
 
 use super::frames::Stage;
 use super::probe::Probe;
@@ -41,10 +42,10 @@ fn backoff(failures: u32) -> u64 {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Not before this time, in unix milliseconds.
-    Down(u64),
+    /// Not before this time.
+    Down(UnixMs),
     /// Being connected, until this time.
-    Dialing(Token, u64),
+    Dialing(Token, UnixMs),
     /// The other end takes items.
     Open(Token),
 }
@@ -66,8 +67,8 @@ pub(super) enum Owner {
 pub(crate) struct OpenLink {
     /// The other node.
     pub(crate) node: NodeId,
-    /// When it was opened, unix milliseconds.
-    pub(crate) since: u64,
+    /// When it was opened.
+    pub(crate) since: UnixMs,
     /// Bytes to be sent.
     pub(crate) unsaid: usize,
 }
@@ -101,8 +102,8 @@ pub(crate) struct Outbound {
     pub(crate) given_up: bool,
     /// When it was last open, as links and blocks are counted.
     pub(crate) last_open: u64,
-    /// When it was opened, unix milliseconds.
-    pub(super) since: u64,
+    /// When it was opened.
+    pub(super) since: UnixMs,
     /// The virtual connection for commands that no client has sent.
     pub(super) own: Option<u32>,
     /// Bytes of answers there that are not acknowledged.
@@ -122,7 +123,7 @@ impl Outbound {
             epoch: 0,
             host: String::new(),
             port: 0,
-            state: State::Down(0),
+            state: State::Down(UnixMs::ZERO),
             stage: Stage::default(),
             unsent: 0,
             leaves: false,
@@ -134,7 +135,7 @@ impl Outbound {
             in_vain: false,
             given_up: false,
             last_open: 0,
-            since: 0,
+            since: UnixMs::ZERO,
             own: None,
             own_bytes: 0,
             owed_scripts: BTreeSet::new(),
@@ -257,12 +258,12 @@ impl Outbound {
     }
 
     /// True if commands for its node fail for now, and it is not being opened.
-    pub(crate) fn fails(&self, now: u64) -> bool {
+    pub(crate) fn fails(&self, now: UnixMs) -> bool {
         self.is_out_of_reach() || matches!(self.state, State::Down(until) if until > now)
     }
 
-    /// When the next action is due, unix milliseconds.
-    pub(super) fn deadline(&self) -> Option<u64> {
+    /// When the next action is due.
+    pub(super) fn deadline(&self) -> Option<UnixMs> {
         match self.state {
             State::Down(until) if self.in_vain || !self.stage.is_empty() || !self.owed_scripts.is_empty() => {
                 Some(until)
@@ -300,7 +301,7 @@ impl Outbound {
     }
 
     /// Notes that it has ended, or could not be opened.
-    pub(super) fn fail(&mut self, now: u64) {
+    pub(super) fn fail(&mut self, now: UnixMs) {
         self.in_vain = self.open_end().is_none();
         let pause = backoff(self.failures);
         let is_unanswered = matches!(self.state, State::Dialing(_, until) if until <= now);

@@ -242,7 +242,7 @@ impl<P: Port> Forwarding<'_, P> {
         if let Role::Virtual(line) = &mut conn.role {
             line.epoch = epoch;
         }
-        conn.session.client.last_active.store(now, Relaxed);
+        conn.session.client.last_active.store(now.0, Relaxed);
         if conn.unread() as u64 > limit {
             return self.port.overrun(token);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::membership::{BootNs, Map, NodeId, Slot, level};
+use clocks::UnixMs;
 use keyspace::Version;
 
 use super::Cluster;
@@ -54,9 +55,9 @@ pub(crate) struct Peers {
     pub(crate) spread: Spread,
     /// The highest timestamp that was sent over links.
     pub(crate) told: Version,
-    /// The moment when this node, which has no lease, will have had none for long, unix milliseconds; `u64::MAX`: it
+    /// The moment when this node, which has no lease, will have had none for long; [`UnixMs::NEVER`]: it
     /// has, and that was handled.
-    pub(crate) lapses_at: Option<u64>,
+    pub(crate) lapses_at: Option<UnixMs>,
 }
 
 /// The link that leads back.

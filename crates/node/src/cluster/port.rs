@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use engine::{Blocked, Busy, Engine};
 
 use super::{Peers, Role};
@@ -47,7 +48,7 @@ pub(crate) trait Port: OfTransactions {
     fn room(&mut self, token: Token, least: usize) -> Option<&mut Vec<u8>>;
     /// Closes a connection that has sent more than it may.
     fn overrun(&mut self, token: Token);
-    fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64);
+    fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: UnixMs);
     /// A client has read something.
     fn look_at_stall(&mut self, token: Token);
     /// A connection may have room to receive again.

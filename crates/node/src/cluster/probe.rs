@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ::membership::NodeId;
+use clocks::UnixMs;
 
 /// Looks without an answer after which a link to a suspected node is ended.
 const LOOKS: u8 = 4;
@@ -39,10 +40,10 @@ pub(crate) struct Probe {
 /// The state of all links of a worker.
 #[derive(Default)]
 pub(crate) struct Probes {
-    /// When links are looked at next, unix milliseconds.
-    pub(super) due: u64,
+    /// When links are looked at next.
+    pub(super) due: UnixMs,
     /// When the next look counts for nodes that were removed.
-    pub(super) gone_due: u64,
+    pub(super) gone_due: UnixMs,
     /// Nodes that might be down at the last look.
     pub(super) suspects: Arc<BTreeSet<NodeId>>,
 }

@@ -577,7 +577,7 @@ impl<P: Port> Forwarding<'_, P> {
         conn.session.end_caching();
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
-        client.last_active.store(self.engine().now(), Relaxed);
+        client.last_active.store(self.engine().now().0, Relaxed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The cluster's part of a worker's turn: messages to other nodes, and links over which nothing comes.
 
+use clocks::UnixMs;
 use keyspace::Horizon;
 use resp::append_request;
 
@@ -22,13 +23,13 @@ const GONE_LOOK_MS: u64 = 300;
 const QUESTION: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 impl Peers {
-    /// When links are to be checked, unix milliseconds.
-    pub(crate) fn probes_due(&self) -> Option<u64> {
+    /// When links are to be checked.
+    pub(crate) fn probes_due(&self) -> Option<UnixMs> {
         self.links.iter().skip(HOME + 1).any(|link| link.end().is_some()).then_some(self.probes.due)
     }
 
     /// Checks all links: whether to end them, and whether they are open.
-    fn look_at_silence(&mut self, now: u64) -> Vec<(usize, Token, bool)> {
+    fn look_at_silence(&mut self, now: UnixMs) -> Vec<(usize, Token, bool)> {
         let mut ended = Vec::new();
         if now < self.probes.due || self.probes_due().is_none() {
             return ended;
@@ -69,7 +70,7 @@ impl Peers {
 
 impl<P: Port> Forwarding<'_, P> {
     /// The cluster's part of a turn before anything is executed.
-    pub(crate) fn begin_turn(&mut self, now: u64) {
+    pub(crate) fn begin_turn(&mut self, now: UnixMs) {
         let boot = self.node().clock.boot_ns();
         let peers = self.peers();
         let before = peers.map.clone();
@@ -143,7 +144,7 @@ impl<P: Port> Forwarding<'_, P> {
     }
 
     /// Ends links over which nothing comes any more.
-    pub(crate) fn probe_links(&mut self, now: u64) {
+    pub(crate) fn probe_links(&mut self, now: UnixMs) {
         let ended = self.peers().look_at_silence(now);
         for (link, token, is_open) in ended {
             if !is_open {

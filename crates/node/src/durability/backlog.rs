@@ -5,6 +5,8 @@
 //!
 //! Commands that write also wait while the log's tail grows faster than it may ([`crate::durability::tail`]).
 
+use clocks::UnixMs;
+
 use crate::clock::MonoNs;
 use crate::config::Settings;
 use crate::durability::durable::Durable;
@@ -156,7 +158,7 @@ impl Backlog {
     }
 
     /// When the next check is due, if it is `now`; unix milliseconds.
-    pub(crate) fn deadline(&self, now: u64) -> Option<u64> {
+    pub(crate) fn deadline(&self, now: UnixMs) -> Option<UnixMs> {
         (self.ruling.is_some() && !self.waiting.is_empty()).then_some(now + 1)
     }
 }

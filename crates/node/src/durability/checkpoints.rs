@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 
+use clocks::UnixMs;
 use engine::checkpoint::Figures;
 use store::Store;
 
@@ -18,15 +19,15 @@ pub struct Checkpoints {
     thread: OnceLock<Thread>,
 }
 
-/// The state of the checkpoints. Times are unix milliseconds.
+/// The state of the checkpoints.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// The figures of the checkpointer.
     pub figures: Figures,
     /// When the one under way began.
-    pub began: Option<u64>,
+    pub began: Option<UnixMs>,
     /// When the last one that succeeded was made; when the server started, if there was none.
-    pub saved_at: u64,
+    pub saved_at: UnixMs,
     /// Changes that had been made when it began.
     pub saved_changes: u64,
     /// Milliseconds the last one took.
@@ -66,7 +67,7 @@ impl State {
 impl Checkpoints {
     /// The state of a server that started at this time, having loaded that many keys from a checkpoint made then, if
     /// there was one.
-    pub fn new(store: Arc<dyn Store>, started: u64, loaded: Option<(u64, u64)>) -> Self {
+    pub fn new(store: Arc<dyn Store>, started: UnixMs, loaded: Option<(UnixMs, u64)>) -> Self {
         let (saved_at, loaded) = loaded.unwrap_or((started, 0));
         let state = Mutex::new(State { saved_at, loaded, ..State::default() });
         Self { store: Mutex::new(Some(store)), state, thread: OnceLock::new() }
@@ -177,7 +178,7 @@ impl Checkpoints {
     }
 
     /// A checkpoint has begun.
-    pub fn begun(&self, now: u64) {
+    pub fn begun(&self, now: UnixMs) {
         let mut state = self.lock();
         debug_assert!(state.held.is_none_or(|held| state.taken < held), "they are held");
         (state.taken, state.began) = (state.asked, Some(now));
@@ -189,13 +190,13 @@ impl Checkpoints {
     }
 
     /// Notes that the one under way has ended. `changes`: the changes that had been made when it began.
-    pub fn ended(&self, outcome: Result<Figures, String>, changes: u64, now: u64) {
+    pub fn ended(&self, outcome: Result<Figures, String>, changes: u64, now: UnixMs) {
         let mut state = self.lock();
         state.ended = state.taken;
         if state.ended == state.asked {
             state.urgent = false;
         }
-        state.took = state.began.take().map(|began| now.saturating_sub(began));
+        state.took = state.began.take().map(|began| now.since(began));
         match outcome {
             Ok(figures) => {
                 (state.saved_at, state.saved_changes) = (figures.saved_at, changes);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use engine::checkpoint::World;
 use keyspace::Waiter;
 use redolog::{Gate, Log, Lsn};
@@ -44,7 +45,7 @@ impl World for Outside {
         self.node.scripts.dump_libraries()
     }
 
-    fn now(&self) -> u64 {
+    fn now(&self) -> UnixMs {
         self.node.clock.unix_ms()
     }
 

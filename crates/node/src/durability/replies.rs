@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
 
+use clocks::UnixMs;
 use keyspace::Horizon;
 use redolog::State;
 use resp::Args;
@@ -140,7 +141,7 @@ impl Worker {
     }
 
     /// Makes WAITAOF wait.
-    pub(crate) fn wait_for_sync(&mut self, conn: &mut Conn, ends: Horizon, until: Option<u64>) {
+    pub(crate) fn wait_for_sync(&mut self, conn: &mut Conn, ends: Horizon, until: Option<UnixMs>) {
         add(&self.stats.blocked, 1);
         conn.session.client.blocked.store(true, Relaxed);
         conn.wait = Wait::Log(LogWait::Sync(ends, until));
@@ -148,7 +149,7 @@ impl Worker {
     }
 
     /// Answers the WAITAOF commands whose sync or timeout has come.
-    pub(crate) fn look_at_syncs(&mut self, now: u64) {
+    pub(crate) fn look_at_syncs(&mut self, now: UnixMs) {
         if self.promises.syncing.is_empty() {
             return;
         }
@@ -158,17 +159,17 @@ impl Worker {
 
     /// Answers all WAITAOF commands: there is no log to wait for any more.
     fn end_syncs(&mut self, durable: &Durable) {
-        self.answer_syncs(durable, u64::MAX);
+        self.answer_syncs(durable, UnixMs::NEVER);
     }
 
-    fn answer_syncs(&mut self, durable: &Durable, now: u64) {
+    fn answer_syncs(&mut self, durable: &Durable, now: UnixMs) {
         let failed = matches!(durable.log().state(), State::Failed(_));
         for token in std::mem::take(&mut self.promises.syncing) {
             let Some(mut conn) = self.take_conn(token) else { continue };
             let mut cut_off = false;
             if let Wait::Log(LogWait::Sync(ends, until)) = &conn.wait {
                 let synced = durable.is_synced(ends);
-                if synced || until.is_some_and(|until| until <= now) || now == u64::MAX {
+                if synced || until.is_some_and(|until| until <= now) || now == UnixMs::NEVER {
                     self.end_wait(&mut conn);
                     self.ensure_out(&mut conn);
                     let before = conn.out.bytes.len();
@@ -326,7 +327,7 @@ impl Worker {
     // ---- a disk that hangs
 
     /// Checks whether the disk of the log hangs. If it does, closes the clients that wait for it.
-    pub(crate) fn look_at_stall_of_log(&mut self, now: u64) {
+    pub(crate) fn look_at_stall_of_log(&mut self, now: UnixMs) {
         let stalled = self.promises.stalled;
         let is_quiet = |durable: &Durable| !durable.stall.is_on() && !stalled && !durable.stall.is_due(now);
         if self.promise().is_none_or(is_quiet) {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use keyspace::Horizon;
 
 use crate::durability::snapshots::AtEnd;
@@ -18,7 +19,7 @@ impl Node {
 
     /// True if a `save` point has come. There is none where there is a log, nor on a node of a cluster: its keys would
     /// come back long after the cluster has changed them.
-    pub fn save_is_due(&self, now: u64) -> bool {
+    pub fn save_is_due(&self, now: UnixMs) -> bool {
         let settings = self.config.settings();
         if settings.save.is_empty() || self.durable().is_some() || settings.takes_part_in_cluster() {
             return false;
@@ -26,9 +27,9 @@ impl Node {
         let state = self.snapshots.state();
         let changes = self.changes().saturating_sub(state.saved_changes);
         let is_at = |(seconds, least): &(u64, u64)| {
-            changes >= (*least).max(1) && now.saturating_sub(state.saved_at) > seconds.saturating_mul(1000)
+            changes >= (*least).max(1) && now.since(state.saved_at) > seconds.saturating_mul(1000)
         };
-        let may_try = state.failed.is_none() || now.saturating_sub(state.tried_at) > RETRY_MS;
+        let may_try = state.failed.is_none() || now.since(state.tried_at) > RETRY_MS;
         may_try && settings.save.iter().any(is_at)
     }
 

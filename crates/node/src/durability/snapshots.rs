@@ -5,17 +5,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use clocks::UnixMs;
+
 use crate::worker::jobs::{Job, Jobs, Task};
 
-/// The state of the snapshots. Times are unix milliseconds.
+/// The state of the snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// When the file under way was begun.
-    pub began: Option<u64>,
+    pub began: Option<UnixMs>,
     /// Keys that it has, and those that there were when it began.
     pub keys: (u64, u64),
     /// When the last file that succeeded was begun; when the server started, if there was none.
-    pub saved_at: u64,
+    pub saved_at: UnixMs,
     /// Changes that had been made when it began.
     pub saved_changes: u64,
     /// Milliseconds that the last one took.
@@ -25,7 +27,7 @@ pub struct State {
     /// Failures since the last success.
     pub failures: u64,
     /// When the last one was tried.
-    pub tried_at: u64,
+    pub tried_at: UnixMs,
     /// Files that were written.
     pub saves: u64,
     /// Bytes of copies that commands have handed over for the last one.
@@ -59,7 +61,7 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// Of a server that started at this time.
-    pub(crate) fn new(started: u64) -> Self {
+    pub(crate) fn new(started: UnixMs) -> Self {
         Self { state: Mutex::new(State { saved_at: started, ..State::default() }), ..Self::default() }
     }
 
@@ -90,16 +92,16 @@ impl Snapshots {
     }
 
     /// A file is begun.
-    pub fn begun(&self, now: u64) {
+    pub fn begun(&self, now: UnixMs) {
         let mut state = self.lock();
         (state.began, state.tried_at, state.keys, state.scheduled) = (Some(now), now, (0, 0), false);
     }
 
     /// It has ended. `changes`: those that had been made when it began.
-    pub fn ended(&self, outcome: Result<(), String>, changes: u64, now: u64) {
+    pub fn ended(&self, outcome: Result<(), String>, changes: u64, now: UnixMs) {
         let mut state = self.lock();
         let began = state.began.take().unwrap_or(now);
-        state.took = Some(now.saturating_sub(began));
+        state.took = Some(now.since(began));
         match outcome {
             Ok(()) => {
                 (state.saved_at, state.saved_changes, state.failed) = (began, changes, None);

@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use clocks::UnixMs;
 use redolog::{Log, State};
 
 /// Between two looks, in milliseconds.
@@ -41,14 +42,14 @@ impl Stall {
     }
 
     /// True if it is time to look.
-    pub(super) fn is_due(&self, now: u64) -> bool {
-        now >= self.due.load(Relaxed)
+    pub(super) fn is_due(&self, now: UnixMs) -> bool {
+        now.0 >= self.due.load(Relaxed)
     }
 
     /// Looks, if it is time to; `timeout` is in milliseconds, 0 for never. Returns whether the state has changed.
-    pub(super) fn look(&self, log: &Log, now: u64, timeout: u64) -> bool {
+    pub(super) fn look(&self, log: &Log, now: UnixMs, timeout: u64) -> bool {
         let due = self.due.load(Relaxed);
-        if now < due || self.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_err() {
+        if now.0 < due || self.due.compare_exchange(due, (now + LOOK_MS).0, Relaxed, Relaxed).is_err() {
             return false;
         }
         let facts: Vec<_> = (0..log.streams()).map(|stream| log.facts(stream)).collect();
@@ -57,7 +58,7 @@ impl Stall {
             && facts.iter().any(|facts| facts.backlog > 0 || facts.stalled > 0);
         let done = facts.iter().map(|facts| facts.written.wrapping_add(facts.syncs.iter().sum()));
         let progress = done.chain(log.marks().all().map(|mark| mark.0)).fold(0, u64::wrapping_add);
-        let since = now.saturating_sub(self.looked.swap(now, Relaxed)).min(COUNTS_MS);
+        let since = now.since(UnixMs(self.looked.swap(now.0, Relaxed))).min(COUNTS_MS);
         let moved = self.progress.swap(progress, Relaxed) != progress;
         let waited = if waits && !moved { self.waited() + since } else { 0 };
         self.waited.store(waited, Relaxed);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::membership::Slot;
+use clocks::UnixMs;
 use command::KeyAt;
 use keyspace::KeyHasher;
 use resp::{Args, OwnedArgs};
@@ -97,14 +98,14 @@ impl Heat {
 
     /// Takes part in the tracking under way, at unix time `now` in milliseconds.
     #[inline]
-    pub(crate) fn follow(&mut self, now: u64) {
+    pub(crate) fn follow(&mut self, now: UnixMs) {
         if self.shared.hot.generation() != self.generation || self.tracking.as_ref().is_some_and(|t| !t.is_on(now)) {
             self.change(now);
         }
     }
 
     #[cold]
-    fn change(&mut self, now: u64) {
+    fn change(&mut self, now: UnixMs) {
         self.generation = self.shared.hot.generation();
         self.tracking = self.shared.hot.tracking().filter(|tracking| tracking.is_on(now));
         if !self.is_on() {
@@ -144,7 +145,7 @@ impl Heat {
         is_own: impl Fn(Slot) -> bool,
         in_block: bool,
         cost: Cost,
-        now: u64,
+        now: UnixMs,
     ) {
         let sampled = self.samples();
         self.tell((command, args), is_own, in_block, (cost, sampled), now);
@@ -157,7 +158,7 @@ impl Heat {
         (command, args): (&Command, Args<'_>),
         is_own: impl Fn(Slot) -> bool,
         cost: Cost,
-        now: u64,
+        now: UnixMs,
     ) {
         let sampled = self.samples();
         self.tell((command, args), is_own, false, (cost, sampled), now);
@@ -178,7 +179,7 @@ impl Heat {
         table: &Table,
         is_own: impl Fn(Slot) -> bool,
         bytes_out: u64,
-        now: u64,
+        now: UnixMs,
     ) {
         let Some(long) = self.long.remove(&token) else { return };
         let cost = Cost { bytes_out, ..Cost::default() };
@@ -198,7 +199,7 @@ impl Heat {
         is_own: impl Fn(Slot) -> bool,
         in_block: bool,
         (cost, sampled): (Cost, bool),
-        now: u64,
+        now: UnixMs,
     ) {
         self.positions.clear();
         command.spec.keys_of(args, &mut self.positions);

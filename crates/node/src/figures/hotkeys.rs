@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use clocks::UnixMs;
+
 use super::cost::Cost;
 use super::heavy::Heavy;
 
@@ -65,9 +67,9 @@ pub(crate) type HotKey<'a> = (&'a [u8], u64, u16);
 /// One period of tracking.
 pub(crate) struct Tracking {
     pub(crate) wanted: Wanted,
-    /// When it began, in unix milliseconds.
-    pub(crate) started: u64,
-    /// When it ended, in unix milliseconds; `u64::MAX` while it goes on.
+    /// When it began.
+    pub(crate) started: UnixMs,
+    /// When it ended, a [`UnixMs`]; `u64::MAX` while it goes on.
     ended: AtomicU64,
     /// User and system CPU time of the process at its start, in microseconds.
     pub(crate) cpu_before: (u64, u64),
@@ -92,20 +94,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Tracking {
-    fn end(&self) -> u64 {
+    fn end(&self) -> UnixMs {
         let duration = self.wanted.duration;
-        let planned = if duration == 0 { u64::MAX } else { self.started.saturating_add(duration) };
-        planned.min(self.ended.load(Relaxed))
+        let planned = if duration == 0 { UnixMs::NEVER } else { self.started + duration };
+        planned.min(UnixMs(self.ended.load(Relaxed)))
     }
 
-    /// True if it goes on at unix time `now` in milliseconds.
-    pub(crate) fn is_on(&self, now: u64) -> bool {
+    /// True if it goes on at `now`.
+    pub(crate) fn is_on(&self, now: UnixMs) -> bool {
         now < self.end()
     }
 
     /// Milliseconds for which it has lasted.
-    pub(crate) fn lasted(&self, now: u64) -> u64 {
-        now.min(self.end()).saturating_sub(self.started)
+    pub(crate) fn lasted(&self, now: UnixMs) -> u64 {
+        now.min(self.end()).since(self.started)
     }
 
     /// True if worker `worker` counts the next command: it draws a random number.
@@ -218,13 +220,13 @@ impl HotKeys {
         lock(&self.tracking).clone()
     }
 
-    /// Begins to track, at unix time `now` in milliseconds. Returns false if tracking is under way already.
-    pub(crate) fn start(&self, wanted: Wanted, workers: usize, now: u64, cpu_before: (u64, u64)) -> bool {
+    /// Begins to track, at `now`. Returns false if tracking is under way already.
+    pub(crate) fn start(&self, wanted: Wanted, workers: usize, now: UnixMs, cpu_before: (u64, u64)) -> bool {
         let mut tracking = lock(&self.tracking);
         if tracking.as_ref().is_some_and(|tracking| tracking.is_on(now)) {
             return false;
         }
-        let dice = |worker: usize| now.wrapping_mul(workers as u64 + 1).wrapping_add(worker as u64);
+        let dice = |worker: usize| now.0.wrapping_mul(workers as u64 + 1).wrapping_add(worker as u64);
         let seen = (0..workers).map(|worker| Mutex::new(Seen { dice: dice(worker), ..Seen::default() })).collect();
         let ended = AtomicU64::new(u64::MAX);
         *tracking = Some(Arc::new(Tracking { wanted, started: now, ended, cpu_before, seen }));
@@ -233,16 +235,16 @@ impl HotKeys {
     }
 
     /// Stops tracking. Returns false if nothing is tracked.
-    pub(crate) fn stop(&self, now: u64) -> bool {
+    pub(crate) fn stop(&self, now: UnixMs) -> bool {
         let tracking = lock(&self.tracking);
         let Some(tracking) = tracking.as_ref().filter(|tracking| tracking.is_on(now)) else { return false };
-        tracking.ended.store(now, Relaxed);
+        tracking.ended.store(now.0, Relaxed);
         self.generation.fetch_add(1, Relaxed);
         true
     }
 
     /// Forgets the findings. Returns false if tracking is under way.
-    pub(crate) fn reset(&self, now: u64) -> bool {
+    pub(crate) fn reset(&self, now: UnixMs) -> bool {
         let mut tracking = lock(&self.tracking);
         let is_on = tracking.as_ref().is_some_and(|tracking| tracking.is_on(now));
         if !is_on {
@@ -261,7 +263,7 @@ mod tests {
 
     fn started(wanted: Wanted, workers: usize) -> (HotKeys, Arc<Tracking>) {
         let hot = HotKeys::default();
-        assert!(hot.start(wanted, workers, 1000, (0, 0)));
+        assert!(hot.start(wanted, workers, UnixMs(1000), (0, 0)));
         let tracking = hot.tracking().expect("under way");
         (hot, tracking)
     }
@@ -294,14 +296,14 @@ mod tests {
     #[test]
     fn it_ends_by_itself_or_is_stopped() {
         let (hot, tracking) = started(Wanted { duration: 500, ..WANTED }, 1);
-        assert!(tracking.is_on(1499) && !tracking.is_on(1500));
-        assert_eq!((tracking.lasted(1200), tracking.lasted(9000)), (200, 500));
-        assert!(!hot.start(WANTED, 1, 1499, (0, 0)) && !hot.reset(1499) && !hot.stop(1500));
-        assert!(hot.reset(1500) && hot.tracking().is_none());
+        assert!(tracking.is_on(UnixMs(1499)) && !tracking.is_on(UnixMs(1500)));
+        assert_eq!((tracking.lasted(UnixMs(1200)), tracking.lasted(UnixMs(9000))), (200, 500));
+        assert!(!hot.start(WANTED, 1, UnixMs(1499), (0, 0)) && !hot.reset(UnixMs(1499)) && !hot.stop(UnixMs(1500)));
+        assert!(hot.reset(UnixMs(1500)) && hot.tracking().is_none());
         let (hot, tracking) = started(WANTED, 1);
-        assert!(hot.stop(1700) && !hot.stop(1701));
-        assert_eq!((tracking.is_on(1700), tracking.lasted(9000)), (false, 700));
-        assert!(hot.start(WANTED, 1, 1800, (0, 0)));
+        assert!(hot.stop(UnixMs(1700)) && !hot.stop(UnixMs(1701)));
+        assert_eq!((tracking.is_on(UnixMs(1700)), tracking.lasted(UnixMs(9000))), (false, 700));
+        assert!(hot.start(WANTED, 1, UnixMs(1800), (0, 0)));
     }
 
     #[test]

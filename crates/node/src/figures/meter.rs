@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use command::flags;
 use resp::Args;
 
@@ -49,8 +50,8 @@ pub struct Meter {
     latencies: Arc<Latencies>,
     /// Nanoseconds from which on an event is kept (`latency-monitor-threshold`).
     notable: Option<u64>,
-    /// Unix milliseconds at the beginning of the turn.
-    turn_ms: u64,
+    /// When the turn began.
+    turn: UnixMs,
 }
 
 impl Meter {
@@ -66,7 +67,7 @@ impl Meter {
             slow_log: node.slow_log.clone(),
             latencies: node.latencies.clone(),
             notable: None,
-            turn_ms: 0,
+            turn: UnixMs::ZERO,
             since: MonoNs::default(),
             pending: Vec::new(),
             tracking: true,
@@ -134,16 +135,16 @@ impl Meter {
     }
 
     /// Counts a command that was begun at reading `from`. Returns the nanoseconds that it took.
-    pub fn finish(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, from: MonoNs) -> u64 {
+    pub fn finish(&mut self, command: &Command, args: Args<'_>, client: &Client, now: UnixMs, from: MonoNs) -> u64 {
         let nanos = self.settle().since(from);
-        self.exact(command, args, client, now_ms, nanos);
+        self.exact(command, args, client, now, nanos);
         nanos
     }
 
     /// Counts a command that took `nanos`.
-    pub fn exact(&mut self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, nanos: u64) {
+    pub fn exact(&mut self, command: &Command, args: Args<'_>, client: &Client, now: UnixMs, nanos: u64) {
         self.account(command.counted_as, 1, nanos);
-        self.notice(command, args, client, now_ms, nanos, true);
+        self.notice(command, args, client, now, nanos, true);
     }
 
     /// A command that was begun at reading `from` has run and is not counted. `is_logged`: the slow log may take it.
@@ -152,19 +153,19 @@ impl Meter {
         command: &Command,
         args: Args<'_>,
         client: &Client,
-        now_ms: u64,
+        now: UnixMs,
         from: MonoNs,
         is_logged: bool,
     ) {
         let nanos = self.settle().since(from);
-        self.notice(command, args, client, now_ms, nanos, is_logged);
+        self.notice(command, args, client, now, nanos, is_logged);
     }
 
-    fn notice(&self, command: &Command, args: Args<'_>, client: &Client, now_ms: u64, nanos: u64, is_logged: bool) {
+    fn notice(&self, command: &Command, args: Args<'_>, client: &Client, now: UnixMs, nanos: u64, is_logged: bool) {
         self.event(if command.spec.has(flags::FAST) { Event::FastCommand } else { Event::Command }, nanos);
         let is_slow = is_logged && self.threshold.is_some_and(|least| nanos / 1000 >= least);
         if is_slow && !command.spec.has(flags::SKIP_SLOWLOG) {
-            self.slow_log.push(command.counted_as, args, client, now_ms / 1000, nanos / 1000, self.kept);
+            self.slow_log.push(command.counted_as, args, client, now.seconds(), nanos / 1000, self.kept);
         }
     }
 
@@ -172,20 +173,20 @@ impl Meter {
     #[inline]
     pub(crate) fn event(&self, event: Event, nanos: u64) {
         if self.notable.is_some_and(|least| nanos >= least) {
-            self.latencies.add(event, (self.turn_ms + nanos / 1_000_000) / 1000, nanos / 1_000_000);
+            self.latencies.add(event, (self.turn + nanos / 1_000_000).seconds(), nanos / 1_000_000);
         }
     }
 
-    /// Checks if HOTKEYS counts commands at `now`, in unix milliseconds.
+    /// Checks if HOTKEYS counts commands at `now`.
     #[inline]
-    pub(crate) fn look_at_heat(&mut self, now: u64) {
+    pub(crate) fn look_at_heat(&mut self, now: UnixMs) {
         self.heat.follow(now);
         self.each = self.fine || self.heat.is_on();
     }
 
-    /// A turn begins at `now`, in unix milliseconds.
-    pub(crate) fn begin_turn(&mut self, now: u64) {
-        self.turn_ms = now;
+    /// A turn begins at `now`.
+    pub(crate) fn begin_turn(&mut self, now: UnixMs) {
+        self.turn = now;
         self.look_at_heat(now);
     }
 

@@ -2,14 +2,16 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use clocks::UnixMs;
+
 /// Samples kept: rates are averages over their time.
 const SAMPLES: usize = 16;
 
 /// Sums of counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Unix milliseconds.
-    pub at: u64,
+    /// When it was taken.
+    pub at: UnixMs,
     /// Commands.
     pub commands: u64,
     /// Bytes received.
@@ -61,7 +63,7 @@ impl Sampler {
     pub fn rates(&self, workers: u64) -> Rates {
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(first), Some(last)) = (ring.first(), ring.last()) else { return Rates::default() };
-        let ms = last.at.saturating_sub(first.at);
+        let ms = last.at.since(first.at);
         if ms == 0 {
             return Rates::default();
         }
@@ -89,7 +91,7 @@ mod tests {
         assert_eq!(sampler.rates(1), Rates::default());
         for i in 0..40 {
             sampler.push(Sample {
-                at: i * 100,
+                at: UnixMs(i * 100),
                 commands: i * 50,
                 turns: i * 4,
                 turn_nanos: i * 8000,
@@ -98,7 +100,7 @@ mod tests {
         }
         let rates = sampler.rates(2);
         assert_eq!((rates.commands, rates.turns, rates.turn_micros), (500, 20, 2));
-        sampler.push(Sample { at: 4000, ..Sample::default() });
+        sampler.push(Sample { at: UnixMs(4000), ..Sample::default() });
         assert_eq!(sampler.rates(1), Rates::default());
     }
 }

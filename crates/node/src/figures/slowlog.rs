@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn the_newest_entries_stay() {
         let log = SlowLog::default();
-        let client = Client::new(1, Peer::default(), 0, 0, 0);
+        let client = Client::new(1, Peer::default(), clocks::UnixMs::ZERO, 0, 0);
         let args: OwnedArgs = ["ping"].into_iter().collect();
         for time in 0..4 {
             log.push(time as usize % 2, args.args(), &client, time, time, KEPT);

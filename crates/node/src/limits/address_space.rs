@@ -11,6 +11,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use clocks::UnixMs;
+
 /// Milliseconds after which [`FORGOTTEN`] is forgotten.
 const FORGET_MS: u64 = 1000;
 /// The part of the doubt of a refusal that is forgotten: 1/16.
@@ -65,10 +67,10 @@ pub(crate) struct AddressSpace {
 
 impl AddressSpace {
     /// True if a part of the doubt is to be forgotten now, in unix milliseconds. If so, the caller does it.
-    pub(super) fn is_time_to_forget(&self, now: u64) -> bool {
-        let is_time = now.abs_diff(self.forgot_at.load(Relaxed)) >= FORGET_MS;
+    pub(super) fn is_time_to_forget(&self, now: UnixMs) -> bool {
+        let is_time = now.abs_diff(UnixMs(self.forgot_at.load(Relaxed))) >= FORGET_MS;
         if is_time {
-            self.forgot_at.store(now, Relaxed);
+            self.forgot_at.store(now.0, Relaxed);
         }
         is_time
     }

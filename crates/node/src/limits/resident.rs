@@ -15,6 +15,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use clocks::UnixMs;
+
 /// Part of the limit that is left free for growth between two looks, and for a checkpoint when nothing can leave memory
 /// before it ends: 1/16.
 const MARGIN: u64 = 16;
@@ -58,17 +60,17 @@ pub(crate) struct Resident {
 
 impl Resident {
     /// See [`Node::make_do`]; `used` bytes are in use.
-    pub(super) fn make_do(&self, limit: u64, used: u64, data: u64, now: u64) -> bool {
+    pub(super) fn make_do(&self, limit: u64, used: u64, data: u64, now: UnixMs) -> bool {
         let floor = (used.saturating_sub(data) + limit / LEAST_DATA).min(limit);
         self.floor.store(floor, Relaxed);
-        self.floor_until.store(now + FLOOR_MS, Relaxed);
+        self.floor_until.store((now + FLOOR_MS).0, Relaxed);
         floor > used
     }
 
     /// Bytes that may be in use within this limit in any case. It may be another limit than the one that the finding is
     /// about: a control group's beside `maxmemory`.
-    pub(super) fn floor(&self, limit: u64, now: u64) -> u64 {
-        if now < self.floor_until.load(Relaxed) { self.floor.load(Relaxed).min(limit) } else { 0 }
+    pub(super) fn floor(&self, limit: u64, now: UnixMs) -> u64 {
+        if now.0 < self.floor_until.load(Relaxed) { self.floor.load(Relaxed).min(limit) } else { 0 }
     }
 }
 
@@ -79,19 +81,19 @@ pub(super) struct Control {
     usable: u64,
     /// While more is resident than intended: the time since which nothing was asked for, and the most that was resident
     /// since then.
-    above: Option<(u64, u64)>,
+    above: Option<(UnixMs, u64)>,
 }
 
 /// When the allocator is asked for free memory.
 #[derive(Default)]
 pub(super) struct GiveBack {
-    at: u64,
+    at: UnixMs,
     pause: u64,
 }
 
 impl GiveBack {
     /// True if it is to be asked now. If so, the caller asks.
-    pub(super) fn is_due(&mut self, now: u64) -> bool {
+    pub(super) fn is_due(&mut self, now: UnixMs) -> bool {
         let is_due = now.abs_diff(self.at) >= self.pause.max(GIVE_BACK_MS);
         if is_due {
             self.at = now;
@@ -114,7 +116,7 @@ pub(super) fn meant(limit: u64, store: u64) -> u64 {
 impl Control {
     /// Takes the bytes in use and resident now, and the bytes that the store may still take. Returns the bytes that may
     /// be in use; not less than a server needs.
-    pub(super) fn look(&mut self, now: u64, limit: u64, used: u64, resident: u64, store: u64) -> u64 {
+    pub(super) fn look(&mut self, now: UnixMs, limit: u64, used: u64, resident: u64, store: u64) -> u64 {
         if self.limit != limit {
             *self = Self { limit, usable: used, above: None };
         }
@@ -148,7 +150,7 @@ mod tests {
     const MB: u64 = 1 << 20;
 
     fn first(limit: u64, used: u64, resident: u64) -> u64 {
-        Control::default().look(0, limit, used, resident, 0)
+        Control::default().look(UnixMs(0), limit, used, resident, 0)
     }
 
     #[test]
@@ -156,7 +158,11 @@ mod tests {
         assert_eq!(first(1024 * MB, 500 * MB, 500 * MB), 960 * MB);
         assert_eq!(first(1024 * MB, 500 * MB, 600 * MB), 860 * MB);
         assert_eq!(first(1024 * MB, 100 * MB, 1000 * MB), 256 * MB, "at least a quarter");
-        assert_eq!(Control::default().look(0, 1024 * MB, 500 * MB, 600 * MB, 20 * MB), 840 * MB, "the store's part");
+        assert_eq!(
+            Control::default().look(UnixMs(0), 1024 * MB, 500 * MB, 600 * MB, 20 * MB),
+            840 * MB,
+            "the store's part"
+        );
         assert_eq!(first(48 * MB, 10 * MB, 40 * MB), 36 * MB, "at least what a server needs");
         assert_eq!(first(20 * MB, 10 * MB, 30 * MB), 20 * MB);
     }
@@ -165,7 +171,8 @@ mod tests {
     #[test]
     fn what_the_server_needs_is_not_more_than_the_limit() {
         let resident = Resident::default();
-        let makes_do = |limit, used, data| (resident.make_do(limit, used, data, 7), resident.floor(limit, 8));
+        let makes_do =
+            |limit, used, data| (resident.make_do(limit, used, data, UnixMs(7)), resident.floor(limit, UnixMs(8)));
         assert_eq!(makes_do(800 * MB, 600 * MB, 50 * MB), (true, 650 * MB));
         assert_eq!(makes_do(800 * MB, 790 * MB, 50 * MB), (true, 800 * MB), "no more than the limit");
         for (limit, used) in [(10, 12), (10, 10), (36, 37), (100, 2000)] {
@@ -173,25 +180,29 @@ mod tests {
             assert!(!is_more && floor <= limit * MB, "{floor} bytes of {limit} MB where {used} MB are in use");
         }
         // A control group may allow less than maxmemory.
-        assert!(resident.make_do(1024 * MB, 90 * MB, 10 * MB, 7));
-        assert_eq!([resident.floor(1024 * MB, 8), resident.floor(100 * MB, 8)], [208 * MB, 100 * MB]);
-        assert_eq!(resident.floor(1024 * MB, 7 + FLOOR_MS), 0);
+        assert!(resident.make_do(1024 * MB, 90 * MB, 10 * MB, UnixMs(7)));
+        assert_eq!([resident.floor(1024 * MB, UnixMs(8)), resident.floor(100 * MB, UnixMs(8))], [208 * MB, 100 * MB]);
+        assert_eq!(resident.floor(1024 * MB, UnixMs(7 + FLOOR_MS)), 0);
     }
 
     #[test]
     fn what_is_too_much_is_asked_for_once() {
         let (mut control, limit) = (Control::default(), 1024 * MB);
-        assert_eq!(control.look(0, limit, 800 * MB, 900 * MB, 0), 860 * MB);
-        assert_eq!(control.look(5, limit, 860 * MB, 970 * MB, 0), 860 * MB, "no more, and no less");
-        assert_eq!(control.look(10, limit, 865 * MB, 975 * MB, 0), 860 * MB, "what is above that has to leave anyway");
-        assert_eq!(control.look(15, limit, 855 * MB, 980 * MB, 0), 855 * MB, "what has come is too much");
-        assert_eq!(control.look(15, limit, 850 * MB, 1000 * MB, 0), 835 * MB);
+        assert_eq!(control.look(UnixMs(0), limit, 800 * MB, 900 * MB, 0), 860 * MB);
+        assert_eq!(control.look(UnixMs(5), limit, 860 * MB, 970 * MB, 0), 860 * MB, "no more, and no less");
+        assert_eq!(
+            control.look(UnixMs(10), limit, 865 * MB, 975 * MB, 0),
+            860 * MB,
+            "what is above that has to leave anyway"
+        );
+        assert_eq!(control.look(UnixMs(15), limit, 855 * MB, 980 * MB, 0), 855 * MB, "what has come is too much");
+        assert_eq!(control.look(UnixMs(15), limit, 850 * MB, 1000 * MB, 0), 835 * MB);
         // Data has left memory, and is still resident.
         for now in 20..200 {
-            assert_eq!(control.look(now, limit, 830 * MB, 1000 * MB, 0), 835 * MB);
+            assert_eq!(control.look(UnixMs(now), limit, 830 * MB, 1000 * MB, 0), 835 * MB);
         }
-        assert_eq!(control.look(205, limit, 830 * MB, 1000 * MB, 0), 790 * MB, "that has not helped");
-        assert_eq!(control.look(210, limit, 790 * MB, 940 * MB, 0), 810 * MB, "now it has");
+        assert_eq!(control.look(UnixMs(205), limit, 830 * MB, 1000 * MB, 0), 790 * MB, "that has not helped");
+        assert_eq!(control.look(UnixMs(210), limit, 790 * MB, 940 * MB, 0), 810 * MB, "now it has");
     }
 
     #[test]
@@ -200,7 +211,7 @@ mod tests {
         let mut asked = |freed: u64, from: u64, until: u64| -> Vec<u64> {
             (from..until)
                 .filter(|now| {
-                    let is_due = give_back.is_due(*now);
+                    let is_due = give_back.is_due(UnixMs(*now));
                     if is_due {
                         give_back.note(freed, 128 * MB);
                     }
@@ -216,9 +227,9 @@ mod tests {
     #[test]
     fn a_little_too_much_is_no_reason_to_let_data_go() {
         let (mut control, limit) = (Control::default(), 1024 * MB);
-        assert_eq!(control.look(0, limit, 800 * MB, 960 * MB, 0), 800 * MB);
+        assert_eq!(control.look(UnixMs(0), limit, 800 * MB, 960 * MB, 0), 800 * MB);
         for now in (0..10_000).step_by(5) {
-            assert_eq!(control.look(now, limit, 790 * MB, 980 * MB, 0), 800 * MB);
+            assert_eq!(control.look(UnixMs(now), limit, 790 * MB, 980 * MB, 0), 800 * MB);
         }
     }
 }

@@ -15,6 +15,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use engine::{Order, Policy, Room, Stayed};
 use resp::Args;
 
@@ -135,7 +136,7 @@ impl Worker {
     /// Forgets the waits for checkpoints: there are none any more.
     pub(crate) fn forget_shortage(&mut self) {
         (self.memory.shortage.ticket, self.memory.shortage.fetched, self.memory.shortage.rounds) = (None, None, 0);
-        self.memory.shortage.barren_until = 0;
+        self.memory.shortage.barren_until = UnixMs::ZERO;
     }
 
     fn note_shortage(&mut self, room: Room, settings: &Settings) -> Room {
@@ -301,7 +302,7 @@ impl Worker {
     }
 
     /// Resumes commands that wait for room, when there is some or there will be none.
-    pub(crate) fn look_at_shortage(&mut self, now: u64, settings: &Settings) {
+    pub(crate) fn look_at_shortage(&mut self, now: UnixMs, settings: &Settings) {
         if self.memory.shortage.waiting.is_empty() || now < self.memory.shortage.look_at {
             return;
         }

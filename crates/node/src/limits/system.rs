@@ -3,6 +3,8 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
+
 use super::resident::{GiveBack, LEAST_DATA, meant};
 use crate::config::{EvictionPolicy, Settings};
 use crate::durability::durable::Durable;
@@ -101,9 +103,9 @@ impl Node {
     }
 
     /// Reads the limits unless that was done in the last few milliseconds.
-    pub(crate) fn look_at_limits_now(&self, now: u64) {
-        if headroom::is_limited() && now.abs_diff(self.address_space.looked_at.load(Relaxed)) >= LOOK_MS {
-            self.address_space.looked_at.store(now, Relaxed);
+    pub(crate) fn look_at_limits_now(&self, now: UnixMs) {
+        if headroom::is_limited() && now.abs_diff(UnixMs(self.address_space.looked_at.load(Relaxed))) >= LOOK_MS {
+            self.address_space.looked_at.store(now.0, Relaxed);
             self.look_at_limits();
         }
     }
@@ -145,15 +147,15 @@ impl Node {
     }
 
     /// Reads how much is resident within this limit.
-    pub(crate) fn look_at_resident(&self, limit: u64, now: u64) {
-        self.resident.looked_at.store(now, Relaxed);
+    pub(crate) fn look_at_resident(&self, limit: u64, now: UnixMs) {
+        self.resident.looked_at.store(now.0, Relaxed);
         if self.resident.limit.load(Relaxed) != limit
             && let Some(give_back_soon) = self.facts.give_back_soon
         {
             give_back_soon();
         }
-        if now.abs_diff(self.resident.swapped_at.load(Relaxed)) >= LOOK_SWAP_MS {
-            self.resident.swapped_at.store(now, Relaxed);
+        if now.abs_diff(UnixMs(self.resident.swapped_at.load(Relaxed))) >= LOOK_SWAP_MS {
+            self.resident.swapped_at.store(now.0, Relaxed);
             self.resident.swapped.store(self.facts.swapped.map_or(0, |swapped| swapped()), Relaxed);
         }
         let swapped = self.resident.swapped.load(Relaxed);
@@ -191,7 +193,7 @@ impl Node {
 
     /// Memory is above the limit, though at most `data` bytes of it are keys: the server needs the rest to work. Some
     /// data may be beside that, as far as the limit goes. Returns whether that is more than there is now.
-    pub(crate) fn make_do(&self, limit: u64, data: u64, now: u64) -> bool {
+    pub(crate) fn make_do(&self, limit: u64, data: u64, now: UnixMs) -> bool {
         self.resident.make_do(limit, self.used_memory(), data, now)
     }
 
@@ -201,8 +203,8 @@ impl Node {
     }
 
     /// [`Self::resident_limit`], from a look that is a few milliseconds old at most, where that matters.
-    pub(crate) fn resident_limit_now(&self, limit: u64, now: u64) -> u64 {
-        if now.abs_diff(self.resident.looked_at.load(Relaxed)) >= LOOK_MS && self.uses_more_than(limit / 2) {
+    pub(crate) fn resident_limit_now(&self, limit: u64, now: UnixMs) -> u64 {
+        if now.abs_diff(UnixMs(self.resident.looked_at.load(Relaxed))) >= LOOK_MS && self.uses_more_than(limit / 2) {
             self.look_at_resident(limit, now);
         }
         self.resident_limit(limit).max(self.resident.floor(limit, now))
@@ -232,7 +234,7 @@ impl Node {
     }
 
     /// [`Self::usable`], from a look that is a few milliseconds old at most, where that matters.
-    pub fn usable_now(&self, settings: &Settings, now: u64) -> u64 {
+    pub fn usable_now(&self, settings: &Settings, now: UnixMs) -> u64 {
         self.look_at_limits_now(now);
         self.usable_of(settings, |limit| self.resident_limit_now(limit, now))
     }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use engine::Engine;
 
 use crate::config::Settings;
@@ -34,7 +35,7 @@ const TABLES_MS: u64 = 60_000;
 #[derive(Default)]
 pub(crate) struct Tidying {
     /// When to look or to go on, unix milliseconds.
-    next: u64,
+    next: UnixMs,
     /// Percent of a processor for the pass under way; 0 if there is none.
     percent: u64,
     /// The pass moves entries as well as tables.
@@ -42,13 +43,13 @@ pub(crate) struct Tidying {
     /// Wait after a pass.
     wait: u64,
     /// When the last pass ended, unix milliseconds, and the count of changes then.
-    ended: u64,
+    ended: UnixMs,
     dirty: u64,
 }
 
 impl Tidying {
     /// When the pass under way goes on.
-    pub(crate) fn deadline(&self) -> Option<u64> {
+    pub(crate) fn deadline(&self) -> Option<UnixMs> {
         (self.percent > 0).then_some(self.next)
     }
 }
@@ -97,7 +98,7 @@ pub(crate) struct Scene<'a> {
 
 impl Tidying {
     /// Tidies a little if there is need, and time. Returns whether pages may have become empty, to be given back.
-    pub(crate) fn tidy(&mut self, now: u64, settings: &Settings, of: Scene<'_>) -> bool {
+    pub(crate) fn tidy(&mut self, now: UnixMs, settings: &Settings, of: Scene<'_>) -> bool {
         if now < self.next {
             return false;
         }
@@ -133,7 +134,7 @@ impl Tidying {
     }
 
     /// Begins a pass if there is something to gain.
-    fn consider(&mut self, now: u64, settings: &Settings, of: &Scene<'_>) {
+    fn consider(&mut self, now: UnixMs, settings: &Settings, of: &Scene<'_>) {
         let keyspace = &of.node.engine.keyspace;
         let heap = keyspace.heap().stats();
         let entries = effort(&Rule::of(settings), heap.live as u64, heap.free_in_pages as u64);

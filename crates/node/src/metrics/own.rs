@@ -146,13 +146,13 @@ fn checkpointer(node: &Node, checkpoints: &Checkpoints, t: &mut Text) {
     let figures = &state.figures;
     t.counter("holdfast_checkpoints_total", &[], figures.rounds);
     t.gauge("holdfast_checkpoint_failed", &[], u8::from(state.failed.is_some()));
-    t.gauge("holdfast_checkpoint_last_timestamp_seconds", &[], state.saved_at / 1000);
+    t.gauge("holdfast_checkpoint_last_timestamp_seconds", &[], state.saved_at.seconds());
     t.gauge("holdfast_checkpoint_last_duration_seconds", &[], state.took.unwrap_or(0) as f64 / 1000.0);
     t.gauge("holdfast_checkpoint_last_changes", &[], figures.changes);
     t.gauge("holdfast_checkpoint_last_bytes", &[], figures.bytes);
     t.gauge("holdfast_checkpoint_last_slots", &[], figures.slots);
     t.gauge("holdfast_checkpoint_running", &[], u8::from(state.began.is_some()));
-    let running = state.began.map_or(0, |began| node.clock.unix_ms().saturating_sub(began));
+    let running = state.began.map_or(0, |began| node.clock.unix_ms().since(began));
     t.gauge("holdfast_checkpoint_running_seconds", &[], running as f64 / 1000.0);
     t.gauge("holdfast_checkpoint_current_slots", &[], figures.progress);
     t.counter("holdfast_checkpoint_holds_total", &[], figures.holds);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use clocks::UnixMs;
 use resp::OwnedArgs;
 use script::Source;
 
@@ -74,7 +75,7 @@ pub struct Job {
     /// The command that runs it.
     pub command: OwnedArgs,
     /// When it began, unix milliseconds.
-    pub since: u64,
+    pub since: UnixMs,
     /// See [`Fate`]: the first change decides.
     fate: AtomicU8,
     /// It takes longer than `busy-reply-threshold`.
@@ -299,7 +300,7 @@ impl Sources {
 
 impl Job {
     /// A script that began at `since`.
-    pub fn new(function: Option<Box<str>>, command: OwnedArgs, since: u64) -> Self {
+    pub fn new(function: Option<Box<str>>, command: OwnedArgs, since: UnixMs) -> Self {
         Self {
             function,
             command,
@@ -357,7 +358,7 @@ mod tests {
     fn a_script_that_was_killed_changes_nothing_and_one_that_changes_is_not_killed() {
         for changes_first in [false, true] {
             let scripts = Scripts::default();
-            let job = scripts.show(Job::new(None, ["eval"].into_iter().collect(), 0));
+            let job = scripts.show(Job::new(None, ["eval"].into_iter().collect(), UnixMs(0)));
             if changes_first {
                 assert!(job.may_change());
             }

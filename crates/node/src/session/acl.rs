@@ -299,7 +299,7 @@ fn log(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         }
         Some(count) => keyspace::canonical_int(count).ok_or(Error::NOT_INTEGER)?,
     };
-    let (node, now) = (ctx.node.clone(), ctx.engine.now() as i64);
+    let (node, now) = (ctx.node.clone(), ctx.engine.now().0 as i64);
     node.users.log().write(&mut ctx.reply(), usize::try_from(count).unwrap_or(0), now);
     Ok(Flow::Done)
 }
@@ -332,5 +332,5 @@ fn help(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 /// Notes in ACL LOG what this client, or a script of it, was denied.
 pub(crate) fn note(ctx: &SessionCtx<'_>, event: impl FnOnce(Vec<u8>) -> Option<Event>) {
     let Some(event) = event(super::client::own_line(ctx)) else { return };
-    ctx.node.users.log().add(ctx.engine.now() as i64, ctx.settings.acllog_max_len, event);
+    ctx.node.users.log().add(ctx.engine.now().0 as i64, ctx.settings.acllog_max_len, event);
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::acl::{Context, Event, Reason, UserNumber};
+use clocks::UnixMs;
 use command::{Difference, Error, Row, Spec, flags::*};
 use resp::Protocol;
 
@@ -81,7 +82,7 @@ fn log_in(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), 
 
 /// Lets a client in whose certificate has this common name, if the settings say so (`tls-auth-clients-user`). A name of
 /// no user, or of one that is off, is noted in ACL LOG. Then the client stays the default user.
-pub fn identify(node: &Node, session: &mut Session, name: &[u8], now: u64) {
+pub fn identify(node: &Node, session: &mut Session, name: &[u8], now: UnixMs) {
     let settings = node.config.settings();
     if !settings.tls_auth_clients_user {
         return;
@@ -95,7 +96,7 @@ pub fn identify(node: &Node, session: &mut Session, name: &[u8], now: u64) {
     let client = super::line_at(node, &session.client, now);
     let (reason, context) = (Reason::Certificate, Context::TopLevel);
     let event = Event { reason, context, object: Vec::new(), user: name.to_vec(), client };
-    node.users.log().add(now as i64, settings.acllog_max_len, event);
+    node.users.log().add(now.0 as i64, settings.acllog_max_len, event);
 }
 
 fn auth(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

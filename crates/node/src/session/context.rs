@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::{Error, Row, flags};
 use engine::{Busy, Caller, Engine};
 use keyspace::{Counts, Horizon};
@@ -40,7 +41,7 @@ pub enum Flow {
         /// The end of each stream to wait for.
         ends: Horizon,
         /// The time limit, if there is one.
-        until: Option<u64>,
+        until: Option<UnixMs>,
     },
     /// The reply comes when this checkpoint has ended.
     Save(Arc<Checkpoints>, Ticket),

@@ -305,7 +305,7 @@ fn fields(ctx: &SessionCtx<'_>, tracking: &Tracking, found: Report) -> Vec<(&'st
     field(selects && samples, "net-bytes-sampled-commands-selected-slots", Count(found.sampled.bytes));
     field(selects, "net-bytes-all-commands-selected-slots", Count(found.selected.bytes));
     field(true, "net-bytes-all-commands-all-slots", Count(found.all.bytes));
-    field(true, "collection-start-time-unix-ms", Count(tracking.started));
+    field(true, "collection-start-time-unix-ms", Count(tracking.started.0));
     field(true, "collection-duration-ms", Count(tracking.lasted(now)));
     let (user, system) = ctx.node.facts.cpu.map_or((0, 0), |cpu| cpu());
     let (user_before, system_before) = tracking.cpu_before;

@@ -152,8 +152,8 @@ fn role(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 /// Where nothing was saved since the start, that is the time of the last save, as in Redis.
 fn lastsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let saved = |checkpoints: std::sync::Arc<Checkpoints>| checkpoints.state().saved_at;
-    let ms = ctx.node.checkpoints().map_or_else(|| ctx.node.snapshots.state().saved_at, saved);
-    ctx.reply().count(ms / 1000);
+    let at = ctx.node.checkpoints().map_or_else(|| ctx.node.snapshots.state().saved_at, saved);
+    ctx.reply().count(at.seconds());
     Ok(Flow::Done)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clocks::UnixMs;
 use command::Event;
 use keyspace::Version;
 
@@ -12,10 +13,10 @@ use crate::push::delivery::Kind;
 pub struct Interactive {
     /// Its isolation from other transactions.
     pub isolation: Isolation,
-    /// When its last command came or was answered, unix milliseconds.
-    pub active: u64,
-    /// The time of its last command, on which all nodes that were asked agree, unix milliseconds.
-    pub now: u64,
+    /// When its last command came or was answered.
+    pub active: UnixMs,
+    /// The time of its last command, on which all nodes that were asked agree.
+    pub now: UnixMs,
     /// Milliseconds by which that time was ahead of this node's clock.
     pub lead: i64,
     /// The reason why it cannot go on, if there is one. Its changes are forgotten.
@@ -40,9 +41,9 @@ pub struct Seen {
     /// Its version at its owner; 0: it is absent.
     pub version: Version,
     /// When it was fetched, by the clock of its owner, until it is read.
-    pub fetched: Option<u64>,
-    /// When it and the first of its fields expire, as it was fetched; unix milliseconds.
-    pub ends: [Option<u64>; 2],
+    pub fetched: Option<UnixMs>,
+    /// When it and the first of its fields expire, as it was fetched.
+    pub ends: [Option<UnixMs>; 2],
     /// Its image in the transaction; empty: it is absent.
     pub image: Box<[u8]>,
     /// The transaction has changed it.
@@ -58,7 +59,7 @@ impl Seen {
 
     /// The version that its owner must have when a transaction commits whose last time was `now`. The owner may not
     /// have noticed yet that a field has expired.
-    pub fn version_at(&self, now: u64) -> Version {
+    pub fn version_at(&self, now: UnixMs) -> Version {
         if self.ends[1].is_some_and(|ends| ends < now) { Version::MAX } else { self.version }
     }
 }
@@ -70,11 +71,11 @@ impl Interactive {
         *self = Self { over: Some(why), ..Self::new(isolation, active) };
     }
 
-    pub(super) fn new(isolation: Isolation, active: u64) -> Self {
+    pub(super) fn new(isolation: Isolation, active: UnixMs) -> Self {
         Self {
             isolation,
             active,
-            now: 0,
+            now: UnixMs::ZERO,
             lead: 0,
             over: None,
             keys: BTreeMap::new(),

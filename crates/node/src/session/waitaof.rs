@@ -42,7 +42,7 @@ fn waitaof(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     }
     let timeout = ctx.int(3).map_err(|_| Error::new("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| Error::new("ERR timeout is negative"))?;
-    let until = ctx.engine.now().checked_add(timeout).filter(|until| i64::try_from(*until).is_ok());
+    let until = ctx.engine.now().checked_add(timeout).filter(|until| i64::try_from(until.0).is_ok());
     let until = until.ok_or(Error::new("ERR timeout is out of range"))?;
     let Some(durable) = ctx.log else {
         if local > 0 {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use engine::WatchedKey;
 use resp::{Protocol, Reply};
 use txn::{Lock, ParticipantId};
@@ -57,17 +58,17 @@ pub(super) struct Block {
 /// How a command waits.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// When the command gives up, in unix milliseconds.
-    pub(super) deadline: Option<u64>,
-    /// When the command tries again even if no key has changed, in unix milliseconds.
-    pub(super) again: Option<u64>,
+    /// When the command gives up.
+    pub(super) deadline: Option<UnixMs>,
+    /// When the command tries again even if no key has changed.
+    pub(super) again: Option<UnixMs>,
     /// The links over which owners announce a changed key, and the virtual connections for that.
     pub(super) notices: Vec<(usize, u32)>,
 }
 
 impl Waiting {
     /// Makes the command try again at this time at the latest. Returns when it will.
-    pub(super) fn look_by(&mut self, at: u64) -> u64 {
+    pub(super) fn look_by(&mut self, at: UnixMs) -> UnixMs {
         *self.again.insert(self.again.map_or(at, |before| before.min(at)))
     }
 }

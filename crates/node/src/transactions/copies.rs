@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use clocks::UnixMs;
 use engine::{BlockRun, LARGE, STEPS, Workspace};
 use keyspace::{Value, Version};
 use txn::{Member, Part, ParticipantId};
@@ -32,7 +33,7 @@ struct Copy {
     owner: Member,
     version: Version,
     /// And when it ends.
-    value: (Value, Option<u64>),
+    value: (Value, Option<UnixMs>),
     bytes: usize,
     used: u64,
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use engine::Workspace;
 use keyspace::Version;
 use txn::locks::Mode;
@@ -44,8 +45,8 @@ pub(super) struct Fetching {
     pub(super) asked: Vec<Lock>,
     /// Keys that its script lacks.
     pub(super) further: Vec<Lock>,
-    /// When the block first asked for its keys, in unix milliseconds.
-    pub(super) asked_at: u64,
+    /// When the block first asked for its keys.
+    pub(super) asked_at: UnixMs,
     /// Present if the command waits when it finds nothing: the versions of the keys that exist.
     pub(super) patient: Option<Versions>,
     /// Present while the block runs.
@@ -59,10 +60,10 @@ pub(super) struct Fetching {
 /// The values found for a block.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// The latest time at which a node read them, in unix milliseconds.
-    pub(super) latest: u64,
-    /// When the first of the found keys, or of their fields, expires, in unix milliseconds.
-    pub(super) ends: Option<u64>,
+    /// The latest time at which a node read them.
+    pub(super) latest: UnixMs,
+    /// When the first of the found keys, or of their fields, expires.
+    pub(super) ends: Option<UnixMs>,
     /// Bytes found, by participant.
     pub(super) bytes: BTreeMap<ParticipantId, usize>,
 }
@@ -72,8 +73,8 @@ pub(super) struct Run {
     pub(super) attempt: u32,
     pub(super) workspace: Workspace,
     pub(super) aside: Aside,
-    /// The time that its commands see, in unix milliseconds.
-    pub(super) now: u64,
+    /// The time that its commands see.
+    pub(super) now: UnixMs,
     pub(super) suspended: Option<Box<Suspended>>,
     /// When it began, in milliseconds of [`crate::Clock::boot_ns`].
     pub(super) begun: u64,
@@ -103,9 +104,8 @@ impl Run {
 }
 
 impl Fetching {
-    /// `extra`: keys that the block is known to need beside those of its commands. `asked_at`: now, in unix
-    /// milliseconds.
-    pub(super) fn new(parts: Vec<Part>, extra: Vec<Lock>, asked_at: u64) -> Box<Self> {
+    /// `extra`: keys that the block is known to need beside those of its commands. `asked_at`: now.
+    pub(super) fn new(parts: Vec<Part>, extra: Vec<Lock>, asked_at: UnixMs) -> Box<Self> {
         Box::new(Self { parts, extra, asked_at, ..Self::default() })
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::effects;
 use engine::{BlockRun, Workspace};
 use keyspace::Version;
@@ -54,7 +55,7 @@ impl From<&str> for Unusable {
 struct Found<'a> {
     id: ParticipantId,
     /// Its time then, unix milliseconds.
-    there: u64,
+    there: UnixMs,
     keys: Vec<Image<'a>>,
 }
 
@@ -66,7 +67,7 @@ impl<P: Port> Transacting<'_, P> {
         block: &mut Block,
         workspace: &mut Workspace,
         found: &[(ParticipantId, Arc<[u8]>)],
-    ) -> Result<(u64, Aside), Unusable> {
+    ) -> Result<(UnixMs, Aside), Unusable> {
         let may_wait = self.may_wait_for_keys(block);
         let Some(fetching) = block.fetching.as_deref_mut() else { return Err(WRONG.into()) };
         fetching.patient = may_wait.then(Versions::new);
@@ -131,7 +132,7 @@ impl<P: Port> Transacting<'_, P> {
         fetching.asked.clear();
         let latest = found.iter().map(|found| found.there).max();
         // A later command does not see an earlier time.
-        transaction.now = transaction.now.max(latest.unwrap_or(0));
+        transaction.now = transaction.now.max(latest.unwrap_or(UnixMs::ZERO));
         fetching.seen.latest = fetching.seen.latest.max(transaction.now);
         run.workspace.begin(run.now, self.engine().tunables());
         let amid = run.suspended.as_deref().and_then(Suspended::block);
@@ -160,13 +161,13 @@ impl<P: Port> Transacting<'_, P> {
 }
 
 /// Reads the answers of nodes that were asked at `asked_at` by this node's clock, which is `clock` now.
-fn read(said: &[(ParticipantId, Arc<[u8]>)], asked_at: u64, clock: u64) -> Result<Vec<Found<'_>>, Unusable> {
+fn read(said: &[(ParticipantId, Arc<[u8]>)], asked_at: UnixMs, clock: UnixMs) -> Result<Vec<Found<'_>>, Unusable> {
     let mut all = Vec::with_capacity(said.len());
     for (id, said) in said {
         let (there, keys) = wire::found(said).map_err(|_| WRONG)?;
         // It has answered after it was asked, and before this.
         if there > clock + APART_MAX || there + APART_MAX < asked_at {
-            let ahead_ms = there.wrapping_sub(clock) as i64;
+            let ahead_ms = there.ahead_of(clock);
             tracing::warn!(
                 cause = id.0,
                 node = id.0,
@@ -187,7 +188,7 @@ pub(super) fn place_of(image: &[u8]) -> Option<(u16, &[u8])> {
 }
 
 /// True if the time has come of a key, or of one of its fields, that [ends](Workspace::ends) so.
-fn have_ended(ends: [Option<u64>; 2], now: u64) -> bool {
+fn have_ended(ends: [Option<UnixMs>; 2], now: UnixMs) -> bool {
     ends.into_iter().flatten().any(|ends| ends < now)
 }
 
@@ -259,17 +260,17 @@ impl Fetching {
 /// earlier, with its own changes.
 impl Interactive {
     /// The time of its next command; `latest`: the latest time of the nodes that were asked for it.
-    fn next_time(&self, clock: u64, latest: Option<u64>) -> u64 {
+    fn next_time(&self, clock: UnixMs, latest: Option<UnixMs>) -> UnixMs {
         // It goes on by the clocks of the nodes that were asked, whatever this node's clock says.
-        let goes_on = clock.saturating_add_signed(self.lead);
+        let goes_on = clock.ahead_by(self.lead);
         // It sees no key again that it has seen to be gone.
         latest.unwrap_or(goes_on).max(self.now)
     }
 
     /// The time of its next command is `now`, when this node's clock is at `clock`.
-    fn note_time(&mut self, now: u64, clock: u64, others_were_asked: bool) {
+    fn note_time(&mut self, now: UnixMs, clock: UnixMs, others_were_asked: bool) {
         if others_were_asked {
-            self.lead = now.wrapping_sub(clock) as i64;
+            self.lead = now.ahead_of(clock);
         }
         self.now = now;
     }
@@ -293,7 +294,7 @@ impl Interactive {
         workspace: &mut Workspace,
         amid: Option<&BlockRun>,
         (locks, all): (&[Lock], &mut AllSeen),
-        now: u64,
+        now: UnixMs,
     ) -> Result<(), Unusable> {
         for lock in locks {
             let seen = self.keys.get_mut(&(lock.db, lock.key.clone())).ok_or(WRONG)?;

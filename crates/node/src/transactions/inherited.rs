@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use clocks::UnixMs;
 use engine::{Engine, Outcomes};
 use keyspace::Horizon;
 use txn::{Prepared, TxnId};
@@ -40,7 +41,7 @@ pub(crate) struct Inherited {
     /// It is being kept that they are.
     asked: Arc<AtomicBool>,
     /// When the next attempt is due, unix milliseconds.
-    due: u64,
+    due: UnixMs,
 }
 
 /// True if the log has transactions of another node's life. A node of a cluster remembers that. At a server without a
@@ -64,10 +65,10 @@ impl Inherited {
             );
         }
         let settled = Horizon::default();
-        Some(Box::new(Inherited { open, settled, saved: None, asked: Arc::default(), due: 0 }))
+        Some(Box::new(Inherited { open, settled, saved: None, asked: Arc::default(), due: UnixMs::ZERO }))
     }
 
-    pub(crate) fn deadline(&self) -> u64 {
+    pub(crate) fn deadline(&self) -> UnixMs {
         self.due
     }
 }
@@ -81,7 +82,7 @@ fn is_followed(outcomes: &Outcomes, tx: TxnId) -> bool {
 
 impl Inherited {
     /// Settles what it can of it. Returns whether it must be called again, when that is due.
-    pub(crate) fn settle(&mut self, engine: &mut Engine, node: &Arc<Node>, log: Option<&Durable>, now: u64) -> bool {
+    pub(crate) fn settle(&mut self, engine: &mut Engine, node: &Arc<Node>, log: Option<&Durable>, now: UnixMs) -> bool {
         let outcomes = node.engine.transactions.outcomes();
         let mut again = HINDERED_MS.1;
         self.open.retain_mut(|(prepared, hindrance)| {

@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::{Reach, effects};
 use engine::{Made, Workspace};
 use resp::{Args, Reply};
@@ -378,8 +379,8 @@ impl<P: Port> Transacting<'_, P> {
     }
 }
 
-fn end_if_idle(transaction: &mut Interactive, now: u64, idle_ms: u64) {
-    if idle_ms > 0 && transaction.over.is_none() && now.saturating_sub(transaction.active) > idle_ms {
+fn end_if_idle(transaction: &mut Interactive, now: UnixMs, idle_ms: u64) {
+    if idle_ms > 0 && transaction.over.is_none() && now.since(transaction.active) > idle_ms {
         transaction.end(IDLE);
     }
 }
@@ -404,7 +405,7 @@ impl Interactive {
 
     /// Notes the contents of keys that were asked for, `there` by the clock of their owner. False: the transaction
     /// would become too large.
-    pub(super) fn note_found(&mut self, asked: &[Lock], there: u64, found: &[Image<'_>]) -> bool {
+    pub(super) fn note_found(&mut self, asked: &[Lock], there: UnixMs, found: &[Image<'_>]) -> bool {
         for lock in asked {
             // An earlier attempt may have found something else.
             let seen = Seen { fetched: Some(there), ..Seen::default() };

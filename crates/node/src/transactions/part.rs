@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::admission::rights::User;
+use clocks::UnixMs;
 use command::effects::{self, op};
 use command::flags;
 use engine::{BlockRun, Call, Caller, Undone, Untimely};
@@ -233,10 +234,10 @@ impl<P: Port> Transacting<'_, P> {
     /// The refusal of a part that cannot be executed at the moment that its attempt names.
     fn refusal_of_moment(&mut self, block: &BlockRun, locks: &[Lock], moment: u64) -> Option<Refusal> {
         let now = self.engine().now();
-        match self.engine().is_untimely(block, locks, moment) {
+        match self.engine().is_untimely(block, locks, UnixMs(moment)) {
             Ok(untimely) => untimely.map(|untimely| match untimely {
-                Untimely::Ends(ends) => Refusal::Untimely { now, ends: Some(ends) },
-                Untimely::Over => Refusal::Untimely { now, ends: None },
+                Untimely::Ends(ends) => Refusal::Untimely { now: now.0, ends: Some(ends.0) },
+                Untimely::Over => Refusal::Untimely { now: now.0, ends: None },
             }),
             Err(error) => Some(Refusal::Failed(error.as_bytes().into())),
         }

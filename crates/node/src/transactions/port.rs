@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use engine::{Caller, Engine, Room};
 use resp::Args;
 use txn::{Part, TxnId};
@@ -80,8 +81,8 @@ pub(crate) trait Port {
     // ---- connections that wait
 
     /// The worker steps a connection again at this time, in unix milliseconds.
-    fn wake_at(&mut self, at: u64, token: Token);
-    fn wake_no_more_at(&mut self, at: u64, token: Token);
+    fn wake_at(&mut self, at: UnixMs, token: Token);
+    fn wake_no_more_at(&mut self, at: UnixMs, token: Token);
     /// The worker steps a task or a connection again at once.
     fn look_again(&mut self, token: Token);
     /// A task or a connection waits for a lock.

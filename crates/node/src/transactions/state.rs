@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use engine::{Undone, Workspace};
 use keyspace::Horizon;
 use smallvec::{SmallVec, smallvec};
@@ -79,7 +80,7 @@ pub(crate) struct Transactions {
     /// Connections whose transaction between BEGIN and COMMIT has run a command.
     pub(super) interactive: BTreeSet<Token>,
     /// When idle ones among them are looked for next, in unix milliseconds.
-    pub(super) idle_at: u64,
+    pub(super) idle_at: UnixMs,
     /// The number of killed scripts when waiting scripts were last checked.
     pub(super) kills: u64,
     /// Workspaces that are free.

@@ -213,7 +213,7 @@ impl<P: Port> Transacting<'_, P> {
     pub(crate) fn step(&mut self) {
         let (now, unix_ms) = (self.now(), self.node().clock.unix_ms());
         if let Some(coordinator) = self.txn().coordinator.as_mut() {
-            coordinator.set_clock(now, unix_ms);
+            coordinator.set_clock(now, unix_ms.0);
             if coordinator.next_tick().is_some_and(|due| due <= now) {
                 let mut events = Vec::new();
                 coordinator.tick(now, &mut events);

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ::membership::items::Item;
+use clocks::UnixMs;
 use keyspace::Kind;
 use resp::{Batch, Reply, append_request};
 
@@ -31,7 +32,7 @@ const AGAIN_MS: u64 = 100;
 pub(super) struct Unserved {
     pub(super) wait: command::Block,
     /// Its time, unix milliseconds.
-    pub(super) now: u64,
+    pub(super) now: UnixMs,
 }
 
 impl<P: Port> Transacting<'_, P> {
@@ -54,7 +55,7 @@ impl<P: Port> Transacting<'_, P> {
         let waiting = block.waiting.get_or_insert_default();
         if begins {
             // The owners' clocks may be ahead of this one. No wait ends early.
-            waiting.deadline = wait.deadline.map(|at| now + at.saturating_sub(began) + 1);
+            waiting.deadline = wait.deadline.map(|at| now + at.since(began) + 1);
             if let Some(at) = waiting.deadline {
                 self.port.wake_at(at, token);
             }
@@ -63,7 +64,7 @@ impl<P: Port> Transacting<'_, P> {
                 add(&self.stats().blocked, 1);
             }
         }
-        waiting.again = wait.again.map(|at| now + at.saturating_sub(began));
+        waiting.again = wait.again.map(|at| now + at.since(began));
         if waiting.deadline.is_some_and(|at| at <= now) {
             self.port.put_conn(conn);
             return self.answer_waiting(&block, |reply| reply.null_array());
@@ -236,7 +237,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// The time of something has come for which a connection may wait.
-    pub(crate) fn look_at_wait(&mut self, token: Token, now: u64) {
+    pub(crate) fn look_at_wait(&mut self, token: Token, now: UnixMs) {
         let txn = self.txn();
         let waiting = |block: &'_ Block| block.waiting.as_deref().map(|waiting| (waiting.deadline, waiting.again));
         let sleeping = txn.sleeping.get(&token);

@@ -17,6 +17,7 @@
 use std::collections::BTreeMap;
 
 use ::membership::items::Principal;
+use clocks::UnixMs;
 use command::Event;
 use keyspace::Version;
 use resp::Protocol;
@@ -98,9 +99,9 @@ impl Commands {
 }
 
 /// Begins an answer: the time of the node, unix milliseconds.
-pub(super) fn begin_found(now: u64) -> Vec<u8> {
+pub(super) fn begin_found(now: UnixMs) -> Vec<u8> {
     let mut bytes = vec![VERSION];
-    bytes.extend_from_slice(&now.to_le_bytes());
+    bytes.extend_from_slice(&now.0.to_le_bytes());
     bytes
 }
 
@@ -109,7 +110,7 @@ pub(super) type Image<'a> = (Version, &'a [u8]);
 
 /// Reads a node's values: its time, and of each key its version (0 if it has expired by then), and the effect that
 /// produces its value.
-pub(super) fn found(bytes: &[u8]) -> Result<(u64, Vec<Image<'_>>), Malformed> {
+pub(super) fn found(bytes: &[u8]) -> Result<(UnixMs, Vec<Image<'_>>), Malformed> {
     let [VERSION, rest @ ..] = bytes else { return Err(Malformed("an unknown version of found keys")) };
     let (now, mut rest) = rest.split_first_chunk().ok_or(CUT)?;
     let mut keys = Vec::new();
@@ -118,7 +119,7 @@ pub(super) fn found(bytes: &[u8]) -> Result<(u64, Vec<Image<'_>>), Malformed> {
         rest = more;
         keys.push((Version(u64::from_le_bytes(*version)), take_bytes(&mut rest)?));
     }
-    Ok((u64::from_le_bytes(*now), keys))
+    Ok((UnixMs(u64::from_le_bytes(*now)), keys))
 }
 
 /// The changes of a key, a copy of which the request named.
@@ -351,10 +352,10 @@ mod tests {
         assert_eq!(watch(&watching.finish()), Some(watch_of));
         assert_eq!(commands(&bytes).unwrap(), (Protocol::Resp3, vec![(2, vec![&b"GET"[..], b"k"])]));
 
-        let mut there = begin_found(258);
+        let mut there = begin_found(UnixMs(258));
         there.extend_from_slice(&[7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x']);
         assert_eq!(there, b"\x01\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x01\0\0\0x");
-        assert_eq!(found(&there).unwrap(), (258, vec![(Version(7), &b"x"[..])]));
+        assert_eq!(found(&there).unwrap(), (UnixMs(258), vec![(Version(7), &b"x"[..])]));
         let said = steps(b"\xff\x03\0\x01\0\0\0k\x07\0\0\0\0\0\0\0\x01\0\0\0x").unwrap();
         assert_eq!(said, Steps { db: 3, key: b"k", steps: vec![(Version(7), &b"x"[..])] });
         let mut part = Commands::new(Protocol::Resp2, None).finish();

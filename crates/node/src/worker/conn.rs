@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use keyspace::Horizon;
 use resp::Decoder;
 
@@ -68,7 +69,7 @@ pub(crate) struct Conn {
     /// The maps that it waits for.
     pub(crate) map: Awaited,
     /// Since when the output is above the soft limit, unix milliseconds.
-    pub(crate) over_soft_since: Option<u64>,
+    pub(crate) over_soft_since: Option<UnixMs>,
     /// Messages beside its replies that wait for the end of a reply.
     pub(crate) pushes: Vec<u8>,
     /// Its command is a transaction over nodes: messages beside its replies come behind the reply to it, too.

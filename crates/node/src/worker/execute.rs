@@ -184,7 +184,7 @@ impl Worker {
         }
         let client = &conn.session.client;
         client.last_command.store(command.id as u32 + 1, Relaxed);
-        client.last_active.store(self.engine.now(), Relaxed);
+        client.last_active.store(self.engine.now().0, Relaxed);
         if let Some(tracking) = &mut conn.session.tracking
             && conn.session.multi.is_none()
             && !command.name.starts_with("client|")

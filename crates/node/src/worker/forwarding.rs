@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::membership::items::Principal;
+use clocks::UnixMs;
 use engine::{Blocked, Busy, Engine};
 
 use crate::admission::rights::User;
@@ -39,7 +40,7 @@ impl Worker {
 
     /// Takes an end of a link that another node, of this name, has dialed. Bytes that came with it are handed over as
     /// for any connection.
-    pub fn accept_link(&mut self, from: &str, now: u64) -> Token {
+    pub fn accept_link(&mut self, from: &str, now: UnixMs) -> Token {
         self.forwarding().add_link_end(now, Role::Owner(Box::new(Inbound::new(from, None))))
     }
 
@@ -105,7 +106,7 @@ impl Port for Worker {
         Worker::overrun(self, token);
     }
 
-    fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
+    fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: UnixMs) {
         Worker::check_output_limit(self, conn, limit, now);
     }
 

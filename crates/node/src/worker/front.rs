@@ -181,7 +181,7 @@ impl Front<'_> {
         let context = if session.multi.is_some() { acl::Context::Multi } else { acl::Context::TopLevel };
         let (reply, now) = (denial.reply(), self.worker.engine.now());
         if let Some(event) = denial.event(context, session::line_at(self.node, &session.client, now)) {
-            self.node.users.log().add(now as i64, self.settings.acllog_max_len, event);
+            self.node.users.log().add(now.0 as i64, self.settings.acllog_max_len, event);
         }
         self.refuse(command, &reply)
     }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use engine::{Room, Swept};
 
 use crate::config::Settings;
@@ -30,7 +31,7 @@ fn by_effort([least, most]: [u64; 2], effort: u32) -> u64 {
 
 impl Worker {
     /// Does the work that is due.
-    pub(crate) fn housekeeping(&mut self, now: u64, settings: &Settings) {
+    pub(crate) fn housekeeping(&mut self, now: UnixMs, settings: &Settings) {
         if self.memory.reclaiming || self.engine.has_garbage() || now >= self.next_round {
             let more = self.engine.has_garbage() && self.engine.step_garbage(GARBAGE_STEP);
             self.memory.reclaiming = !self.node.engine.keyspace.heap().trim(TRIM_PAGES) || more;
@@ -41,7 +42,7 @@ impl Worker {
         if now < self.next_round {
             return;
         }
-        if self.next_round == 0 {
+        if self.next_round == UnixMs::ZERO {
             self.node.worker_has_begun();
         }
         let begun = self.node.clock.monotonic_ns();
@@ -92,7 +93,7 @@ impl Worker {
 
     /// Closes connections that have been silent for longer than `idle_ms`. A blocked client is not silent but patient;
     /// a subscriber or a monitoring client listens.
-    fn end_idle(&mut self, now: u64, idle_ms: u64) {
+    fn end_idle(&mut self, now: UnixMs, idle_ms: u64) {
         let idle = |c: &crate::worker::conn::Conn| {
             c.is_client()
                 && !c.out.has_holes()
@@ -100,7 +101,7 @@ impl Worker {
                 && !c.session.is_subscribed()
                 && !c.session.monitors
                 && c.session.exporter.is_none()
-                && now.saturating_sub(c.session.client.last_active.load(Relaxed)) > idle_ms
+                && now.since(UnixMs(c.session.client.last_active.load(Relaxed))) > idle_ms
         };
         let tokens: Vec<_> = self.conns.iter().flatten().filter(|c| idle(c)).map(|c| c.token).collect();
         for token in tokens {

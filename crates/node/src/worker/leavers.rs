@@ -5,6 +5,8 @@
 //! connection, because its client has most likely gone. Waits whose length the client has chosen (CLIENT PAUSE,
 //! WAITAOF) are given up at once, as in Redis.
 
+use clocks::UnixMs;
+
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
 use crate::worker::wait::Wait;
@@ -34,7 +36,7 @@ impl Worker {
     }
 
     /// Gives up commands that have waited for longer than a moment for clients that send nothing more.
-    pub(crate) fn look_at_leavers(&mut self, now: u64) {
+    pub(crate) fn look_at_leavers(&mut self, now: UnixMs) {
         while let Some((at, token, before)) = self.leavers.0.front().copied() {
             if at > now {
                 break;

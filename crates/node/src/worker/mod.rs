@@ -35,6 +35,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use engine::Engine;
 use keyspace::Horizon;
 use resp::{Protocol, Reply};
@@ -75,13 +76,13 @@ pub struct Worker {
     /// before its many subscribers, and can send the next message while they are sent to.
     pub(crate) dirty: VecDeque<Token>,
     /// When blocked connections give up: unix milliseconds and connection.
-    pub(crate) deadlines: BTreeSet<(u64, Token)>,
+    pub(crate) deadlines: BTreeSet<(UnixMs, Token)>,
     /// The limits of memory.
     pub(crate) memory: Memory,
     /// Waits that ended while their queues were latched: to be taken out.
     pub(crate) leftovers: Vec<Arc<engine::Blocked>>,
     /// When housekeeping is due next, unix milliseconds.
-    pub(crate) next_round: u64,
+    pub(crate) next_round: UnixMs,
     /// CPU nanoseconds of this thread when the last turn began, while turns are measured.
     pub(crate) turn_began: Option<u64>,
     /// The moment after which the turn begins no further commands, monotonic nanoseconds; 0 before its first.
@@ -93,7 +94,7 @@ pub struct Worker {
     /// When DEBUG SLEEP began, monotonic nanoseconds.
     pub(crate) slept_from: MonoNs,
     /// CLIENT PAUSE as this turn sees it: which commands are held back, and until when in unix milliseconds.
-    pub(crate) paused: Option<(Pause, u64)>,
+    pub(crate) paused: Option<(Pause, UnixMs)>,
     /// Connections that wait for its end.
     pub(crate) held_back: Vec<Token>,
     /// The strongest pause that holds one of them back.
@@ -120,7 +121,7 @@ pub struct Worker {
     pub(crate) halted: bool,
     /// Nothing is executed any more, and connections are closed at this moment at the latest, unix milliseconds: see
     /// `leaving`.
-    pub(crate) leaves_at: Option<u64>,
+    pub(crate) leaves_at: Option<UnixMs>,
     /// Connections whose clients send nothing more.
     pub(crate) leavers: Leavers,
     /// The number of the present turn.
@@ -159,7 +160,7 @@ impl Worker {
             deadlines: BTreeSet::new(),
             memory: Memory::default(),
             leftovers: Vec::new(),
-            next_round: 0,
+            next_round: UnixMs::ZERO,
             turn_began: None,
             turn_until: MonoNs::default(),
             monitored: false,
@@ -222,7 +223,7 @@ impl Worker {
     /// # Errors
     ///
     /// The connection is refused: the bytes that tell its client why.
-    pub fn accept(&mut self, peer: Peer, now: u64) -> Result<Token, &'static [u8]> {
+    pub fn accept(&mut self, peer: Peer, now: UnixMs) -> Result<Token, &'static [u8]> {
         // The present settings: the last turn may have been a while ago.
         let settings = self.node.config.settings();
         if settings.protected_mode
@@ -434,7 +435,7 @@ impl Worker {
     }
 
     /// Notes that a message beside its replies was written to a connection.
-    pub(crate) fn fed(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
+    pub(crate) fn fed(&mut self, conn: &mut Conn, limit: OutputLimit, now: UnixMs) {
         conn.show_output();
         self.check_output_limit(conn, limit, now);
         if let Some(limit) = crowd::limit(self.follower.settings()).filter(|_| conn.weigh(&self.stats)) {
@@ -478,8 +479,8 @@ impl Worker {
         }
     }
 
-    /// Unix time in milliseconds at which the worker wants a turn even if nothing happens.
-    pub fn next_deadline(&self) -> Option<u64> {
+    /// When the worker wants a turn even if nothing happens.
+    pub fn next_deadline(&self) -> Option<UnixMs> {
         if self.halted {
             return None;
         }

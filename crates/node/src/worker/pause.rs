@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use clocks::UnixMs;
+
 /// Which commands a pause holds back; the stronger, the greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Pause {
@@ -29,10 +31,10 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Holds commands back until `until` (unix milliseconds, below 2^62). A pause under way is never weakened.
-    pub fn pause(&self, kind: Pause, until: u64) {
+    /// Holds commands back until `until` (below 2^62). A pause under way is never weakened.
+    pub fn pause(&self, kind: Pause, until: UnixMs) {
         let old = self.paused.load(Relaxed);
-        self.paused.store(old.max(until << 1) | u64::from(kind == Pause::All) | old & 1, Relaxed);
+        self.paused.store(old.max(until.0 << 1) | u64::from(kind == Pause::All) | old & 1, Relaxed);
     }
 
     /// Ends the pause.
@@ -40,9 +42,9 @@ impl Pauses {
         self.paused.store(0, Relaxed);
     }
 
-    /// Holds back commands that may write until `until` (unix milliseconds), or [`Self::let_go`].
-    pub fn hold(&self, until: u64) {
-        self.held.store(until, Relaxed);
+    /// Holds back commands that may write until `until`, or [`Self::let_go`].
+    pub fn hold(&self, until: UnixMs) {
+        self.held.store(until.0, Relaxed);
     }
 
     /// Ends what [`Self::hold`] began. A CLIENT PAUSE stays.
@@ -50,9 +52,9 @@ impl Pauses {
         self.held.store(0, Relaxed);
     }
 
-    /// Holds back commands and parts of transactions until `until` (unix milliseconds), or [`Self::end_cut`].
-    pub fn begin_cut(&self, until: u64) {
-        self.cut.store(until, Relaxed);
+    /// Holds back commands and parts of transactions until `until`, or [`Self::end_cut`].
+    pub fn begin_cut(&self, until: UnixMs) {
+        self.cut.store(until.0, Relaxed);
     }
 
     /// Ends what [`Self::begin_cut`] began. Other pauses stay.
@@ -61,34 +63,38 @@ impl Pauses {
     }
 
     /// The pause at `now`, and its end.
-    pub fn current(&self, now: u64) -> Option<(Pause, u64)> {
-        let own = |kind, of: &AtomicU64| Some(of.load(Relaxed)).filter(|until| *until > now).map(|until| (kind, until));
+    pub fn current(&self, now: UnixMs) -> Option<(Pause, UnixMs)> {
+        let own = |kind, of: &AtomicU64| {
+            Some(UnixMs(of.load(Relaxed))).filter(|until| *until > now).map(|until| (kind, until))
+        };
         let pauses = [self.paused(now), own(Pause::Write, &self.held), own(Pause::Cut, &self.cut)];
-        let stronger = |(kind, until): (Pause, u64), (other, end): (Pause, u64)| (kind.max(other), until.max(end));
+        let stronger =
+            |(kind, until): (Pause, UnixMs), (other, end): (Pause, UnixMs)| (kind.max(other), until.max(end));
         pauses.into_iter().flatten().reduce(stronger)
     }
 
-    fn paused(&self, now: u64) -> Option<(Pause, u64)> {
+    fn paused(&self, now: UnixMs) -> Option<(Pause, UnixMs)> {
         let paused = self.paused.load(Relaxed);
         if paused == 0 {
             return None;
         }
-        if paused >> 1 <= now {
+        let until = UnixMs(paused >> 1);
+        if until <= now {
             // A pause that another client began meanwhile is not lost.
             let _ = self.paused.compare_exchange(paused, 0, Relaxed, Relaxed);
             return None;
         }
-        Some((if paused & 1 == 1 { Pause::All } else { Pause::Write }, paused >> 1))
+        Some((if paused & 1 == 1 { Pause::All } else { Pause::Write }, until))
     }
 
-    /// Stops all execution until `until` (unix milliseconds).
-    pub fn freeze(&self, until: u64) {
-        self.frozen.fetch_max(until, Relaxed);
+    /// Stops all execution until `until`.
+    pub fn freeze(&self, until: UnixMs) {
+        self.frozen.fetch_max(until.0, Relaxed);
     }
 
     /// The time until which nothing is executed; 0 or a past time if there is none.
-    pub fn frozen_until(&self) -> u64 {
-        self.frozen.load(Relaxed)
+    pub fn frozen_until(&self) -> UnixMs {
+        UnixMs(self.frozen.load(Relaxed))
     }
 }
 
@@ -99,53 +105,53 @@ mod tests {
     #[test]
     fn pauses_end_by_themselves_and_do_not_weaken() {
         let pauses = Pauses::default();
-        assert_eq!(pauses.current(5), None);
-        pauses.pause(Pause::Write, 20);
-        assert_eq!(pauses.current(5), Some((Pause::Write, 20)));
-        pauses.pause(Pause::All, 10);
-        assert_eq!(pauses.current(5), Some((Pause::All, 20)));
-        assert_eq!(pauses.current(20), None);
-        pauses.pause(Pause::Write, 30);
-        assert_eq!(pauses.current(20), Some((Pause::Write, 30)));
+        assert_eq!(pauses.current(UnixMs(5)), None);
+        pauses.pause(Pause::Write, UnixMs(20));
+        assert_eq!(pauses.current(UnixMs(5)), Some((Pause::Write, UnixMs(20))));
+        pauses.pause(Pause::All, UnixMs(10));
+        assert_eq!(pauses.current(UnixMs(5)), Some((Pause::All, UnixMs(20))));
+        assert_eq!(pauses.current(UnixMs(20)), None);
+        pauses.pause(Pause::Write, UnixMs(30));
+        assert_eq!(pauses.current(UnixMs(20)), Some((Pause::Write, UnixMs(30))));
         pauses.unpause();
-        assert_eq!(pauses.current(20), None);
+        assert_eq!(pauses.current(UnixMs(20)), None);
     }
 
     #[test]
     fn what_the_node_holds_back_clients_do_not_let_go() {
         let pauses = Pauses::default();
-        pauses.hold(20);
+        pauses.hold(UnixMs(20));
         pauses.unpause();
-        assert_eq!(pauses.current(5), Some((Pause::Write, 20)));
-        pauses.pause(Pause::All, 10);
-        assert_eq!(pauses.current(5), Some((Pause::All, 20)));
-        assert_eq!(pauses.current(10), Some((Pause::Write, 20)));
+        assert_eq!(pauses.current(UnixMs(5)), Some((Pause::Write, UnixMs(20))));
+        pauses.pause(Pause::All, UnixMs(10));
+        assert_eq!(pauses.current(UnixMs(5)), Some((Pause::All, UnixMs(20))));
+        assert_eq!(pauses.current(UnixMs(10)), Some((Pause::Write, UnixMs(20))));
         pauses.let_go();
-        assert_eq!(pauses.current(5), None);
+        assert_eq!(pauses.current(UnixMs(5)), None);
     }
 
     #[test]
     fn a_cut_is_stronger_than_other_pauses_of_writes() {
         let pauses = Pauses::default();
-        pauses.begin_cut(20);
-        assert_eq!(pauses.current(5), Some((Pause::Cut, 20)));
+        pauses.begin_cut(UnixMs(20));
+        assert_eq!(pauses.current(UnixMs(5)), Some((Pause::Cut, UnixMs(20))));
         pauses.unpause();
         pauses.let_go();
-        pauses.pause(Pause::Write, 30);
-        assert_eq!(pauses.current(5), Some((Pause::Cut, 30)));
-        assert_eq!(pauses.current(20), Some((Pause::Write, 30)));
+        pauses.pause(Pause::Write, UnixMs(30));
+        assert_eq!(pauses.current(UnixMs(5)), Some((Pause::Cut, UnixMs(30))));
+        assert_eq!(pauses.current(UnixMs(20)), Some((Pause::Write, UnixMs(30))));
         pauses.end_cut();
-        assert_eq!(pauses.current(5), Some((Pause::Write, 30)));
-        pauses.begin_cut(20);
-        pauses.pause(Pause::All, 10);
-        assert_eq!(pauses.current(5), Some((Pause::All, 30)));
+        assert_eq!(pauses.current(UnixMs(5)), Some((Pause::Write, UnixMs(30))));
+        pauses.begin_cut(UnixMs(20));
+        pauses.pause(Pause::All, UnixMs(10));
+        assert_eq!(pauses.current(UnixMs(5)), Some((Pause::All, UnixMs(30))));
     }
 
     #[test]
     fn a_freeze_only_grows() {
         let pauses = Pauses::default();
-        pauses.freeze(10);
-        pauses.freeze(7);
-        assert_eq!(pauses.frozen_until(), 10);
+        pauses.freeze(UnixMs(10));
+        pauses.freeze(UnixMs(7));
+        assert_eq!(pauses.frozen_until(), UnixMs(10));
     }
 }

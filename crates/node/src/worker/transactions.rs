@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use engine::{Caller, Room};
 use resp::Args;
 use txn::Part;
@@ -35,8 +36,8 @@ impl Worker {
         self.txn.interactive()
     }
 
-    /// When transactions over nodes have something to do next, unix milliseconds.
-    pub(crate) fn transactions_deadline(&self) -> Option<u64> {
+    /// When transactions over nodes have something to do next.
+    pub(crate) fn transactions_deadline(&self) -> Option<UnixMs> {
         if !self.peers.is_cluster() {
             return None;
         }
@@ -47,7 +48,7 @@ impl Worker {
     }
 
     /// Settles what it can of transactions of another node's life.
-    pub(crate) fn settle_inherited(&mut self, now: u64) {
+    pub(crate) fn settle_inherited(&mut self, now: UnixMs) {
         let Some(mut inherited) = self.inherited.take_if(|inherited| inherited.deadline() <= now) else { return };
         if inherited.settle(&mut self.engine, &self.node, self.promises.durable.as_deref(), now) {
             self.inherited = Some(inherited);
@@ -149,11 +150,11 @@ impl Port for Worker {
         self.forwarding().count_unblocked(conn);
     }
 
-    fn wake_at(&mut self, at: u64, token: Token) {
+    fn wake_at(&mut self, at: UnixMs, token: Token) {
         self.deadlines.insert((at, token));
     }
 
-    fn wake_no_more_at(&mut self, at: u64, token: Token) {
+    fn wake_no_more_at(&mut self, at: UnixMs, token: Token) {
         self.deadlines.remove(&(at, token));
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use engine::Ending;
 
 use crate::admission::rights;
@@ -165,7 +166,7 @@ impl Worker {
         let client = &conn.session.client;
         add(&client.bytes_in, n as u64);
         add(&client.reads, 1);
-        client.last_active.store(now, Relaxed);
+        client.last_active.store(now.0, Relaxed);
         if conn.role.is_link() {
             return self.forwarding().note_heard(token);
         }
@@ -411,7 +412,7 @@ impl Worker {
     }
 
     /// Closes the connection if its output exceeds what `client-output-buffer-limit` allows.
-    pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: u64) {
+    pub(crate) fn check_output_limit(&mut self, conn: &mut Conn, limit: OutputLimit, now: UnixMs) {
         let limit = rights::output_limit(conn.session.authenticated, limit);
         // As in Redis, output that fits the first buffer is always allowed.
         let elsewhere = conn.remote.as_deref().map_or(0, |remote| remote.gathered());
@@ -421,7 +422,7 @@ impl Worker {
             conn.over_soft_since = None;
         }
         let since = *conn.over_soft_since.get_or_insert(now);
-        let too_long = soft && now.saturating_sub(since) > limit.seconds.saturating_mul(1000);
+        let too_long = soft && now.since(since) > limit.seconds.saturating_mul(1000);
         if !soft {
             conn.over_soft_since = None;
         }
@@ -456,7 +457,7 @@ impl Worker {
     }
 
     /// Checks connections again whose output is above the soft limit: their clients may neither ask nor read.
-    pub(crate) fn check_soft_limits(&mut self, settings: &Settings, now: u64) {
+    pub(crate) fn check_soft_limits(&mut self, settings: &Settings, now: UnixMs) {
         let over = |conn: &Conn| conn.over_soft_since.is_some() && !conn.closing;
         let tokens: Vec<Token> = self.conns.iter().flatten().filter(|c| over(c)).map(|c| c.token).collect();
         for token in tokens {

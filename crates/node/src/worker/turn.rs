@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use command::flags;
 use resp::{Batch, Progress, Reply};
 
@@ -51,8 +52,8 @@ pub(super) struct Window {
 }
 
 impl Worker {
-    /// Executes the commands that have arrived. `now`: unix milliseconds.
-    pub fn turn(&mut self, now: u64) {
+    /// Executes the commands that have arrived.
+    pub fn turn(&mut self, now: UnixMs) {
         if self.node.measuring.load(Relaxed) {
             self.measure_turn();
         } else {
@@ -70,7 +71,7 @@ impl Worker {
         }
     }
 
-    fn take_turn(&mut self, now: u64) {
+    fn take_turn(&mut self, now: UnixMs) {
         if self.halted {
             return;
         }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use engine::{Blocked, Walking};
 use keyspace::Horizon;
 use resp::OwnedArgs;
@@ -50,7 +51,7 @@ pub(crate) enum LogWait {
     /// The log has much to write. The present command is in the query buffer and will run again.
     Backlog,
     /// The streams are to be on the disk up to here, or this unix time in milliseconds comes (WAITAOF).
-    Sync(Horizon, Option<u64>),
+    Sync(Horizon, Option<UnixMs>),
 }
 
 /// Waits for work that takes long, with the arguments of the command. Then it is answered.

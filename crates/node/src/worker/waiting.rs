@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use clocks::UnixMs;
 use txn::TxnId;
 
 use super::token::Token;
@@ -14,11 +15,11 @@ pub(super) type Progress = (usize, usize);
 
 /// Connections to be checked: when, and their progress then.
 #[derive(Default)]
-pub(crate) struct Leavers(pub(super) VecDeque<(u64, Token, Progress)>);
+pub(crate) struct Leavers(pub(super) VecDeque<(UnixMs, Token, Progress)>);
 
 impl Leavers {
     /// When the next one is checked, unix milliseconds.
-    pub(crate) fn deadline(&self) -> Option<u64> {
+    pub(crate) fn deadline(&self) -> Option<UnixMs> {
         self.0.front().map(|(at, ..)| *at)
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use command::Event;
 use engine::{Blocked, Ending, Walking};
 use keyspace::{Horizon, Need};
@@ -50,7 +51,7 @@ impl Worker {
     }
 
     /// Ends the waits whose time is over, and looks at those whose ends wake no worker.
-    pub(crate) fn end_waits(&mut self, now: u64) {
+    pub(crate) fn end_waits(&mut self, now: UnixMs) {
         while let Some(&(at, token)) = self.deadlines.first() {
             if at > now {
                 break;
@@ -283,7 +284,7 @@ impl Worker {
     }
 
     /// Looks at a wait for keys whose time is over, or whose command is to run once more.
-    fn look_at_keys(&mut self, token: Token, blocked: &Arc<Blocked>, now: u64) {
+    fn look_at_keys(&mut self, token: Token, blocked: &Arc<Blocked>, now: UnixMs) {
         if blocked.deadline.is_none_or(|at| at > now) {
             return self.run_wait_again(token, blocked, now);
         }
@@ -294,7 +295,7 @@ impl Worker {
     }
 
     /// Runs a command that waits for keys once more if that is due, and notes when to look at it next.
-    fn run_wait_again(&mut self, token: Token, blocked: &Blocked, now: u64) {
+    fn run_wait_again(&mut self, token: Token, blocked: &Blocked, now: UnixMs) {
         let Some(at) = blocked.again() else { return };
         // A worker that changed one of its keys may have run it meanwhile.
         if at <= now && self.paused.is_none() {
@@ -355,7 +356,7 @@ impl Worker {
         if let Some(event) =
             denial.event(acl::Context::TopLevel, session::line_at(&self.node, &conn.session.client, now))
         {
-            self.node.users.log().add(now as i64, self.node.config.settings().acllog_max_len, event);
+            self.node.users.log().add(now.0 as i64, self.node.config.settings().acllog_max_len, event);
         }
         self.refuse_wait(&mut conn, blocked, &reply);
         self.put_conn(conn);
@@ -453,7 +454,7 @@ impl Worker {
     }
 
     /// Checks whether a pause is on, and resumes commands that waited for the end of one.
-    pub(crate) fn look_at_pause(&mut self, now: u64) {
+    pub(crate) fn look_at_pause(&mut self, now: UnixMs) {
         self.paused = self.node.pauses.current(now);
         self.engine.keep_expired(self.paused.is_some());
         let kind = self.paused.map(|(kind, _)| kind);
@@ -479,7 +480,7 @@ impl Worker {
     /// DEBUG SLEEP: no worker executes anything for a while.
     pub(crate) fn sleep(&mut self, conn: &mut Conn, args: Args<'_>, ms: u64) {
         // From the clock, not from the turn's time, so that it is not too short.
-        let until = self.node.clock.unix_us().div_ceil(1000) + ms;
+        let until = UnixMs(self.node.clock.unix_us().div_ceil(1000) + ms);
         self.node.pauses.freeze(until);
         conn.wait = Wait::Operator(OperatorWait::Sleep(OwnedArgs::new(args)));
         self.slept_from = self.node.clock.monotonic_ns();
@@ -507,7 +508,7 @@ impl Worker {
     }
 
     /// Answers what has waited for a job that has ended, or looks again soon.
-    fn look_at_job(&mut self, token: Token, now: u64) {
+    fn look_at_job(&mut self, token: Token, now: UnixMs) {
         let Some(Wait::Job(wait)) = self.conn(token).map(|conn| &conn.wait) else { return };
         match wait {
             JobWait::Save(_, checkpoints, ticket) => {
@@ -523,7 +524,7 @@ impl Worker {
         }
     }
 
-    fn wake_up_if(&mut self, token: Token, outcome: Option<&Outcome>, now: u64) {
+    fn wake_up_if(&mut self, token: Token, outcome: Option<&Outcome>, now: UnixMs) {
         match outcome {
             Some(outcome) => self.wake_up(token, outcome),
             None => drop(self.deadlines.insert((now + SAVE_LOOK_MS, token))),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use membership::BootNs;
-use node::MonoNs;
 use node::cluster::Lease;
+use node::{MonoNs, UnixMs};
 
 /// A clock that stands still unless it is told not to.
 pub struct Hand {
@@ -18,8 +18,8 @@ pub struct Hand {
 }
 
 impl node::Clock for Hand {
-    fn unix_ms(&self) -> u64 {
-        self.us.load(Relaxed) / 1000
+    fn unix_ms(&self) -> UnixMs {
+        UnixMs(self.us.load(Relaxed) / 1000)
     }
 
     fn monotonic_ns(&self) -> MonoNs {
@@ -27,7 +27,7 @@ impl node::Clock for Hand {
     }
 
     fn boot_ns(&self) -> BootNs {
-        BootNs(self.unix_ms() * 1_000_000)
+        BootNs(self.unix_ms().0 * 1_000_000)
     }
 
     fn thread_cpu_ns(&self) -> u64 {
@@ -44,7 +44,7 @@ pub struct Clocks {
 }
 
 impl node::Clock for Clocks {
-    fn unix_ms(&self) -> u64 {
+    fn unix_ms(&self) -> UnixMs {
         self.hand.unix_ms() + self.ahead_ms.load(Relaxed)
     }
 

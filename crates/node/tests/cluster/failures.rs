@@ -270,7 +270,7 @@ fn a_timestamp_far_ahead_ends_its_link() {
     net.ask(client, &format!("SET {far} 1"));
     net.ask(there, &format!("SET {near} 1"));
     let now = node::Clock::unix_ms(&*net.clock);
-    let of = |ms: u64| Item::Clock { lsn: ms << 14 };
+    let of = |at: node::UnixMs| Item::Clock { lsn: at.0 << 14 };
     let links = net.links(0, 1);
     assert!(links > 0);
     // A clock that is off by hours is followed.

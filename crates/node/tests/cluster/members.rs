@@ -253,8 +253,8 @@ fn the_data_of_a_node_that_are_made_a_servers_are_not_in_doubt() {
             assert!(net.say(client, &format!("GET {x}")).starts_with("-CLUSTERDOWN"), "a crash would bring them back");
             assert_eq!(net.say(client, "ROLLBACK"), "OK");
             let checkpoints = net.node(1).checkpoints().unwrap();
-            checkpoints.begun(0);
-            checkpoints.ended(Ok(engine::checkpoint::Figures::default()), 0, 0);
+            checkpoints.begun(node::UnixMs::ZERO);
+            checkpoints.ended(Ok(engine::checkpoint::Figures::default()), 0, node::UnixMs::ZERO);
             a_while(&mut net);
             for (command, reply) in [("BEGIN", "OK"), (&*format!("GET {x}"), "1"), ("COMMIT", "OK")] {
                 assert_eq!(net.say(client, command), reply, "it takes part");
@@ -315,8 +315,8 @@ fn a_node_that_has_not_settled_anothers_transactions_says_so() {
         assert_eq!(net.say(client, &format!("GET {x}")), not_yet);
         assert_eq!(net.say(client, "ROLLBACK"), "OK");
         let checkpoints = net.node(1).checkpoints().unwrap();
-        checkpoints.begun(0);
-        checkpoints.ended(Ok(engine::checkpoint::Figures::default()), 0, 0);
+        checkpoints.begun(node::UnixMs::ZERO);
+        checkpoints.ended(Ok(engine::checkpoint::Figures::default()), 0, node::UnixMs::ZERO);
         a_while(&mut net);
         assert_eq!(net.say(client, &format!("MSET {x} 3 {z} 3")), "OK");
         assert_eq!(net.say(client, &format!("MGET {x} {y} {z}")), "[3 1 3]");

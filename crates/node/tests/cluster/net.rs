@@ -11,7 +11,7 @@ use membership::map::{Node as Member, Range};
 use membership::{BootNs, ClusterId, Map, NodeId, SLOTS, Slot, level};
 use node::cluster::Cluster;
 use node::config::{Live, Renames, Values};
-use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, Worker};
+use node::{Facts, Mailbox, Node, Outgoing, Output, Peer, SLICES, Token, UnixMs, Worker};
 use resp::{ReplyDecoder, Value, append_request};
 
 use crate::clocks::{Clocks, Given, Hand};
@@ -110,7 +110,7 @@ pub struct Net {
     /// Ends of links from which the network takes nothing more.
     unsent: Vec<End>,
     /// A worker (node, index) in the middle of a turn, and the start of that turn in unix milliseconds.
-    pub long_turn: Option<((usize, usize), u64)>,
+    pub long_turn: Option<((usize, usize), UnixMs)>,
     /// True if replies go over links a byte at a time: each is an item of its own.
     pub crumbles: bool,
     /// Bytes that links have taken.

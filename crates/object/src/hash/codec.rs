@@ -6,7 +6,7 @@
 //! 0, 1: name, value (and expiry, 0 for none) of each field as elements of a block; 2: length and bytes of each record
 //! ```
 
-use super::field::{EXPIRY_MAX, Stored, split};
+use super::field::{EXPIRY_MAX, Stored, is_expiry, split};
 use super::{Form, Hash, Triples};
 use crate::Corrupt;
 use crate::block::{Block, Elem};
@@ -72,7 +72,7 @@ fn block(bytes: &[u8], stride: usize) -> Result<Block, Corrupt> {
                 }
                 names.push(name);
             }
-            2 if !matches!(elem, Elem::Int(at) if (0..=EXPIRY_MAX as i64).contains(&at)) => {
+            2 if !matches!(elem, Elem::Int(at) if (0..=EXPIRY_MAX.0 as i64).contains(&at)) => {
                 return Err(Corrupt("impossible expiry of a field"));
             }
             _ => {}
@@ -90,7 +90,7 @@ fn table(mut bytes: &[u8]) -> Result<Table<Stored>, Corrupt> {
     while !bytes.is_empty() {
         let record = varint::take(&mut bytes).ok_or(Corrupt("field of a hash cut short"))?;
         let (expiry, ..) = split(record).ok_or(Corrupt("field of a hash cut short"))?;
-        if expiry.is_some_and(|at| !(1..=EXPIRY_MAX).contains(&at)) {
+        if expiry.is_some_and(|at| !is_expiry(at)) {
             return Err(Corrupt("impossible expiry of a field"));
         }
         if record.len() > RECORD_BYTES_MAX {

@@ -6,11 +6,19 @@
 //! name, value
 //! ```
 
-use crate::block::Elem;
-use crate::hashed::{NEVER, Record, varint};
+use clocks::UnixMs;
 
-/// Latest expiry of a field, in unix milliseconds: the bound that Redis sets.
-pub const EXPIRY_MAX: u64 = (1 << 46) - 1;
+use crate::block::Elem;
+use crate::hashed::{Record, varint};
+
+/// Latest expiry of a field: the bound that Redis sets.
+pub const EXPIRY_MAX: UnixMs = UnixMs((1 << 46) - 1);
+
+/// Whether a field can have this time of expiry.
+#[inline]
+pub(crate) fn is_expiry(at: UnixMs) -> bool {
+    (UnixMs(1)..=EXPIRY_MAX).contains(&at)
+}
 
 const EXPIRY_BYTES: usize = 6;
 
@@ -24,23 +32,23 @@ pub struct Field<'a> {
     pub name: Elem<'a>,
     /// Its value.
     pub value: Elem<'a>,
-    /// The unix time in milliseconds after which it does not exist.
-    pub expiry: Option<u64>,
+    /// The time after which it does not exist.
+    pub expiry: Option<UnixMs>,
 }
 
 impl Field<'_> {
     /// True if the time has passed.
     #[inline]
-    pub fn expired(&self, now: u64) -> bool {
+    pub fn expired(&self, now: UnixMs) -> bool {
         self.expiry.is_some_and(|at| at < now)
     }
 }
 
 /// The time of expiry that an element of a compact hash holds; 0 stands for none.
 #[inline]
-pub(super) fn expiry_of(elem: Elem<'_>) -> Option<u64> {
+pub(super) fn expiry_of(elem: Elem<'_>) -> Option<UnixMs> {
     match elem {
-        Elem::Int(at) if at > 0 => Some(at as u64),
+        Elem::Int(at) if at > 0 => Some(UnixMs(at as u64)),
         _ => None,
     }
 }
@@ -57,25 +65,25 @@ impl Record for Stored {
     }
 
     #[inline]
-    fn expiry(record: &[u8]) -> u64 {
-        split(record).and_then(|(expiry, ..)| expiry).unwrap_or(NEVER)
+    fn expiry(record: &[u8]) -> UnixMs {
+        split(record).and_then(|(expiry, ..)| expiry).unwrap_or(UnixMs::NEVER)
     }
 
     fn is_record(record: &[u8]) -> bool {
-        split(record).is_some_and(|(expiry, ..)| expiry.is_none_or(|at| (1..=EXPIRY_MAX).contains(&at)))
+        split(record).is_some_and(|(expiry, ..)| expiry.is_none_or(is_expiry))
     }
 }
 
 /// Expiry, name and value; None if the bytes are not a record.
 #[inline]
-pub(super) fn split(record: &[u8]) -> Option<(Option<u64>, &[u8], &[u8])> {
+pub(super) fn split(record: &[u8]) -> Option<(Option<UnixMs>, &[u8], &[u8])> {
     let (head, n) = varint::read(record)?;
     let mut rest = &record[n..];
     let mut expiry = None;
     if head & 1 == 1 {
         let (low, after) = rest.split_first_chunk::<EXPIRY_BYTES>()?;
         let [a, b, c, d, e, f] = *low;
-        expiry = Some(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]));
+        expiry = Some(UnixMs(u64::from_le_bytes([a, b, c, d, e, f, 0, 0])));
         rest = after;
     }
     let (name, value) = rest.split_at_checked(usize::try_from(head >> 1).ok()?)?;
@@ -96,7 +104,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub fn new(name_len: usize, expiry: Option<u64>) -> Self {
+    pub fn new(name_len: usize, expiry: Option<UnixMs>) -> Self {
         if name_len < 64 && expiry.is_none() {
             // All at once: a byte written alone and read as part of sixteen would have to reach the cache first.
             return Head { bytes: u128::to_le_bytes((name_len as u128) << 1), len: 1 };
@@ -106,7 +114,7 @@ impl Head {
         bytes[..n].copy_from_slice(&digits[..n]);
         let mut len = n;
         if let Some(at) = expiry {
-            bytes[n..n + EXPIRY_BYTES].copy_from_slice(&at.to_le_bytes()[..EXPIRY_BYTES]);
+            bytes[n..n + EXPIRY_BYTES].copy_from_slice(&at.0.to_le_bytes()[..EXPIRY_BYTES]);
             len += EXPIRY_BYTES;
         }
         Head { bytes, len: len as u8 }

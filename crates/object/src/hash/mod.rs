@@ -8,7 +8,7 @@
 //!
 //! As in Redis a hash changes its form when it grows and never turns back.
 //!
-//! A field is *expired* once its time, in unix milliseconds, has passed. It stays until it is
+//! A field is *expired* once its time has passed. It stays until it is
 //! [reclaimed](Hash::reclaim). Until then [`get`](Hash::get) and [`iter`](Hash::iter) do not show it, while
 //! [`len`](Hash::len), [`find`](Hash::find) and ranks still count it.
 
@@ -18,9 +18,11 @@ pub(crate) mod field;
 mod tests;
 mod triples;
 
+use clocks::UnixMs;
+
 use crate::Limits;
 use crate::block::{Block, Elem, Needle};
-use crate::hashed::{Mark, NEVER, Records, Table};
+use crate::hashed::{Mark, Records, Table};
 pub use field::{EXPIRY_MAX, Field};
 use field::{Head, Stored};
 use triples::Triples;
@@ -32,8 +34,8 @@ pub enum Expiry {
     Keep,
     /// The field will not expire.
     Clear,
-    /// The field expires after this unix time in milliseconds, from 1 to [`EXPIRY_MAX`].
-    At(u64),
+    /// The field expires after this time, from 1 to [`EXPIRY_MAX`].
+    At(UnixMs),
 }
 
 /// A hash. Every field has a rank from 0 to `len() - 1` by which it is found in O(log n). Ranks change with every
@@ -97,7 +99,7 @@ impl Hash {
     }
 
     /// Number of fields that have not expired at `now`. O(n) if some have.
-    pub fn live_len(&self, now: u64) -> u64 {
+    pub fn live_len(&self, now: UnixMs) -> u64 {
         if self.next_expiry().is_none_or(|next| next >= now) {
             return self.len();
         }
@@ -129,26 +131,26 @@ impl Hash {
         }
     }
 
-    /// The earliest expiry of any field, in unix milliseconds; None if no field expires. O(1).
-    pub fn next_expiry(&self) -> Option<u64> {
+    /// The earliest expiry of any field; None if no field expires. O(1).
+    pub fn next_expiry(&self) -> Option<UnixMs> {
         let expiry = match &self.form {
-            Form::Pairs(_) => NEVER,
+            Form::Pairs(_) => UnixMs::NEVER,
             Form::Triples(triples) => triples.expiry(),
             Form::Table(table) => table.expiry(),
         };
-        (expiry != NEVER).then_some(expiry)
+        (expiry != UnixMs::NEVER).then_some(expiry)
     }
 
     /// As [`Self::next_expiry`], of the fields that have not expired at `now`. O(fields) while expired ones are still
     /// there.
-    pub fn next_expiry_from(&self, now: u64) -> Option<u64> {
+    pub fn next_expiry_from(&self, now: UnixMs) -> Option<UnixMs> {
         let next = self.next_expiry()?;
         if next >= now { Some(next) } else { self.iter(now).filter_map(|field| field.expiry).min() }
     }
 
     /// The value of a field that has not expired at `now`.
     #[inline]
-    pub fn get(&self, name: &[u8], now: u64) -> Option<Elem<'_>> {
+    pub fn get(&self, name: &[u8], now: UnixMs) -> Option<Elem<'_>> {
         self.find(name).filter(|found| !found.expired(now)).map(|found| found.value)
     }
 
@@ -205,9 +207,9 @@ impl Hash {
         }
     }
 
-    /// Gives a field a time of expiry (unix milliseconds, from 1 to [`EXPIRY_MAX`]) or takes it away; false if there is
+    /// Gives a field a time of expiry (from 1 to [`EXPIRY_MAX`]) or takes it away; false if there is
     /// no such field.
-    pub fn set_expiry(&mut self, name: &[u8], expiry: Option<u64>) -> bool {
+    pub fn set_expiry(&mut self, name: &[u8], expiry: Option<UnixMs>) -> bool {
         if let Form::Pairs(block) = &self.form {
             let found = block.find(&Needle::new(name), 0, 2).is_some();
             if !found || expiry.is_none() {
@@ -241,7 +243,7 @@ impl Hash {
     }
 
     /// The fields that have not expired at `now`, in the order of their ranks.
-    pub fn iter(&self, now: u64) -> impl Iterator<Item = Field<'_>> {
+    pub fn iter(&self, now: UnixMs) -> impl Iterator<Item = Field<'_>> {
         self.fields().filter(move |field| !field.expired(now))
     }
 
@@ -275,9 +277,9 @@ impl Hash {
     }
 
     /// Removes up to `max` fields that have expired at `now`; `gone` sees the name of each. Returns how many.
-    pub fn reclaim(&mut self, now: u64, max: usize, mut gone: impl FnMut(Elem<'_>)) -> usize {
+    pub fn reclaim(&mut self, now: UnixMs, max: usize, mut gone: impl FnMut(Elem<'_>)) -> usize {
         // A field is there until its time has passed, so those of the millisecond before and earlier go.
-        let Some(until) = now.checked_sub(1) else { return 0 };
+        let Some(until) = now.0.checked_sub(1).map(UnixMs) else { return 0 };
         match &mut self.form {
             Form::Pairs(_) => 0,
             Form::Triples(triples) => triples.reclaim(until, max, gone),
@@ -364,14 +366,14 @@ fn set_in_pairs(block: &mut Block, name: &[u8], value: &[u8]) -> bool {
 pub struct Found<'a> {
     /// The field's value.
     pub value: Elem<'a>,
-    /// The unix time in milliseconds after which the field does not exist.
-    pub expiry: Option<u64>,
+    /// The time after which the field does not exist.
+    pub expiry: Option<UnixMs>,
 }
 
 impl Found<'_> {
     /// True if the time has passed.
     #[inline]
-    pub fn expired(&self, now: u64) -> bool {
+    pub fn expired(&self, now: UnixMs) -> bool {
         self.expiry.is_some_and(|at| at < now)
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use clocks::UnixMs;
 use proptest::prelude::*;
 
 use super::*;
 
 /// Name to value and expiry.
-type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+type Model = BTreeMap<Vec<u8>, (Vec<u8>, Option<UnixMs>)>;
 
 /// Thresholds low enough to be met often.
 fn limits() -> Limits {
@@ -18,8 +19,8 @@ fn limits() -> Limits {
 enum Step {
     Set(Vec<u8>, Vec<u8>, Expiry),
     Remove(Vec<u8>),
-    SetExpiry(Vec<u8>, Option<u64>),
-    Reclaim(u64, usize),
+    SetExpiry(Vec<u8>, Option<UnixMs>),
+    Reclaim(UnixMs, usize),
     Expect(usize),
     Freeze,
 }
@@ -35,15 +36,15 @@ fn string() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn expiry() -> impl Strategy<Value = Expiry> {
-    prop_oneof![2 => Just(Expiry::Keep), 2 => Just(Expiry::Clear), 1 => (1..100u64).prop_map(Expiry::At)]
+    prop_oneof![2 => Just(Expiry::Keep), 2 => Just(Expiry::Clear), 1 => (1..100u64).prop_map(|at| Expiry::At(UnixMs(at)))]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         12 => (string(), string(), expiry()).prop_map(|(name, value, expiry)| Step::Set(name, value, expiry)),
         5 => string().prop_map(Step::Remove),
-        4 => (string(), prop::option::of(1..100u64)).prop_map(|(name, expiry)| Step::SetExpiry(name, expiry)),
-        1 => (0..100u64, 0..9usize).prop_map(|(now, max)| Step::Reclaim(now, max)),
+        4 => (string(), prop::option::of((1..100u64).prop_map(UnixMs))).prop_map(|(name, expiry)| Step::SetExpiry(name, expiry)),
+        1 => (0..100u64, 0..9usize).prop_map(|(now, max)| Step::Reclaim(UnixMs(now), max)),
         1 => (0..12usize).prop_map(Step::Expect),
         1 => Just(Step::Freeze),
     ];
@@ -59,7 +60,7 @@ fn agree(hash: &Hash, model: &Model) {
     assert_eq!(hash.is_empty(), model.is_empty());
     assert_eq!(&contents(hash.fields()), model);
     assert_eq!(hash.next_expiry(), model.values().filter_map(|(_, expiry)| *expiry).min());
-    for now in [0, 1, 50, 200] {
+    for now in [0, 1, 50, 200].map(UnixMs) {
         let live: Model = model
             .iter()
             .filter(|(_, (_, at))| at.is_none_or(|at| at >= now))
@@ -173,17 +174,17 @@ fn forms_change_where_redis_changes_them() {
     let limits = Limits { hash_max_listpack_entries: 2, hash_max_listpack_value: 4, ..Limits::default() };
     let mut hash = Hash::new();
     hash.set(b"a", b"1", Expiry::Clear, &limits);
-    assert!(!hash.set_expiry(b"b", Some(5)));
+    assert!(!hash.set_expiry(b"b", Some(UnixMs(5))));
     assert_eq!(hash.encoding(), "listpack");
-    assert!(hash.set_expiry(b"a", Some(5)));
+    assert!(hash.set_expiry(b"a", Some(UnixMs(5))));
     assert_eq!(hash.encoding(), "listpackex");
     hash.set(b"b", b"1234", Expiry::Clear, &limits);
     assert_eq!(hash.encoding(), "listpackex");
     let mut long = hash.clone();
     long.set(b"b", b"12345", Expiry::Clear, &limits);
     assert_eq!(long.encoding(), "hashtable");
-    hash.set(b"c", b"", Expiry::At(3), &limits);
-    assert_eq!((hash.encoding(), hash.next_expiry(), hash.len()), ("hashtable", Some(3), 3));
+    hash.set(b"c", b"", Expiry::At(UnixMs(3)), &limits);
+    assert_eq!((hash.encoding(), hash.next_expiry(), hash.len()), ("hashtable", Some(UnixMs(3)), 3));
     let mut expected = Hash::new();
     expected.expect(3, &limits);
     assert_eq!(expected.encoding(), "hashtable");
@@ -200,7 +201,7 @@ fn encoding_is_fixed_to_the_byte() {
     let mut hash = Hash::new();
     hash.set(b"a", b"7", Expiry::Clear, &limits);
     assert_eq!(bytes(&hash), [1, 0, 0x81, b'a', 2, 7, 1]);
-    hash.set_expiry(b"a", Some(258));
+    hash.set_expiry(b"a", Some(UnixMs(258)));
     assert_eq!(bytes(&hash), [1, 1, 0x81, b'a', 2, 7, 1, 0xe2, 2, 1, 3]);
     hash.expect(1000, &limits);
     assert_eq!(bytes(&hash), [1, 2, 9, 3, 2, 1, 0, 0, 0, 0, b'a', b'7']);
@@ -210,17 +211,17 @@ fn encoding_is_fixed_to_the_byte() {
 fn a_large_hash_is_reclaimed_in_steps() {
     let (limits, mut hash) = (Limits::default(), Hash::new());
     for n in 0..10_000u64 {
-        let expiry = if n % 2 == 0 { Expiry::At(1 + n) } else { Expiry::Clear };
+        let expiry = if n % 2 == 0 { Expiry::At(UnixMs(1 + n)) } else { Expiry::Clear };
         hash.set(format!("field:{n}").as_bytes(), b"value", expiry, &limits);
     }
     let (full, clone) = (hash.memory(), hash.clone());
     assert!((10_000 * 20..10_000 * 50).contains(&full), "{full} bytes");
-    assert_eq!(hash.next_expiry(), Some(1));
+    assert_eq!(hash.next_expiry(), Some(UnixMs(1)));
     let mut steps = 0;
-    while hash.reclaim(20_000, 100, |_| {}) > 0 {
+    while hash.reclaim(UnixMs(20_000), 100, |_| {}) > 0 {
         steps += 1;
     }
     assert_eq!((steps, hash.len(), hash.next_expiry()), (50, 5000, None));
     assert!(hash.memory() < full * 2 / 3);
-    assert_eq!((clone.len(), clone.memory(), clone.next_expiry()), (10_000, full, Some(1)));
+    assert_eq!((clone.len(), clone.memory(), clone.next_expiry()), (10_000, full, Some(UnixMs(1))));
 }

@@ -1,22 +1,23 @@
 //! The compact form with times of expiry: name, value, expiry of each field in turn.
 
+use clocks::UnixMs;
+
 use super::field::{Field, expiry_of};
 use super::{Expiry, Fields, Found};
 use crate::block::{Block, Elem, Needle, Pos};
-use crate::hashed::NEVER;
 
 /// Name, value and time of expiry (0 for none) of every field.
 #[derive(Clone)]
 pub(super) struct Triples {
     block: Block,
-    /// The earliest expiry, or [`NEVER`].
-    expiry: u64,
+    /// The earliest expiry, or [`UnixMs::NEVER`].
+    expiry: UnixMs,
 }
 
 impl Triples {
     /// From checked elements.
     pub fn of_block(block: Block) -> Self {
-        let mut triples = Triples { block, expiry: NEVER };
+        let mut triples = Triples { block, expiry: UnixMs::NEVER };
         triples.find_expiry();
         triples
     }
@@ -30,7 +31,7 @@ impl Triples {
                 block.push_back(Elem::Int(0));
             }
         }
-        Triples { block, expiry: NEVER }
+        Triples { block, expiry: UnixMs::NEVER }
     }
 
     pub fn len(&self) -> usize {
@@ -45,7 +46,7 @@ impl Triples {
         self.block.as_bytes()
     }
 
-    pub fn expiry(&self) -> u64 {
+    pub fn expiry(&self) -> UnixMs {
         self.expiry
     }
 
@@ -84,12 +85,12 @@ impl Triples {
         found.is_none()
     }
 
-    pub fn set_expiry(&mut self, name: &[u8], expiry: Option<u64>) -> bool {
+    pub fn set_expiry(&mut self, name: &[u8], expiry: Option<UnixMs>) -> bool {
         let Some((_, pos)) = self.locate(&Needle::new(name)) else { return false };
         let old = expiry_of(self.block.get(pos));
         if old != expiry {
-            self.block.replace(pos, Elem::Int(expiry.unwrap_or(0) as i64));
-            self.expiry = self.expiry.min(expiry.unwrap_or(NEVER));
+            self.block.replace(pos, Elem::Int(UnixMs::to_wire(expiry) as i64));
+            self.expiry = self.expiry.min(expiry.unwrap_or(UnixMs::NEVER));
             self.lost(old);
         }
         true
@@ -104,7 +105,7 @@ impl Triples {
         true
     }
 
-    pub fn reclaim(&mut self, until: u64, max: usize, mut gone: impl FnMut(Elem<'_>)) -> usize {
+    pub fn reclaim(&mut self, until: UnixMs, max: usize, mut gone: impl FnMut(Elem<'_>)) -> usize {
         if self.expiry > until {
             return 0;
         }
@@ -117,7 +118,7 @@ impl Triples {
             }
             kept.push_back(name);
             kept.push_back(value);
-            kept.push_back(Elem::Int(expiry.unwrap_or(0) as i64));
+            kept.push_back(Elem::Int(UnixMs::to_wire(expiry) as i64));
         }
         kept.shrink_to_fit();
         *self = Triples::of_block(kept);
@@ -125,13 +126,13 @@ impl Triples {
     }
 
     /// Finds the earliest expiry again if this one, which is gone, was it.
-    fn lost(&mut self, old: Option<u64>) {
+    fn lost(&mut self, old: Option<UnixMs>) {
         if old == Some(self.expiry) {
             self.find_expiry();
         }
     }
 
     fn find_expiry(&mut self) {
-        self.expiry = self.fields_from(0).filter_map(|field| field.expiry).min().unwrap_or(NEVER);
+        self.expiry = self.fields_from(0).filter_map(|field| field.expiry).min().unwrap_or(UnixMs::NEVER);
     }
 }

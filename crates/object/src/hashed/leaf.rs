@@ -7,6 +7,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use clocks::UnixMs;
+
 use super::Mark;
 use super::page::Page;
 use crate::tree;
@@ -16,9 +18,6 @@ use crate::tree::near::partition_near;
 /// the tree has split it, so every start fits 32 bits.
 pub const RECORD_BYTES_MAX: usize = (u32::MAX as usize) - tree::LEAF_BYTES_MAX;
 
-/// No expiry.
-pub(crate) const NEVER: u64 = u64::MAX;
-
 /// How the bytes of a record are to be read.
 pub(crate) trait Record: 'static {
     /// True if records can expire at all.
@@ -27,8 +26,8 @@ pub(crate) trait Record: 'static {
     /// The part of the record that identifies it, whose hash orders it.
     fn key(record: &[u8]) -> &[u8];
 
-    /// Unix time in milliseconds at which the record expires, or [`NEVER`].
-    fn expiry(record: &[u8]) -> u64;
+    /// The time at which the record expires, or [`UnixMs::NEVER`].
+    fn expiry(record: &[u8]) -> UnixMs;
 
     /// True if bytes from a store are a record. Any record can be read by the functions above whatever its bytes are.
     fn is_record(record: &[u8]) -> bool;
@@ -47,8 +46,8 @@ pub(crate) struct Leaf<R> {
     /// empty leaf.
     first: Mark,
     last: Mark,
-    /// The earliest expiry of any record, or [`NEVER`].
-    expiry: u64,
+    /// The earliest expiry of any record, or [`UnixMs::NEVER`].
+    expiry: UnixMs,
     record: PhantomData<fn() -> R>,
 }
 
@@ -64,14 +63,14 @@ impl<R> Default for Leaf<R> {
             page: Page::default(),
             first: Mark::default(),
             last: Mark::default(),
-            expiry: NEVER,
+            expiry: UnixMs::NEVER,
             record: PhantomData,
         }
     }
 }
 
 impl<R: Record> Leaf<R> {
-    fn new(page: Page, expiry: u64) -> Self {
+    fn new(page: Page, expiry: UnixMs) -> Self {
         let mut leaf = Leaf { page, expiry, ..Leaf::default() };
         leaf.find_bounds();
         leaf
@@ -131,7 +130,7 @@ impl<R: Record> Leaf<R> {
         let before = R::expiry(self.record(at));
         self.page.remove(at..at + 1);
         self.find_bounds();
-        self.expiry_changed(before, NEVER);
+        self.expiry_changed(before, UnixMs::NEVER);
     }
 
     /// Keeps the records for which `keep` is true; it is called once for each, in order.
@@ -147,7 +146,7 @@ impl<R: Record> Leaf<R> {
         }
     }
 
-    fn expiry_changed(&mut self, before: u64, after: u64) {
+    fn expiry_changed(&mut self, before: UnixMs, after: UnixMs) {
         if after <= self.expiry {
             self.expiry = after;
         } else if before == self.expiry {
@@ -157,7 +156,7 @@ impl<R: Record> Leaf<R> {
 
     fn find_expiry(&mut self) {
         if R::EXPIRES {
-            self.expiry = (0..self.page.len()).map(|at| R::expiry(self.record(at))).min().unwrap_or(NEVER);
+            self.expiry = (0..self.page.len()).map(|at| R::expiry(self.record(at))).min().unwrap_or(UnixMs::NEVER);
         }
     }
 }
@@ -168,7 +167,7 @@ impl<R: Record> tree::Leaf for Leaf<R> {
     const SORTED: bool = true;
 
     fn least(&self) -> u64 {
-        self.expiry
+        self.expiry.0
     }
 
     fn len(&self) -> usize {
@@ -193,9 +192,9 @@ impl<R: Record> tree::Leaf for Leaf<R> {
                 high = at;
             }
         }
-        let mut right = Leaf::new(self.page.split_off(low), NEVER);
+        let mut right = Leaf::new(self.page.split_off(low), UnixMs::NEVER);
         self.find_bounds();
-        if self.expiry != NEVER {
+        if self.expiry != UnixMs::NEVER {
             self.find_expiry();
             right.find_expiry();
         }
@@ -211,7 +210,7 @@ impl<R: Record> tree::Leaf for Leaf<R> {
     fn remove_range(&mut self, range: Range<usize>) {
         self.page.remove(range);
         self.find_bounds();
-        if self.expiry != NEVER {
+        if self.expiry != UnixMs::NEVER {
             self.find_expiry();
         }
     }

@@ -14,7 +14,7 @@ mod tests;
 pub(crate) mod varint;
 
 pub use leaf::RECORD_BYTES_MAX;
-pub(crate) use leaf::{Leaf, NEVER, Record};
+pub(crate) use leaf::{Leaf, Record};
 pub(crate) use saved::{each_record, seed_check};
 pub use seed::hand_in as hand_in_seed;
 pub(crate) use table::{Records, Table};

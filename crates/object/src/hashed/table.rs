@@ -1,5 +1,7 @@
 //! Records in a tree of leaves: by key, by rank, by mark.
 
+use clocks::UnixMs;
+
 use crate::tree::{Leaf as _, Leaves, Tree};
 
 use super::Mark;
@@ -81,9 +83,9 @@ impl<R: Record> Table<R> {
         self.tree.shed(budget);
     }
 
-    /// The earliest expiry of any record, or [`NEVER`](super::NEVER).
-    pub fn expiry(&self) -> u64 {
-        self.tree.least()
+    /// The earliest expiry of any record, or [`UnixMs::NEVER`].
+    pub fn expiry(&self) -> UnixMs {
+        UnixMs(self.tree.least())
     }
 
     /// The record of a key.
@@ -188,10 +190,10 @@ impl<R: Record> Table<R> {
     }
 
     /// Removes up to `max` records that have expired at `now`; `gone` sees them first. Returns how many.
-    pub fn reclaim(&mut self, now: u64, max: usize, mut gone: impl FnMut(&[u8])) -> usize {
+    pub fn reclaim(&mut self, now: UnixMs, max: usize, mut gone: impl FnMut(&[u8])) -> usize {
         let mut taken = 0;
         while taken < max {
-            let Some((base, _)) = self.tree.find_least(now) else { break };
+            let Some((base, _)) = self.tree.find_least(now.0) else { break };
             self.tree.modify(base, |leaf, _| {
                 leaf.retain(|record| {
                     let stays = taken == max || R::expiry(record) > now;

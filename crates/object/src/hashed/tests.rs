@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use clocks::UnixMs;
 use proptest::prelude::*;
 
-use super::leaf::{NEVER, Record};
+use super::leaf::Record;
 use super::{Mark, Table};
 
 /// Key, one byte of expiry (0 is none), then anything. The key is the first two bytes.
@@ -12,10 +13,10 @@ struct Usual;
 /// The same with only eight marks.
 struct Crowded;
 
-fn expiry_of(record: &[u8]) -> u64 {
+fn expiry_of(record: &[u8]) -> UnixMs {
     match record[2] {
-        0 => NEVER,
-        at => u64::from(at),
+        0 => UnixMs::NEVER,
+        at => UnixMs(u64::from(at)),
     }
 }
 
@@ -24,7 +25,7 @@ impl Record for Usual {
     fn key(record: &[u8]) -> &[u8] {
         &record[..2]
     }
-    fn expiry(record: &[u8]) -> u64 {
+    fn expiry(record: &[u8]) -> UnixMs {
         expiry_of(record)
     }
     fn is_record(record: &[u8]) -> bool {
@@ -37,7 +38,7 @@ impl Record for Crowded {
     fn key(record: &[u8]) -> &[u8] {
         &record[..2]
     }
-    fn expiry(record: &[u8]) -> u64 {
+    fn expiry(record: &[u8]) -> UnixMs {
         expiry_of(record)
     }
     fn is_record(record: &[u8]) -> bool {
@@ -83,7 +84,7 @@ fn agree<R: Record>(table: &Table<R>, model: &Model) {
         assert_eq!(table.get(R::key(record)), Some(*record));
     }
     assert_eq!(table.nth(table.len()), None);
-    assert_eq!(table.expiry(), model.values().map(|record| expiry_of(record)).min().unwrap_or(NEVER));
+    assert_eq!(table.expiry(), model.values().map(|record| expiry_of(record)).min().unwrap_or(UnixMs::NEVER));
     for count in [1, 10, 1000] {
         let (mut seen, mut from) = (Vec::new(), Mark::default());
         while let Some(next) = table.scan(from, count, |record| seen.push(record)) {
@@ -122,7 +123,7 @@ fn run<R: Record>(steps: Vec<Step>) {
                 }
             }
             Step::Reclaim { now, max } => {
-                let now = u64::from(now);
+                let now = UnixMs(u64::from(now));
                 let due = model.values().filter(|record| expiry_of(record) <= now).count();
                 let n = table.reclaim(now, max, |record| {
                     assert!(expiry_of(record) <= now);

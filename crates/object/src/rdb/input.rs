@@ -1,5 +1,7 @@
 //! Reading the RDB primitives: lengths, strings, times, doubles.
 
+use clocks::UnixMs;
+
 use super::walk::{self, Prefix, Source};
 use super::{EMPTY, lzf};
 use crate::{Corrupt, number};
@@ -83,9 +85,9 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Milliseconds, little-endian.
-    pub(super) fn milliseconds(&mut self) -> Result<u64, Corrupt> {
-        Ok(u64::from_le_bytes(self.array()?))
+    /// A time, little-endian.
+    pub(super) fn unix_ms(&mut self) -> Result<UnixMs, Corrupt> {
+        Ok(UnixMs(u64::from_le_bytes(self.array()?)))
     }
 }
 

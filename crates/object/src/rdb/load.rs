@@ -1,9 +1,12 @@
 //! From the bytes of a value to the value.
 
+use clocks::UnixMs;
+
 use super::input::{Input, text_score};
 use super::{Dialect, EMPTY, Value, kind, listpack, ziplist};
 use crate::block::Elem;
-use crate::hash::{EXPIRY_MAX, Expiry};
+use crate::hash::Expiry;
+use crate::hash::field::is_expiry;
 use crate::list::End;
 use crate::zset::Added;
 use crate::{Corrupt, Hash, Limits, List, Set, ZSet};
@@ -193,12 +196,11 @@ impl<'l> HashReader<'l> {
         Self { hash: Hash::new(), limits }
     }
 
-    /// `expiry` 0 is none.
-    fn set(&mut self, name: &[u8], value: &[u8], expiry: u64) -> Result<(), Corrupt> {
+    fn set(&mut self, name: &[u8], value: &[u8], expiry: Option<UnixMs>) -> Result<(), Corrupt> {
         let expiry = match expiry {
-            0 => Expiry::Clear,
-            1..=EXPIRY_MAX => Expiry::At(expiry),
-            _ => return Err(Corrupt("time of expiry of a field")),
+            None => Expiry::Clear,
+            Some(at) if is_expiry(at) => Expiry::At(at),
+            Some(_) => return Err(Corrupt("time of expiry of a field")),
         };
         if name.len().saturating_add(value.len()) > Hash::FIELD_BYTES_MAX {
             return Err(Corrupt("field too long"));
@@ -207,7 +209,7 @@ impl<'l> HashReader<'l> {
         if new { Ok(()) } else { Err(Corrupt("duplicate field of a hash")) }
     }
 
-    fn set_elems(&mut self, name: Elem<'_>, value: Elem<'_>, expiry: u64) -> Result<(), Corrupt> {
+    fn set_elems(&mut self, name: Elem<'_>, value: Elem<'_>, expiry: Option<UnixMs>) -> Result<(), Corrupt> {
         text(name, |name| text(value, |value| self.set(name, value, expiry)))
     }
 
@@ -222,17 +224,17 @@ fn hash(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrup
         kind::HASH => {
             for _ in 0..input.count()? {
                 let (name, value) = (input.string()?, input.string()?);
-                reader.set(&name, &value, 0)?;
+                reader.set(&name, &value, None)?;
             }
         }
         kind::HASH_ZIPMAP => {
             for pair in ziplist::zipmap(&input.string()?)?.chunks_exact(2) {
-                reader.set(pair[0], pair[1], 0)?;
+                reader.set(pair[0], pair[1], None)?;
             }
         }
         _ => {
             let bytes = input.string()?;
-            let set = &mut |[name, value]: [Elem<'_>; 2]| reader.set_elems(name, value, 0);
+            let set = &mut |[name, value]: [Elem<'_>; 2]| reader.set_elems(name, value, None);
             entries(kind == kind::HASH_ZIPLIST, &bytes, set)?;
         }
     }
@@ -242,12 +244,12 @@ fn hash(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrup
 /// Fields with a time of expiry each, relative to the earliest of all, which stands first.
 fn hash_metadata(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrupt> {
     // Absolute in the release candidates: as if 1 stood first.
-    let earliest = if kind == kind::HASH_METADATA { input.milliseconds()? } else { 1 };
+    let earliest = if kind == kind::HASH_METADATA { input.unix_ms()? } else { UnixMs(1) };
     let mut reader = HashReader::new(limits);
     for _ in 0..input.count()? {
         let expiry = match input.length()? {
-            0 => 0,
-            after => earliest.saturating_add(after - 1),
+            0 => None,
+            after => UnixMs::from_wire((earliest + (after - 1)).0),
         };
         let (name, value) = (input.string()?, input.string()?);
         reader.set(&name, &value, expiry)?;
@@ -260,10 +262,10 @@ fn hash_of_valkey(input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrup
     let mut reader = HashReader::new(limits);
     for _ in 0..input.count()? {
         let (name, value) = (input.string()?, input.string()?);
-        let expiry = match input.milliseconds()? {
-            u64::MAX => 0,
-            0 => return Err(Corrupt("time of expiry of a field")),
-            expiry => expiry,
+        let expiry = match input.unix_ms()? {
+            UnixMs::NEVER => None,
+            UnixMs::ZERO => return Err(Corrupt("time of expiry of a field")),
+            expiry => Some(expiry),
         };
         reader.set(&name, &value, expiry)?;
     }
@@ -273,11 +275,11 @@ fn hash_of_valkey(input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrup
 /// Triples of name, value and time of expiry; before them the earliest, which they tell as well.
 fn hash_listpack_ex(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrupt> {
     if kind == kind::HASH_LISTPACK_EX {
-        input.milliseconds()?;
+        input.unix_ms()?;
     }
     let mut reader = HashReader::new(limits);
     entries(false, &input.string()?, &mut |[name, value, expiry]| match expiry {
-        Elem::Int(expiry @ 0..) => reader.set_elems(name, value, expiry as u64),
+        Elem::Int(expiry @ 0..) => reader.set_elems(name, value, UnixMs::from_wire(expiry as u64)),
         _ => Err(Corrupt("time of expiry of a field")),
     })?;
     reader.finish()

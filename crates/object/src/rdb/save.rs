@@ -1,5 +1,7 @@
 //! From a value to its bytes.
 
+use clocks::UnixMs;
+
 use super::{ValueRef, kind, listpack, output, ziplist};
 use crate::block::Elem;
 use crate::hash::Field;
@@ -119,7 +121,7 @@ pub(super) fn hash_of_valkey(out: &mut Vec<u8>, hash: &Hash) {
     for field in hash.fields() {
         elem(out, field.name);
         elem(out, field.value);
-        out.extend_from_slice(&field.expiry.unwrap_or(u64::MAX).to_le_bytes());
+        out.extend_from_slice(&field.expiry.unwrap_or(UnixMs::NEVER).0.to_le_bytes());
     }
 }
 
@@ -128,12 +130,12 @@ fn hash(out: &mut Vec<u8>, hash: &Hash) {
     if hash.encoding() == "hashtable" {
         out.push(if earliest.is_some() { kind::HASH_METADATA } else { kind::HASH });
         if let Some(earliest) = earliest {
-            out.extend_from_slice(&earliest.to_le_bytes());
+            out.extend_from_slice(&earliest.0.to_le_bytes());
         }
         output::length(out, hash.len());
         for field in hash.fields() {
             if let Some(earliest) = earliest {
-                output::length(out, field.expiry.map_or(0, |expiry| expiry.saturating_sub(earliest) + 1));
+                output::length(out, field.expiry.map_or(0, |expiry| expiry.since(earliest) + 1));
             }
             elem(out, field.name);
             elem(out, field.value);
@@ -145,7 +147,7 @@ fn hash(out: &mut Vec<u8>, hash: &Hash) {
         pack.push_elem(field.name);
         pack.push_elem(field.value);
         if earliest.is_some() {
-            pack.push_elem(Elem::Int(field.expiry.unwrap_or(0) as i64));
+            pack.push_elem(Elem::Int(UnixMs::to_wire(field.expiry) as i64));
         }
     };
     match earliest {
@@ -156,10 +158,10 @@ fn hash(out: &mut Vec<u8>, hash: &Hash) {
         Some(earliest) => {
             // Redis relies on their order: the next to expire first, those that never do last.
             let mut fields: Vec<Field<'_>> = hash.fields().collect();
-            fields.sort_by_key(|field| field.expiry.unwrap_or(u64::MAX));
+            fields.sort_by_key(|field| field.expiry.unwrap_or(UnixMs::NEVER));
             fields.into_iter().for_each(&mut push);
             out.push(kind::HASH_LISTPACK_EX);
-            out.extend_from_slice(&earliest.to_le_bytes());
+            out.extend_from_slice(&earliest.0.to_le_bytes());
         }
     }
     output::string(out, &pack.finish());

@@ -3,6 +3,7 @@
 use super::*;
 use crate::list::End;
 use crate::stream::{Group, Id};
+use clocks::UnixMs;
 use proptest::prelude::*;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -268,7 +269,8 @@ fn score() -> impl Strategy<Value = f64> {
 
 fn expiry() -> impl Strategy<Value = crate::hash::Expiry> {
     use crate::hash::{EXPIRY_MAX, Expiry};
-    prop_oneof![Just(Expiry::Clear), (1..=EXPIRY_MAX).prop_map(Expiry::At), (1u64..9).prop_map(Expiry::At)]
+    let at = prop_oneof![1..=EXPIRY_MAX.0, 1u64..9].prop_map(|at| Expiry::At(UnixMs(at)));
+    prop_oneof![1 => Just(Expiry::Clear), 2 => at]
 }
 
 proptest! {

@@ -14,6 +14,8 @@ mod members;
 #[cfg(test)]
 mod tests;
 
+use clocks::UnixMs;
+
 use crate::Limits;
 use crate::block::{Block, Elem, Needle};
 use crate::hashed::{Mark, Record, Table};
@@ -50,8 +52,8 @@ impl Record for Member {
         record
     }
 
-    fn expiry(_: &[u8]) -> u64 {
-        crate::hashed::NEVER
+    fn expiry(_: &[u8]) -> UnixMs {
+        UnixMs::NEVER
     }
 
     fn is_record(_: &[u8]) -> bool {

@@ -1,5 +1,7 @@
 //! The entries of a stream and the figures of all that ever were.
 
+use clocks::UnixMs;
+
 use super::entry::Entry;
 use super::id::Id;
 use super::node::Node;
@@ -81,9 +83,9 @@ impl Log {
         self.sealed.shed(budget);
     }
 
-    /// The ID that `*` stands for at `now` (unix milliseconds); `None` after the greatest of all.
-    pub fn next_id(&self, now: u64) -> Option<Id> {
-        if now > self.marks.last.ms { Some(Id::new(now, 0)) } else { self.marks.last.next() }
+    /// The ID that `*` stands for at `now`; `None` after the greatest of all.
+    pub fn next_id(&self, now: UnixMs) -> Option<Id> {
+        if now.0 > self.marks.last.ms { Some(Id::new(now.0, 0)) } else { self.marks.last.next() }
     }
 
     /// Adds an entry of `fields` pairs at the end.

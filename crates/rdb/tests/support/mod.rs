@@ -1,6 +1,7 @@
 //! Values for tests, and their contents in a form that can be compared.
 #![allow(dead_code, reason = "each test uses a part")]
 
+use clocks::UnixMs;
 use object::hash::Expiry;
 use object::list::End;
 use object::stream::{Delivery, Group, Id, Stream};
@@ -126,7 +127,7 @@ fn zset(members: &[(Vec<u8>, f64)]) -> Value<'static> {
 }
 
 /// A field: name, value, time of expiry.
-type NamedField = (Vec<u8>, (Vec<u8>, Option<u64>));
+type NamedField = (Vec<u8>, (Vec<u8>, Option<UnixMs>));
 
 fn hash(fields: &[NamedField], most: usize) -> Value<'static> {
     let limits = Limits { hash_max_listpack_entries: most, ..Limits::default() };
@@ -170,7 +171,7 @@ pub fn value() -> impl Strategy<Value = Value<'static>> {
         any::<f64>().prop_filter("scores are numbers", |score| !score.is_nan()),
         (-1000i32..1000).prop_map(|score| f64::from(score) / 8.0),
     ];
-    let expiry = prop_oneof![Just(None), (1..=object::hash::EXPIRY_MAX).prop_map(Some)];
+    let expiry = prop_oneof![Just(None), (1..=object::hash::EXPIRY_MAX.0).prop_map(|at| Some(UnixMs(at)))];
     prop_oneof![
         bytes().prop_map(|bytes| Value::String(bytes.into())),
         proptest::collection::vec(bytes(), 1..40).prop_map(|elements| list(&elements)),
@@ -190,8 +191,9 @@ pub fn samples() -> Vec<Value<'static>> {
     let strings = |range: std::ops::Range<u32>| range.map(|n| format!("e{n}").into_bytes()).collect::<Vec<_>>();
     let ints = |range: std::ops::Range<u32>| range.map(|n| n.to_string().into_bytes()).collect::<Vec<_>>();
     let scores = |n: u32| strings(0..n).into_iter().enumerate().map(|(at, m)| (m, at as f64 / 4.0)).collect::<Vec<_>>();
-    let fields =
-        |n: u32, at: Option<u64>| strings(0..n).into_iter().map(|name| (name.clone(), (name, at))).collect::<Vec<_>>();
+    let fields = |n: u32, at: Option<UnixMs>| {
+        strings(0..n).into_iter().map(|name| (name.clone(), (name, at))).collect::<Vec<_>>()
+    };
     let last = (0..12).map(|n| (n % 3, format!("v{n}").into_bytes())).collect::<Vec<_>>();
     vec![
         Value::String(b"hello".as_slice().into()),
@@ -205,9 +207,9 @@ pub fn samples() -> Vec<Value<'static>> {
         zset(&scores(4)),
         zset(&[(vec![b'x'; 70], 1.5), (b"y".to_vec(), f64::NEG_INFINITY)]),
         hash(&fields(3, None), 128),
-        hash(&fields(3, Some(4_102_444_800_000)), 128),
+        hash(&fields(3, Some(UnixMs(4_102_444_800_000))), 128),
         hash(&fields(3, None), 1),
-        hash(&fields(3, Some(4_102_444_800_000)), 1),
+        hash(&fields(3, Some(UnixMs(4_102_444_800_000))), 1),
         stream(&last, false),
         stream(&last, true),
     ]

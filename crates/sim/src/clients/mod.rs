@@ -12,6 +12,7 @@ pub mod survey;
 
 use std::collections::BTreeMap;
 
+use clocks::UnixMs;
 use redolog::simulated::Chance;
 use resp::Value;
 
@@ -40,10 +41,10 @@ pub struct Common {
     pub tally: counter::Tally,
     /// The knowledge of the accounts.
     pub bank: bank::Bank,
-    /// The highest unix time in milliseconds that there has been, and the present one.
-    pub latest: u64,
+    /// The highest unix time that there has been, and the present one.
+    pub latest: UnixMs,
     /// See [`Self::latest`].
-    pub now: u64,
+    pub now: UnixMs,
 }
 
 /// Commands that a client sends at once; it is answered when all of them are.
@@ -61,9 +62,9 @@ pub struct Found<'a> {
     /// Everything of the databases that have clients with memories.
     pub contents: &'a Contents,
     /// When the survey began and ended, unix milliseconds.
-    pub from: u64,
+    pub from: UnixMs,
     /// See [`Self::from`].
-    pub to: u64,
+    pub to: UnixMs,
     /// Acknowledged writes must be there. The exception: the power failed and the log did not promise a sync.
     pub keeps_promises: bool,
 }

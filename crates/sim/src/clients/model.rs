@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
+use clocks::UnixMs;
 use resp::Value;
 
 /// Database and name.
@@ -52,7 +53,7 @@ pub struct Entry {
     /// The value.
     pub content: Content,
     /// The time.
-    pub until: Option<u64>,
+    pub until: Option<UnixMs>,
 }
 
 /// The keys and their values.
@@ -66,7 +67,7 @@ pub enum Act {
     /// SET
     Set(Name, String),
     /// SET PXAT
-    SetUntil(Name, String, u64),
+    SetUntil(Name, String, UnixMs),
     /// APPEND
     Append(Name, String),
     /// INCRBY
@@ -98,7 +99,7 @@ pub enum Act {
     /// COPY REPLACE
     Copy(Name, Name),
     /// PEXPIREAT
-    Expire(Name, u64),
+    Expire(Name, UnixMs),
     /// PERSIST
     Persist(Name),
     /// FLUSHDB
@@ -352,8 +353,8 @@ fn within<R>(contents: &mut Contents, key: &Name, f: impl FnOnce(&mut Content) -
 
 /// The contents that a client may find between two times. A key that expired before the first time is gone; a key that
 /// expires in between may be there.
-pub fn may_be(wanted: &Contents, found: &Contents, from: u64, to: u64) -> bool {
-    let alive = |entry: &Entry, at: u64| entry.until.is_none_or(|until| until > at);
+pub fn may_be(wanted: &Contents, found: &Contents, from: UnixMs, to: UnixMs) -> bool {
+    let alive = |entry: &Entry, at: UnixMs| entry.until.is_none_or(|until| until > at);
     wanted.iter().all(|(key, entry)| match found.get(key) {
         Some(other) => entry == other && alive(entry, from),
         None => !alive(entry, to),

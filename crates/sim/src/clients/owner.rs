@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use clocks::UnixMs;
 use redolog::simulated::Chance;
 use resp::Value;
 
@@ -116,7 +117,7 @@ impl Owner {
         (db, format!("{kind}{}:{}", chance.below(KEYS), self.id))
     }
 
-    fn act(&mut self, now: u64, chance: &mut Chance) -> Act {
+    fn act(&mut self, now: UnixMs, chance: &mut Chance) -> Act {
         self.count += 1;
         let text = format!("{}", self.count);
         let few = format!("m{}", chance.below(6));

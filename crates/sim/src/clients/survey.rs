@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use clocks::UnixMs;
 use resp::Value;
 
 use super::model::{Content, Contents, Entry, Name};
@@ -66,7 +67,7 @@ pub fn read_values(names: &BTreeSet<Name>, replies: &[Value]) -> Result<Contents
         let until = match until {
             Value::Integer(-2) => continue,
             Value::Integer(-1) => None,
-            Value::Integer(until) => Some(*until as u64),
+            Value::Integer(until) => Some(UnixMs(*until as u64)),
             _ => return Err(wrong()),
         };
         let content = match (name.1.as_bytes()[0], value) {

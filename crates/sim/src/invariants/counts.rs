@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use clocks::UnixMs;
 use resp::Value;
 
 use super::{Verdict, violated};
@@ -13,7 +14,7 @@ use crate::clients::model::Contents;
 /// # Errors
 ///
 /// The invariant does not hold.
-pub fn check(contents: &Contents, counted: &[Value], now: u64) -> Verdict {
+pub fn check(contents: &Contents, counted: &[Value], now: UnixMs) -> Verdict {
     for (db, replies) in (0u16..).zip(counted.chunks(3)) {
         let there = contents.iter().filter(|((of, _), _)| *of == db);
         let all: BTreeSet<&str> = there.clone().map(|((_, name), _)| &name[..]).collect();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::{Digest, Tunables};
 use engine::Shared;
 use engine::checkpoint::{Replay, WarmUp, Warmth, restore};
@@ -52,7 +53,7 @@ impl Memory {
     pub fn recover<'a>(
         store: &Arc<dyn Store>,
         records: impl Iterator<Item = (Lsn, &'a [u8])>,
-        now: u64,
+        now: UnixMs,
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let memory = Self::empty();
         let keyspace = &memory.0.keyspace;
@@ -76,7 +77,7 @@ impl Memory {
     pub fn replay<'a>(
         &self,
         records: impl Iterator<Item = (Lsn, &'a [u8])>,
-        now: u64,
+        now: UnixMs,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let keyspace = &self.0.keyspace;
         let mut replay = Replay::new(keyspace, keyspace.local(0), Tunables::default().limits, None, now);
@@ -116,7 +117,7 @@ pub fn digests(keyspace: &Keyspace) -> Digests {
             let mut from = Some(0);
             while let Some(hash) = from {
                 from = db.walk(at, hash, |entry| {
-                    digests.insert((number, entry.key().to_vec()), Digest::of_entry(entry, 0));
+                    digests.insert((number, entry.key().to_vec()), Digest::of_entry(entry, UnixMs::ZERO));
                 });
             }
             slot = if usize::from(at) + 1 < SLOTS { keyspace.next_occupied(at + 1) } else { None };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use clocks::UnixMs;
 use command::effects;
 use engine::checkpoint::{Checkpointer, WarmUp, header, note_streams, streams_begun};
 use keyspace::Keyspace;
@@ -102,8 +103,8 @@ impl Machine {
         let store: Arc<dyn Store> = Arc::new(store::Simulated::open(&hardware.platter, 0)?);
         let header = header(&*store)?;
         node::check_disks(&log, header.as_ref(), streams_begun(&*store)?, "the platter")?;
-        let started_ms = hardware.clock.unix_ms();
-        let node = node(hardware, plan, started_ms)?;
+        let started = hardware.clock.unix_ms();
+        let node = node(hardware, plan, started)?;
         let cluster = hardware.seat.as_ref().map(|seat| seat.begin_life(hardware.clock.boot_ns()));
         let mut start = Start { bases: log.recovery().bases(), ..Start::default() };
         log.replay(|record| {
@@ -119,7 +120,7 @@ impl Machine {
         // The contents that the invariants compare are in memory: in this machine's, or in one beside it.
         if plan.is_cold {
             let records = told.iter().map(|found| (found.lsn, &found.effects[..]));
-            start.digests = Memory::recover(&store, records, started_ms)?.digests();
+            start.digests = Memory::recover(&store, records, started)?.digests();
         } else {
             memory::warm_up(&node.engine, &store, node.spare_local())?;
             start.digests = memory::digests(&node.engine.keyspace);
@@ -140,7 +141,7 @@ impl Machine {
         note_streams(&*store, log.streams())?;
         let gate = gates.pop().unwrap_or_default();
         let backup_gates = gates.pop().unwrap_or_default();
-        let checkpoints = Arc::new(Checkpoints::new(store.clone(), started_ms, None));
+        let checkpoints = Arc::new(Checkpoints::new(store.clone(), started, None));
         // Everything is on the disk, they say.
         let pretended =
             (plan.planted == Planted::SkippedPrefix).then(|| Arc::new(Watermarks::new(&vec![Lsn::MAX; plan.streams])));
@@ -203,7 +204,7 @@ impl Machine {
     }
 }
 
-fn node(hardware: &Hardware, plan: &Plan, started_ms: u64) -> Result<Arc<Node>, Failure> {
+fn node(hardware: &Hardware, plan: &Plan, started: UnixMs) -> Result<Arc<Node>, Failure> {
     let mut values = Values::default();
     for (name, value) in SETTINGS {
         values.set(name, value.as_bytes())?;
@@ -214,7 +215,7 @@ fn node(hardware: &Hardware, plan: &Plan, started_ms: u64) -> Result<Arc<Node>, 
         values.set("cluster-lock-timeout", plan.lock_timeout_ms.to_string().as_bytes())?;
     }
     let live = Arc::new(Live::new(values, None, Renames::default()));
-    let facts = Facts { started_ms, ..Facts::default() };
+    let facts = Facts { started, ..Facts::default() };
     Ok(Node::new(live, hardware.clock.clone(), plan.workers, HASH_SEED, facts))
 }
 

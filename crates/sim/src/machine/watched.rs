@@ -1,5 +1,6 @@
 //! The world as the checkpointer sees it, watched.
 
+use clocks::UnixMs;
 use engine::checkpoint::{World, header};
 use keyspace::Waiter;
 use node::Outside;
@@ -52,7 +53,7 @@ impl World for Watched {
         self.inner.libraries()
     }
 
-    fn now(&self) -> u64 {
+    fn now(&self) -> UnixMs {
         self.inner.now()
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use clocks::UnixMs;
 use redolog::simulated::Chance;
 use resp::Value;
 
@@ -28,7 +29,7 @@ enum Act {
     Ping,
     Write(usize),
     /// One of the registers that are lent, and until when, unix milliseconds.
-    Lend(usize, u64),
+    Lend(usize, UnixMs),
     See(usize),
 }
 

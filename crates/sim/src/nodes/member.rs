@@ -119,7 +119,7 @@ impl Member {
         if machine.wants_turn(worker) {
             return Some(now + 2 + chance.below(30));
         }
-        let deadline = machine.workers[worker].next_deadline()? * 1000;
+        let deadline = machine.workers[worker].next_deadline()?.0 * 1000;
         let wait = deadline.saturating_sub(self.host.hardware.clock.unix_us());
         Some(now + self.lasts(wait).max(200) + chance.below(200))
     }

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use clocks::UnixMs;
 use keyspace::{Db, EntryRef, Kind};
 use object::block::Elem;
 use object::number::parse_f64;
@@ -106,7 +107,7 @@ impl Elements {
 
     /// Numbers of the elements in the wanted order, those within LIMIT. `place`: where and when keys of patterns are
     /// looked up.
-    pub(super) fn order(&self, place: Option<(&Db<'_>, u64)>, options: &Options<'_>) -> Result<Vec<usize>, Error> {
+    pub(super) fn order(&self, place: Option<(&Db<'_>, UnixMs)>, options: &Options<'_>) -> Result<Vec<usize>, Error> {
         let range = options.range(self.len());
         let by = options.by.as_ref().zip(place);
         if options.alpha {
@@ -123,13 +124,13 @@ impl Elements {
         }))
     }
 
-    fn texts(&self, db: &Db<'_>, now: u64, by: &Pattern<'_>) -> Vec<Option<Vec<u8>>> {
+    fn texts(&self, db: &Db<'_>, now: UnixMs, by: &Pattern<'_>) -> Vec<Option<Vec<u8>>> {
         let mut name = Vec::new();
         let text = |i| by.find(db, now, self.get(i), &mut name).map(|found| found.with(<[u8]>::to_vec));
         (0..self.len()).map(text).collect()
     }
 
-    fn weights(&self, by: Option<(&Pattern<'_>, (&Db<'_>, u64))>) -> Result<Vec<f64>, Error> {
+    fn weights(&self, by: Option<(&Pattern<'_>, (&Db<'_>, UnixMs))>) -> Result<Vec<f64>, Error> {
         let mut name = Vec::new();
         let mut weight = |i| {
             let text = self.get(i);

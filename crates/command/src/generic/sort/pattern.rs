@@ -1,6 +1,7 @@
 //! Patterns of BY and GET: `weight_*` names a key for each element, `object_*->field` a field of a hash, `#` the
 //! element.
 
+use clocks::UnixMs;
 use keyspace::{Db, Str};
 use object::Hash;
 use object::block::Elem;
@@ -67,7 +68,7 @@ impl<'a> Pattern<'a> {
     pub(super) fn find<'d>(
         &self,
         db: &'d Db<'_>,
-        now: u64,
+        now: UnixMs,
         element: &'d [u8],
         name: &mut Vec<u8>,
     ) -> Option<Found<'d>> {

@@ -1,5 +1,6 @@
 //! Fields that expire: the replies of the commands about that, and the view of other commands.
 
+use clocks::UnixMs;
 use object::Hash;
 
 use crate::Events;
@@ -7,7 +8,7 @@ use crate::dialect::Dialect;
 use crate::hash::reclaim;
 use crate::testing::Bench;
 
-const NOW: u64 = 1_000_000_000_000;
+const NOW: UnixMs = UnixMs(1_000_000_000_000);
 
 fn check(bench: &mut Bench, script: &str) {
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -312,10 +313,10 @@ fn increments_keep_the_expiry_and_sets_clear_it() {
 fn the_sweep_reclaims_in_steps() {
     for large in [false, true] {
         let mut bench = bench(large);
-        let mut sweep = |now: u64, max: usize| {
+        let mut sweep = |later: u64, max: usize| {
             let mut events = Events { wanted: u32::MAX, list: Vec::new() };
-            let done = bench.sweep("h", |db, key, fx| reclaim(db, key, NOW + now, max, fx, &mut events));
-            (done.fields, done.next.map(|next| next - NOW), events.list.len())
+            let done = bench.sweep("h", |db, key, fx| reclaim(db, key, NOW + later, max, fx, &mut events));
+            (done.fields, done.next.map(|next| next.since(NOW)), events.list.len())
         };
         assert_eq!(sweep(10, 100), (0, Some(10), 0));
         assert_eq!(sweep(30, 0), (0, Some(10), 0));

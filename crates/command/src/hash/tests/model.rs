@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use clocks::UnixMs;
 use keyspace::EntryRef;
 use object::Hash;
 use proptest::prelude::*;
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 use crate::testing::Bench;
 
 /// Key to name to value and expiry.
-type Model = BTreeMap<String, BTreeMap<String, (String, Option<u64>)>>;
+type Model = BTreeMap<String, BTreeMap<String, (String, Option<UnixMs>)>>;
 
 fn key() -> impl Strategy<Value = String> {
     prop_oneof![Just("k"), Just("l")].prop_map(String::from)
@@ -94,15 +95,15 @@ fn array(items: Vec<String>) -> String {
 }
 
 /// The expected reply: simple and slow. Expired fields are dropped where Redis drops them.
-fn expected(model: &mut Model, command: &[String], now: u64) -> String {
+fn expected(model: &mut Model, command: &[String], now: UnixMs) -> String {
     let (verb, key) = (command[0].as_str(), &command[1]);
     if verb == "del" {
         return int(i64::from(model.remove(key).is_some()));
     }
     let hash = model.entry(key.clone()).or_default();
-    let passed = |at: &Option<u64>| at.is_some_and(|at| at < now);
+    let passed = |at: &Option<UnixMs>| at.is_some_and(|at| at < now);
     let listed = command.iter().position(|word| word == "fields").map(|i| &command[i + 2..]);
-    let drop_if_passed = |hash: &mut BTreeMap<String, (String, Option<u64>)>, name: &String| {
+    let drop_if_passed = |hash: &mut BTreeMap<String, (String, Option<UnixMs>)>, name: &String| {
         if hash.get(name).is_some_and(|(_, at)| passed(at)) {
             hash.remove(name);
         }
@@ -182,7 +183,7 @@ fn expected(model: &mut Model, command: &[String], now: u64) -> String {
             let results =
                 listed.expect("fields").iter().map(|name| match hash.get(name).filter(|(_, at)| !passed(at)) {
                     None => int(-2),
-                    Some((_, at)) => int(at.map_or(-1, |at| (at - now) as i64)),
+                    Some((_, at)) => int(at.map_or(-1, |at| at.since(now) as i64)),
                 });
             array(results.collect())
         }

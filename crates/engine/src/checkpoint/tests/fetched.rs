@@ -1,5 +1,6 @@
 //! Keys read from the store one by one are those that a start would have loaded.
 
+use clocks::UnixMs;
 use command::{Digest, Position};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Fetched, Keyspace, Need, SLOTS, Version};
@@ -39,7 +40,8 @@ fn one_key_after_the_other() {
             let nobody = keyspace.hasher().key(b"nobody");
             assert!(fetch(&machine.store, space, &nobody).expect("our own").is_none());
         }
-        let digest = Digest::of_everything(&mut Db::new(&keyspace, &held, &mut local, &clock, 0, Version(1)), 0);
+        let digest =
+            Digest::of_everything(&mut Db::new(&keyspace, &held, &mut local, &clock, 0, Version(1)), UnixMs(0));
         keyspace.release(held, |_| {});
         assert_eq!(digest, wanted, "seed {seed}");
     }

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use clocks::UnixMs;
 use command::{Digest, Generation, Rng, Tunables};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Mark, Need, SLOTS, Version, Waiter};
@@ -24,7 +25,7 @@ use crate::cold::Loader;
 use crate::{Engine, Link, Shared};
 
 pub(super) const DATABASES: usize = 3;
-pub(super) const NOW: u64 = 1_000_000_000_000;
+pub(super) const NOW: UnixMs = UnixMs(1_000_000_000_000);
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -208,7 +209,7 @@ impl World for Log {
         Vec::new()
     }
 
-    fn now(&self) -> u64 {
+    fn now(&self) -> UnixMs {
         NOW
     }
 
@@ -429,7 +430,7 @@ impl Machine {
 pub(super) fn digest(keyspace: &Keyspace, worker: usize) -> Digest {
     let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
     let (mut local, clock) = (keyspace.local(worker), AccessClock::new(7));
-    let digest = Digest::of_everything(&mut Db::new(keyspace, &held, &mut local, &clock, 0, Version(1)), 0);
+    let digest = Digest::of_everything(&mut Db::new(keyspace, &held, &mut local, &clock, 0, Version(1)), UnixMs(0));
     keyspace.release(held, |_| {});
     digest
 }

@@ -1,13 +1,14 @@
 //! A snapshot holds every key once and as it was at its moment, whatever commands, checkpoints and evictions do
 //! meanwhile.
 
+use clocks::UnixMs;
 use command::with_rdb_value;
 use object::rdb;
 
 use super::*;
 use crate::{Progress, SnapshotWalk, Spoiled};
 
-type Keys = BTreeMap<(u16, String), (String, Option<u64>)>;
+type Keys = BTreeMap<(u16, String), (String, Option<UnixMs>)>;
 
 fn names() -> impl Iterator<Item = String> {
     NAMES.iter().map(|name| (*name).to_owned()).chain([0, 2, 4, 5].map(|n| format!("key:{n}")))
@@ -19,7 +20,7 @@ fn answered(cold: &mut Cold) -> Keys {
     for (db, name) in (0..3u16).flat_map(|db| names().map(move |name| (db, name))) {
         let dump = cold.run(false, &one(&format!("{db} dump {name}"))).concat();
         let at = cold.run(false, &one(&format!("{db} pexpiretime {name}"))).concat();
-        let at = at.trim_start_matches(':').trim_end().parse().ok();
+        let at = at.trim_start_matches(':').trim_end().parse().ok().map(UnixMs);
         if dump != "$-1\r\n" {
             keys.insert((db, name), (dump, at));
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::Error;
 
 use super::{Flow, Kind, SessionCtx, kind};
@@ -20,13 +21,13 @@ struct Filter<'a> {
 }
 
 impl Filter<'_> {
-    fn admits(&self, client: &Client, now: u64) -> bool {
+    fn admits(&self, client: &Client, now: UnixMs) -> bool {
         self.address.is_none_or(|a| client.peer.address.as_bytes() == a)
             && self.local.is_none_or(|a| client.peer.local.as_bytes() == a)
             && self.kind.is_none_or(|kind| kind == Kind::of(client))
             && self.id.is_none_or(|id| client.id == id)
             && self.user.is_none_or(|user| client.texts().user == user)
-            && now.saturating_sub(client.since) / 1000 >= self.age
+            && now.since(client.since) / 1000 >= self.age
     }
 }
 

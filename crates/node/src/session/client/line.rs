@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
+
 use super::SessionCtx;
 use crate::client::Client;
 use crate::node::Node;
@@ -35,7 +37,7 @@ pub fn lines_of_all(node: &Node) -> Vec<u8> {
 }
 
 /// The line of a client that asks nothing: its command did not run.
-pub(crate) fn line_at(node: &Node, client: &Client, now: u64) -> Vec<u8> {
+pub(crate) fn line_at(node: &Node, client: &Client, now: UnixMs) -> Vec<u8> {
     let mut text = Vec::new();
     append(&mut text, node, client, now, None);
     text
@@ -72,7 +74,7 @@ fn flags(client: &Client) -> String {
     if text.is_empty() { "N".into() } else { text }
 }
 
-fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option<&SessionCtx<'_>>) {
+fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: UnixMs, own: Option<&SessionCtx<'_>>) {
     let name_of = |id: u32| (id as usize).checked_sub(1).map_or("NULL", |id| node.table.get(id).name.as_str());
     let command = own.map_or_else(|| name_of(client.last_command.load(Relaxed)), |ctx| ctx.command.name.as_str());
     let texts = client.texts().clone();
@@ -95,8 +97,8 @@ fn append(out: &mut Vec<u8>, node: &Node, client: &Client, now: u64, own: Option
         client.peer.local,
         client.peer.fd,
         text(&texts.name),
-        now.saturating_sub(client.since) / 1000,
-        now.saturating_sub(client.last_active.load(Relaxed)) / 1000,
+        now.since(client.since) / 1000,
+        now.since(UnixMs(client.last_active.load(Relaxed))) / 1000,
         flags(client),
         client.db.load(Relaxed),
         client.channels.load(Relaxed),

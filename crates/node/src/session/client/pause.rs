@@ -1,5 +1,6 @@
 //! CLIENT PAUSE and UNPAUSE.
 
+use clocks::UnixMs;
 use command::Error;
 
 use super::{Flow, SessionCtx};
@@ -18,7 +19,7 @@ pub fn pause(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let wait = u64::try_from(wait).map_err(|_| Error::new("ERR timeout is negative"))?;
     let until = ctx.node.clock.unix_us().div_ceil(1000).checked_add(wait).filter(|until| *until < 1 << 62);
     let until = until.ok_or(Error::new("ERR timeout is out of range"))?;
-    ctx.node.pauses.pause(if all { Pause::All } else { Pause::Write }, until);
+    ctx.node.pauses.pause(if all { Pause::All } else { Pause::Write }, UnixMs(until));
     ctx.node.look_all();
     ctx.reply().ok();
     Ok(Flow::Done)

@@ -81,7 +81,7 @@ pub(super) fn links(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         reply.bulk("node");
         reply.bulk(link.node.to_string());
         reply.bulk("create-time");
-        reply.count(link.since);
+        reply.count(link.since.0);
         reply.bulk("events");
         reply.bulk("rw");
         reply.bulk("send-buffer-allocated");

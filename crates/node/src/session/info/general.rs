@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::UnixMs;
 use command::Difference;
 use engine::checkpoint::Figures;
 
@@ -15,7 +16,7 @@ use crate::node::{Node, VALKEY_VERSION};
 
 pub fn server(r: &Report<'_>, t: &mut Text) {
     let facts = &r.node.facts;
-    let uptime = r.now.saturating_sub(facts.started_ms) / 1000;
+    let uptime = r.now.since(facts.started) / 1000;
     t.title("Server");
     t.line("redis_version", REDIS_VERSION);
     t.line("redis_git_sha1", "00000000");
@@ -44,7 +45,7 @@ pub fn server(r: &Report<'_>, t: &mut Text) {
     t.line("uptime_in_days", uptime / 86_400);
     t.line("hz", r.settings.hz);
     t.line("configured_hz", r.settings.hz);
-    t.line("lru_clock", (r.now / 1000) & 0x00ff_ffff);
+    t.line("lru_clock", r.now.seconds() & 0x00ff_ffff);
     t.line("executable", &facts.executable);
     t.line("config_file", r.node.config.file().map(|file| file.display().to_string()).unwrap_or_default());
     t.line("io_threads_active", u8::from(r.node.workers() > 1));
@@ -73,7 +74,7 @@ pub fn clients(r: &Report<'_>, t: &mut Text) {
         watched += keys;
         longest_in = longest_in.max(client.query_len.load(Relaxed) + client.query_free.load(Relaxed));
         longest_out = longest_out.max(client.output_len.load(Relaxed));
-        active += u64::from(r.now.saturating_sub(client.last_active.load(Relaxed)) < ACTIVE_MS);
+        active += u64::from(r.now.since(UnixMs(client.last_active.load(Relaxed))) < ACTIVE_MS);
         count += 1;
     });
     t.title("Clients");
@@ -117,7 +118,7 @@ pub fn memory(r: &Report<'_>, t: &mut Text) {
     t.line("used_memory_rss_human", human(resident));
     t.line("used_memory_peak", peak);
     t.line("used_memory_peak_human", human(peak));
-    t.line("used_memory_peak_time", r.node.peak_memory_ms() / 1000);
+    t.line("used_memory_peak_time", r.node.peak_memory_at().seconds());
     t.line("used_memory_peak_perc", format_args!("{:.2}%", ratio(used, peak) * 100.0));
     t.line("used_memory_overhead", overhead);
     t.line("used_memory_startup", startup);
@@ -241,9 +242,9 @@ pub fn persistence(r: &Report<'_>, t: &mut Text) {
 /// What INFO tells of snapshots, whatever they are.
 struct Saves {
     keys: (u64, u64),
-    saved_at: u64,
+    saved_at: UnixMs,
     saved_changes: u64,
-    began: Option<u64>,
+    began: Option<UnixMs>,
     took: Option<u64>,
     failures: u64,
     saves: u64,
@@ -288,10 +289,10 @@ fn snapshot(r: &Report<'_>, saves: &Saves, t: &mut Text) {
     t.line("current_save_keys_total", saves.keys.1);
     t.line("rdb_changes_since_last_save", r.sum(|s| &s.dirty).saturating_sub(saves.saved_changes));
     t.line("rdb_bgsave_in_progress", u8::from(saves.began.is_some()));
-    t.line("rdb_last_save_time", saves.saved_at / 1000);
+    t.line("rdb_last_save_time", saves.saved_at.seconds());
     t.line("rdb_last_bgsave_status", if saves.failures > 0 { "err" } else { "ok" });
     t.line("rdb_last_bgsave_time_sec", seconds(saves.took));
-    let running = saves.began.map(|began| r.node.clock.unix_ms().saturating_sub(began));
+    let running = saves.began.map(|began| r.node.clock.unix_ms().since(began));
     t.line("rdb_current_bgsave_time_sec", seconds(running));
     t.line("rdb_saves", saves.saves);
     t.line("rdb_saves_consecutive_failures", saves.failures);

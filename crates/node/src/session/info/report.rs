@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use clocks::UnixMs;
 use keyspace::Counts;
 
 use crate::config::Settings;
@@ -14,7 +15,7 @@ pub(super) struct Report<'a> {
     pub(super) node: &'a Node,
     pub(super) settings: &'a Settings,
     /// Unix milliseconds.
-    pub(super) now: u64,
+    pub(super) now: UnixMs,
     /// The counts of each database.
     pub(super) databases: Vec<Counts>,
 }

@@ -23,7 +23,7 @@ fn report(ctx: &SessionCtx<'_>) -> String {
         };
     }
     let mut text = String::from("What took long:\n\n");
-    let now = ctx.engine.now() / 1000;
+    let now = ctx.engine.now().seconds();
     for (i, (event, series)) in events.iter().enumerate() {
         text.push_str(&format!("{}. {}: {}\n", i + 1, event.name(), series.summary(now)));
     }

@@ -112,7 +112,7 @@ fn graph(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let Some((event, series)) = ctx.node.latencies.find(ctx.arg(2)) else {
         return Err(Error::text([b"ERR No samples available for event '", ctx.arg(2), b"'"].concat()));
     };
-    let text = series.graph(event.name(), ctx.engine.now() / 1000);
+    let text = series.graph(event.name(), ctx.engine.now().seconds());
     ctx.reply().verbatim(*b"txt", text);
     Ok(Flow::Done)
 }

@@ -306,7 +306,7 @@ fn stats(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             reply.array(job.command.args().len());
             job.command.args().iter().for_each(|arg| reply.bulk(arg));
             reply.bulk(b"duration_ms");
-            reply.integer(now.saturating_sub(job.since) as i64);
+            reply.integer(now.since(job.since) as i64);
         }
     }
     reply.bulk(b"engines");

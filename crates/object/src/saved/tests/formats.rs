@@ -1,5 +1,7 @@
 //! Golden bytes, and malformed bytes.
 
+use clocks::UnixMs;
+
 use super::*;
 
 const EPOCH: NonZeroU64 = NonZeroU64::new(0x0102_0304_0506_0708).expect("not 0");
@@ -52,7 +54,7 @@ fn formats_stay() {
     assert_eq!((leaves[0].0, &leaves[0].1[..5]), (0, &[0x1a, 0xec, 0x40, b'x', b'x'][..]));
 
     let mut hash = Hash::new();
-    hash.set(b"field", &long, Expiry::At(0x0605_0403_0201), &limits);
+    hash.set(b"field", &long, Expiry::At(UnixMs(0x0605_0403_0201)), &limits);
     let (header, leaves) = frozen_bytes(hash);
     assert_eq!(header, [&[0x1c][..], &IDS, &[1, 1], &seed].concat());
     let start = [&[0x1c, 0xf8, 0x40, 5 << 1 | 1, 1, 2, 3, 4, 5, 6][..], b"fieldxx"].concat();
@@ -185,7 +187,7 @@ fn leaves_of_a_string_that_do_not_fit_are_refused() {
 fn marks_of_another_process_are_made_anew() {
     let limits = Limits::default();
     let mut hash = Hash::new();
-    (0..1000).for_each(|i| _ = hash.set(&text(i, 10), b"value", Expiry::At(u64::from(i) + 5), &limits));
+    (0..1000).for_each(|i| _ = hash.set(&text(i, 10), b"value", Expiry::At(UnixMs(u64::from(i) + 5)), &limits));
     let mut store = Store::default();
     let frozen = hash.freeze(NonZeroU64::MIN).expect("large");
     store.write(0, &Write::Frozen(frozen));

@@ -1,5 +1,7 @@
 //! Collections that are changed at random, and their images.
 
+use clocks::UnixMs;
+
 use super::*;
 
 /// A collection that is changed at random.
@@ -85,13 +87,14 @@ impl Subject for Set {
 
 impl Subject for Hash {
     fn change(&mut self, change: &Change, limits: &Limits) {
-        let expiry = if change.len.is_multiple_of(3) { Expiry::At(1 + u64::from(change.len)) } else { Expiry::Keep };
+        let expiry =
+            if change.len.is_multiple_of(3) { Expiry::At(UnixMs(1 + u64::from(change.len))) } else { Expiry::Keep };
         match change.what {
             0..=5 => change.texts().for_each(|text| _ = self.set(&text[..2], &text, expiry, limits)),
             6..=7 => change.texts().for_each(|text| _ = self.set(&text, b"value", expiry, limits)),
             8..=9 => change.texts().for_each(|text| _ = self.remove(&text)),
-            10 => change.texts().for_each(|text| _ = self.set_expiry(&text, Some(1 + u64::from(change.count)))),
-            _ => _ = self.reclaim(change.len.into(), change.count.into(), |_| ()),
+            10 => change.texts().for_each(|text| _ = self.set_expiry(&text, Some(UnixMs(1 + u64::from(change.count))))),
+            _ => _ = self.reclaim(UnixMs(change.len.into()), change.count.into(), |_| ()),
         }
     }
 
@@ -134,7 +137,7 @@ impl Subject for Stream {
         match change.what {
             0..=2 => {
                 for text in change.texts() {
-                    let id = self.log.next_id(at.ms);
+                    let id = self.log.next_id(UnixMs(at.ms));
                     let pairs = [(&b"field"[..], &text[..]), (&text[..1], b"7")];
                     let pairs = pairs[..1 + usize::from(change.len % 2)].iter().copied();
                     let added = id.map(|id| self.log.append(id, pairs.len(), pairs, &limits));
@@ -200,7 +203,7 @@ impl Subject for Stream {
 }
 
 /// Everything about a value that a client can see.
-pub(super) fn image(value: ValueRef<'_>) -> (Vec<u8>, &'static str, Option<u64>) {
+pub(super) fn image(value: ValueRef<'_>) -> (Vec<u8>, &'static str, Option<UnixMs>) {
     let mut bytes = Vec::new();
     save_small(value, &mut bytes);
     match value {
