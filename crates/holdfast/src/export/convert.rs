@@ -16,11 +16,11 @@ const FIELDS: [&[u8]; 4] = [b"redis-ver", b"valkey-ver", b"redis-bits", b"ctime"
 /// A snapshot as it arrives.
 struct Source<R> {
     reader: Reader<BufReader<R>>,
-    /// Its first key, which ends what comes before the keys.
+    /// Its first key, which ends the items before the keys.
     first: Option<Entry>,
 }
 
-/// What comes before the keys.
+/// The items before the keys.
 #[derive(Default)]
 struct Head {
     fields: Vec<(Vec<u8>, Vec<u8>)>,
