@@ -174,9 +174,11 @@ fn import(options: &Options, mut source: Source) -> Result<(), String> {
         println!("refused: {refused}");
     }
     if !answers.refused.is_empty() {
-        let count = answers.refused.len();
+        let (count, first) = (answers.refused.len(), options.skip + answers.before_refused);
+        // Keys that were restored behind the first refused step stay. A command would happen twice.
+        let again = if answers.commands == 0 { format!("--skip {first} tries them again, ") } else { String::new() };
         return Err(format!(
-            "the server refused {count} steps of those up to step {done}; --skip {done} goes on behind them"
+            "the server refused {count} steps of those up to step {done}; {again}--skip {done} goes on behind them"
         ));
     }
     sent.map_err(|error| format!("{error}; {done} steps are done, and --skip {done} goes on behind them"))?;

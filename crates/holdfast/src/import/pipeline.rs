@@ -35,6 +35,8 @@ pub struct Answers {
     pub existing: u64,
     /// The refused commands, in words for the user.
     pub refused: Vec<String>,
+    /// Steps before the first one that was refused.
+    pub before_refused: u64,
 }
 
 /// A connection that is sent commands while replies to earlier ones are still to come.
@@ -97,6 +99,9 @@ impl Pipeline {
 impl Answers {
     fn note(&mut self, about: About, reply: Value) {
         let error = refusal(&reply);
+        if error.is_some() && self.refused.is_empty() {
+            self.before_refused = self.steps;
+        }
         self.steps += u64::from(!matches!(about, About::Beside));
         match (about, error) {
             (About::Beside, None) => {}

@@ -1,5 +1,6 @@
 //! The source of an import: one file, or the files of a folder that a manifest names.
 
+use rdb::Fault;
 use rdb::aof::{File as Named, Files, Manifest, Reader, Step, Tail};
 use std::fs::{self, File};
 use std::io;
@@ -46,8 +47,10 @@ impl Source {
     /// The next step; an error in words for the user.
     pub fn next_step(&mut self) -> Result<Option<Step>, String> {
         match &mut self.kind {
-            Kind::One(reader) => reader.next_step().map_err(|error| format!("{}: {error}", self.files[0].0)),
-            Kind::Several(files) => files.next_step().map_err(|error| error.to_string()),
+            Kind::One(reader) => {
+                reader.next_step().map_err(|error| format!("{}: {error}{}", self.files[0].0, advice(&error)))
+            }
+            Kind::Several(files) => files.next_step().map_err(|error| format!("{error}{}", advice(&error.error))),
         }
     }
 
@@ -76,6 +79,14 @@ impl Source {
             Kind::One(reader) => reader.tail(),
             Kind::Several(files) => files.tail().map(|(_, tail)| *tail),
         }
+    }
+}
+
+/// What a user can do about a fault.
+fn advice(error: &rdb::Error) -> &'static str {
+    match error.fault {
+        Fault::Foreign(_) | Fault::ModuleData(_) => " (--skip-modules passes over such values)",
+        _ => "",
     }
 }
 

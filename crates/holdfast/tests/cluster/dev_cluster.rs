@@ -1,8 +1,5 @@
 //! `holdfast dev-cluster`: a cluster whose servers are children of one process.
 
-#[path = "../../../membership/tests/clusters/certificates.rs"]
-mod certificates;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::certificates::Authority;
 use crate::support::{Client, Scratch, free_ports};
-use certificates::Authority;
 
 /// The first of three ports that follow each other, for which the ports for nodes are free, too.
 fn ports() -> u16 {

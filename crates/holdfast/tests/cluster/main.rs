@@ -1,6 +1,8 @@
 //! Clusters of real servers.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
+#[path = "../../../membership/tests/clusters/certificates.rs"]
+mod certificates;
 mod dev_cluster;
 mod export;
 mod libraries;
@@ -9,4 +11,5 @@ mod nodes;
 mod settings;
 #[path = "../support/mod.rs"]
 mod support;
+mod tools;
 mod users;
