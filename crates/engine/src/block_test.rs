@@ -48,6 +48,7 @@ fn a_block_waits_for_what_a_log_will_have() {
         marks: Arc::new(Watermarks::new(&[Lsn::ZERO; 4])),
         promises: true,
         late_from: 16,
+        keeps_versions: false,
     });
     for of_stream in gates {
         links.iter_mut().zip(of_stream).for_each(|(link, gate)| link.gates.push(gate));
@@ -100,6 +101,7 @@ fn a_change_that_changes_nothing_is_a_record_where_others_may_stand_on_it() {
         marks: Arc::new(Watermarks::new(&[Lsn::ZERO; 2])),
         promises: true,
         late_from: 16,
+        keeps_versions: false,
     }));
     engine.begin_turn(UnixMs(1_000_000_000_000));
     let mut records = |engine: &mut Engine, line: &str| {

@@ -9,7 +9,7 @@ use clocks::UnixMs;
 use command::{Digest, Rng, Row, Run, Tunables, effects};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Need, Version};
-use redolog::{Block, Intake, Lsn, Take, Watermarks};
+use redolog::{Intake, Lsn, Take, Watermarks};
 use resp::{Batch, Protocol};
 
 use crate::testing::row;
@@ -242,8 +242,7 @@ impl Taken {
     fn take(&mut self, intake: &mut Intake) {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { return };
-        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: Lsn(0), is_part: false, body: &body };
-        for record in block.records().map(|record| record.expect("our own encoding")) {
+        for record in redolog::Record::all(&body).map(|record| record.expect("our own encoding")) {
             assert!(self.cut < record.lsn && record.lsn <= taken.cut);
             let redolog::Record { lsn, dependencies, effects } = record;
             self.records.push(Record { lsn, dependencies, effects: effects.into() });
@@ -313,8 +312,15 @@ fn effects_in_the_order_of_versions_give_what_is_there() {
         let marks = Arc::new(Watermarks::new(&vec![Lsn::ZERO; streams]));
         let (mut intakes, gates): (Vec<_>, Vec<_>) = (0..streams).map(|_| Intake::new(3, Lsn(0))).unzip();
         let mut logs: Vec<Taken> = intakes.iter().map(|_| Taken::default()).collect();
-        let mut links: Vec<Link> =
-            (0..3).map(|_| Link { gates: Vec::new(), marks: marks.clone(), promises: true, late_from: 16 }).collect();
+        let mut links: Vec<Link> = (0..3)
+            .map(|_| Link {
+                gates: Vec::new(),
+                marks: marks.clone(),
+                promises: true,
+                late_from: 16,
+                keeps_versions: false,
+            })
+            .collect();
         for gates in gates {
             links.iter_mut().zip(gates).for_each(|(link, gate)| link.gates.push(gate));
         }

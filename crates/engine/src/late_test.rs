@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clocks::UnixMs;
 use command::{Tunables, effects};
 use keyspace::{Held, Keyspace, Need};
-use redolog::{Block, Intake, Lsn, Take, Watermarks};
+use redolog::{Intake, Lsn, Take, Watermarks};
 
 use crate::testing::{run, with_call};
 use crate::{Begin, Engine, Link, Shared};
@@ -25,7 +25,7 @@ fn logged() -> (Engine, Intake) {
     let mut engine = engine();
     let (intake, gates) = Intake::new(1, Lsn(0));
     let marks = Arc::new(Watermarks::new(&[Lsn(0)]));
-    engine.log_to(Some(Link { gates, marks, promises: true, late_from: 10_000 }));
+    engine.log_to(Some(Link { gates, marks, promises: true, late_from: 10_000, keeps_versions: false }));
     (engine, intake)
 }
 
@@ -69,12 +69,11 @@ fn everything(engine: &mut Engine) -> Vec<(u16, String, String)> {
 fn replayed(intake: &mut Intake) -> Engine {
     let mut bytes = Vec::new();
     assert!(matches!(intake.take(&mut bytes), Take::Taken(_)), "nobody is inside");
-    let block = Block { incarnation: 0, sequence: 0, cut: Lsn(0), synced: Lsn(0), is_part: false, body: &bytes };
     let mut other = engine();
     let shared = other.shared.clone();
     let held: Held = shared.keyspace.try_acquire(&Need::All, |_| {}).expect("nobody else is there");
     let limits = other.tunables().limits.clone();
-    for record in block.records().map(|record| record.expect("our own record")) {
+    for record in redolog::Record::all(&bytes).map(|record| record.expect("our own record")) {
         for effect in effects::decode(record.effects) {
             let mut effect = effect.expect("our own effect");
             let mut db = other.db(&held, effect.db, keyspace::Version(record.lsn.0));

@@ -41,6 +41,8 @@ mod testing;
 mod tidy;
 mod tracking;
 mod transactions;
+#[cfg(test)]
+mod versions_test;
 mod walker;
 mod watch;
 mod workspace;

@@ -64,6 +64,8 @@ pub struct Link {
     pub promises: bool,
     /// Values of so many bytes are written into records by the log's thread: [`LATE_FROM`], except in tests.
     pub late_from: usize,
+    /// Every version that a client may see has a record (rule G13): the log has copies on other machines.
+    pub keeps_versions: bool,
 }
 
 /// The engine's side of the log.
@@ -294,9 +296,10 @@ impl Engine {
             1 => Dependencies::new(),
             _ => dependencies(&self.shared.keyspace, held, lsn, &link.marks),
         };
-        if effects.is_empty() && link.marks.count() == 1 {
+        if effects.is_empty() && link.marks.count() == 1 && !link.keeps_versions {
             // A version was given, though nothing has changed: others must be above it, and a cut must pass it. Records
-            // of other streams may come to depend on it: then a start after a crash must find it.
+            // of other streams may come to depend on it: then a start after a crash must find it. So must the next owner
+            // of a log with copies, whose clock may be behind.
             gate.pass(lsn);
         } else if late.is_empty() {
             gate.leave(lsn, |out| Record::encode(lsn, &dependencies, effects, out));

@@ -18,3 +18,6 @@ pub const PRINCIPALS: u16 = 9;
 /// From this level on the metadata know the machine of each node, and voters are chosen by machines
 /// ([`crate::meta::Command::Locate`]).
 pub const MACHINES: u16 = 10;
+
+/// From this level on a node writes version 4 of the log: its blocks can be copied to other machines.
+pub const LOG_FRAMES: u16 = 10;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::disk::Disk;
 use crate::flight::Flight;
-use crate::format::Block;
+use crate::format::Record;
 use crate::intake::{Intake, Take, empty};
 use crate::writer::Writer;
 use crate::{Lsn, Taken};
@@ -298,15 +298,7 @@ impl<D: Disk> Committer<D> {
         if self.marks.count() < 2 || taken.ends.is_empty() {
             return;
         }
-        let block = Block {
-            incarnation: 0,
-            sequence: 0,
-            cut: taken.cut,
-            synced: Lsn::ZERO,
-            is_part: false,
-            body: &self.buffer,
-        };
-        for record in block.records().flatten().filter(|record| !record.dependencies.is_empty()) {
+        for record in Record::all(&self.buffer).flatten().filter(|record| !record.dependencies.is_empty()) {
             // Another worker's record may have the same LSN.
             self.standing.entry(record.lsn).or_default().extend(record.dependencies);
         }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Lsn;
 use crate::disk::make_folders;
-use crate::format::{BLOCK_HEADER, BODY_MAX, Block, CleanEnd, Head, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{BODY_MAX, Block, CleanEnd, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::run::Opened;
 use crate::scan::places;
@@ -118,18 +118,18 @@ fn copy_segment(segment: &Source, path: &Path, end: Lsn, is_last: bool) -> io::R
 
 /// The end of the block that has `end`, if the segment's own incarnation has written it here.
 fn until(segment: &Source, end: Lsn) -> io::Result<Option<u64>> {
-    let (mut at, mut sequence) = (SEGMENT_HEADER as u64, None);
+    let (mut at, mut number) = (SEGMENT_HEADER as u64, None);
     let mut bytes = Vec::new();
     'blocks: loop {
         // Blocks that were on their way together begin a page each.
         for place in places(at) {
-            let follows = |head: &Head| match sequence {
-                Some(before) => head.sequence == before + 1,
+            let follows = |head: &Head| match number {
+                Some(before) => head.number == before + 1,
                 // A block from before the segment was used again is below its base.
                 None => head.cut >= segment.header.base,
             };
             if let Some((head, size)) = block(segment, place, &mut bytes, follows)? {
-                (at, sequence) = (place + size, Some(head.sequence));
+                (at, number) = (place + size, Some(head.number));
                 if head.cut >= end {
                     return Ok(Some(at));
                 }
@@ -147,20 +147,20 @@ fn block(
     bytes: &mut Vec<u8>,
     follows: impl FnOnce(&Head) -> bool,
 ) -> io::Result<Option<(Head, u64)>> {
-    let SegmentHeader { size, incarnation, .. } = segment.header;
-    if at + BLOCK_HEADER as u64 > size {
+    let SegmentHeader { size, life, format, .. } = segment.header;
+    if at + format.header() as u64 > size {
         return Ok(None);
     }
-    bytes.resize(BLOCK_HEADER, 0);
+    bytes.resize(format.header(), 0);
     segment.file.read_exact_at(bytes, at)?;
-    let is_next = |head: &Head| head.incarnation == incarnation && head.length <= BODY_MAX && follows(head);
-    let Some(head) = Head::decode(bytes).filter(is_next) else { return Ok(None) };
-    let whole = BLOCK_HEADER + head.length;
+    let is_next = |head: &Head| head.life == life && head.length <= BODY_MAX && follows(head);
+    let Some(head) = Head::decode(format, bytes).filter(is_next) else { return Ok(None) };
+    let whole = format.header() + head.length;
     if at + whole as u64 > size {
         return Ok(None);
     }
     bytes.resize(whole, 0);
     segment.file.read_exact_at(bytes, at)?;
-    let size = Block::size(head.length) as u64;
-    Ok(Block::decode(bytes).is_ok().then_some((head, size)))
+    let size = format.size(head.length) as u64;
+    Ok(Block::decode(format, bytes).is_ok().then_some((head, size)))
 }

@@ -116,8 +116,9 @@ impl Flights {
         self.count += 1;
     }
 
-    /// Notes that a block has landed. Returns up to where everything is durable, if that is further than before.
-    pub(crate) fn land<F>(&mut self, flight: Flight<F>) -> Option<Lsn> {
+    /// Notes that a block has landed. Returns up to where everything is durable, if that is further than before: the
+    /// number of the last block and its cut.
+    pub(crate) fn land<F>(&mut self, flight: Flight<F>) -> Option<(u64, Lsn)> {
         let index = flight.sequence.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         let block = index.and_then(|index| self.departed.get_mut(index)).filter(|block| !block.landed);
         debug_assert!(block.is_some(), "it departed, and has not landed");
@@ -126,7 +127,7 @@ impl Flights {
         self.buffers.push(flight.bytes.emptied());
         let mut durable = None;
         while let Some(block) = self.departed.pop_front_if(|block| block.landed) {
-            durable = Some(block.cut);
+            durable = Some((self.first, block.cut));
             self.first += 1;
         }
         durable
@@ -158,8 +159,9 @@ mod tests {
                     landed.push(sequence);
                     let end = flights.land(Flight::new(file.clone(), 0, Aligned::default(), sequence));
                     let prefix = (first..).take_while(|sequence| landed.contains(sequence)).last();
-                    assert_eq!(end, prefix.map(|last| Lsn(last * 10)).filter(|end| *end > durable));
-                    durable = end.unwrap_or(durable);
+                    let further = prefix.map(|last| (last, Lsn(last * 10))).filter(|(_, end)| *end > durable);
+                    assert_eq!(end, further);
+                    durable = end.map_or(durable, |(_, end)| end);
                 }
                 assert_eq!(flights.count(), air.len());
                 assert_eq!(flights.bytes(), air.len() as u64);

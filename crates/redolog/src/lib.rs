@@ -11,6 +11,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod aligned;
+mod chain;
 mod check;
 mod commit;
 mod copy;
@@ -37,6 +38,7 @@ mod tail;
 mod tests;
 mod writer;
 
+pub use chain::{Chain, Run};
 pub use check::{Report, StreamReport, check, counted};
 pub use commit::{Committer, Promise, Round, Watermarks};
 pub use copy::copy;
@@ -44,11 +46,11 @@ pub use device::Pace;
 pub use disk::{Direct, Disk, File, Folder, PAGE, PlainFile, make_folders};
 pub use fail::point as fail_point;
 pub use flight::Flight;
-pub use format::{BLOCK_HEADER, Block, Broken, Record, SEGMENT_HEADER, SegmentHeader};
+pub use format::{Broken, FRAME_HEAD, Format, Frame, Kind, Name, Record};
 pub use intake::{Gate, Intake, Late, Take, Taken};
 pub use lack::Lack;
 pub use lsn::{Lsn, STREAM_BITS, STREAMS_MAX};
 pub use recover::{Damage, Recovered, Recovery, recover};
 pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Step, Stepped};
-pub use segments::{Identity, Limits};
+pub use segments::Limits;
 pub use writer::Writer;

@@ -14,7 +14,7 @@ use crate::aligned::Aligned;
 use crate::disk::{Direct, Disk, File, PAGE};
 use crate::fail::point;
 use crate::flight::{Flight, Flights};
-use crate::format::{BODY_MAX, Block, Frame, SEGMENT_HEADER};
+use crate::format::{BODY_MAX, Block, Format, Frame, Kind, Mark, Name, Place, SEGMENT_HEADER};
 use crate::lack::Lack;
 use crate::segments::{
     Full, Identity, Limits, Segment, Spares, encode_header, end_name, ensure_end, finally, is_end, least_size, name,
@@ -32,7 +32,7 @@ pub(crate) struct Unsynced<F> {
     /// Once it is synced, everything up to here is.
     cut: Lsn,
     /// Its last block: there may be later ones with the same cut.
-    sequence: u64,
+    block: u64,
 }
 
 impl<F: File> Unsynced<F> {
@@ -44,9 +44,11 @@ impl<F: File> Unsynced<F> {
 /// Where a stream goes on.
 #[derive(Clone)]
 pub(crate) struct Position {
-    /// Of the last segment.
-    pub(crate) number: u64,
-    pub(crate) sequence: u64,
+    /// The numbers of the last segment and of the last block.
+    pub(crate) segment: u64,
+    pub(crate) block: u64,
+    /// The last block of the log.
+    pub(crate) last: Name,
     /// The end of the valid and durable part.
     pub(crate) base: Lsn,
     /// The end of the valid part, and how many bytes the blocks take that bring the records above `base`.
@@ -74,8 +76,9 @@ pub(crate) struct Placer<D: Disk> {
     present: Present<D::File>,
     /// Where the next block begins.
     at: u64,
-    /// Number of the last block.
-    sequence: u64,
+    /// Number of the last block in this folder, and the name of the log's last one.
+    block: u64,
+    last: Name,
     /// The resource that the start lacked for a segment of its own. Until it has one, the present segment is the last
     /// of the process before, and counts as full.
     waits: Option<Lack>,
@@ -84,6 +87,8 @@ pub(crate) struct Placer<D: Disk> {
     /// How far everything is written, and synced.
     cut: Lsn,
     synced: Lsn,
+    /// The number of the last block that is synced.
+    synced_block: u64,
     /// No record in the blocks up to here is above this: the next cut, while some blocks of a split one are written, of
     /// which the last has that cut.
     reach: Lsn,
@@ -113,14 +118,14 @@ impl<D: Disk> Placer<D> {
         limits: Limits,
         position: Position,
     ) -> io::Result<(Self, String)> {
-        let Position { number, sequence, base, tail, full, spares, .. } = position;
-        let spares = Spares::new(spares, limits, identity.incarnation);
-        ensure_end(&*disk, &identity, number)?;
-        let number = number + 1;
+        let Position { segment, block, last, base, tail, full, spares, .. } = position;
+        let spares = Spares::new(spares, limits, identity.life);
+        ensure_end(&*disk, &identity, segment)?;
+        let number = segment + 1;
         // An empty block before the tail, and maybe one behind it.
-        let size = ((SEGMENT_HEADER + 2 * Block::size(0)) as u64 + tail).next_multiple_of(PAGE as u64);
+        let size = ((SEGMENT_HEADER + 2 * identity.format.size(0)) as u64 + tail).next_multiple_of(PAGE as u64);
         let Segment { file, name: spare, size, short } = take(&*disk, &spares, size)?;
-        let header = encode_header(&identity, size, number, base, base);
+        let header = encode_header(&identity, (size, number), (base, base), (last, block));
         file.write(0, &header)?;
         let placer = Self {
             disk,
@@ -128,11 +133,13 @@ impl<D: Disk> Placer<D> {
             limits,
             present: Present { file: Arc::new(file), name: name(number), size, number },
             at: SEGMENT_HEADER as u64,
-            sequence,
+            block,
+            last,
             waits: None,
             short,
             cut: base,
             synced: base,
+            synced_block: block,
             reach: base,
             older: Vec::new(),
             dirty: true,
@@ -151,7 +158,7 @@ impl<D: Disk> Placer<D> {
     /// Makes the first blocks durable, and then gives the segment its name: `spare` is its present one.
     pub(crate) fn name_first(&mut self, spare: &str) -> io::Result<()> {
         self.sync()?;
-        let says = was_made(prepare_end(&*self.disk, &self.identity, self.present.number, self.sequence))?;
+        let says = was_made(prepare_end(&*self.disk, &self.identity, self.present.number, self.block))?;
         self.disk.rename(spare, &self.present.name)?;
         finally(self.settle_names(says))
     }
@@ -165,7 +172,7 @@ impl<D: Disk> Placer<D> {
         position: Position,
         lack: Lack,
     ) -> io::Result<Self> {
-        let Position { number, sequence, end, full, spares, .. } = position;
+        let Position { segment: number, block, last, end, full, spares, .. } = position;
         let file = Arc::new(disk.open(&name(number))?);
         Ok(Self {
             disk,
@@ -173,23 +180,49 @@ impl<D: Disk> Placer<D> {
             limits,
             present: Present { file, name: name(number), size: 0, number },
             at: 0,
-            sequence,
+            block,
+            last,
             waits: Some(lack),
             short: None,
             cut: end,
             synced: end,
+            synced_block: block,
             reach: end,
             older: Vec::new(),
             dirty: false,
             given: false,
             full,
-            spares: Arc::new(Spares::new(spares, limits, identity.incarnation)),
+            spares: Arc::new(Spares::new(spares, limits, identity.life)),
             page: Vec::new(),
             buffer: Aligned::default(),
             flights: Flights::default(),
             #[cfg(test)]
             shares_pages: false,
         })
+    }
+
+    fn format(&self) -> Format {
+        self.identity.format
+    }
+
+    /// The stream, and the way that it is written.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The name of the log's last block.
+    pub(crate) fn last(&self) -> Name {
+        self.last
+    }
+
+    /// The next block.
+    fn block<'a>(&self, frame: &Frame<'a>, mark: Mark) -> Block<'a> {
+        let (life, number) = (self.identity.life, self.block + 1);
+        let synced = match self.format() {
+            Format::Three => self.synced.0,
+            Format::Four => self.synced_block,
+        };
+        Block { place: Place { mark, life, number, synced }, frame: *frame }
     }
 
     /// How far everything is durable.
@@ -204,7 +237,7 @@ impl<D: Disk> Placer<D> {
 
     /// True if a block with a body of so many bytes has room in the present segment.
     pub(crate) fn has_room(&self, body: usize) -> bool {
-        self.at + Block::size(body) as u64 <= self.present.size
+        self.at + self.format().size(body) as u64 <= self.present.size
     }
 
     /// The resource that the start lacked, if the writer still has no segment of its own.
@@ -235,18 +268,20 @@ impl<D: Disk> Placer<D> {
     /// again.
     pub(crate) fn begin_late(&mut self, first: &Frame<'_>, body: usize) -> io::Result<()> {
         ensure_end(&*self.disk, &self.identity, self.present.number)?;
-        let (number, sequence) = (self.present.number + 1, self.sequence + 1);
-        let least = least_size(body + Block::size(0));
+        let (number, block) = (self.present.number + 1, self.block + 1);
+        let least = least_size(self.format(), body + self.format().size(0));
         let Segment { file, name: spare, size, short } = take(&*self.disk, &self.spares, least)?;
-        let mut bytes = encode_header(&self.identity, size, number, self.cut, self.cut).to_vec();
-        first.place(self.identity.incarnation, sequence, self.synced, &mut bytes);
+        let before = (self.last, self.block);
+        let mut bytes = encode_header(&self.identity, (size, number), (self.cut, self.cut), before).to_vec();
+        self.block(first, Mark::Block).encode(self.format(), &mut bytes);
         file.write(0, &bytes)?;
         finally(file.sync())?;
-        let says = was_made(prepare_end(&*self.disk, &self.identity, number, sequence))?;
+        let says = was_made(prepare_end(&*self.disk, &self.identity, number, block))?;
         self.disk.rename(&spare, &name(number))?;
         finally(self.settle_names(says))?;
         self.present = Present { file: Arc::new(file), name: name(number), size, number };
-        (self.at, self.page, self.sequence, self.waits) = (bytes.len() as u64, bytes, sequence, None);
+        (self.at, self.page, self.block, self.waits) = (bytes.len() as u64, bytes, block, None);
+        self.last = first.name;
         self.short = short;
         Ok(())
     }
@@ -287,19 +322,37 @@ impl<D: Disk> Placer<D> {
         }
         self.sync()?;
         if self.has_room(0) {
-            self.put(&Frame { is_part: false, cut: self.cut, reach: self.cut, body: &[] }, false)?;
+            self.put_last()?;
             self.sync()?;
         }
-        if was_made(prepare_end(&*self.disk, &self.identity, self.present.number, self.sequence))? {
+        if was_made(prepare_end(&*self.disk, &self.identity, self.present.number, self.block))? {
             say_end(&*self.disk, &self.identity)?;
             self.disk.sync()?;
         }
         Ok(())
     }
 
+    /// Places the block that says that the stream was stopped in order. It is none of the log: the log goes on behind its
+    /// last block, at other copies as well. In the format before it has to be one.
+    fn put_last(&mut self) -> io::Result<()> {
+        let (old, Name { term, sequence }) = (self.format() == Format::Three, self.last);
+        let frame = Frame {
+            kind: Kind::Records,
+            shard: self.identity.shard,
+            stream: self.identity.stream,
+            name: Name { term, sequence: sequence + u64::from(old) },
+            before: term,
+            cut: self.cut,
+            reach: self.cut,
+            body: &[],
+            sum: None,
+        };
+        self.put_marked(&frame, if old { Mark::Block } else { Mark::End })
+    }
+
     /// Removes the files of earlier incarnations about their ends, if there is a newer one.
     fn forget_ends(&self) -> io::Result<()> {
-        let name = end_name(self.identity.incarnation);
+        let name = end_name(self.identity.life);
         let names = self.disk.list()?;
         let old = names.iter().filter(|other| is_end(other) && names.contains(&name) && **other != name);
         old.into_iter().try_for_each(|old| self.disk.remove(old))
@@ -310,7 +363,7 @@ impl<D: Disk> Placer<D> {
     /// a clock, for [`Self::in_flight_since`].
     pub(crate) fn depart(&mut self, frame: &Frame<'_>, now: u64) -> io::Result<Option<Flight<D::File>>> {
         let body = frame.body.len();
-        let size = check_size(frame.body)?;
+        let size = self.check_size(frame.body)?;
         let alone = self.flights.count() == 0;
         #[cfg(test)]
         let shares = self.shares_pages;
@@ -336,12 +389,12 @@ impl<D: Disk> Placer<D> {
             self.sync()?;
         }
         let mut buffer = self.flights.buffer();
-        let before = self.place(&mut buffer, frame, size);
+        let before = self.place(&mut buffer, frame, Mark::Block, size);
         buffer.pad();
         let at = self.at - before as u64;
         self.passed(&buffer, before + size, size, frame);
-        self.flights.depart(self.sequence, frame.cut, body, now);
-        let mut flight = Flight::new(self.present.file.clone(), at, buffer, self.sequence);
+        self.flights.depart(self.block, frame.cut, body, now);
+        let mut flight = Flight::new(self.present.file.clone(), at, buffer, self.block);
         (flight.body, flight.since) = (body, now);
         Ok(Some(flight))
     }
@@ -349,13 +402,16 @@ impl<D: Disk> Placer<D> {
     /// True if a block of so many bytes can [`Self::depart`] without any change of files. That is so if it has room in
     /// the present segment, and nothing is to be synced before it.
     pub(crate) fn departs_at_once(&self, body: usize) -> bool {
-        let end = self.at.next_multiple_of(PAGE as u64) + Block::size(body) as u64;
+        let end = self.at.next_multiple_of(PAGE as u64) + self.format().size(body) as u64;
         end <= self.present.size && !self.is_dirty() && !matches!(self.present.file.direct(), Direct::No)
     }
 
     /// Notes that a block that departed has been written.
     pub(crate) fn land(&mut self, flight: Flight<D::File>) {
-        self.synced = self.flights.land(flight).unwrap_or(self.synced).max(self.synced);
+        if let Some((block, cut)) = self.flights.land(flight) {
+            self.synced = cut.max(self.synced);
+            self.synced_block = block.max(self.synced_block);
+        }
     }
 
     /// How many blocks are in flight.
@@ -381,13 +437,18 @@ impl<D: Disk> Placer<D> {
             self.land(flight);
             return Ok(());
         }
+        self.put_marked(frame, Mark::Block)
+    }
+
+    /// Places a block through the cache. None is in flight.
+    pub(crate) fn put_marked(&mut self, frame: &Frame<'_>, mark: Mark) -> io::Result<()> {
         debug_assert_eq!(self.flights.count(), 0, "nothing goes through the cache while a block is in flight");
-        let size = check_size(frame.body)?;
+        let size = self.check_size(frame.body)?;
         if self.at + size as u64 > self.present.size {
             self.next_segment(frame.body.len())?;
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        let before = self.place(&mut buffer, frame, size);
+        let before = self.place(&mut buffer, frame, mark, size);
         self.present.file.write(self.at, &buffer.bytes()[before..before + size])?;
         self.dirty = true;
         point("log-after-append");
@@ -397,11 +458,11 @@ impl<D: Disk> Placer<D> {
     }
 
     /// Appends the next block behind the bytes of its page. Returns how many bytes those are.
-    fn place(&self, buffer: &mut Aligned, frame: &Frame<'_>, size: usize) -> usize {
+    fn place(&self, buffer: &mut Aligned, frame: &Frame<'_>, mark: Mark, size: usize) -> usize {
         buffer.clear(self.page.len() + size);
         buffer.append(|bytes| {
             bytes.extend_from_slice(&self.page);
-            frame.place(self.identity.incarnation, self.sequence + 1, self.synced, bytes);
+            self.block(frame, mark).encode(self.format(), bytes);
         });
         self.page.len()
     }
@@ -411,8 +472,8 @@ impl<D: Disk> Placer<D> {
         self.page.clear();
         self.page.extend_from_slice(&buffer.bytes()[end / PAGE * PAGE..end]);
         self.at += size as u64;
-        self.sequence += 1;
-        (self.cut, self.reach) = (frame.cut, frame.reach);
+        self.block += 1;
+        (self.cut, self.reach, self.last) = (frame.cut, frame.reach, frame.name);
     }
 
     fn next_segment(&mut self, body: usize) -> io::Result<()> {
@@ -420,10 +481,12 @@ impl<D: Disk> Placer<D> {
             self.sync()?;
         }
         let number = self.present.number + 1;
-        let Segment { file, name: spare, size, short } = take(&*self.disk, &self.spares, least_size(body))?;
+        let Segment { file, name: spare, size, short } =
+            take(&*self.disk, &self.spares, least_size(self.format(), body))?;
         // The last block may not be on the disk yet.
         let says = was_made(prepare_end(&*self.disk, &self.identity, number, 0))?;
-        let header = encode_header(&self.identity, size, number, self.cut, self.reach);
+        let before = (self.last, self.block);
+        let header = encode_header(&self.identity, (size, number), (self.cut, self.reach), before);
         file.write(0, &header)?;
         finally(file.sync())?;
         // It gets its name when its statement is true.
@@ -471,7 +534,7 @@ impl<D: Disk> Placer<D> {
             self.older.clear();
             self.dirty = false;
         }
-        self.synced = self.cut;
+        (self.synced, self.synced_block) = (self.cut, self.block);
         Ok(self.synced)
     }
 
@@ -483,12 +546,7 @@ impl<D: Disk> Placer<D> {
     }
 
     fn unsynced(&self) -> Unsynced<D::File> {
-        Unsynced {
-            older: self.older.clone(),
-            present: self.present.file.clone(),
-            cut: self.cut,
-            sequence: self.sequence,
-        }
+        Unsynced { older: self.older.clone(), present: self.present.file.clone(), cut: self.cut, block: self.block }
     }
 
     /// How many full segments are not synced.
@@ -501,7 +559,8 @@ impl<D: Disk> Placer<D> {
         self.given = false;
         self.older.retain(|file| !unsynced.older.iter().any(|other| Arc::ptr_eq(file, other)));
         self.synced = self.synced.max(unsynced.cut);
-        if unsynced.sequence == self.sequence {
+        self.synced_block = self.synced_block.max(unsynced.block);
+        if unsynced.block == self.block {
             self.dirty = false;
         }
     }
@@ -523,12 +582,12 @@ impl<D: Disk> Placer<D> {
         let kept = usize::from(self.waits.is_some());
         self.full.drain(..count.min(self.full.len().saturating_sub(kept))).collect()
     }
-}
 
-/// Bytes of a block with this body.
-fn check_size(body: &[u8]) -> io::Result<usize> {
-    if body.len() > BODY_MAX {
-        return Err(io::Error::other("longer than a block can be"));
+    /// Bytes of a block with this body.
+    fn check_size(&self, body: &[u8]) -> io::Result<usize> {
+        if body.len() > BODY_MAX {
+            return Err(io::Error::other("longer than a block can be"));
+        }
+        Ok(self.format().size(body.len()))
     }
-    Ok(Block::size(body.len()))
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::io;
 
 use crate::Lsn;
+use crate::chain::Chain;
 use crate::disk::{Disk, File};
-use crate::format::SegmentHeader;
+use crate::format::{Format, Name, SegmentHeader};
 use crate::lack::Lack;
 use crate::merge::merge;
 use crate::place::Position;
@@ -72,6 +73,8 @@ pub struct Recovery<D: Disk> {
     scans: Vec<Scan<D>>,
     node: Option<[u8; 16]>,
     durable: Vec<Lsn>,
+    /// The format that is wanted.
+    format: Format,
     /// The end of each stream: known when all records have been read.
     ends: Option<Vec<Lsn>>,
 }
@@ -88,7 +91,7 @@ pub fn recover<D: Disk>(disks: Vec<D>, durable: &[Lsn]) -> Result<Recovery<D>, D
 impl<D: Disk> Recovery<D> {
     /// Of streams that were read.
     pub(crate) fn of(scans: Vec<Scan<D>>, durable: &[Lsn]) -> Result<Self, Damage> {
-        let mut recovery = Recovery { scans, node: None, durable: durable.into(), ends: None };
+        let mut recovery = Recovery { scans, node: None, durable: durable.into(), format: Format::Four, ends: None };
         recovery.check()?;
         Ok(recovery)
     }
@@ -101,7 +104,7 @@ impl<D: Disk> Recovery<D> {
         };
         self.node = Some(known.node);
         // The first start may have ended before all streams began.
-        let is_new = self.scans.iter().all(|scan| scan.records == 0 && scan.number() <= 1);
+        let is_new = self.scans.iter().all(|scan| scan.records == 0 && scan.newest() <= 1);
         let first_of = |scan: &Scan<D>| match scan.segments().first() {
             Some(segment) if segment.header.node == known.node => format!("stream {}", segment.header.stream),
             Some(_) => "a stream of another node".into(),
@@ -149,7 +152,37 @@ impl<D: Disk> Recovery<D> {
     /// The highest incarnation that has written to it.
     pub fn incarnation(&self) -> u64 {
         let segments = self.scans.iter().flat_map(|scan| scan.segments());
-        segments.map(|segment| segment.header.incarnation).max().unwrap_or(0)
+        segments.map(|segment| segment.header.life).max().unwrap_or(0)
+    }
+
+    /// Has [`Self::open`] write this format, if no segment has a later one: by default the newest. A segment of an earlier
+    /// format behind a later one could not say which block of the log comes before it.
+    pub fn write_in(&mut self, format: Format) {
+        self.format = format;
+    }
+
+    /// The latest format of what is there.
+    pub(crate) fn found_format(&self) -> Option<Format> {
+        let segments = self.scans.iter().flat_map(|scan| scan.segments());
+        segments.map(|segment| segment.header.format).max()
+    }
+
+    /// The format that [`Self::open`] writes.
+    pub fn format(&self) -> Format {
+        self.found_format().map_or(self.format, |found| found.max(self.format))
+    }
+
+    /// The names of the blocks in a stream's folder: see [`Chain`].
+    pub fn chain(&self, stream: u16) -> Option<&Chain> {
+        self.scans.get(usize::from(stream)).map(|scan| &scan.chain)
+    }
+
+    /// The term of a process that goes on with the log by itself: above all that wrote to it (rule G1).
+    fn next_term(&self) -> Result<u32, Damage> {
+        match self.scans.iter().map(|scan| scan.chain.last().term).max().unwrap_or(0) {
+            last if last < Name::TERM_MAX => Ok(last + 1),
+            _ => Err(Damage::Streams("no term is left for another start of this log".into())),
+        }
     }
 
     /// The begin of each stream: records at or below are not there any more; 0 if nothing is missing.
@@ -247,18 +280,20 @@ impl<D: Disk> Recovery<D> {
     ) -> Result<Vec<Writer<D>>, Damage> {
         assert!(incarnation > self.incarnation(), "an incarnation is above all earlier ones");
         let ends = self.ends()?;
+        let (format, term) = (self.format(), self.next_term()?);
         let streams = self.scans.len() as u16;
         let mut writers = Vec::new();
         for ((scan, end), stream) in self.scans.into_iter().zip(ends).zip(0..) {
             let base = scan.synced.min(end);
-            let tail = Tail { scan: &scan, base, end, block: limits.block };
-            let identity = Identity { node, stream, streams, incarnation };
+            let tail = Tail { scan: &scan, base, end, format, block: limits.block };
+            let (life, acceptor, shard) = (incarnation, [0; 16], 0);
+            let identity = Identity { format, node, stream, streams, life, acceptor, shard };
             let spares = keep_spares(&scan, &limits)?;
-            let (number, sequence, full) = (scan.number(), scan.sequence, scan.full());
+            let (segment, block, last, full) = (scan.newest(), scan.number, scan.chain.last(), scan.full());
             let needed = tail.size()?;
-            let position = Position { number, sequence, base, end, tail: needed, full, spares };
+            let position = Position { segment, block, last, base, end, tail: needed, full, spares };
             let blocks = |put: &mut Put<'_>| tail.blocks(put);
-            let mut writer = Writer::begin(scan.disk.clone(), identity, limits, position.clone(), blocks);
+            let mut writer = Writer::begin(scan.disk.clone(), identity, limits, position.clone(), term, blocks);
             let lack = match &writer {
                 Err(Damage::Io(error)) => Lack::of(error),
                 _ => None,
@@ -266,7 +301,8 @@ impl<D: Disk> Recovery<D> {
             let can_wait = may_wait && end == scan.end && !scan.segments().is_empty();
             if let Some(lack) = lack.filter(|_| can_wait) {
                 let written = scan.write_in_place().map_err(Damage::from);
-                writer = written.and_then(|()| Writer::waiting(scan.disk.clone(), identity, limits, position, lack));
+                writer =
+                    written.and_then(|()| Writer::waiting(scan.disk.clone(), identity, limits, position, term, lack));
             }
             writers.push(writer.map_err(|damage| match damage {
                 Damage::Io(error) if Lack::of(&error).is_some() => Damage::Streams(format!(

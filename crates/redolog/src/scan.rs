@@ -6,9 +6,13 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Lsn;
+use crate::chain::Chain;
 use crate::cursor::{Blocks, Cursor, Found, Partial};
 use crate::disk::{Disk, File, PAGE};
-use crate::format::{BLOCK_HEADER, BODY_MAX, Block, Broken, CleanEnd, END_SIZE, Head, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{
+    BODY_MAX, Block, Broken, CleanEnd, END_SIZE, Format, Head, Kind, Mark, Name, Part, SEGMENT_HEADER, SegmentHeader,
+    has_sound_header,
+};
 use crate::recover::Damage;
 use crate::segments::{Full, is_end, is_made, is_spare};
 
@@ -27,11 +31,20 @@ pub(crate) struct Segment {
     highest: Lsn,
 }
 
-/// A place from which on a later incarnation wrote. It declared earlier records above `limit` void.
+/// A block that starts a term, or a life up to version 3. It declares earlier records above `limit` void.
 struct Fall {
     segment: usize,
     at: u64,
     limit: Lsn,
+    /// Its place in the log.
+    sequence: u64,
+}
+
+/// A place from which on the folder has a new life: of the log's blocks before it those up to `keep` stand.
+struct Drop {
+    segment: usize,
+    at: u64,
+    keep: u64,
 }
 
 /// The contents of a stream's folder.
@@ -39,17 +52,24 @@ pub(crate) struct Scan<D> {
     pub(crate) disk: Arc<D>,
     segments: Vec<Segment>,
     falls: Vec<Fall>,
+    drops: Vec<Drop>,
     partial: Option<Partial>,
+    /// Blocks were dropped: a part may go on with a record whose beginning was read earlier.
+    goes_back: bool,
+    /// The names of the log's blocks.
+    pub(crate) chain: Chain,
     /// Files without a use that can be used, and those that cannot.
     pub(crate) spares: Vec<String>,
     pub(crate) litter: Vec<String>,
-    /// Sequence and incarnation of the last valid block.
-    pub(crate) sequence: u64,
-    pub(crate) incarnation: u64,
+    /// Number and life of the last valid block.
+    pub(crate) number: u64,
+    pub(crate) life: u64,
     /// The end of the valid part.
     pub(crate) end: Lsn,
     /// The end of the part that is known to be synced.
     pub(crate) synced: Lsn,
+    /// Blocks behind that: the number and the cut of each.
+    unsynced: VecDeque<(u64, Lsn)>,
     /// The highest LSN or cut in any valid block, void or not.
     pub(crate) highest: Lsn,
     /// Valid blocks, their records and the bytes of those, void or not.
@@ -63,14 +83,15 @@ pub(crate) struct Scan<D> {
 /// A part of a file in memory.
 struct Window<F> {
     file: F,
+    format: Format,
     size: u64,
     from: u64,
     bytes: Vec<u8>,
 }
 
 impl<F: File> Window<F> {
-    fn new(file: F, size: u64) -> Self {
-        Self { file, size, from: 0, bytes: Vec::new() }
+    fn new(file: F, format: Format, size: u64) -> Self {
+        Self { file, format, size, from: 0, bytes: Vec::new() }
     }
 
     /// `len` bytes at `at`, and more; `None` if the file is shorter.
@@ -89,21 +110,43 @@ impl<F: File> Window<F> {
         Ok(Some(&self.bytes[from..]))
     }
 
+    /// The beginning of a block at `at`, unchecked.
+    fn head(&mut self, at: u64) -> io::Result<Option<Head>> {
+        let format = self.format;
+        Ok(self.get(at, format.header())?.and_then(|bytes| Head::decode(format, bytes)))
+    }
+
+    /// The same, if `wanted` accepts it and it is sound as far as the format can tell without the body.
+    fn sound_head(&mut self, at: u64, wanted: impl FnOnce(&Head) -> bool) -> io::Result<Option<Head>> {
+        let Some(head) = self.head(at)?.filter(|head| head.length <= BODY_MAX && wanted(head)) else { return Ok(None) };
+        let format = self.format;
+        let is_sound = format == Format::Three || self.get(at, format.header())?.is_some_and(has_sound_header);
+        Ok(is_sound.then_some(head))
+    }
+
     /// The block at `at`, if there is one that `wanted` accepts.
     fn block(&mut self, at: u64, wanted: impl FnOnce(&Head) -> bool) -> io::Result<Option<Block<'_>>> {
-        let Some(head) = self.get(at, BLOCK_HEADER)?.and_then(Head::decode) else { return Ok(None) };
-        if head.length > BODY_MAX || !wanted(&head) {
-            return Ok(None);
+        let Some(head) = self.sound_head(at, wanted)? else { return Ok(None) };
+        let format = self.format;
+        let bytes = self.get(at, format.header() + head.length)?;
+        Ok(bytes.and_then(|bytes| Block::decode(format, bytes).ok()))
+    }
+
+    /// The mark of a block here that `wanted` accepts: how far the folder knew everything synced. From version 4 on it
+    /// does not matter whether the block's body is whole.
+    fn said(&mut self, at: u64, wanted: impl FnOnce(&Head) -> bool) -> io::Result<Option<u64>> {
+        match self.format {
+            Format::Three => Ok(self.block(at, wanted)?.map(|block| block.place.synced)),
+            Format::Four => Ok(self.sound_head(at, wanted)?.map(|head| head.synced)),
         }
-        let bytes = self.get(at, BLOCK_HEADER + head.length)?;
-        Ok(bytes.and_then(|bytes| Block::decode(bytes).ok()))
     }
 
     /// A block that [`Self::find`] has found.
     fn found(&mut self, at: u64) -> io::Result<Option<Block<'_>>> {
-        let Some(head) = self.get(at, BLOCK_HEADER)?.and_then(Head::decode) else { return Ok(None) };
-        let bytes = self.get(at, BLOCK_HEADER + head.length)?;
-        Ok(bytes.and_then(|bytes| Block::decode_checked(bytes).ok()))
+        let Some(head) = self.head(at)? else { return Ok(None) };
+        let format = self.format;
+        let bytes = self.get(at, format.header() + head.length)?;
+        Ok(bytes.and_then(|bytes| Block::decode_checked(format, bytes).ok()))
     }
 
     /// The place of the wanted block behind one that ends at `at`: it is there, or at the next page. Blocks that were
@@ -155,13 +198,17 @@ impl<D: Disk> Scan<D> {
             disk,
             segments,
             falls: Vec::new(),
+            drops: Vec::new(),
             partial: None,
+            goes_back: false,
+            chain: Chain::default(),
             spares,
             litter,
-            sequence: 0,
-            incarnation: 0,
+            number: 0,
+            life: 0,
             end: Lsn::ZERO,
             synced: Lsn::ZERO,
+            unsynced: VecDeque::new(),
             highest: Lsn::ZERO,
             blocks: 0,
             records: 0,
@@ -181,11 +228,11 @@ impl<D: Disk> Scan<D> {
         if self.segments.iter().any(|segment| (segment.header.node, segment.header.stream) != (end.node, end.stream)) {
             return Err(damage(name, "says where another stream ended"));
         }
-        if self.number() < end.number {
+        if self.newest() < end.number {
             let missing = crate::segments::name(end.number);
             return Err(damage(&missing, "it is missing, and is the newest segment of the log, or was once"));
         }
-        if self.sequence < end.sequence {
+        if self.number < end.sequence {
             return Err(damage(name, "the log has gone further than it goes now: its end is missing"));
         }
         Ok(())
@@ -202,31 +249,34 @@ impl<D: Disk> Scan<D> {
 
     fn window(&self, segment: usize) -> io::Result<Window<D::File>> {
         let segment = &self.segments[segment];
-        Ok(Window::new(self.disk.open(&segment.name)?, segment.size))
+        Ok(Window::new(self.disk.open(&segment.name)?, segment.header.format, segment.size))
     }
 
     /// Follows the chain of blocks to its end.
     fn follow(&mut self) -> Result<(), Damage> {
         let Some(first) = self.segments.first() else { return Ok(()) };
         (self.end, self.highest, self.synced) = (first.header.base, first.header.base, first.header.base);
+        self.number = first.header.block;
         let mut broken: Option<(usize, u64)> = None;
         for index in 0..self.segments.len() {
             let mut window = self.window(index)?;
-            let newest = self.segments[index].header.incarnation;
+            let SegmentHeader { life: newest, base, format, .. } = self.segments[index].header;
             let mut at = SEGMENT_HEADER as u64;
             loop {
                 // Only the first block that ever was, or is left, follows none. A block from before the segment was
                 // used again is below its base.
                 let begins = self.blocks == 0 && index == 0;
-                let base = self.segments[index].header.base;
-                let (sequence, incarnation) = (self.sequence, self.incarnation);
-                let starts = at == SEGMENT_HEADER as u64 && newest > incarnation;
+                let (number, life) = (self.number, self.life);
+                let starts = at == SEGMENT_HEADER as u64 && newest > life;
                 let follows = |head: &Head| {
-                    let next = !begins && head.sequence == sequence + 1 && head.incarnation >= incarnation;
-                    // The first block of an incarnation knows which earlier records are durable; the others may be gone
-                    // by now. Or only void records behind a hole are left: their sequences may be higher.
-                    let starts = starts && head.incarnation == newest && head.length == 0;
-                    (next || (begins || starts) && head.cut >= base) && head.incarnation <= newest
+                    let next = !begins && head.number == number + 1 && head.life >= life;
+                    let next = next && (format == Format::Three || head.life == life || head.opens);
+                    // The first block of a life knows which earlier records are durable; the others may be gone by now.
+                    // Or only void records behind a hole are left: their numbers may be higher.
+                    let starts = starts && head.life == newest && head.opens;
+                    // Up to version 3 no header says which number is the next one.
+                    let begins = begins && (format == Format::Three || head.number == number + 1);
+                    (next || (begins || starts) && head.cut >= base) && head.life <= newest
                 };
                 let Some(place) = window.find(at, follows)? else { break };
                 let Some(block) = window.found(place)? else { break };
@@ -234,12 +284,12 @@ impl<D: Disk> Scan<D> {
                     self.segments[index].begin = place;
                 }
                 at = place;
-                if starts && !begins && block.cut > self.end {
+                if starts && !begins && block.frame.cut > self.end && block.place.mark != Mark::Reset {
                     let (segment, at) = broken.unwrap_or((index, at));
                     return Err(self.damage(segment, at, "damaged, though it had been synced"));
                 }
                 self.take(index, at, &block)?;
-                at += Block::size(block.body.len()) as u64;
+                at += format.size(block.frame.body.len()) as u64;
                 broken = None;
             }
             self.segments[index].end = at;
@@ -250,58 +300,145 @@ impl<D: Disk> Scan<D> {
             let begun_here = self.segments[index].header.base == self.end;
             broken = if begun_here { Some((index, at)) } else { broken.or(Some((index, at))) };
         }
-        // Records before a fall are void above it, and above any later fall.
-        let mut limit = Lsn::MAX;
-        for fall in self.falls.iter_mut().rev() {
-            limit = limit.min(fall.limit);
-            fall.limit = limit;
-        }
+        self.settle_falls();
         match broken {
             Some(end) => self.look_behind(end),
             None => Ok(()),
         }
     }
 
+    /// Blocks before a drop stand as far as it and all later ones keep them. Records before a fall that stands are void
+    /// above it, and above any later one.
+    fn settle_falls(&mut self) {
+        let mut keep = u64::MAX;
+        for drop in self.drops.iter_mut().rev() {
+            keep = keep.min(drop.keep);
+            drop.keep = keep;
+        }
+        let drops = &self.drops;
+        self.falls.retain(|fall| fall.sequence <= kept(drops, (fall.segment, fall.at)));
+        let mut limit = Lsn::MAX;
+        for fall in self.falls.iter_mut().rev() {
+            limit = limit.min(fall.limit);
+            fall.limit = limit;
+        }
+    }
+
     fn take(&mut self, segment: usize, at: u64, block: &Block<'_>) -> Result<(), Damage> {
-        let begins_anew = block.incarnation != self.incarnation;
-        if begins_anew {
+        let Block { place, frame } = block;
+        let starts = match self.segments[segment].header.format {
+            Format::Three => place.life != self.life,
+            Format::Four => frame.kind == Kind::Start,
+        };
+        self.name(segment, at, block)?;
+        if starts {
             // A record that is not whole by then never will be.
             self.partial = None;
         }
-        let damage = |broken: Broken| self.damage(segment, at, broken.0);
-        match block.part().map_err(damage)? {
-            Some(part) => {
+        match frame.kind {
+            _ if place.mark != Mark::Block => {}
+            Kind::Part => {
+                let part = Part::decode(frame.body).map_err(|broken| self.damage(segment, at, broken.0))?;
                 // The remaining segments may have the end of a record that is not needed.
                 let goes_on = self.partial.as_ref().map_or(part.offset == 0, |partial| partial.goes_on_with(&part));
-                if !goes_on && self.blocks > 0 {
+                if !goes_on && self.blocks > 0 && !self.goes_back {
                     return Err(self.damage(segment, at, "a part of a record that does not follow the one before"));
                 }
                 self.note(segment, at, part.lsn)?;
                 self.records += u64::from(part.is_last());
                 self.partial = Partial::behind(&part);
+                self.goes_back = false;
             }
-            None if self.partial.is_some() => {
+            _ if self.partial.is_some() => {
                 return Err(self.damage(segment, at, "the rest of a record is missing before this"));
             }
-            None => {
-                for record in block.raw_records() {
+            _ => {
+                for record in Block::raw_records_of(frame.body) {
                     let lsn = record.map_err(|broken| self.damage(segment, at, broken.0))?.lsn;
                     self.note(segment, at, lsn)?;
                     self.records += 1;
                 }
+                self.goes_back = false;
             }
         }
-        // An incarnation begins with a cut. Earlier records above it are void, whether they had come whole or not.
-        if begins_anew && self.blocks > 0 {
-            self.falls.push(Fall { segment, at, limit: block.cut });
+        // Records above the cut are void, whether they had come whole or not.
+        if starts && self.blocks > 0 {
+            self.falls.push(Fall { segment, at, limit: frame.cut, sequence: frame.name.sequence });
         }
         self.blocks += 1;
-        self.bytes += block.body.len() as u64;
-        (self.sequence, self.incarnation) = (block.sequence, block.incarnation);
-        self.end = block.cut;
-        // An incarnation that cut the stream begins below what earlier ones had synced.
-        self.synced = block.synced;
-        self.highest = self.highest.max(block.cut);
+        self.bytes += frame.body.len() as u64;
+        self.note_synced(segment, block);
+        (self.number, self.life) = (place.number, place.life);
+        self.end = frame.cut;
+        self.highest = self.highest.max(frame.cut);
+        Ok(())
+    }
+
+    /// Notes up to which cut everything is known to be synced.
+    fn note_synced(&mut self, segment: usize, Block { place, frame }: &Block<'_>) {
+        if self.segments[segment].header.format == Format::Three {
+            // A start that cut the stream begins below what earlier ones had synced.
+            self.synced = Lsn(place.synced);
+            return;
+        }
+        if place.life != self.life {
+            // A life begins with what is durable, and no more.
+            self.synced = frame.cut;
+            self.unsynced.clear();
+            return;
+        }
+        self.unsynced.push_back((place.number, frame.cut));
+        while let Some((_, cut)) = self.unsynced.pop_front_if(|(number, _)| *number <= place.synced) {
+            self.synced = cut;
+        }
+    }
+
+    /// Notes the block's name, and what a new life drops.
+    fn name(&mut self, segment: usize, at: u64, block: &Block<'_>) -> Result<(), Damage> {
+        let Block { place, frame } = block;
+        let header = &self.segments[segment].header;
+        let is_first = self.blocks == 0;
+        let before = Name { term: frame.before, sequence: frame.name.sequence.saturating_sub(1) };
+        if header.format == Format::Three {
+            if is_first || !self.chain.push(frame.name, self.chain.last().term) {
+                // Numbers have gone back behind a hole. No other copy has blocks of such a log.
+                self.chain = Chain::new(before);
+                self.chain.push(frame.name, frame.before);
+            }
+            return Ok(());
+        }
+        if frame.stream != header.stream || frame.shard != 0 && frame.shard != header.shard {
+            return Err(self.damage(segment, at, "a block of another stream"));
+        }
+        match place.mark {
+            Mark::Block => {
+                // A life may begin behind a hole, of which only void records are left.
+                let jumps = place.life != self.life && place.number != self.number + 1;
+                if is_first || jumps {
+                    self.chain = Chain::new(before);
+                }
+                if !self.chain.push(frame.name, frame.before) {
+                    return Err(self.damage(segment, at, "a block that does not follow the one before in the log"));
+                }
+            }
+            Mark::Life | Mark::End if is_first => self.chain = Chain::new(frame.name),
+            Mark::Life => {
+                if !self.chain.keep(frame.name) {
+                    return Err(self.damage(segment, at, "it keeps a block of the log that is not there"));
+                }
+                self.drops.push(Drop { segment, at, keep: frame.name.sequence });
+                (self.partial, self.goes_back) = (None, true);
+            }
+            Mark::Reset => {
+                self.chain = Chain::new(frame.name);
+                self.drops.push(Drop { segment, at, keep: 0 });
+                (self.partial, self.goes_back) = (None, true);
+            }
+            Mark::End if self.chain.last() != frame.name => {
+                return Err(self.damage(segment, at, "it ends behind a block of the log that is not the last one"));
+            }
+            Mark::End => {}
+        }
         Ok(())
     }
 
@@ -316,27 +453,31 @@ impl<D: Disk> Scan<D> {
 
     /// Notes that the chain ends here: nothing behind it may have been synced (rule L10).
     fn look_behind(&mut self, (segment, at): (usize, u64)) -> Result<(), Damage> {
-        let (sequence, incarnation) = (self.sequence, self.incarnation);
+        let (number, life) = (self.number, self.life);
         let torn = (self.disk.describe(&self.segments[segment].name), at);
         if self.was_begun(segment, at)? {
             self.torn = Some(torn.clone());
         }
         for index in segment..self.segments.len() {
-            let newest = self.segments[index].header.incarnation;
+            let SegmentHeader { life: newest, format, .. } = self.segments[index].header;
+            let header = format.header() as u64;
             let mut window = self.window(index)?;
             let mut place = if index == segment { at } else { SEGMENT_HEADER as u64 };
             let size = self.segments[index].size;
             // There cannot be more blocks than these, if any is known.
             let most = match self.blocks {
                 0 => u64::MAX,
-                _ => sequence + (size / BLOCK_HEADER as u64 + 1) * (index - segment + 1) as u64,
+                _ => number + (size / header + 1) * (index - segment + 1) as u64,
             };
-            while place + BLOCK_HEADER as u64 <= size {
-                let later = |head: &Head| {
-                    (sequence + 1..=most).contains(&head.sequence) && (incarnation..=newest).contains(&head.incarnation)
-                };
-                if let Some(block) = window.block(place, later)? {
-                    if block.synced > self.end {
+            while place + header <= size {
+                let later =
+                    |head: &Head| (number + 1..=most).contains(&head.number) && (life..=newest).contains(&head.life);
+                if let Some(synced) = window.said(place, later)? {
+                    let is_here = match format {
+                        Format::Three => synced <= self.end.0,
+                        Format::Four => synced <= self.number,
+                    };
+                    if !is_here {
                         return Err(self.damage(segment, at, "damaged, though it had been synced"));
                     }
                     self.torn = Some(torn.clone());
@@ -351,10 +492,9 @@ impl<D: Disk> Scan<D> {
     fn was_begun(&self, segment: usize, at: u64) -> io::Result<bool> {
         let mut window = self.window(segment)?;
         for place in places(at) {
-            let head = window.get(place, BLOCK_HEADER)?.and_then(Head::decode);
-            if head.is_some_and(|head| {
-                let is_later = head.incarnation == self.incarnation && head.cut > self.end;
-                self.blocks > 0 && (head.sequence == self.sequence + 1 || is_later)
+            if window.head(place)?.is_some_and(|head| {
+                let is_later = head.life == self.life && head.cut > self.end;
+                self.blocks > 0 && (head.number == self.number + 1 || is_later)
             }) {
                 return Ok(true);
             }
@@ -395,7 +535,7 @@ impl<D: Disk> Scan<D> {
         // A segment may begin in the middle of a group.
         let cut = self.segments.get(segment).map_or(Lsn::ZERO, |segment| segment.header.base);
         let place = (segment, at);
-        let blocks = OnDisk { scan: self, segment, at, window: None, fall: 0, sequence: 0, incarnation: 0, place };
+        let blocks = OnDisk { scan: self, segment, at, window: None, fall: 0, number: 0, life: 0, place };
         Cursor::new(Box::new(blocks), cut)
     }
 
@@ -415,8 +555,8 @@ impl<D: Disk> Scan<D> {
         self.segments.iter().map(|segment| segment.size).sum()
     }
 
-    /// Number of the last segment.
-    pub(crate) fn number(&self) -> u64 {
+    /// Number of the newest segment.
+    pub(crate) fn newest(&self) -> u64 {
         self.segments.last().map_or(0, |segment| segment.header.number)
     }
 }
@@ -430,17 +570,18 @@ pub(crate) struct OnDisk<'a, D: Disk> {
     /// The next fall.
     fall: usize,
     /// Of the last block.
-    sequence: u64,
-    incarnation: u64,
+    number: u64,
+    life: u64,
     /// Where the last block begins.
     place: (usize, u64),
 }
 
-impl<D: Disk> Blocks for OnDisk<'_, D> {
-    fn next(&mut self) -> Result<Option<Found<'_>>, Damage> {
+impl<D: Disk> OnDisk<'_, D> {
+    /// Moves to the next block, whatever it is. False: there is none.
+    fn advance(&mut self) -> Result<bool, Damage> {
         let scan = self.scan;
         let segment = loop {
-            let Some(segment) = scan.segments.get(self.segment) else { return Ok(None) };
+            let Some(segment) = scan.segments.get(self.segment) else { return Ok(false) };
             if self.at < segment.end {
                 break segment;
             }
@@ -450,21 +591,55 @@ impl<D: Disk> Blocks for OnDisk<'_, D> {
             Some(window) => window,
             none => none.insert(scan.window(self.segment)?),
         };
-        let (index, sequence, incarnation) = (self.segment, self.sequence, self.incarnation);
+        let (index, number, life) = (self.segment, self.number, self.life);
         let is_first = self.at == segment.begin;
-        let follows = |head: &Head| head.sequence == sequence + 1 && head.incarnation >= incarnation;
+        let follows = |head: &Head| head.number == number + 1 && head.life >= life;
         let place = window.find(self.at, |head| is_first || follows(head))?;
         let at = place.unwrap_or(self.at);
-        let Some(block) = window.found(at)?.filter(|_| place.is_some()) else {
+        let Some(head) = window.head(at)?.filter(|_| place.is_some()) else {
             return Err(scan.damage(index, at, "a block that could be read a moment ago"));
         };
-        (self.sequence, self.incarnation) = (block.sequence, block.incarnation);
+        (self.number, self.life) = (head.number, head.life);
         while scan.falls.get(self.fall).is_some_and(|fall| (fall.segment, fall.at) <= (index, at)) {
             self.fall += 1;
         }
+        (self.at, self.place) = (at + segment.header.format.size(head.length) as u64, (index, at));
+        Ok(true)
+    }
+
+    /// True if the block that it has moved to is one of the log, and stands.
+    fn stands(&mut self) -> Result<bool, Damage> {
+        let (place, drops) = (self.place, &self.scan.drops);
+        let Some(window) = &mut self.window else { return Ok(false) };
+        let block = window.found(place.1)?;
+        Ok(block
+            .is_some_and(|block| block.place.mark == Mark::Block && block.frame.name.sequence <= kept(drops, place)))
+    }
+}
+
+/// The last block of the log that is kept of those at or before a place.
+fn kept(drops: &[Drop], place: (usize, u64)) -> u64 {
+    let next = drops.partition_point(|drop| (drop.segment, drop.at) <= place);
+    drops.get(next).map_or(u64::MAX, |drop| drop.keep)
+}
+
+impl<D: Disk> Blocks for OnDisk<'_, D> {
+    fn next(&mut self) -> Result<Option<Found<'_>>, Damage> {
+        loop {
+            if !self.advance()? {
+                return Ok(None);
+            }
+            if self.stands()? {
+                break;
+            }
+        }
+        let ((segment, at), scan) = (self.place, self.scan);
         let limit = scan.falls.get(self.fall).map_or(Lsn::MAX, |fall| fall.limit).min(scan.end);
-        (self.at, self.place) = (at + Block::size(block.body.len()) as u64, (index, at));
-        Ok(Some(Found { is_part: block.is_part, cut: block.cut, limit, body: block.body }))
+        let Some(window) = &mut self.window else { return Ok(None) };
+        let Some(Block { frame, .. }) = window.found(at)? else {
+            return Err(scan.damage(segment, at, "a block that could be read a moment ago"));
+        };
+        Ok(Some(Found { is_part: frame.is_part(), cut: frame.cut, limit, body: frame.body }))
     }
 
     fn damage(&self, broken: Broken) -> Damage {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::Lsn;
 use crate::disk::{Disk, File, PAGE};
 use crate::fail::point;
-use crate::format::{BLOCK_HEADER, CleanEnd, END_SIZE, SEGMENT_HEADER, SegmentHeader};
+use crate::format::{CleanEnd, END_SIZE, Format, Name, SEGMENT_HEADER, SegmentHeader};
 use crate::lack::Lack;
 
 /// The sizes of a stream's files.
@@ -41,17 +41,22 @@ impl Default for Limits {
     }
 }
 
-/// The owner of a log.
+/// A stream in a folder, and the way that it is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
-    /// Identity of the node's data.
-    pub node: [u8; 16],
+pub(crate) struct Identity {
+    pub(crate) format: Format,
+    /// Identity of the data.
+    pub(crate) node: [u8; 16],
     /// Which stream.
-    pub stream: u16,
+    pub(crate) stream: u16,
     /// Of how many.
-    pub streams: u16,
-    /// Of this process: higher than that of every earlier one.
-    pub incarnation: u64,
+    pub(crate) streams: u16,
+    /// The folder's life, which begins with this process: higher than every earlier one.
+    pub(crate) life: u64,
+    /// The acceptor whose folder it is; zeros if it is none's.
+    pub(crate) acceptor: [u8; 16],
+    /// The shard of the log; 0 if it belongs to none yet.
+    pub(crate) shard: u32,
 }
 
 /// A segment that is full.
@@ -196,9 +201,9 @@ pub(crate) fn finally(synced: io::Result<()>) -> io::Result<()> {
 
 /// Makes the file that says that the stream goes at least so far, so that a missing segment is noticed.
 pub(crate) fn prepare_end<D: Disk>(disk: &D, identity: &Identity, number: u64, sequence: u64) -> io::Result<()> {
-    let Identity { node, stream, incarnation, .. } = *identity;
+    let Identity { node, stream, life, .. } = *identity;
     let end = CleanEnd { node, stream, number, sequence };
-    let name = making(incarnation, END);
+    let name = making(life, END);
     let file = create_anew(disk, &name, END_SIZE as u64)?;
     let written = file.write(0, &end.encode()).and_then(|()| file.sync());
     if written.is_err() {
@@ -227,18 +232,34 @@ pub(crate) fn ensure_end<D: Disk>(disk: &D, identity: &Identity, number: u64) ->
 
 /// Gives that file its name, when its statement is true after any crash that leaves it there.
 pub(crate) fn say_end<D: Disk>(disk: &D, identity: &Identity) -> io::Result<()> {
-    disk.rename(&making(identity.incarnation, END), &end_name(identity.incarnation))
+    disk.rename(&making(identity.life, END), &end_name(identity.life))
 }
 
 pub(crate) fn encode_header(
     identity: &Identity,
-    size: u64,
-    number: u64,
-    base: Lsn,
-    reach: Lsn,
+    (size, number): (u64, u64),
+    (base, reach): (Lsn, Lsn),
+    (last, block): (Name, u64),
 ) -> [u8; SEGMENT_HEADER] {
-    let Identity { node, stream, streams, incarnation } = *identity;
-    SegmentHeader { node, stream, streams, size, number, incarnation, base, reach, has_end: true }.encode()
+    let Identity { format, node, stream, streams, life, acceptor, shard } = *identity;
+    let has_end = true;
+    let of_segment = SegmentHeader {
+        format,
+        node,
+        stream,
+        streams,
+        size,
+        number,
+        life,
+        base,
+        reach,
+        has_end,
+        acceptor,
+        shard,
+        last,
+        block,
+    };
+    of_segment.encode()
 }
 
 /// A file that becomes a segment.
@@ -251,8 +272,8 @@ pub(crate) struct Segment<F> {
 }
 
 /// The size of a segment that holds nothing but a first block with a body of so many bytes.
-pub(crate) fn least_size(body: usize) -> u64 {
-    (SEGMENT_HEADER + BLOCK_HEADER + body + 8).next_multiple_of(PAGE) as u64
+pub(crate) fn least_size(format: Format, body: usize) -> u64 {
+    (SEGMENT_HEADER + format.size(body)).next_multiple_of(PAGE) as u64
 }
 
 /// A file with room for `least` bytes: a spare, if possible. If the disk has no room for a segment of the usual size,

@@ -4,7 +4,7 @@
 
 use crate::Lsn;
 use crate::disk::Disk;
-use crate::format::{Block, PART_HEADER, Part};
+use crate::format::{Format, PART_HEADER, Part};
 use crate::recover::Damage;
 use crate::scan::Scan;
 
@@ -24,6 +24,8 @@ pub(crate) struct Tail<'a, D> {
     pub(crate) scan: &'a Scan<D>,
     pub(crate) base: Lsn,
     pub(crate) end: Lsn,
+    /// Of its blocks.
+    pub(crate) format: Format,
     /// Most bytes of a block's records: longer ones are divided.
     pub(crate) block: usize,
 }
@@ -33,7 +35,7 @@ impl<D: Disk> Tail<'_, D> {
     pub(crate) fn size(&self) -> Result<u64, Damage> {
         let mut size = 0;
         self.blocks(&mut |body| {
-            size += Block::size(body.bytes.len()) as u64;
+            size += self.format.size(body.bytes.len()) as u64;
             Ok(())
         })?;
         Ok(size)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::flight::Flight;
-use crate::format::{Frame, PART_HEADER, Part, RawRecord};
+use crate::format::{Frame, Kind, Name, PART_HEADER, Part, RawRecord};
 use crate::lack::Lack;
 use crate::pieces::Piece;
 use crate::place::{Placer, Position};
@@ -19,6 +19,8 @@ use crate::{Lsn, Taken};
 /// sync, and it must not be used on (rule L9).
 pub struct Writer<D: Disk> {
     placer: Placer<D>,
+    /// The term of its blocks.
+    term: u32,
     /// Most bytes of a block's records.
     block: usize,
 }
@@ -32,21 +34,23 @@ impl<D: Disk> Writer<D> {
         identity: Identity,
         limits: Limits,
         position: Position,
+        term: u32,
         blocks: impl FnOnce(&mut Put<'_>) -> Result<(), Damage>,
     ) -> Result<Self, Damage> {
         let (base, end) = (position.base, position.end);
         let (placer, spare) = Placer::begin(disk, identity, limits, position)?;
-        let mut writer = Self { placer, block: limits.block };
-        writer.put(&[], false, base, base, false)?;
+        let mut writer = Self { placer, term, block: limits.block };
+        let start = writer.frame(Kind::Start, base, base, &[]);
+        writer.placer.put(&start, false)?;
         blocks(&mut |Body { bytes, is_part, cut }| {
             if !writer.placer.has_room(bytes.len()) {
                 return Err(io::Error::other("what a start writes again has grown while it was written").into());
             }
-            let cut = cut.unwrap_or(writer.written());
-            Ok(writer.put(bytes, is_part, cut, end, false)?)
+            let (kind, cut) = (if is_part { Kind::Part } else { Kind::Records }, cut.unwrap_or(writer.written()));
+            Ok(writer.put(bytes, kind, (cut, end), false)?)
         })?;
         if end > writer.written() {
-            writer.put(&[], false, end, end, false)?;
+            writer.put(&[], Kind::Records, (end, end), false)?;
         }
         writer.placer.name_first(&spare)?;
         Ok(writer)
@@ -58,16 +62,18 @@ impl<D: Disk> Writer<D> {
         identity: Identity,
         limits: Limits,
         position: Position,
+        term: u32,
         lack: Lack,
     ) -> Result<Self, Damage> {
-        Ok(Self { placer: Placer::waiting(disk, identity, limits, position, lack)?, block: limits.block })
+        Ok(Self { placer: Placer::waiting(disk, identity, limits, position, lack)?, term, block: limits.block })
     }
 
     /// Begins the segment that the start could not make, with room for a body of `body` bytes. After a lack it may be
     /// called again.
     pub(crate) fn begin_late(&mut self, body: usize) -> io::Result<()> {
         let cut = self.written();
-        self.placer.begin_late(&Frame { is_part: false, cut, reach: cut, body: &[] }, body)
+        let start = self.frame(Kind::Start, cut, cut, &[]);
+        self.placer.begin_late(&start, body)
     }
 
     /// How far everything is durable.
@@ -113,7 +119,7 @@ impl<D: Disk> Writer<D> {
             let is_last = taken.ends.last() == Some(&piece.to);
             let cuts = (if is_last { taken.cut } else { self.written() }, taken.cut);
             let written = match piece.part_of {
-                None => self.put(&bytes[from..piece.to], false, cuts.0, cuts.1, through),
+                None => self.put(&bytes[from..piece.to], Kind::Records, cuts, through),
                 Some((begin, end)) => self.part(&bytes[begin..end], from - begin..piece.to - begin, cuts, through),
             };
             if written.is_err() {
@@ -125,24 +131,34 @@ impl<D: Disk> Writer<D> {
     }
 
     /// Writes a part of a record.
-    fn part(&mut self, record: &[u8], range: Range<usize>, (cut, reach): (Lsn, Lsn), through: bool) -> io::Result<()> {
+    fn part(&mut self, record: &[u8], range: Range<usize>, cuts: (Lsn, Lsn), through: bool) -> io::Result<()> {
         let lsn = RawRecord::whole(record).map_err(|broken| io::Error::other(broken.0))?.lsn;
         let (length, offset) = (record.len() as u64, range.start as u64);
         let mut body = Vec::with_capacity(PART_HEADER + range.len());
         Part { lsn, length, offset, bytes: &record[range] }.encode(&mut body);
-        self.put(&body, true, cut, reach, through)
+        self.put(&body, Kind::Part, cuts, through)
     }
 
     /// Writes a block, `through` to the disk or not. None is in flight.
-    fn put(&mut self, body: &[u8], is_part: bool, cut: Lsn, reach: Lsn, through: bool) -> io::Result<()> {
+    fn put(&mut self, body: &[u8], kind: Kind, (cut, reach): (Lsn, Lsn), through: bool) -> io::Result<()> {
         self.begin_if_late(body)?;
-        self.placer.put(&Frame { is_part, cut, reach, body }, through)
+        let frame = self.frame(kind, cut, reach, body);
+        self.placer.put(&frame, through)
+    }
+
+    /// The next block of the log.
+    fn frame<'a>(&self, kind: Kind, cut: Lsn, reach: Lsn, body: &'a [u8]) -> Frame<'a> {
+        let (identity, last) = (self.placer.identity(), self.placer.last());
+        let name = Name { term: self.term, sequence: last.sequence + 1 };
+        let (shard, stream) = (identity.shard, identity.stream);
+        Frame { kind, shard, stream, name, before: last.term, cut, reach, body, sum: None }
     }
 
     /// A block that the caller writes past the cache: see [`Placer::depart`].
     pub(crate) fn depart(&mut self, body: &[u8], cut: Lsn, now: u64) -> io::Result<Option<Flight<D::File>>> {
         self.begin_if_late(body)?;
-        self.placer.depart(&Frame { is_part: false, cut, reach: cut, body }, now)
+        let frame = self.frame(Kind::Records, cut, cut, body);
+        self.placer.depart(&frame, now)
     }
 
     fn begin_if_late(&mut self, body: &[u8]) -> io::Result<()> {

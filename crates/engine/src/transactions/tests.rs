@@ -7,7 +7,7 @@ use command::{Tunables, effects::op};
 use keyspace::{ColdFigures, Keyspace, Str};
 use object::Limits;
 use proptest::prelude::*;
-use redolog::{Block, Gate, Intake, Lsn, Take, Watermarks};
+use redolog::{Gate, Intake, Lsn, Take, Watermarks};
 use txn::locks::Mode;
 use txn::{Life, Lock, NodeId, Origin, Prepared, Record, Stamp, TxnId};
 
@@ -271,16 +271,15 @@ fn logging(engine: &mut Engine) -> (Intake, Arc<Watermarks>, Vec<Gate>) {
     let (intake, mut gates) = Intake::new(2, Lsn(0));
     let own = gates.split_off(1);
     let marks = Arc::new(Watermarks::new(&[Lsn(0)]));
-    engine.log_to(Some(Link { gates, marks: marks.clone(), promises: true, late_from: 16 }));
+    engine.log_to(Some(Link { gates, marks: marks.clone(), promises: true, late_from: 16, keeps_versions: false }));
     engine.begin_turn(NOW);
     (intake, marks, own)
 }
 
 /// The engine that a start makes of these records.
-fn replayed(bytes: &[u8], cut: Lsn) -> (Engine, Outcomes) {
+fn replayed(bytes: &[u8]) -> (Engine, Outcomes) {
     let [mut engine] = engines();
-    let block = Block { incarnation: 1, sequence: 1, cut, synced: Lsn(0), is_part: false, body: bytes };
-    let mut records: Vec<_> = block.records().map(|record| record.unwrap()).collect();
+    let mut records: Vec<_> = redolog::Record::all(bytes).map(|record| record.unwrap()).collect();
     records.sort_by_key(|record| record.lsn);
     let keyspace = Keyspace::new(2, 2, 7);
     let mut replay = Replay::new(&keyspace, keyspace.local(0), Limits::default(), None, NOW);
@@ -308,8 +307,8 @@ fn a_log_has_what_is_in_doubt() {
         Take::Taken(taken) => taken.cut,
         _ => panic!("nothing was left"),
     };
-    let cut = take(&mut bytes);
-    let (mut again, outcomes) = replayed(&bytes, cut);
+    take(&mut bytes);
+    let (mut again, outcomes) = replayed(&bytes);
     let in_doubt: Vec<_> = outcomes.prepared().cloned().collect();
     assert!(in_doubt.len() == 1 && in_doubt[0] == first);
     assert!(waits(&mut again, "get a") && waits(&mut again, "lrange b 0 -1"));
@@ -322,8 +321,8 @@ fn a_log_has_what_is_in_doubt() {
     let second = prepared(prepare(&mut one, 2, &keys, &["del a"]));
     assert!(one.abort(second.tx, &keys, 0).is_ok());
     assert!(one.refuse(tx(3).0, 0).is_ok());
-    let cut = take(&mut bytes);
-    let (mut again, outcomes) = replayed(&bytes, cut);
+    take(&mut bytes);
+    let (mut again, outcomes) = replayed(&bytes);
     assert_eq!(outcomes.prepared().count(), 0);
     assert_eq!(outcomes, one.shared.transactions.outcomes());
     assert!(matches!(outcomes.records().last(), Some(Record::Refuse { .. })));
@@ -454,7 +453,13 @@ fn what_is_tried_in_vain_is_logged_once() {
     let [mut one] = engines();
     let (intakes, gates): (Vec<_>, Vec<_>) = (0..2).map(|_| Intake::new(1, Lsn(0))).unzip();
     let gates = gates.into_iter().flatten().collect();
-    one.log_to(Some(Link { gates, marks: Arc::new(Watermarks::new(&[Lsn::ZERO; 2])), promises: true, late_from: 16 }));
+    one.log_to(Some(Link {
+        gates,
+        marks: Arc::new(Watermarks::new(&[Lsn::ZERO; 2])),
+        promises: true,
+        late_from: 16,
+        keeps_versions: false,
+    }));
     one.begin_turn(NOW);
     let logged = || intakes.iter().map(|intake| intake.waiting().ever()).sum::<u64>();
     say(&mut one, "rpush l x");

@@ -17,7 +17,7 @@ use store::{Embedded, Store};
 
 use super::chance;
 use super::places::Places;
-use super::{checkpoints, loaders, process, replay, warm_up};
+use super::{checkpoints, loaders, member, process, replay, warm_up};
 
 /// The most threads that replay the log. One more reads for them.
 const HANDS_MAX: usize = 8;
@@ -76,7 +76,8 @@ impl Disks {
                 Opened::slow(folders, &[], pace, &(Arc::new(move || clock.monotonic_ns().0) as redolog::Clock))
             }
         };
-        let log = log.map_err(|damage| no_log(&damage, &places, folder))?;
+        let mut log = log.map_err(|damage| no_log(&damage, &places, folder))?;
+        log.write_in(member::log_format(settings, dir));
         for (file, at) in log.recovery().torn() {
             tracing::warn!(
                 "{file}: cut at byte {at}; the records after that were not known to be on the disk and were never confirmed"

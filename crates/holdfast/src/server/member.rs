@@ -19,6 +19,7 @@ use node::cluster::{
 };
 use node::config::{Live, Settings, seeds};
 use node::{Clock, Node};
+use redolog::Format;
 
 use super::chance::{self, Source};
 use super::clock::SystemClock;
@@ -61,6 +62,13 @@ pub fn check_data(settings: &Settings, dir: &Path) -> Result<(), Box<dyn Error>>
         Control::look(&folder(settings), chance::random()?)?;
     }
     Ok(())
+}
+
+/// The format of the log that the server writes (rule U1). A node writes a later one when it starts at a level that has
+/// it. Until then it may go back to an earlier build, and the log with it.
+pub fn log_format(settings: &Settings, dir: &Path) -> Format {
+    let may = !settings.takes_part_in_cluster() || Control::known_level(&dir.join("cluster")) >= level::LOG_FRAMES;
+    if may { Format::Four } else { Format::Three }
 }
 
 /// Takes the settings of the server's cluster from its files. This comes before clients, because a password of the

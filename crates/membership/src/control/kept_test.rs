@@ -5,9 +5,11 @@ use openraft::EntryPayload;
 use proptest::prelude::*;
 
 use super::*;
+use crate::control::levels;
 use crate::control::types::{
     AppendRequest, AppendResponse, CommittedLeaderId, Members, SnapshotMeta, StoredMembers, VoteRequest, VoteResponse,
 };
+use crate::level;
 use crate::meta::{ChangeId, Command, Describe, State, of_version_3};
 
 fn id(n: u8) -> NodeId {
@@ -229,4 +231,17 @@ fn messages_are_read_back() {
     }
     let vote = VoteRequest::new(Vote::new(4, id(2)), Some(log_id(2, 4)));
     assert_eq!(VoteRequest::whole(&vote.to_bytes()), Ok(vote));
+}
+
+#[test]
+fn a_level_counts_when_it_is_committed() {
+    let form =
+        |level| Command::Form { cluster: ClusterId([7; 20]), nodes: vec![node_of(1)], settings: Vec::new(), level };
+    let entry = Entry { log_id: log_id(3, 5), payload: EntryPayload::Normal(form(level::HIGHEST)) };
+    let kept = |committed| Kept {
+        committed: Some(log_id(3, committed)),
+        entries: BTreeMap::from([(5, entry.clone())]),
+        ..kept()
+    };
+    assert_eq!([4, 5].map(|committed| levels::known(&kept(committed))), [level::FIRST, level::HIGHEST]);
 }

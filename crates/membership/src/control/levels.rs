@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use openraft::EntryPayload;
+
 use super::agent::Agent;
+use super::kept::Kept;
 use crate::handshake::{Peer, Refusal};
-use crate::meta::{Command, Heard};
+use crate::meta::{Command, Heard, State};
 use crate::{NodeId, level};
 
 /// The levels in handshakes, and the one that the cluster asks of its nodes.
@@ -45,6 +48,21 @@ impl Levels {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.get(&node).filter(|known| known.0 == life).map(|known| known.1)
     }
+}
+
+/// The level that a node's files name. A change that may not be committed does not count: until the level rises, a node
+/// may go back to a build that does not know it (rule U1).
+pub fn known(kept: &Kept) -> u16 {
+    let snapshot = kept.snapshot.as_ref();
+    let last = snapshot.and_then(|snapshot| snapshot.meta.last_log_id).map_or(0, |last| last.index);
+    let state = snapshot.and_then(|snapshot| State::restore(&snapshot.snapshot).ok());
+    let (mut state, committed) = (state.unwrap_or_else(State::new), kept.committed.map_or(0, |last| last.index));
+    for (_, entry) in kept.entries.range(last + 1..).take_while(|(index, _)| **index <= committed) {
+        if let EntryPayload::Normal(command) = &entry.payload {
+            state.apply(command);
+        }
+    }
+    state.level()
 }
 
 /// Sets the level of the build in a command about a node. If the cluster has no level, the command stays as nodes

@@ -278,6 +278,12 @@ impl Control {
         kept.map_or_else(Configuration::default, |kept| configuration::known(&kept))
     }
 
+    /// The cluster's level in the files of `folder`, which are only read: as far as its changes are known to be
+    /// committed. [`level::FIRST`] if it belongs to no cluster, or the files cannot be read, which the start reports.
+    pub fn known_level(folder: &Path) -> u16 {
+        Folder::read(folder, None).ok().flatten().map_or(level::FIRST, |kept| levels::known(&kept))
+    }
+
     /// The libraries and the users, as bytes, in the files of `folder`, which are only read. Other nodes may have newer
     /// ones. `None`: it belongs to no cluster, or the files cannot be read, which the start reports.
     pub fn known_libraries(folder: &Path) -> Option<Arc<[u8]>> {

@@ -12,6 +12,7 @@ use crate::commit::{Committer, Watermarks};
 use crate::device::Pace;
 use crate::disk::{Disk, Folder};
 use crate::flight::Flight;
+use crate::format::Format;
 use crate::intake::{Gate, Intake};
 use crate::recover::{Damage, Recovered, Recovery, recover};
 use crate::run::crew::Crew;
@@ -162,12 +163,20 @@ impl<D: Disk> Opened<D> {
         self.recovery.void_from(lsn)
     }
 
-    /// Makes the log durable as it is, without the void part. For a log that no server goes on with now.
+    /// Has the log go on in this format: see [`Recovery::write_in`].
+    pub fn write_in(&mut self, format: Format) {
+        self.recovery.write_in(format);
+    }
+
+    /// Makes the log durable as it is, without the void part, in its format. For a log that no server goes on with now.
     ///
     /// # Errors
     ///
     /// As for [`Recovery::open`].
-    pub fn settle(self, limits: Limits) -> Result<(), Damage> {
+    pub fn settle(mut self, limits: Limits) -> Result<(), Damage> {
+        if let Some(found) = self.recovery.found_format() {
+            self.write_in(found);
+        }
         let (node, incarnation) = (self.recovery.node().unwrap_or_default(), self.recovery.incarnation() + 1);
         self.recovery.open(node, incarnation, limits).map(drop)
     }

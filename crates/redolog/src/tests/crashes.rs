@@ -10,7 +10,7 @@ use crate::flight::Flight;
 use crate::intake::{Take, Taken};
 use crate::lack::Lack;
 use crate::simulated::{Chance, Open, Simulated};
-use crate::{Committer, Damage, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover};
+use crate::{Committer, Damage, Format, Gate, Intake, Limits, Lsn, Promise, Record, STREAM_BITS, Watermarks, recover};
 
 /// Most groups are one block.
 const LIMITS: Limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 64 << 10 };
@@ -54,6 +54,8 @@ struct World {
     covered: Vec<Lsn>,
     incarnation: u64,
     limits: Limits,
+    /// How many more starts write the format before.
+    old_starts: u64,
     /// Planted mistakes.
     trusts_the_tail: bool,
     forgets_dependencies: bool,
@@ -81,6 +83,7 @@ impl World {
             covered: vec![Lsn(0); streams],
             incarnation: 0,
             limits,
+            old_starts: if seed % 8 < 2 { 4 } else { 0 },
             trusts_the_tail: false,
             forgets_dependencies: false,
             forgets_the_order: false,
@@ -128,6 +131,10 @@ impl World {
         }
         if self.trusts_the_tail {
             recovery.trust_the_tail();
+        }
+        if self.old_starts > 0 {
+            self.old_starts -= 1;
+            recovery.write_in(Format::Three);
         }
         let highest = recovery.highest();
         self.incarnation = recovery.incarnation() + 1;

@@ -177,7 +177,7 @@ fn a_check_finds_every_turned_bit() {
     let sound = examine(disks.to_vec());
     assert!(sound.is_sound() && sound.survive == 200, "{sound}");
     assert!(sound.streams.iter().all(|stream| stream.records == 100 && stream.torn.is_none()), "{sound}");
-    let used = crate::Block::size(30) * 90;
+    let used = crate::Format::Four.size(30) * 90;
     let name = disks[0].names().into_iter().find(|name| name.ends_with(".log")).unwrap();
     let mut padding = 0;
     for at in (0..used).step_by(37) {

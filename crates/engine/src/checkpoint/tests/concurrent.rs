@@ -42,6 +42,7 @@ fn live(seed: u64) -> usize {
                         marks: Arc::new(Watermarks::new(&[Lsn(0)])),
                         promises: true,
                         late_from: 16,
+                        keeps_versions: false,
                     }));
                     let rng = Rng::new(seed * 100 + u64::from(index));
                     let mut hand = Hand { engine, rng, loader, now: 0 };

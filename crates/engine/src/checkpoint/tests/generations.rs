@@ -100,7 +100,7 @@ fn generations_follow_each_other() {
 #[test]
 fn a_moment_stands_on_all_that_was_before_it() {
     use keyspace::{Keyspace, Version};
-    use redolog::{Block, Intake, Take};
+    use redolog::{Intake, Take};
 
     let shared = crate::Shared::new(Keyspace::new(1, 1, 7));
     let (mut intakes, mut gates): (Vec<_>, Vec<_>) =
@@ -113,8 +113,7 @@ fn a_moment_stands_on_all_that_was_before_it() {
     for (stream, intake) in intakes.iter_mut().enumerate() {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { panic!("stream {stream} has no record") };
-        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: Lsn(0), is_part: false, body: &body };
-        let last = block.records().map(Result::unwrap).last().expect("the moment's");
+        let last = redolog::Record::all(&body).map(Result::unwrap).last().expect("the moment's");
         assert_eq!((last.lsn, last.dependencies.as_slice()), (passed[stream], &passed[..stream]));
     }
 }

@@ -10,7 +10,7 @@ use command::{Digest, Generation, Rng, Tunables};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Mark, Need, SLOTS, Version, Waiter};
 use object::saved::object_of;
-use redolog::{Block, Gate, Intake, Lsn, Take, Watermarks};
+use redolog::{Gate, Intake, Lsn, Take, Watermarks};
 use store::{Batch, Entries, Error, Figures, Op, Range, Snapshot, Store};
 
 use super::hand::Hand;
@@ -180,8 +180,7 @@ impl Log {
     pub(super) fn take(&mut self, intake: &mut Intake) {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { return };
-        let block = Block { incarnation: 1, sequence: 1, cut: taken.cut, synced: Lsn(0), is_part: false, body: &body };
-        let mut records: Vec<_> = block.records().map(|record| record.expect("our own encoding")).collect();
+        let mut records: Vec<_> = redolog::Record::all(&body).map(|record| record.expect("our own encoding")).collect();
         records.sort_by_key(|record| record.lsn);
         self.records.extend(records.into_iter().map(|record| (record.lsn, record.effects.into())));
         self.left = taken.cut;
@@ -289,6 +288,7 @@ impl Machine {
             marks: Arc::new(Watermarks::new(&[highest])),
             promises: true,
             late_from: 16,
+            keeps_versions: false,
         }));
         engine.begin_turn(NOW);
         (log.committed, log.left) = (highest, highest);
@@ -329,6 +329,7 @@ impl Machine {
             marks: Arc::new(Watermarks::new(&[highest])),
             promises: false,
             late_from: 16,
+            keeps_versions: false,
         }));
         self.own = own.remove(0);
         let (epoch, store) = (self.checkpointer.epoch(), Arc::new(self.store.clone()));
