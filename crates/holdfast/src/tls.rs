@@ -5,16 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use membership::certificates::{self, provider};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
+use membership::certificates::{self, SignedBy, provider};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned,
-};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 /// The places of the system's authorities: of Debian and its relatives, of Red Hat's, of others.
 const SYSTEM: [&str; 3] =
@@ -83,9 +79,8 @@ impl TlsOptions {
     }
 
     fn judge(&self) -> Result<Arc<dyn ServerCertVerifier>, String> {
-        let algorithms = provider().signature_verification_algorithms;
         if self.insecure {
-            return Ok(Arc::new(Judge { roots: None, algorithms }));
+            return Ok(Arc::new(SignedBy::new(None)));
         }
         if self.cacert.is_none() && self.cacertdir.is_none() {
             let named = std::env::var_os(SYSTEM_VARIABLE).map(PathBuf::from);
@@ -96,54 +91,7 @@ impl TlsOptions {
             return judge.map(|judge| judge as _).map_err(|why| why.to_string());
         }
         let roots = certificates::authorities(self.cacert.as_deref(), self.cacertdir.as_deref())?;
-        Ok(Arc::new(Judge { roots: Some(roots), algorithms }))
-    }
-}
-
-/// Accepts every server with a certificate of these authorities, whatever name is in it, as redis-cli does: a user who
-/// names authorities has authorities of his own, which sign the certificates of his servers alone.
-#[derive(Debug)]
-struct Judge {
-    /// None: any certificate will do.
-    roots: Option<RootCertStore>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Judge {
-    fn verify_server_cert(
-        &self,
-        first: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if let Some(roots) = &self.roots {
-            let first = ParsedCertificate::try_from(first)?;
-            verify_server_cert_signed_by_trust_anchor(&first, roots, between, now, self.algorithms.all)?;
-        }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
+        // As with redis-cli, names do not matter then.
+        Ok(Arc::new(SignedBy::new(Some(Arc::new(roots)))))
     }
 }

@@ -113,7 +113,8 @@ impl Listener {
                 socket.tune_tcp(keepalive);
                 socket.tls = session(*speaks, tls)?;
                 let (address, fd) = (from.to_string(), socket.fd());
-                let peer = Peer { address, local, unix: false, loopback, fd, smart: *smart };
+                let tls = *speaks == Speaks::Tls;
+                let peer = Peer { address, local, unix: false, loopback, tls, fd, smart: *smart };
                 Ok(Incoming::Client { socket, peer })
             }
             Listener::Unix(listener, path) => {
@@ -121,7 +122,7 @@ impl Listener {
                 let address = format!("{}:0", path.display());
                 let socket = Socket::new(stream)?;
                 let (local, fd) = (address.clone(), socket.fd());
-                let peer = Peer { address, local, unix: true, loopback: true, fd, smart: false };
+                let peer = Peer { address, local, unix: true, loopback: true, fd, ..Peer::default() };
                 Ok(Incoming::Client { socket, peer })
             }
         }

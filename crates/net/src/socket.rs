@@ -1,6 +1,8 @@
 //! Stream sockets, TCP and unix, as drivers use them.
 
 use std::io::{self, IoSlice};
+use std::mem::ManuallyDrop;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use node::{Detached, Outgoing, Peer, SLICES, Token};
@@ -128,6 +130,14 @@ impl Socket {
         // SAFETY: `IoSlice` has the layout of `iovec`; there are `count` of them, and the kernel only reads.
         let n = unsafe { libc::sendmsg(self.fd(), &raw const message, libc::MSG_NOSIGNAL) };
         usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// The addresses of both ends, as log lines have them.
+    pub fn addresses(&self) -> String {
+        // SAFETY: the descriptor is ours and open; `ManuallyDrop` leaves it so.
+        let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(self.fd()) });
+        let text = |address: io::Result<SocketAddr>| address.map_or_else(|_| "?".to_owned(), |a| a.to_string());
+        format!("addr={} laddr={}", text(stream.peer_addr()), text(stream.local_addr()))
     }
 
     /// Ends sending: even waiting bytes are not sent. The descriptor stays open.

@@ -26,6 +26,8 @@ pub struct Peer {
     pub unix: bool,
     /// From this machine.
     pub loopback: bool,
+    /// It greets by TLS, and hears a refusal after that.
+    pub tls: bool,
     /// The socket's descriptor, for CLIENT LIST.
     pub fd: i32,
     /// It came to `cluster-client-port`: a smart client, which finds the owner of a key by itself, as clients of Redis

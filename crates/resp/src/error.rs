@@ -24,6 +24,8 @@ pub enum ProtocolError {
     BulkCountTooLong,
     /// An inline command whose quotes do not match.
     UnbalancedQuotes,
+    /// The client speaks TLS at a port without it. Redis waits for more.
+    Tls,
 }
 
 impl ProtocolError {
@@ -53,6 +55,7 @@ impl ProtocolError {
             Self::MultibulkCountTooLong => "too big mbulk count string",
             Self::BulkCountTooLong => "too big bulk count string",
             Self::UnbalancedQuotes => "unbalanced quotes in request",
+            Self::Tls => "this port does not speak TLS",
         }
     }
 }

@@ -5,6 +5,8 @@ use crate::batch::{Batch, Range};
 use crate::inline::split_into;
 use crate::{Protocol, ProtocolError, Reply};
 
+/// The beginning of TLS: a record of a handshake, and its version.
+const TLS_RECORD: &[u8] = &[0x16, 3];
 /// Longest line in bytes, line break excluded: inline commands and `*` and `$` headers (Redis's
 /// `PROTO_INLINE_MAX_SIZE`).
 pub const LINE_MAX: usize = 64 * 1024;
@@ -356,6 +358,10 @@ pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
 #[cold]
 fn inline(buffer: &[u8], at: usize, batch: &mut Batch) -> Step {
     let rest = &buffer[at..];
+    // The client would wait for an answer until the random bytes of its greeting happen to be a line.
+    if rest.starts_with(TLS_RECORD) {
+        return Step::Error(ProtocolError::Tls);
+    }
     let window = &rest[..rest.len().min(LINE_MAX + 1)];
     let Some(newline) = memchr::memchr(b'\n', window) else {
         return match rest.len() > LINE_MAX {

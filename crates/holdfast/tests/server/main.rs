@@ -21,4 +21,6 @@ mod snapshots;
 mod support;
 mod suspended;
 mod tls;
+#[path = "../../../membership/tests/clusters/tls_client.rs"]
+mod tls_client;
 mod tracking;

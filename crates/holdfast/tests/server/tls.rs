@@ -7,72 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::certificates::{Authority, Flaw};
-use crate::support::{Client, Scratch, Server, free_port};
+use crate::support::{Client, Scratch, Server, free_port, free_ports, limit_files};
+use crate::tls_client::{config, speaking};
 
 /// The longest wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Trusts every server, and keeps nothing secret: these are tests.
-#[derive(Debug)]
-struct Trusting;
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
 type Stream = StreamOwned<ClientConnection, TcpStream>;
-
-fn config(identity: Option<&Path>) -> ClientConfig {
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().unwrap();
-    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Trusting));
-    match identity {
-        None => builder.with_no_client_auth(),
-        Some(folder) => {
-            let chain = CertificateDer::pem_file_iter(folder.join("cert.pem")).unwrap().map(Result::unwrap).collect();
-            let key = PrivateKeyDer::from_pem_file(folder.join("key.pem")).unwrap();
-            builder.with_client_auth_cert(chain, key).unwrap()
-        }
-    }
-}
 
 fn over(config: ClientConfig, port: u16) -> Stream {
     let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -106,7 +51,7 @@ fn ask(stream: &mut Stream, command: &str) -> Option<String> {
         }
     }
     let line = String::from_utf8(line).unwrap().trim_end().to_owned();
-    match line.strip_prefix('$') {
+    match line.strip_prefix('$').filter(|length| *length != "-1") {
         Some(length) => {
             let mut text = vec![0; length.parse::<usize>().unwrap() + 2];
             stream.read_exact(&mut text).ok()?;
@@ -125,12 +70,19 @@ struct Secure {
     server: Server,
     port: u16,
     scratch: Scratch,
-    authority: Authority,
 }
 
 impl Secure {
     fn start(settings: &[&str]) -> Secure {
-        let (scratch, authority) = (Scratch::new(), Authority::new("authority"));
+        Secure::made(None, &Authority::new("authority"), settings)
+    }
+
+    fn on_port(port: u16, settings: &[&str]) -> Secure {
+        Secure::made(Some(port), &Authority::new("authority"), settings)
+    }
+
+    fn made(plain: Option<u16>, authority: &Authority, settings: &[&str]) -> Secure {
+        let scratch = Scratch::new();
         authority.equip("server", &scratch.path().join("server"));
         authority.issue("app", Flaw::None, &scratch.path().join("app"));
         Authority::new("other").issue("app", Flaw::None, &scratch.path().join("stranger"));
@@ -139,8 +91,9 @@ impl Secure {
         let port = free_port();
         let text = port.to_string();
         let own = ["--tls-port", &text, "--tls-cert-file", &cert, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
-        let server = Server::start(&[&own, settings].concat());
-        Secure { server, port, scratch, authority }
+        let settings = [&own, settings].concat();
+        let server = plain.map_or_else(|| Server::start(&settings), |plain| Server::on_port(plain, &settings));
+        Secure { server, port, scratch }
     }
 
     fn folder(&self, name: &str) -> std::path::PathBuf {
@@ -168,13 +121,41 @@ fn certificates_decide_as_the_setting_says() {
             assert_eq!(admin.call(&format!("config set tls-auth-clients {value}")), "+OK");
             assert_eq!(who(secure.port), in_, "{value}");
         }
-        // A client that does not speak TLS gets nothing.
-        let mut plain = TcpStream::connect(("127.0.0.1", secure.port)).unwrap();
-        plain.set_read_timeout(Some(PATIENCE)).unwrap();
-        plain.write_all(b"PING\r\n").unwrap();
-        let mut heard = Vec::new();
-        let _ = plain.read_to_end(&mut heard);
-        assert!(!heard.windows(4).any(|piece| piece == b"PONG"), "{heard:?}");
+    });
+}
+
+/// The server's words to a client that begins in this way, until the server closes.
+fn answer(port: u16, beginning: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.write_all(beginning).unwrap();
+    let mut heard = Vec::new();
+    let end = socket.read_to_end(&mut heard);
+    assert!(end.is_ok_and(|_| true) || heard.is_empty(), "no end but a reset");
+    heard
+}
+
+#[test]
+fn a_client_at_the_wrong_port_is_not_left_waiting() {
+    with_both_drivers(|settings| {
+        let secure = Secure::start(settings);
+        // As with Redis: no byte that a client could take for a reply.
+        for beginning in ["PING\r\n", "*1\r\n$4\r\nPING\r\n", "GET / HTTP/1.1\r\n\r\n", "\0\0\0\0"] {
+            assert_eq!(answer(secure.port, beginning.as_bytes()), b"", "{beginning}");
+        }
+        let log = secure.server.log();
+        assert!(log.contains("Error accepting a client connection: "), "{log}");
+        assert!(log.contains("the client does not speak TLS (addr=127.0.0.1:"), "{log}");
+        // TLS where none is spoken: the greeting may have no end of a line in it.
+        let mut greeting = Vec::new();
+        ClientConnection::new(Arc::new(config(None)), ServerName::try_from("localhost").unwrap())
+            .unwrap()
+            .write_tls(&mut greeting)
+            .unwrap();
+        for beginning in [&greeting[..], &[0x16, 3, 1, 2, 0], b"\x16\x03\x01\r\nPING\r\n"] {
+            let heard = answer(secure.server.port(), beginning);
+            assert_eq!(String::from_utf8_lossy(&heard), "-ERR Protocol error: this port does not speak TLS\r\n");
+        }
     });
 }
 
@@ -218,7 +199,6 @@ fn changed_files_are_used_by_new_connections() {
     fs::write(folder.join("ca.pem"), "nothing").unwrap();
     std::thread::sleep(Duration::from_millis(2500));
     assert!(gets_in(secure.port, Some(&secure.folder("new"))));
-    let _ = &secure.authority;
 }
 
 #[test]
@@ -254,10 +234,7 @@ fn versions_and_suites_are_those_that_are_set() {
     let secure = Secure::start(&["--tls-auth-clients", "no"]);
     let mut admin = secure.server.client();
     let speaks = |version: &'static rustls::SupportedProtocolVersion| {
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_protocol_versions(&[version]).unwrap().dangerous();
-        let config = builder.with_custom_certificate_verifier(Arc::new(Trusting)).with_no_client_auth();
-        let mut stream = over(config, secure.port);
+        let mut stream = over(speaking(&[version]), secure.port);
         let suite = ask(&mut stream, "PING").map(|_| stream.conn.negotiated_cipher_suite().unwrap().suite());
         suite.map(|suite| format!("{suite:?}"))
     };
@@ -355,47 +332,178 @@ fn messages_come_and_ends_are_told() {
     });
 }
 
+/// Clients that the server has, without the one that asks.
+fn connected(admin: &mut Client) -> usize {
+    let clients = admin.call("info clients");
+    let count = clients.split("connected_clients:").nth(1).unwrap().split_whitespace().next().unwrap();
+    count.parse::<usize>().unwrap() - 1
+}
+
+/// Connections whose handshakes have begun and go no further.
+fn half_open(port: u16, beginning: &[u8], count: usize) -> Vec<TcpStream> {
+    let open = |_| {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        socket.write_all(beginning).unwrap();
+        socket
+    };
+    (0..count).map(open).collect()
+}
+
+/// A long record of a greeting that does not end.
+fn long_greeting() -> Vec<u8> {
+    let mut bytes = vec![0x16, 3, 1, 0x3f, 0xff, 1, 0, 0x7f, 0xff, 3, 3];
+    bytes.resize(5 + 0x3fff, 0);
+    bytes.extend([0x16, 3, 1, 0x3f, 0xff]);
+    bytes.resize(30 << 10, 0);
+    bytes
+}
+
 #[test]
-fn handshakes_that_do_not_end_are_few_and_short() {
+fn five_thousand_half_open_handshakes_hold_little_and_end() {
+    limit_files(std::process::id(), 12_000);
     with_both_drivers(|settings| {
-        let limits = ["--maxclients", "60", "--tls-auth-clients", "no"];
+        let limits = ["--maxclients", "6000", "--tls-auth-clients", "no"];
         let secure = Secure::start(&[settings, &limits].concat());
-        // The beginning of a record whose rest does not come.
-        let open = || {
-            let mut socket = TcpStream::connect(("127.0.0.1", secure.port)).unwrap();
-            socket.write_all(&[0x16, 3, 1, 2, 0, 1]).unwrap();
-            socket
-        };
-        let began = Instant::now();
-        let mut half: Vec<TcpStream> = (0..50).map(|_| open()).collect();
-        // Others still get in, over TLS as well.
-        assert!(gets_in(secure.port, None));
-        assert_eq!(secure.server.client().call("ping"), "+PONG");
-        for socket in &mut half {
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            match socket.read(&mut [0]) {
-                Ok(0) => {}
-                Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
-                Ok(_) => panic!("an answer to half a record"),
+        let mut admin = secure.server.client();
+        for (beginning, each) in
+            [(&b"\x16\x03\x01\x02\x00\x01"[..], 16 << 10), (b"", 16 << 10), (&long_greeting(), 56 << 10)]
+        {
+            let (before, began) = (secure.server.rss(), Instant::now());
+            let mut half = half_open(secure.port, beginning, 5000);
+            // Honest ones get in at once.
+            assert!(gets_in(secure.port, None) && began.elapsed() < Duration::from_secs(30));
+            let held = secure.server.rss().saturating_sub(before);
+            eprintln!("{} bytes each: {} KB, {:?}", beginning.len(), held >> 10, began.elapsed());
+            assert!(held < 5000 * each, "{held} bytes");
+            // Those that are slow are soon half of all clients at most, and none after ten seconds.
+            let mut few = false;
+            while connected(&mut admin) > 0 {
+                assert!(began.elapsed() < PATIENCE);
+                few |= began.elapsed() > Duration::from_secs(4) && connected(&mut admin) <= 3100;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            eprintln!("all gone after {:?}", began.elapsed());
+            assert!(few || began.elapsed() > Duration::from_secs(15), "they did not give way");
+            for socket in &mut half {
+                let heard = socket.read(&mut [0]);
+                let is_closed = matches!(&heard, Ok(0)) || heard.is_err_and(|why| why.kind() != ErrorKind::WouldBlock);
+                assert!(is_closed, "an answer to half a record");
             }
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-        // More than a handshake needs is not kept.
-        let mut socket = open();
-        let mut piece = vec![0x16, 3, 1, 0x3f, 0xff, 1, 0, 0xff, 0xff];
-        piece.resize(5 + 0x3fff, 0);
-        let head = [0x16, 3, 1, 0x3f, 0xff];
-        let _ = socket.write_all(&piece);
-        for _ in 0..64 {
-            if socket.write_all(&[&head[..], &piece[5..]].concat()).is_err() {
-                break;
-            }
-        }
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut heard = Vec::new();
-        let _ = socket.read_to_end(&mut heard);
         assert!(gets_in(secure.port, None));
     });
+}
+
+#[test]
+fn a_burst_of_honest_clients_loses_none() {
+    with_both_drivers(|settings| {
+        let secure = Secure::start(&[settings, &["--maxclients", "130", "--tls-auth-clients", "no"]].concat());
+        let mut streams: Vec<Stream> = (0..110).map(|_| connect(secure.port, None)).collect();
+        // All have begun before one goes on.
+        for stream in &mut streams {
+            let Stream { conn, sock } = stream;
+            conn.write_tls(sock).unwrap();
+        }
+        for stream in &mut streams {
+            assert_eq!(ask(stream, "PING").as_deref(), Some("+PONG"));
+        }
+    });
+}
+
+#[test]
+fn a_handshake_byte_by_byte_ends_in_time() {
+    with_both_drivers(|settings| {
+        let secure = Secure::start(&[settings, &["--tls-auth-clients", "no"]].concat());
+        let mut socket = half_open(secure.port, &[0x16], 1).remove(0);
+        let began = Instant::now();
+        for byte in [3, 1, 2, 0, 1, 0].iter().cycle() {
+            if socket.write_all(&[*byte]).is_err() {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "it is still open");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        assert!(began.elapsed() > Duration::from_secs(9), "{:?}", began.elapsed());
+        // More than a handshake needs is not kept.
+        let mut greedy = half_open(secure.port, &long_greeting(), 1).remove(0);
+        greedy.set_read_timeout(Some(PATIENCE)).unwrap();
+        let began = Instant::now();
+        while greedy.write_all(&long_greeting()).is_ok() {
+            assert!(began.elapsed() < Duration::from_secs(9), "it may send more and more");
+        }
+        assert!(gets_in(secure.port, None));
+    });
+}
+
+#[test]
+fn a_node_that_does_not_know_the_users_of_its_cluster_takes_a_certificate_for_none() {
+    let first = free_ports(2);
+    let seeds = format!("127.0.0.1:{first},127.0.0.1:{}", first + 1);
+    let dir = Scratch::new();
+    let file = dir.path().join("users.acl");
+    fs::write(&file, "user default on nopass ~* &* +@all\nuser app on nopass ~app:* &* +@all\n").unwrap();
+    let (file, folder) = (file.display().to_string(), dir.path().display().to_string());
+    let node = ["--tls-auth-clients-user", "CN", "--aclfile", &file, "--cluster-seeds", &seeds, "--dir", &folder];
+    let secure = Secure::on_port(first, &node);
+    let mut stream = connect(secure.port, Some(&secure.folder("app")));
+    let refused = "-CLUSTERDOWN this node has not heard of the cluster's users yet";
+    for command in ["ACL WHOAMI", "GET other", "HELLO 3", "ACL WHOAMI"] {
+        assert_eq!(ask(&mut stream, command).as_deref(), Some(refused), "{command}");
+    }
+    assert_eq!(secure.server.client().call("acl whoami"), "$7 default");
+    // The same connection is the user as soon as the node knows who that is.
+    let other = Scratch::new();
+    let _other = Server::on_port(first + 1, &["--cluster-seeds", &seeds, "--dir", &other.path().display().to_string()]);
+    let began = Instant::now();
+    let user = loop {
+        let user = ask(&mut stream, "ACL WHOAMI").unwrap();
+        if user != refused {
+            break user;
+        }
+        assert!(began.elapsed() < PATIENCE, "the cluster does not form");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(user, "app");
+    assert!(ask(&mut stream, "GET other").unwrap().starts_with("-NOPERM"));
+}
+
+#[test]
+fn smart_clients_are_told_ports_that_speak_tls_and_nodes_demand_certificates() {
+    let first = free_ports(2);
+    let seeds = format!("127.0.0.1:{first},127.0.0.1:{}", first + 1);
+    let dirs = [Scratch::new(), Scratch::new()];
+    let settings = ["--cluster-seeds", &seeds, "--tls-cluster", "yes", "--tls-auth-clients", "no", "--dir"];
+    let authority = Authority::new("authority");
+    let nodes: Vec<Secure> = (0..2)
+        .map(|n| {
+            let dir = dirs[n].path().display().to_string();
+            Secure::made(Some(first + n as u16), &authority, &[&settings[..], &[&dir]].concat())
+        })
+        .collect();
+    let began = Instant::now();
+    while nodes[0].server.client().call("get somebody") != "$-1" {
+        assert!(began.elapsed() < PATIENCE, "the cluster does not form");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let shards = nodes[0].server.client().call("cluster shards");
+    for smart in [first + 1000, first + 1001] {
+        assert!(shards.contains(&format!("$4 port :{smart} $8 tls-port :{smart}")), "{shards}");
+        // The port speaks either. The error for a key elsewhere names such a port.
+        let mut stream = connect(smart, None);
+        let mut plain = Client::at(smart);
+        for key in ["a", "b", "c", "d", "e", "f"] {
+            let (told, heard) = (ask(&mut stream, &format!("GET {key}")).unwrap(), plain.call(&format!("get {key}")));
+            assert!(told == heard || told.starts_with("$-1"), "{told} {heard}");
+            if let Some(place) = told.strip_prefix("-MOVED ") {
+                let port = place.rsplit(':').next().unwrap().parse().unwrap();
+                assert!(gets_in(port, None), "{told}");
+            }
+        }
+        // Clients need no certificate here. Other nodes do.
+        let mut bus = over(config(None), smart - 1000 + 10_000);
+        let why = bus.read(&mut [0]).expect_err("it is no node");
+        assert!(why.to_string().contains("CertificateRequired"), "{why}");
+    }
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Launched {
     }
 
     /// The contents of a file of its directory.
-    fn wrote(&self, name: &str) -> String {
+    pub fn wrote(&self, name: &str) -> String {
         let bytes = fs::read(self.dir.path().join(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 pub use launch::{Launched, Scratch, free_port, free_ports, in_time};
 pub use nodes::Nodes;
+pub use process::limit_files;
 
 /// The longest wait for anything that must happen, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -94,6 +95,16 @@ impl Server {
     /// The largest resident size of the process, in bytes.
     pub fn peak_rss(&self) -> u64 {
         self.status("VmHWM:")
+    }
+
+    /// The lines that it has logged.
+    pub fn log(&self) -> String {
+        self.0.wrote("stdout")
+    }
+
+    /// The resident size of the process, in bytes.
+    pub fn rss(&self) -> u64 {
+        self.status("VmRSS:")
     }
 
     /// The largest address space of the process, in bytes.

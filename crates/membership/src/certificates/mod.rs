@@ -3,6 +3,7 @@
 
 mod key;
 mod name;
+mod signed;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -16,6 +17,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, Error, RootCertStore};
 
 pub use name::{common_name, subject};
+pub use signed::SignedBy;
 
 /// Bytes of the longest file of certificates or keys.
 const FILE_MAX: u64 = 4 << 20;

@@ -13,3 +13,4 @@ mod libraries;
 mod members;
 mod storm;
 mod tls;
+mod tls_client;

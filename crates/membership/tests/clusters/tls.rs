@@ -7,13 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use membership::control::{DataLink, TlsFiles};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 
 use crate::certificates::{Authority, Flaw};
 use crate::harness::{Node, Nodes, stream, wait};
+use crate::tls_client::config;
 
 fn files(folder: &Path) -> TlsFiles {
     let ca = Some(folder.join("ca.pem"));
@@ -256,54 +255,12 @@ fn who_speaks_in_the_clear_is_told() {
     assert!(String::from_utf8_lossy(&said).contains("this node uses TLS"));
 }
 
-/// Accepts every certificate.
-#[derive(Debug)]
-struct Credulous;
-
-impl ServerCertVerifier for Credulous {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ring::default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
 #[test]
 fn who_shows_no_certificate_is_refused() {
     let mut nodes = equipped(68, 1, &Authority::new("authority"));
     nodes.nodes[0].start();
     nodes.serve();
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let config = config.with_safe_default_protocol_versions().unwrap().dangerous();
-    let config = config.with_custom_certificate_verifier(Arc::new(Credulous)).with_no_client_auth();
-    let mut tls = ClientConnection::new(Arc::new(config), ServerName::try_from("node").unwrap()).unwrap();
+    let mut tls = ClientConnection::new(Arc::new(config(None)), ServerName::try_from("node").unwrap()).unwrap();
     let mut socket = TcpStream::connect(nodes.nodes[0].settings.bind).unwrap();
     let mut stream = rustls::Stream::new(&mut tls, &mut socket);
     let said = loop {

@@ -5,6 +5,7 @@
 
 mod tls;
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -56,6 +57,8 @@ pub struct Epoll {
     read_left: usize,
     /// For connections that speak TLS.
     kit: Kit,
+    /// Those with the next step of a handshake to take, in another turn.
+    greeters: VecDeque<Token>,
 }
 
 impl Epoll {
@@ -83,6 +86,7 @@ impl Epoll {
             send_left: SEND_BYTES_PER_TURN,
             read_left: READ_BYTES_PER_TURN,
             kit: Kit::default(),
+            greeters: VecDeque::new(),
         }
     }
 
@@ -119,6 +123,7 @@ impl Epoll {
                     ));
                 }
             }
+            self.greet();
             // Sockets that had to wait in the last turn, because enough had been read, come first.
             for token in std::mem::take(&mut self.unfinished) {
                 if let Some(place) = self.place(token) {
@@ -176,7 +181,8 @@ impl Epoll {
     }
 
     fn patience(&self) -> Duration {
-        if self.worker.has_work() || !self.unfinished.is_empty() || !self.unsent.is_empty() {
+        let waits = !self.unfinished.is_empty() || !self.unsent.is_empty() || !self.greeters.is_empty();
+        if self.worker.has_work() || waits {
             return Duration::ZERO;
         }
         let now = self.worker.node().clock.unix_ms();
@@ -187,8 +193,13 @@ impl Epoll {
     fn take_incoming(&mut self, now: UnixMs) {
         for incoming in self.lanes[self.worker.index()].take() {
             match incoming {
-                Incoming::Client { socket, peer } => match self.worker.accept(peer, now) {
-                    Ok(token) => self.install(token, socket),
+                Incoming::Client { mut socket, peer } => match self.worker.accept(peer, now) {
+                    Ok(token) => {
+                        if let Some(session) = socket.tls.as_deref_mut().filter(|session| !session.may_be_plain()) {
+                            self.kit.begin(token, session, now);
+                        }
+                        self.install(token, socket);
+                    }
                     Err(refusal) => {
                         if socket.tls.is_none() {
                             let _ = socket.send(refusal);

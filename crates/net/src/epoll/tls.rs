@@ -9,7 +9,7 @@ use node::{Output, SLICES, Token, UnixMs};
 
 use super::Epoll;
 use crate::socket::Socket;
-use crate::tls::{Buffer, Heard, READ_BYTES, SEAL_BYTES, Sort, most_greetings};
+use crate::tls::{Buffer, Heard, READ_BYTES, SEAL_BYTES, Sort};
 
 impl Epoll {
     /// Reads from a connection, and decrypts.
@@ -20,7 +20,10 @@ impl Epoll {
         let Some(session) = socket.tls.as_deref_mut() else { return };
         let open = session.is_open();
         if !open && kit.steps_left == 0 {
-            return self.read_later(token);
+            if !std::mem::replace(&mut session.queued, true) {
+                self.greeters.push_back(token);
+            }
+            return;
         }
         if session.has_ended() || open && worker.space(token).is_none() {
             return;
@@ -46,30 +49,30 @@ impl Epoll {
         let Self { sockets, kit, worker, .. } = self;
         let Some(place) = sockets.get_mut(token as u32 as usize).and_then(Option::as_mut) else { return };
         let Some(session) = place.socket.tls.as_deref_mut() else { return };
-        let incoming = &mut kit.read[..n];
-        let mut displaced = None;
-        match session.sort(incoming) {
+        let now = worker.node().clock.unix_ms();
+        match session.sort(&kit.read[..n]) {
             Sort::Plain => {
                 place.socket.tls = None;
-                worker.input(token, incoming);
+                worker.input(token, &kit.read[..n]);
                 return;
             }
-            Sort::Fresh => {
-                let (now, most) = (worker.node().clock.unix_ms(), most_greetings(worker.node()));
-                displaced = kit.greetings.begin(token, now, most);
+            Sort::Greets => {
+                kit.begin(token, session, now);
                 kit.steps_left = kit.steps_left.saturating_sub(1);
             }
-            Sort::Greets => kit.steps_left = kit.steps_left.saturating_sub(1),
             Sort::Open => {}
         }
-        let taken = session.take(incoming, &mut kit.sealed, |heard| match heard {
+        let taken = session.take(&mut kit.read[..n], &mut kit.sealed, |heard| match heard {
             Heard::Open(name) => worker.identified(token, name),
             Heard::Data(bytes) => _ = worker.input(token, bytes),
         });
-        let ended = session.has_ended();
+        let (ended, open) = (session.has_ended(), session.is_open());
         let sent = send(&mut place.socket, &mut kit.sealed);
         if let Err(why) = taken {
-            tracing::debug!("a TLS connection of a client ends: {why}");
+            match open {
+                true => tracing::debug!("a TLS connection of a client ends: {why}"),
+                false => kit.complain(now, &place.socket, &why.to_string()),
+            }
             return self.closed(token);
         }
         if sent.is_err() {
@@ -78,8 +81,17 @@ impl Epoll {
         if ended {
             worker.ended(token);
         }
-        if let Some(token) = displaced {
-            self.end_greeting(token);
+    }
+
+    /// Reads from connections whose handshakes have waited for this turn, as many as it may take.
+    pub(super) fn greet(&mut self) {
+        while self.kit.steps_left > 0
+            && let Some(token) = self.greeters.pop_front()
+        {
+            if let Some(session) = self.place(token).and_then(|place| place.socket.tls.as_deref_mut()) {
+                session.queued = false;
+                self.read(token);
+            }
         }
     }
 
@@ -140,17 +152,13 @@ impl Epoll {
     /// Ends handshakes that take too long.
     pub(super) fn end_greetings(&mut self, now: UnixMs) {
         self.kit.follow(self.worker.node());
-        while let Some(token) = self.kit.greetings.overdue(now) {
-            self.end_greeting(token);
-        }
-    }
-
-    /// Closes a connection if its handshake is not done.
-    fn end_greeting(&mut self, token: Token) {
-        let greets = |socket: &Socket| socket.tls.as_ref().is_some_and(|session| !session.is_open());
-        if self.place(token).is_some_and(|place| greets(&place.socket)) {
-            tracing::debug!("a client has not finished its TLS handshake in time");
-            self.closed(token);
+        while let Some(token) = self.kit.overdue(now) {
+            let Self { sockets, kit, .. } = self;
+            let place = sockets.get(token as u32 as usize).and_then(Option::as_ref);
+            if let Some(place) = place.filter(|place| place.token == token) {
+                kit.complain(now, &place.socket, "the client has not finished its handshake in time");
+                self.closed(token);
+            }
         }
     }
 }

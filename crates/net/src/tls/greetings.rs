@@ -1,31 +1,70 @@
 //! Handshakes under way, bounded in number and time.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
 use node::{Token, UnixMs};
 
-use super::HANDSHAKE_MS;
+use super::{CROWDED_MS, HANDSHAKE_MS};
 
-/// The connections of a worker whose handshake has begun, in the order in which they began. Those that are done stay in
-/// it until their time is over, which does no harm.
+/// A handshake under way. Its session drops it when the handshake is done, or the connection is gone.
+pub struct Greeting(Arc<AtomicUsize>);
+
+impl Drop for Greeting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A connection whose handshake has begun.
+struct Begun {
+    at: UnixMs,
+    token: Token,
+    greeting: Weak<Greeting>,
+}
+
+/// The handshakes of a worker, in the order in which they began.
 #[derive(Default)]
-pub struct Greetings(VecDeque<(UnixMs, Token)>);
+pub struct Greetings {
+    under_way: Arc<AtomicUsize>,
+    order: VecDeque<Begun>,
+}
 
 impl Greetings {
-    /// Notes that a handshake begins at this moment. There may be `most`: the oldest gives way, which
-    /// is returned.
-    pub fn begin(&mut self, token: Token, now: UnixMs, most: usize) -> Option<Token> {
-        self.0.push_back((now + HANDSHAKE_MS, token));
-        if self.0.len() > most { self.0.pop_front().map(|(_, token)| token) } else { None }
+    /// Notes that a handshake begins at this moment. It is under way until the result is dropped.
+    pub fn begin(&mut self, token: Token, now: UnixMs) -> Arc<Greeting> {
+        // Those that are done go when they are most of the list, so each new one pays for a few looks.
+        if self.order.len() > 2 * self.under_way() + 64 {
+            self.order.retain(|begun| begun.greeting.strong_count() > 0);
+        }
+        self.under_way.fetch_add(1, Relaxed);
+        let greeting = Arc::new(Greeting(Arc::clone(&self.under_way)));
+        self.order.push_back(Begun { at: now, token, greeting: Arc::downgrade(&greeting) });
+        greeting
     }
 
-    /// The next connection whose time is over, if its handshake is still not done.
-    pub fn overdue(&mut self, now: UnixMs) -> Option<Token> {
-        let (until, token) = *self.0.front()?;
-        (until <= now).then(|| {
-            self.0.pop_front();
-            token
-        })
+    /// How many there are.
+    pub fn under_way(&self) -> usize {
+        self.under_way.load(Relaxed)
+    }
+
+    /// The next connection to close: its time is over, or there are more than `most` handshakes, and it is the oldest
+    /// and slow. A burst of clients that greet quickly loses none.
+    pub fn overdue(&mut self, now: UnixMs, most: usize) -> Option<Token> {
+        loop {
+            let first = self.order.front()?;
+            let age = now.since(first.at);
+            let is_under_way = first.greeting.strong_count() > 0;
+            if is_under_way && age < HANDSHAKE_MS && (age < CROWDED_MS || self.under_way() <= most) {
+                return None;
+            }
+            let first = self.order.pop_front()?;
+            if is_under_way {
+                return Some(first.token);
+            }
+        }
     }
 }
 
@@ -34,10 +73,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_few_and_end_in_time() {
+    fn they_end_in_time() {
         let mut greetings = Greetings::default();
-        assert_eq!([1, 2, 3].map(|token| greetings.begin(token, UnixMs(100 * token), 2)), [None, None, Some(1)]);
-        assert_eq!(greetings.overdue(UnixMs(HANDSHAKE_MS + 199)), None);
-        assert_eq!([1, 2].map(|_| greetings.overdue(UnixMs(HANDSHAKE_MS + 200))), [Some(2), None]);
+        let kept = [1, 2, 3].map(|token| greetings.begin(token, UnixMs(100 * token)));
+        assert_eq!(greetings.overdue(UnixMs(HANDSHAKE_MS + 99), 3), None);
+        assert_eq!([1, 2].map(|_| greetings.overdue(UnixMs(HANDSHAKE_MS + 100), 3)), [Some(1), None]);
+        drop(kept);
+        assert_eq!((greetings.overdue(UnixMs::NEVER, 3), greetings.under_way()), (None, 0));
+    }
+
+    #[test]
+    fn only_slow_ones_make_room() {
+        let mut greetings = Greetings::default();
+        let mut kept: VecDeque<_> = (0..6).map(|token| greetings.begin(token, UnixMs(token))).collect();
+        assert_eq!(greetings.overdue(UnixMs(CROWDED_MS - 1), 3), None, "a burst");
+        let mut closed = || {
+            let token = greetings.overdue(UnixMs(CROWDED_MS + 10), 3)?;
+            kept.pop_front();
+            Some(token)
+        };
+        assert_eq!([(); 4].map(|()| closed()), [Some(0), Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn those_that_are_done_do_not_count() {
+        let mut greetings = Greetings::default();
+        for token in 0..100_000 {
+            drop(greetings.begin(token, UnixMs(1)));
+        }
+        assert!(greetings.order.len() < 100, "{}", greetings.order.len());
+        let slow = greetings.begin(7, UnixMs(1));
+        for token in 0..1000 {
+            drop(greetings.begin(token, UnixMs(2)));
+            assert_eq!(greetings.overdue(UnixMs(1 + CROWDED_MS), 1), None);
+        }
+        drop(slow);
     }
 }

@@ -11,7 +11,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
 use rustls::{Error, ServerConfig};
 
-use super::{Buffer, HANDSHAKE_BYTES};
+use super::{Buffer, Greeting, HANDSHAKE_BYTES};
 
 /// Bytes of a record's head: its type, its version, its length.
 const HEAD: usize = 5;
@@ -38,8 +38,6 @@ pub enum Heard<'a> {
 /// The sort of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sort {
-    /// Its handshake begins.
-    Fresh,
     /// Its first byte is not TLS's.
     Plain,
     /// It is in its handshake.
@@ -59,6 +57,10 @@ enum State {
 pub struct Session {
     state: State,
     open: bool,
+    /// Its handshake counts as one under way.
+    greeting: Option<Arc<Greeting>>,
+    /// It waits for a turn that may take a step of its handshake.
+    pub queued: bool,
     /// The client has said that it sends no more.
     ended: bool,
     /// Ciphertext that is not a whole record, or not a whole message of the handshake.
@@ -71,12 +73,35 @@ impl Session {
     /// For a connection that has sent nothing yet. `either`: its first byte says whether it speaks TLS.
     pub fn new(config: Arc<ServerConfig>, either: bool) -> Self {
         let state = State::Fresh { config, either };
-        Self { state, open: false, ended: false, partial: Vec::new(), unsent: Buffer::default() }
+        Self {
+            state,
+            open: false,
+            greeting: None,
+            queued: false,
+            ended: false,
+            partial: Vec::new(),
+            unsent: Buffer::default(),
+        }
     }
 
     /// True if the handshake is done.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// True if the first byte says whether it speaks TLS, and has not come.
+    pub fn may_be_plain(&self) -> bool {
+        matches!(self.state, State::Fresh { either: true, .. }) && self.greeting.is_none()
+    }
+
+    /// True if its handshake counts as one under way, or is done.
+    pub fn greets(&self) -> bool {
+        self.open || self.greeting.is_some()
+    }
+
+    /// Its handshake counts from now on until it is done.
+    pub fn begin_greeting(&mut self, greeting: Arc<Greeting>) {
+        self.greeting = Some(greeting);
     }
 
     /// True if the client has said that it sends no more.
@@ -92,13 +117,9 @@ impl Session {
     /// Decides by the first byte. A connection that is [`Sort::Plain`] needs no session.
     pub fn sort(&self, bytes: &[u8]) -> Sort {
         match &self.state {
-            State::Fresh { either, .. } => match bytes.first() {
-                Some(first) if *either && *first != RECORD => Sort::Plain,
-                _ if self.partial.is_empty() => Sort::Fresh,
-                _ => Sort::Greets,
-            },
+            State::Fresh { .. } if self.may_be_plain() && bytes.first() != Some(&RECORD) => Sort::Plain,
             State::Begun(_) if self.open => Sort::Open,
-            State::Begun(_) => Sort::Greets,
+            State::Begun(_) | State::Fresh { .. } => Sort::Greets,
         }
     }
 
@@ -128,6 +149,13 @@ impl Session {
         out: &mut Buffer,
         mut hear: impl FnMut(Heard<'_>),
     ) -> Result<(), Error> {
+        if let State::Fresh { .. } = self.state
+            && self.partial.is_empty()
+            && incoming.first().is_some_and(|first| *first != RECORD)
+        {
+            // The client would not understand an alert.
+            return Err(Error::General("the client does not speak TLS".to_owned()));
+        }
         while !self.partial.is_empty() && !incoming.is_empty() {
             let missing = missing(&self.partial).min(incoming.len());
             let (piece, rest) = std::mem::take(&mut incoming).split_at_mut(missing);
@@ -221,6 +249,9 @@ impl Session {
             }
         };
         (self.open, self.ended) = (open, ended);
+        if open {
+            self.greeting = None;
+        }
         result
     }
 

@@ -3,57 +3,14 @@
 use std::io::{IoSlice, Read, Write};
 use std::sync::Arc;
 
-use membership::certificates::{authorities, provider};
+use membership::certificates::authorities;
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Error};
 
+use super::testing::tls_client::config;
 use super::testing::{Folder, off};
 use super::{Buffer, Heard, Session, Sort};
-
-#[derive(Debug)]
-struct Trusting;
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
-}
-
-fn client_config() -> ClientConfig {
-    let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
-    builder.dangerous().with_custom_certificate_verifier(Arc::new(Trusting)).with_no_client_auth()
-}
 
 struct Pair {
     client: ClientConnection,
@@ -117,7 +74,7 @@ fn bytes_go_both_ways_in_any_pieces() {
     let tls = off();
     tls.change(&folder.settings(&[("tls-auth-clients", "no")])).unwrap();
     for piece in [1, 7, 1000, 1 << 16] {
-        let mut pair = Pair::new(client_config(), Session::new(tls.config().unwrap(), false), piece);
+        let mut pair = Pair::new(config(None), Session::new(tls.config().unwrap(), false), piece);
         // Before the handshake: it comes together with the client's last message of it.
         pair.client.writer().write_all(b"early").unwrap();
         pair.carry().unwrap();
@@ -158,10 +115,13 @@ fn what_is_no_tls_is_told_and_kept_within_bounds() {
     tls.change(&folder.settings(&[])).unwrap();
     let session = |either| Session::new(tls.config().unwrap(), either);
     assert_eq!(session(true).sort(b"PING"), Sort::Plain);
-    assert_eq!([session(true).sort(&[22]), session(false).sort(b"PING")], [Sort::Fresh; 2]);
+    assert_eq!([session(true).sort(&[22]), session(false).sort(b"PING")], [Sort::Greets; 2]);
     let mut out = Buffer::default();
     assert!(session(false).take(&mut b"PING\r\n".repeat(9), &mut out, |_| ()).is_err());
+    assert!(out.is_empty(), "a client without TLS would not understand an alert");
+    assert!(session(false).take(&mut [22, 3, 3, 0, 4, 99, 0, 0, 0], &mut out, |_| ()).is_err());
     assert_eq!(out.unsent()[0], 21, "an alert");
+    out.clear();
     // A message of the handshake that never ends.
     let mut long = session(false);
     let mut record = vec![22, 3, 1, 0x3f, 0xff, 1, 0, 0xff, 0xff];
@@ -172,7 +132,7 @@ fn what_is_no_tls_is_told_and_kept_within_bounds() {
     let ended = (0..8).find(|_| long.take(&mut more.clone(), &mut out, |_| ()).is_err());
     assert!(ended.is_some_and(|n| n < 3), "{ended:?}");
     // A client without a certificate is refused.
-    let mut pair = Pair::new(client_config(), session(false), 1 << 16);
+    let mut pair = Pair::new(config(None), session(false), 1 << 16);
     assert_eq!(pair.carry(), Err(Error::NoCertificatesPresented));
     assert_eq!(pair.opened, 0);
 }
@@ -183,7 +143,7 @@ fn sessions_are_resumed_and_no_longer_when_the_files_change() {
     let tls = off();
     let settings = folder.settings(&[("tls-auth-clients", "no")]);
     tls.change(&settings).unwrap();
-    let mut config = client_config();
+    let mut config = config(None);
     config.resumption = Resumption::in_memory_sessions(8);
     let resumes = |tls: &super::Tls| {
         let mut pair = Pair::new(config.clone(), Session::new(tls.config().unwrap(), false), 1 << 16);

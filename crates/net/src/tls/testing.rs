@@ -10,6 +10,8 @@ use super::Tls;
 
 #[path = "../../../membership/tests/clusters/certificates.rs"]
 pub mod certificates;
+#[path = "../../../membership/tests/clusters/tls_client.rs"]
+pub mod tls_client;
 
 /// It stands still.
 pub struct Still;

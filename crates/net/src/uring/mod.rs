@@ -574,8 +574,13 @@ impl Uring {
     fn take_incoming(&mut self, now: UnixMs) -> io::Result<()> {
         for incoming in self.lanes[self.worker.index()].take() {
             match incoming {
-                Incoming::Client { socket, peer } => match self.worker.accept(peer, now) {
-                    Ok(token) => self.install(token, socket)?,
+                Incoming::Client { mut socket, peer } => match self.worker.accept(peer, now) {
+                    Ok(token) => {
+                        if let Some(session) = socket.tls.as_deref_mut().filter(|session| !session.may_be_plain()) {
+                            self.kit.begin(token, session, now);
+                        }
+                        self.install(token, socket)?;
+                    }
                     Err(_) if socket.tls.is_some() => {}
                     Err(refusal) => drop(socket.send(refusal)),
                 },

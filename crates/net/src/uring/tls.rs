@@ -10,7 +10,7 @@ use io_uring::types::Fd;
 use node::{Output, SLICES, Token, UnixMs};
 
 use super::{SEND, Uring, user_data};
-use crate::tls::{Buffer, Heard, SEAL_BYTES, Sort, most_greetings};
+use crate::tls::{Buffer, Heard, SEAL_BYTES, Sort};
 
 /// Buffers for ciphertext that are kept.
 const SPARES: usize = 32;
@@ -23,7 +23,6 @@ impl Uring {
         };
         let Some(session) = conn.socket.tls.as_deref_mut() else { return Ok(false) };
         let bytes = self.buffers.bytes_mut(id, len);
-        let mut displaced = None;
         match session.sort(bytes) {
             Sort::Plain => {
                 conn.socket.tls = None;
@@ -38,18 +37,11 @@ impl Uring {
                 self.took(place, token, taken)?;
                 return Ok(enough);
             }
-            Sort::Fresh => {
-                let (now, most) = (self.worker.node().clock.unix_ms(), most_greetings(self.worker.node()));
-                displaced = self.kit.greetings.begin(token, now, most);
-            }
-            Sort::Greets => {}
+            Sort::Greets => self.kit.begin(token, session, self.worker.node().clock.unix_ms()),
         }
         let fits = session.keep(bytes);
-        if !self.greeters.contains(&token) {
+        if !std::mem::replace(&mut session.queued, true) {
             self.greeters.push_back(token);
-        }
-        if let Some(token) = displaced {
-            self.end_greeting(token)?;
         }
         if !fits {
             // The handshake may have ended already: what follows it waits in the kernel.
@@ -66,6 +58,7 @@ impl Uring {
             let Some(place) = self.place(token) else { continue };
             let Some(conn) = self.conns[place as usize].as_mut().filter(|c| !c.doomed) else { continue };
             let Some(session) = conn.socket.tls.as_deref_mut() else { continue };
+            session.queued = false;
             self.kit.steps_left -= 1;
             let (worker, mut enough) = (&mut self.worker, false);
             let taken = session.greet(&mut self.kit.sealed, |heard| match heard {
@@ -89,9 +82,14 @@ impl Uring {
         let under_way = conn.is_sending();
         let Some(session) = conn.socket.tls.as_deref_mut() else { return Ok(()) };
         let answers = std::mem::take(&mut self.kit.sealed);
-        let ended = session.has_ended();
+        let (ended, open) = (session.has_ended(), session.is_open());
         if let Err(why) = taken {
-            tracing::debug!("a TLS connection of a client ends: {why}");
+            let now = self.worker.node().clock.unix_ms();
+            match open {
+                true => tracing::debug!("a TLS connection of a client ends: {why}"),
+                false => self.kit.complain(now, &conn.socket, &why.to_string()),
+            }
+            let Some(session) = conn.socket.tls.as_deref_mut() else { return Ok(()) };
             if !under_way && session.unsent.is_empty() {
                 let _ = conn.socket.send(answers.unsent());
             }
@@ -216,18 +214,10 @@ impl Uring {
     /// Ends handshakes that take too long.
     pub(super) fn end_greetings(&mut self, now: UnixMs) -> io::Result<()> {
         self.kit.follow(self.worker.node());
-        while let Some(token) = self.kit.greetings.overdue(now) {
-            self.end_greeting(token)?;
-        }
-        Ok(())
-    }
-
-    /// Closes a connection if its handshake is not done.
-    fn end_greeting(&mut self, token: Token) -> io::Result<()> {
-        let Some(place) = self.place(token) else { return Ok(()) };
-        let session = self.conns[place as usize].as_ref().and_then(|conn| conn.socket.tls.as_ref());
-        if session.is_some_and(|session| !session.is_open()) {
-            tracing::debug!("a client has not finished its TLS handshake in time");
+        while let Some(token) = self.kit.overdue(now) {
+            let Some(place) = self.place(token) else { continue };
+            let Some(conn) = self.conns[place as usize].as_ref().filter(|conn| !conn.doomed) else { continue };
+            self.kit.complain(now, &conn.socket, "the client has not finished its handshake in time");
             self.doom(place)?;
         }
         Ok(())

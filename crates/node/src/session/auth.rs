@@ -10,9 +10,10 @@ use resp::Protocol;
 use super::client::{check_name, set_name};
 use super::{Flow, Replies, Session, SessionCtx, SessionRun};
 use crate::REDIS_VERSION;
-use crate::admission::rights::User;
+use crate::admission::rights::{self, User};
 use crate::figures::stats::add;
 use crate::node::{Node, VALKEY_VERSION};
+use crate::users::Login;
 
 /// The rows of the family.
 pub const ROWS: &[Row<SessionRun>] = &[
@@ -59,12 +60,15 @@ pub const ROWS: &[Row<SessionRun>] = &[
     },
 ];
 
+/// The error of a node that waits for the users of its cluster.
+const NO_USERS_YET: &str = "CLUSTERDOWN this node has not heard of the cluster's users yet";
+
 const WRONG_PASSWORD: Error = Error::new("WRONGPASS invalid username-password pair or user is disabled.");
 
 /// Lets the client in if user and password are right.
 fn log_in(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
     if user != b"default" && ctx.node.users.awaits_cluster() {
-        return Err(Error::new("CLUSTERDOWN this node has not heard of the cluster's users yet"));
+        return Err(Error::new(NO_USERS_YET));
     }
     let Some(login) = ctx.node.users.log_in(ctx.settings.requirepass.as_ref(), user, password) else {
         add(&ctx.stats.denied, 1);
@@ -74,29 +78,57 @@ fn log_in(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), 
         // Without a lease it may have been away when users changed.
         return Err(ctx.peers.doubt().map_or(WRONG_PASSWORD, Error::text));
     };
-    ctx.session.authenticated = true;
-    ctx.session.user = login.user;
-    ctx.session.client.texts().user = login.name;
+    ctx.session.log_in(login);
     Ok(())
 }
 
 /// Lets a client in whose certificate has this common name, if the settings say so (`tls-auth-clients-user`). A name of
 /// no user, or of one that is off, is noted in ACL LOG. Then the client stays the default user.
+///
+/// A node that has not heard of its cluster's users cannot tell: until it has, the client is nobody.
 pub fn identify(node: &Node, session: &mut Session, name: &[u8], now: UnixMs) {
     let settings = node.config.settings();
     if !settings.tls_auth_clients_user {
         return;
     }
-    if let Some(login) = node.users.named_by_certificate(settings.requirepass.as_ref(), name) {
-        session.authenticated = true;
-        session.user = login.user;
-        session.client.texts().user = login.name;
+    if node.users.awaits_cluster() {
+        session.authenticated = false;
+        session.certificate = Some(name.into());
         return;
+    }
+    if let Some(login) = node.users.named_by_certificate(settings.requirepass.as_ref(), name) {
+        return session.log_in(login);
     }
     let client = super::line_at(node, &session.client, now);
     let (reason, context) = (Reason::Certificate, Context::TopLevel);
     let event = Event { reason, context, object: Vec::new(), user: name.to_vec(), client };
     node.users.log().add(now.0 as i64, settings.acllog_max_len, event);
+}
+
+/// Lets a client in that had to wait for the cluster's users, if it may now.
+///
+/// # Errors
+/// The reason why it is still a stranger.
+#[cold]
+pub(crate) fn identify_late(node: &Node, session: &mut Session, now: UnixMs) -> Result<(), &'static [u8]> {
+    if let Some(name) = session.certificate.take() {
+        session.authenticated = node.users.lets_in(node.config.settings().requirepass.as_ref());
+        identify(node, session, &name, now);
+    }
+    match session.certificate {
+        Some(_) => Err(NO_USERS_YET.as_bytes()),
+        None if session.authenticated => Ok(()),
+        None => Err(rights::NOAUTH),
+    }
+}
+
+impl Session {
+    fn log_in(&mut self, login: Login) {
+        self.authenticated = true;
+        self.certificate = None;
+        self.user = login.user;
+        self.client.texts().user = login.name;
+    }
 }
 
 fn auth(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -144,11 +176,16 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if let Some((user, password)) = login {
         log_in(ctx, user, password)?;
     }
-    if !ctx.session.authenticated {
-        return Err(Error::new(
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
-             <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
-        ));
+    match identify_late(ctx.node, ctx.session, ctx.engine.now()) {
+        Ok(()) => {}
+        Err(why) if ctx.session.certificate.is_some() => return Err(Error::text(why)),
+        Err(_) => {
+            return Err(Error::new(
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
+                 <user> <pass> option can be used to authenticate the client and select the RESP protocol version at \
+                 the same time",
+            ));
+        }
     }
     if let Some(name) = name {
         set_name(&ctx.session.client, name);
@@ -191,6 +228,7 @@ fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let session = &mut *ctx.session;
     session.set_protocol(Protocol::Resp2);
     session.set_db(0);
+    session.certificate = None;
     session.authenticated = ctx.node.users.lets_in(ctx.settings.requirepass.as_ref());
     session.user = User::DEFAULT;
     session.replies = Replies::On;

@@ -38,7 +38,7 @@ pub(crate) mod waitaof;
 
 pub use aside::Aside;
 pub(crate) use aside::locks_of;
-pub(crate) use auth::identify;
+pub(crate) use auth::{identify, identify_late};
 pub use block::Block;
 pub(crate) use client::line_at;
 pub(crate) use connection::database;

@@ -32,6 +32,8 @@ pub struct Session {
     pub protocol: Protocol,
     /// True if it may run commands.
     pub authenticated: bool,
+    /// The common name in its certificate, while the node does not know the cluster's users.
+    pub certificate: Option<Box<[u8]>>,
     /// The user that its commands run for; for a virtual connection, the one that its origin named.
     pub user: User,
     /// Commands queued since MULTI.
@@ -177,6 +179,7 @@ impl Session {
             db: 0,
             protocol: Protocol::Resp2,
             authenticated,
+            certificate: None,
             user: User::DEFAULT,
             multi: None,
             transaction: None,

@@ -56,8 +56,10 @@ impl Caller for Front<'_> {
 
     #[inline(always)]
     fn rights(&mut self, command: &Command, args: Args<'_>) -> Result<(), Next> {
-        if rights::must_log_in(command.spec, self.conn.session.authenticated) {
-            return self.refuse(command, rights::NOAUTH);
+        if rights::must_log_in(command.spec, self.conn.session.authenticated)
+            && let Err(why) = session::identify_late(self.node, &mut self.conn.session, self.worker.engine.now())
+        {
+            return self.refuse(command, why);
         }
         match rights::refusal(&self.node.users, &mut self.conn.session.user, command, args) {
             Some(denial) => self.deny_or_wait(command, denial),

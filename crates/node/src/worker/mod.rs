@@ -226,11 +226,7 @@ impl Worker {
     pub fn accept(&mut self, peer: Peer, now: UnixMs) -> Result<Token, &'static [u8]> {
         // The present settings: the last turn may have been a while ago.
         let settings = self.node.config.settings();
-        if settings.protected_mode
-            && !peer.unix
-            && !peer.loopback
-            && self.node.users.needs_no_password(settings.requirepass.as_ref())
-        {
+        if !peer.tls && self.protects_from(&peer) {
             return Err(PROTECTED);
         }
         // A client that connects to make room gets in, unless there are many of them.
@@ -251,10 +247,26 @@ impl Worker {
         Ok(token)
     }
 
+    /// True if a client may not come from there (`protected-mode`).
+    fn protects_from(&self, peer: &Peer) -> bool {
+        let settings = self.node.config.settings();
+        settings.protected_mode
+            && !peer.unix
+            && !peer.loopback
+            && self.node.users.needs_no_password(settings.requirepass.as_ref())
+    }
+
     /// The client's TLS handshake is done, and this is the common name in the certificate that the client has shown.
     pub fn identified(&mut self, token: Token, name: Option<&[u8]>) {
         let (node, now) = (self.node.clone(), self.engine.now());
-        if let (Some(conn), Some(name)) = (self.conn(token), name) {
+        let Some(client) = self.conn(token).map(|conn| conn.session.client.clone()) else { return };
+        let is_shut_out = client.peer.tls && self.protects_from(&client.peer);
+        let Some(conn) = self.conn(token) else { return };
+        if is_shut_out {
+            conn.out.bytes.extend_from_slice(PROTECTED);
+            conn.closing = true;
+            self.mark_dirty(token);
+        } else if let Some(name) = name {
             session::identify(&node, &mut conn.session, name, now);
         }
     }

@@ -1,23 +1,21 @@
 //! The judge of other nodes' certificates.
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
-use crate::certificates::provider;
+use crate::certificates::{SignedBy, provider};
 
 /// The authorities.
 #[derive(Debug)]
 pub struct Trust {
-    roots: Arc<RootCertStore>,
+    servers: SignedBy,
     clients: Arc<dyn ClientCertVerifier>,
-    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl Trust {
@@ -30,7 +28,7 @@ impl Trust {
         let roots = Arc::new(roots);
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider()).build();
         let clients = clients.map_err(|why| why.to_string())?;
-        Ok(Self { roots, clients, algorithms: provider().signature_verification_algorithms })
+        Ok(Self { servers: SignedBy::new(Some(roots)), clients })
     }
 
     /// Checks that the first certificate descends from these authorities by way of the others, and serves on both sides
@@ -42,15 +40,15 @@ impl Trust {
         self.clients.verify_client_cert(first, between, now).map(drop)
     }
 
-    /// Unlike the library's own, this does not check which name the certificate is for.
     fn is_server(
         &self,
         first: &CertificateDer<'_>,
         between: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Error> {
-        let first = ParsedCertificate::try_from(first)?;
-        verify_server_cert_signed_by_trust_anchor(&first, &self.roots, between, now, self.algorithms.all)
+        // The name is not compared.
+        let name = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
+        self.servers.verify_server_cert(first, between, &name, &[], now).map(drop)
     }
 }
 
@@ -89,7 +87,7 @@ impl Judge {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let judged = verify_tls13_signature(message, certificate, signed, &self.trust.algorithms);
+        let judged = self.trust.servers.verify_tls13_signature(message, certificate, signed);
         if judged.is_err() {
             self.say("it does not prove that it has the key of its certificate".to_owned());
         }
@@ -134,7 +132,7 @@ impl ServerCertVerifier for Judge {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.trust.algorithms.supported_schemes()
+        self.trust.servers.supported_verify_schemes()
     }
 }
 
@@ -171,6 +169,6 @@ impl ClientCertVerifier for Judge {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.trust.algorithms.supported_schemes()
+        self.trust.servers.supported_verify_schemes()
     }
 }

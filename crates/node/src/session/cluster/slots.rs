@@ -29,6 +29,8 @@ pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 pub(super) fn shards(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (map, me) = map(ctx)?;
     let silent = silent(ctx);
+    // Smart clients have one port, with TLS or without. Nodes of a cluster speak the same there.
+    let (plain, tls) = (ctx.settings.port != 0, ctx.settings.tls_port != 0);
     let mut reply = ctx.reply();
     reply.array(map.nodes().len());
     for (index, node) in map.nodes().iter().enumerate() {
@@ -42,13 +44,15 @@ pub(super) fn shards(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         }
         reply.bulk("nodes");
         reply.array(1);
-        reply.map(7);
+        reply.map(6 + usize::from(plain) + usize::from(tls));
         let mut field = |name: &str, value: &dyn Fn(&mut Reply<'_>)| {
             reply.bulk(name);
             value(&mut reply);
         };
         field("id", &|reply| reply.bulk(node.id.to_string()));
-        field("port", &|reply| reply.count(node.port_for_smart_clients().into()));
+        for (name, _) in [("port", plain), ("tls-port", tls)].iter().filter(|(_, speaks)| *speaks) {
+            field(name, &|reply| reply.count(node.port_for_smart_clients().into()));
+        }
         field("ip", &|reply| reply.bulk(&node.host));
         field("endpoint", &|reply| reply.bulk(&node.host));
         field("role", &|reply| reply.bulk("master"));
