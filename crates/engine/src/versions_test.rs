@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use keyspace::Keyspace;
 use redolog::{Intake, Lsn, Record, Take, Watermarks};
 
@@ -11,7 +12,7 @@ use crate::{Engine, Link, Shared};
 /// Gives a version without a change. Returns it, the records that are left, and true if a reply waits for them.
 fn give(keeps_versions: bool) -> (Lsn, Vec<(Lsn, usize)>, bool) {
     let mut engine = Engine::new(Arc::new(Shared::new(Keyspace::new(1, 1, 7))), 0, 1);
-    engine.begin_turn(1_000_000_000_000);
+    engine.begin_turn(UnixMs(1_000_000_000_000));
     let (mut intake, gates) = Intake::new(1, Lsn::ZERO);
     let marks = Arc::new(Watermarks::new(&[Lsn::ZERO]));
     engine.log_to(Some(Link { gates, marks, promises: true, late_from: 16, keeps_versions }));
