@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use libfuzzer_sys::fuzz_target;
+use clocks::UnixMs;
 use object::hash::Expiry;
 use object::list::End;
 use object::saved::{Assembled, Collection, Freeze, Loaded, ValueRef, load, save_small};
@@ -127,7 +128,7 @@ fn change(value: &mut Collection, step: [u8; 3]) {
         },
         Collection::Hash(hash) => match what % 4 {
             0 => (0..many).for_each(|i| _ = hash.set(&text(i), &text(i), Expiry::Keep, &limits)),
-            1 => (0..many).for_each(|i| _ = hash.set(&text(i), b"1", Expiry::At(1 + u64::from(place)), &limits)),
+            1 => (0..many).for_each(|i| _ = hash.set(&text(i), b"1", Expiry::At(UnixMs(1 + u64::from(place))), &limits)),
             2 => (0..many).for_each(|i| _ = hash.remove(&text(i))),
             _ => _ = hash.reclaim(many.into(), place.into(), |_| ()),
         },

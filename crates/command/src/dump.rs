@@ -277,7 +277,8 @@ fn put_into(db: &mut Db<'_>, key: &Key<'_>, value: Restored<'_>, expiry: Expiry)
     }
 }
 
-/// Sets a key to what a file of Redis says about it: its value, the time at which it expires, the seconds since it was last used, and how often it is used.
+/// Sets a key to what a file of Redis says about it: its value, the time at which it expires, the seconds since it was
+/// last used, and how often it is used.
 pub fn put_rdb_value(
     db: &mut Db<'_>,
     key: &Key<'_>,

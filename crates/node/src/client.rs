@@ -41,7 +41,7 @@ pub struct Client {
     pub id: u64,
     /// Where it comes from.
     pub peer: Peer,
-    /// Unix milliseconds of its connection.
+    /// When it connected.
     pub since: UnixMs,
     /// The worker that owns it.
     pub worker: AtomicU16,

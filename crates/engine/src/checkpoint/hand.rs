@@ -24,7 +24,7 @@ pub(super) struct Ground<'a> {
     pub(super) snapshot: Option<Box<dyn Snapshot>>,
     /// For every slot, the highest version that a key there may have in the store.
     pub(super) reach: Box<[Lsn]>,
-    /// Unix milliseconds, for the access times of new entries.
+    /// The time, for the access times of new entries.
     pub(super) now: UnixMs,
 }
 

@@ -118,7 +118,7 @@ pub struct Dealer<'a> {
 
 impl<'a> Dealer<'a> {
     /// Replays over the contents of a store; `None`: it is empty. `limits`: when collections change their encoding.
-    /// `now`: unix milliseconds, for the access times of new entries. `local` is the dealer's own; `hands`: how many
+    /// `now`: the time, for the access times of new entries. `local` is the dealer's own; `hands`: how many
     /// hands it deals to.
     pub fn new(
         keyspace: &'a Keyspace,

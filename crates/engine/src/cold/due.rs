@@ -16,7 +16,7 @@ const AGAIN_MS: u64 = 10_000;
 pub(super) struct Search {
     physical: u16,
     slot: u16,
-    /// Unix milliseconds: keys with an earlier time have expired.
+    /// The time: keys with an earlier time have expired.
     now: UnixMs,
     /// The hash from which on it has not looked.
     from: u64,

@@ -157,7 +157,7 @@ impl Backlog {
         }
     }
 
-    /// When the next check is due, if it is `now`; unix milliseconds.
+    /// When the next check is due, if it is `now`.
     pub(crate) fn deadline(&self, now: UnixMs) -> Option<UnixMs> {
         (self.ruling.is_some() && !self.waiting.is_empty()).then_some(now + 1)
     }

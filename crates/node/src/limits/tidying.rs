@@ -34,7 +34,7 @@ const TABLES_MS: u64 = 60_000;
 /// A worker's state of tidying.
 #[derive(Default)]
 pub(crate) struct Tidying {
-    /// When to look or to go on, unix milliseconds.
+    /// When to look or to go on.
     next: UnixMs,
     /// Percent of a processor for the pass under way; 0 if there is none.
     percent: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Tidying {
     entries: bool,
     /// Wait after a pass.
     wait: u64,
-    /// When the last pass ended, unix milliseconds, and the count of changes then.
+    /// When the last pass ended, and the count of changes then.
     ended: UnixMs,
     dirty: u64,
 }

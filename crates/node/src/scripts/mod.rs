@@ -74,7 +74,7 @@ pub struct Job {
     pub function: Option<Box<str>>,
     /// The command that runs it.
     pub command: OwnedArgs,
-    /// When it began, unix milliseconds.
+    /// When it began.
     pub since: UnixMs,
     /// See [`Fate`]: the first change decides.
     fate: AtomicU8,

@@ -54,7 +54,7 @@ impl From<&str> for Unusable {
 /// The keys that a participant has sent.
 struct Found<'a> {
     id: ParticipantId,
-    /// Its time then, unix milliseconds.
+    /// Its time then.
     there: UnixMs,
     keys: Vec<Image<'a>>,
 }

@@ -40,7 +40,7 @@ pub(crate) struct Inherited {
     saved: Option<Ticket>,
     /// It is being kept that they are.
     asked: Arc<AtomicBool>,
-    /// When the next attempt is due, unix milliseconds.
+    /// When the next attempt is due.
     due: UnixMs,
 }
 

@@ -80,7 +80,7 @@ pub(crate) trait Port {
 
     // ---- connections that wait
 
-    /// The worker steps a connection again at this time, in unix milliseconds.
+    /// The worker steps a connection again at this time.
     fn wake_at(&mut self, at: UnixMs, token: Token);
     fn wake_no_more_at(&mut self, at: UnixMs, token: Token);
     /// The worker steps a task or a connection again at once.

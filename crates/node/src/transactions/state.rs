@@ -79,7 +79,7 @@ pub(crate) struct Transactions {
     pub(super) at_home: u64,
     /// Connections whose transaction between BEGIN and COMMIT has run a command.
     pub(super) interactive: BTreeSet<Token>,
-    /// When idle ones among them are looked for next, in unix milliseconds.
+    /// When idle ones among them are looked for next.
     pub(super) idle_at: UnixMs,
     /// The number of killed scripts when waiting scripts were last checked.
     pub(super) kills: u64,

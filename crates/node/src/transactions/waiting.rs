@@ -31,7 +31,7 @@ const AGAIN_MS: u64 = 100;
 /// A command that has found nothing.
 pub(super) struct Unserved {
     pub(super) wait: command::Block,
-    /// Its time, unix milliseconds.
+    /// Its time.
     pub(super) now: UnixMs,
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct Conn {
     pub(crate) fetches: u32,
     /// The maps that it waits for.
     pub(crate) map: Awaited,
-    /// Since when the output is above the soft limit, unix milliseconds.
+    /// Since when the output is above the soft limit.
     pub(crate) over_soft_since: Option<UnixMs>,
     /// Messages beside its replies that wait for the end of a reply.
     pub(crate) pushes: Vec<u8>,

@@ -75,13 +75,13 @@ pub struct Worker {
     /// Connections with something to send, or to close, in the order in which they got it. So a publisher is answered
     /// before its many subscribers, and can send the next message while they are sent to.
     pub(crate) dirty: VecDeque<Token>,
-    /// When blocked connections give up: unix milliseconds and connection.
+    /// When blocked connections give up: time and connection.
     pub(crate) deadlines: BTreeSet<(UnixMs, Token)>,
     /// The limits of memory.
     pub(crate) memory: Memory,
     /// Waits that ended while their queues were latched: to be taken out.
     pub(crate) leftovers: Vec<Arc<engine::Blocked>>,
-    /// When housekeeping is due next, unix milliseconds.
+    /// When housekeeping is due next.
     pub(crate) next_round: UnixMs,
     /// CPU nanoseconds of this thread when the last turn began, while turns are measured.
     pub(crate) turn_began: Option<u64>,
@@ -93,7 +93,7 @@ pub struct Worker {
     pub(crate) meter: Meter,
     /// When DEBUG SLEEP began, monotonic nanoseconds.
     pub(crate) slept_from: MonoNs,
-    /// CLIENT PAUSE as this turn sees it: which commands are held back, and until when in unix milliseconds.
+    /// CLIENT PAUSE as this turn sees it: which commands are held back, and until when.
     pub(crate) paused: Option<(Pause, UnixMs)>,
     /// Connections that wait for its end.
     pub(crate) held_back: Vec<Token>,
@@ -119,7 +119,7 @@ pub struct Worker {
     pub(crate) promises: Promises,
     /// True if nothing is executed: see `switching`.
     pub(crate) halted: bool,
-    /// Nothing is executed any more, and connections are closed at this moment at the latest, unix milliseconds: see
+    /// Nothing is executed any more, and connections are closed at this moment at the latest: see
     /// `leaving`.
     pub(crate) leaves_at: Option<UnixMs>,
     /// Connections whose clients send nothing more.

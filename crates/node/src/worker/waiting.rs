@@ -18,7 +18,7 @@ pub(super) type Progress = (usize, usize);
 pub(crate) struct Leavers(pub(super) VecDeque<(UnixMs, Token, Progress)>);
 
 impl Leavers {
-    /// When the next one is checked, unix milliseconds.
+    /// When the next one is checked.
     pub(crate) fn deadline(&self) -> Option<UnixMs> {
         self.0.front().map(|(at, ..)| *at)
     }

@@ -14,7 +14,7 @@ use crate::node::Node;
 pub(super) struct Report<'a> {
     pub(super) node: &'a Node,
     pub(super) settings: &'a Settings,
-    /// Unix milliseconds.
+    /// The time of the report.
     pub(super) now: UnixMs,
     /// The counts of each database.
     pub(super) databases: Vec<Counts>,
