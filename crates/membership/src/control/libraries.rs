@@ -17,7 +17,7 @@ use super::kept::Kept;
 use super::links::Reply;
 use super::types::Entry;
 use crate::NodeId;
-use crate::meta::{ChangeId, Command, LIBRARIES_MAX, Refusal, Response, State};
+use crate::meta::{ChangeId, Command, LIBRARIES_MAX, Libraries, Refusal, Response, State};
 
 /// Takes libraries of a version in place of all that the node has. The thread may be busy with that for a while; calls
 /// come one after the other. After an error, with its reason, it is called again.
@@ -39,14 +39,25 @@ const LOG_BYTES_MAX: usize = 4 << 20;
 pub struct Taken {
     /// Their version; none: it has none yet.
     version: watch::Sender<Option<u64>>,
+    /// The version that the start has found in the files. The metadata may be older until everything is applied that
+    /// others have committed before. What was taken away must not come back meanwhile.
+    found: u64,
+    /// All of that is applied.
+    is_caught_up: watch::Sender<bool>,
     take: OnLibraries,
     /// The reason why it does not have those of the metadata, in words; empty if there is none.
     why: Mutex<String>,
 }
 
 impl Taken {
-    pub fn new(take: OnLibraries) -> Self {
-        Self { version: watch::Sender::new(None), take, why: Mutex::default() }
+    pub fn new(found: u64, take: OnLibraries) -> Self {
+        let (version, is_caught_up) = (watch::Sender::new(None), watch::Sender::new(false));
+        Self { version, found, is_caught_up, take, why: Mutex::default() }
+    }
+
+    /// True if the metadata, which have this version, are behind what the start has found.
+    fn are_behind(&self, version: u64) -> bool {
+        version < self.found && !*self.is_caught_up.borrow()
     }
 
     /// Sets the version.
@@ -94,7 +105,7 @@ pub fn sendable<'a>(entries: impl Iterator<Item = &'a Entry>) -> impl Iterator<I
 
 /// The libraries in a node's files; `None`: it belongs to no cluster. As with settings
 /// ([`super::configuration::known`]), the last entries of the log count, though they may not be committed.
-pub fn known(kept: &Kept) -> Option<Arc<[u8]>> {
+pub fn known(kept: &Kept) -> Option<Libraries> {
     kept.cluster?;
     let snapshot = kept.snapshot.as_ref();
     let last = snapshot.and_then(|snapshot| snapshot.meta.last_log_id).map_or(0, |last| last.index);
@@ -106,19 +117,21 @@ pub fn known(kept: &Kept) -> Option<Arc<[u8]>> {
             let _ = known.change(*from, *change, payload);
         }
     }
-    Some(known.payload)
+    Some(known)
 }
 
 impl Agent {
     /// Keeps the libraries of this node up to date, for ever.
     pub async fn keep_libraries(self: Arc<Self>) {
-        let mut applied = self.machine.index();
+        let (mut applied, mut caught_up) = (self.machine.index(), self.libraries.is_caught_up.subscribe());
         loop {
             applied.borrow_and_update();
+            caught_up.borrow_and_update();
             match self.take_libraries().await {
                 Ok(()) => {
                     self.libraries.say(String::new());
-                    if applied.changed().await.is_err() {
+                    if let Either::Left((Err(_), _)) = select(pin!(applied.changed()), pin!(caught_up.changed())).await
+                    {
                         return;
                     }
                 }
@@ -137,6 +150,9 @@ impl Agent {
         let Some(libraries) = known.filter(|known| Some(known.version) != *self.libraries.version.borrow()) else {
             return Ok(());
         };
+        if self.libraries.are_behind(libraries.version) {
+            return Ok(());
+        }
         if libraries.version == 0
             && let Some(own) = &self.settings.libraries
         {
@@ -172,18 +188,23 @@ impl Agent {
         has >= Some(self.machine.look(|applied| applied.state.libraries().version))
     }
 
-    /// The version that this node has.
+    /// The version that this node has; 0 after a start, as long as the metadata are behind its files.
     ///
     /// # Errors
     ///
     /// If it is not that of the metadata as this node knows them: the reason.
     pub fn has_libraries(&self) -> Result<u64, String> {
+        if self.libraries.are_behind(self.machine.look(|applied| applied.state.libraries().version)) {
+            return Ok(0);
+        }
         let has = *self.libraries.version.borrow();
         has.filter(|_| self.are_up_to_date(has)).ok_or_else(|| self.libraries.why())
     }
 
-    /// As [`Agent::has_libraries`], but waits for them, for as long as a lease lasts at most.
+    /// As [`Agent::has_libraries`], but waits for them, for as long as a lease lasts at most. This node has applied
+    /// everything that others had committed a moment ago.
     pub async fn until_it_has_libraries(&self) -> Result<(), String> {
+        self.libraries.is_caught_up.send_if_modified(|is| !std::mem::replace(is, true));
         let mut version = self.libraries.version();
         let waited = timeout(self.settings.lease, version.wait_for(|has| self.are_up_to_date(*has))).await;
         waited.map(drop).map_err(|_| self.libraries.why())

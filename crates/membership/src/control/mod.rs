@@ -287,7 +287,8 @@ impl Control {
     /// The libraries and the users, as bytes, in the files of `folder`, which are only read. Other nodes may have newer
     /// ones. `None`: it belongs to no cluster, or the files cannot be read, which the start reports.
     pub fn known_libraries(folder: &Path) -> Option<Arc<[u8]>> {
-        libraries::known(&Folder::read(folder, None).ok().flatten()?)
+        let kept = Folder::read(folder, None).ok().flatten()?;
+        libraries::known(&kept).map(|known| known.payload)
     }
 
     /// The owner of the state in `folder`, if it is a node's; nothing is changed. `data`: the name of log and store on
@@ -496,6 +497,7 @@ async fn agent(
     let config = config.validate().map_err(|why| why.to_string())?;
     let me = disk.kept().node;
     let found = configuration::known(&disk.kept()).version();
+    let found_libraries = libraries::known(&disk.kept()).map_or(0, |known| known.version);
     let network = Network { links: Arc::clone(&links), machine: machine.clone(), acknowledged: Arc::default() };
     let raft = Raft::new(me, Arc::new(config), network, Log(disk.clone()), machine.clone()).await;
     let raft = raft.map_err(|why| why.to_string())?;
@@ -525,7 +527,7 @@ async fn agent(
         raft,
         shared: Arc::new(shared),
         volatile,
-        libraries: Taken::new(Arc::clone(&hooks.on_libraries)),
+        libraries: Taken::new(found_libraries, Arc::clone(&hooks.on_libraries)),
         configured: Configured::new(found, Arc::clone(&hooks.on_configuration)),
         trouble: Arc::clone(&hooks.trouble),
         changing: tokio::sync::Mutex::default(),

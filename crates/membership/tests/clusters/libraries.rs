@@ -142,3 +142,26 @@ fn large_libraries_are_kept_once() {
     wait("it has a lease", || nodes.nodes[3].has_lease().then_some(()));
     assert_eq!(nodes.nodes[3].libraries(), (12, large(11)));
 }
+
+/// As with settings: what a node's files have holds until it has heard of all committed changes of others. Users are
+/// among the libraries, and a right that was taken away must not come back.
+#[test]
+fn a_start_does_not_go_back_behind_what_its_files_have() {
+    let mut nodes = Nodes::formed(84, 2);
+    for (known, payload) in (0..).zip([b"1", b"2", b"3"]) {
+        change(nodes.nodes[0].keeper(), known, payload);
+    }
+    nodes.nodes.iter_mut().for_each(Node::stop);
+    // Alone it hears of nothing: it takes the last ones, or none.
+    nodes.nodes[0].start();
+    let mut looks = 0;
+    wait("some looks", || {
+        looks += 1;
+        let (_, payload) = nodes.nodes[0].keeper().libraries();
+        assert!(payload.is_empty() || payload == b"3", "{payload:?}");
+        (looks > 10).then_some(())
+    });
+    nodes.nodes[1].start();
+    nodes.serve();
+    assert!(nodes.nodes.iter().all(|node| node.keeper().libraries() == (3, b"3".to_vec())));
+}
