@@ -17,7 +17,10 @@ impl User {
             [b'#', hex @ ..] => self.add_password(PasswordHash::parse(hex).ok_or(BadRule::BadHash)?),
             [b'<', password @ ..] => self.remove_password(PasswordHash::of(password))?,
             [b'!', hex @ ..] => self.remove_password(PasswordHash::parse(hex).ok_or(BadRule::BadHash)?)?,
-            [b'(', inner @ .., b')'] => self.selectors.push(selector(catalogue, all_channels, inner)?),
+            [b'(', inner @ .., b')'] => {
+                let apply = |selector: &mut Selector, rule: &[u8]| selector.apply(catalogue, rule);
+                self.selectors.push(selector_of(all_channels, inner, apply)?);
+            }
             _ => return self.apply_word(catalogue, all_channels, rule),
         }
         Ok(())
@@ -47,24 +50,24 @@ impl User {
     }
 
     fn add_password(&mut self, hash: PasswordHash) {
-        if !self.passwords.contains(&hash) {
-            self.passwords.push(hash);
-        }
+        self.passwords.push(hash);
         self.needs_no_password = false;
     }
 
     fn remove_password(&mut self, hash: PasswordHash) -> Result<(), BadRule> {
-        let at = self.passwords.iter().position(|own| *own == hash).ok_or(BadRule::NoSuchPassword)?;
-        self.passwords.remove(at);
-        Ok(())
+        if self.passwords.remove(hash.bytes()) { Ok(()) } else { Err(BadRule::NoSuchPassword) }
     }
 }
 
 /// The selector that these rules between parentheses make. As in Redis, unbalanced quotes make one without rights.
-fn selector(catalogue: &Catalogue, all_channels: bool, inner: &[u8]) -> Result<Selector, BadRule> {
+pub(crate) fn selector_of(
+    all_channels: bool,
+    inner: &[u8],
+    mut apply: impl FnMut(&mut Selector, &[u8]) -> Result<(), BadRule>,
+) -> Result<Selector, BadRule> {
     let mut selector = Selector::new(all_channels);
     for rule in resp::split_args(inner).unwrap_or_default() {
-        selector.apply(catalogue, &rule)?;
+        apply(&mut selector, &rule)?;
     }
     Ok(selector)
 }
@@ -125,9 +128,11 @@ impl Selector {
         if has_blank(glob) {
             return Err(BadRule::Syntax);
         }
-        match self.keys.iter_mut().find(|known| known.glob == glob) {
+        match self.keys.get_mut(glob) {
             Some(known) => known.access |= access,
-            None => self.keys.push(KeyPattern { glob: glob.to_vec(), access }),
+            None => {
+                self.keys.push(KeyPattern { glob: glob.to_vec(), access });
+            }
         }
         Ok(())
     }
@@ -139,9 +144,7 @@ impl Selector {
         if has_blank(glob) {
             return Err(BadRule::Syntax);
         }
-        if !self.channels.iter().any(|known| known == glob) {
-            self.channels.push(glob.to_vec());
-        }
+        self.channels.push(glob.to_vec());
         Ok(())
     }
 

@@ -91,6 +91,7 @@ pub struct Declared {
 pub struct Catalogue {
     commands: Vec<Known>,
     ids: BTreeMap<String, CommandId>,
+    is_foreign: Option<fn(&[u8]) -> bool>,
 }
 
 #[derive(Debug)]
@@ -119,6 +120,16 @@ impl Catalogue {
             all.commands.push(Known { declared, subcommands: Vec::new(), is_subcommand: container.is_some() });
         }
         all
+    }
+
+    /// The same, and files of users may name what other servers have: commands, and categories with their `@`.
+    pub fn with_foreign(self, is_foreign: fn(&[u8]) -> bool) -> Catalogue {
+        Catalogue { is_foreign: Some(is_foreign), ..self }
+    }
+
+    /// True if another server has a command or category of this name, in lower case.
+    pub(crate) fn is_foreign(&self, name: &[u8]) -> bool {
+        self.is_foreign.is_some_and(|is_foreign| is_foreign(name))
     }
 
     /// The number of ids.

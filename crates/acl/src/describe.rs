@@ -22,24 +22,41 @@ impl User {
         self.described(Form::Shown)
     }
 
-    /// The line of a file of users, or of a configuration file: that of [`User::line`], or, where Redis could not read
-    /// it again, an equivalent one.
+    /// The line of a file of users: that of [`User::line`], or, where Redis could not read it again, an equivalent
+    /// one.
     pub fn file_line(&self) -> Vec<u8> {
         [b"user ", &self.name[..], b" ", &self.described(Form::Filed)].concat()
     }
 
+    /// The words of a line of a configuration file behind `user`: the name, then rules. A selector is one word, unless
+    /// all of its words are plain.
+    pub fn configuration_words(&self) -> Vec<Vec<u8>> {
+        let mut words = vec![self.name.clone()];
+        words.extend(self.words(Form::Filed));
+        for selector in &self.selectors {
+            let text = selector.text(Form::Filed);
+            // Quotes of the selector must be quoted again, as a whole.
+            let is_plain = text.iter().all(|byte| byte.is_ascii_graphic() && !b"\"'\\".contains(byte) || *byte == b' ');
+            match is_plain {
+                true => words.extend(text.split(|byte| *byte == b' ').map(<[u8]>::to_vec)),
+                false => words.push(text),
+            }
+        }
+        words
+    }
+
     fn described(&self, form: Form) -> Vec<u8> {
+        let mut words = self.words(form);
+        words.extend(self.selectors.iter().map(|selector| selector.text(form)));
+        words.join(&b' ')
+    }
+
+    /// The rules outside parentheses.
+    fn words(&self, form: Form) -> Vec<Vec<u8>> {
         let mut words: Vec<Vec<u8>> = self.flags().map(|flag| flag.as_bytes().to_vec()).collect();
         words.extend(self.passwords.iter().map(|password| format!("#{}", password.hex()).into_bytes()));
         words.extend(self.root.words(form));
-        let mut out = words.join(&b' ');
-        for selector in &self.selectors {
-            let inner: Vec<Vec<u8>> = selector.words(form).into_iter().map(|word| form.inside(word)).collect();
-            out.extend_from_slice(b" (");
-            out.extend(inner.join(&b' '));
-            out.push(b')');
-        }
-        out
+        words
     }
 }
 
@@ -72,6 +89,12 @@ impl Form {
 }
 
 impl Selector {
+    /// The rules in parentheses.
+    fn text(&self, form: Form) -> Vec<u8> {
+        let inner: Vec<Vec<u8>> = self.words(form).into_iter().map(|word| form.inside(word)).collect();
+        [b"(", &inner.join(&b' ')[..], b")"].concat()
+    }
+
     fn words(&self, form: Form) -> Vec<Vec<u8>> {
         let mut words = match self.all_keys {
             true => vec![b"~*".to_vec()],

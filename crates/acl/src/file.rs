@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{BadRule, Refused, has_blank};
+use crate::error::{BadRule, has_blank};
+use crate::foreign::WithoutEffect;
 use crate::merge::merged;
+use crate::secret::without_passwords;
 use crate::user::{User, UserNumber};
 use crate::users::{Change, RuleBook, Users};
 
@@ -23,6 +25,15 @@ impl FileError {
     }
 }
 
+/// The effect of a file of users.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Loaded {
+    /// The users that have changed.
+    pub changes: Vec<Change>,
+    /// Rules without an effect: only other servers have what they name.
+    pub without_effect: Vec<String>,
+}
+
 impl Users {
     /// The file that ACL SAVE writes: a line for each user.
     pub fn file(&self) -> Vec<u8> {
@@ -40,14 +51,15 @@ impl Users {
     /// # Errors
     ///
     /// The file is wrong: the error names every wrong line and its fault. No user has changed.
-    pub fn load(&mut self, book: RuleBook<'_>, file: &str, text: &[u8]) -> Result<Vec<Change>, FileError> {
-        let mut reading = Reading { book, file, users: BTreeMap::new(), errors: Vec::new() };
+    pub fn load(&mut self, book: RuleBook<'_>, file: &str, text: &[u8]) -> Result<Loaded, FileError> {
+        let (users, errors, ignored) = Default::default();
+        let mut reading = Reading { book, file, users, errors, ignored };
         for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
             reading.line(number, line);
         }
-        let Reading { users, mut errors, .. } = reading;
+        let Reading { users, mut errors, ignored, .. } = reading;
         if errors.is_empty() {
-            return Ok(self.replace_all(book.catalogue, users));
+            return Ok(Loaded { changes: self.replace_all(book.catalogue, users), without_effect: ignored });
         }
         errors.extend_from_slice(
             b"WARNING: ACL errors detected, no change to the previously active ACL rules was performed",
@@ -61,6 +73,7 @@ struct Reading<'a> {
     file: &'a str,
     users: BTreeMap<Vec<u8>, User>,
     errors: Vec<u8>,
+    ignored: WithoutEffect,
 }
 
 impl Reading<'_> {
@@ -75,7 +88,8 @@ impl Reading<'_> {
                 .say(&format!("{}:{number} should start with user keyword followed by the username. ", self.file));
         };
         if has_blank(name) {
-            let name = String::from_utf8_lossy(name);
+            let name = without_passwords(name);
+            let name = String::from_utf8_lossy(&name);
             return self.say(&format!("'{}:{number}: username '{name}' contains invalid characters. ", self.file));
         }
         if self.users.contains_key(*name) {
@@ -97,9 +111,11 @@ impl Reading<'_> {
         let mut is_told = false;
         for rule in rules {
             let rule = trimmed(&rule);
-            let Err(bad) = user.apply(self.book.catalogue, self.book.all_channels, rule) else { continue };
+            let RuleBook { catalogue, all_channels } = self.book;
+            let Err(bad) = user.apply_of_file(catalogue, all_channels, rule, &mut self.ignored) else { continue };
             if bad == BadRule::Unknown {
-                let rule = String::from_utf8_lossy(rule);
+                let rule = without_passwords(rule);
+                let rule = String::from_utf8_lossy(&rule);
                 self.say(&format!("{}:{number}: Error in applying operation '{rule}': {bad}. ", self.file));
             } else if !is_told {
                 is_told = true;
@@ -130,17 +146,25 @@ fn trimmed(mut line: &[u8]) -> &[u8] {
 
 /// The users of a configuration file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ConfiguredUsers(BTreeMap<Vec<u8>, User>);
+pub struct ConfiguredUsers {
+    users: BTreeMap<Vec<u8>, User>,
+    ignored: WithoutEffect,
+}
 
 impl ConfiguredUsers {
     /// True if there was no `user` line.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.users.is_empty()
     }
 
     /// True if a line is about this user.
     pub fn has(&self, name: &[u8]) -> bool {
-        self.0.contains_key(name)
+        self.users.contains_key(name)
+    }
+
+    /// Rules without an effect: only other servers have what they name.
+    pub fn without_effect(&self) -> &[String] {
+        &self.ignored
     }
 
     /// Adds a line `user NAME RULE ...`, without its first word. The error names no password.
@@ -150,33 +174,37 @@ impl ConfiguredUsers {
     /// The name or a rule is wrong, or the user was added before. No user was added.
     pub fn add<T: AsRef<[u8]>>(&mut self, book: RuleBook<'_>, name: &[u8], rules: &[T]) -> Result<(), String> {
         let wrong = |what: &[u8], why: &str| {
-            Err(format!("Error in user declaration '{}': {why}", String::from_utf8_lossy(what)))
+            let what = without_passwords(what);
+            Err(format!("Error in user declaration '{}': {why}", String::from_utf8_lossy(&what)))
         };
         if has_blank(name) {
             return Err("Spaces not allowed in ACL usernames".to_owned());
         }
-        if self.0.contains_key(name) {
+        if self.has(name) {
             return wrong(name, "Duplicate user found. A user can only be defined once in config files");
         }
         let mut user = User::new(name, UserNumber::DEFAULT, book.all_channels);
-        match user.apply_all(book, rules) {
-            Ok(()) => {
-                self.0.insert(name.to_vec(), user);
-                Ok(())
+        let rules = match merged(rules) {
+            Ok(rules) => rules,
+            Err((at, _)) => {
+                let opening = rules.get(at).map(AsRef::as_ref).unwrap_or_default();
+                return wrong(opening, "Unmatched parenthesis in selector definition.");
             }
-            Err(Refused::Rule(rule, bad)) => {
-                let is_secret = rule.first().is_some_and(|sign| b"><#!".contains(sign));
-                wrong(if is_secret { b"(redacted)" } else { &rule }, bad.text())
+        };
+        for rule in rules {
+            let applied = user.apply_of_file(book.catalogue, book.all_channels, &rule, &mut self.ignored);
+            if let Err(bad) = applied {
+                return wrong(&rule, bad.text());
             }
-            Err(Refused::Unmatched(opening)) => wrong(&opening, "Unmatched parenthesis in selector definition."),
-            Err(Refused::BadName | Refused::DefaultStays) => wrong(name, BadRule::Syntax.text()),
         }
+        self.users.insert(name.to_vec(), user);
+        Ok(())
     }
 
     /// The users that a server begins with: these, and `default` with all rights if no line is about it.
     pub fn into_users(self, book: RuleBook<'_>) -> Users {
         let mut users = Users::new(book.catalogue);
-        users.replace_all(book.catalogue, self.0);
+        users.replace_all(book.catalogue, self.users);
         users
     }
 }
@@ -184,11 +212,15 @@ impl ConfiguredUsers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::Catalogue;
     use crate::testing::catalogue;
 
     fn load(users: &mut Users, text: &str) -> Result<Vec<Change>, String> {
-        let catalogue = catalogue();
-        let book = RuleBook { catalogue: &catalogue, all_channels: false };
+        load_with(&catalogue(), users, text).map(|loaded| loaded.changes)
+    }
+
+    fn load_with(catalogue: &Catalogue, users: &mut Users, text: &str) -> Result<Loaded, String> {
+        let book = RuleBook { catalogue, all_channels: false };
         users.load(book, "/u.acl", text.as_bytes()).map_err(|e| String::from_utf8_lossy(e.text()).into_owned())
     }
 
@@ -201,7 +233,7 @@ mod tests {
         users.set(book, b"alice", &["nopass", "+@all", "-config|set"]).unwrap();
         let file = users.file();
         let mut loaded = Users::new(&catalogue);
-        let changes = loaded.load(book, "", &file).unwrap();
+        let changes = loaded.load(book, "", &file).unwrap().changes;
         assert_eq!(changes.len(), 2);
         assert_eq!(loaded.file(), file);
     }
@@ -264,5 +296,53 @@ mod tests {
         let default = users.find(b"default").unwrap();
         assert_eq!(default.number(), UserNumber::DEFAULT);
         assert!(default.accepts(b"x") && !default.is_full());
+    }
+
+    /// A slip in a denial would leave a right, so only names that another server has are let pass.
+    #[test]
+    fn rules_about_what_other_servers_have_are_kept_without_effect() {
+        let catalogue = catalogue().with_foreign(|name| matches!(name, b"ft.search" | b"@search"));
+        let mut users = Users::new(&catalogue);
+        let file = "user bob on +@all -FT.search -@search +ft.search -get (~a -@search +ft.search)";
+        let loaded = load_with(&catalogue, &mut users, file).unwrap();
+        let ignored = ["-FT.search", "-@search", "+ft.search", "-@search", "+ft.search"];
+        assert_eq!(loaded.without_effect, ignored.map(|rule| format!("'{rule}' of the user 'bob'")));
+        let line = users.find(b"bob").unwrap().line();
+        let expected =
+            "user bob on sanitize-payload resetchannels +@all +ft.search -get (~a resetchannels -@all +ft.search)";
+        assert_eq!(String::from_utf8_lossy(&line), expected);
+        let text = users.file();
+        let again = Users::from_bytes(&catalogue, &users.to_bytes()).unwrap();
+        assert_eq!(again.file(), text, "other nodes take them");
+        load_with(&catalogue, &mut users, &String::from_utf8_lossy(&text)).unwrap();
+        assert_eq!(users.file(), text);
+        for slip in ["-@serch", "-ft.serch", "-config|nosuch", "(-@serch)"] {
+            assert!(load_with(&catalogue, &mut users, &format!("user bob on +@all {slip}")).is_err(), "{slip}");
+        }
+        let mut lines = ConfiguredUsers::default();
+        let book = RuleBook { catalogue: &catalogue, all_channels: false };
+        lines.add(book, b"bob", &["on", "-@search"]).unwrap();
+        assert_eq!(lines.without_effect().len(), 1);
+        assert!(users.set(book, b"bob", &["-@search"]).is_err(), "ACL SETUSER is as in Redis without modules");
+    }
+
+    #[test]
+    fn errors_name_no_password() {
+        let catalogue = catalogue();
+        let mut users = Users::new(&catalogue);
+        for text in [
+            "user bob\ton\t>secret",
+            "user bob (~a >secret)",
+            "user bob +nosuch\t>secret",
+            "user bob (+nosuch >secret)",
+        ] {
+            let error = load_with(&catalogue, &mut users, text).unwrap_err();
+            assert!(!error.contains("secret"), "{error}");
+        }
+        let book = RuleBook { catalogue: &catalogue, all_channels: false };
+        for rules in [&["(~a >secret)"][..], &["(~a", ">secret"], &["~a >secret"], &["!secret"]] {
+            let error = ConfiguredUsers::default().add(book, b"bob", rules).unwrap_err();
+            assert!(!error.contains("secret"), "{error}");
+        }
     }
 }

@@ -121,6 +121,8 @@ impl AccessLog {
         self.count(event.reason);
         cut(&mut event.object);
         cut(&mut event.user);
+        // It shows the names that the client has given itself.
+        cut(&mut event.client);
         if entries_max > 0 {
             self.note(now, event);
         }
@@ -235,6 +237,8 @@ mod tests {
         assert_eq!(log.counts(), Counts { auth: 9, channel: 1, ..Counts::default() });
         log.add(0, 4, event(Reason::Key, &"x".repeat(5000)));
         assert_eq!(log.entries().next().unwrap().event.object.len(), 1024 + "... (3976 more bytes)".len());
+        log.add(0, 4, Event { client: vec![b'x'; 5000], ..event(Reason::Key, "k") });
+        assert!(log.entries().next().unwrap().event.client.len() < 1100);
         log.reset();
         assert_eq!(log.entries().len(), 0);
     }

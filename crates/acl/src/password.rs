@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::ordered::Named;
+
 /// The SHA-256 of a password.
 #[derive(Clone, Copy, Debug)]
 pub struct PasswordHash(pub(crate) [u8; 32]);
@@ -33,6 +35,12 @@ impl PasswordHash {
     /// 64 hexadecimal digits in lower case.
     pub fn hex(&self) -> String {
         hex(&self.0)
+    }
+}
+
+impl Named for PasswordHash {
+    fn name(&self) -> &[u8] {
+        &self.0
     }
 }
 

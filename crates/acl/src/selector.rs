@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::catalogue::{Catalogue, Categories, CommandId};
 use crate::check::Access;
+use crate::ordered::{Named, Ordered};
 
 /// A pattern of keys, and the access that it allows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,12 +13,24 @@ pub(crate) struct KeyPattern {
     pub access: Access,
 }
 
+impl Named for KeyPattern {
+    fn name(&self) -> &[u8] {
+        &self.glob
+    }
+}
+
 /// A rule about commands, kept as it was given: a description repeats the rules in their order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CommandRule {
     pub allow: bool,
     /// "get", "config|get", "select|0" or "@read", in lower case.
     pub name: Vec<u8>,
+}
+
+impl Named for CommandRule {
+    fn name(&self) -> &[u8] {
+        &self.name
+    }
 }
 
 /// Rights that go together. A user may do all that one of its selectors allows.
@@ -29,9 +42,9 @@ pub(crate) struct Selector {
     pub all_commands: bool,
     /// True if the rules begin with +@all: later commands are allowed.
     pub future_commands: bool,
-    pub keys: Vec<KeyPattern>,
-    pub channels: Vec<Vec<u8>>,
-    pub rules: Vec<CommandRule>,
+    pub keys: Ordered<KeyPattern>,
+    pub channels: Ordered<Vec<u8>>,
+    pub rules: Ordered<CommandRule>,
     /// A bit for each command id; missing bits are 0.
     bits: Vec<u64>,
     /// First arguments, in lower case, with which an otherwise forbidden command is allowed.
@@ -101,17 +114,21 @@ impl Selector {
 
     /// Allows or forbids a command with its subcommands.
     pub fn set_command(&mut self, catalogue: &Catalogue, id: CommandId, allow: bool) {
-        self.set_bit(id, allow);
-        self.first_arguments.remove(&id);
-        catalogue.subcommands(id).iter().for_each(|sub| self.set_bit(*sub, allow));
+        self.set_commands(catalogue, [id], allow);
+    }
+
+    fn set_commands(&mut self, catalogue: &Catalogue, ids: impl IntoIterator<Item = CommandId>, allow: bool) {
+        for id in ids {
+            self.set_bit(id, allow);
+            self.first_arguments.remove(&id);
+            catalogue.subcommands(id).iter().for_each(|sub| self.set_bit(*sub, allow));
+        }
         self.see_whether_all();
     }
 
     /// Allows or forbids the commands of a category, each with its subcommands.
     pub fn set_category(&mut self, catalogue: &Catalogue, category: Categories, allow: bool) {
-        for id in catalogue.of_category(category) {
-            self.set_command(catalogue, id, allow);
-        }
+        self.set_commands(catalogue, catalogue.of_category(category), allow);
     }
 
     /// Allows a command with one first argument.
@@ -122,11 +139,10 @@ impl Selector {
     /// Notes a rule as the newest. It replaces a rule about the same, and rules about subcommands of its command.
     pub fn note(&mut self, name: &[u8], allow: bool) {
         let name = name.to_ascii_lowercase();
-        let is_covered = |old: &[u8]| match old.strip_prefix(&name[..]) {
-            Some(rest) => rest.is_empty() || rest.starts_with(b"|"),
-            None => false,
-        };
-        self.rules.retain(|rule| !is_covered(&rule.name));
+        self.rules.remove(&name);
+        for covered in self.rules.names_with(&[&name[..], b"|"].concat()) {
+            self.rules.remove(&covered);
+        }
         self.rules.push(CommandRule { allow, name });
     }
 }

@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         let (number, revision) = (UserNumber(self.u64()?), self.u64()?);
         let [is_on, needs_no_password, skips_sanitizing] = self.flags()?;
         let name = self.word()?;
-        let passwords = self.all(|reader| reader.array().map(PasswordHash))?;
+        let passwords = self.all(|reader| reader.array().map(PasswordHash))?.into_iter().collect();
         let mut selectors = self.all(Self::selector)?;
         if selectors.is_empty() {
             return Err(Damaged("a user without rights of its own"));
@@ -225,7 +225,8 @@ impl<'a> Reader<'a> {
         })?;
         let channels = self.all(Self::word)?;
         let mut selector = Selector::new(all_channels);
-        (selector.all_keys, selector.keys, selector.channels) = (all_keys, keys, channels);
+        selector.all_keys = all_keys;
+        (selector.keys, selector.channels) = (keys.into_iter().collect(), channels.into_iter().collect());
         selector.set_all_commands(self.catalogue, future_commands);
         for rule in self.all(|reader| Ok((reader.array()? != [0], reader.word()?)))? {
             self.rule(&mut selector, rule)?;

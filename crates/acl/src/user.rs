@@ -1,5 +1,6 @@
 //! One user.
 
+use crate::ordered::Ordered;
 use crate::password::PasswordHash;
 use crate::selector::Selector;
 
@@ -21,7 +22,7 @@ pub struct User {
     pub(crate) is_on: bool,
     pub(crate) needs_no_password: bool,
     pub(crate) skips_sanitizing: bool,
-    pub(crate) passwords: Vec<PasswordHash>,
+    pub(crate) passwords: Ordered<PasswordHash>,
     /// The rights outside parentheses.
     pub(crate) root: Selector,
     pub(crate) selectors: Vec<Selector>,
@@ -37,7 +38,7 @@ impl User {
             is_on: false,
             needs_no_password: false,
             skips_sanitizing: false,
-            passwords: Vec::new(),
+            passwords: Ordered::default(),
             root: Selector::new(all_channels),
             selectors: Vec::new(),
         }

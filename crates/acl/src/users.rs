@@ -7,6 +7,7 @@ use crate::catalogue::Catalogue;
 use crate::check::channel_is_among;
 use crate::error::{Refused, has_blank};
 use crate::merge::merged;
+use crate::ordered::Ordered;
 use crate::password::PasswordHash;
 use crate::user::{User, UserNumber};
 
@@ -259,7 +260,8 @@ impl Change {
             return Subscriptions::Untouched;
         }
         let left: Vec<Vec<u8>> = after.all_selectors().flat_map(|selector| selector.channels.iter().cloned()).collect();
-        let keeps = |channels: &[Vec<u8>]| channels.iter().all(|channel| left.contains(channel));
+        let known: BTreeSet<&Vec<u8>> = left.iter().collect();
+        let keeps = |channels: &Ordered<Vec<u8>>| channels.iter().all(|channel| known.contains(channel));
         if before.all_selectors().all(|selector| !selector.all_channels && keeps(&selector.channels)) {
             return Subscriptions::Untouched;
         }

@@ -401,6 +401,11 @@ impl Node {
         self.users.seed()
     }
 
+    /// True if a client that does not log in may run commands, as the user `default`.
+    pub fn lets_strangers_in(&self) -> bool {
+        self.users.lets_in(self.config.settings().requirepass.as_ref())
+    }
+
     /// Ends a client: it is gone for every other client at once, and its worker closes it when it hears of it.
     pub(crate) fn end_client(&self, client: &Client) {
         self.dismiss(client.id);

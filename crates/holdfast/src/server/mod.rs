@@ -298,7 +298,7 @@ fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
             directories.join(" ")
         ),
     }
-    openness::tell(settings);
+    openness::tell(settings, node.lets_strangers_in());
     let (most, used) = (settings.maxmemory, crate::memory::in_use());
     if most > 0 && most <= used {
         tracing::warn!("maxmemory is {most} bytes, but the server takes {used} before it holds data: writes will fail");

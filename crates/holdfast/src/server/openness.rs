@@ -5,9 +5,9 @@ use node::config::{AuthClients, Settings};
 /// Words that stand for every address of the machine.
 const EVERYWHERE: [&str; 4] = ["*", "0.0.0.0", "::", "::*"];
 
-/// Tells how far the server is open, if a password does not protect it.
-pub fn tell(settings: &Settings) {
-    match openness(settings) {
+/// Tells how far the server is open, if a password does not protect it. `is_open`: clients need no login.
+pub fn tell(settings: &Settings, is_open: bool) {
+    match openness(settings, is_open) {
         None => {}
         Some(Openness::Machine) => tracing::info!(
             "No password is set (`requirepass`): every client on this machine is served, and `protected-mode` refuses all others"
@@ -36,9 +36,9 @@ fn listens(settings: &Settings) -> bool {
     settings.port != 0 || settings.tls_port != 0 && settings.tls_auth_clients != AuthClients::Yes
 }
 
-/// `None`: a password is needed, or nobody can connect over a network.
-fn openness(settings: &Settings) -> Option<Openness> {
-    if settings.requirepass.is_some() || !listens(settings) {
+/// `None`: a login is needed, or nobody can connect over a network.
+fn openness(settings: &Settings, is_open: bool) -> Option<Openness> {
+    if !is_open || !listens(settings) {
         return None;
     }
     let bare = |address: &str| address.strip_prefix('-').unwrap_or(address).to_owned();
@@ -59,7 +59,8 @@ mod tests {
     fn of(given: &[(&str, &str)]) -> Option<Openness> {
         let mut values = Values::default();
         given.iter().for_each(|(name, value)| values.set(name, value.as_bytes()).unwrap());
-        openness(&Settings::of(&values))
+        let settings = Settings::of(&values);
+        openness(&settings, settings.requirepass.is_none())
     }
 
     #[test]

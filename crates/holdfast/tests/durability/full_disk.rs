@@ -212,3 +212,25 @@ fn a_start_on_a_full_disk() {
         assert_eq!(client.call("dbsize"), ":41");
     }
 }
+
+/// ACL SAVE that finds no room leaves the file as it was, and nothing beside it.
+#[test]
+fn users_that_find_no_room_are_not_saved() {
+    let scratch = Scratch::new();
+    let Some(disk) = Mounted::new(scratch.path().join("disk"), 2) else { return };
+    let file = disk.0.join("users.acl");
+    let text = "user default on nopass ~* &* +@all\n";
+    fs::write(&file, text).unwrap();
+    let dir = scratch.path().display().to_string();
+    let server = Server::start(&["--dir", &dir, "--aclfile", &file.display().to_string(), "--workers", "1"]);
+    let mut client = server.client();
+    let rules: Vec<String> = (0..2000).map(|n| format!("~{n}")).collect();
+    assert_eq!(client.call(&format!("acl setuser bob {}", rules.join(" "))), "+OK");
+    disk.fill();
+    assert!(client.call("acl save").starts_with("-ERR There was an error trying to save the ACLs"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 2, "the file, and what fills the disk");
+    fs::remove_file(disk.filler()).unwrap();
+    assert_eq!(client.call("acl save"), "+OK");
+    assert!(fs::read_to_string(&file).unwrap().contains("user bob off"));
+}

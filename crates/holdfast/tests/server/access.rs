@@ -292,3 +292,164 @@ fn no_side_door_leads_to_a_key() {
     assert_eq!(admin.call("llen secretlist"), ":1");
     assert_eq!(admin.call("acl getuser eve").matches("~*").count(), 0);
 }
+
+/// A process that was killed while it saved users has left hashes of passwords in a file.
+#[test]
+fn what_a_killed_save_has_left_goes_at_the_next_start() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new();
+    let file = scratch.path().join("users.acl");
+    std::fs::write(&file, "user default on nopass ~* &* +@all\n").unwrap();
+    let left = scratch.path().join("users.acl.tmp-4711");
+    std::fs::write(&left, "user bob on #hash\n").unwrap();
+    let server = Server::start(&["--aclfile", &file.display().to_string()]);
+    assert!(!left.exists());
+    std::fs::write(&left, "user bob on #hash\n").unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(server.client().call("acl save"), "+OK");
+    assert!(!left.exists());
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn odd_names_and_patterns_come_back_from_a_rewritten_file() {
+    let scratch = Scratch::new();
+    let file = scratch.path().join("server.conf");
+    std::fs::write(&file, "").unwrap();
+    let rules: [&[u8]; 6] = [b"on", b">se cret", b"~a\"b", b"~'\\#", b"&\x01\xff", b"(~\"c\\\")\" +get)"];
+    let server = Server::with_file(&file, &["--appendonly", "no", "--save", ""]).unwrap();
+    let mut admin = server.client();
+    for name in [b"b\"ob\x02".as_slice(), b"#eve", b"default"] {
+        let words = [&[b"acl".as_slice(), b"setuser", name][..], &rules[1..]].concat();
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words.iter().filter(|word| name != b"default" || !word.starts_with(b"~")) {
+            request.extend(format!("${}\r\n", word.len()).into_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        if name == b"default" {
+            continue;
+        }
+        admin.send_raw(&request);
+        assert_eq!(admin.reply(), "+OK");
+    }
+    let list = admin.call("acl list");
+    assert_eq!(admin.call("config rewrite"), "+OK");
+    drop(server);
+    let server = Server::with_file(&file, &["--appendonly", "no", "--save", ""]).unwrap();
+    assert_eq!(server.client().call("acl list"), list);
+}
+
+#[test]
+fn a_file_of_redis_may_name_what_is_not_there() {
+    let scratch = Scratch::new();
+    let (file, log) = (scratch.path().join("users.acl"), scratch.path().join("log").display().to_string());
+    let rules = "+@all -failover +psync -migrate -@search -ft.config (~a -@json +get)";
+    std::fs::write(&file, format!("user bob on nopass ~* {rules}\nuser eve on nopass ~mine +migrate\n")).unwrap();
+    let server = Server::start(&["--aclfile", &file.display().to_string(), "--logfile", &log]);
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("rules of users without an effect") && said.contains("'-@search' of the user 'bob'"), "{said}");
+    let mut admin = server.client();
+    assert!(admin.call("acl list").contains("+@all -failover +psync -migrate -ft.config"), "{}", admin.call("acl list"));
+    let mut bob = as_user(&server, "auth bob x");
+    assert_eq!(bob.call("failover"), "-NOPERM User bob has no permissions to run the 'failover' command");
+    assert_eq!(bob.call("migrate h 1 k 0 1"), "-NOPERM User bob has no permissions to run the 'migrate' command");
+    assert!(bob.call("cluster meet h 1").starts_with("-ERR "));
+    assert!(admin.call("failover").contains("is not supported by this version"));
+    let mut eve = as_user(&server, "auth eve x");
+    assert_eq!(eve.call("migrate h 1 k 0 1"), "-NOPERM No permissions to access a key");
+    assert_eq!(eve.call("migrate h 1  0 1"), eve.call("migrate h 1 mine 0 1"));
+    assert!(eve.call("migrate h 1 mine 0 1").contains("is not supported by this version"));
+    assert!(admin.call("acl log 1").contains("$1 k"));
+    assert_eq!(admin.call("acl dryrun bob failover"), "$61 User bob has no permissions to run the 'failover' command");
+    assert!(admin.call("acl setuser bob -ft.config").contains("Unknown command or category name"));
+    // A slip in a denial would leave a right.
+    drop(server);
+    std::fs::write(&file, "user bob on +@all -@dangerus\n").unwrap();
+    assert!(Server::refused(&["--aclfile", &file.display().to_string()]).contains("-@dangerus"));
+}
+
+/// Neither what the process prints when it does not start nor its log has a password.
+#[test]
+fn a_bad_start_tells_no_password() {
+    let scratch = Scratch::new();
+    let (file, users) = (scratch.path().join("bad.conf"), scratch.path().join("users.acl"));
+    for line in [
+        "requirepass topsecret more",
+        "requirepass \"topsecret",
+        "masterauth topsecret more",
+        "tls-key-file-pass topsecret more",
+        "cluster-secret topsecret more",
+        "requirepas topsecret",
+        "REQUIREPASS topsecret more",
+        "user bob on >topsecret +nosuch",
+        "user bob on (~a >topsecret)",
+        "user bob on \">topsecret",
+        "user bob on '(~a >topsecret)'",
+        "user bob on \">a topsecret\" hehe",
+        "user bob on #topsecret",
+        "user bob on <topsecret",
+        "user default on >topsecret ~* &* +@all\nuser default on >topsecret ~* &* +@all",
+        "user bob on >topsecret\nuser bob on >topsecret",
+    ] {
+        std::fs::write(&file, line).unwrap();
+        let error = Server::with_file(&file, &[]).err().unwrap_or_else(|| panic!("{line}: it starts"));
+        assert!(!error.contains("topsecret") && error.contains("line"), "{line}: {error}");
+        assert!(!error.contains("more'"), "{line}: {error}");
+    }
+    for line in ["user bob on >topsecret +nosuch", "user bob\ton\t>topsecret", "user bob on (~a >topsecret +nosuch)"] {
+        std::fs::write(&users, line).unwrap();
+        let error = Server::refused(&["--aclfile", &users.display().to_string()]);
+        assert!(!error.contains("topsecret") && error.contains("ACL"), "{line}: {error}");
+    }
+    let error = Server::refused(&["--requirepass", "topsecret", "more"]);
+    assert!(!error.contains("topsecret"), "{error}");
+}
+
+#[test]
+fn the_log_says_that_a_server_is_open_if_it_is() {
+    let scratch = Scratch::new();
+    let (file, log) = (scratch.path().join("users.acl"), scratch.path().join("log").display().to_string());
+    let arguments = ["--aclfile", &file.display().to_string(), "--logfile", &log];
+    for (users, is_open) in [
+        ("", true),
+        ("user default off\nuser bob on nopass ~* +@all\n", false),
+        ("user default on >pw ~* &* +@all\n", false),
+        ("user default on nopass ~* &* +@all\n", true),
+    ] {
+        std::fs::write(&file, users).unwrap();
+        let _ = std::fs::remove_file(&log);
+        drop(Server::start(&arguments));
+        let said = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(said.contains("No password is set"), is_open, "{users}: {said}");
+    }
+}
+
+/// Each of so many rules looked through all before it: a minute.
+#[test]
+fn a_hundred_thousand_rules_are_set_at_once() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut admin = server.client();
+    let begun = std::time::Instant::now();
+    for sign in ["~p:", "&c:", "+select|", ">"] {
+        let rules: Vec<String> = (0..100_000).map(|n| format!("{sign}{n}")).collect();
+        assert_eq!(admin.call(&format!("acl setuser bob {}", rules.join(" "))), "+OK");
+    }
+    let rules: Vec<String> = (0..100_000).map(|n| format!("<{n}")).collect();
+    assert_eq!(admin.call(&format!("acl setuser bob {}", rules.join(" "))), "+OK");
+    assert_eq!(admin.call("acl setuser bob resetchannels +select"), "+OK");
+    let took = begun.elapsed();
+    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+}
+
+/// The log of denied requests shows the names that clients give themselves.
+#[test]
+fn long_names_of_clients_do_not_fill_memory_with_the_log() {
+    let server = Server::start(&["--workers", "1"]);
+    let mut admin = server.client();
+    assert_eq!(admin.call("acl setuser bob on nopass -@all +client"), "+OK");
+    let mut bob = as_user(&server, "auth bob x");
+    assert_eq!(bob.call(&format!("client setname {}", "n".repeat(100_000))), "+OK");
+    assert!(bob.call("get x").starts_with("-NOPERM"));
+    assert!(admin.call("acl log 1").len() < 4096);
+}

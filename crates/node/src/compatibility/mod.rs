@@ -185,6 +185,11 @@ pub fn is_known(name: &[u8]) -> bool {
     all.any(|known| known.split('|').next() == Some(&*name))
 }
 
+/// True if Redis, its modules or Valkey have this command or subcommand (in lower case, "container|name").
+pub(crate) fn is_known_in_full(name: &str) -> bool {
+    oracle::COMMANDS.contains_key(name)
+}
+
 /// The error for a command of Redis or Valkey that is not there. `None` if neither has it, or if `rename-command` hides
 /// it. `has_row`: true if there is a row of a name.
 pub(crate) fn not_there(name: &[u8], has_row: impl Fn(&[u8]) -> bool) -> Option<String> {

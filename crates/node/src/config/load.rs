@@ -218,14 +218,14 @@ impl Loader<'_> {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            let place = Place { source: Rc::clone(&source), line: index + 1, text: line.to_vec() };
-            self.line(place, depth)?;
+            let place = Place { source: Rc::clone(&source), line: index + 1, text: shown(line) };
+            self.line(line, place, depth)?;
         }
         Ok(())
     }
 
-    fn line(&mut self, place: Place, depth: usize) -> Result<(), LoadError> {
-        let Ok(words) = split_args(&place.text) else {
+    fn line(&mut self, line: &[u8], place: Place, depth: usize) -> Result<(), LoadError> {
+        let Ok(words) = split_args(line) else {
             return Err(at(place, "Unbalanced quotes in configuration line"));
         };
         let Some((name, words)) = words.split_first() else {
@@ -243,7 +243,6 @@ impl Loader<'_> {
                 Ok(())
             }
             (b"user", [_, ..]) => {
-                let place = without_passwords(place, words);
                 match login::read(words) {
                     Some(login) if self.login.is_none() => self.login = Some(login),
                     Some(_) => {
@@ -349,13 +348,25 @@ impl Loader<'_> {
 const TWICE: &str =
     "Error in user declaration 'default': Duplicate user found. A user can only be defined once in config files";
 
-/// The place of a `user` line, without the passwords that it holds.
-fn without_passwords(place: Place, words: &[Vec<u8>]) -> Place {
-    let is_secret = |word: &[u8]| matches!(word.first(), Some(b'>' | b'<' | b'#' | b'!'));
-    let hidden = |word: &Vec<u8>| if is_secret(word) { [&word[..1], b"(redacted)"].concat() } else { word.clone() };
-    let words: Vec<_> = words.iter().map(hidden).collect();
-    Place { text: [b"user ".as_slice(), &words.join(&b' ')].concat(), ..place }
+/// A line as errors show it, without the passwords that it holds. Of a directive that does not exist only the name is
+/// shown: it may be a slip in that of a password. So is that of a line whose quotes are not balanced.
+fn shown(line: &[u8]) -> Vec<u8> {
+    let first = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    let words = split_args(line).unwrap_or_default();
+    let name = words.first().map_or_else(|| first.to_ascii_lowercase(), |name| name.to_ascii_lowercase());
+    let is_secret = match (table::find(&name), name.as_slice()) {
+        (Some((_, row)), _) => row.sensitive || words.is_empty(),
+        (None, b"user") => {
+            let words: Vec<_> = words.iter().skip(1).map(|word| acl::without_passwords(word)).collect();
+            return [b"user ".as_slice(), &words.join(&b' ')].concat();
+        }
+        (None, name) => !KNOWN.contains(&name),
+    };
+    if is_secret && first.len() < line.len() { [first, b" (redacted)"].concat() } else { line.to_vec() }
 }
+
+/// First words of lines that hold no password.
+const KNOWN: [&[u8]; 4] = [b"include", b"rename-command", b"loadmodule", b"sentinel"];
 
 fn at(place: Place, message: &str) -> LoadError {
     LoadError { place: Some(place), message: message.to_owned(), hint: None }

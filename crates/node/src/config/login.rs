@@ -79,8 +79,7 @@ impl User {
             (b"nopass", _) => (self.open, self.passwords) = (true, Vec::new()),
             (b"resetpass", _) => (self.open, self.passwords) = (false, Vec::new()),
             (b"reset", _) => *self = User::default(),
-            // Payloads are always checked, whatever the user is.
-            (b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors" | b"alldbs", _) => {}
+            (b"sanitize-payload" | b"clearselectors" | b"alldbs", _) => {}
             (b"allkeys" | b"~*" | b"%rw~*" | b"%wr~*", _) => self.keys = true,
             (b"resetkeys", _) => self.keys = false,
             (b"allchannels" | b"&*", _) => self.channels = true,
@@ -158,7 +157,7 @@ mod tests {
         for line in [
             "default ON allkeys AllChannels AllCommands nopass",
             "default on >a <a nopass %RW~* &* -@all +@all",
-            "default reset on nopass ~* &* +@all clearselectors alldbs skip-sanitize-payload",
+            "default reset on nopass ~* &* +@all clearselectors alldbs sanitize-payload",
         ] {
             assert_eq!(login(line), Some(None), "{line}");
         }
@@ -175,6 +174,7 @@ mod tests {
             "alice on nopass ~* &* +@all",
             "default on nopass ~* &* +@all -flushall",
             "default on nopass ~app:* &* +@all",
+            "default on nopass skip-sanitize-payload ~* &* +@all",
             "default on nopass &* +@all",
             "default on nopass ~* +@all",
             "default on nopass ~* &*",

@@ -36,8 +36,9 @@ pub use choices::{
     OomScore, OutputLimit, Redirect, Supervised, seeds,
 };
 pub use describe::{explain, help, markdown};
-pub use files::{Disk, replace_file};
+pub use files::{Disk, remove_successors, replace_file};
 pub use kind::{Kind, Refusal, Value};
+pub(crate) use line::quote_where_needed;
 pub use live::{Follower, Live, RewriteError, Wanted};
 pub use load::{Files, LoadError, Loaded, load};
 pub use login::Password;

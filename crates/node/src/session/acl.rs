@@ -252,7 +252,10 @@ fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if ctx.node.cluster().is_some() {
         let (name, text) = users::read_file(ctx.settings).map_err(failed)?;
         return change_cluster(ctx, move |users, book| match users.load(book, &name, &text) {
-            Ok(_) => Ok(Done::Ok),
+            Ok(loaded) => {
+                users::warn_of(&loaded.without_effect);
+                Ok(Done::Ok)
+            }
             Err(error) => Err(Error::text(error.reply())),
         });
     }
@@ -312,9 +315,15 @@ fn dryrun(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         // DEBUG has no subcommands for rules.
         if command.shown_subcommands().is_empty() { Some(command) } else { table.with_word(command, args.get(1)) }
     });
+    let absent = if found.is_none() { ctx.node.users.absent(args) } else { None };
     let outcome = ctx.node.users.read(|users| {
-        let find = |keys: &mut ::acl::KeyUses| found.map_or((), |command| users::find_keys(command, args, keys));
-        ::acl::dry_run(users, ctx.node.users.catalogue(), ctx.arg(2), found.map(users::id_of), args, find)
+        let find = |keys: &mut ::acl::KeyUses| match (found, absent) {
+            (Some(command), _) => users::find_keys(command, args, keys),
+            (None, Some(id)) => ctx.node.users.keys_of_absent(id, args, keys),
+            (None, None) => {}
+        };
+        let id = found.map(users::id_of).or(absent);
+        ::acl::dry_run(users, ctx.node.users.catalogue(), ctx.arg(2), id, args, find)
     });
     match outcome {
         DryRun::Allowed => ctx.reply().ok(),

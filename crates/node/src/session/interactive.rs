@@ -52,7 +52,8 @@ fn begin(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if ctx.args.len() > 2 {
         return Err(Error::SYNTAX);
     }
-    ctx.session.transaction = Some(Box::new(Interactive::new(isolation, ctx.engine.now())));
+    let user = ctx.session.user.principal;
+    ctx.session.transaction = Some(Box::new(Interactive::new(isolation, user, ctx.engine.now())));
     ctx.reply().ok();
     Ok(Flow::Done)
 }

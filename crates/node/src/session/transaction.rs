@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ::membership::items::Principal;
 use clocks::UnixMs;
 use command::Event;
 use keyspace::Version;
@@ -13,6 +14,8 @@ use crate::push::delivery::Kind;
 pub struct Interactive {
     /// Its isolation from other transactions.
     pub isolation: Isolation,
+    /// The user that has begun it, with the rights of then.
+    pub user: Principal,
     /// When its last command came or was answered.
     pub active: UnixMs,
     /// The time of its last command, on which all nodes that were asked agree.
@@ -67,13 +70,14 @@ impl Seen {
 impl Interactive {
     /// Forgets everything: the transaction cannot go on.
     pub fn end(&mut self, why: &'static str) {
-        let (isolation, active) = (self.isolation, self.active);
-        *self = Self { over: Some(why), ..Self::new(isolation, active) };
+        let (isolation, user, active) = (self.isolation, self.user, self.active);
+        *self = Self { over: Some(why), ..Self::new(isolation, user, active) };
     }
 
-    pub(super) fn new(isolation: Isolation, active: UnixMs) -> Self {
+    pub(super) fn new(isolation: Isolation, user: Principal, active: UnixMs) -> Self {
         Self {
             isolation,
+            user,
             active,
             now: UnixMs::ZERO,
             lead: 0,

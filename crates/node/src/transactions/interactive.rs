@@ -43,6 +43,7 @@ pub(super) const AT_HOME: u64 = 1 << 63;
 
 const ABORTED: &[u8] = b"ABORTED The transaction was rolled back: ";
 const TOO_LARGE: &[u8] = b"ERR the transaction is too large: this command was not executed";
+const OTHER_RIGHTS: &str = "the client has another user since BEGIN, or its user has other rights";
 const IDLE: &str = "it was idle for longer than transaction-idle-timeout";
 pub(super) const CONFLICT: &[u8] =
     b"CONFLICT The transaction was rolled back: another client has changed keys that it uses. None of its changes were made; try it again from BEGIN";
@@ -83,6 +84,10 @@ impl<P: Port> Transacting<'_, P> {
         let transaction = conn.session.transaction.as_deref_mut()?;
         end_if_idle(transaction, now, idle_ms);
         transaction.active = now;
+        // COMMIT makes what the user has done before, so it has to have the same rights still.
+        if command.name == "commit" && transaction.over.is_none() && transaction.user != conn.session.user.principal {
+            transaction.end(OTHER_RIGHTS);
+        }
         let over = transaction.over;
         match (command.name.as_str(), over) {
             // There is no block that EXEC could execute, as it says.

@@ -7,7 +7,7 @@ use std::path::Path;
 use acl::{Change, ConfiguredUsers, RuleBook};
 
 use super::{UserTable, catalogue};
-use crate::config::{LoadError, Loaded, Password, Settings, replace_file};
+use crate::config::{LoadError, Loaded, Password, Settings, quote_where_needed, remove_successors, replace_file};
 use crate::table::Table;
 
 const BOTH: &str = "Configuring Holdfast with users defined in its configuration file and at the same time setting an ACL \
@@ -38,11 +38,13 @@ pub fn begin(node: &crate::Node, configured: ConfiguredUsers) -> Result<(), Stri
         if !configured.is_empty() {
             return Err(BOTH.to_owned());
         }
+        remove_successors(path_of(&settings));
         load(&node.users, &settings).map_err(|why| {
             format!("Aborting Holdfast startup because of ACL errors: {}", String::from_utf8_lossy(&why))
         })?;
     }
     if !configured.is_empty() {
+        warn_of(configured.without_effect());
         node.users.begin_with(configured, &settings);
     }
     if settings.takes_part_in_cluster() {
@@ -59,9 +61,26 @@ pub fn begin(node: &crate::Node, configured: ConfiguredUsers) -> Result<(), Stri
 /// The file is wrong, as the error says: no user has changed.
 pub(crate) fn load(users: &UserTable, settings: &Settings) -> Result<Vec<Change>, Vec<u8>> {
     let (name, text) = read_file(settings)?;
-    users
-        .change(settings.acl_pubsub_default, |users, book| users.load(book, &name, &text))
-        .map_err(|error| error.text().to_vec())
+    let loaded = users.change(settings.acl_pubsub_default, |users, book| users.load(book, &name, &text));
+    let loaded = loaded.map_err(|error| error.text().to_vec())?;
+    warn_of(&loaded.without_effect);
+    Ok(loaded.changes)
+}
+
+/// Most rules without an effect that one line of the log names.
+const NAMED_MAX: usize = 20;
+
+/// Says which rules have no effect, because only other servers have what they name.
+pub(crate) fn warn_of(rules: &[String]) {
+    if rules.is_empty() {
+        return;
+    }
+    let named = rules.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let more = match rules.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    tracing::warn!("rules of users without an effect, because this server lacks what they name: {named}{more}");
 }
 
 /// The name and the text of `aclfile`.
@@ -112,7 +131,8 @@ impl UserTable {
         self.keep_up(settings.requirepass.as_ref());
         self.read(|users| {
             let all = users.iter().filter(|user| !(user.name() == b"default" && is_as_usual(user, settings)));
-            all.map(|user| user.file_line().split_off(b"user ".len())).collect()
+            let line = |words: Vec<Vec<u8>>| words.iter().map(|word| quote_where_needed(word)).collect::<Vec<_>>();
+            all.map(|user| line(user.configuration_words()).join(&b' ')).collect()
         })
     }
 }
@@ -125,4 +145,120 @@ fn is_as_usual(user: &acl::User, settings: &Settings) -> bool {
         Some(Password::Hash(_)) => return false,
     };
     user.rules() == format!("on {password} ~* &* +@all").as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::{Arguments, Files, Live, Values, load as read_configuration, rewrite};
+
+    /// One configuration file, under any name.
+    struct One(Vec<u8>);
+
+    impl Files for One {
+        fn read(&self, _: &Path) -> std::io::Result<Vec<u8>> {
+            Ok(self.0.clone())
+        }
+
+        fn matching(&self, _: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+            Ok(Vec::new())
+        }
+    }
+
+    fn list(users: &UserTable) -> Vec<String> {
+        users.read(|users| users.iter().map(|user| user.line().escape_ascii().to_string()).collect())
+    }
+
+    /// The users after a start with this configuration.
+    fn begun(table: &Table, text: &[u8]) -> Vec<String> {
+        let arguments = Arguments { file: Some("x".into()), ..Arguments::default() };
+        let loaded = read_configuration(&arguments, &One(text.to_vec()), &mut || Ok(Vec::new())).unwrap();
+        let configured = configured(table, &loaded).unwrap();
+        let live = Live::new(loaded.values, None, Default::default()).with_hash(loaded.hash);
+        let users = UserTable::new(table);
+        users.keep_up(live.settings().requirepass.as_ref());
+        if !configured.is_empty() {
+            users.begin_with(configured, &live.settings());
+        }
+        list(&users)
+    }
+
+    /// Names without blanks, but with all that quoting and parentheses may break.
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        let odd = b"ab*#\"'\\()><&~%@+-|$\x01\x1b\x7f\xc3\xff".to_vec();
+        prop::collection::vec(prop::sample::select(odd), 0..5)
+    }
+
+    fn rule() -> impl Strategy<Value = Vec<u8>> {
+        let fixed = [
+            "on",
+            "off",
+            "nopass",
+            "resetpass",
+            ">a",
+            ">b",
+            "<a",
+            "allkeys",
+            "resetkeys",
+            "%RW~*",
+            "allchannels",
+            "resetchannels",
+            "+@all",
+            "-@all",
+            "+get",
+            "-get",
+            "+config|set",
+            "-@dangerous",
+            "+migrate",
+            "reset",
+            "skip-sanitize-payload",
+            "sanitize-payload",
+            "clearselectors",
+        ];
+        let signs = ["~", "%R~", "%W~", "&", "+select|", ">"];
+        let named =
+            (prop::sample::select(signs.to_vec()), name()).prop_map(|(sign, name)| [sign.as_bytes(), &name].concat());
+        prop_oneof![prop::sample::select(fixed.to_vec()).prop_map(|rule| rule.as_bytes().to_vec()), named]
+    }
+
+    /// A rule, or several in a selector, each quoted.
+    fn piece() -> impl Strategy<Value = Vec<u8>> {
+        let selector = prop::collection::vec(rule(), 0..4).prop_map(|rules| {
+            let quoted: Vec<_> = rules.iter().map(|rule| quote_where_needed(rule)).collect();
+            [b"(", &quoted.join(&b' ')[..], b")"].concat()
+        });
+        prop_oneof![4 => rule(), 1 => selector]
+    }
+
+    proptest! {
+        /// What CONFIG REWRITE and ACL SAVE write makes the same users at the next start.
+        #[test]
+        fn what_is_written_is_read(
+            users in prop::collection::vec((prop_oneof![Just(b"default".to_vec()), name()], prop::collection::vec(piece(), 0..6)), 0..5),
+            requirepass in prop_oneof![Just(""), Just("a"), Just("o \"d'd\\")],
+        ) {
+            let table = Table::new();
+            let mut values = Values::default();
+            values.set("requirepass", requirepass.as_bytes()).unwrap();
+            let settings = Settings::of(&values);
+            let known = UserTable::new(&table);
+            known.keep_up(settings.requirepass.as_ref());
+            for (name, rules) in &users {
+                for rule in rules {
+                    // Wrong ones change nothing.
+                    let _ = known.change(false, |users, book| users.set(book, name, std::slice::from_ref(rule)));
+                }
+            }
+            let lines = known.lines_of_configuration(&settings);
+            let text = rewrite(b"", &values, Some(&lines), false, false);
+            prop_assert_eq!(begun(&table, &text), list(&known), "{}", text.escape_ascii());
+            let again = rewrite(&text, &values, Some(&lines), false, false);
+            prop_assert_eq!(begun(&table, &again), list(&known), "a second time");
+            let (file, loaded) = (known.read(|users| users.file()), UserTable::new(&table));
+            loaded.change(false, |users, book| users.load(book, "", &file)).unwrap();
+            prop_assert_eq!(list(&loaded), list(&known), "{}", file.escape_ascii());
+        }
+    }
 }

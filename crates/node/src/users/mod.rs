@@ -1,5 +1,6 @@
 //! The users of this server, as all its workers see them (docs/internals/acl.md).
 
+mod absent;
 mod files;
 mod shared;
 
@@ -19,13 +20,15 @@ use crate::table::{Command, Table};
 use crate::worker::message::Message;
 
 pub use files::{begin, configured};
-pub(crate) use files::{load, read_file, save};
+pub(crate) use files::{load, read_file, save, warn_of};
 pub use shared::take_known;
 pub(crate) use shared::{OfCluster, take};
 
 /// The users, and the log of denied requests.
 pub(crate) struct UserTable {
     catalogue: Catalogue,
+    /// The number of commands that are there; the catalogue has absent ones behind them.
+    commands: usize,
     state: RwLock<State>,
     /// Rises with every change of users: written under the lock, read by every command without it.
     generation: AtomicU64,
@@ -83,7 +86,8 @@ impl UserTable {
         let users = Users::new(&catalogue);
         let state = State { users, password: None, agreed: None, awaits_cluster: false, seed: None };
         let (state, generation) = (RwLock::new(state), AtomicU64::new(0));
-        UserTable { catalogue, state, generation, log: Mutex::default(), asking: Mutex::default() }
+        let commands = table.all().len();
+        UserTable { catalogue, commands, state, generation, log: Mutex::default(), asking: Mutex::default() }
     }
 
     /// Rises with every change of users.
@@ -316,7 +320,7 @@ fn hash_of(password: &Password) -> acl::PasswordHash {
 }
 
 fn catalogue(table: &Table) -> Catalogue {
-    Catalogue::new(table.all().iter().map(|command| Declared {
+    absent::with_absent(table.all().iter().map(|command| Declared {
         name: command.name.clone(),
         arity: command.spec.arity,
         categories: Categories::named(command.categories()).unwrap_or_default(),

@@ -177,14 +177,9 @@ impl Front<'_> {
 
     /// The user may not run it.
     fn deny(&mut self, command: &Command, denial: Denial) -> Result<(), Next> {
-        let session = &self.conn.session;
         // The log shows the command as that of the client.
-        session.client.last_command.store(command.id as u32 + 1, Relaxed);
-        let context = if session.multi.is_some() { acl::Context::Multi } else { acl::Context::TopLevel };
-        let (reply, now) = (denial.reply(), self.worker.engine.now());
-        if let Some(event) = denial.event(context, session::line_at(self.node, &session.client, now)) {
-            self.node.users.log().add(now.0 as i64, self.settings.acllog_max_len, event);
-        }
+        self.conn.session.client.last_command.store(command.id as u32 + 1, Relaxed);
+        let reply = note_denial(self.worker, self.conn, self.settings, denial);
         self.refuse(command, &reply)
     }
 
@@ -219,14 +214,14 @@ pub(crate) fn find<'t>(
     (id, args): (u32, Args<'_>),
 ) -> Result<&'t Command, (Option<&'t Command>, Vec<u8>)> {
     let Some(command) = (id as usize).checked_sub(1).map(|id| table.get(id)) else {
-        return Err((None, unknown_command(table, args)));
+        return Err((None, unknown_command(worker, conn, table, settings, args)));
     };
     if !command.is_container() || args.len() < 2 {
         return Ok(command);
     }
     match table.find_subcommand(command, &args[1]) {
         Some(sub) => Ok(sub),
-        None => Err(no_subcommand(worker, conn, settings, command, &args[1])),
+        None => Err(no_subcommand(worker, conn, settings, command, args)),
     }
 }
 
@@ -237,7 +232,7 @@ fn no_subcommand<'t>(
     conn: &Conn,
     settings: &Settings,
     container: &'t Command,
-    name: &[u8],
+    args: Args<'_>,
 ) -> (Option<&'t Command>, Vec<u8>) {
     if container.spec.has(flags::PROTECTED) && !debug_is_open(settings, conn) {
         return (Some(container), state::DEBUG_FORBIDDEN.into());
@@ -245,16 +240,40 @@ fn no_subcommand<'t>(
     if container.spec.has(flags::NEEDS_CLUSTER) && !worker.peers.is_cluster() {
         return (Some(container), state::NO_CLUSTER.into());
     }
-    (None, unknown_subcommand(container, name))
+    (None, refusal_of_absent(worker, conn, settings, args).unwrap_or_else(|| unknown_subcommand(container, &args[1])))
 }
 
 /// The error for a command that does not exist: the server's own text for a command that Redis has.
 #[cold]
-fn unknown_command(table: &Table, args: Args<'_>) -> Vec<u8> {
+fn unknown_command(worker: &Worker, conn: &Conn, table: &Table, settings: &Settings, args: Args<'_>) -> Vec<u8> {
+    if let Some(denial) = refusal_of_absent(worker, conn, settings, args) {
+        return denial;
+    }
     match compatibility::not_there(&args[0], |name| table.find_own(name).is_some()) {
         Some(text) => text.into(),
         None => arity::unknown(args),
     }
+}
+
+/// The error if the client's user may not run this command of Redis, which is not there.
+fn refusal_of_absent(worker: &Worker, conn: &Conn, settings: &Settings, args: Args<'_>) -> Option<Vec<u8>> {
+    let users = &worker.node.users;
+    if !conn.session.authenticated {
+        return users.absent(args).map(|_| rights::NOAUTH.into());
+    }
+    let denial = users.refusal_of_absent(&conn.session.user, args)?;
+    Some(note_denial(worker, conn, settings, denial))
+}
+
+/// Notes in ACL LOG what a client was denied: its error.
+fn note_denial(worker: &Worker, conn: &Conn, settings: &Settings, denial: Denial) -> Vec<u8> {
+    let session = &conn.session;
+    let context = if session.multi.is_some() { acl::Context::Multi } else { acl::Context::TopLevel };
+    let (reply, now) = (denial.reply(), worker.engine.now());
+    if let Some(event) = denial.event(context, session::line_at(&worker.node, &session.client, now)) {
+        worker.node.users.log().add(now.0 as i64, settings.acllog_max_len, event);
+    }
+    reply
 }
 
 /// The same for a subcommand.

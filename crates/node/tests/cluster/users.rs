@@ -118,6 +118,34 @@ fn libraries_and_users_do_not_undo_each_other() {
     }
 }
 
+/// What was done since BEGIN happens at COMMIT: the user has to have the rights then.
+#[test]
+fn a_transaction_does_not_outlast_the_rights_of_its_user() {
+    let (mut net, _, admins, keys) = three();
+    for key in &keys {
+        set(&mut net, admins[0], "bob reset on >pw +@all ~*");
+        let bob = login(&mut net, 0, "bob");
+        for (words, reply) in [("begin", "OK".to_owned()), (&*format!("set {key} 1"), "OK".to_owned())] {
+            assert_eq!(net.say(bob, words), reply);
+        }
+        set(&mut net, admins[1], "eve on >pw +@all");
+        assert_eq!(net.say(bob, "commit"), "OK", "others have changed");
+        assert_eq!(net.say(bob, "begin"), "OK");
+        assert_eq!(net.say(bob, &format!("set {key} 2")), "OK");
+        set(&mut net, admins[1], "bob -set");
+        let reply = net.say(bob, "commit");
+        assert!(reply.starts_with("-ABORTED The transaction was rolled back: the client has another user"), "{reply}");
+        assert_eq!(net.say(bob, "commit"), "-ERR COMMIT without BEGIN");
+        assert_eq!(net.say(admins[2], &format!("get {key}")), "1");
+    }
+    // A user that logs in meanwhile makes nothing of another one's either.
+    let client = net.connect(1);
+    assert_eq!(net.say(client, "begin"), "OK");
+    assert_eq!(net.say(client, &format!("set {} 3", keys[0])), "OK");
+    assert_eq!(net.say(client, "auth bob pw"), "OK");
+    assert!(net.say(client, "commit").starts_with("-ABORTED"));
+}
+
 /// An owner knows less than the node whose client asks.
 #[test]
 fn an_owner_waits_for_rights_of_which_it_has_not_heard() {

@@ -294,7 +294,12 @@ impl FromScript<'_, '_> {
 
 /// The command that a script calls, if there is one.
 fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, (Option<&'t Command>, Instead)> {
-    let not_there = |why| (None, Instead::Refused(arity::unknown_from_script(why).into()));
+    let not_there = |why| {
+        // A user without the right hears that first, as in Redis.
+        let denial = ctx.node.users.refusal_of_absent(&ctx.session.user, args);
+        let error = denial.map_or_else(|| arity::unknown_from_script(why).into(), |denial| denial.in_script());
+        (None, Instead::Refused(error.into()))
+    };
     let table = &ctx.node.table;
     let Some(command) = table.find_command(&args[0]) else {
         return Err(not_there(compatibility::not_there(&args[0], |name| table.find_own(name).is_some())));
