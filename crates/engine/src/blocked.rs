@@ -28,6 +28,8 @@ const LEFT: u8 = 2;
 const SERVED: u8 = 3;
 /// Given up.
 const CANCELLED: u8 = 4;
+/// In its queues, but not to be served before its worker has looked at it: its user's rights may have gone.
+const HELD: u8 = 5;
 
 /// A command that waits for keys.
 pub struct Blocked {
@@ -145,18 +147,28 @@ impl Blocked {
         matches!(self.state.load(Acquire), CLAIMED | LEFT | SERVED)
     }
 
+    /// Has changes of its keys pass it by until it is released. Any thread may do that.
+    fn hold(&self) {
+        self.change(WAITING, HELD);
+    }
+
+    /// It may be served again. True: it was held, so changes of its keys may have passed it by.
+    pub fn release(&self) -> bool {
+        self.change(HELD, WAITING)
+    }
+
     /// Ends the wait unless it is being served (CLIENT UNBLOCK).
     pub fn cancel(&self) -> bool {
-        self.change(WAITING, CANCELLED)
+        self.change(WAITING, CANCELLED) || self.change(HELD, CANCELLED)
     }
 
     /// Ends the wait for good: if it is being served, it does not go back to waiting.
     pub fn leave(&self) -> Ending {
         loop {
             match self.state.load(Acquire) {
-                WAITING if self.cancel() => return Ending::Ended,
+                WAITING | HELD if self.cancel() => return Ending::Ended,
                 CLAIMED if self.change(CLAIMED, LEFT) => return Ending::Coming,
-                WAITING | CLAIMED => {}
+                WAITING | HELD | CLAIMED => {}
                 CANCELLED => return Ending::EndedBefore,
                 _ => return Ending::Coming,
             }
@@ -205,6 +217,13 @@ impl Seat {
         self.closed.store(true, Release);
         if let Some(blocked) = &*wait {
             blocked.leave();
+        }
+    }
+
+    /// Holds the present wait, unless it is being served: its worker looks whether its command may still run.
+    pub fn hold(&self) {
+        if let Some(blocked) = &*self.lock() {
+            blocked.hold();
         }
     }
 

@@ -401,6 +401,16 @@ impl Node {
         self.users.seed()
     }
 
+    /// Waits until every worker has taken the messages that this thread has sent before, or for this time: a script
+    /// may keep a worker busy. No worker may call it.
+    pub fn until_workers_have_heard(&self, most: std::time::Duration) {
+        let (heard, waiting) = std::sync::mpsc::sync_channel(0);
+        (0..self.workers()).for_each(|worker| self.send(worker, Message::Reached(heard.clone())));
+        drop(heard);
+        // It is never sent, but dropped.
+        let _ = waiting.recv_timeout(most);
+    }
+
     /// True if a client that does not log in may run commands, as the user `default`.
     pub fn lets_strangers_in(&self) -> bool {
         self.users.lets_in(self.config.settings().requirepass.as_ref())

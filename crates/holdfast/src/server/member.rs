@@ -339,6 +339,9 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
     }
 }
 
+/// How long a change of users waits for workers that are busy.
+const HEARD: Duration = Duration::from_secs(1);
+
 /// Takes the users and the libraries of the cluster in place of all there are.
 fn take_libraries(node: &Arc<Node>, version: u64, payload: &[u8]) -> Result<(), String> {
     if version > 0
@@ -349,6 +352,8 @@ fn take_libraries(node: &Arc<Node>, version: u64, payload: &[u8]) -> Result<(), 
     }
     let Agreed { version: before, libraries: had, .. } = node.scripts.agreed();
     take_agreed(node, version, payload)?;
+    // A client that hears of a change must find no command still waiting whose user has lost the right to it.
+    node.until_workers_have_heard(HEARD);
     if before == 0 && version > 0 {
         let has = node.scripts.libraries();
         let gone: Vec<&str> = had.all().map(|library| library.name()).filter(|name| has.get(name).is_none()).collect();

@@ -89,6 +89,25 @@ fn a_command_that_waits_is_denied_when_its_user_loses_the_key() {
     assert!(admin.call("info commandstats").contains("cmdstat_blpop:calls=1"));
 }
 
+/// The change of the key comes right behind the loss of the right, maybe before the waiting client's worker hears of it.
+#[test]
+fn a_change_behind_the_loss_of_a_right_serves_nobody() {
+    let server = Server::start(&["--workers", "2"]);
+    let mut admin = server.client();
+    for _ in 0..30 {
+        assert_eq!(admin.call("acl setuser bob on nopass +@all resetkeys ~list ~other"), "+OK");
+        let (mut bob, mut other) = (as_user(&server, "auth bob x"), as_user(&server, "auth bob x"));
+        bob.send("blpop list 0");
+        other.send("blpop other 0");
+        server.blocked_clients(2);
+        admin.send("acl setuser bob resetkeys ~other;rpush list x;rpush other x");
+        assert_eq!([admin.reply(), admin.reply(), admin.reply()], ["+OK", ":1", ":1"]);
+        assert_eq!(bob.reply(), "-NOPERM No permissions to access a key");
+        assert_eq!(other.reply(), "*2 $5 other $1 x", "a change that has passed it by is not lost");
+        assert_eq!(admin.call("del list"), ":1");
+    }
+}
+
 #[test]
 fn the_session_shows_its_user_and_reset_takes_it_away() {
     let server = Server::start(&["--workers", "2"]);
@@ -319,16 +338,11 @@ fn odd_names_and_patterns_come_back_from_a_rewritten_file() {
     let rules: [&[u8]; 6] = [b"on", b">se cret", b"~a\"b", b"~'\\#", b"&\x01\xff", b"(~\"c\\\")\" +get)"];
     let server = Server::with_file(&file, &["--appendonly", "no", "--save", ""]).unwrap();
     let mut admin = server.client();
-    for name in [b"b\"ob\x02".as_slice(), b"#eve", b"default"] {
-        let words = [&[b"acl".as_slice(), b"setuser", name][..], &rules[1..]].concat();
+    for name in [b"b\"ob\x02".as_slice(), b"#eve"] {
+        let words = [&[b"acl".as_slice(), b"setuser", name], &rules[..]].concat();
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words.iter().filter(|word| name != b"default" || !word.starts_with(b"~")) {
-            request.extend(format!("${}\r\n", word.len()).into_bytes());
-            request.extend_from_slice(word);
-            request.extend_from_slice(b"\r\n");
-        }
-        if name == b"default" {
-            continue;
+        for word in words {
+            request.extend([format!("${}\r\n", word.len()).as_bytes(), word, b"\r\n"].concat());
         }
         admin.send_raw(&request);
         assert_eq!(admin.reply(), "+OK");
@@ -348,9 +362,16 @@ fn a_file_of_redis_may_name_what_is_not_there() {
     std::fs::write(&file, format!("user bob on nopass ~* {rules}\nuser eve on nopass ~mine +migrate\n")).unwrap();
     let server = Server::start(&["--aclfile", &file.display().to_string(), "--logfile", &log]);
     let said = std::fs::read_to_string(&log).unwrap();
-    assert!(said.contains("rules of users without an effect") && said.contains("'-@search' of the user 'bob'"), "{said}");
+    assert!(
+        said.contains("rules of users without an effect") && said.contains("'-@search' of the user 'bob'"),
+        "{said}"
+    );
     let mut admin = server.client();
-    assert!(admin.call("acl list").contains("+@all -failover +psync -migrate -ft.config"), "{}", admin.call("acl list"));
+    assert!(
+        admin.call("acl list").contains("+@all -failover +psync -migrate -ft.config"),
+        "{}",
+        admin.call("acl list")
+    );
     let mut bob = as_user(&server, "auth bob x");
     assert_eq!(bob.call("failover"), "-NOPERM User bob has no permissions to run the 'failover' command");
     assert_eq!(bob.call("migrate h 1 k 0 1"), "-NOPERM User bob has no permissions to run the 'migrate' command");
@@ -358,7 +379,8 @@ fn a_file_of_redis_may_name_what_is_not_there() {
     assert!(admin.call("failover").contains("is not supported by this version"));
     let mut eve = as_user(&server, "auth eve x");
     assert_eq!(eve.call("migrate h 1 k 0 1"), "-NOPERM No permissions to access a key");
-    assert_eq!(eve.call("migrate h 1  0 1"), eve.call("migrate h 1 mine 0 1"));
+    assert_eq!(eve.call("migrate h 1  0 1 keys mine other"), "-NOPERM No permissions to access a key");
+    assert_eq!(eve.call("migrate h 1  0 1 keys mine"), eve.call("migrate h 1 mine 0 1"));
     assert!(eve.call("migrate h 1 mine 0 1").contains("is not supported by this version"));
     assert!(admin.call("acl log 1").contains("$1 k"));
     assert_eq!(admin.call("acl dryrun bob failover"), "$61 User bob has no permissions to run the 'failover' command");
@@ -439,7 +461,7 @@ fn a_hundred_thousand_rules_are_set_at_once() {
     assert_eq!(admin.call(&format!("acl setuser bob {}", rules.join(" "))), "+OK");
     assert_eq!(admin.call("acl setuser bob resetchannels +select"), "+OK");
     let took = begun.elapsed();
-    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+    assert!(took < std::time::Duration::from_secs(60), "{took:?}");
 }
 
 /// The log of denied requests shows the names that clients give themselves.

@@ -301,6 +301,8 @@ pub(crate) fn find_keys(command: &Command, args: Args<'_>, keys: &mut KeyUses) {
 /// their users may not have any more.
 pub(crate) fn follow(node: &Node, changes: &[Change]) {
     if !changes.is_empty() {
+        // A change of keys that comes behind this one must serve no command that may not run any more.
+        node.clients().values().for_each(|client| client.seat.hold());
         (0..node.workers()).for_each(|worker| node.send(worker, Message::RightsChanged));
     }
     for change in changes.iter().filter(|change| change.after.is_some()) {

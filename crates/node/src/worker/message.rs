@@ -39,6 +39,8 @@ pub enum Message {
     },
     /// Users have fewer rights, or are gone: commands that wait are judged again.
     RightsChanged,
+    /// Dropped when all earlier messages have been taken.
+    Reached(std::sync::mpsc::SyncSender<()>),
     /// Ends a connection because of `maxmemory-clients`, and drops its unsent output.
     Evict {
         /// The connection.

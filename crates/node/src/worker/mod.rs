@@ -403,6 +403,7 @@ impl Worker {
             Message::Unpark(token) => self.unpark(token),
             Message::Served { token, reply, seen } => self.served(token, reply.as_deref(), &seen),
             Message::Kill { token } => self.cut(token),
+            Message::Reached(_) => {}
             Message::RightsChanged => {
                 self.judge_waits();
                 self.transactions().judge_waits();

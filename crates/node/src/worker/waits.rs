@@ -329,19 +329,23 @@ impl Worker {
     }
 
     /// Ends waits for keys of commands that their users may not run any more. Redis finds that out when a key changes:
-    /// here the change itself serves the command, and must not ask whose it is.
+    /// here the change itself serves the command, and must not ask whose it is. So waits are held until this is over.
     pub(crate) fn judge_waits(&mut self) {
-        let denied = |conn: &Conn| {
+        let judged = |conn: &Conn| {
             let blocked = conn.wait.blocked()?;
             let args = blocked.args.args();
             let command = self.node.table.find_command(args.get(0)?)?;
             let command = self.node.table.with_word(command, args.get(1)).unwrap_or(command);
-            let denial = rights::refusal(&self.node.users, &mut conn.session.user.clone(), command, args)?;
+            let denial = rights::refusal(&self.node.users, &mut conn.session.user.clone(), command, args);
             Some((conn.token, blocked.clone(), denial))
         };
-        let all: Vec<_> = self.conns.iter().flatten().map(|conn| &**conn).filter_map(denied).collect();
+        let all: Vec<_> = self.conns.iter().flatten().map(|conn| &**conn).filter_map(judged).collect();
         for (token, blocked, denial) in all {
-            self.deny_wait(token, &blocked, denial);
+            match denial {
+                Some(denial) => self.deny_wait(token, &blocked, denial),
+                None if blocked.release() => self.engine.run_again(&blocked),
+                None => {}
+            }
         }
     }
 
