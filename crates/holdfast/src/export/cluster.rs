@@ -22,8 +22,10 @@ const FIT: Duration = Duration::from_millis(300);
 /// Between two moments in one hold.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Holds that are tried, and the pause between two of them.
-const HOLDS: u32 = 10;
+const HOLDS: u32 = 50;
 const BETWEEN: Duration = Duration::from_millis(200);
+/// So long all holds together may take.
+const HELD_MAX: Duration = Duration::from_millis(1_500);
 /// So often an export is begun again because a database was emptied meanwhile.
 const EMPTIED_MAX: u32 = 5;
 const EMPTIED: &str = "a database was emptied";
@@ -130,17 +132,27 @@ fn cut(shards: &[Shard]) -> Result<(Vec<Reached>, Duration), String> {
         nodes[node].ask(b"BEGIN")?;
         nodes[node].answer()?;
     }
-    let mut last = String::new();
+    let (mut last, mut held) = (String::new(), Duration::ZERO);
     for _ in 0..HOLDS {
-        let begun = Instant::now();
-        match hold_and_take(&mut nodes, begun) {
-            Ok(()) => return Ok((nodes, begun.elapsed())),
+        let begun = now();
+        let taken = hold_and_take(&mut nodes, begun);
+        held += begun.elapsed();
+        match taken {
+            Ok(()) => return Ok((nodes, held)),
             Err(Failed::Again(why)) => last = why,
             Err(Failed::ForGood(why)) => return Err(why),
         }
-        thread::sleep(BETWEEN);
+        if held > HELD_MAX {
+            break;
+        }
+        thread::park_timeout(BETWEEN);
     }
     Err(format!("the nodes have found no common moment: {last}"))
+}
+
+#[allow(clippy::disallowed_methods, reason = "this process has no workers and no clock of theirs")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 enum Failed {
@@ -175,7 +187,7 @@ fn moments(nodes: &mut [Reached], begun: Instant) -> Result<(), Failed> {
             Some(one) if begun.elapsed() > FIT => {
                 return Err(Failed::Again(format!("the transaction {one} is committed and cannot be applied")));
             }
-            Some(_) => thread::sleep(PAUSE),
+            Some(_) => thread::park_timeout(PAUSE),
         }
     }
 }

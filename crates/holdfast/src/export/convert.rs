@@ -83,10 +83,10 @@ impl Head {
                     break;
                 }
                 Item::Function(code) if !self.libraries.contains(&code) => self.libraries.push(code),
-                Item::Aux { name, value } => {
-                    if FIELDS.contains(&&*name) && self.fields.iter().all(|(known, _)| *known != name) {
-                        self.fields.push((name, value));
-                    }
+                Item::Aux { name, value }
+                    if FIELDS.contains(&&*name) && self.fields.iter().all(|(known, _)| *known != name) =>
+                {
+                    self.fields.push((name, value));
                 }
                 Item::Size { db, keys, expires } => {
                     let size = self.sizes.entry(db).or_default();

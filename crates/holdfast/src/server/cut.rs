@@ -16,6 +16,8 @@ use super::switch::Switch;
 const LOOK: Duration = Duration::from_millis(10);
 /// Between two attempts at a moment without scripts.
 const RETRY: Duration = Duration::from_millis(1);
+/// A hold gives up if a script is under way for so many milliseconds, so that clients wait for it no longer.
+const SCRIPT_MS: u64 = 50;
 /// A snapshot that was begun waits so long for the order to send it, in milliseconds. Copies pile up meanwhile.
 const BEGUN_MS: u64 = 10_000;
 
@@ -96,7 +98,8 @@ pub fn serve(node: &Arc<Node>, switch: &Switch, cut: &Cut, job: &Job) {
 /// Holds writes back. Afterwards every worker knows that, and no script that may write is under way.
 fn hold(node: &Arc<Node>, ms: u64) -> Result<Holding<'_>, Vec<u8>> {
     let held = Holding::begin(node, ms);
-    while held.is_on() {
+    let until = node.clock.unix_ms() + ms.min(SCRIPT_MS);
+    while node.clock.unix_ms() < until {
         // A worker that stands still has ended its turn, and the next one looks first.
         match node.halt() {
             Ok(Some(_)) => return Ok(held),
@@ -104,7 +107,7 @@ fn hold(node: &Arc<Node>, ms: u64) -> Result<Holding<'_>, Vec<u8>> {
             Err(_) => return Err(failed("the server stops")),
         }
     }
-    Err(b"ERR a script runs for longer than writes are to be held back".into())
+    Err(b"ERR a script runs, and writes do not wait for its end".into())
 }
 
 /// Begins a snapshot. Returns also the transactions over nodes that are open, and those that are committed.
