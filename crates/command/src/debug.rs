@@ -5,7 +5,7 @@ use keyspace::{Expiry, Kind, SLOTS, Version};
 use object::{Hash, Set, ZSet};
 
 use crate::ctx::{Block, Ctx, Nil, Outcome};
-use crate::digest::Digest;
+use crate::digest::{Digest, RedisDigest};
 use crate::dump;
 use crate::error::Error;
 use crate::families::Run;
@@ -31,8 +31,9 @@ pub const ROWS: &[Row<Run>] = &[Row {
             spec: Spec {
                 name: "digest",
                 flags: FLAGS | EVERYTHING,
-                summary: "Answers a digest of all databases: equal for equal contents.",
-                ..Spec { arity: 2, ..SUB }
+                summary: "Answers a digest of all databases, the same as Redis; EXACT covers times of expiry and groups, too.",
+                syntax: "[EXACT]",
+                ..Spec { arity: -2, ..SUB }
             },
             run: Run::Whole(digest),
             subcommands: &[],
@@ -40,7 +41,7 @@ pub const ROWS: &[Row<Run>] = &[Row {
         Row {
             spec: Spec {
                 name: "digest-value",
-                summary: "Answers a digest of the value of each key.",
+                summary: "Answers a digest of the value of each key, the same as Redis.",
                 syntax: "key [key ...]",
                 keys: &[KeySpec::range(2, -1, 1, RO)],
                 ..Spec { arity: -2, ..SUB }
@@ -130,8 +131,12 @@ pub const ROWS: &[Row<Run>] = &[Row {
 const SUB: Spec = Spec { flags: FLAGS, group: "server", ..Spec::NEW };
 
 fn digest(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
-    let digest = Digest::of_everything(&mut ctx.db, UnixMs::ZERO);
-    ctx.out.simple(digest.to_string());
+    let digest = match ctx.args.len() {
+        2 => RedisDigest::of_everything(&mut ctx.db).to_string(),
+        3 if ctx.is(2, "exact") => Digest::of_everything(&mut ctx.db, UnixMs::ZERO).to_string(),
+        _ => return Err(Error::SYNTAX),
+    };
+    ctx.out.simple(digest);
     Ok(Outcome::Done)
 }
 
@@ -139,7 +144,7 @@ fn digest_value(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     ctx.out.array(ctx.args.len() - 2);
     for i in 2..ctx.args.len() {
         let key = ctx.key(i);
-        let digest = ctx.db.peek(&key).map(|entry| Digest::of_value(entry, UnixMs::ZERO));
+        let digest = ctx.db.peek(&key).map(RedisDigest::of_value);
         ctx.out.simple(digest.unwrap_or_default().to_string());
     }
     Ok(Outcome::Done)

@@ -1,8 +1,10 @@
 //! A digest of databases: equal for equal contents, whatever the order, the encoding or the history.
 //!
-//! DEBUG DIGEST shows it, and tests compare by it. A value's digest covers its type and its elements (positions in a
+//! DEBUG DIGEST EXACT shows it, and tests compare by it. A value's digest covers its type and its elements (positions in a
 //! list, scores, fields with their expiry). A key's adds its name and expiry; a database's is the sum over its keys. It
 //! detects accidents, not deliberate collisions.
+
+mod redis;
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::AddAssign;
@@ -12,6 +14,8 @@ use keyspace::{Db, EntryRef, Kind, SLOTS};
 use object::block::Elem;
 use object::stream::Id;
 use object::{Hash, List, Set, Stream, ZSet};
+
+pub(crate) use redis::RedisDigest;
 
 /// 160 bits. The digest of nothing is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -26,7 +30,7 @@ impl AddAssign for Digest {
 }
 
 impl std::fmt::Display for Digest {
-    /// 40 hexadecimal digits, as DEBUG DIGEST answers.
+    /// 40 hexadecimal digits, as DEBUG DIGEST EXACT answers.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [a, b, c] = self.0;
         write!(f, "{a:016x}{b:016x}{:08x}", c >> 32)
@@ -78,14 +82,7 @@ impl Digest {
     /// Of the selected database, all of which is held. `now` as for [`Self::of_entry`]. The time grows with the data.
     pub fn of_database(db: &Db<'_>, now: UnixMs) -> Digest {
         let mut digest = Digest::default();
-        let mut slot = db.keyspace().next_occupied(0);
-        while let Some(at) = slot {
-            let mut from = Some(0);
-            while let Some(hash) = from {
-                from = db.walk(at, hash, |entry| digest += Digest::of_entry(entry, now));
-            }
-            slot = if usize::from(at) + 1 < SLOTS { db.keyspace().next_occupied(at + 1) } else { None };
-        }
+        each_entry(db, |entry| digest += Digest::of_entry(entry, now));
         digest
     }
 
@@ -105,6 +102,18 @@ impl Digest {
         }
         db.switch(home);
         digest
+    }
+}
+
+/// Every entry of the selected database, all of which is held.
+fn each_entry(db: &Db<'_>, mut f: impl FnMut(EntryRef<'_>)) {
+    let mut slot = db.keyspace().next_occupied(0);
+    while let Some(at) = slot {
+        let mut from = Some(0);
+        while let Some(hash) = from {
+            from = db.walk(at, hash, &mut f);
+        }
+        slot = if usize::from(at) + 1 < SLOTS { db.keyspace().next_occupied(at + 1) } else { None };
     }
 }
 

@@ -19,6 +19,7 @@ pub mod number;
 pub mod rdb;
 pub mod saved;
 pub mod set;
+pub mod sha1;
 pub mod shed;
 pub mod stream;
 pub mod tree;

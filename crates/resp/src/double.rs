@@ -15,10 +15,24 @@ pub fn append_double(out: &mut Vec<u8>, value: f64) {
     } else if let Some(integer) = as_integer(value) {
         out.extend_from_slice(itoa::Buffer::new().format(integer).as_bytes());
     } else {
-        let mut digits = Digits::of(value);
-        digits.strip_zeros();
-        digits.append_to(out);
+        append_decimal(out, value);
     }
+}
+
+/// Appends `value` as Redis's digests take it (`fpconv_dtoa`): as [`append_double`], but large integers have an
+/// exponent, as in `1e+17`.
+pub fn append_floating(out: &mut Vec<u8>, value: f64) {
+    if value.is_finite() && value != 0.0 {
+        append_decimal(out, value);
+    } else {
+        append_double(out, value);
+    }
+}
+
+fn append_decimal(out: &mut Vec<u8>, value: f64) {
+    let mut digits = Digits::of(value);
+    digits.strip_zeros();
+    digits.append_to(out);
 }
 
 /// The integer that `value` is, if it is one and within half of the range of `i64`, where the conversion is exact

@@ -16,7 +16,7 @@ mod request;
 mod value;
 
 pub use batch::{Args, Batch};
-pub use double::append_double;
+pub use double::{append_double, append_floating};
 pub use error::ProtocolError;
 pub use inline::{UnbalancedQuotes, split_args};
 pub use owned::OwnedArgs;

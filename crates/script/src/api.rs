@@ -3,7 +3,8 @@
 use crate::lua::{Frame, Kind, Raised, Request, Resume};
 use crate::random::Random;
 use crate::reply::{Pushed, into_lua};
-use crate::{Checked, LogLevel, errors, load, sha1};
+use crate::{Checked, LogLevel, errors, load};
+use object::sha1;
 use resp::Protocol;
 use smallvec::SmallVec;
 use std::ffi::c_int;

@@ -44,7 +44,6 @@ mod random;
 mod reply;
 mod running;
 mod sandbox;
-mod sha1;
 mod source;
 
 pub use api::REDIS_VERSION;

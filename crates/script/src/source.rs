@@ -1,7 +1,7 @@
 //! The text of a script and what its first line says about it.
 
 use crate::Error;
-use crate::sha1;
+use object::sha1;
 use std::sync::Arc;
 
 /// The declaration of a script or a function (`flags=` of the shebang, `flags` of `redis.register_function`).

@@ -78,7 +78,7 @@ fn checkpoints_and_the_log_since_make_what_was_there() {
         let server = server(&dir, &["--workers", "2", "--checkpoint-log-size", log]);
         let mut client = server.client();
         if life > 0 {
-            assert_eq!(client.call("debug digest"), before, "life {life}");
+            assert_eq!(client.call("debug digest exact"), before, "life {life}");
         }
         for part in 0..4 {
             change(&mut client, &mut rng, 300);
@@ -96,11 +96,11 @@ fn checkpoints_and_the_log_since_make_what_was_there() {
             assert_eq!(info(&mut client, "rdb_changes_since_last_save"), "0");
             change(&mut client, &mut rng, 30);
         }
-        before = client.call("debug digest");
+        before = client.call("debug digest exact");
     }
     let server = server(&dir, &[]);
     let mut client = server.client();
-    assert_eq!(client.call("debug digest"), before);
+    assert_eq!(client.call("debug digest exact"), before);
     client.saves();
     assert_eq!(info(&mut client, "tombstones"), "0");
 }
@@ -133,14 +133,14 @@ fn shutdown_save_leaves_nothing_to_the_log() {
     let mut first = server(&dir, &[]);
     let mut client = first.client();
     change(&mut client, &mut random(5), 500);
-    let digest = client.call("debug digest");
+    let digest = client.call("debug digest exact");
     client.send("shutdown save");
     assert!(client.is_closed());
     assert!(first.ends_well());
     drop(first);
     let second = server(&dir, &[]);
     let mut client = second.client();
-    assert_eq!(client.call("debug digest"), digest);
+    assert_eq!(client.call("debug digest exact"), digest);
     let keys: u64 = client.call("dbsize")[1..].parse().unwrap();
     assert_eq!(info(&mut client, "rdb_last_load_keys_loaded"), keys.to_string());
     assert_eq!(client.call("lastsave"), format!(":{}", info(&mut client, "rdb_last_save_time")));

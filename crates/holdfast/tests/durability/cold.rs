@@ -146,7 +146,7 @@ fn what_has_left_memory_is_seen() {
     client.call("set other 1");
     client.call("select 0");
     let keys = 3 * EACH + 1;
-    let digest = client.call("debug digest");
+    let digest = client.call("debug digest exact");
     assert_eq!(cool(&mut client), keys + 1);
     assert_eq!(info(&mut client, "keys_in_store_only"), keys + 1);
 
@@ -181,7 +181,7 @@ fn what_has_left_memory_is_seen() {
     assert_eq!(replies[3], "*3 :1 *1 $1 0 :1");
 
     cool(&mut client);
-    assert_eq!(client.call("debug digest"), digest);
+    assert_eq!(client.call("debug digest exact"), digest);
     // Keys that a command has waited for stay for a moment.
     let mut evicted = 0;
     while evicted < 2 {

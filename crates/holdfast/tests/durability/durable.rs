@@ -81,7 +81,7 @@ fn image(client: &mut Client) -> Vec<String> {
         names.sort();
         all.append(&mut names);
     }
-    all.push(client.call("debug digest"));
+    all.push(client.call("debug digest exact"));
     all
 }
 

@@ -1,17 +1,23 @@
-//! SHA-1 (RFC 3174): the names of scripts, `redis.sha1hex`.
+//! SHA-1 (RFC 3174): the names of scripts, `redis.sha1hex`, the digests of DEBUG. No secret depends on it.
 
 /// The digest of `bytes` in lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> [u8; 40] {
+pub fn hex(bytes: &[u8]) -> [u8; 40] {
+    digits(digest(bytes))
+}
+
+/// A digest in lower-case hexadecimal digits.
+pub fn digits(digest: [u8; 20]) -> [u8; 40] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 40];
-    for (pair, byte) in text.chunks_exact_mut(2).zip(digest(bytes)) {
+    for (pair, byte) in text.chunks_exact_mut(2).zip(digest) {
         pair[0] = DIGITS[usize::from(byte >> 4)];
         pair[1] = DIGITS[usize::from(byte & 15)];
     }
     text
 }
 
-fn digest(bytes: &[u8]) -> [u8; 20] {
+/// The digest of `bytes`.
+pub fn digest(bytes: &[u8]) -> [u8; 20] {
     let mut state = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
     let (blocks, rest) = bytes.as_chunks::<64>();
     for block in blocks {
