@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use clocks::UnixMs;
 use keyspace::access::AccessClock;
@@ -158,7 +159,10 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let value = match read_aside(ctx) {
         Reading::Done(value) => value?,
         Reading::Later(outcome) => return Ok(outcome),
-        Reading::Here => read(ctx.arg(3), &ctx.tunables.limits)?.into(),
+        Reading::Here => {
+            let unchecked = ctx.db.keyspace().skips_checksums.load(Relaxed);
+            read(ctx.arg(3), &ctx.tunables.limits, unchecked)?.into()
+        }
     };
     let expiry = match ttl {
         0 => Expiry::Clear,
@@ -188,10 +192,16 @@ fn restore(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-fn read<'a>(payload: &'a [u8], limits: &Limits) -> Result<rdb::Value<'a>, Error> {
-    rdb::restore(payload, limits).map_err(|refused| match refused {
+/// `unchecked`: the checksum may be wrong.
+fn read<'a>(payload: &'a [u8], limits: &Limits, unchecked: bool) -> Result<rdb::Value<'a>, Error> {
+    let read = if unchecked { rdb::restore_unchecked } else { rdb::restore };
+    read(payload, limits).map_err(|refused| match refused {
         Refused::Frame => Error::new("ERR DUMP payload version or checksum are wrong"),
-        Refused::Value(_) => Error::new("ERR Bad data format"),
+        Refused::Value(corrupt) => {
+            let (bytes, why) = (payload.len(), rdb::describe(payload, corrupt));
+            tracing::warn!(cause = "restore", "A payload of {bytes} bytes is not restored: {why}");
+            Error::new("ERR Bad data format")
+        }
     })
 }
 
@@ -258,8 +268,8 @@ fn read_aside(ctx: &mut Ctx<'_>) -> Reading {
     if end < payload.len() {
         return Reading::Later(ctx.aside(nothing(), move || Read::Copied(copied)));
     }
-    let limits = ctx.tunables.limits.clone();
-    let work = move || Read::Whole(read(&copied, &limits).map(|value| Restored::from(value).into_owned()));
+    let (limits, unchecked) = (ctx.tunables.limits.clone(), ctx.db.keyspace().skips_checksums.load(Relaxed));
+    let work = move || Read::Whole(read(&copied, &limits, unchecked).map(|value| Restored::from(value).into_owned()));
     Reading::Later(ctx.aside(nothing(), work))
 }
 
@@ -303,7 +313,7 @@ fn access_of(clock: &AccessClock, idle: Option<u64>, frequency: Option<u8>) -> O
 
 /// Sets the value in a payload, whatever was there.
 pub(crate) fn put(ctx: &mut Ctx<'_>, key: &Key<'_>, payload: &[u8], expiry: Expiry) -> Result<(), Error> {
-    let value = read(payload, &ctx.tunables.limits)?;
+    let value = read(payload, &ctx.tunables.limits, false)?;
     set(ctx, key, value.into(), expiry);
     Ok(())
 }

@@ -48,6 +48,8 @@ pub enum Progress {
 pub enum Spoiled {
     /// A database was emptied meanwhile: another snapshot may be begun.
     Emptied,
+    /// FLUSHALL has emptied all of them meanwhile.
+    AllEmptied,
     /// The store cannot be read.
     Unreadable,
 }
@@ -106,18 +108,26 @@ impl SnapshotWalk {
         &self.databases
     }
 
+    /// True if the next step will fail.
+    pub fn is_spoiled(&self) -> bool {
+        self.snapshot.is_void()
+    }
+
+    /// About how many bytes of copies commands have handed over.
+    pub fn copied(&self) -> u64 {
+        self.snapshot.copied()
+    }
+
     /// Goes on, and appends keys of any database to `to`. A latch is held for one hold at most.
     ///
     /// # Errors
     ///
     /// The store cannot be read, or a database was emptied.
     pub fn step(&mut self, to: &mut Vec<Kept>, mut wake: impl FnMut(Waiter)) -> Result<Progress, Spoiled> {
-        if self.snapshot.is_void() {
-            return Err(Spoiled::Emptied);
-        }
+        self.check()?;
         // Copies are in memory twice until they are written.
         let before = to.len();
-        self.snapshot.take_handed(to);
+        self.shared.keyspace.take_handed(&self.snapshot, to);
         if to.len() > before {
             return Ok(Progress::More);
         }
@@ -125,7 +135,7 @@ impl SnapshotWalk {
         let keyspace = &shared.keyspace;
         let Some(of) = self.databases.get(self.at).copied() else {
             // Nothing is handed over any more, and a database that was emptied earlier is noted by now.
-            return if self.snapshot.is_void() { Err(Spoiled::Emptied) } else { Ok(Progress::Done) };
+            return self.check().map(|()| Progress::Done);
         };
         match keyspace.next_occupied(self.slot).filter(|_| of.keys > 0) {
             Some(slot) if slot == self.slot => {}
@@ -145,6 +155,14 @@ impl SnapshotWalk {
             self.read_on(of)?;
         }
         Ok(Progress::More)
+    }
+
+    fn check(&self) -> Result<(), Spoiled> {
+        match self.snapshot.is_void() {
+            false => Ok(()),
+            true if self.snapshot.is_all_void() => Err(Spoiled::AllEmptied),
+            true => Err(Spoiled::Emptied),
+        }
     }
 
     /// The walk comes to this slot of the present database, or to the next database.

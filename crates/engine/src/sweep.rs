@@ -117,6 +117,11 @@ impl Engine {
     }
 
     fn sweep_held(&mut self, slot: u16, held: &Held) -> bool {
+        // Most slots are visited in vain. There are many databases, and few of them have a table here.
+        if !self.sweep.is_begun() && self.sweep.db == 0 && !self.shared.keyspace.may_be_due(held, slot, self.now) {
+            self.shared.keyspace.mark_if_lasting(held, slot);
+            return true;
+        }
         let databases = self.shared.keyspace.databases() as u16;
         if self.sweep.is_begun() && self.shared.keyspace.physical(self.sweep.db) != self.sweep.physical {
             // SWAPDB gave the half walked table another number: it is due from its beginning.

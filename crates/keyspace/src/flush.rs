@@ -25,7 +25,7 @@ impl Keyspace {
         assert!(held.is_all(), "a flush is a barrier");
         let only = db.map(|db| self.physical(db));
         self.cold.void(only);
-        self.snapshots.void();
+        self.snapshots.void(db.is_none());
         let mut reclaim = Reclaim::default();
         let mut take = |slot: u16, number: u16, table: &Table| {
             if only.is_some_and(|n| n != number) {

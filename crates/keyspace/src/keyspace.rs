@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::{Cell, OnceCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use smallvec::SmallVec;
 
@@ -147,6 +147,8 @@ pub struct Keyspace {
     pub(crate) spaces: Spaces,
     /// The snapshot under way.
     pub(crate) snapshots: Snapshots,
+    /// Checksums of payloads and files may be wrong (DEBUG SET-SKIP-CHECKSUM-VALIDATION).
+    pub skips_checksums: AtomicBool,
     waiting: Waiting,
     epochs: Arc<Epochs>,
     counters: Box<[Arc<Counters>]>,
@@ -234,6 +236,7 @@ impl Keyspace {
             cold: Cold::new(),
             spaces: Spaces::new(databases),
             snapshots: Snapshots::default(),
+            skips_checksums: AtomicBool::new(false),
             waiting: Waiting::new(),
             epochs: Arc::new(Epochs::new(workers)),
             counters: (0..workers).map(|_| Arc::new(Counters::new(databases))).collect(),
@@ -549,6 +552,14 @@ impl Keyspace {
         if self.body(held, slot).is_lasting() && !self.cold.is_volatile(slot) {
             self.volatile[usize::from(slot) / 64].fetch_and(!(1u64 << (slot % 64)), Relaxed);
         }
+    }
+
+    /// Whether something in a held slot may have expired at this time, in any database.
+    pub fn may_be_due(&self, held: &Held, slot: u16, now: UnixMs) -> bool {
+        let is_due = |table: &Table| {
+            table.graves.is_cold() || table.volatile.get() > 0 && table.next_expiry.get() < now
+        };
+        self.body(held, slot).tables().any(|(_, table)| is_due(table))
     }
 
     /// The first slot at or after `from` that may hold keys.

@@ -11,7 +11,7 @@
 //! Guarded by the slot's latch. The locks of the shards are held for a moment, and no other lock is taken meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use clocks::UnixMs;
@@ -24,6 +24,12 @@ use crate::value::Value;
 
 /// Locks over which the slots are spread.
 const SHARDS: usize = 64;
+/// Bytes of copies that may wait to be written: those that are being written come on top.
+const COPIES_MAX: u64 = 32 << 20;
+/// A database was emptied.
+const VOID: u8 = 1;
+/// All databases were emptied together.
+const ALL_VOID: u8 = 2;
 /// The walk has ended.
 const END: u64 = u64::MAX;
 
@@ -32,6 +38,8 @@ const END: u64 = u64::MAX;
 pub(crate) struct Snapshots {
     /// Commands look only at this one.
     on: AtomicBool,
+    /// See [`Keyspace::copies_are_too_many`].
+    crowded: AtomicBool,
     present: RwLock<Option<Arc<Snapshot>>>,
 }
 
@@ -47,15 +55,16 @@ impl Snapshots {
 
     fn set(&self, snapshot: Option<Arc<Snapshot>>) {
         self.on.store(snapshot.is_some(), Relaxed);
+        self.crowded.store(false, Relaxed);
         *self.present.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
     }
 
-    /// A database is emptied.
-    pub(crate) fn void(&self) {
+    /// A database is emptied, or all of them are.
+    pub(crate) fn void(&self, all: bool) {
         if self.are_on()
             && let Some(snapshot) = self.present()
         {
-            snapshot.void.store(true, Relaxed);
+            snapshot.void.fetch_max(if all { ALL_VOID } else { VOID }, Relaxed);
         }
     }
 }
@@ -85,6 +94,8 @@ impl Kept {
     pub fn weight(&self) -> usize {
         let value = match &self.value {
             Value::Short(text) | Value::Raw(text) => text.len(),
+            // Whoever replaces it makes another one.
+            Value::Blob(text) => text.len(),
             _ => 0,
         };
         size_of::<Self>() + self.key.len() + value
@@ -102,8 +113,12 @@ pub struct Snapshot {
     shards: Box<[Mutex<Shard>]>,
     /// Entries that were handed over and wait to be taken.
     waiting: AtomicU64,
-    /// A database was emptied.
-    void: AtomicBool,
+    /// Their bytes.
+    waiting_bytes: AtomicU64,
+    /// Bytes of all that were handed over.
+    copied: AtomicU64,
+    /// Whether databases were emptied: [`VOID`], [`ALL_VOID`].
+    void: AtomicU8,
 }
 
 #[derive(Default)]
@@ -149,19 +164,30 @@ impl Snapshot {
         self.place.store(END, Release);
     }
 
-    /// Whether a database was emptied meanwhile: then this is no snapshot.
-    pub fn is_void(&self) -> bool {
-        self.void.load(Relaxed)
+    /// About how many bytes of copies commands have handed over.
+    pub fn copied(&self) -> u64 {
+        self.copied.load(Relaxed)
     }
 
-    /// Takes what commands have handed over.
-    pub fn take_handed(&self, to: &mut Vec<Kept>) {
+    /// Whether a database was emptied meanwhile: then this is no snapshot.
+    pub fn is_void(&self) -> bool {
+        self.void.load(Relaxed) > 0
+    }
+
+    /// Whether all of them were.
+    pub fn is_all_void(&self) -> bool {
+        self.void.load(Relaxed) == ALL_VOID
+    }
+
+    fn take_handed(&self, to: &mut Vec<Kept>) {
         if self.waiting.load(Relaxed) == 0 {
             return;
         }
         for shard in &self.shards {
             let handed = std::mem::take(&mut shard.lock().unwrap_or_else(PoisonError::into_inner).handed);
             self.waiting.fetch_sub(handed.len() as u64, Relaxed);
+            let bytes = handed.iter().map(Kept::weight).sum::<usize>();
+            self.waiting_bytes.fetch_sub(bytes as u64, Relaxed);
             to.extend(handed);
         }
     }
@@ -186,10 +212,26 @@ impl Keyspace {
             hash: AtomicU64::new(0),
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             waiting: AtomicU64::new(0),
-            void: AtomicBool::new(false),
+            waiting_bytes: AtomicU64::new(0),
+            copied: AtomicU64::new(0),
+            void: AtomicU8::new(0),
         });
         self.snapshots.set(Some(snapshot.clone()));
         snapshot
+    }
+
+    /// Whether so many copies wait to be written that commands which write have to wait. The disk is slower than they.
+    #[inline]
+    pub fn copies_are_too_many(&self) -> bool {
+        self.snapshots.crowded.load(Relaxed)
+    }
+
+    /// Takes what commands have handed over.
+    pub fn take_handed(&self, snapshot: &Snapshot, to: &mut Vec<Kept>) {
+        snapshot.take_handed(to);
+        if snapshot.waiting_bytes.load(Relaxed) <= COPIES_MAX / 2 {
+            self.snapshots.crowded.store(false, Relaxed);
+        }
     }
 
     /// Ends the snapshot under way: commands hand nothing over any more.
@@ -211,7 +253,13 @@ impl Keyspace {
         }
         passed.insert(key.bytes.into());
         if let Some(entry) = entry {
-            shard.handed.push(Kept::new(physical, entry));
+            let kept = Kept::new(physical, entry);
+            let bytes = kept.weight() as u64;
+            snapshot.copied.fetch_add(bytes, Relaxed);
+            if snapshot.waiting_bytes.fetch_add(bytes, Relaxed) + bytes > COPIES_MAX {
+                self.snapshots.crowded.store(true, Relaxed);
+            }
+            shard.handed.push(kept);
             snapshot.waiting.fetch_add(1, Relaxed);
         }
     }

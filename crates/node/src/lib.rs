@@ -44,7 +44,7 @@ pub use node::{Facts, LOADERS, Node, VALKEY_VERSION};
 pub use script::REDIS_VERSION;
 pub use session::Detached;
 pub use table::{Command, Handler, Table};
-pub use worker::jobs::{Done, Job, Jobs, Outcome, Parts, Task};
+pub use worker::jobs::{Done, Job, Jobs, Outcome, Parts, Reload, Task};
 pub use worker::message::{Mailbox, Message};
 pub use worker::outgoing::{Outgoing, SLICES};
 pub use worker::pause::{Pause, Pauses};

@@ -185,7 +185,7 @@ impl Node {
         let users = UserTable::new(&table);
         let started = facts.started;
         Arc::new(Node {
-            engine: Arc::new(engine::Shared::new(Keyspace::new(workers + LOADERS + 1, databases, seed))),
+            engine: Arc::new(engine::Shared::new(Keyspace::new(workers + LOADERS + 2, databases, seed))),
             config,
             table,
             clock,
@@ -310,6 +310,11 @@ impl Node {
     /// Index of the part of the keyspace that is neither a worker's nor a loader's ([`Keyspace::local`]).
     pub fn spare_local(&self) -> usize {
         self.workers() + LOADERS
+    }
+
+    /// Index of the part with which the thread of snapshots loads a file.
+    pub fn local_of_snapshots(&self) -> usize {
+        self.spare_local() + 1
     }
 
     /// Number of workers.
@@ -445,7 +450,10 @@ impl Node {
 
     /// The troubles of a node that serves, in words; empty: none.
     pub fn trouble(&self) -> String {
-        let refusal = self.durable().and_then(|durable| durable.refusal());
+        let refusal = match self.durable() {
+            Some(durable) => durable.refusal(),
+            None => self.refusal_of_snapshots().map(str::to_owned),
+        };
         refusal.map_or_else(String::new, |why| format!("refuses writes: {}", why.trim_start_matches("MISCONF ")))
     }
 

@@ -51,6 +51,11 @@ impl<R: Read> Bytes<R> {
         digest.finalize()
     }
 
+    /// No checksum is wanted.
+    pub(crate) fn no_checksum(&mut self) {
+        self.digest = None;
+    }
+
     /// Keeps `first`, and the bytes taken from now on.
     pub(crate) fn keep(&mut self, first: &[u8]) {
         self.kept = Some(first.to_vec());

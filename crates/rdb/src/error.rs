@@ -89,7 +89,7 @@ impl fmt::Display for Fault {
             }
             Fault::Corrupt(Corrupt(reason)) => write!(f, "damaged: {reason}"),
             Fault::Checksum { stored, computed } => {
-                write!(f, "the checksum is {computed:016x}, and the file says {stored:016x}")
+                write!(f, "RDB CRC error: the checksum is {computed:016x}, and the file says {stored:016x}")
             }
             Fault::Foreign(foreign) => write!(f, "a value of {} cannot be read", foreign_name(*foreign)),
             Fault::ModuleData(name) => {

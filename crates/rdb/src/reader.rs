@@ -18,6 +18,7 @@ pub struct Reader<R> {
     dialect: Dialect,
     version: u16,
     skips_foreign: bool,
+    sums: bool,
     db: u64,
     next: Next,
     state: State,
@@ -55,6 +56,7 @@ impl<R: Read> Reader<R> {
                 dialect,
                 version,
                 skips_foreign: false,
+                sums: true,
                 db: 0,
                 next: Next::default(),
                 state: State::Reading,
@@ -67,6 +69,13 @@ impl<R: Read> Reader<R> {
     /// file.
     pub fn skip_foreign(mut self, yes: bool) -> Self {
         self.skips_foreign = yes;
+        self
+    }
+
+    /// Passes over the checksum: the file may be damaged where it does not show.
+    pub fn without_checksum(mut self) -> Self {
+        self.bytes.no_checksum();
+        self.sums = false;
         self
     }
 
@@ -247,7 +256,7 @@ impl<R: Read> Reader<R> {
         if self.version >= CHECKSUM_SINCE {
             let stored = u64::from_le_bytes(self.bytes.array()?);
             // The server writes zero if it leaves the checksum out (`rdbchecksum no`).
-            if stored != 0 && stored != computed {
+            if self.sums && stored != 0 && stored != computed {
                 return Err(Fault::Checksum { stored, computed });
             }
         }

@@ -14,6 +14,8 @@ pub struct Writer<W> {
     digest: Digest,
     db: Option<u64>,
     buffer: Vec<u8>,
+    compresses: bool,
+    sums: bool,
 }
 
 /// A key with its value, to be written.
@@ -58,7 +60,7 @@ impl<W: Write> Writer<W> {
     /// `out` cannot be written to.
     pub fn new(out: W, target: Target) -> io::Result<Self> {
         let digest = Digest::new(CrcAlgorithm::Crc64Redis);
-        let mut writer = Self { out, target, digest, db: None, buffer: Vec::new() };
+        let mut writer = Self { out, target, digest, db: None, buffer: Vec::new(), compresses: true, sums: true };
         let header: &[u8] = match target {
             Target::Redis72 => b"REDIS0011",
             Target::Redis80 => b"REDIS0012",
@@ -70,6 +72,18 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
+    /// Whether texts are compressed where that makes them shorter. They are unless this says otherwise.
+    pub fn compress(mut self, yes: bool) -> Self {
+        self.compresses = yes;
+        self
+    }
+
+    /// Whether a checksum ends the file, and not the zeros that stand for none. It does unless this says otherwise.
+    pub fn checksum(mut self, yes: bool) -> Self {
+        self.sums = yes;
+        self
+    }
+
     /// A field about the file. Readers pass over fields that they do not know.
     ///
     /// # Errors
@@ -77,8 +91,8 @@ impl<W: Write> Writer<W> {
     /// `out` cannot be written to.
     pub fn aux(&mut self, name: &[u8], value: &[u8]) -> io::Result<()> {
         self.buffer.push(opcode::AUX);
-        encode_string(&mut self.buffer, name);
-        encode_string(&mut self.buffer, value);
+        encode_string(&mut self.buffer, name, self.compresses);
+        encode_string(&mut self.buffer, value, self.compresses);
         self.flush()
     }
 
@@ -89,7 +103,7 @@ impl<W: Write> Writer<W> {
     /// `out` cannot be written to.
     pub fn function(&mut self, code: &[u8]) -> io::Result<()> {
         self.buffer.push(opcode::FUNCTION);
-        encode_string(&mut self.buffer, code);
+        encode_string(&mut self.buffer, code, self.compresses);
         self.flush()
     }
 
@@ -136,9 +150,9 @@ impl<W: Write> Writer<W> {
         // The key is between the type and the value, which are encoded together behind it: the type moves to its place.
         let at = self.buffer.len();
         self.buffer.push(0);
-        encode_string(&mut self.buffer, entry.key);
+        encode_string(&mut self.buffer, entry.key, self.compresses);
         let value = self.buffer.len();
-        if let Err(reason) = encode(&mut self.buffer, entry.value, self.target) {
+        if let Err(reason) = encode(&mut self.buffer, entry.value, self.target, self.compresses) {
             self.clear();
             return Ok(Written::CannotHold(reason));
         }
@@ -157,14 +171,17 @@ impl<W: Write> Writer<W> {
     pub fn finish(mut self) -> io::Result<W> {
         self.buffer.push(opcode::END);
         self.flush()?;
-        self.out.write_all(&self.digest.finalize().to_le_bytes())?;
+        let sum = if self.sums { self.digest.finalize() } else { 0 };
+        self.out.write_all(&sum.to_le_bytes())?;
         self.out.flush()?;
         Ok(self.out)
     }
 
     fn put(&mut self, range: Range<usize>) -> io::Result<()> {
         let bytes = &self.buffer[range];
-        self.digest.update(bytes);
+        if self.sums {
+            self.digest.update(bytes);
+        }
         self.out.write_all(bytes)
     }
 

@@ -170,7 +170,7 @@ fn streams_are_copied_dumped_and_reloaded() {
     bench.words("copy s t");
     bench.words("rename t u");
     assert_eq!(bench.words("debug digest-value u"), digest);
-    assert_eq!(bench.words("debug reload"), "+OK\r\n");
+    assert_eq!(bench.words("debug reload-values"), "+OK\r\n");
     assert_eq!(bench.words("debug digest-value u"), digest);
     assert_eq!(bench.replayed().words("debug digest-value u"), digest);
     assert_eq!(bench.words("sort s"), "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n");
@@ -265,7 +265,7 @@ fn entries_are_deleted_with_an_eye_on_groups() {
     );
     let digest = bench.words("debug digest");
     assert_eq!(bench.replayed().words("debug digest"), digest);
-    assert_eq!(bench.words("debug reload"), "+OK\r\n");
+    assert_eq!(bench.words("debug reload-values"), "+OK\r\n");
     assert_eq!(bench.words("debug digest"), digest);
 }
 
@@ -307,7 +307,7 @@ fn entries_are_released_and_claimed_oldest_first() {
     assert!(full.contains("$9|pel-count|:4|$12|nacked-count|:3|"), "{full}");
     assert_eq!(bench.words("debug digest"), bench.replayed().words("debug digest"));
     let digest = bench.words("debug digest");
-    assert_eq!(bench.words("debug reload"), "+OK\r\n");
+    assert_eq!(bench.words("debug reload-values"), "+OK\r\n");
     assert_eq!(bench.words("debug digest"), digest);
     // Released entries come first, in the order of their release; recently delivered ones are not claimed yet.
     let claim = |bench: &mut Bench, options: &str| {

@@ -10,6 +10,7 @@ mod crash;
 mod cut;
 mod durable;
 mod effort;
+mod flushed;
 mod host;
 mod limits;
 mod load_snapshot;

@@ -19,10 +19,12 @@ use engine::{OfDatabase, Progress, SnapshotWalk, Spoiled};
 use keyspace::access::AccessClock;
 use keyspace::{Horizon, Kept};
 use node::config::Settings;
-use node::{Done, Node, Outcome, Parts, Sent, Task};
+use node::{Done, Node, Outcome, Parts, Reload, Sent, Task};
 use rdb::{EntryRef, Target, Writer, Written};
 
 use super::cut;
+use super::flushed::{Delay, Flushed};
+use super::load_snapshot;
 use super::switch::Switch;
 
 /// Between two looks at whether there is something to do.
@@ -36,12 +38,12 @@ const PAUSE: Duration = Duration::from_micros(300);
 const SPOILED_MAX: u32 = 5;
 const BUFFER: usize = 1 << 20;
 /// Keys between two words about the progress.
-const TELL_KEYS: u64 = 4096;
+const TELL_KEYS: u64 = 512;
 const STOPPING: &str = "the server stops";
 /// Begins the names of files that are not complete, before a process id.
 const TEMPORARY: &str = "temp-";
 
-type OfFile = Writer<BufWriter<File>>;
+type OfFile = Writer<BufWriter<Flushed>>;
 
 /// Starts the thread, which ends when the server stops.
 pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>> {
@@ -58,6 +60,7 @@ pub fn start(node: Arc<Node>, switch: Arc<Switch>) -> io::Result<JoinHandle<()>>
             };
             job.end(match &job.task {
                 Some(Task::Save) => save(&node, Some(&switch)).map(|()| Done::Ok).map_err(|_| b"ERR".into()),
+                Some(Task::Reload(how)) => reload(&node, &switch, *how).map(|()| Done::Ok),
                 Some(Task::Send { parts, full_resync }) => send(&node, &switch, *parts, *full_resync),
                 Some(Task::Cut(cut)) => {
                     cut::serve(&node, &switch, cut, &job);
@@ -78,12 +81,36 @@ pub fn save(node: &Arc<Node>, switch: Option<&Switch>) -> Result<(), String> {
     node.snapshots.begun(node.clock.unix_ms());
     let changes = node.changes();
     let written = save_as(node, switch, &temporary, &name);
-    if let Err(why) = &written {
+    if written.is_err() {
         let _ = fs::remove_file(&temporary);
-        tracing::warn!(cause = "save", "A snapshot in {} has failed: {why}", name.display());
     }
+    let written = match written {
+        Err(Unwritten::Needless) => {
+            node.snapshots.given_up();
+            return Err("everything was deleted meanwhile".into());
+        }
+        Err(Unwritten::Failed(why)) => {
+            tracing::warn!(cause = "save", "A snapshot in {} has failed: {why}", name.display());
+            Err(why)
+        }
+        Ok(()) => Ok(()),
+    };
     node.snapshots.ended(written.clone(), changes, node.clock.unix_ms());
     written
+}
+
+/// DEBUG RELOAD: no worker does anything until it has ended.
+fn reload(node: &Arc<Node>, switch: &Switch, how: Reload) -> Result<(), Vec<u8>> {
+    let halted = switch.halt().map_err(|why| format!("ERR {why}"))?;
+    if !how.no_save {
+        save(node, None).map_err(|_| b"ERR".to_vec())?;
+    }
+    let loaded = load_snapshot::reload(node, how);
+    drop(halted);
+    loaded.map_err(|why| {
+        tracing::error!("DEBUG RELOAD has failed, and what it has loaded is served: {why}");
+        b"ERR Error trying to load the RDB dump, check server logs.".to_vec()
+    })
 }
 
 fn temporary(dir: &Path, process: u32) -> PathBuf {
@@ -105,11 +132,35 @@ pub fn tidy_up(dir: &Path) {
     }
 }
 
-fn save_as(node: &Arc<Node>, switch: Option<&Switch>, temporary: &Path, name: &Path) -> Result<(), String> {
+/// Why there is no file.
+enum Unwritten {
+    /// FLUSHALL came, and nobody needs the file.
+    Needless,
+    Failed(String),
+}
+
+impl From<String> for Unwritten {
+    fn from(why: String) -> Self {
+        Unwritten::Failed(why)
+    }
+}
+
+impl Unwritten {
+    fn into_text(self) -> String {
+        match self {
+            Unwritten::Needless => "everything was deleted meanwhile".into(),
+            Unwritten::Failed(why) => why,
+        }
+    }
+}
+
+fn save_as(node: &Arc<Node>, switch: Option<&Switch>, temporary: &Path, name: &Path) -> Result<(), Unwritten> {
     let told = |error: io::Error| format!("{}: {error}", temporary.display());
     let before = node.clock.monotonic_ns();
     let file = File::create(temporary).map_err(told)?;
-    let (made, _) = write(node, switch, &file, Parts::ALL)?;
+    // Where there are `save` points, the file is to become empty, too.
+    let is_needed = !node.config.settings().save.is_empty();
+    let (made, _) = write(node, switch, &file, Parts::ALL, is_needed)?;
     file.sync_all().map_err(told)?;
     let bytes = file.metadata().map_err(told)?.len();
     fs::rename(temporary, name).map_err(|error| format!("{}: {error}", name.display()))?;
@@ -127,7 +178,10 @@ fn save_as(node: &Arc<Node>, switch: Option<&Switch>, temporary: &Path, name: &P
 
 /// SYNC and PSYNC.
 fn send(node: &Arc<Node>, switch: &Switch, parts: Parts, full_resync: bool) -> Outcome {
-    send_as(node, full_resync, |file| write(node, Some(switch), file, parts).map(|(_, seen)| seen))
+    send_as(node, full_resync, |file| {
+        let written = write(node, Some(switch), file, parts, true).map_err(Unwritten::into_text);
+        written.map(|(_, seen)| seen)
+    })
 }
 
 /// Answers with a file that `write` has written. It returns the changes that the file has seen.
@@ -172,19 +226,27 @@ struct Made {
     held: u64,
 }
 
-/// Writes a snapshot of the present moment. Returns also the changes that it has seen.
-fn write(node: &Arc<Node>, switch: Option<&Switch>, file: &File, parts: Parts) -> Result<(Made, Horizon), String> {
+/// Writes a snapshot of the present moment. Returns also the changes that it has seen. `is_needed`: also after FLUSHALL.
+fn write(
+    node: &Arc<Node>,
+    switch: Option<&Switch>,
+    file: &File,
+    parts: Parts,
+    is_needed: bool,
+) -> Result<(Made, Horizon), Unwritten> {
+    let failed = |error: io::Error| Unwritten::Failed(error.to_string());
     for _ in 0..SPOILED_MAX {
         let (walk, moment, ()) = begin(node, switch, || ())?;
         match write_walk(node, file, (walk, &moment), parts, switch.is_some()) {
             Ok(keys) => return Ok((Made { keys, held: moment.held }, moment.seen)),
-            Err(Failed::Spoiled(Spoiled::Emptied)) => {}
-            Err(why) => return Err(why.to_string()),
+            Err(Failed::Spoiled(Spoiled::AllEmptied)) if !is_needed => return Err(Unwritten::Needless),
+            Err(Failed::Spoiled(Spoiled::Emptied | Spoiled::AllEmptied)) => {}
+            Err(why) => return Err(why.to_string().into()),
         }
-        file.set_len(0).map_err(|error| error.to_string())?;
-        io::Seek::rewind(&mut &*file).map_err(|error| error.to_string())?;
+        file.set_len(0).map_err(failed)?;
+        io::Seek::rewind(&mut &*file).map_err(failed)?;
     }
-    Err(format!("FLUSHALL or FLUSHDB emptied a database in each of {SPOILED_MAX} attempts"))
+    Err(format!("FLUSHALL or FLUSHDB emptied a database in each of {SPOILED_MAX} attempts").into())
 }
 
 /// Writes a snapshot of the moment at which its walk began. Returns the number of its keys.
@@ -252,7 +314,7 @@ impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failed::Io(error) => error.fmt(f),
-            Failed::Spoiled(Spoiled::Emptied) => f.write_str("a database was emptied meanwhile"),
+            Failed::Spoiled(Spoiled::Emptied | Spoiled::AllEmptied) => f.write_str("a database was emptied meanwhile"),
             Failed::Spoiled(Spoiled::Unreadable) => f.write_str("the store cannot be read"),
             Failed::Stopping => f.write_str(STOPPING),
         }
@@ -272,6 +334,7 @@ struct Writing<'a> {
     clock: AccessClock,
     /// True for idle times, and for frequencies, that are written: those that the eviction policy uses.
     access: (bool, bool),
+    delay: Delay,
     keys: u64,
 }
 
@@ -280,7 +343,9 @@ impl<'a> Writing<'a> {
         let settings = node.config.settings();
         let is_valkey = settings.compatibility.is_valkey(Difference::ServerName);
         let target = if is_valkey { Target::Valkey9 } else { Target::Redis88 };
-        let mut out = Writer::new(BufWriter::with_capacity(BUFFER, file.try_clone()?), target)?;
+        let file = Flushed { file: file.try_clone()?, in_parts: settings.rdb_save_incremental_fsync, unflushed: 0 };
+        let out = Writer::new(BufWriter::with_capacity(BUFFER, file), target)?;
+        let mut out = out.compress(settings.rdbcompression).checksum(settings.rdbchecksum);
         let (name, version) = if is_valkey {
             (&b"valkey-ver"[..], node::VALKEY_VERSION)
         } else {
@@ -297,7 +362,8 @@ impl<'a> Writing<'a> {
             }
         }
         let (clock, access) = access_of(&settings, moment.at);
-        Ok(Self { node, out, clock, access, keys: 0 })
+        let delay = Delay(settings.rdb_key_save_delay);
+        Ok(Self { node, out, clock, access, delay, keys: 0 })
     }
 
     fn all(&mut self, mut walk: SnapshotWalk, keys: bool, is_serving: bool) -> Result<(), Failed> {
@@ -307,6 +373,7 @@ impl<'a> Writing<'a> {
         let databases: Vec<OfDatabase> = walk.databases().to_vec();
         let logical = |physical: u16| databases.iter().find(|of| of.physical == physical).map_or(0, |of| of.logical);
         let total = databases.iter().map(|of| of.keys).sum();
+        self.tell(&walk, total);
         for of in databases.iter().filter(|of| of.keys > 0) {
             // A reader makes room for as many keys.
             self.out.database(of.logical.into(), of.keys, of.expires)?;
@@ -316,18 +383,26 @@ impl<'a> Writing<'a> {
             let progress = walk.step(&mut kept, |waiter| self.node.wake(waiter)).map_err(Failed::Spoiled)?;
             for kept in kept.drain(..) {
                 self.entry(logical(kept.physical), &kept)?;
-            }
-            if self.keys >= told + TELL_KEYS {
-                told = self.keys;
-                self.node.snapshots.note(|state| state.keys = (told, total));
+                self.delay.wait(|| is_serving && self.node.is_stopping() || walk.is_spoiled());
+                if self.keys >= told + TELL_KEYS {
+                    told = self.keys;
+                    self.tell(&walk, total);
+                }
             }
             match progress {
-                Progress::Done => return Ok(()),
+                Progress::Done => {
+                    self.tell(&walk, total);
+                    return Ok(());
+                }
                 _ if is_serving && self.node.is_stopping() => return Err(Failed::Stopping),
                 Progress::Busy => thread::park_timeout(BUSY),
                 Progress::More => {}
             }
         }
+    }
+
+    fn tell(&self, walk: &SnapshotWalk, total: u64) {
+        self.node.snapshots.note(|state| (state.keys, state.copied) = ((self.keys, total), walk.copied()));
     }
 
     fn entry(&mut self, db: u16, kept: &Kept) -> io::Result<()> {

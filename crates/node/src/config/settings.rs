@@ -183,6 +183,18 @@ pub struct Settings {
     pub warm_up_cpu: u8,
     /// Pairs of seconds and changes.
     pub save: Vec<(u64, u64)>,
+    /// See the setting.
+    pub stop_writes_on_bgsave_error: bool,
+    /// See the setting.
+    pub rdbcompression: bool,
+    /// See the setting.
+    pub rdbchecksum: bool,
+    /// See the setting.
+    pub rdb_save_incremental_fsync: bool,
+    /// See the setting.
+    pub rdb_key_save_delay: i64,
+    /// See the setting.
+    pub key_load_delay: i64,
     /// Name of the snapshot file, in `dir`.
     pub dbfilename: Vec<u8>,
 
@@ -366,6 +378,12 @@ impl Settings {
             checkpoint_cpu: read.number("checkpoint-cpu"),
             warm_up_cpu: read.number("warm-up-cpu"),
             save: read.save(),
+            stop_writes_on_bgsave_error: read.bool("stop-writes-on-bgsave-error"),
+            rdbcompression: read.bool("rdbcompression"),
+            rdbchecksum: read.bool("rdbchecksum"),
+            rdb_save_incremental_fsync: read.bool("rdb-save-incremental-fsync"),
+            rdb_key_save_delay: read.number("rdb-key-save-delay"),
+            key_load_delay: read.number("key-load-delay"),
             dbfilename: read.text("dbfilename"),
 
             slowlog_log_slower_than: read.number("slowlog-log-slower-than"),

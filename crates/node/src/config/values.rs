@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_does_nothing_is_told() {
         let mut values = Values::default();
-        for (name, text) in [("rdbcompression", "no"), ("save", ""), ("masterauth", "secret")] {
+        for (name, text) in [("rdb-version-check", "relaxed"), ("save", ""), ("masterauth", "secret")] {
             let (id, row) = table::find(name.as_bytes()).unwrap();
             let value = values.read(id, row, &words_of(row.kind, text.as_bytes())).unwrap();
             values.put(id, value);
@@ -205,8 +205,8 @@ mod tests {
         assert_eq!(
             values.without_effect(),
             [
-                "setting 'rdbcompression' has no effect at 'no': snapshot files are not built yet",
-                "setting 'masterauth' has no effect at '(redacted)': replication is not built yet"
+                "setting 'masterauth' has no effect at '(redacted)': replication is not built yet",
+                "setting 'rdb-version-check' has no effect at 'relaxed': a file of a newer version is refused"
             ]
         );
     }

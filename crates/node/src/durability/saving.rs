@@ -11,6 +11,11 @@ use crate::node::Node;
 /// Milliseconds without another try at a `save` point after a failure (Redis `CONFIG_BGSAVE_RETRY_DELAY`).
 const RETRY_MS: u64 = 5_000;
 
+const FAILED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. \
+    Commands that may modify the data set are disabled, because this instance is configured to report errors during \
+    writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about \
+    the RDB error.";
+
 impl Node {
     /// Changes that were made since the start.
     pub fn changes(&self) -> u64 {
@@ -31,6 +36,19 @@ impl Node {
         };
         let may_try = state.failed.is_none() || now.since(state.tried_at) > RETRY_MS;
         may_try && settings.save.iter().any(is_at)
+    }
+
+    /// The error that refuses writes while snapshots fail, if it does.
+    #[inline]
+    pub(crate) fn refusal_of_snapshots(&self) -> Option<&'static str> {
+        if self.snapshots.have_failed() { self.failed_snapshots_stop_writes() } else { None }
+    }
+
+    #[cold]
+    fn failed_snapshots_stop_writes(&self) -> Option<&'static str> {
+        let settings = self.config.settings();
+        let is_wanted = settings.stop_writes_on_bgsave_error && !settings.save.is_empty();
+        (is_wanted && self.durable().is_none() && !settings.takes_part_in_cluster()).then_some(FAILED)
     }
 
     /// True if a stop writes a snapshot.

@@ -3,6 +3,7 @@
 //! A thread of the binary makes them: the file of SAVE, BGSAVE and `save` points where nothing is logged, and files
 //! that are sent to a client (SYNC). Where there is a log, SAVE and BGSAVE make a checkpoint instead.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clocks::UnixMs;
@@ -30,8 +31,10 @@ pub struct State {
     pub tried_at: UnixMs,
     /// Files that were written.
     pub saves: u64,
-    /// Bytes of copies that commands have handed over for the last one.
+    /// Bytes of copies that commands have handed over for the one under way, or for the last one.
     pub copied: u64,
+    /// Those of the one before that.
+    pub last_copied: u64,
     /// Keys that the start has read from a file, and that it left out because they had expired.
     pub loaded: (u64, u64),
     /// The next one was asked for while one was being written.
@@ -56,6 +59,8 @@ pub struct Snapshots {
     /// The requests.
     pub jobs: Jobs,
     state: Mutex<State>,
+    /// The last file that was tried could not be written.
+    has_failed: AtomicBool,
     at_end: Mutex<AtEnd>,
 }
 
@@ -84,23 +89,43 @@ impl Snapshots {
         self.lock().began.is_some() || self.jobs.has_save()
     }
 
-    /// Asks for a file. `scheduled`: one is being written.
-    pub(crate) fn ask_to_save(&self, scheduled: bool) -> Option<Arc<Job>> {
+    /// Asks for a file of `keys` keys. `scheduled`: one is being written.
+    pub(crate) fn ask_to_save(&self, scheduled: bool, now: UnixMs, keys: u64) -> Option<Arc<Job>> {
+        let mut state = self.lock();
         let job = self.jobs.join(Task::Save)?;
-        self.lock().scheduled = scheduled;
+        state.scheduled = scheduled;
+        if !scheduled {
+            (state.began, state.keys) = (Some(now), (0, keys));
+            (state.last_copied, state.copied) = (state.copied, 0);
+        }
         Some(job)
     }
 
     /// A file is begun.
     pub fn begun(&self, now: UnixMs) {
         let mut state = self.lock();
-        (state.began, state.tried_at, state.keys, state.scheduled) = (Some(now), now, (0, 0), false);
+        if state.began.is_none() {
+            (state.last_copied, state.copied) = (state.copied, 0);
+        }
+        (state.began, state.tried_at, state.scheduled) = (Some(now), now, false);
+    }
+
+    /// It was given up because everything was deleted, which is no failure.
+    pub fn given_up(&self) {
+        self.lock().began = None;
+    }
+
+    /// True if the last file that was tried could not be written.
+    #[inline]
+    pub(crate) fn have_failed(&self) -> bool {
+        self.has_failed.load(Relaxed)
     }
 
     /// It has ended. `changes`: those that had been made when it began.
     pub fn ended(&self, outcome: Result<(), String>, changes: u64, now: UnixMs) {
         let mut state = self.lock();
         let began = state.began.take().unwrap_or(now);
+        self.has_failed.store(outcome.is_err(), Relaxed);
         state.took = Some(now.since(began));
         match outcome {
             Ok(()) => {

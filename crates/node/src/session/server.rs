@@ -1,10 +1,13 @@
 //! Small commands about the server as a whole: TIME, ROLE, LASTSAVE, SHUTDOWN, REPLICAOF.
 
+use std::sync::Arc;
+
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, help};
 use crate::durability::checkpoints::Checkpoints;
 use crate::durability::snapshots::AtEnd;
+use crate::worker::jobs::Job;
 
 const fn row(
     name: &'static str,
@@ -151,7 +154,7 @@ fn role(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 
 /// Where nothing was saved since the start, that is the time of the last save, as in Redis.
 fn lastsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let saved = |checkpoints: std::sync::Arc<Checkpoints>| checkpoints.state().saved_at;
+    let saved = |checkpoints: Arc<Checkpoints>| checkpoints.state().saved_at;
     let at = ctx.node.checkpoints().map_or_else(|| ctx.node.snapshots.state().saved_at, saved);
     ctx.reply().count(at.seconds());
     Ok(Flow::Done)
@@ -169,17 +172,23 @@ fn bgsave(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         _ => return Err(Error::SYNTAX),
     };
     let checkpoints = ctx.node.checkpoints();
-    let began = |checkpoints: &std::sync::Arc<Checkpoints>| checkpoints.state().began.is_some();
+    let began = |checkpoints: &Arc<Checkpoints>| checkpoints.state().began.is_some();
     let running = checkpoints.as_ref().map_or_else(|| ctx.node.snapshots.is_saving(), began);
     if running && !schedule {
         return Err(Error::new(RUNNING));
     }
     match checkpoints {
         Some(checkpoints) => drop(checkpoints.ask(false)),
-        None => drop(ctx.node.snapshots.ask_to_save(running).ok_or(NO_THREAD)?),
+        None => drop(ask_to_save(ctx, running)?),
     }
     ctx.reply().simple(if running { "Background saving scheduled" } else { "Background saving started" });
     Ok(Flow::Done)
+}
+
+fn ask_to_save(ctx: &SessionCtx<'_>, scheduled: bool) -> Result<Arc<Job>, Error> {
+    let keyspace = &ctx.node.engine.keyspace;
+    let keys = (0..ctx.settings.databases).map(|db| keyspace.len(db)).sum();
+    ctx.node.snapshots.ask_to_save(scheduled, ctx.node.clock.unix_ms(), keys).ok_or(NO_THREAD)
 }
 
 fn save(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -187,7 +196,7 @@ fn save(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         if ctx.node.snapshots.is_saving() {
             return Err(Error::new(RUNNING));
         }
-        return ctx.node.snapshots.ask_to_save(false).map(Flow::Job).ok_or(NO_THREAD);
+        return ask_to_save(ctx, false).map(Flow::Job);
     };
     if checkpoints.state().began.is_some() {
         return Err(Error::new(RUNNING));

@@ -298,11 +298,14 @@ fn does(node: &Node, conn: &Conn, command: &Command, any: u32) -> bool {
     block.is_some_and(|multi| multi.queue.iter().any(|q| node.table.get(q.command).spec.flags & any != 0))
 }
 
-/// The reason why nothing may be written now, if the command or its block writes: the log has no room (rule L8), or it
-/// has failed (rule L9).
+/// The reason why nothing may be written now, if the command or its block writes: the log has no room (rule L8), it has
+/// failed (rule L9), or there is none and snapshots fail.
 #[inline]
 fn refusal_of_log(worker: &Worker, conn: &Conn, command: &Command) -> Option<String> {
-    let error = worker.promise()?.refusal()?;
+    let error = match worker.promise() {
+        Some(durable) => durable.refusal()?,
+        None => worker.node.refusal_of_snapshots()?.to_owned(),
+    };
     // A client that has queued a block at another node gets errors of EXEC alone.
     let forwarded = conn.is_virtual();
     let unheard = forwarded && conn.session.queues(command);

@@ -29,6 +29,8 @@ pub enum Task {
     Backup(PathBuf),
     /// SAVE and BGSAVE where nothing is logged.
     Save,
+    /// DEBUG RELOAD.
+    Reload(Reload),
     /// A snapshot in Redis's format is sent to clients.
     Send {
         /// What it has.
@@ -51,6 +53,17 @@ impl Task {
             _ => false,
         }
     }
+}
+
+/// How DEBUG RELOAD loads the file. Without anything, it loads it into empty databases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reload {
+    /// The file is not written before.
+    pub no_save: bool,
+    /// The databases are not emptied before.
+    pub no_flush: bool,
+    /// Keys of the file may take the place of others.
+    pub merge: bool,
 }
 
 /// The parts of a snapshot.

@@ -47,6 +47,11 @@ impl Pauses {
         self.held.store(until.0, Relaxed);
     }
 
+    /// As [`Self::hold`], but does not end an earlier one.
+    pub(crate) fn hold_longer(&self, until: UnixMs) {
+        self.held.fetch_max(until.0, Relaxed);
+    }
+
     /// Ends what [`Self::hold`] began. A CLIENT PAUSE stays.
     pub fn let_go(&self) {
         self.held.store(0, Relaxed);

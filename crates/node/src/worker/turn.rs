@@ -22,6 +22,8 @@ use crate::worker::transfer::output_limit;
 use crate::worker::{Token, Worker};
 
 /// Commands parsed and prefetched before they are executed.
+/// Milliseconds for which commands that write wait while too many copies for a snapshot wait for the disk.
+const CROWDED_MS: u64 = 5;
 const WINDOW: usize = 64;
 /// Commands of one connection that are executed before others get their turn.
 const PER_CONNECTION: usize = 1024;
@@ -92,6 +94,9 @@ impl Worker {
             return self.engine.end_turn();
         }
         self.monitored = self.node.monitors.any();
+        if self.engine.shared.keyspace.copies_are_too_many() {
+            self.node.pauses.hold_longer(now + CROWDED_MS);
+        }
         // Before anything of this turn writes: a cut counts on it.
         if self.paused.is_some() || !self.held_back.is_empty() || self.node.pauses.current(now).is_some() {
             self.look_at_pause(now);

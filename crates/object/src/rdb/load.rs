@@ -277,10 +277,16 @@ fn hash_listpack_ex(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<
     if kind == kind::HASH_LISTPACK_EX {
         input.unix_ms()?;
     }
-    let mut reader = HashReader::new(limits);
-    entries(false, &input.string()?, &mut |[name, value, expiry]| match expiry {
-        Elem::Int(expiry @ 0..) => reader.set_elems(name, value, UnixMs::from_wire(expiry as u64)),
-        _ => Err(Corrupt("time of expiry of a field")),
+    let (mut reader, mut latest) = (HashReader::new(limits), 0);
+    entries(false, &input.string()?, &mut |[name, value, expiry]| {
+        let Elem::Int(expiry @ 0..) = expiry else { return Err(Corrupt("time of expiry of a field")) };
+        // The next to expire stands first. Those that never do stand last.
+        let place = if expiry == 0 { i64::MAX } else { expiry };
+        if place < latest {
+            return Err(Corrupt("order of a hash's fields"));
+        }
+        latest = place;
+        reader.set_elems(name, value, UnixMs::from_wire(expiry as u64))
     })?;
     reader.finish()
 }

@@ -11,6 +11,7 @@
 //! and accepts no duplicates. It allocates no more than a small multiple of the bytes it has seen (LZF may expand 88
 //! times).
 
+mod fault;
 mod footer;
 mod input;
 mod listpack;
@@ -24,7 +25,10 @@ mod tests;
 pub mod walk;
 mod ziplist;
 
+pub use fault::describe;
 pub use footer::VERSION;
+
+use output::Output;
 
 use crate::{Corrupt, Hash, Limits, List, Set, Stream, ZSet};
 use std::borrow::Cow;
@@ -133,7 +137,7 @@ pub const EMPTY: Corrupt = Corrupt("empty collection");
 /// The payload of a value (DUMP).
 pub fn dump(value: ValueRef<'_>) -> Vec<u8> {
     let mut payload = Vec::new();
-    save::value(&mut payload, value);
+    save::value(&mut Output::new(&mut payload, true), value);
     footer::seal(&mut payload);
     payload
 }
@@ -144,7 +148,17 @@ pub fn dump(value: ValueRef<'_>) -> Vec<u8> {
 ///
 /// The payload has another version or checksum, or its value is damaged.
 pub fn restore<'a>(payload: &'a [u8], limits: &Limits) -> Result<Value<'a>, Refused> {
-    let body = footer::open(payload).ok_or(Refused::Frame)?;
+    let body = footer::open(payload, false).ok_or(Refused::Frame)?;
+    load::value(body, Dialect::Redis, limits).map_err(Refused::Value)
+}
+
+/// As [`restore`], but the checksum may be wrong.
+///
+/// # Errors
+///
+/// The payload has another version, or its value is damaged.
+pub fn restore_unchecked<'a>(payload: &'a [u8], limits: &Limits) -> Result<Value<'a>, Refused> {
+    let body = footer::open(payload, true).ok_or(Refused::Frame)?;
     load::value(body, Dialect::Redis, limits).map_err(Refused::Value)
 }
 
@@ -170,11 +184,18 @@ pub fn decode_string(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Corrupt> {
 }
 
 /// Appends a value's type byte and its bytes, as `target` reads them. Nothing is appended if it cannot hold the value.
+/// `compresses`: texts are compressed where that makes them shorter.
 ///
 /// # Errors
 ///
 /// The target has no form for the value.
-pub fn encode(out: &mut Vec<u8>, value: ValueRef<'_>, target: Target) -> Result<(), CannotHold> {
+pub fn encode(
+    out: &mut Vec<u8>,
+    value: ValueRef<'_>,
+    target: Target,
+    compresses: bool,
+) -> Result<(), CannotHold> {
+    let out = &mut Output::new(out, compresses);
     if let ValueRef::Hash(hash) = value
         && hash.next_expiry().is_some()
     {
@@ -195,9 +216,9 @@ pub fn encode(out: &mut Vec<u8>, value: ValueRef<'_>, target: Target) -> Result<
     Ok(())
 }
 
-/// Appends a string.
-pub fn encode_string(out: &mut Vec<u8>, bytes: &[u8]) {
-    output::string(out, bytes);
+/// Appends a string. `compresses`: as for [`encode`].
+pub fn encode_string(out: &mut Vec<u8>, bytes: &[u8], compresses: bool) {
+    output::string(&mut Output::new(out, compresses), bytes);
 }
 
 /// Appends a length or a count.

@@ -1,7 +1,41 @@
 //! Writing the RDB primitives.
 
+use std::ops::{Deref, DerefMut};
+
 use super::lzf;
 use crate::number;
+
+/// Bytes that are written, and how.
+pub(super) struct Output<'a> {
+    bytes: &'a mut Vec<u8>,
+    /// Whether texts are compressed (`rdbcompression`).
+    compresses: bool,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(bytes: &'a mut Vec<u8>, compresses: bool) -> Self {
+        Self { bytes, compresses }
+    }
+
+    /// The same way for other bytes.
+    pub(super) fn to<'b>(&self, bytes: &'b mut Vec<u8>) -> Output<'b> {
+        Output { bytes, compresses: self.compresses }
+    }
+}
+
+impl Deref for Output<'_> {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        self.bytes
+    }
+}
+
+impl DerefMut for Output<'_> {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        self.bytes
+    }
+}
 
 /// A string shorter than this is not worth compressing.
 const COMPRESS_FROM: usize = 21;
@@ -23,14 +57,15 @@ pub(super) fn length(out: &mut Vec<u8>, length: u64) {
 }
 
 /// Appends a string in its shortest form: as an integer of up to 32 bits, compressed, or verbatim.
-pub(super) fn string(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn string(out: &mut Output<'_>, bytes: &[u8]) {
     if bytes.len() <= 11
         && let Some(value) = number::parse_i64(bytes)
         && integer(out, value)
     {
         return;
     }
-    if bytes.len() >= COMPRESS_FROM
+    if out.compresses
+        && bytes.len() >= COMPRESS_FROM
         && let Some(compressed) = lzf::compress(bytes, bytes.len() - 4)
     {
         out.push(0xc3);

@@ -2,7 +2,8 @@
 
 use clocks::UnixMs;
 
-use super::{ValueRef, kind, listpack, output, ziplist};
+use super::output::{self, Output};
+use super::{ValueRef, kind, listpack, ziplist};
 use crate::block::Elem;
 use crate::hash::Field;
 use crate::{Hash, List, Set, ZSet, number};
@@ -11,7 +12,7 @@ use crate::{Hash, List, Set, ZSet, number};
 const NODE_BYTES: usize = 8 * 1024;
 
 /// Appends type and value.
-pub(super) fn value(out: &mut Vec<u8>, value: ValueRef<'_>) {
+pub(super) fn value(out: &mut Output<'_>, value: ValueRef<'_>) {
     match value {
         ValueRef::String(bytes) => {
             out.push(kind::STRING);
@@ -25,18 +26,18 @@ pub(super) fn value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     }
 }
 
-fn elem(out: &mut Vec<u8>, elem: Elem<'_>) {
+fn elem(out: &mut Output<'_>, elem: Elem<'_>) {
     output::string(out, elem.as_bytes(&mut itoa::Buffer::new()));
 }
 
 /// A quicklist of listpacks. Its nodes are counted first, so they are written behind one another and then prefixed.
-fn list(out: &mut Vec<u8>, list: &List) {
+fn list(out: &mut Output<'_>, list: &List) {
     const PLAIN: u64 = 1;
     const PACKED: u64 = 2;
     let (mut nodes, mut count) = (Vec::new(), 0);
     let mut node = |container, bytes: &[u8]| {
         output::length(&mut nodes, container);
-        output::string(&mut nodes, bytes);
+        output::string(&mut out.to(&mut nodes), bytes);
         count += 1;
     };
     let mut pack = listpack::Builder::new();
@@ -61,7 +62,7 @@ fn list(out: &mut Vec<u8>, list: &List) {
     out.append(&mut nodes);
 }
 
-fn set(out: &mut Vec<u8>, set: &Set) {
+fn set(out: &mut Output<'_>, set: &Set) {
     match set.encoding() {
         "intset" => {
             let int = |elem| match elem {
@@ -86,7 +87,7 @@ fn set(out: &mut Vec<u8>, set: &Set) {
     }
 }
 
-fn zset(out: &mut Vec<u8>, zset: &ZSet) {
+fn zset(out: &mut Output<'_>, zset: &ZSet) {
     if zset.encoding() == "listpack" {
         let mut pack = listpack::Builder::new();
         let mut text = Vec::new();
@@ -115,7 +116,7 @@ fn zset(out: &mut Vec<u8>, zset: &ZSet) {
 }
 
 /// Appends a hash whose fields expire as Valkey 9 reads it: always field by field.
-pub(super) fn hash_of_valkey(out: &mut Vec<u8>, hash: &Hash) {
+pub(super) fn hash_of_valkey(out: &mut Output<'_>, hash: &Hash) {
     out.push(kind::VALKEY_HASH_2);
     output::length(out, hash.len());
     for field in hash.fields() {
@@ -125,7 +126,7 @@ pub(super) fn hash_of_valkey(out: &mut Vec<u8>, hash: &Hash) {
     }
 }
 
-fn hash(out: &mut Vec<u8>, hash: &Hash) {
+fn hash(out: &mut Output<'_>, hash: &Hash) {
     let earliest = hash.next_expiry();
     if hash.encoding() == "hashtable" {
         out.push(if earliest.is_some() { kind::HASH_METADATA } else { kind::HASH });

@@ -13,7 +13,8 @@
 //! contents, and the number of all these pieces.
 
 use super::input::Input;
-use super::{kind, listpack, output};
+use super::output::{self, Output};
+use super::{kind, listpack};
 use crate::Corrupt;
 use crate::block::Elem;
 use crate::stream::{Delivery, Group, Id, Node, Stream};
@@ -22,13 +23,17 @@ const DELETED: i64 = 1;
 const SAME_FIELDS: i64 = 2;
 
 /// Appends type and value.
-pub(super) fn save(out: &mut Vec<u8>, stream: &Stream) {
+pub(super) fn save(out: &mut Output<'_>, stream: &Stream) {
     // The newest form only where it is needed: older Redis does not read it.
     let releases = stream.groups.iter().any(|(_, group)| group.released_len() > 0);
     out.push(if releases { kind::STREAM_LISTPACKS_5 } else { kind::STREAM_LISTPACKS_3 });
-    output::length(out, stream.log.nodes());
-    let tail = Some(&stream.log.tail).filter(|tail| tail.live > 0);
-    for node in stream.log.sealed.leaves_from(0).map(|(node, _)| node).chain(tail) {
+    // Redis refuses a node of deleted entries alone.
+    let nodes = || {
+        let sealed = stream.log.sealed.leaves_from(0).map(|(node, _)| node);
+        sealed.chain([&stream.log.tail]).filter(|node| node.live > 0)
+    };
+    output::length(out, nodes().count() as u64);
+    for node in nodes() {
         output::string(out, &raw_id(node.first));
         output::string(out, &pack(node));
     }
@@ -41,7 +46,7 @@ pub(super) fn save(out: &mut Vec<u8>, stream: &Stream) {
     output::length(out, stream.groups.len() as u64);
     for (name, group) in stream.groups.iter() {
         output::string(out, name);
-        save_group(out, group);
+        save_group(out, group, marks.added);
         if releases {
             let released = group.released();
             output::length(out, released.len() as u64);
@@ -95,9 +100,10 @@ fn pack(node: &Node) -> Vec<u8> {
     pack.finish()
 }
 
-fn save_group(out: &mut Vec<u8>, group: &Group) {
+fn save_group(out: &mut Output<'_>, group: &Group, added: u64) {
     length_id(out, group.last);
-    output::length(out, group.entries_read as u64);
+    // XSETID may have set the number of entries back.
+    output::length(out, group.entries_read.min(i64::try_from(added).unwrap_or(i64::MAX)) as u64);
     output::length(out, group.pending_len());
     for delivery in group.pending_from(Id::MIN) {
         out.extend_from_slice(&raw_id(delivery.id));
@@ -133,6 +139,9 @@ pub(super) fn load(kind: u8, input: &mut Input<'_>) -> Result<Stream, Corrupt> {
         // The first ID is where the entries are.
         load_id(input)?;
         (max_deleted, added) = (load_id(input)?, input.length()?);
+    }
+    if added < len || added > i64::MAX as u64 {
+        return Err(Corrupt("Stream entries_added inconsistent with length"));
     }
     if !stream.log.count(last, added, max_deleted) || stream.len() != len {
         return Err(Corrupt("length or order of a stream"));
@@ -209,7 +218,7 @@ fn unpack(first: Id, bytes: &[u8], mut push: impl FnMut(Node)) -> Result<(), Cor
     let mut node = open(first);
     let (mut seen, mut buried) = (0, 0);
     let mut pairs = Vec::new();
-    let total = live.checked_add(deleted).filter(|_| live >= 0 && deleted >= 0).ok_or(Corrupt("number of entries"))?;
+    let total = live.checked_add(deleted).filter(|_| live > 0 && deleted >= 0).ok_or(Corrupt("number of entries"))?;
     for _ in 0..total {
         let flags = pieces.int()?;
         let (ms, seq) = (pieces.int()?, pieces.int()?);
@@ -264,6 +273,9 @@ fn load_group(kind: u8, input: &mut Input<'_>, stream: &Stream) -> Result<Group,
     } else {
         input.length()? as i64
     };
+    if entries_read != -1 && (entries_read < 0 || entries_read as u64 > stream.log.marks().added) {
+        return Err(Corrupt("Stream cgroup entries_read inconsistent with entries_added"));
+    }
     let mut group = Group::new(last, entries_read);
     // The consumers name their entries.
     let (mut pending, mut owned) = (std::collections::BTreeMap::new(), Vec::new());
@@ -282,12 +294,17 @@ fn load_group(kind: u8, input: &mut Input<'_>, stream: &Stream) -> Result<Group,
         let (member, new) = group.enroll(&name, seen);
         match group.consumer_mut(member) {
             Some(consumer) if new => consumer.active = active,
-            _ => return Err(Corrupt("duplicate consumer")),
+            _ => return Err(Corrupt("Duplicate stream consumer detected")),
         }
         for _ in 0..input.length()? {
             let id = parse_id(input.array()?);
-            // An entry that is pending for two consumers is damage, too.
-            let (time, count) = pending.remove(&id).ok_or(Corrupt("pending entry of a consumer"))?;
+            let Some((time, count)) = pending.remove(&id) else {
+                let is_owned = owned.iter().any(|delivery: &Delivery| delivery.id == id);
+                return Err(Corrupt(match is_owned {
+                    true => "Stream consumer PEL entry already has a consumer assigned",
+                    false => "pending entry of a consumer",
+                }));
+            };
             owned.push(Delivery::new(id, time, count, member));
         }
     }

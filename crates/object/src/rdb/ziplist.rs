@@ -114,7 +114,11 @@ pub(super) fn zipmap(bytes: &[u8]) -> Result<Vec<&[u8]>, Corrupt> {
     while !rest.is_empty() {
         let is_value = strings.len() % 2 == 1;
         let (length, head) = match *rest {
-            [254, a, b, c, d, ..] => (u32::from_le_bytes([a, b, c, d]) as usize, 5),
+            [254, a, b, c, d, ..] => match u32::from_le_bytes([a, b, c, d]) as usize {
+                // A short length has one byte.
+                0..254 => return Err(BAD),
+                length => (length, 5),
+            },
             [length @ 0..254, ..] => (usize::from(length), 1),
             _ => return Err(BAD),
         };

@@ -26,7 +26,6 @@ pub(super) const fn memory(min: i128) -> Kind {
 
 pub(super) const PORT: Kind = Kind::Integer { min: 0, max: 65535 };
 
-pub(super) const NO_SNAPSHOTS: &str = "snapshot files are not built yet";
 pub(super) const NO_LOG: &str = "the log is not an AOF file";
 pub(super) const NO_REPLICATION: &str = "replication is not built yet";
 pub(super) const NO_CLUSTER: &str = "nodes find and watch each other in another way than in Redis";

@@ -1,6 +1,6 @@
 //! Settings of Redis 8.8 and Valkey 9 that have nothing to act on: known, so that files written for those servers work.
 
-use super::common::{LONG_MAX, NO_CLUSTER, NO_LOG, NO_REPLICATION, NO_SNAPSHOTS, PORT, between, int, long, memory};
+use super::common::{LONG_MAX, NO_CLUSTER, NO_LOG, NO_REPLICATION, PORT, between, int, long, memory};
 use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
 use crate::config::slot_stats;
@@ -108,7 +108,7 @@ pub(super) static SECTION: Section = Section {
         row("stream-idmp-maxsize", between(1, 10_000), "100", "Entries' ids remembered.").inert(NO_IDMP),
         row("aof-load-corrupt-tail-max-size", long(0), "0", "Bytes cut from a damaged file.").inert(NO_LOG),
         row("rdb-version-check", Kind::Enum(&["strict", "relaxed"]), "strict", "Whether newer files are read.")
-            .inert(NO_SNAPSHOTS),
+            .inert("a file of a newer version is refused"),
         row("commandlog-request-larger-than", long(-1), "1048576", "Bytes from which a request is kept.")
             .inert(NO_COMMANDLOG),
         row("commandlog-reply-larger-than", long(-1), "1048576", "Bytes from which a reply is kept.")

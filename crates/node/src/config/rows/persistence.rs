@@ -1,6 +1,6 @@
 //! The log, snapshots, shutting down.
 
-use super::common::{INT_MAX, NO_LOG, NO_SNAPSHOTS, int, memory};
+use super::common::{INT_MAX, NO_LOG, int, memory};
 use crate::config::check;
 use crate::config::kind::Kind;
 use crate::config::row::{Section, row};
@@ -132,29 +132,48 @@ pub(super) static SNAPSHOTS: Section = Section {
         )
         .check(check::snapshot_file)
         .protected(),
-        row("rdbcompression", Kind::Bool, "yes", "Compress texts in the snapshot.").inert(NO_SNAPSHOTS),
-        row("rdbchecksum", Kind::Bool, "yes", "Write and check a checksum.").immutable().inert(NO_SNAPSHOTS),
-        row("rdb-save-incremental-fsync", Kind::Bool, "yes", "Flush in parts while saving.").inert(NO_SNAPSHOTS),
-        row("rdb-del-sync-files", Kind::Bool, "no", "Remove snapshots made only for replicas.").inert(NO_SNAPSHOTS),
-        row("stop-writes-on-bgsave-error", Kind::Bool, "yes", "Refuse writes after a snapshot failed.")
-            .inert(NO_SNAPSHOTS)
-            .harmless("no"),
+        row(
+            "rdbcompression",
+            Kind::Bool,
+            "yes",
+            "Compress texts in the snapshot where that makes them shorter. `no` takes less CPU and more disk.",
+        ),
+        row(
+            "rdbchecksum",
+            Kind::Bool,
+            "yes",
+            "End the snapshot with a checksum, and check it when a start loads one. Without it, damage may not be noticed.",
+        )
+        .immutable(),
+        row(
+            "rdb-save-incremental-fsync",
+            Kind::Bool,
+            "yes",
+            "Flush the snapshot to the disk every 4 MB while it is written, and not all of it at the end.",
+        ),
+        row("rdb-del-sync-files", Kind::Bool, "no", "Remove snapshots made only for replicas.")
+            .inert("such a snapshot has no name, so that nothing is left of it")
+            .harmless("yes"),
+        row(
+            "stop-writes-on-bgsave-error",
+            Kind::Bool,
+            "yes",
+            "Where `save` points are in force, refuse writes from a failed snapshot until one succeeds.",
+        ),
         row(
             "rdb-key-save-delay",
             super::common::between(i32::MIN as i128, INT_MAX),
             "0",
-            "Microseconds to wait per key.",
+            "For tests: microseconds to wait per key of a snapshot; below 0: one for each so many keys, by chance.",
         )
-        .hidden()
-        .inert(NO_SNAPSHOTS),
+        .hidden(),
         row(
             "key-load-delay",
             super::common::between(i32::MIN as i128, INT_MAX),
             "0",
-            "Microseconds to wait per key loaded.",
+            "For tests: microseconds to wait per key that a start loads; below 0: one for each so many keys.",
         )
-        .hidden()
-        .inert(NO_SNAPSHOTS),
+        .hidden(),
         row(
             "loading-process-events-interval-bytes",
             super::common::between(1024, INT_MAX),
@@ -162,7 +181,7 @@ pub(super) static SNAPSHOTS: Section = Section {
             "Bytes loaded between two looks at the clients.",
         )
         .hidden()
-        .inert(NO_SNAPSHOTS),
+        .inert("clients connect when the data is loaded"),
     ],
 };
 
@@ -173,11 +192,11 @@ pub(super) static SHUTDOWN: Section = Section {
             .inert(super::common::NO_REPLICATION),
         row("shutdown-on-sigint", ON_SIGNAL, "default", "What SIGINT does: as the options of SHUTDOWN.")
             .check(check::signal)
-            .inert(NO_SNAPSHOTS)
+            .inert("a signal saves where `save` points are in force")
             .harmless("nosave"),
         row("shutdown-on-sigterm", ON_SIGNAL, "default", "What SIGTERM does: as the options of SHUTDOWN.")
             .check(check::signal)
-            .inert(NO_SNAPSHOTS)
+            .inert("a signal saves where `save` points are in force")
             .harmless("force"),
     ],
 };

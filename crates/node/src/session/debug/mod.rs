@@ -12,6 +12,7 @@ use super::{Flow, SessionCtx};
 use crate::client::Peer;
 use crate::config::Settings;
 use crate::crash::Crash;
+use crate::worker::jobs::{Reload, Task};
 
 pub use rows::ROWS;
 
@@ -47,6 +48,34 @@ fn set_disable_deny_scripts(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.node.scripts.deny_nothing.store(on, Relaxed);
     ctx.reply().ok();
     Ok(Flow::Done)
+}
+
+fn set_skip_checksum_validation(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let on = flag(ctx, 2);
+    ctx.node.engine.keyspace.skips_checksums.store(on, Relaxed);
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
+const NO_FILE: Error = Error::new(
+    "ERR files are loaded where there is no log and no cluster; DEBUG RELOAD-VALUES dumps and restores every value",
+);
+
+fn reload(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let mut how = Reload::default();
+    for i in 2..ctx.args.len() {
+        match ctx.arg(i).to_ascii_lowercase().as_slice() {
+            b"merge" => how.merge = true,
+            b"noflush" => how.no_flush = true,
+            b"nosave" => how.no_save = true,
+            _ => return Err(Error::new("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")),
+        }
+    }
+    if ctx.node.durable().is_some() || ctx.settings.takes_part_in_cluster() {
+        return Err(NO_FILE);
+    }
+    let job = ctx.node.snapshots.jobs.ask(Task::Reload(how));
+    job.map(Flow::Job).ok_or(Error::new("ERR this server has no thread that makes snapshots"))
 }
 
 fn shuffle_clients(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

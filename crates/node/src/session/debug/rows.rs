@@ -25,6 +25,8 @@ const DISTURB: &str = "Whether workers give way in the worst moments; only debug
 
 const SHUFFLE: &str = "Whether connections change workers all the time.";
 
+const CHECKSUMS: &str = "Whether wrong checksums of RESTORE's payloads and of files are accepted.";
+
 const SCRIPTS: &str = "Whether scripts may call commands that work on sessions.";
 
 /// The rows of the family.
@@ -59,10 +61,18 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
         sub("pause-cron", 3, "<0 | 1>", NO_EFFECT, super::nothing),
         sub("protocol", 3, "type", "Answers a reply of the given type.", super::protocol),
         sub("quicklist-packed-threshold", 3, "size", NO_EFFECT, super::nothing),
+        sub(
+            "reload",
+            -2,
+            "[MERGE] [NOFLUSH] [NOSAVE]",
+            "Writes dbfilename, deletes everything, and loads the file; nothing else is executed meanwhile.",
+            super::reload,
+        ),
         sub("replybuffer", 4, "<PEAK-RESET-TIME time | RESIZING <0 | 1>>", NO_EFFECT, super::nothing),
         sub("segfault", 2, "", "Crashes by writing to memory that may only be read.", super::segfault),
         sub("set-active-expire", 3, "<0 | 1>", "Whether keys expire without being accessed.", super::set_active_expire),
         sub("set-disable-deny-scripts", 3, "<0 | 1>", SCRIPTS, super::set_disable_deny_scripts),
+        sub("set-skip-checksum-validation", 3, "<0 | 1>", CHECKSUMS, super::set_skip_checksum_validation),
         sub("shuffle-clients", 3, "<0 | 1>", SHUFFLE, super::shuffle_clients),
         sub("sleep", 3, "seconds", "Executes nothing for a while, for no client.", super::sleep),
         sub("stringmatch-len", -3, "[arg ...]", NO_EFFECT, super::nothing),

@@ -201,15 +201,22 @@ fn policy(policy: EvictionPolicy) -> &'static str {
 
 pub fn persistence(r: &Report<'_>, t: &mut Text) {
     t.title("Persistence");
-    t.zeros(&["loading", "async_loading", "current_cow_peak", "current_cow_size", "current_cow_size_age"]);
-    t.line("current_fork_perc", "0.00");
     let checkpoints = r.node.checkpoints();
     let state = checkpoints.as_ref().map(|checkpoints| checkpoints.state()).unwrap_or_default();
-    match checkpoints.is_some() {
+    let saves = match checkpoints.is_some() {
         // A checkpoint is this server's snapshot.
-        true => snapshot(r, &Saves::of_checkpoints(&state), t),
-        false => snapshot(r, &Saves::of_files(r.node.snapshots.state()), t),
-    }
+        true => Saves::of_checkpoints(&state),
+        false => Saves::of_files(r.node.snapshots.state()),
+    };
+    t.zeros(&["loading", "async_loading"]);
+    // No process is forked. Copies are what commands have handed over because they changed a key.
+    let copied = if saves.began.is_some() { saves.copied } else { 0 };
+    t.line("current_cow_peak", copied);
+    t.line("current_cow_size", copied);
+    t.zeros(&["current_cow_size_age"]);
+    let share = saves.keys.0 as f64 * 100.0 / saves.keys.1.max(1) as f64;
+    t.line("current_fork_perc", format_args!("{share:.2}"));
+    snapshot(r, &saves, t);
     let durable = r.node.durable();
     t.line("aof_enabled", u8::from(durable.is_some()));
     t.zeros(&["aof_rewrite_in_progress", "aof_rewrite_scheduled"]);
@@ -249,6 +256,7 @@ struct Saves {
     failures: u64,
     saves: u64,
     copied: u64,
+    last_copied: u64,
     /// Loaded, and expired.
     loaded: (u64, u64),
 }
@@ -264,6 +272,7 @@ impl Saves {
             failures: u64::from(state.failed.is_some()),
             saves: state.figures.rounds,
             copied: 0,
+            last_copied: 0,
             loaded: (state.loaded, 0),
         }
     }
@@ -278,6 +287,7 @@ impl Saves {
             failures: state.failures,
             saves: state.saves,
             copied: state.copied,
+            last_copied: state.last_copied,
             loaded: state.loaded,
         }
     }
@@ -296,7 +306,7 @@ fn snapshot(r: &Report<'_>, saves: &Saves, t: &mut Text) {
     t.line("rdb_current_bgsave_time_sec", seconds(running));
     t.line("rdb_saves", saves.saves);
     t.line("rdb_saves_consecutive_failures", saves.failures);
-    t.line("rdb_last_cow_size", saves.copied);
+    t.line("rdb_last_cow_size", if saves.began.is_some() { saves.last_copied } else { saves.copied });
     t.line("rdb_last_load_keys_expired", saves.loaded.1);
     t.line("rdb_last_load_keys_loaded", saves.loaded.0);
 }

@@ -14,7 +14,6 @@ use crate::admission::cluster::{self as admission, Called};
 use crate::admission::{AS_OF_SCRIPTS, Caller, Step, admit, arity, memory, rights, state, write};
 use crate::cluster::{Asks, Peers};
 use crate::compatibility;
-use crate::durability::durable::Durable;
 use crate::figures::stats::add;
 use crate::limits::system::fault_of_disk;
 use crate::session::suspended::ScriptRun;
@@ -227,7 +226,14 @@ impl Caller for FromScript<'_, '_> {
         if let Some(error) = write::refusal_of_script(command.spec, self.script.rules.read_only) {
             return refused(error);
         }
-        match self.ctx.log.filter(|_| command.spec.has(flags::WRITE)).and_then(Durable::refusal) {
+        if !command.spec.has(flags::WRITE) {
+            return Ok(());
+        }
+        let error = match self.ctx.log {
+            Some(log) => log.refusal(),
+            None => self.ctx.node.refusal_of_snapshots().map(str::to_owned),
+        };
+        match error {
             Some(error) => refused(self.ctx.signed(error).into_bytes()),
             None => Ok(()),
         }
