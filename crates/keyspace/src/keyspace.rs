@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed};
 
+use clocks::UnixMs;
 use smallvec::SmallVec;
 
 use crate::acquire::{Latches, Waiting};
@@ -556,9 +557,8 @@ impl Keyspace {
 
     /// Whether something in a held slot may have expired at this time, in any database.
     pub fn may_be_due(&self, held: &Held, slot: u16, now: UnixMs) -> bool {
-        let is_due = |table: &Table| {
-            table.graves.is_cold() || table.volatile.get() > 0 && table.next_expiry.get() < now
-        };
+        let is_due =
+            |table: &Table| table.graves.is_cold() || table.volatile.get() > 0 && table.next_expiry.get() < now;
         self.body(held, slot).tables().any(|(_, table)| is_due(table))
     }
 

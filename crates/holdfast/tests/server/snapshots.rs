@@ -343,7 +343,10 @@ fn a_reload_takes_what_the_file_has() {
     assert_eq!(client.call("debug digest exact"), digest);
     assert!(watcher.call("exec").contains("-1"), "the key is another one");
     assert_eq!(client.call("set a 3"), "+OK");
-    assert_eq!(client.call("debug reload nosave noflush"), "-ERR Error trying to load the RDB dump, check server logs.");
+    assert_eq!(
+        client.call("debug reload nosave noflush"),
+        "-ERR Error trying to load the RDB dump, check server logs."
+    );
     assert!(client.call("debug reload now").starts_with("-ERR DEBUG RELOAD only supports"));
 }
 

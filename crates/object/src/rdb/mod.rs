@@ -189,12 +189,7 @@ pub fn decode_string(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Corrupt> {
 /// # Errors
 ///
 /// The target has no form for the value.
-pub fn encode(
-    out: &mut Vec<u8>,
-    value: ValueRef<'_>,
-    target: Target,
-    compresses: bool,
-) -> Result<(), CannotHold> {
+pub fn encode(out: &mut Vec<u8>, value: ValueRef<'_>, target: Target, compresses: bool) -> Result<(), CannotHold> {
     let out = &mut Output::new(out, compresses);
     if let ValueRef::Hash(hash) = value
         && hash.next_expiry().is_some()
