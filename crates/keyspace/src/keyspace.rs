@@ -169,12 +169,15 @@ impl Held {
     /// True if `slot` is held.
     #[inline]
     pub fn covers(&self, slot: u16) -> bool {
+        self.slots[..] == [slot] || self.covers_with_others(slot)
+    }
+
+    #[inline(never)]
+    fn covers_with_others(&self, slot: u16) -> bool {
         /// Up to so many, a look at all is faster; scripts may hold thousands.
         const FEW: usize = 16;
         let slots = &self.slots[..];
-        self.all
-            || slots == [slot]
-            || if slots.len() <= FEW { slots.contains(&slot) } else { slots.binary_search(&slot).is_ok() }
+        self.all || if slots.len() <= FEW { slots.contains(&slot) } else { slots.binary_search(&slot).is_ok() }
     }
 
     /// True if every slot of `slots` is held.
@@ -575,6 +578,9 @@ impl Keyspace {
     /// The highest version of any held slot: of its last writer, or of the last one that held everything.
     #[inline]
     pub fn last_version(&self, held: &Held) -> Version {
+        if let [slot] = held.slots[..] {
+            return self.floor().max(self.slots[usize::from(slot)].body.last_version.get());
+        }
         if held.all {
             return self.last_version_of(held, 0..SLOTS as u16);
         }
@@ -599,6 +605,9 @@ impl Keyspace {
     /// Notes that the held slots may change at `version`: every later write to any of them is above that (rule L1).
     #[inline]
     pub fn raise(&self, held: &Held, version: Version) {
+        if let [slot] = held.slots[..] {
+            return self.slots[usize::from(slot)].body.written_at(version);
+        }
         if held.all {
             self.floor.fetch_max(version.0, Relaxed);
             self.spaces.settle(version);

@@ -43,6 +43,21 @@ pub(crate) struct Table {
     pub(crate) graves: Graves,
 }
 
+/// True if two keys are the same. Most are so short that a call costs more than the comparison.
+#[inline]
+fn are_same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    match (a.first_chunk::<8>(), a.last_chunk::<8>(), b.first_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(first), Some(last), Some(other_first), Some(other_last)) if a.len() <= 16 => {
+            u64::from_ne_bytes(*first) == u64::from_ne_bytes(*other_first)
+                && u64::from_ne_bytes(*last) == u64::from_ne_bytes(*other_last)
+        }
+        _ => a == b,
+    }
+}
+
 /// The 16 ordering bits of `hash` in a segment of `depth`.
 #[inline]
 fn frag(hash: u64, depth: u32) -> u16 {
@@ -154,8 +169,8 @@ impl Table {
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<(Place, Entry)> {
         let (segment, depth) = self.segment(key.hash)?;
-        let place =
-            segment.find(frag(key.hash, depth), tag_of(key.hash), |word| Entry::from_word(word).key() == key.bytes)?;
+        let place = segment
+            .find(frag(key.hash, depth), tag_of(key.hash), |word| are_same(Entry::from_word(word).key(), key.bytes))?;
         Some((place, Entry::from_word(place.word())))
     }
 
