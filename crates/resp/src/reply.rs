@@ -208,6 +208,11 @@ impl<'a> Reply<'a> {
         match count {
             0..=9 => self.raw(&[kind, b'0' + count as u8, b'\r', b'\n']),
             10..=99 => self.raw(&[kind, b'0' + (count / 10) as u8, b'0' + (count % 10) as u8, b'\r', b'\n']),
+            100..=999 => {
+                let (hundreds, tens) = (count / 100, count / 10 % 10);
+                let digits = [hundreds, tens, count % 10].map(|digit| b'0' + digit as u8);
+                self.raw(&[kind, digits[0], digits[1], digits[2], b'\r', b'\n']);
+            }
             _ => self.number(kind, itoa::Buffer::new().format(count)),
         }
     }
@@ -617,6 +622,15 @@ mod tests {
         parts.copy_into(&mut out);
         assert!(out == copied);
         assert_eq!((parts.len(), parts.is_empty(), Arc::strong_count(&long)), (0, true, 1));
+    }
+
+    #[test]
+    fn lengths_of_any_number_of_digits() {
+        for len in (0..1200).chain([9_999, 10_000, 123_456]) {
+            let (text, mut out) = ("x".repeat(len), Vec::new());
+            Reply::new(&mut out, Protocol::Resp2).bulk(&text);
+            assert!(out == format!("${len}\r\n{text}\r\n").as_bytes(), "{len}");
+        }
     }
 
     #[test]

@@ -250,6 +250,15 @@ fn read_args(
 ) -> Result<Option<usize>, ProtocolError> {
     // A local copy stays in registers.
     let Cursor { mut pos, mut left, mut bulk } = *cursor;
+    if bulk.is_none() {
+        while left > 0
+            && let Some(range) = short_bulk(buffer, pos).filter(|range| range.len as usize <= bulk_max)
+        {
+            args.push(range);
+            pos = (range.start + range.len) as usize + 2;
+            left -= 1;
+        }
+    }
     let outcome = loop {
         if left == 0 {
             break None;
@@ -287,6 +296,27 @@ fn read_args(
     };
     *cursor = Cursor { pos, left, bulk };
     Ok(outcome)
+}
+
+/// A whole bulk string at `at` of at most 999 bytes, which any client may send. `None`: it is to be read step by step.
+#[inline(always)]
+fn short_bulk(buffer: &[u8], at: usize) -> Option<Range> {
+    let &[kind, first, second, third, fourth, ..] = buffer.get(at..)?.first_chunk::<6>()?;
+    let (a, b, c) = (first.wrapping_sub(b'0'), second.wrapping_sub(b'0'), third.wrapping_sub(b'0'));
+    if kind != b'$' || a > 9 {
+        return None;
+    }
+    let (len, header) = if second == b'\r' {
+        (u32::from(a), 4)
+    } else if third == b'\r' && a > 0 && b <= 9 {
+        (u32::from(a) * 10 + u32::from(b), 5)
+    } else if fourth == b'\r' && a > 0 && b <= 9 && c <= 9 {
+        (u32::from(a) * 100 + u32::from(b) * 10 + u32::from(c), 6)
+    } else {
+        return None;
+    };
+    let start = at + header;
+    (start + len as usize + 2 <= buffer.len()).then_some(Range { start: start as u32, len })
 }
 
 /// A `*` or `$` line.
