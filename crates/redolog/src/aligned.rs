@@ -1,11 +1,12 @@
 //! Memory for writes past the cache.
 
 use crate::disk::PAGE;
-use crate::intake::empty;
+use crate::intake::KEPT;
 
 /// Bytes that begin at a multiple of [`PAGE`] in memory.
 #[derive(Default)]
 pub(crate) struct Aligned {
+    /// Their memory, and unused bytes before them.
     bytes: Vec<u8>,
     from: usize,
 }
@@ -14,6 +15,10 @@ impl Aligned {
     /// Empties it; it has room for `size` bytes.
     pub(crate) fn clear(&mut self, size: usize) {
         let size = size.next_multiple_of(PAGE) + PAGE;
+        let is_aligned = self.bytes.as_ptr().wrapping_add(self.from).align_offset(PAGE) == 0;
+        if is_aligned && self.bytes.len() >= self.from && self.bytes.capacity() >= size {
+            return self.bytes.truncate(self.from);
+        }
         self.bytes.clear();
         self.bytes.reserve(size);
         self.from = self.bytes.as_ptr().align_offset(PAGE).min(PAGE);
@@ -33,7 +38,10 @@ impl Aligned {
 
     /// To be used again.
     pub(crate) fn emptied(mut self) -> Self {
-        empty(&mut self.bytes);
+        self.bytes.truncate(self.from);
+        if self.bytes.capacity() > KEPT {
+            return Self::default();
+        }
         self
     }
 
@@ -56,6 +64,9 @@ mod tests {
             buffer.pad();
             assert!(buffer.bytes().as_ptr().align_offset(PAGE) == 0);
             assert!(buffer.bytes().len() == size.next_multiple_of(PAGE));
+            if size == 5000 {
+                buffer = buffer.emptied();
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::sync::{Arc, AtomicU64, Mutex, MutexGuard, Ordering::*, PoisonError, f
 pub(crate) const LARGE_RECORD: usize = 1 << 20;
 
 /// Bytes that an empty buffer keeps: memory that a large record needed once may not be needed again.
-const KEPT: usize = 256 << 10;
+pub(crate) const KEPT: usize = 256 << 10;
 
 /// Most bytes that a buffer gets at once because the last time needed them.
 const AT_ONCE: usize = 4 << 20;
