@@ -17,7 +17,7 @@ pub struct Call<'a> {
     pub row: &'static Row<Run>,
     /// Its arguments.
     pub args: Args<'a>,
-    /// The key at argument 1, if it was hashed already.
+    /// The command's only key, at argument 1, if it was hashed already.
     pub first: Option<Key<'a>>,
     /// Selected logical database.
     pub db: u16,

@@ -298,9 +298,8 @@ impl Engine {
 
     /// Runs a command of the data plane and writes its reply to `out`.
     pub fn run(&mut self, call: &Call<'_>, out: &mut Vec<u8>) -> Ran {
-        if let (Run::Keyed(_), Some(key)) = (call.row.run, call.first)
-            && call.row.spec.has_one_key()
-        {
+        if let (Run::Keyed(_), Some(key)) = (call.row.run, call.first) {
+            debug_assert!(call.row.spec.has_one_key());
             if self.reservation.is_some() {
                 return self.run_with(call, Need::Slots([key.slot].as_slice().into()), out);
             }
@@ -319,7 +318,8 @@ impl Engine {
                     self.release(held);
                     return Ran::Busy(busy);
                 }
-                let outcome = self.run_handler(call, &held, out);
+                let interest = interest || self.shared.tracking.is_broadcasting();
+                let outcome = self.run_handler_for(call, &held, interest, out);
                 return self.conclude(call, outcome, held, out);
             }
             self.release(held);
@@ -377,6 +377,16 @@ impl Engine {
     /// The steps after a handler: waiting commands are served, a wait is registered, the latches go back.
     #[inline]
     fn conclude(&mut self, call: &Call<'_>, outcome: Outcome, held: Held, out: &mut Vec<u8>) -> Ran {
+        let is_plain = self.fx.touched.is_empty() && !call.caller.caches && self.claims.is_empty() && !self.waited;
+        if is_plain && matches!(outcome, Outcome::Done) {
+            self.release(held);
+            return Ran::Done;
+        }
+        self.conclude_all(call, outcome, held, out)
+    }
+
+    #[inline(never)]
+    fn conclude_all(&mut self, call: &Call<'_>, outcome: Outcome, held: Held, out: &mut Vec<u8>) -> Ran {
         if !self.fx.touched.is_empty() {
             self.publish(&held);
         }
@@ -448,6 +458,13 @@ impl Engine {
     /// from handlers that run with everything held.
     #[inline]
     pub(crate) fn run_handler(&mut self, call: &Call<'_>, held: &Held, out: &mut Vec<u8>) -> Outcome {
+        let interest = self.has_interest(held);
+        self.run_handler_for(call, held, interest, out)
+    }
+
+    /// The rest of [`Self::run_handler`]. `interest`: a client waits for changes in the held slots.
+    #[inline]
+    fn run_handler_for(&mut self, call: &Call<'_>, held: &Held, interest: bool, out: &mut Vec<u8>) -> Outcome {
         let handler = match call.row.run {
             Run::Keyed(f) | Run::KeyedOrWhole(f, _) | Run::Whole(f) => f,
             Run::Walk(begin) => return self.walk_held(call, begin, held, out),
@@ -460,7 +477,7 @@ impl Engine {
         let reads = call.row.spec.has(flags::READONLY) && !call.row.spec.has(flags::MAY_REPLICATE);
         let writes = !reads || self.may_drop_fields(call, held);
         let version = if writes { self.next_version(held) } else { Version::ZERO };
-        self.fx.interest = self.has_interest(held);
+        self.fx.interest = interest;
         self.run_prepared(call, handler, held, version, out)
     }
 
@@ -580,6 +597,17 @@ impl Engine {
         self.shared.tracking.is_broadcasting()
             || held.is_all()
             || held.slots().iter().any(|&slot| self.shared.keyspace.interest(held, slot))
+    }
+
+    /// True if there is something for the worker to send on: wake-ups, served replies, notifications, or keys that
+    /// clients must forget.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !(self.wakes.is_empty()
+            && self.served.is_empty()
+            && self.published.is_empty()
+            && self.events.list.is_empty()
+            && self.invalidated.is_empty())
     }
 
     /// Keyspace notifications to publish now, in the order of their events. Those of a block come when it has ended.

@@ -21,9 +21,7 @@ impl Engine {
     fn expire_keys_of(&mut self, call: &Call<'_>, held: &Held, version: Version) {
         // DEBUG looks at keys as they are.
         let looks_only = || call.row.spec.has(flags::PROTECTED);
-        if let Some(key) = call.first
-            && call.row.spec.has_one_key()
-        {
+        if let Some(key) = call.first {
             if self.view(held, call.db).may_expire(key.slot) && !looks_only() {
                 self.expire_keys(held, call.db, version, std::iter::once(key));
             }

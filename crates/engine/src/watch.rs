@@ -99,6 +99,7 @@ impl Engine {
     }
 
     /// True if work is left for a later turn.
+    #[inline]
     pub fn has_leftovers(&self) -> bool {
         !(self.leftovers.is_empty() && self.unclaimed.is_empty() && self.unserved.is_empty())
     }

@@ -140,7 +140,6 @@ impl Engine {
     fn lacking<'a>(&mut self, call: &Call<'a>, held: &Held, mut f: impl FnMut(u16, Key<'a>)) {
         let other_db = call.row.spec.has(flags::OTHER_DB);
         if let Some(key) = call.first
-            && call.row.spec.has_one_key()
             && !other_db
         {
             if is_lacking(&self.view(held, call.db), &key) {
