@@ -15,7 +15,7 @@ use resp::append_request;
 use super::frames::Stage;
 use super::outbound::Outbound;
 use super::outbound::{DIAL_MS, Dial, LINK_MAX, OWED_MAX, State};
-use super::peers::{HOME, Peers};
+use super::peers::{HOME, Peers, give_back};
 use super::port::{Forwarding, Port};
 use super::probe::Probe;
 use super::remote::{Expect, Remote};
@@ -181,7 +181,8 @@ impl<P: Port> Forwarding<'_, P> {
             // Its memory is reused.
             self.peers().links[link].stage = stage;
         }
-        for token in std::mem::take(&mut self.peers().staged) {
+        let mut staged = std::mem::take(&mut self.peers().staged);
+        for token in staged.drain(..) {
             let Some(Conn { role: Role::Owner(inbound), .. }) = self.conn(token) else { continue };
             if waits && inbound.partner.is_none() && inbound.stage.may_wait() {
                 all = false;
@@ -198,6 +199,7 @@ impl<P: Port> Forwarding<'_, P> {
                 inbound.stage = stage;
             }
         }
+        give_back(&mut self.peers().staged, staged);
         if all {
             self.peers().told = self.peers().told.max(clock);
         }

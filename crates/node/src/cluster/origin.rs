@@ -10,6 +10,7 @@ use keyspace::Version;
 use resp::Reply;
 
 use super::Role;
+use super::peers::give_back;
 use super::port::{Forwarding, Port};
 use super::remote::{Expect, Remote};
 use super::verdict::{Question, Verdict};
@@ -55,7 +56,8 @@ impl<P: Port> Forwarding<'_, P> {
     /// Takes the bytes that links have received.
     pub(crate) fn hear(&mut self) {
         let peers = self.peers();
-        for token in std::mem::take(&mut peers.heard) {
+        let mut heard = std::mem::take(&mut peers.heard);
+        for token in heard.drain(..) {
             let Some(mut conn) = self.take_conn(token) else { continue };
             conn.queued = false;
             if let Role::Origin(link) = &conn.role {
@@ -72,6 +74,7 @@ impl<P: Port> Forwarding<'_, P> {
                 self.cut(token);
             }
         }
+        give_back(&mut self.peers().heard, heard);
     }
 
     /// True if this end of a link forwards, and the other end executes nothing any more.

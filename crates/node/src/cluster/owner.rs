@@ -13,7 +13,7 @@ use super::frames::Stage;
 use super::kinds::Kind;
 use super::merge::Merge;
 use super::origin::Broken;
-use super::peers::Peers;
+use super::peers::{Peers, give_back};
 use super::port::{Forwarding, Port};
 use super::role::{Inbound, Virtual};
 use crate::admission::rights::User;
@@ -255,7 +255,8 @@ impl<P: Port> Forwarding<'_, P> {
     /// Puts the output of virtual connections into frames.
     pub(crate) fn speak(&mut self) {
         let peers = self.peers();
-        for token in std::mem::take(&mut peers.speaking) {
+        let mut speaking = std::mem::take(&mut peers.speaking);
+        for token in speaking.drain(..) {
             self.port.release(token);
             let Some(mut conn) = self.take_conn(token) else { continue };
             conn.dirty = false;
@@ -265,6 +266,7 @@ impl<P: Port> Forwarding<'_, P> {
                 self.put_conn(conn);
             }
         }
+        give_back(&mut self.peers().speaking, speaking);
     }
 
     /// Puts the output of a virtual connection into frames. True: it was closed.

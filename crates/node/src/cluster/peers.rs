@@ -66,6 +66,14 @@ pub(crate) const HOME: usize = 0;
 /// The place of a node that is not in the map.
 const NOT_THERE: u16 = u16::MAX;
 
+/// Gives a list that was taken and emptied its memory back, so that no turn allocates it anew. Much memory goes.
+pub(crate) fn give_back(list: &mut Vec<Token>, emptied: Vec<Token>) {
+    const KEPT: usize = 1024;
+    if list.is_empty() && emptied.capacity() <= KEPT {
+        *list = emptied;
+    }
+}
+
 impl Peers {
     /// The peers of a worker of `node`, which is one of a `cluster`, or none. Only this function looks at that: all
     /// others ask [`Self::is_cluster`] at most. A server that is no cluster has a map without nodes.
@@ -121,17 +129,18 @@ impl Peers {
         self.routes = vec![None; self.map.nodes().len()];
     }
 
-    /// Checks what has changed; returns whether the map has. `now` was read after the bytes of this turn have arrived
+    /// Checks what has changed; returns the map from before, if it has changed. `now` was read after the bytes of this turn have arrived
     /// (rule O1).
-    pub(crate) fn begin_turn(&mut self, now: BootNs) -> bool {
+    pub(crate) fn begin_turn(&mut self, now: BootNs) -> Option<Arc<Map>> {
         self.serves = self.shared.may_serve(now);
         let changes = self.shared.changes();
         if changes == self.changes {
-            return false;
+            return None;
         }
         self.changes = changes;
+        let before = self.map.clone();
         self.take_map();
-        true
+        Some(before)
     }
 
     /// The link to a node of the map; a new one if there is none yet.

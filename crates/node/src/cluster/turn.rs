@@ -73,8 +73,8 @@ impl<P: Port> Forwarding<'_, P> {
     pub(crate) fn begin_turn(&mut self, now: UnixMs) {
         let boot = self.node().clock.boot_ns();
         let peers = self.peers();
-        let before = peers.map.clone();
-        let changed = peers.begin_turn(boot);
+        let before = peers.begin_turn(boot);
+        let changed = before.is_some();
         let begins = self.txn().is_new();
         if changed {
             // In blocks and scripts a SCAN of a single node has no range that would end it.
@@ -83,20 +83,21 @@ impl<P: Port> Forwarding<'_, P> {
         if changed || begins {
             self.transactions().map_changed();
         }
-        if changed {
+        if let Some(before) = before {
             self.flush_for_map(&before);
         }
         self.look_at_blocked(changed);
         self.look_at_links(now);
         self.hear();
         self.probe_links(now);
-        self.transactions().step();
+        self.transactions().step_if_due(boot.ms());
     }
 
     /// The cluster's part of a turn after everything was executed.
     pub(crate) fn end_turn(&mut self) {
         if self.peers().is_cluster() {
-            self.transactions().step();
+            // Timers have until the next turn.
+            self.transactions().step_if_due(0);
             self.spread_committed();
             self.look_at_vain_words();
             self.speak();

@@ -56,10 +56,10 @@ impl<P: Port> Transacting<'_, P> {
 
     /// Looks at the transactions in doubt. If that brings news, the connections that wait for them look again.
     pub(crate) fn look_at_doubts(&mut self) {
-        let (now, timeout) = (self.now(), self.settings().cluster_lock_timeout);
+        let timeout = self.settings().cluster_lock_timeout;
         let Desk { txn, peers, node, log, .. } = self.desk();
         let doubts = &node.doubts;
-        if doubts.may_exist(&node.engine.transactions) && doubts.is_due(now) {
+        if doubts.may_exist(&node.engine.transactions) && doubts.is_due(node.clock.boot_ns().ms()) {
             let cluster = peers.is_cluster().then(|| (&peers.shared.parts, &*peers.map));
             if let Some((parts, _)) = cluster {
                 node.slow_scripts.look(parts);

@@ -122,6 +122,21 @@ impl Transactions {
         self.coordinator.is_none()
     }
 
+    /// True if nothing is under way, and nothing will be due.
+    pub(super) fn is_idle(&self) -> bool {
+        let is_quiet = |coordinator: &Coordinator| coordinator.next_tick().is_none();
+        self.coordinator.as_ref().is_some_and(is_quiet)
+            && !self.has_work()
+            && !self.awaits_log()
+            && self.blocks.is_empty()
+            && self.tasks.is_empty()
+            && self.sleeping.is_empty()
+            && self.later.is_empty()
+            && self.interactive.is_empty()
+            && self.queue.is_empty()
+            && !self.queue_moves
+    }
+
     /// True if something can be done at once.
     pub(crate) fn has_work(&self) -> bool {
         !self.ready.is_empty()

@@ -209,8 +209,21 @@ impl<P: Port> Transacting<'_, P> {
         self.port.want_link(link);
     }
 
-    /// Does the work that is due.
-    pub(crate) fn step(&mut self) {
+    /// Does the work that is due, if there is any at `now` of [`Self::now`]. Most turns have none, and read no clock.
+    #[inline]
+    pub(crate) fn step_if_due(&mut self, now: u64) {
+        let Desk { txn, peers, node, .. } = self.desk();
+        let is_idle = txn.is_idle()
+            && peers.shared.parts.due() > now
+            && !node.doubts.may_exist(&node.engine.transactions)
+            && node.doubts.changes() == txn.doubts_seen
+            && node.scripts.kills() == txn.kills;
+        if !is_idle {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
         let (now, unix_ms) = (self.now(), self.node().clock.unix_ms());
         if let Some(coordinator) = self.txn().coordinator.as_mut() {
             coordinator.set_clock(now, unix_ms.0);
