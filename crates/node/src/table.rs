@@ -40,6 +40,8 @@ pub struct Command {
     pub counted_as: usize,
     /// Lower-case name; a subcommand's is "container|name". Subcommands of DEBUG are all "debug": Redis shows none.
     pub name: String,
+    /// The name as a word, if it has at most eight bytes: see [`word_of`].
+    word: u64,
     /// Reached through its container only: a client cannot call it by this name.
     pub is_subcommand: bool,
     /// Its declaration.
@@ -67,18 +69,42 @@ pub struct Table {
 const NAME_MAX: usize = 32;
 
 /// A hash of a name that does not depend on case.
-#[inline]
 fn fold(name: &[u8]) -> usize {
-    // The case bit is set in every byte; names are letters, digits, '-' and '_', so no two of them collide by this.
-    let mut h = name.len() as u64;
-    for chunk in name.chunks(8) {
-        let mut word = [0u8; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        h = (h ^ (u64::from_le_bytes(word) | 0x2020_2020_2020_2020))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(23);
-    }
+    name.chunks(8).fold(name.len(), |h, chunk| fold_word(h, word_of(chunk)))
+}
+
+/// The next step of [`fold`].
+#[inline]
+fn fold_word(before: usize, word: u64) -> usize {
+    let h = (before as u64 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (h ^ (h >> 32)) as usize
+}
+
+/// The first bytes of a name in lower case, at most eight, as one word: a comparison instead of a loop.
+#[inline]
+fn word_of(name: &[u8]) -> u64 {
+    let len = name.len();
+    let word = if let Some(eight) = name.first_chunk::<8>() {
+        u64::from_le_bytes(*eight)
+    } else if let (Some(low), Some(high)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        u64::from(u32::from_le_bytes(*low)) | u64::from(u32::from_le_bytes(*high)) << (8 * (len - 4))
+    } else if let (Some(first), Some(last)) = (name.first(), name.last()) {
+        u64::from(*first) | u64::from(name[len / 2]) << (8 * (len / 2)) | u64::from(*last) << (8 * (len - 1))
+    } else {
+        0
+    };
+    lower_case(word)
+}
+
+/// Eight bytes in lower case, as [`u8::to_ascii_lowercase`] makes each of them.
+#[inline]
+fn lower_case(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const TOPS: u64 = ONES << 7;
+    let low = word & !TOPS;
+    // The top bit of a byte is set where it is at least 'A', or above 'Z'; no sum carries to the next byte.
+    let (from_a, above_z) = (low + ONES * (0x80 - b'A' as u64), low + ONES * (0x7f - b'Z' as u64));
+    word | (from_a & !above_z & !word & TOPS) >> 2
 }
 
 impl Table {
@@ -144,14 +170,29 @@ impl Table {
     /// The command whose row has this name.
     #[inline]
     pub(crate) fn find_own(&self, name: &[u8]) -> Option<&Command> {
+        if name.len() > 8 {
+            return self.find_long(name);
+        }
+        let word = word_of(name);
+        let hash = if name.is_empty() { 0 } else { fold_word(name.len(), word) };
+        self.look_for(hash, |command| command.word == word && command.name.len() == name.len())
+    }
+
+    #[inline(never)]
+    fn find_long(&self, name: &[u8]) -> Option<&Command> {
         if name.len() > NAME_MAX {
             return None;
         }
+        self.look_for(fold(name), |command| command.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    #[inline]
+    fn look_for(&self, hash: usize, is_it: impl Fn(&Command) -> bool) -> Option<&Command> {
         let mask = self.index.len() - 1;
-        let mut at = fold(name) & mask;
+        let mut at = hash & mask;
         loop {
             let command = &self.commands[usize::from(self.index[at]).checked_sub(1)?];
-            if command.name.as_bytes().eq_ignore_ascii_case(name) {
+            if is_it(command) {
                 return Some(command);
             }
             at = (at + 1) & mask;
@@ -231,6 +272,7 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
         commands.push(Command {
             id,
             counted_as: id,
+            word: word_of(spec.name.as_bytes()),
             name: spec.name.into(),
             is_subcommand: false,
             spec,
@@ -247,6 +289,7 @@ fn add(commands: &mut Vec<Command>, spec: &'static Spec, handler: Handler, subs:
         commands.push(Command {
             id: sub_id,
             counted_as: if hidden { id } else { sub_id },
+            word: word_of(name.as_bytes()),
             name,
             is_subcommand: true,
             spec: sub,
@@ -287,5 +330,31 @@ mod tests {
         assert_eq!(table.find(b"MARCO").map(|command| command.name.as_str()), Some("ping"));
         assert!(table.find(b"ping").is_none() && table.find(b"ECHO").is_none());
         assert!(table.find(b"SeLeCt").is_some());
+    }
+
+    #[test]
+    fn a_word_has_the_bytes_of_a_name_in_lower_case() {
+        for len in 0..=8usize {
+            for byte in 0..=u8::MAX {
+                let mut name = *b"aZ-9_zA{";
+                name[len.saturating_sub(1) / 2] = byte;
+                let name = &name[..len];
+                let mut padded = [0; 8];
+                padded[..len].copy_from_slice(&name.to_ascii_lowercase());
+                assert_eq!(word_of(name), u64::from_le_bytes(padded), "{name:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_names_are_found_by_no_one() {
+        let table = Table::new();
+        for name in ["", "get\0", "\0get", "ge", "gett", "g\u{5}t", "\u{7}et", "mset\u{0d}x", "se\u{54}\u{0}"] {
+            assert!(table.find(name.as_bytes()).is_none(), "{name:?}");
+        }
+        for command in table.top_level() {
+            let found = table.find(command.name.to_ascii_uppercase().as_bytes());
+            assert_eq!(found.map(|found| found.id), Some(command.id), "{}", command.name);
+        }
     }
 }

@@ -4,21 +4,22 @@
 //! on in the next turn, after the other sockets.
 
 mod tls;
+mod wait;
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token as MioToken, Waker};
+use mio::{Interest, Poll, Token as MioToken, Waker};
 use node::{Output, Token, UnixMs, Worker};
 
 use crate::lane::{Lane, Shed, thread_cpu_ns};
 use crate::links::Links;
 use crate::socket::{Incoming, READ_BYTES, READ_BYTES_PER_TURN, SEND_BYTES, SEND_BYTES_PER_TURN, Socket};
 use crate::tls::Kit;
+use wait::Events;
 
 const WAKE: MioToken = MioToken(usize::MAX);
 /// Milliseconds after which a worker takes a turn even without events.
@@ -38,6 +39,8 @@ struct Place {
     unread: bool,
     /// True if the stream has an end that has not been read yet. The system reports it only once.
     ends: bool,
+    /// True if output waits for room in the socket. The system reports room with nearly every request, too.
+    full: bool,
 }
 
 /// A worker and its sockets.
@@ -97,11 +100,11 @@ impl Epoll {
     /// The poll has failed.
     pub fn run(mut self) -> io::Result<()> {
         let node = self.worker.node().clone();
-        let mut events = Events::with_capacity(EVENTS);
+        let mut events = Events::new(EVENTS);
         let mut tokens: Vec<(Token, bool, bool, bool)> = Vec::new();
         let mut looked = UnixMs::ZERO;
         while !self.worker.has_left() {
-            match self.poll.poll(&mut events, Some(self.patience())) {
+            match events.wait(&self.poll, self.patience_ms()) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
@@ -110,30 +113,23 @@ impl Epoll {
             self.read_left = READ_BYTES_PER_TURN;
             self.kit.turn();
             tokens.clear();
-            for event in &events {
-                if event.token() == WAKE {
+            for event in events.all() {
+                if event.token() == WAKE.0 {
                     self.worker.read_mail();
                     self.take_incoming(now);
                 } else {
-                    tokens.push((
-                        event.token().0 as Token,
-                        event.is_readable() || event.is_error(),
-                        event.is_writable(),
-                        event.is_read_closed(),
-                    ));
+                    let token = event.token() as Token;
+                    tokens.push((token, event.is_readable(), event.is_writable(), event.is_read_closed()));
                 }
             }
             self.greet();
             // Sockets that had to wait in the last turn, because enough had been read, come first.
-            for token in std::mem::take(&mut self.unfinished) {
-                if let Some(place) = self.place(token) {
-                    place.unread = false;
-                    self.read(token);
-                }
+            if !self.unfinished.is_empty() {
+                self.read_on();
             }
             for &(token, readable, writable, ended) in &tokens {
                 if writable {
-                    self.flush(token);
+                    self.has_room(token);
                 }
                 if readable {
                     self.read(token);
@@ -153,11 +149,8 @@ impl Epoll {
             while let Some(token) = self.worker.next_thirsty() {
                 self.read_later(token);
             }
-            for token in std::mem::take(&mut self.unsent) {
-                if let Some(place) = self.place(token) {
-                    place.unsent = false;
-                    self.flush(token);
-                }
+            if !self.unsent.is_empty() {
+                self.send_on();
             }
             while let Some(token) = self.worker.next_output() {
                 self.flush(token);
@@ -170,6 +163,36 @@ impl Epoll {
         Ok(())
     }
 
+    /// Reads from the sockets that may have more.
+    fn read_on(&mut self) {
+        for token in std::mem::take(&mut self.unfinished) {
+            if let Some(place) = self.place(token) {
+                place.unread = false;
+                self.read(token);
+            }
+        }
+    }
+
+    /// Sends to the sockets whose output was more than one turn may send.
+    fn send_on(&mut self) {
+        for token in std::mem::take(&mut self.unsent) {
+            if let Some(place) = self.place(token) {
+                place.unsent = false;
+                self.flush(token);
+            }
+        }
+    }
+
+    /// The socket has room: output that waits for it is sent.
+    fn has_room(&mut self, token: Token) {
+        if let Some(place) = self.place(token)
+            && (place.full || place.socket.tls.is_some())
+        {
+            place.full = false;
+            self.flush(token);
+        }
+    }
+
     /// Reports the load and carries out orders of the governor.
     fn look(&mut self, now: UnixMs) {
         self.end_greetings(now);
@@ -180,14 +203,12 @@ impl Epoll {
         }
     }
 
-    fn patience(&self) -> Duration {
+    fn patience_ms(&self) -> u64 {
         let waits = !self.unfinished.is_empty() || !self.unsent.is_empty() || !self.greeters.is_empty();
         if self.worker.has_work() || waits {
-            return Duration::ZERO;
+            return 0;
         }
-        let now = self.worker.node().clock.unix_ms();
-        let wait = self.worker.next_deadline().map_or(TICK_MS, |at| at.since(now).min(TICK_MS));
-        Duration::from_millis(wait)
+        self.worker.patience_ms(TICK_MS)
     }
 
     fn take_incoming(&mut self, now: UnixMs) {
@@ -255,7 +276,7 @@ impl Epoll {
         if self.sockets.len() <= index {
             self.sockets.resize_with(index + 1, || None);
         }
-        self.sockets[index] = Some(Place { token, socket, unsent: false, unread: false, ends: false });
+        self.sockets[index] = Some(Place { token, socket, unsent: false, unread: false, ends: false, full: true });
     }
 
     fn place(&mut self, token: Token) -> Option<&mut Place> {
@@ -335,12 +356,14 @@ impl Epoll {
             };
             match result {
                 Ok(n) => {
-                    self.worker.sent(token, n);
                     left -= n;
                     self.send_left -= n;
+                    if self.worker.sent(token, n) {
+                        return;
+                    }
                 }
                 // The event that reports room flushes the rest.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return place.full = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return self.closed(token),
             }

@@ -262,8 +262,7 @@ impl Uring {
         if self.worker.has_work() || !self.unsent.is_empty() || !self.greeters.is_empty() {
             return 0;
         }
-        let now = self.worker.node().clock.unix_ms();
-        self.worker.next_deadline().map_or(TICK_MS, |at| at.since(now).min(TICK_MS))
+        self.worker.patience_ms(TICK_MS)
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {

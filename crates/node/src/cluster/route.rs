@@ -167,7 +167,7 @@ impl<P: Port> Forwarding<'_, P> {
             && conn.session.multi.is_none()
         {
             // The usual case of a client that knows where its keys are.
-            if let Some((slot, _)) = parsed.key
+            if let Some((slot, _)) = parsed.key()
                 && peers.has(Slot::of(slot))
                 && peers.serves
                 && !peers.is_behind(conn)
@@ -267,7 +267,7 @@ impl<P: Port> Forwarding<'_, P> {
             self.forget_watched_elsewhere(conn, None);
             return self.decline_without_lease(conn, command);
         }
-        let key = parsed.key.map(|(slot, _)| slot).filter(|_| kind == Kind::Keyed);
+        let key = parsed.key().map(|(slot, _)| slot).filter(|_| kind == Kind::Keyed);
         let place = match kind {
             Kind::Keyed | Kind::Patient | Kind::Script => peers.place_of(command, args, key),
             Kind::Watch => match moves.then(|| peers.place_of(command, args, key)) {

@@ -121,17 +121,28 @@ impl Meter {
         let now = self.clock.monotonic_ns();
         let elapsed = now.since(self.since);
         self.since = now;
-        let total: u64 = self.pending.iter().map(|(_, n)| u64::from(*n)).sum();
-        if let Some(each) = elapsed.checked_div(total) {
-            // Together they take microseconds: one of them was delayed.
+        if let [(id, 1)] = self.pending[..] {
+            // The usual case: a client waits for its reply before it sends more.
+            self.pending.clear();
             self.event(Event::FastCommand, elapsed);
-            let mut pending = std::mem::take(&mut self.pending);
-            for (id, n) in pending.drain(..) {
-                self.account(id as usize, u64::from(n), each);
-            }
-            self.pending = pending;
+            self.account(id as usize, 1, elapsed);
+        } else if !self.pending.is_empty() {
+            self.divide(elapsed);
         }
         now
+    }
+
+    /// Divides the time since the reading before among the commands that were counted.
+    fn divide(&mut self, elapsed: u64) {
+        let total: u64 = self.pending.iter().map(|(_, n)| u64::from(*n)).sum();
+        let Some(each) = elapsed.checked_div(total) else { return };
+        // Together they take microseconds: one of them was delayed.
+        self.event(Event::FastCommand, elapsed);
+        let mut pending = std::mem::take(&mut self.pending);
+        for (id, n) in pending.drain(..) {
+            self.account(id as usize, u64::from(n), each);
+        }
+        self.pending = pending;
     }
 
     /// Counts a command that was begun at reading `from`. Returns the nanoseconds that it took.

@@ -10,7 +10,7 @@ use crate::cluster::{Awaited, Remote, Role};
 use crate::figures::stats::add;
 use crate::session::Session;
 use crate::worker::next::Next;
-use crate::worker::outgoing::Outgoing;
+use crate::worker::outgoing::{BUFFER, Outgoing};
 use crate::worker::wait::Wait;
 
 pub(crate) struct Conn {
@@ -172,6 +172,12 @@ impl Conn {
     /// Bytes still to be sent, those that the driver has taken included.
     pub(crate) fn owed(&self) -> usize {
         self.unsent() + self.in_flight
+    }
+
+    /// True if its output may be above a limit, or was.
+    #[inline]
+    pub(crate) fn may_owe_much(&self) -> bool {
+        self.over_soft_since.is_some() || self.remote.is_some() || self.owed() + self.pushes.len() > BUFFER
     }
 
     /// Drops the output.

@@ -96,7 +96,7 @@ impl Worker {
         let before = front.before;
         if conn.session.queues(&command) {
             if let Some(multi) = &mut conn.session.multi {
-                multi.aborted |= !multi.push(command.id, item.key, args);
+                multi.aborted |= !multi.push(command.id, item.key(), args);
                 conn.session.client.queued_bytes.store(multi.bytes as u64, Relaxed);
                 conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
             }
@@ -113,14 +113,14 @@ impl Worker {
             self.engine.take_seen();
         }
         (self.engine.insists, self.engine.waited) = (conn.fetches >= INSISTS, conn.fetches > 0);
-        let next = if conn.session.no_touch && command.name != "touch" {
+        let touches = !conn.session.no_touch || command.name == "touch";
+        if !touches {
             self.engine.clock().set_touching(false);
-            let next = self.dispatch(conn, node, settings, command, args, item);
+        }
+        let next = self.dispatch(conn, node, settings, command, args, item);
+        if !touches {
             self.engine.clock().set_touching(true);
-            next
-        } else {
-            self.dispatch(conn, node, settings, command, args, item)
-        };
+        }
         (self.engine.insists, self.engine.waited) = (false, false);
         // Work that other threads have done for the command is its time, too.
         let from = from.earlier(self.engine.take_worked());
@@ -282,6 +282,7 @@ impl Worker {
         }
     }
 
+    #[inline(always)]
     fn dispatch(
         &mut self,
         conn: &mut Conn,
@@ -293,7 +294,7 @@ impl Worker {
     ) -> Next {
         match command.handler {
             Handler::Data(row) => {
-                let first = item.key.and_then(|(slot, hash)| Some(Key { bytes: args.get(1)?, hash, slot }));
+                let first = item.key().and_then(|(slot, hash)| Some(Key { bytes: args.get(1)?, hash, slot }));
                 let call = Call {
                     row,
                     args,
@@ -306,55 +307,69 @@ impl Worker {
                 };
                 match command.execute(&mut self.engine, &call, &mut conn.out.bytes) {
                     Ran::Done => Next::Continue,
-                    Ran::Busy(busy) => self.wait_for_latch(conn, &command, &busy),
-                    Ran::Blocked(blocked) => {
-                        self.wait_for_keys(conn, blocked);
-                        Next::Stop
-                    }
-                    Ran::Walking(walking) => {
-                        self.begin_walk(conn, walking);
-                        Next::Stop
-                    }
+                    ran => self.wait_as_it_ran(conn, &command, ran),
                 }
             }
-            Handler::Session(_) => {
-                let start = conn.out.bytes.len();
-                let flow = session::run(&mut self.session_ctx(conn, node, settings, command, args));
-                self.paused = self.node.pauses.current(self.engine.now());
-                self.engine.keep_expired(self.paused.is_some());
-                match flow {
-                    Flow::Done if conn.session.tracks_anew => self.forwarding().track_over_nodes(conn, &command, start),
-                    Flow::Done => Next::Continue,
-                    Flow::Sleep(ms) => {
-                        self.sleep(conn, args, ms);
-                        Next::Stop
-                    }
-                    Flow::AwaitSync { ends, until } => {
-                        self.wait_for_sync(conn, ends, until);
-                        Next::Stop
-                    }
-                    Flow::Save(checkpoints, ticket) => {
-                        self.await_save(conn, args, checkpoints, ticket);
-                        Next::Stop
-                    }
-                    Flow::Job(job) => {
-                        self.await_job(conn, args, job);
-                        Next::Stop
-                    }
-                    Flow::Verdict(verdict) => {
-                        self.forwarding().await_verdict(conn, verdict);
-                        Next::Stop
-                    }
-                    Flow::Close => {
-                        conn.closing = true;
-                        Next::Stop
-                    }
-                    Flow::Busy(busy) => self.wait_for_latch(conn, &command, &busy),
-                    Flow::Suspend(suspended) => {
-                        self.begin_script(conn, suspended);
-                        Next::Retry
-                    }
-                }
+            Handler::Session(_) => self.dispatch_to_session(conn, node, settings, command, args),
+        }
+    }
+
+    /// Makes a connection wait whose command has not ended.
+    #[inline(never)]
+    fn wait_as_it_ran(&mut self, conn: &mut Conn, command: &Command, ran: Ran) -> Next {
+        match ran {
+            Ran::Done => return Next::Continue,
+            Ran::Busy(busy) => return self.wait_for_latch(conn, command, &busy),
+            Ran::Blocked(blocked) => self.wait_for_keys(conn, blocked),
+            Ran::Walking(walking) => self.begin_walk(conn, walking),
+        }
+        Next::Stop
+    }
+
+    #[inline(never)]
+    fn dispatch_to_session(
+        &mut self,
+        conn: &mut Conn,
+        node: &Arc<Node>,
+        settings: &Arc<Settings>,
+        command: Admitted<'_>,
+        args: Args<'_>,
+    ) -> Next {
+        let start = conn.out.bytes.len();
+        let flow = session::run(&mut self.session_ctx(conn, node, settings, command, args));
+        self.paused = self.node.pauses.current(self.engine.now());
+        self.engine.keep_expired(self.paused.is_some());
+        match flow {
+            Flow::Done if conn.session.tracks_anew => self.forwarding().track_over_nodes(conn, &command, start),
+            Flow::Done => Next::Continue,
+            Flow::Sleep(ms) => {
+                self.sleep(conn, args, ms);
+                Next::Stop
+            }
+            Flow::AwaitSync { ends, until } => {
+                self.wait_for_sync(conn, ends, until);
+                Next::Stop
+            }
+            Flow::Save(checkpoints, ticket) => {
+                self.await_save(conn, args, checkpoints, ticket);
+                Next::Stop
+            }
+            Flow::Job(job) => {
+                self.await_job(conn, args, job);
+                Next::Stop
+            }
+            Flow::Verdict(verdict) => {
+                self.forwarding().await_verdict(conn, verdict);
+                Next::Stop
+            }
+            Flow::Close => {
+                conn.closing = true;
+                Next::Stop
+            }
+            Flow::Busy(busy) => self.wait_for_latch(conn, &command, &busy),
+            Flow::Suspend(suspended) => {
+                self.begin_script(conn, suspended);
+                Next::Retry
             }
         }
     }

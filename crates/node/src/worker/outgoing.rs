@@ -35,7 +35,7 @@ pub struct Outgoing {
     /// Bytes of all parts still to be sent.
     parts_unsent: usize,
     /// Places from which on the output waits for a version to be committed (rule L7), in order.
-    gates: VecDeque<Gate>,
+    gates: SmallVec<[Gate; 1]>,
     /// Replies that are to come from other nodes.
     holes: Option<Box<Holes>>,
     /// True if these replies come soon: see [`Self::hold`].
@@ -192,6 +192,16 @@ impl Outgoing {
         self.unsent() == 0 && !self.has_holes()
     }
 
+    /// Takes the buffer of the own bytes, if that is all there is: nothing was gated or sent from elsewhere.
+    #[inline]
+    pub(crate) fn take_plain(&mut self) -> Option<Vec<u8>> {
+        if self.parts.capacity() > 0 || self.is_gated() || self.gates.spilled() || self.has_holes() {
+            return None;
+        }
+        (self.sent, self.holds) = (0, false);
+        Some(std::mem::take(&mut self.bytes))
+    }
+
     /// Takes everything. The memory for holes stays.
     pub(crate) fn take(&mut self) -> Outgoing {
         let holes = self.holes.take();
@@ -221,14 +231,15 @@ impl Outgoing {
             }
             break;
         }
-        self.gates.push_back(Gate { at, version, turn });
+        self.gates.push(Gate { at, version, turn });
     }
 
     /// Opens the gates whose versions are committed. Returns whether gates are left.
     #[inline]
     pub(crate) fn release(&mut self, is_committed: impl Fn(Version) -> bool) -> bool {
-        while self.gates.front().is_some_and(|gate| is_committed(gate.version)) {
-            self.gates.pop_front();
+        let open = self.gates.iter().take_while(|gate| is_committed(gate.version)).count();
+        if open > 0 {
+            self.gates.drain(..open);
         }
         self.is_gated()
     }
@@ -236,7 +247,7 @@ impl Outgoing {
     /// The end of the own bytes that may be sent.
     #[inline]
     fn end(&self) -> usize {
-        let end = self.gates.front().map_or(self.bytes.len(), |gate| gate.at);
+        let end = self.gates.first().map_or(self.bytes.len(), |gate| gate.at);
         match self.holes.as_ref().and_then(|holes| holes.at()) {
             None => end,
             Some(at) => end.min(at),

@@ -133,7 +133,9 @@ impl Worker {
         let fresh = (conn.query.capacity() < BUFFER).then(|| self.buffer());
         let conn = self.conns.get_mut(index)?.as_deref_mut()?;
         if let Some(mut buffer) = fresh {
-            buffer.extend_from_slice(&conn.query[conn.start..]);
+            if !conn.query.is_empty() {
+                buffer.extend_from_slice(&conn.query[conn.start..]);
+            }
             conn.start = 0;
             conn.query = buffer;
         }
@@ -362,24 +364,31 @@ impl Worker {
         self.conn(token).is_some_and(|conn| conn.cut && conn.wait.blocked().is_none())
     }
 
-    /// `n` bytes of a connection's output have been sent.
-    pub fn sent(&mut self, token: Token, n: usize) {
+    /// `n` bytes of a connection's output have been sent. True: they were all, and the driver has nothing more to do
+    /// for the connection now. False: [`Worker::output`] tells.
+    pub fn sent(&mut self, token: Token, n: usize) -> bool {
         add(&self.stats.bytes_out, n as u64);
         add(&self.stats.writes, 1);
         let index = token as u32 as usize;
         let Some(conn) = self.conns.get_mut(index).and_then(Option::as_deref_mut).filter(|c| c.token == token) else {
-            return;
+            return false;
         };
         conn.out.advance(n, |part| self.engine.local().let_go(part));
         conn.count_out(n);
-        if conn.out.is_done() {
+        let is_done = conn.out.is_done();
+        let ends = conn.closing || conn.cut;
+        if !is_done {
+            conn.out.compact(BUFFER);
+        } else if let Some(buffer) = conn.out.take_plain() {
+            conn.show_output();
+            self.spare(buffer);
+        } else {
             let out = conn.out.take();
             conn.show_output();
             self.recycle(out);
-        } else {
-            conn.out.compact(BUFFER);
         }
         self.look_at_stall(token);
+        is_done && !ends
     }
 
     /// Takes a connection's output away, for drivers whose sends own their buffer. The driver reports sent bytes to

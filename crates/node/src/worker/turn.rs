@@ -14,7 +14,7 @@ use crate::durability::backlog::backlog_limit;
 use crate::figures::stats::add;
 use crate::limits::crowd;
 use crate::node::Node;
-use crate::table::Command;
+use crate::table::{Command, Handler};
 use crate::worker::conn::Conn;
 use crate::worker::message::Mailbox;
 use crate::worker::next::{Item, Next};
@@ -45,12 +45,16 @@ struct Group {
 
 /// The commands that a turn parses and prefetches before it executes them. A worker keeps the buffers from turn to
 /// turn: for a lone command their allocation would cost more than its parsing.
-#[derive(Default)]
+///
+/// It also holds what a turn borrows beside the worker. So no turn counts references, which all workers share.
 pub(super) struct Window {
     batch: Batch,
     /// One for each command of the batch.
     items: Vec<Item>,
     groups: Vec<Group>,
+    node: Arc<Node>,
+    /// The worker's present settings.
+    settings: Arc<Settings>,
 }
 
 impl Worker {
@@ -83,14 +87,15 @@ impl Worker {
         if changed {
             self.reconfigure();
         }
-        let settings = self.follower.settings().clone();
+        let mut window = self.open_window();
+        let Window { batch, items, groups, node, settings } = &mut *window;
         if changed {
-            self.weigh_all(&settings);
+            self.weigh_all(settings);
         }
-        let node = self.node.clone();
         let tracks = settings.maxmemory_policy.tracks();
         self.engine.clock().set(now, tracks, settings.lfu_log_factor, settings.lfu_decay_time);
         if self.node.pauses.frozen_until() > now {
+            self.window = Some(window);
             return self.engine.end_turn();
         }
         self.monitored = self.node.monitors.any();
@@ -117,13 +122,11 @@ impl Worker {
         self.look_at_syncs(now);
         self.look_at_leavers(now);
         self.look_at_stall_of_log(now);
-        self.look_at_shortage(now, &settings);
+        self.look_at_shortage(now, settings);
         self.look_at_tail();
         // Connections that become ready meanwhile wait for the next turn: the driver checks its sockets in between.
         let mut budget = self.ready.len();
         (self.turn_until, self.memory.evict_until) = (MonoNs::default(), MonoNs::default());
-        let mut window = std::mem::take(&mut self.window);
-        let Window { batch, items, groups } = &mut window;
         let pipelines = self.stats.pipelines.load(Relaxed);
         while budget > 0 {
             batch.clear();
@@ -131,7 +134,9 @@ impl Worker {
             while budget > 0 && batch.len() < WINDOW {
                 budget -= 1;
                 let Some(token) = self.ready.pop_front() else { break };
-                groups.extend(self.parse(token, &settings, batch, items));
+                if let Some(group) = self.parse(token, settings, batch, items) {
+                    groups.push(group);
+                }
             }
             self.prefetch(items);
             self.meter.start();
@@ -140,7 +145,7 @@ impl Worker {
                 self.turn_until = from + TURN_NS;
             }
             for group in groups.drain(..) {
-                self.execute_group(group, batch, items, &node, &settings);
+                self.execute_group(group, batch, items, node, settings);
             }
             if self.news.has_in_hand() {
                 self.tell_the_rest();
@@ -151,13 +156,12 @@ impl Worker {
                 break;
             }
         }
-        self.window = window;
         if self.stats.pipelines.load(Relaxed) > pipelines {
             add(&self.stats.busy_turns, 1);
         }
         self.step_walks();
-        self.step_scripts(&node, &settings);
-        self.housekeeping(now, &settings);
+        self.step_scripts(node, settings);
+        self.housekeeping(now, settings);
         self.send_on();
         if self.news.has_in_hand() {
             self.tell_the_rest();
@@ -170,6 +174,32 @@ impl Worker {
         self.stats.dirty.store(self.engine.fx.dirty, Relaxed);
         add(&self.stats.turns, 1);
         self.engine.end_turn();
+        self.window = Some(window);
+    }
+
+    /// Takes the window out of its place, with the present settings.
+    #[inline]
+    fn open_window(&mut self) -> Box<Window> {
+        let settings = self.follower.settings();
+        match self.window.take() {
+            Some(window) if Arc::ptr_eq(&window.settings, settings) => window,
+            window => self.change_window(window),
+        }
+    }
+
+    #[cold]
+    fn change_window(&self, window: Option<Box<Window>>) -> Box<Window> {
+        let settings = self.follower.settings().clone();
+        match window {
+            Some(window) => Box::new(Window { settings, ..*window }),
+            None => Box::new(Window {
+                batch: Batch::default(),
+                items: Vec::new(),
+                groups: Vec::new(),
+                node: self.node.clone(),
+                settings,
+            }),
+        }
     }
 
     /// True if the turn has executed commands for long enough.
@@ -224,18 +254,20 @@ impl Worker {
             }
             if let Some(command) = found {
                 item.command = command.id as u32 + 1;
+                item.looks = matches!(command.handler, Handler::Session(_));
                 if command.has_one_key
                     && let Some(bytes) = args.get(1)
                 {
                     let key = self.node.engine.keyspace.hasher().key(bytes);
-                    item.key = Some((key.slot, key.hash));
-                    item.ahead = self.bring_slot(key.slot, key.hash);
+                    (item.slot, item.hash, item.has_key) = (key.slot, key.hash, true);
+                    item.is_ahead = self.bring_slot(key.slot);
                 } else if command.spec.has(flags::RUNS_SCRIPT)
                     && args.get(2) != Some(b"0")
                     && let Some(bytes) = args.get(3)
                 {
                     let key = self.node.engine.keyspace.hasher().key(bytes);
-                    item.ahead = self.bring_slot(key.slot, key.hash);
+                    (item.slot, item.hash) = (key.slot, key.hash);
+                    item.is_ahead = self.bring_slot(key.slot);
                 }
             }
             items.push(item);
@@ -244,12 +276,12 @@ impl Worker {
 
     /// Starts to prefetch a key's slot, unless another node has the key.
     #[inline]
-    fn bring_slot(&self, slot: u16, hash: u64) -> Option<(u16, u64)> {
+    fn bring_slot(&self, slot: u16) -> bool {
         if self.peers.is_cluster() && !self.peers.has(::membership::Slot::of(slot)) {
-            return None;
+            return false;
         }
         self.node.engine.keyspace.prefetch_slot(slot);
-        Some((slot, hash))
+        true
     }
 
     /// Prefetches buckets, then entries. A single command has nothing to overlap with.
@@ -257,10 +289,10 @@ impl Worker {
         if items.len() < 2 {
             return;
         }
-        for (slot, hash) in items.iter().filter_map(|item| item.ahead) {
+        for (slot, hash) in items.iter().filter_map(Item::ahead) {
             self.engine.prefetch_bucket(slot, hash);
         }
-        for (slot, hash) in items.iter().filter_map(|item| item.ahead) {
+        for (slot, hash) in items.iter().filter_map(Item::ahead) {
             self.engine.prefetch_entry(slot, hash);
         }
     }
@@ -279,7 +311,10 @@ impl Worker {
         if self.news.has_in_hand() {
             self.tell_in_hand(&mut conn);
         }
-        conn.show_buffers(if from == to { progress.missing } else { 0 });
+        // Others see them as they are after the commands.
+        if crowd::limit(settings).is_some() || items[from..to].iter().any(|item| item.looks) {
+            conn.show_buffers(if from == to { progress.missing } else { 0 });
+        }
         // The arguments point into the query buffer, which is kept apart while the connection changes.
         let query = std::mem::take(&mut conn.query);
         // The last bytes may have been too many: then they are not executed.
@@ -349,10 +384,10 @@ impl Worker {
     pub(crate) fn finish(&mut self, mut conn: Box<Conn>, eager: bool, settings: &Settings) {
         let now = self.engine.now();
         conn.show_buffers(conn.lacking);
-        if conn.unsent() > 0 {
+        if conn.unsent() > 0 && conn.may_owe_much() {
             let limit = output_limit(&conn, settings);
             self.check_output_limit(&mut conn, limit, now);
-        } else if !conn.closing && !conn.out.has_holes() {
+        } else if conn.unsent() == 0 && !conn.closing && !conn.out.has_holes() {
             let out = conn.out.take();
             self.recycle(out);
         }

@@ -87,8 +87,16 @@ impl Worker {
     }
 
     /// Sends the engine's messages for connections: wake-ups and served replies.
+    #[inline]
     pub(crate) fn send_on(&mut self) {
         self.engine.give_way();
+        if self.engine.has_news() || !self.news.changed_keys.is_empty() || !self.again.is_empty() {
+            self.send_news_on();
+        }
+    }
+
+    #[inline(never)]
+    fn send_news_on(&mut self) {
         for waiter in std::mem::take(&mut self.engine.wakes) {
             self.tell(waiter.worker, Message::Unpark(waiter.token));
         }
@@ -306,7 +314,15 @@ impl Worker {
     }
 
     /// Takes ended waits and watches out of the keyspace where that was not possible at once.
+    #[inline]
     pub(crate) fn clean_up(&mut self) {
+        if !self.leftovers.is_empty() || self.engine.has_leftovers() {
+            self.take_leftovers_out();
+        }
+    }
+
+    #[inline(never)]
+    fn take_leftovers_out(&mut self) {
         let leftovers = std::mem::take(&mut self.leftovers);
         for blocked in leftovers {
             if !self.engine.forget(&blocked) {

@@ -623,7 +623,7 @@ impl Net {
             busy = true;
             match closed {
                 true => worker.closed(end.2),
-                false => worker.sent(end.2, bytes.len()),
+                false => _ = worker.sent(end.2, bytes.len()),
             }
             if let Some((_, pipe)) = self.links.get_mut(&end) {
                 self.carried += bytes.len();
