@@ -56,7 +56,7 @@ pub fn known(kept: &Kept) -> u16 {
     let snapshot = kept.snapshot.as_ref();
     let last = snapshot.and_then(|snapshot| snapshot.meta.last_log_id).map_or(0, |last| last.index);
     let state = snapshot.and_then(|snapshot| State::restore(&snapshot.snapshot).ok());
-    let (mut state, committed) = (state.unwrap_or_else(State::new), kept.committed.map_or(0, |last| last.index));
+    let (mut state, committed) = (state.unwrap_or_default(), kept.committed.map_or(0, |last| last.index));
     for (_, entry) in kept.entries.range(last + 1..).take_while(|(index, _)| **index <= committed) {
         if let EntryPayload::Normal(command) = &entry.payload {
             state.apply(command);
