@@ -161,6 +161,7 @@ fn a_start_does_not_go_back_behind_what_its_files_have() {
         if length(&nodes.nodes[0]) < 4 << 20 {
             break;
         }
+        #[expect(clippy::disallowed_methods, reason = "tests run by the real clock")]
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     change(nodes.nodes[0].keeper(), 6, b"last");

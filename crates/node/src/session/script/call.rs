@@ -303,7 +303,7 @@ fn find<'t>(ctx: &SessionCtx<'t>, args: Args<'_>) -> Result<&'t Command, (Option
     let not_there = |why| {
         // A user without the right hears that first, as in Redis.
         let denial = ctx.node.users.refusal_of_absent(&ctx.session.user, args);
-        let error = denial.map_or_else(|| arity::unknown_from_script(why).into(), |denial| denial.in_script());
+        let error = denial.map_or_else(|| arity::unknown_from_script(why), |denial| denial.in_script());
         (None, Instead::Refused(error.into()))
     };
     let table = &ctx.node.table;
