@@ -112,7 +112,7 @@ fn a_moment_stands_on_all_that_was_before_it() {
     assert!(passed[0] > before);
     for (stream, intake) in intakes.iter_mut().enumerate() {
         let mut body = Vec::new();
-        let Take::Taken(taken) = intake.take(&mut body) else { panic!("stream {stream} has no record") };
+        let Take::Taken(_) = intake.take(&mut body) else { panic!("stream {stream} has no record") };
         let last = redolog::Record::all(&body).map(Result::unwrap).last().expect("the moment's");
         assert_eq!((last.lsn, last.dependencies.as_slice()), (passed[stream], &passed[..stream]));
     }
