@@ -13,7 +13,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// See the module's text.
 pub struct Flushed {
     pub file: File,
-    /// Whether it is flushed in parts: otherwise its writer flushes it at the end.
+    /// True if it is flushed in parts: otherwise its writer flushes it at the end.
     pub in_parts: bool,
     pub unflushed: u64,
 }
@@ -40,6 +40,10 @@ pub struct Delay(pub i64);
 
 impl Delay {
     /// Waits, unless `is_over` says that nobody needs it any more.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it runs on the thread of snapshots or of the start, not on a worker"
+    )]
     pub fn wait(self, is_over: impl Fn() -> bool) {
         let mut left = match self.0 {
             0 => return,
@@ -61,6 +65,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "tests run by the real clock")]
     fn a_long_delay_ends_when_nobody_needs_it() {
         let begun = Instant::now();
         Delay(60_000_000).wait(|| begun.elapsed() > Duration::from_millis(100));
