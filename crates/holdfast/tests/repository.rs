@@ -65,6 +65,7 @@ const UNSAFE: &[&str] = &[
     "redolog/tests/held.rs",
     "net/src/lane.rs",
     "net/src/listen.rs",
+    "net/src/epoll/wait.rs",
     "net/src/socket.rs",
     "net/src/uring/",
     "object/src/zset/prefetch.rs",

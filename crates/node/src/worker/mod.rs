@@ -516,10 +516,8 @@ impl Worker {
         sooner(self.memory.shortage.deadline());
         sooner(self.promises.backlog.deadline(self.engine.now()));
         sooner(self.memory.tidying.deadline());
-        if self.peers.is_cluster() {
-            sooner(self.peers.link_deadline());
-            sooner(self.transactions_deadline());
-        }
+        sooner(self.peers.link_deadline());
+        sooner(self.transactions_deadline());
         sooner(self.inherited.as_ref().map(|inherited| inherited.deadline()));
         sooner(self.leaves_at);
         sooner(self.leavers.deadline());
