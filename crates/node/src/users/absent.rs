@@ -3,12 +3,9 @@
 //!
 //! What Redis has only with modules, and what Valkey has, is foreign: a file may name it, to no effect.
 
-use ::membership::items::Principal;
-use acl::{Access, Catalogue, Categories, CommandId, Declared, KeyUse, KeyUses, Standing, UserNumber};
+use acl::{Access, Catalogue, Categories, Declared, KeyUse, KeyUses};
 use resp::Args;
 
-use super::{Denial, UserTable};
-use crate::admission::rights::User;
 use crate::compatibility;
 
 /// The place of keys among the arguments.
@@ -100,7 +97,7 @@ pub(super) fn is_foreign(name: &[u8]) -> bool {
 }
 
 /// The keys of a request for an absent command.
-fn find_keys(name: &str, args: Args<'_>, keys: &mut KeyUses) {
+pub(super) fn find_keys(name: &str, args: Args<'_>, keys: &mut KeyUses) {
     let found = ABSENT.iter().find(|(known, ..)| *known == name).map_or(NONE, |(.., keys)| *keys);
     match found {
         Keys::None => {}
@@ -112,35 +109,6 @@ fn find_keys(name: &str, args: Args<'_>, keys: &mut KeyUses) {
             let places = word.map_or(3..4, |at| at + 1..args.len());
             keys.extend(places.map(|index| KeyUse { index, access }));
         }
-    }
-}
-
-impl UserTable {
-    /// Adds the keys of a request for an absent command.
-    pub(crate) fn keys_of_absent(&self, id: CommandId, args: Args<'_>, keys: &mut KeyUses) {
-        find_keys(self.catalogue.name(id), args, keys);
-    }
-
-    /// The absent command that a request names.
-    pub(crate) fn absent(&self, args: Args<'_>) -> Option<CommandId> {
-        let id = self.catalogue.called(args.get(0)?, args.get(1))?;
-        (usize::from(id.0) >= self.commands).then_some(id)
-    }
-
-    /// The reason why a user may not run this absent command. `None`: it may, or the command is of another kind.
-    pub(crate) fn refusal_of_absent(&self, user: &User, args: Args<'_>) -> Option<Denial> {
-        let id = self.absent(args)?;
-        let Principal { user: number, revision } = user.principal;
-        let state = self.read_state();
-        let Standing::Known(known) = state.users.standing(UserNumber(number.into()), revision) else { return None };
-        let find = |keys: &mut KeyUses| find_keys(self.catalogue.name(id), args, keys);
-        let denied = known.check(&self.catalogue, id, args, find).err()?;
-        Some(Denial::OfRights {
-            denied,
-            user: known.name().to_vec(),
-            object: denied.object(&self.catalogue, id, args),
-            brief: denied.brief(known, &self.catalogue, id),
-        })
     }
 }
 

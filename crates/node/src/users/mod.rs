@@ -2,6 +2,7 @@
 
 mod absent;
 mod files;
+mod lacking;
 mod shared;
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
