@@ -151,14 +151,14 @@ fn starts_tells_and_ends() {
     let scratch = Scratch::new();
     let port = free_port();
     let pid_file = scratch.path().join("pid");
-    let config = scratch.config(&format!("port {port}\npidfile {}\nrdbcompression no\n", pid_file.display()));
+    let config = scratch.config(&format!("port {port}\npidfile {}\nlist-compress-depth 1\n", pid_file.display()));
     let server = Running::start(&[&config, "--workers", "1", "--maxmemory", "1mb"]);
     let pid = server.process.id().to_string();
     for line in [
         &format!("PID: {pid}"),
         "Durability: always",
         "1 workers",
-        "'rdbcompression' has no effect",
+        "'list-compress-depth' has no effect",
         "writes will fail",
     ] {
         assert!(server.log.contains(line), "{line} in {}", server.log);
