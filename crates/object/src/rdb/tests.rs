@@ -108,7 +108,7 @@ fn contents(value: &Value<'_>) -> Vec<(Vec<u8>, Vec<u8>, String)> {
             .collect(),
         Value::Hash(hash) => hash
             .fields()
-            .map(|field| (field.name.to_vec(), field.value.to_vec(), format!("{:?}", field.expiry)))
+            .map(|field| (field.name.to_vec(), field.value.to_vec(), format!("{:?}", field.expiry.map(|at| at.0))))
             .collect(),
         Value::Stream(stream) => {
             let entries = stream.log.range(Id::MIN, Id::MAX);

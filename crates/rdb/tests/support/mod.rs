@@ -26,7 +26,12 @@ pub fn described(value: &Value<'_>) -> (&'static str, Vec<String>) {
         }
         Value::Hash(hash) => {
             let field = |field: object::hash::Field<'_>| {
-                format!("{} {} {:?}", text(&field.name.to_vec()), text(&field.value.to_vec()), field.expiry)
+                format!(
+                    "{} {} {:?}",
+                    text(&field.name.to_vec()),
+                    text(&field.value.to_vec()),
+                    field.expiry.map(|at| at.0)
+                )
             };
             ("hash", sorted(hash.fields().map(field)))
         }
