@@ -262,14 +262,17 @@ impl Scripts {
         lock(&self.jobs).iter().find(|job| job.is_in_the_way()).cloned()
     }
 
-    /// Asks the running functions, or scripts, to end that have changed nothing.
+    /// Asks the running functions, or scripts, to end that have changed nothing. If some take too long, only those: the
+    /// others wait for them, or are soon done.
     pub fn kill(&self, functions: bool) -> Result<(), NotKilled> {
         let jobs = self.jobs();
         if jobs.is_empty() {
             return Err(NotKilled::NotBusy);
         }
+        let of_kind = || jobs.iter().filter(|job| job.function.is_some() == functions);
+        let any_slow = of_kind().any(|job| job.is_in_the_way());
         let mut outcome = Err(NotKilled::OtherKind);
-        for job in jobs.iter().filter(|job| job.function.is_some() == functions) {
+        for job in of_kind().filter(|job| !any_slow || job.is_in_the_way()) {
             match job.decide(Fate::Ends) {
                 true => outcome = Ok(()),
                 false => outcome = outcome.or(Err(NotKilled::Unkillable)),
@@ -366,6 +369,19 @@ mod tests {
             assert_eq!(killed, if changes_first { Err(NotKilled::Unkillable) } else { Ok(()) });
             assert_eq!((job.is_killed(), job.may_change()), (!changes_first, changes_first));
         }
+    }
+
+    #[test]
+    fn a_script_that_waits_for_a_slow_one_is_not_killed() {
+        let scripts = Scripts::default();
+        let show = || scripts.show(Job::new(None, ["eval"].into_iter().collect(), UnixMs(0)));
+        let (slow, waiting) = (show(), show());
+        scripts.mark_slow(&slow, None);
+        assert_eq!(scripts.kill(false), Ok(()));
+        assert!(slow.is_killed() && !waiting.is_killed());
+        // No other one is slow: it is asked for the next time.
+        assert_eq!(scripts.kill(false), Ok(()));
+        assert!(waiting.is_killed());
     }
 
     #[test]
