@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use command::{FAMILIES, Row, Run, Tunables};
 use engine::{Call, Caller, Engine, Ran, Shared, Step};
 use keyspace::Keyspace;
@@ -19,7 +20,7 @@ const COMMANDS_MAX: usize = 100;
 /// Longest string: LCS of two takes time in proportion to the square.
 const STRING_MAX: u64 = 4096;
 /// Unix milliseconds of the first command; each comes a second after the one before.
-const START: u64 = 1_700_000_000_000;
+const START: UnixMs = UnixMs(1_700_000_000_000);
 
 fn find(args: Args<'_>) -> Option<&'static Row<Run>> {
     let is = |row: &Row<Run>, name: &[u8]| row.spec.name.as_bytes().eq_ignore_ascii_case(name);

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use libfuzzer_sys::fuzz_target;
 use clocks::UnixMs;
+use libfuzzer_sys::fuzz_target;
 use object::hash::Expiry;
 use object::list::End;
 use object::saved::{Assembled, Collection, Freeze, Loaded, ValueRef, load, save_small};
@@ -130,12 +130,12 @@ fn change(value: &mut Collection, step: [u8; 3]) {
             0 => (0..many).for_each(|i| _ = hash.set(&text(i), &text(i), Expiry::Keep, &limits)),
             1 => (0..many).for_each(|i| _ = hash.set(&text(i), b"1", Expiry::At(UnixMs(1 + u64::from(place))), &limits)),
             2 => (0..many).for_each(|i| _ = hash.remove(&text(i))),
-            _ => _ = hash.reclaim(many.into(), place.into(), |_| ()),
+            _ => _ = hash.reclaim(UnixMs(many.into()), place.into(), |_| ()),
         },
         Collection::Stream(stream) => match what % 6 {
             0 => {
                 for i in 0..many {
-                    let Some(id) = stream.log.next_id(place.into()) else { return };
+                    let Some(id) = stream.log.next_id(UnixMs(place.into())) else { return };
                     let text = text(i);
                     let pairs = [(&text[..1], &text[..])].into_iter();
                     // The size is far below the limit, and the ID is the next.
