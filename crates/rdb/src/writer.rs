@@ -78,7 +78,7 @@ impl<W: Write> Writer<W> {
         self
     }
 
-    /// Whether a checksum ends the file, and not the zeros that stand for none. It does unless this says otherwise.
+    /// `yes`, the default: a checksum ends the file. Otherwise the zeros that stand for none do.
     pub fn checksum(mut self, yes: bool) -> Self {
         self.sums = yes;
         self

@@ -82,7 +82,7 @@ impl Source {
     }
 }
 
-/// What a user can do about a fault.
+/// The advice to a user about a fault.
 fn advice(error: &rdb::Error) -> &'static str {
     match error.fault {
         Fault::Foreign(_) | Fault::ModuleData(_) => " (--skip-modules passes over such values)",

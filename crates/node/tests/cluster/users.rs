@@ -118,7 +118,7 @@ fn libraries_and_users_do_not_undo_each_other() {
     }
 }
 
-/// What was done since BEGIN happens at COMMIT: the user has to have the rights then.
+/// The commands since BEGIN take effect at COMMIT: the user has to have the rights then.
 #[test]
 fn a_transaction_does_not_outlast_the_rights_of_its_user() {
     let (mut net, _, admins, keys) = three();

@@ -14,7 +14,7 @@ use crate::hashed::{Record, varint};
 /// Latest expiry of a field: the bound that Redis sets.
 pub const EXPIRY_MAX: UnixMs = UnixMs((1 << 46) - 1);
 
-/// Whether a field can have this time of expiry.
+/// True if a field can have this time of expiry.
 #[inline]
 pub(crate) fn is_expiry(at: UnixMs) -> bool {
     (UnixMs(1)..=EXPIRY_MAX).contains(&at)

@@ -3,7 +3,7 @@
 use super::kind;
 use crate::Corrupt;
 
-/// What is wrong with a value: `body` is its type byte and what follows it.
+/// The fault of a value, in words. `body` is its type byte and the bytes behind it.
 pub fn describe(body: &[u8], Corrupt(reason): Corrupt) -> String {
     let kind = body.first().copied();
     let form = match kind {

@@ -140,7 +140,7 @@ fn a_reset_begins_elsewhere() {
     assert_eq!((scan(&disk).chain.base(), runs(&disk)), (name(6, 100), (vec![(101, 6)], name(6, 101))));
     live(&disk, Mark::Life, name(6, 101), 0x1010, &[record(name(6, 102), 0x1020)]).expect("room");
     assert_eq!(found(&disk), [0x1010, 0x1020]);
-    // What is not there cannot be kept.
+    // A block that is not there cannot be kept.
     live(&disk, Mark::Life, name(2, 5), 0x50, &[]).expect("room");
     let why = Opened::of(vec![disk], &[]).err().map(|damage| damage.to_string()).unwrap_or_default();
     assert!(why.contains("it keeps a block of the log that is not there"), "{why}");
