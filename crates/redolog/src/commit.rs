@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
+use crate::copies::Copied;
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::format::Record;
@@ -288,6 +289,11 @@ impl<D: Disk> Committer<D> {
         self.writer.placer()
     }
 
+    /// The copies of the stream elsewhere.
+    pub(crate) fn copied(&self) -> Option<&Copied> {
+        self.writer.copied()
+    }
+
     /// The stream's writer.
     pub fn writer(&mut self) -> &mut Writer<D> {
         &mut self.writer
@@ -304,11 +310,21 @@ impl<D: Disk> Committer<D> {
         }
     }
 
+    /// True if copies follow another owner: no mark moves any more (rule G6).
+    fn is_over(&self) -> bool {
+        self.writer.copied().is_some_and(|copied| copied.held().is_over())
+    }
+
     /// Moves the watermark past the written or synced records. It stops before a record that stands on an uncommitted
-    /// one (rule L5), or on one that is not on the disk if that is promised (rule L6).
+    /// one (rule L5), or on one that is not on the disk if that is promised (rule L6). With copies, *on the disk* means that
+    /// enough of them have it (rule G6).
     pub(crate) fn advance(&mut self) -> Moved {
+        self.writer.tell_landed();
+        if self.is_over() {
+            return Moved::default();
+        }
         let mut end = match self.promise {
-            Promise::Synced => self.writer.synced(),
+            Promise::Synced => self.writer.durable(),
             Promise::Written => self.writer.written(),
         };
         if end == self.writer.written() {
@@ -341,9 +357,13 @@ impl<D: Disk> Committer<D> {
     /// Moves the mark of what survives on the disk. A record that stands on one that does not survive does not survive
     /// either. If everything is synced, LSNs without records are passed as well. Returns whether it has moved.
     pub(crate) fn show_synced(&mut self) -> bool {
+        self.writer.tell_landed();
+        if self.is_over() {
+            return false;
+        }
         let marks = &self.marks;
-        let mark = marks.of(self.stream);
-        let end = if self.writer.synced() < self.writer.written() { self.writer.synced().min(mark) } else { mark };
+        let (mark, durable) = (marks.of(self.stream), self.writer.durable());
+        let end = if durable < self.writer.written() { durable.min(mark) } else { mark };
         let end = before_first(&mut self.standing, end, |dependency| marks.is_synced(dependency));
         marks.synced[usize::from(self.stream)].fetch_max(end.0, Release) < end.0
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::Lsn;
 use crate::aligned::Aligned;
+use crate::copies::Landed;
 use crate::disk::{Direct, Disk, File, PAGE};
 use crate::fail::point;
 use crate::flight::{Flight, Flights};
@@ -228,6 +229,14 @@ impl<D: Disk> Placer<D> {
     /// How far everything is durable.
     pub(crate) fn synced(&self) -> Lsn {
         self.synced
+    }
+
+    /// How far the blocks of the log are here. Its places and the folder's numbers rise alike.
+    pub(crate) fn landed(&self) -> Landed {
+        let last = self.last.sequence;
+        let synced = last.saturating_sub(self.block - self.synced_block);
+        // What goes past the cache is synced when it is written.
+        Landed { written: if self.flights.count() > 0 { synced } else { last }, synced }
     }
 
     /// How far everything is written.
@@ -502,7 +511,7 @@ impl<D: Disk> Placer<D> {
         if std::mem::take(&mut self.dirty) {
             self.older.push(file);
         }
-        self.full.push_back(Full { name, size, end: self.reach });
+        self.full.push_back(Full { name, size, end: self.reach, last: (self.last, self.cut) });
         self.short = short;
         self.at = SEGMENT_HEADER as u64;
         self.page = header.to_vec();

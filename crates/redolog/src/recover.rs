@@ -5,6 +5,7 @@ use std::io;
 
 use crate::Lsn;
 use crate::chain::Chain;
+use crate::copies::Lead;
 use crate::disk::{Disk, File};
 use crate::format::{Format, Name, SegmentHeader};
 use crate::lack::Lack;
@@ -77,6 +78,8 @@ pub struct Recovery<D: Disk> {
     format: Format,
     /// The end of each stream: known when all records have been read.
     ends: Option<Vec<Lsn>>,
+    /// The claim of the process, if the log has copies.
+    lead: Option<Lead>,
 }
 
 /// Reads the streams of a node, one folder each, in their order. Nothing is changed. `durable`: below these positions
@@ -91,7 +94,8 @@ pub fn recover<D: Disk>(disks: Vec<D>, durable: &[Lsn]) -> Result<Recovery<D>, D
 impl<D: Disk> Recovery<D> {
     /// Of streams that were read.
     pub(crate) fn of(scans: Vec<Scan<D>>, durable: &[Lsn]) -> Result<Self, Damage> {
-        let mut recovery = Recovery { scans, node: None, durable: durable.into(), format: Format::Four, ends: None };
+        let mut recovery =
+            Recovery { scans, node: None, durable: durable.into(), format: Format::Four, ends: None, lead: None };
         recovery.check()?;
         Ok(recovery)
     }
@@ -172,6 +176,11 @@ impl<D: Disk> Recovery<D> {
         self.found_format().map_or(self.format, |found| found.max(self.format))
     }
 
+    /// Has [`Self::open`] begin the term of a log that has copies.
+    pub(crate) fn lead(&mut self, lead: Lead) {
+        self.lead = Some(lead);
+    }
+
     /// The names of the blocks in a stream's folder: see [`Chain`].
     pub fn chain(&self, stream: u16) -> Option<&Chain> {
         self.scans.get(usize::from(stream)).map(|scan| &scan.chain)
@@ -179,9 +188,14 @@ impl<D: Disk> Recovery<D> {
 
     /// The term of a process that goes on with the log by itself: above all that wrote to it (rule G1).
     fn next_term(&self) -> Result<u32, Damage> {
-        match self.scans.iter().map(|scan| scan.chain.last().term).max().unwrap_or(0) {
-            last if last < Name::TERM_MAX => Ok(last + 1),
-            _ => Err(Damage::Streams("no term is left for another start of this log".into())),
+        let last = self.scans.iter().map(|scan| scan.chain.last().term).max().unwrap_or(0);
+        match self.lead {
+            Some(lead) if (last + 1..=Name::TERM_MAX).contains(&lead.term) => Ok(lead.term),
+            Some(Lead { term, .. }) => {
+                Err(Damage::Streams(format!("the log has blocks of term {last}, and {term} is to begin")))
+            }
+            None if last < Name::TERM_MAX => Ok(last + 1),
+            None => Err(Damage::Streams("no term is left for another start of this log".into())),
         }
     }
 
@@ -286,7 +300,15 @@ impl<D: Disk> Recovery<D> {
         for ((scan, end), stream) in self.scans.into_iter().zip(ends).zip(0..) {
             let base = scan.synced.min(end);
             let tail = Tail { scan: &scan, base, end, format, block: limits.block };
-            let (life, acceptor, shard) = (incarnation, [0; 16], 0);
+            let life = incarnation;
+            let (acceptor, shard) = self.lead.map_or(([0; 16], 0), |lead| (lead.acceptor, lead.shard));
+            if self.lead.is_some() && base < end {
+                // A block that is written again would get a name of this term, and copies have another one there.
+                return Err(Damage::Streams(format!(
+                    "{}: the log goes to {end}, and is on the disk up to {base} only",
+                    scan.disk.describe("")
+                )));
+            }
             let identity = Identity { format, node, stream, streams, life, acceptor, shard };
             let spares = keep_spares(&scan, &limits)?;
             let (segment, block, last, full) = (scan.newest(), scan.number, scan.chain.last(), scan.full());

@@ -546,8 +546,14 @@ impl<D: Disk> Scan<D> {
 
     /// The segments as the writer keeps them.
     pub(crate) fn full(&self) -> VecDeque<Full> {
-        let full = |segment: &Segment| Full { name: segment.name.clone(), size: segment.size, end: segment.highest };
-        self.segments.iter().map(full).collect()
+        // The next segment says which block is the last before it.
+        let lasts = self.segments.iter().skip(1).map(|next| (next.header.last, next.header.base));
+        let lasts = lasts.chain([(self.chain.last(), self.end)]);
+        let full = |(segment, last): (&Segment, _)| {
+            let (name, size, end) = (segment.name.clone(), segment.size, segment.highest);
+            Full { name, size, end, last }
+        };
+        self.segments.iter().zip(lasts).map(full).collect()
     }
 
     /// Bytes of all segments.

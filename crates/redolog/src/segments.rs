@@ -66,6 +66,8 @@ pub(crate) struct Full {
     pub(crate) size: u64,
     /// Every record in it is at or below this.
     pub(crate) end: Lsn,
+    /// The last block of the log in it or before it, and where that ends.
+    pub(crate) last: (Name, Lsn),
 }
 
 /// Spare segments at most, unless [`Limits`] say more.

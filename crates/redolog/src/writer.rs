@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::copies::Copied;
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::format::{Frame, Kind, Name, PART_HEADER, Part, RawRecord};
@@ -23,6 +24,8 @@ pub struct Writer<D: Disk> {
     term: u32,
     /// Most bytes of a block's records.
     block: usize,
+    /// The copies of the stream elsewhere.
+    copied: Option<Box<Copied>>,
 }
 
 impl<D: Disk> Writer<D> {
@@ -39,7 +42,7 @@ impl<D: Disk> Writer<D> {
     ) -> Result<Self, Damage> {
         let (base, end) = (position.base, position.end);
         let (placer, spare) = Placer::begin(disk, identity, limits, position)?;
-        let mut writer = Self { placer, term, block: limits.block };
+        let mut writer = Self { placer, term, block: limits.block, copied: None };
         let start = writer.frame(Kind::Start, base, base, &[]);
         writer.placer.put(&start, false)?;
         blocks(&mut |Body { bytes, is_part, cut }| {
@@ -65,7 +68,8 @@ impl<D: Disk> Writer<D> {
         term: u32,
         lack: Lack,
     ) -> Result<Self, Damage> {
-        Ok(Self { placer: Placer::waiting(disk, identity, limits, position, lack)?, term, block: limits.block })
+        let placer = Placer::waiting(disk, identity, limits, position, lack)?;
+        Ok(Self { placer, term, block: limits.block, copied: None })
     }
 
     /// Begins the segment that the start could not make, with room for a body of `body` bytes. After a lack it may be
@@ -84,6 +88,38 @@ impl<D: Disk> Writer<D> {
     /// How far everything is written.
     pub fn written(&self) -> Lsn {
         self.placer.cut()
+    }
+
+    /// Has the blocks from here on given out to copies.
+    pub(crate) fn copy_to(&mut self, copied: Copied) {
+        self.copied = Some(Box::new(copied));
+    }
+
+    /// The copies of the stream elsewhere.
+    pub(crate) fn copied(&self) -> Option<&Copied> {
+        self.copied.as_deref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn copied_mut(&mut self) -> Option<&mut Copied> {
+        self.copied.as_deref_mut()
+    }
+
+    /// Tells copies how far the own folder is.
+    pub(crate) fn tell_landed(&mut self) {
+        if let Some(copied) = &mut self.copied {
+            copied.tell(&self.placer);
+        }
+    }
+
+    /// How far everything is on enough disks: on the own one, or on those of copies.
+    pub(crate) fn durable(&self) -> Lsn {
+        match &self.copied {
+            None => self.placer.synced(),
+            #[cfg(test)]
+            Some(copied) if copied.trusts_own => self.placer.synced(),
+            Some(copied) => copied.held().synced().min(self.placer.cut()),
+        }
     }
 
     /// Most bytes of a block that could be split.
@@ -143,7 +179,10 @@ impl<D: Disk> Writer<D> {
     fn put(&mut self, body: &[u8], kind: Kind, (cut, reach): (Lsn, Lsn), through: bool) -> io::Result<()> {
         self.begin_if_late(body)?;
         let frame = self.frame(kind, cut, reach, body);
-        self.placer.put(&frame, through)
+        match &self.copied {
+            None => self.placer.put(&frame, through),
+            Some(copied) => put_copied(&mut self.placer, copied, &frame.summed(), through),
+        }
     }
 
     /// The next block of the log.
@@ -158,7 +197,13 @@ impl<D: Disk> Writer<D> {
     pub(crate) fn depart(&mut self, body: &[u8], cut: Lsn, now: u64) -> io::Result<Option<Flight<D::File>>> {
         self.begin_if_late(body)?;
         let frame = self.frame(Kind::Records, cut, cut, body);
-        self.placer.depart(&frame, now)
+        let Some(copied) = &self.copied else { return self.placer.depart(&frame, now) };
+        let frame = frame.summed();
+        let flight = self.placer.depart(&frame, now)?;
+        if flight.is_some() {
+            copied.departs(&frame)?;
+        }
+        Ok(flight)
     }
 
     fn begin_if_late(&mut self, body: &[u8]) -> io::Result<()> {
@@ -183,4 +228,17 @@ impl<D: Disk> Writer<D> {
     pub fn truncate(&mut self, end: Lsn) -> io::Result<()> {
         self.placer.truncate(end)
     }
+}
+
+/// Writes a block that copies get, too: they are sent it before the own disk is waited for.
+fn put_copied<D: Disk>(placer: &mut Placer<D>, copied: &Copied, frame: &Frame<'_>, through: bool) -> io::Result<()> {
+    if !through {
+        placer.put(frame, false)?;
+        return copied.departs(frame);
+    }
+    let flight = placer.depart(frame, 0)?.ok_or_else(|| io::Error::other("a block is in flight"))?;
+    copied.departs(frame)?;
+    flight.write()?;
+    placer.land(flight);
+    Ok(())
 }

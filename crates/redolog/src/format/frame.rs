@@ -67,6 +67,12 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
+    /// With the checksum of its body, for several uses of it.
+    pub(crate) fn summed(mut self) -> Self {
+        self.sum.get_or_insert_with(|| crc(&[self.body]));
+        self
+    }
+
     /// True if its body is a part of a record.
     pub(crate) fn is_part(&self) -> bool {
         self.kind == Kind::Part

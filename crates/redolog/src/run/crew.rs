@@ -94,6 +94,14 @@ impl<D: Disk> Crew<D> {
         true
     }
 
+    /// Moves the watermark on the calling thread. If another thread takes a step now, that one does it after the step.
+    pub(crate) fn look(&self) {
+        match self.runner.try_lock() {
+            Ok(mut runner) => runner.advance(),
+            Err(_) => self.shared.streams[self.index].bell.ring(),
+        }
+    }
+
     /// Waits for a write that a worker has left. Returns whether there was one; it has landed.
     fn wait_for_late(&self) -> bool {
         let Some(late) = lock(&self.late).take() else { return false };

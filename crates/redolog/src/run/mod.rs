@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::commit::Moved;
+use crate::copies::Held;
 use crate::intake::Waiting;
 use crate::lack::Lack;
 use crate::{Lsn, Watermarks};
@@ -148,10 +149,16 @@ pub(crate) struct Shared {
     incarnations: [u64; 2],
     /// The crew of each stream, if there are threads.
     hands: OnceLock<Box<[Hand]>>,
+    /// With copies: how far enough of them have each stream, and its crew, if there are threads.
+    held: Box<[Arc<Held>]>,
+    lookers: OnceLock<Box<[Looker]>>,
 }
 
 /// Takes a stream's steps on the calling thread: see [`Log::lend`].
 type Hand = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// Moves a stream's watermark on the calling thread: see [`Log::look`].
+type Looker = Box<dyn Fn() + Send + Sync>;
 
 impl Shared {
     fn moved(&self) {
@@ -280,6 +287,35 @@ impl Log {
     /// If there is no such stream.
     pub fn lend(&self, stream: u16) -> bool {
         self.shared.hands.get().is_some_and(|hands| hands[usize::from(stream)]())
+    }
+
+    /// Enough copies have written, and synced, a stream up to here. [`Self::look`] moves the watermark.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stream, or the log has no copies.
+    pub fn hold(&self, stream: u16, received: Lsn, synced: Lsn) {
+        self.shared.held[usize::from(stream)].set(received, synced);
+    }
+
+    /// Moves a stream's watermark on the calling thread, or has a thread of the stream do it. Not for a thread that is in
+    /// a call of [`crate::Copies`] for this stream: its step moves the watermark anyway.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stream.
+    pub fn look(&self, stream: u16) {
+        match self.shared.lookers.get() {
+            Some(lookers) => lookers[usize::from(stream)](),
+            None => self.shared.streams[usize::from(stream)].bell.ring(),
+        }
+    }
+
+    /// The copies follow another owner: no watermark moves any more, and the log fails with this reason (rule G6).
+    pub fn end(&self, reason: String) {
+        self.shared.held.iter().for_each(|held| held.end());
+        self.shared.fail(reason);
+        self.shared.streams.iter().for_each(|stream| stream.bell.ring());
     }
 
     /// Nanoseconds for which a busy worker should leave records before it rings: a sync takes as long.

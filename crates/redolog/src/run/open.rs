@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::commit::{Committer, Watermarks};
+use crate::copies::{Copied, Copies, Held, Lead};
 use crate::device::Pace;
 use crate::disk::{Disk, Folder};
 use crate::flight::Flight;
@@ -18,7 +19,7 @@ use crate::recover::{Damage, Recovered, Recovery, recover};
 use crate::run::crew::Crew;
 use crate::run::helper::Helper;
 use crate::run::stream::{After, FLIGHTS, Runner, Step};
-use crate::run::{Clock, Fsync, Hand, LENT_MOST, Log, RUNNING, Shared, Stream};
+use crate::run::{Clock, Fsync, Hand, LENT_MOST, Log, Looker, RUNNING, Shared, Stream};
 use crate::{Limits, Lsn, Promise, STREAMS_MAX};
 
 /// The settings of a log.
@@ -44,6 +45,7 @@ pub type Gates = Vec<Vec<Gate>>;
 pub struct Opened<D: Disk = Folder> {
     recovery: Recovery<D>,
     locks: Vec<fs::File>,
+    copies: Option<Arc<dyn Copies>>,
 }
 
 /// No other process uses this folder while the file is open.
@@ -129,7 +131,7 @@ impl<D: Disk> Opened<D> {
         if disks.is_empty() || disks.len() > STREAMS_MAX {
             return Err(Damage::Streams(format!("a log has 1 to {STREAMS_MAX} streams, not {}", disks.len())));
         }
-        Ok(Self { recovery: recover(disks, durable)?, locks: Vec::new() })
+        Ok(Self { recovery: recover(disks, durable)?, locks: Vec::new(), copies: None })
     }
 
     /// The findings.
@@ -168,6 +170,13 @@ impl<D: Disk> Opened<D> {
         self.recovery.write_in(format);
     }
 
+    /// Has the log that starts be one of several copies: its blocks are given out, and watermarks wait for enough copies
+    /// (rule G6). What is here must be wholly on the disk, and equal to what the copies are brought to.
+    pub fn copy_to(&mut self, lead: Lead, copies: Arc<dyn Copies>) {
+        self.recovery.lead(lead);
+        self.copies = Some(copies);
+    }
+
     /// Makes the log durable as it is, without the void part, in its format. For a log that no server goes on with now.
     ///
     /// # Errors
@@ -201,13 +210,18 @@ impl<D: Disk> Opened<D> {
     ) -> Result<(Log, Gates), Damage> {
         let helpers =
             |index| Ok([Helper::new(format!("log-keep-{index}"))?, Helper::new(format!("log-sync-{index}"))?]);
+        let is_copied = self.copies.is_some();
         let Begun { shared, gates, runners, locks } = self.begin(node, above, workers, settings, helpers)?;
         let locks = Arc::new(locks);
-        let (mut threads, mut hands) = (Vec::new(), Vec::<Hand>::new());
+        let (mut threads, mut hands, mut lookers) = (Vec::new(), Vec::<Hand>::new(), Vec::<Looker>::new());
         for (runner, index) in runners.into_iter().zip(0..) {
             let crew = Arc::new(Crew::new(runner, shared.clone(), index, patience));
             let lent = Arc::downgrade(&crew);
-            hands.push(Box::new(move || lent.upgrade().is_some_and(|crew| crew.lend())));
+            if is_copied {
+                lookers.push(Box::new(move || lent.upgrade().into_iter().for_each(|crew| crew.look())));
+            } else {
+                hands.push(Box::new(move || lent.upgrade().is_some_and(|crew| crew.lend())));
+            }
             for _ in 0..FLIGHTS {
                 let (crew, locks) = (crew.clone(), locks.clone());
                 let run = move || {
@@ -218,7 +232,11 @@ impl<D: Disk> Opened<D> {
                 threads.push(thread::Builder::new().name(format!("log-{index}")).spawn(run)?);
             }
         }
-        let _ = shared.hands.set(hands.into());
+        if is_copied {
+            let _ = shared.lookers.set(lookers.into());
+        } else {
+            let _ = shared.hands.set(hands.into());
+        }
         Ok((Log { shared, threads: Arc::new(Mutex::new(threads)) }, gates))
     }
 
@@ -248,7 +266,7 @@ impl<D: Disk> Opened<D> {
         settings: Settings,
         helpers: impl Fn(u16) -> io::Result<[Helper; 2]>,
     ) -> Result<Begun<D>, Damage> {
-        let Self { recovery, locks } = self;
+        let Self { recovery, locks, copies } = self;
         let floor = recovery.highest().max(above);
         let before = recovery.incarnation();
         let incarnation = before + 1 + (settings.seed & ((1 << 40) - 1));
@@ -267,6 +285,8 @@ impl<D: Disk> Opened<D> {
             stopping: AtomicBool::new(false),
             clock: settings.clock,
             hands: OnceLock::new(),
+            lookers: OnceLock::new(),
+            held: copies.iter().flat_map(|_| writers.iter().map(Held::of)).collect(),
             incarnations: [before, incarnation],
         });
         let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };
@@ -274,6 +294,10 @@ impl<D: Disk> Opened<D> {
         let mut runners = Vec::new();
         for (mut writer, index) in writers.into_iter().zip(0u16..) {
             let lack = writer.placer().lack_at_start(settings.limits.reserve)?;
+            if let Some(copies) = &copies {
+                let held = shared.held[usize::from(index)].clone();
+                writer.copy_to(Copied::new(index, copies.clone(), held));
+            }
             let (intake, of_stream) = Intake::new(workers, floor);
             let _ = shared.streams[usize::from(index)].left.set(intake.waiting());
             gates.iter_mut().zip(of_stream).for_each(|(worker, gate)| worker.push(gate));
@@ -321,6 +345,12 @@ impl<D: Disk> Stepped<D> {
     /// Notes that a block has been written, or not. A step follows.
     pub fn land(&mut self, flight: Flight<D::File>, written: io::Result<()>) {
         self.0.land(flight, written);
+    }
+
+    /// A planted bug: see [`Copied::trusts_own`](crate::copies::Copied).
+    #[cfg(test)]
+    pub(crate) fn trust_own(&mut self) {
+        self.0.trust_own();
     }
 
     /// A job of one of its helpers: the first (0) makes and retires segments, the second (1) syncs. False: it has none,

@@ -1,6 +1,7 @@
 //! A stream: a state machine of steps, which its threads (`crew.rs`) take in turns. It does not know which thread
 //! writes a block that a step returns, nor where the others sleep.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::commit::{Committer, Moved, Promise};
+use crate::copies::Copied;
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::intake::Take;
@@ -113,6 +115,10 @@ pub(crate) struct Runner<D: Disk> {
     ended: bool,
     /// Average bytes of recent blocks.
     usual: u64,
+    /// With copies: written blocks that count as a backlog, as not enough copies have them. The place of each, and its
+    /// bytes.
+    behind: VecDeque<(Lsn, u64)>,
+    behind_bytes: u64,
     done: (Sender<Done<D>>, Receiver<Done<D>>),
     keeper: Helper,
     syncer: Helper,
@@ -146,6 +152,8 @@ impl<D: Disk> Runner<D> {
             landed: false,
             ended: false,
             usual: 0,
+            behind: VecDeque::new(),
+            behind_bytes: 0,
             done: channel(),
             keeper,
             syncer,
@@ -166,6 +174,7 @@ impl<D: Disk> Runner<D> {
     /// Does the work that is due. `late`: there may be work even without a ring, because the time of the last step has
     /// passed.
     pub(crate) fn step(&mut self, late: bool) -> Step<D::File> {
+        self.ended |= self.committer.copied().is_some() && self.shared.state.load(SeqCst) == FAILED;
         if self.ended {
             return Step::Then(After::End);
         }
@@ -212,13 +221,20 @@ impl<D: Disk> Runner<D> {
     pub(crate) fn may_be_lent(&mut self) -> bool {
         let placer = self.committer.placer();
         let is_at_rest = placer.in_flight() == 0 && placer.departs_at_once(0);
-        let is_free = !self.ended && is_at_rest && self.is_settled() && self.unwritten.is_none();
+        let is_own = self.committer.copied().is_none();
+        let is_free = is_own && !self.ended && is_at_rest && self.is_settled() && self.unwritten.is_none();
         is_free && self.stream().left() <= LENT_MAX
     }
 
     /// True if there are no more steps.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    #[cfg(test)]
+    pub(crate) fn trust_own(&mut self) {
+        let copied = self.committer.writer().copied_mut();
+        copied.into_iter().for_each(|copied| copied.trusts_own = true);
     }
 
     /// The helpers, to be worked by hand.
@@ -235,7 +251,9 @@ impl<D: Disk> Runner<D> {
             self.truncate();
             let round = self.round(asked)?;
             let in_flight = self.committer.placer().in_flight() > 0;
-            let waits = self.committer.is_waiting() && self.shared.state.load(SeqCst) != FAILED;
+            // With copies they may be out of reach. What they lack counts when the next owner has taken it over.
+            let is_own = self.committer.copied().is_none();
+            let waits = is_own && self.committer.is_waiting() && self.shared.state.load(SeqCst) != FAILED;
             match round {
                 Round::Write(flight) => return Ok(Step::Write(flight)),
                 Round::Idle if stopping && !waits && !in_flight => {
@@ -399,7 +417,26 @@ impl<D: Disk> Runner<D> {
         stream.meter.written.fetch_add(bytes, Relaxed);
         stream.meter.groups.fetch_add(u64::from(records > 0), Relaxed);
         stream.meter.size.store(size, Relaxed);
-        stream.landed.fetch_add(bytes, Release);
+        if self.committer.copied().is_none() {
+            stream.landed.fetch_add(bytes, Release);
+        } else {
+            let end = self.committer.writer().written();
+            self.behind.push_back((end, bytes));
+            self.behind_bytes += bytes;
+        }
+    }
+
+    /// Takes blocks off the backlog that enough copies have as the setting wants it.
+    fn count_held(&mut self) {
+        let Some(copied) = self.committer.copied() else { return };
+        let held = match self.committer.promise() {
+            Promise::Synced => copied.held().synced(),
+            Promise::Written => copied.held().received(),
+        };
+        while let Some((_, bytes)) = self.behind.pop_front_if(|(end, _)| *end <= held) {
+            self.behind_bytes -= bytes;
+            self.stream().landed.fetch_add(bytes, Release);
+        }
     }
 
     /// Shows what is in flight: since when, and from how many bytes on another block pays.
@@ -419,6 +456,7 @@ impl<D: Disk> Runner<D> {
     /// Moves the watermark as far as it may go.
     pub(crate) fn advance(&mut self) {
         let mut moved = self.committer.advance();
+        self.count_held();
         let waits = self.committer.waits_for();
         self.stream().waits_for_commit.store(waits.committed, Relaxed);
         self.stream().waits_for_sync.store(waits.synced, Relaxed);
@@ -506,6 +544,7 @@ impl<D: Disk> Runner<D> {
         }
         self.syncing = true;
         self.synced_at = self.now();
+        self.committer.copied().into_iter().for_each(Copied::sync);
         let unsynced = self.committer.placer().give_unsynced();
         let (shared, index, done) = (self.shared.clone(), self.index, self.done.0.clone());
         self.syncer.give(move || {
@@ -567,7 +606,7 @@ impl<D: Disk> Runner<D> {
         }
         let waits = placer.waits().is_some();
         let (spares, disk, room) = (placer.spares().clone(), placer.disk().clone(), placer.room());
-        let left = room.saturating_sub(self.stream().backlog());
+        let left = room.saturating_sub(self.stream().backlog().saturating_sub(self.behind_bytes));
         self.set_lack(self.lacks_since.filter(|_| left < self.reserve || waits).map(|(lack, _)| lack));
         let wait = RETRY.as_nanos() as u64;
         let may_try = self.lacks_since.is_none_or(|(_, since)| self.now() >= since + wait);
@@ -601,6 +640,9 @@ impl<D: Disk> Runner<D> {
             return;
         }
         let (spares, disk, size) = (placer.spares().clone(), placer.disk().clone(), placer.size());
+        if let (Some(copied), Some((last, cut))) = (self.committer.copied(), retired.last().map(|full| full.last)) {
+            copied.retired(last, cut);
+        }
         self.stream().meter.size.store(size, Relaxed);
         let (shared, index, done) = (self.shared.clone(), self.index, self.done.0.clone());
         self.keeper.give(move || {

@@ -5,6 +5,7 @@ mod copies;
 mod crashes;
 mod failing;
 mod formats;
+mod grouped;
 mod lacking;
 mod lives;
 mod merging;

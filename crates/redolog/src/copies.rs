@@ -1,0 +1,141 @@
+//! Copies of a log's streams on other disks: the log gives its blocks out, and hears how far enough disks have them.
+//!
+//! With copies the own folder is one of several. A watermark then asks how far enough of them are ([`Held`]), and not
+//! how far the own disk is (rule G6).
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+use crate::format::{Frame, Name};
+use crate::place::Placer;
+use crate::{Disk, Lsn, Writer};
+
+/// The keeper of a log's copies. The log calls it under the lock of a stream's steps: it must not wait, nor ask the log
+/// for a step.
+pub trait Copies: Send + Sync {
+    /// A block has its place in the own folder and is about to be written there. Blocks of a stream come in order, each
+    /// once. The frame has its checksum.
+    ///
+    /// # Errors
+    /// The copies do not go on with this log. The log fails with that reason (rule L9).
+    fn departs(&self, stream: u16, frame: &Frame<'_>) -> Result<(), String>;
+
+    /// The own folder has moved on.
+    fn landed(&self, stream: u16, landed: Landed);
+
+    /// What was written up to now is to be synced soon, at all copies: the own folder begins to.
+    fn sync(&self, stream: u16);
+
+    /// The own folder has given up its segments up to this block, which ends at `cut`.
+    fn retired(&self, stream: u16, last: Name, cut: Lsn);
+}
+
+/// How far the own folder is, as places in the log's stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Landed {
+    /// The last block that is written, with all before it.
+    pub written: u64,
+    /// The last block that is on the disk, with all before it.
+    pub synced: u64,
+}
+
+/// The claim of a process to a log that has copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lead {
+    /// The term of the blocks that it makes (rule G1).
+    pub term: u32,
+    /// The shard of the log.
+    pub shard: u32,
+    /// The name of the own folder as an acceptor.
+    pub acceptor: [u8; 16],
+}
+
+/// How far enough copies have a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    received: AtomicU64,
+    synced: AtomicU64,
+    /// The copies follow another owner: no mark moves any more.
+    is_over: AtomicBool,
+}
+
+impl Held {
+    /// At the start the caller knows that enough copies have what is here.
+    pub(crate) fn of<D: Disk>(writer: &Writer<D>) -> Arc<Self> {
+        let held = Self::default();
+        held.set(writer.written(), writer.synced());
+        Arc::new(held)
+    }
+
+    /// Enough copies have written, and synced, everything up to here.
+    pub(crate) fn set(&self, received: Lsn, synced: Lsn) {
+        self.received.fetch_max(received.0.max(synced.0), Release);
+        self.synced.fetch_max(synced.0, Release);
+    }
+
+    pub(crate) fn received(&self) -> Lsn {
+        Lsn(self.received.load(Acquire))
+    }
+
+    pub(crate) fn synced(&self) -> Lsn {
+        Lsn(self.synced.load(Acquire))
+    }
+
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, SeqCst);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(SeqCst)
+    }
+}
+
+/// A stream's side of its copies.
+pub(crate) struct Copied {
+    stream: u16,
+    copies: Arc<dyn Copies>,
+    held: Arc<Held>,
+    told: Landed,
+    /// A planted bug: the watermark asks the own disk alone.
+    #[cfg(test)]
+    pub(crate) trusts_own: bool,
+}
+
+impl Copied {
+    pub(crate) fn new(stream: u16, copies: Arc<dyn Copies>, held: Arc<Held>) -> Self {
+        Self {
+            stream,
+            copies,
+            held,
+            told: Landed::default(),
+            #[cfg(test)]
+            trusts_own: false,
+        }
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Gives a block out that has got its place.
+    pub(crate) fn departs(&self, frame: &Frame<'_>) -> io::Result<()> {
+        self.copies.departs(self.stream, frame).map_err(io::Error::other)
+    }
+
+    pub(crate) fn tell<D: Disk>(&mut self, placer: &Placer<D>) {
+        let landed = placer.landed();
+        if landed != self.told {
+            self.told = landed;
+            self.copies.landed(self.stream, landed);
+        }
+    }
+
+    pub(crate) fn sync(&self) {
+        self.copies.sync(self.stream);
+    }
+
+    pub(crate) fn retired(&self, last: Name, cut: Lsn) {
+        self.copies.retired(self.stream, last, cut);
+    }
+}

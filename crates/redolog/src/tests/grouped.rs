@@ -1,0 +1,339 @@
+//! Logs with copies: watermarks, the backlog and the end.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::running::{leave, settings};
+use crate::simulated::{Chance, Open, Simulated};
+use crate::{
+    Copies, Flight, Frame, Fsync, Gate, Kind, Landed, Lead, Log, Lsn, Name, Opened, Record, Settings, State, Step,
+    Stepped,
+};
+
+const LEAD: Lead = Lead { term: 7, shard: 3, acceptor: [5; 16] };
+
+/// A stream as two other folders have it: they take its blocks when the test wants it.
+#[derive(Default)]
+struct Stream {
+    /// All blocks of the term: where each ends, and its records.
+    blocks: Vec<(Lsn, Vec<Lsn>)>,
+    /// The first block's place.
+    first: u64,
+    own: Landed,
+    /// How many blocks the others have.
+    others: [usize; 2],
+    syncs: usize,
+    retired: Option<(Name, Lsn)>,
+}
+
+/// Two other folders.
+#[derive(Default)]
+struct Others {
+    streams: Mutex<Vec<Stream>>,
+    refuses: Mutex<bool>,
+}
+
+impl Others {
+    fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the blocks end that two of three have.
+    fn held(&self, stream: usize) -> Lsn {
+        let streams = self.streams();
+        let Stream { blocks, first, own, others: [one, other], .. } = &streams[stream];
+        let mut counts = [(own.synced + 1).saturating_sub(*first) as usize, *one, *other];
+        counts.sort_unstable();
+        counts[1].checked_sub(1).and_then(|last| blocks.get(last)).map_or(Lsn::ZERO, |(end, _)| *end)
+    }
+}
+
+impl Copies for Others {
+    fn departs(&self, stream: u16, frame: &Frame<'_>) -> Result<(), String> {
+        if *self.refuses.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Err("the copies do not want it".into());
+        }
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes).map_err(|broken| broken.0.to_string())?;
+        let frame = Frame::decode(&bytes).map_err(|broken| broken.0.to_string())?;
+        assert_eq!((frame.name.term, frame.shard, frame.stream), (7, 3, stream));
+        let mut streams = self.streams();
+        let stream = &mut streams[usize::from(stream)];
+        if stream.blocks.is_empty() {
+            stream.first = frame.name.sequence;
+        }
+        assert_eq!(frame.name.sequence, stream.first + stream.blocks.len() as u64, "in order, each once");
+        let records = if frame.kind == Kind::Records { Record::all(frame.body).flatten().collect() } else { vec![] };
+        stream.blocks.push((frame.cut, records.iter().map(|record| record.lsn).collect()));
+        Ok(())
+    }
+
+    fn landed(&self, stream: u16, landed: Landed) {
+        let own = &mut self.streams()[usize::from(stream)].own;
+        assert!(landed.written >= own.written && landed.synced >= own.synced && landed.synced <= landed.written);
+        *own = landed;
+    }
+
+    fn sync(&self, stream: u16) {
+        self.streams()[usize::from(stream)].syncs += 1;
+    }
+
+    fn retired(&self, stream: u16, last: Name, cut: Lsn) {
+        self.streams()[usize::from(stream)].retired = Some((last, cut));
+    }
+}
+
+struct World {
+    disks: Vec<Simulated>,
+    others: Arc<Others>,
+    log: Log,
+    gates: Vec<Vec<Gate>>,
+    stepped: Vec<Stepped<Simulated>>,
+    air: Vec<Vec<Flight<Open>>>,
+    left: Vec<Lsn>,
+}
+
+impl World {
+    fn new(streams: usize, settings: Settings) -> Self {
+        let disks: Vec<_> = (0..streams).map(|_| Simulated::default()).collect();
+        let others = Arc::new(Others::default());
+        *others.streams() = (0..streams).map(|_| Stream::default()).collect();
+        let mut opened = Opened::of(disks.clone(), &[]).unwrap();
+        opened.copy_to(LEAD, others.clone());
+        let (log, gates, stepped) = opened.start_by_hand([1; 16], Lsn(0), 2, settings).unwrap();
+        let air = (0..streams).map(|_| Vec::new()).collect();
+        Self { disks, others, log, gates, stepped, air, left: Vec::new() }
+    }
+
+    fn leave(&mut self, stream: usize, dependencies: &[Lsn]) -> Lsn {
+        let lsn = leave(&mut self.gates[0][stream], stream as u16, dependencies);
+        self.left.push(lsn);
+        lsn
+    }
+
+    /// Everything that was left is written and lands.
+    fn settle(&mut self) {
+        for stepped in &mut self.stepped {
+            for _ in 0..4 {
+                stepped.step(true);
+            }
+        }
+    }
+
+    fn hold(&mut self, stream: usize) {
+        let held = self.others.held(stream);
+        self.log.hold(stream as u16, held, held);
+        self.log.look(stream as u16);
+    }
+
+    fn others_take_all(&mut self, stream: usize) {
+        let streams = &mut self.others.streams()[stream];
+        streams.others = [streams.blocks.len(); 2];
+    }
+}
+
+#[test]
+fn a_watermark_waits_for_copies() {
+    let mut world = World::new(1, settings(Fsync::Always));
+    let first = world.leave(0, &[]);
+    world.settle();
+    let own = world.others.streams()[0].own;
+    assert_eq!((own.synced, own.written), (2, 2), "the start block has the first place");
+    assert!(world.log.marks().of(0) < first, "the own disk alone has it");
+    assert!(world.log.backlog() > 0, "it waits for copies");
+    assert_eq!(world.log.facts(0).records, 1);
+    world.others_take_all(0);
+    world.hold(0);
+    world.settle();
+    assert_eq!(world.log.marks().of(0), first);
+    assert_eq!((world.log.synced(0), world.log.backlog()), (first, 0));
+}
+
+#[test]
+fn replies_of_everysec_wait_for_the_own_system_and_what_is_durable_for_copies() {
+    let mut world = World::new(1, settings(Fsync::Everysec));
+    let first = world.leave(0, &[]);
+    world.settle();
+    assert_eq!(world.log.marks().of(0), first);
+    assert!(world.log.synced(0) < first);
+    world.log.want_synced(&[first]);
+    world.settle();
+    assert!(world.stepped[0].help(1), "the own folder is synced");
+    world.settle();
+    assert_eq!(world.others.streams()[0].syncs, 1, "copies are asked, too");
+    assert_eq!(world.others.streams()[0].own.synced, 2);
+    assert!(world.log.synced(0) < first);
+    world.others_take_all(0);
+    world.hold(0);
+    world.settle();
+    assert_eq!(world.log.synced(0), first);
+}
+
+/// A stream waits for what another one's copies have, and not for what that one's own disk has.
+#[test]
+fn a_record_waits_for_copies_of_another_stream() {
+    let mut world = World::new(2, settings(Fsync::Always));
+    let first = world.leave(0, &[]);
+    let second = world.leave(1, &[first]);
+    world.settle();
+    world.others_take_all(1);
+    world.hold(1);
+    world.settle();
+    assert!(world.log.marks().of(1) < second, "it stands on a record that no majority has");
+    world.others_take_all(0);
+    world.hold(0);
+    world.settle();
+    assert_eq!(world.log.marks().of(1), second);
+}
+
+#[test]
+fn a_log_that_ends_moves_no_watermark() {
+    for fsync in [Fsync::Always, Fsync::Everysec] {
+        let mut world = World::new(2, settings(fsync));
+        let before = world.log.marks().of(0);
+        world.leave(0, &[]);
+        world.log.end("the shard is led in term 9".into());
+        world.settle();
+        world.others_take_all(0);
+        world.hold(0);
+        world.settle();
+        assert_eq!(world.log.marks().of(0), before);
+        assert_eq!(world.log.state(), State::Failed("the shard is led in term 9".into()));
+        assert_eq!(world.stepped[1].step(true), crate::After::End);
+    }
+}
+
+#[test]
+fn a_block_that_copies_refuse_is_the_end() {
+    let mut world = World::new(1, settings(Fsync::Always));
+    *world.others.refuses.lock().unwrap() = true;
+    world.leave(0, &[]);
+    world.settle();
+    assert_eq!(world.log.state(), State::Failed("stream 0: the copies do not want it".into()));
+}
+
+/// Without copies nothing is promised, and a stop does not wait for them.
+#[test]
+fn a_stop_does_not_wait_for_copies() {
+    let disks: Vec<_> = (0..2).map(|_| Simulated::default()).collect();
+    let others = Arc::new(Others::default());
+    *others.streams() = (0..2).map(|_| Stream::default()).collect();
+    let mut opened = Opened::of(disks.clone(), &[]).unwrap();
+    opened.copy_to(LEAD, others.clone());
+    let (log, mut gates) = opened.start([1; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
+    let first = leave(&mut gates[0][0], 0, &[]);
+    let second = leave(&mut gates[0][1], 1, &[first]);
+    log.ring(0);
+    log.ring(1);
+    assert_eq!(log.stop(), State::Running);
+    assert!(log.marks().of(0) < first && log.marks().of(1) < second);
+    let others = others.streams();
+    assert_eq!(others.iter().map(|stream| stream.blocks.len()).collect::<Vec<_>>(), [1, 1], "they were sent");
+}
+
+/// A mark that a thread outside moves wakes the stream's threads, or that thread moves the watermark itself.
+#[test]
+fn copies_that_answer_move_the_watermark() {
+    let others = Arc::new(Others::default());
+    *others.streams() = vec![Stream::default()];
+    let mut opened = Opened::of(vec![Simulated::default()], &[]).unwrap();
+    opened.copy_to(LEAD, others.clone());
+    let (log, mut gates) = opened.start([1; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
+    for _ in 0..200 {
+        let lsn = leave(&mut gates[0][0], 0, &[]);
+        log.ring(0);
+        while log.marks().of(0) < lsn {
+            let held = others.streams()[0].blocks.last().map_or(Lsn::ZERO, |(end, _)| *end);
+            log.hold(0, held, held);
+            log.look(0);
+        }
+    }
+    assert!(!log.lend(0), "a worker does not write where copies are waited for");
+    log.stop();
+    assert_eq!(log.backlog(), 0);
+}
+
+#[test]
+fn segments_that_are_given_up_are_named() {
+    let mut world = World::new(1, settings(Fsync::Always));
+    let mut last = Lsn::ZERO;
+    while world.disks[0].names().iter().filter(|name| name.ends_with(".log")).count() < 4 {
+        last = world.leave(0, &[]);
+        world.settle();
+        while world.stepped[0].help(0) {}
+    }
+    world.others_take_all(0);
+    world.hold(0);
+    world.log.truncate(&[last]);
+    world.settle();
+    let streams = world.others.streams();
+    let (name, cut) = streams[0].retired.expect("segments were given up");
+    assert_eq!(name.term, 7);
+    let block = &streams[0].blocks[(name.sequence - streams[0].first) as usize];
+    assert_eq!(block.0, cut);
+}
+
+/// Random steps, then any folder is lost: what was promised is in the longer one of the two others. `trusts_own`: the
+/// planted mistake P7.
+fn lose_a_folder(seed: u64, streams: usize, trusts_own: bool) -> Result<(), String> {
+    let mut world = World::new(streams, settings(Fsync::Always));
+    let mut chance = Chance(seed);
+    if trusts_own {
+        world.stepped.iter_mut().for_each(Stepped::trust_own);
+    }
+    let mut last = Lsn::ZERO;
+    for _ in 0..60 {
+        let stream = chance.below(streams as u64) as usize;
+        match chance.below(6) {
+            0 => last = world.leave(stream, if last == Lsn::ZERO { &[] } else { std::slice::from_ref(&last) }),
+            1 | 2 => {
+                if let Step::Write(flight) = world.stepped[stream].step_apart(true) {
+                    world.air[stream].push(flight);
+                }
+            }
+            3 if !world.air[stream].is_empty() => {
+                let at = chance.below(world.air[stream].len() as u64) as usize;
+                let flight = world.air[stream].swap_remove(at);
+                let written = flight.write();
+                world.stepped[stream].land(flight, written);
+            }
+            4 => {
+                let mut all = world.others.streams();
+                let other = chance.below(2) as usize;
+                let has = &mut all[stream].others[other];
+                *has += chance.below(3) as usize;
+                let most = all[stream].blocks.len();
+                all[stream].others[other] = all[stream].others[other].min(most);
+            }
+            _ => world.hold(stream),
+        }
+    }
+    let marks: Vec<Lsn> = world.log.marks().all().collect();
+    let lost = chance.below(3);
+    world.disks.iter().for_each(|disk| disk.crash(&mut chance));
+    let own = if lost == 0 { Vec::new() } else { super::running::found(&world.disks) };
+    for (stream, mark) in marks.iter().enumerate() {
+        let streams = world.others.streams();
+        let Stream { blocks, others, .. } = &streams[stream];
+        let left = others.iter().zip(1..).filter(|(_, other)| *other != lost).map(|(count, _)| *count).max();
+        let theirs: Vec<Lsn> =
+            blocks.iter().take(left.unwrap_or(0)).flat_map(|(_, records)| records).copied().collect();
+        let promised = world.left.iter().filter(|lsn| usize::from(lsn.stream()) == stream && *lsn <= mark);
+        if let Some(gone) = promised.into_iter().find(|lsn| !own.contains(lsn) && !theirs.contains(lsn)) {
+            return Err(format!("record {gone} was promised and is lost"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_promised_is_lost_with_one_folder() {
+    for seed in 0..600 {
+        lose_a_folder(seed, 1 + seed as usize % 2, false).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+}
+
+#[test]
+fn p7_a_watermark_of_the_own_disk_is_noticed() {
+    let noticed = (0..600).find(|seed| lose_a_folder(*seed, 1, true).is_err());
+    assert!(noticed.is_some(), "a promised record was lost with the own disk");
+}
