@@ -5,6 +5,8 @@
 
 #![warn(clippy::missing_errors_doc)]
 
+mod driver;
 mod port;
 
+pub use driver::{Driver, Ended, Plan, Wait};
 pub use port::{Heard, Listener, Port};

@@ -153,6 +153,8 @@ pub struct Owner {
     settled: Vec<AcceptorId>,
     /// Those that are to replace them (rule G11).
     pending: Option<Vec<AcceptorId>>,
+    /// Those that count for neither.
+    uncounted: Vec<AcceptorId>,
     stage: Stage,
     streams: Vec<Stream>,
     peers: BTreeMap<AcceptorId, Peer>,
@@ -179,6 +181,7 @@ impl Owner {
             term,
             settled,
             pending,
+            uncounted: Vec::new(),
             stage: Stage::Sealing,
             streams: known.into_iter().map(Stream::new).collect(),
             peers: BTreeMap::new(),
@@ -211,6 +214,7 @@ impl Owner {
             term,
             settled,
             pending,
+            uncounted: Vec::new(),
             stage: Stage::Sealing,
             peers: BTreeMap::new(),
             is_own_source: true,
@@ -279,6 +283,22 @@ impl Owner {
     fn send(&self, to: AcceptorId, order: Order, out: &mut Vec<Event>) {
         let request = Request { shard: self.shard, term: self.term, order };
         out.push(Event::Send { to, request });
+    }
+
+    /// Has an acceptor brought up that counts for no majority: the owner's own folder, where metadata do not name it. Its
+    /// log may be chosen, as any log that an owner has made.
+    pub fn follow(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
+        if self.stage == Stage::Fenced || self.peers.contains_key(&acceptor) {
+            return;
+        }
+        self.uncounted.push(acceptor);
+        self.peers.insert(acceptor, Peer::new(self.streams.len()));
+        self.send(acceptor, Order::Seal, out);
+    }
+
+    /// From now on blocks are written past the cache, or not.
+    pub fn write_through(&mut self, through: bool) {
+        self.limits.through = through;
     }
 
     /// There is a connection to an acceptor, the first one or another one. Messages on the earlier one may be lost.
@@ -400,7 +420,8 @@ impl Owner {
     /// The metadata have settled on the acceptors that were pending.
     pub fn settled(&mut self, out: &mut Vec<Event>) {
         let Some(pending) = self.pending.take() else { return };
-        self.peers.retain(|id, _| pending.contains(id));
+        let uncounted = &self.uncounted;
+        self.peers.retain(|id, _| pending.contains(id) || uncounted.contains(id));
         self.settled = pending;
         self.look(out);
     }

@@ -501,6 +501,7 @@ impl<D: Disk> Runner<D> {
     fn sync(&mut self) -> io::Result<()> {
         self.wait_for_syncer()?;
         if self.committer.is_unsynced() {
+            self.committer.copied().into_iter().for_each(Copied::sync);
             self.stream().meter.begin_sync(self.now());
             self.committer.sync()?;
             self.stream().meter.end_sync(self.now());

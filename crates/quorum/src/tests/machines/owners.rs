@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::world::{Packet, Plan, World, name_of};
-use crate::{BlockId, Cut, Limits, NotNow, Order, Owner, Report, Request, Stage, StreamId, Term};
+use crate::{AcceptorId, BlockId, Cut, Event, History, Limits, NotNow, Order, Owner, Reply, Report, Request};
+use crate::{ShardId, Stage, StreamId, Term};
 
 const STREAM: StreamId = StreamId(0);
 
@@ -273,4 +274,40 @@ fn answers_that_make_no_sense_are_passed_over() {
         tester.world.deliver(&tester.plan, Packet::From(0, reply));
     }
     assert_eq!((tester.stage(host), tester.synced(host)), (Stage::Leading, 1));
+}
+
+#[test]
+fn an_uncounted_acceptor_is_brought_up_and_counts_for_nothing() {
+    let (counted, other) = (AcceptorId([1; 16]), AcceptorId([2; 16]));
+    let (shard, term) = (ShardId(1), Term::new(1).unwrap());
+    let mut out = Vec::new();
+    let limits = Limits::default();
+    let mut owner = Owner::new((shard, term), vec![counted], None, vec![History::default()], limits, &mut out);
+    owner.follow(other, &mut out);
+    let sealed = || Report::Sealed { histories: vec![History::default()] };
+    let ack = |sequence| {
+        let id = BlockId { term, sequence };
+        Report::Ack { stream: STREAM, written: id, synced: id }
+    };
+    let mut tell = |owner: &mut Owner, from, report| {
+        out.clear();
+        owner.reply(from, Reply { shard, term, report }, &mut out);
+        out.iter().filter(|event| matches!(event, Event::Send { to, .. } if *to == other)).count()
+    };
+    tell(&mut owner, other, sealed());
+    assert_eq!(owner.stage(), Stage::Sealing, "it is no majority");
+    tell(&mut owner, counted, sealed());
+    owner.begin(&[Cut(1)], &mut Vec::new()).unwrap();
+    tell(&mut owner, other, ack(1));
+    assert_eq!(owner.stage(), Stage::Begun);
+    tell(&mut owner, counted, ack(1));
+    assert_eq!(owner.stage(), Stage::Leading);
+    let mut sent = Vec::new();
+    owner.append(STREAM, Cut(2), Arc::default(), &mut sent).unwrap();
+    let appends = sent.iter().filter(|event| matches!(event, Event::Send { to, .. } if *to == other));
+    assert_eq!(appends.count(), 1, "it gets the block");
+    tell(&mut owner, other, ack(2));
+    assert_eq!(owner.synced(STREAM), 1);
+    tell(&mut owner, counted, ack(2));
+    assert_eq!(owner.synced(STREAM), 2);
 }

@@ -1,0 +1,61 @@
+//! The driver as the log sees it.
+
+use std::sync::Arc;
+
+use quorum::{Base, BlockId, Cut, Event, Reply, Report, StreamId, Term};
+use redolog::{Copies, Frame, Fsync, Landed, Lsn, Name};
+
+use super::{Driver, Inner, Plan};
+
+impl Copies for Driver {
+    fn departs(&self, stream: u16, frame: &Frame<'_>) -> Result<(), String> {
+        let through = self.log.get().is_none_or(|log| log.fsync() == Fsync::Always);
+        let mut bytes = Vec::with_capacity(redolog::FRAME_HEAD + frame.body.len());
+        frame.encode(&mut bytes).map_err(|broken| broken.0.to_owned())?;
+        let body: Arc<[u8]> = bytes.into();
+        self.act(Some(stream), |inner, events| {
+            inner.owner.write_through(through);
+            let appended = inner.owner.append(StreamId(stream), Cut(frame.cut.0), body, events);
+            let id = appended.map_err(|not_now| inner.fenced_by.map_or(not_now.to_string(), super::fenced))?;
+            let Name { term, sequence } = frame.name;
+            if (id.term.get(), id.sequence) == (term, sequence) {
+                return Ok(());
+            }
+            let BlockId { term: of, sequence: at } = id;
+            Err(format!("the own folder has block {sequence} of term {term} where copies have {at} of {}", of.get()))
+        })
+    }
+
+    fn landed(&self, stream: u16, landed: Landed) {
+        self.act(Some(stream), |inner, events| inner.own_landed(&self.plan, StreamId(stream), landed, events));
+    }
+
+    fn sync(&self, stream: u16) {
+        self.act(Some(stream), |inner, events| {
+            let stream = StreamId(stream);
+            let last = inner.owner.history(stream).map_or(0, |history| history.last().sequence);
+            if let Some(mark) = inner.marks.get_mut(usize::from(stream.0)) {
+                mark.wanted = last;
+                mark.asked = inner.owner.synced(stream);
+            }
+            inner.owner.sync(stream, events);
+        });
+    }
+
+    fn retired(&self, stream: u16, last: Name, cut: Lsn) {
+        let Some(term) = Term::new(last.term) else { return };
+        let base = Base { id: BlockId { term, sequence: last.sequence }, cut: Cut(cut.0) };
+        // Copies that cannot be cut now are cut with the next segments.
+        let _ = self.act(Some(stream), |inner, events| inner.owner.cut(StreamId(stream), base, events));
+    }
+}
+
+impl Inner {
+    /// The own folder's acknowledgement.
+    fn own_landed(&mut self, plan: &Plan, stream: StreamId, landed: Landed, events: &mut Vec<Event>) {
+        let Some(history) = self.owner.history(stream) else { return };
+        let (Some(written), Some(synced)) = (history.at(landed.written), history.at(landed.synced)) else { return };
+        let report = Report::Ack { stream, written, synced };
+        self.owner.reply(plan.own, Reply { shard: plan.shard, term: plan.term, report }, events);
+    }
+}

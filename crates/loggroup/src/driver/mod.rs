@@ -1,0 +1,299 @@
+//! The owner's driver: a [`quorum::Owner`] behind a lock, between a log that runs and the acceptors' ports.
+//!
+//! The log's threads give blocks out ([`redolog::Copies`]), and ports' threads bring replies. Either may move a mark: the
+//! driver tells the log ([`Log::hold`]), and a thread of a port has the watermark follow ([`Log::look`]).
+//!
+//! The own folder is an acceptor like others until the log runs on it. From then on ([`Driver::take_own`]) the log's
+//! threads write there, and the driver answers in its place.
+
+mod copies;
+mod stages;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use quorum::{AcceptorId, BlockId, Cut, Event, History, Lag, Limits, Order, Owner, Reply, Report, Request, ShardId};
+use quorum::{Stage, StreamId, Term};
+use redolog::{Log, Lsn};
+
+use crate::port::{Heard, Listener, Port};
+
+pub use stages::{Ended, Wait};
+
+/// A term, as the metadata give it (rule G1).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The shard.
+    pub shard: ShardId,
+    /// The term.
+    pub term: Term,
+    /// The name of the own folder.
+    pub own: AcceptorId,
+    /// The acceptors that the metadata have settled on.
+    pub settled: Vec<AcceptorId>,
+    /// Those that are to replace them.
+    pub pending: Option<Vec<AcceptorId>>,
+}
+
+/// The marks of a stream that the log was told.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    received: Cut,
+    synced: Cut,
+    /// The last block whose sync was wanted, and the last one up to which acceptors were asked.
+    wanted: u64,
+    asked: u64,
+    /// The place that acceptors were told to be committed.
+    told: u64,
+}
+
+/// The part behind the lock.
+struct Inner {
+    owner: Owner,
+    ports: BTreeMap<AcceptorId, Arc<dyn Port>>,
+    marks: Vec<Mark>,
+    /// The log's threads write the own folder.
+    is_own_taken: bool,
+    has_own_failed: bool,
+    may_settle: bool,
+    /// The term that has followed.
+    fenced_by: Option<Term>,
+    /// The caller has given up.
+    is_stopped: bool,
+}
+
+/// See the module's text.
+pub struct Driver {
+    plan: Plan,
+    inner: Mutex<Inner>,
+    /// Notified when the stage has changed, or an acceptor has moved on while the log does not run.
+    news: Condvar,
+    log: OnceLock<Log>,
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+/// Streams whose marks have moved.
+#[derive(Clone, Copy, Default)]
+struct Moved(u16);
+
+impl Moved {
+    fn add(&mut self, stream: StreamId) {
+        self.0 |= 1 << stream.0;
+    }
+
+    fn streams(self) -> impl Iterator<Item = u16> {
+        (0..16).filter(move |stream| self.0 >> stream & 1 == 1)
+    }
+}
+
+impl Driver {
+    /// The driver of a term. `known`: the blocks of each stream that the own folder has. Messages to acceptors go out
+    /// at once: `ports` makes their ports, each of which tells the listener what it hears.
+    pub fn begin(
+        plan: Plan,
+        known: Vec<History>,
+        limits: Limits,
+        ports: impl FnOnce(&Listener) -> Vec<(AcceptorId, Arc<dyn Port>)>,
+    ) -> Arc<Self> {
+        let mut out = Vec::new();
+        let streams = known.len();
+        let of = (plan.shard, plan.term);
+        let mut owner = Owner::new(of, plan.settled.clone(), plan.pending.clone(), known, limits, &mut out);
+        owner.follow(plan.own, &mut out);
+        let inner = Inner {
+            owner,
+            ports: BTreeMap::new(),
+            marks: vec![Mark::default(); streams],
+            is_own_taken: false,
+            has_own_failed: false,
+            may_settle: false,
+            fenced_by: None,
+            is_stopped: false,
+        };
+        let driver = Arc::new(Self { plan, inner: Mutex::new(inner), news: Condvar::new(), log: OnceLock::new() });
+        let weak = Arc::downgrade(&driver);
+        let listener: Listener = Arc::new(move |acceptor, heard| {
+            if let Some(driver) = weak.upgrade() {
+                driver.hear(acceptor, heard);
+            }
+        });
+        // A port may tell its listener something while it is made.
+        let ports = ports(&listener);
+        driver.act(None, |inner, events| {
+            inner.ports = ports.into_iter().collect();
+            *events = out;
+        });
+        driver
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its term.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.plan.term
+    }
+
+    /// The plan that it follows.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// How far each acceptor is behind in each stream.
+    #[must_use]
+    pub fn lags(&self) -> Vec<Lag> {
+        self.lock().owner.lags().collect()
+    }
+
+    /// Bytes of blocks that no majority has.
+    #[must_use]
+    pub fn uncommitted_bytes(&self) -> usize {
+        self.lock().owner.uncommitted_bytes()
+    }
+
+    /// True if the acceptors that are pending have everything: the change may be settled in the metadata (rule G11).
+    #[must_use]
+    pub fn may_settle(&self) -> bool {
+        self.lock().may_settle
+    }
+
+    /// The metadata have settled on the acceptors that were pending.
+    pub fn settled(&self) {
+        self.act(None, |inner, events| {
+            inner.may_settle = false;
+            inner.owner.settled(events);
+        });
+    }
+
+    /// Tells acceptors how far the streams are committed, where that has changed. The caller calls it about once a
+    /// second.
+    pub fn tell_committed(&self) {
+        self.act(None, |inner, events| {
+            for (stream, mark) in (0..).map(StreamId).zip(&mut inner.marks) {
+                let committed = inner.owner.synced(stream);
+                if committed > mark.told {
+                    mark.told = committed;
+                    inner.owner.advance(stream, events);
+                }
+            }
+        });
+    }
+
+    /// An acceptor, or its connection, has said something.
+    fn hear(&self, acceptor: AcceptorId, heard: Heard) {
+        self.act(None, |inner, events| {
+            if inner.is_own_taken && acceptor == self.plan.own {
+                // The log's threads speak for it.
+                return;
+            }
+            let has_failed = |reply: &Reply| matches!(reply.report, Report::Failed);
+            inner.has_own_failed |=
+                acceptor == self.plan.own && matches!(&heard, Heard::Reply(reply) if has_failed(reply));
+            match heard {
+                Heard::Connected => inner.owner.connected(acceptor, events),
+                Heard::Lost => inner.owner.lost(acceptor, events),
+                Heard::Reply(reply) => inner.owner.reply(acceptor, reply, events),
+            }
+        });
+    }
+
+    /// Has the owner do something, and carries out what it says. `of`: the stream whose step the calling thread takes,
+    /// which looks at its marks itself.
+    fn act<R>(&self, of: Option<u16>, f: impl FnOnce(&mut Inner, &mut Vec<Event>) -> R) -> R {
+        let (mut events, mut moved) = (Vec::new(), Moved::default());
+        let mut inner = self.lock();
+        let before = inner.stage();
+        let result = f(&mut inner, &mut events);
+        // In the order in which the owner says it: messages to one acceptor come in order.
+        while !events.is_empty() {
+            for event in std::mem::take(&mut events) {
+                inner.carry_out(event, &self.plan, &mut moved, &mut events);
+            }
+        }
+        let (log, by) = (self.log.get(), inner.fenced_by);
+        if log.is_none() || before != inner.stage() {
+            self.news.notify_all();
+        }
+        let Some(log) = log else { return result };
+        moved.streams().for_each(|stream| inner.hold(log, stream));
+        drop(inner);
+        if let Some(by) = by.filter(|_| before != Stage::Fenced) {
+            log.end(fenced(by));
+        }
+        moved.streams().filter(|stream| Some(*stream) != of).for_each(|stream| log.look(stream));
+        result
+    }
+}
+
+/// The reason for which a log fails whose owner is fenced.
+fn fenced(by: Term) -> String {
+    format!("another process leads the shard, or this one in another life: term {} was promised", by.get())
+}
+
+impl Inner {
+    fn carry_out(&mut self, event: Event, plan: &Plan, moved: &mut Moved, out: &mut Vec<Event>) {
+        match event {
+            Event::Send { to, request } if self.is_own_taken && to == plan.own => self.answer(plan, request, out),
+            Event::Send { to, request } => {
+                if let Some(port) = self.ports.get(&to) {
+                    port.send(request);
+                }
+            }
+            // The own folder is brought up like others, and is read when it has everything.
+            Event::Chosen | Event::Replay { .. } | Event::Sealed { .. } | Event::Leads => {}
+            Event::MaySettle => self.may_settle = true,
+            Event::Received { stream, id, cut } => {
+                if let Some(mark) = self.marks.get_mut(usize::from(stream.0)) {
+                    mark.received = cut.max(mark.received);
+                    moved.add(stream);
+                }
+                self.sync_more(stream, id, out);
+            }
+            Event::Synced { stream, cut, .. } => {
+                if let Some(mark) = self.marks.get_mut(usize::from(stream.0)) {
+                    mark.synced = cut.max(mark.synced);
+                    moved.add(stream);
+                }
+            }
+            Event::Fenced { by } => self.fenced_by = Some(by),
+        }
+    }
+
+    /// Answers for the own folder, which the log writes: it gives no blocks away, as others have them.
+    fn answer(&mut self, plan: &Plan, request: Request, out: &mut Vec<Event>) {
+        if let Order::Read { stream, .. } = request.order {
+            let report = Report::Blocks { stream, blocks: Vec::new() };
+            let reply = Reply { shard: request.shard, term: request.term, report };
+            self.owner.reply(plan.own, reply, out);
+        }
+    }
+
+    /// Blocks that were not sent yet when a sync was wanted are synced when a majority has them.
+    fn sync_more(&mut self, stream: StreamId, received: BlockId, out: &mut Vec<Event>) {
+        let Some(mark) = self.marks.get_mut(usize::from(stream.0)) else { return };
+        if mark.asked < mark.wanted && received.sequence > mark.asked {
+            mark.asked = received.sequence;
+            self.owner.sync(stream, out);
+        }
+    }
+
+    fn hold(&self, log: &Log, stream: u16) {
+        if let Some(mark) = self.marks.get(usize::from(stream)) {
+            log.hold(stream, Lsn(mark.received.0), Lsn(mark.synced.0));
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        self.owner.stage()
+    }
+}

@@ -1,0 +1,157 @@
+//! The stages of a start, as the thread sees it that starts the server.
+
+use std::fmt;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quorum::{Cut, History, Stage, StreamId};
+use redolog::{Chain, Log, Lsn};
+
+use super::{Driver, Inner};
+
+/// Between two looks at whether the caller still waits.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The reason why a start does not go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// A higher term was promised.
+    Fenced(String),
+    /// The own folder has failed.
+    Own(String),
+    /// The caller has given up.
+    Stopped,
+    /// The log in the own folder is not the one that copies have.
+    Other(String),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Fenced(why) | Ended::Own(why) | Ended::Other(why) => f.write_str(why),
+            Ended::Stopped => f.write_str("the server stops"),
+        }
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// Called while a start waits, now and then: true if it is to go on. It gets the stage and the acceptors that do not
+/// answer, for a log line.
+pub type Wait<'a> = &'a mut dyn FnMut(Stage, usize) -> bool;
+
+impl Driver {
+    /// Waits until a log was chosen and the own folder has all of it on the disk.
+    ///
+    /// # Errors
+    /// The owner was fenced, or the caller gives up.
+    pub fn wait_copied(&self, wait: Wait<'_>) -> Result<(), Ended> {
+        self.wait_until(wait, |inner| inner.stage() >= Stage::Copying && self.own_has_all(inner))
+    }
+
+    fn own_has_all(&self, inner: &Inner) -> bool {
+        let mut own = inner.owner.lags().filter(|lag| lag.acceptor == self.plan.own);
+        own.all(|lag| lag.blocks == 0 && lag.answers)
+    }
+
+    /// The log's threads write the own folder from now on. The caller has closed its acceptor, or does so now.
+    pub fn take_own(&self) {
+        let port = {
+            let mut inner = self.lock();
+            inner.is_own_taken = true;
+            inner.ports.remove(&self.plan.own)
+        };
+        drop(port);
+    }
+
+    /// Begins the term: `ends` says where what is valid of each stream ends. `chain` gives the names of the blocks that
+    /// the own folder has of a stream.
+    ///
+    /// # Errors
+    /// The own folder has other blocks than those that were chosen, or the owner was fenced meanwhile.
+    pub fn begin_term<'a>(&self, ends: &[Lsn], chain: impl Fn(u16) -> Option<&'a Chain>) -> Result<(), Ended> {
+        let cuts: Vec<Cut> = ends.iter().map(|end| Cut(end.0)).collect();
+        self.act(None, |inner, events| {
+            if let Some(by) = inner.fenced_by {
+                return Err(Ended::Fenced(super::fenced(by)));
+            }
+            for stream in 0..inner.marks.len() as u16 {
+                let own = chain(stream).map(Chain::last).unwrap_or_default();
+                let chosen = inner.owner.history(StreamId(stream)).map(History::last).unwrap_or_default();
+                if (chosen.term.get(), chosen.sequence) != (own.term, own.sequence) {
+                    return Err(Ended::Other(format!(
+                        "stream {stream}: the own folder ends with block {} of term {}, and the chosen log with {} of {}",
+                        own.sequence,
+                        own.term,
+                        chosen.sequence,
+                        chosen.term.get()
+                    )));
+                }
+            }
+            inner.owner.begin(&cuts, events).map_err(|not_now| Ended::Other(not_now.to_string()))
+        })
+    }
+
+    /// The log that runs in the own folder, and that this driver keeps the copies of.
+    pub fn attach(&self, log: &Log) {
+        let _ = self.log.set(log.clone());
+        // What has landed until now was told to no log, and no thread of the log has looked yet.
+        let by = {
+            let inner = self.lock();
+            (0..log.streams()).for_each(|stream| inner.hold(log, stream));
+            inner.fenced_by
+        };
+        by.into_iter().for_each(|by| log.end(super::fenced(by)));
+        (0..log.streams()).for_each(|stream| log.look(stream));
+    }
+
+    /// Waits until the shard is led: clients may be served (rule G5).
+    ///
+    /// # Errors
+    /// The owner was fenced, or the caller gives up.
+    pub fn wait_leads(&self, wait: Wait<'_>) -> Result<(), Ended> {
+        self.wait_until(wait, |inner| inner.stage() == Stage::Leading)
+    }
+
+    fn wait_until(&self, wait: Wait<'_>, is_so: impl Fn(&Inner) -> bool) -> Result<(), Ended> {
+        let mut inner = self.lock();
+        loop {
+            if let Some(by) = inner.fenced_by {
+                return Err(Ended::Fenced(super::fenced(by)));
+            }
+            if is_so(&inner) {
+                return Ok(());
+            }
+            if inner.has_own_failed {
+                return Err(Ended::Own("the disk of the own log folder has failed".to_owned()));
+            }
+            if inner.is_stopped || !self.ask(inner, &mut *wait) {
+                return Err(Ended::Stopped);
+            }
+            inner = self.lock();
+            if !is_so(&inner) && inner.fenced_by.is_none() {
+                let waited = self.news.wait_timeout(inner, LOOK);
+                inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    fn ask(&self, inner: MutexGuard<'_, Inner>, wait: Wait<'_>) -> bool {
+        let (stage, mut silent) = (inner.stage(), Vec::new());
+        silent.extend(inner.owner.lags().filter(|lag| !lag.answers).map(|lag| lag.acceptor));
+        drop(inner);
+        silent.dedup();
+        wait(stage, silent.len())
+    }
+
+    /// Ends the waits for stages. The ports are dropped, and acceptors hear nothing more.
+    pub fn stop(&self) {
+        let ports = {
+            let mut inner = self.lock();
+            inner.is_stopped = true;
+            std::mem::take(&mut inner.ports)
+        };
+        self.news.notify_all();
+        drop(ports);
+    }
+}
