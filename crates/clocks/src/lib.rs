@@ -3,8 +3,10 @@
 
 #![warn(clippy::missing_errors_doc)]
 
+mod boot;
 mod mono;
 mod unix;
 
+pub use boot::BootMs;
 pub use mono::MonoNs;
 pub use unix::UnixMs;

@@ -14,6 +14,7 @@ use command::effects;
 use keyspace::{Held, Horizon, Keyspace, STREAMS, VERSION_BITS, Version};
 use redolog::{Gate, Lsn, Record, Watermarks};
 use smallvec::SmallVec;
+use txn::HybridTime;
 
 use crate::block::BlockRun;
 use crate::call::Busy;
@@ -214,8 +215,8 @@ impl Engine {
     }
 
     /// A time at or above all that this engine has given or heard of.
-    pub fn hybrid_time(&self) -> Version {
-        self.last_version.max(version_at(self.now))
+    pub fn hybrid_time(&self) -> HybridTime {
+        HybridTime(self.last_version.max(version_at(self.now)).0)
     }
 
     /// Takes a version that another node has given: later changes are above it (rule L1). False, and nothing is

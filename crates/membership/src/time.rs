@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use clocks::BootMs;
+
 /// A moment of CLOCK_BOOTTIME, in nanoseconds. That clock never goes back and goes on while the machine sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 #[repr(transparent)]
@@ -24,10 +26,10 @@ impl BootNs {
         self.0.saturating_sub(now.0)
     }
 
-    /// Milliseconds since the clock began.
+    /// The same moment in milliseconds: what is due in transactions over nodes counts in these.
     #[must_use]
-    pub fn ms(self) -> u64 {
-        self.0 / 1_000_000
+    pub fn ms(self) -> BootMs {
+        BootMs(self.0 / 1_000_000)
     }
 }
 

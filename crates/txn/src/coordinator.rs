@@ -26,7 +26,9 @@ mod outcome;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::{Lock, Member, Message, Origin, ParticipantId, Prepare, Refusal, Settings, Stamp, TxnId};
+use clocks::{BootMs, UnixMs};
+
+use crate::{HybridTime, Lock, Member, Message, Origin, ParticipantId, Prepare, Refusal, Settings, Stamp, TxnId};
 use moment::Aim;
 
 /// The part of a transaction at one participant.
@@ -156,12 +158,12 @@ struct Open {
     wider: Vec<(ParticipantId, Arc<[Lock]>)>,
     phase: Phase,
     /// When the attempt was sent.
-    sent: u64,
-    /// Its moment, unix milliseconds.
-    moment: u64,
+    sent: BootMs,
+    /// Its moment.
+    moment: UnixMs,
     /// How the moment is chosen.
     aim: Aim,
-    due: Option<u64>,
+    due: Option<BootMs>,
     /// Aborts that are not acknowledged: the attempt, and the participant.
     aborting: BTreeSet<(u32, ParticipantId)>,
     /// The outcome was not reported yet.
@@ -204,21 +206,21 @@ pub struct Coordinator {
     settings: Settings,
     /// Of the next transaction.
     next: u64,
-    /// The last timestamp that was given to a transaction.
-    last: u64,
-    /// Unix milliseconds when the clock of [`Self::tick`] was at 0.
-    epoch: u64,
+    /// The last age that was given to a transaction.
+    last: HybridTime,
+    /// The Unix time when the boot clock was at 0.
+    epoch: UnixMs,
     open: BTreeMap<u64, Open>,
     /// When a transaction has something due: as in `open`.
-    timers: BTreeSet<(u64, u64)>,
+    timers: BTreeSet<(BootMs, u64)>,
     /// The lives of participants, as last heard of.
     peers: BTreeMap<ParticipantId, u64>,
     /// The sequence below which a participant knows that all is finished.
     told: BTreeMap<ParticipantId, u64>,
     /// When participants are told about finished ones.
-    tell: Option<u64>,
+    tell: Option<BootMs>,
     /// Answers do not come within D at present: until then new transactions that only read log, too.
-    slow_until: u64,
+    slow_until: BootMs,
 }
 
 impl Coordinator {
@@ -228,14 +230,14 @@ impl Coordinator {
             origin,
             settings,
             next: 1,
-            last: 0,
-            epoch: 0,
+            last: HybridTime::default(),
+            epoch: UnixMs::ZERO,
             open: BTreeMap::new(),
             timers: BTreeSet::new(),
             peers: BTreeMap::new(),
             told: BTreeMap::new(),
             tell: None,
-            slow_until: 0,
+            slow_until: BootMs::ZERO,
         }
     }
 
@@ -246,7 +248,7 @@ impl Coordinator {
     /// # Panics
     ///
     /// Without parts.
-    pub fn begin(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
+    pub fn begin(&mut self, now: BootMs, time: HybridTime, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
         self.open((now, time), parts, (false, false), out)
     }
 
@@ -255,13 +257,13 @@ impl Coordinator {
     /// # Panics
     ///
     /// Without parts.
-    pub fn begin_known(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
+    pub fn begin_known(&mut self, now: BootMs, time: HybridTime, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
         self.open((now, time), parts, (false, true), out)
     }
 
     fn open(
         &mut self,
-        (now, time): (u64, u64),
+        (now, time): (BootMs, HybridTime),
         mut parts: Vec<Part>,
         (fetches, known): (bool, bool),
         out: &mut Vec<Event>,
@@ -271,7 +273,7 @@ impl Coordinator {
         debug_assert!(parts.windows(2).all(|pair| pair[0].member.id < pair[1].member.id), "a part for a participant");
         let sequence = self.next;
         self.next += 1;
-        self.last = time.max(self.last.saturating_add(1));
+        self.last = time.max(self.last.next());
         let stamp = Stamp { time: self.last, node: self.origin.life.node, lane: self.origin.lane };
         let open = Open {
             stamp,
@@ -281,7 +283,7 @@ impl Coordinator {
             wider: Vec::new(),
             phase: Phase::Waiting,
             sent: now,
-            moment: 0,
+            moment: UnixMs::ZERO,
             aim: Aim::new(self.settings.moment_ms),
             due: None,
             aborting: BTreeSet::new(),
@@ -302,14 +304,14 @@ impl Coordinator {
     /// No client waits for the reply any more. Participants that wait for their locks are asked to refuse, and nothing
     /// is tried again. If all participants are prepared, the transaction is committed nevertheless, and that is
     /// reported. False: nothing of it happens, and nothing is reported.
-    pub fn abandon(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) -> bool {
+    pub fn abandon(&mut self, now: BootMs, sequence: u64, out: &mut Vec<Event>) -> bool {
         let Some(open) = self.open.get_mut(&sequence) else { return false };
         open.abandoned = true;
         match open.phase {
             Phase::Waiting | Phase::Rerouting => {
                 open.untold = false;
                 open.phase = Phase::Over;
-                self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
+                self.arm(sequence, Some(now + self.settings.outcome_ms));
                 self.close(sequence, now);
             }
             Phase::Fetching { .. } | Phase::Running => self.end_attempt(now, sequence, out),
@@ -332,7 +334,7 @@ impl Coordinator {
     /// # Panics
     ///
     /// Without parts.
-    pub fn routed(&mut self, now: u64, sequence: u64, parts: Vec<Part>) {
+    pub fn routed(&mut self, now: BootMs, sequence: u64, parts: Vec<Part>) {
         assert!(!parts.is_empty(), "a transaction is somewhere");
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if open.phase == Phase::Rerouting {
@@ -343,13 +345,13 @@ impl Coordinator {
 
     /// There is no route, or it leads nowhere: the transaction, which is aborted, is not tried again. Does nothing if
     /// it is under way.
-    pub fn fail(&mut self, now: u64, sequence: u64, why: Refusal, out: &mut Vec<Event>) {
+    pub fn fail(&mut self, now: BootMs, sequence: u64, why: Refusal, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if matches!(open.phase, Phase::Rerouting | Phase::Waiting) {
             open.phase = Phase::Over;
             let untold = std::mem::replace(&mut open.untold, false);
             out.extend(untold.then_some(Event::Failed { sequence, why }));
-            self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
+            self.arm(sequence, Some(now + self.settings.outcome_ms));
             self.close(sequence, now);
         }
     }
@@ -370,7 +372,7 @@ impl Coordinator {
     }
 
     /// A message has come.
-    pub fn message(&mut self, now: u64, from: Member, message: Message, out: &mut Vec<Event>) {
+    pub fn message(&mut self, now: BootMs, from: Member, message: Message, out: &mut Vec<Event>) {
         self.peer(now, from, out);
         match message {
             Message::Prepared { tx, replies } if self.is_mine(tx) => self.prepared(now, from.id, tx, replies, out),
@@ -388,7 +390,7 @@ impl Coordinator {
     }
 
     /// A participant is heard of. In a new life it is asked again for missing answers.
-    pub fn peer(&mut self, now: u64, member: Member, out: &mut Vec<Event>) {
+    pub fn peer(&mut self, now: BootMs, member: Member, out: &mut Vec<Event>) {
         let known = self.peers.entry(member.id).or_insert(member.incarnation);
         if *known < member.incarnation {
             *known = member.incarnation;
@@ -397,7 +399,7 @@ impl Coordinator {
     }
 
     /// A link to a participant is there again: unanswered messages are sent again, because they may have been lost.
-    pub fn linked(&mut self, now: u64, participant: ParticipantId, out: &mut Vec<Event>) {
+    pub fn linked(&mut self, now: BootMs, participant: ParticipantId, out: &mut Vec<Event>) {
         self.told.entry(participant).and_modify(|told| *told = 0);
         self.plan_to_tell(now);
         for sequence in self.open.keys().copied().collect::<Vec<_>>() {
@@ -408,7 +410,7 @@ impl Coordinator {
     /// A participant is lost for good, by the word of the cluster's metadata: its acknowledgements are not awaited. The
     /// other participants settle the attempts that it has not answered: one of them may know of an answer, and have
     /// acted on it. So the client's connection is closed.
-    pub fn lost(&mut self, now: u64, participant: ParticipantId, out: &mut Vec<Event>) {
+    pub fn lost(&mut self, now: BootMs, participant: ParticipantId, out: &mut Vec<Event>) {
         self.told.remove(&participant);
         for sequence in self.open.keys().copied().collect::<Vec<_>>() {
             let Some(open) = self.open.get_mut(&sequence) else { continue };
@@ -434,7 +436,7 @@ impl Coordinator {
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, now: u64, out: &mut Vec<Event>) {
+    pub fn tick(&mut self, now: BootMs, out: &mut Vec<Event>) {
         let due = self.timers.iter().take_while(|(due, _)| *due <= now).map(|(_, sequence)| *sequence);
         for sequence in due.collect::<Vec<_>>() {
             self.arm(sequence, None);
@@ -451,13 +453,13 @@ impl Coordinator {
     }
 
     /// When [`Self::tick`] should be called next.
-    pub fn next_tick(&self) -> Option<u64> {
+    pub fn next_tick(&self) -> Option<BootMs> {
         let due = self.timers.first().map(|(due, _)| *due);
         due.into_iter().chain(self.tell).min()
     }
 
     /// Makes something due for a transaction at this time, and nothing else.
-    fn arm(&mut self, sequence: u64, due: Option<u64>) {
+    fn arm(&mut self, sequence: u64, due: Option<BootMs>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if let Some(old) = std::mem::replace(&mut open.due, due) {
             self.timers.remove(&(old, sequence));
@@ -468,15 +470,15 @@ impl Coordinator {
     }
 
     /// Makes something due for a transaction at this time, unless something is due before.
-    fn arm_by(&mut self, sequence: u64, due: u64) {
+    fn arm_by(&mut self, sequence: u64, due: BootMs) {
         let before = self.open.get(&sequence).and_then(|open| open.due).filter(|before| *before <= due);
         self.arm(sequence, before.or(Some(due)));
     }
 
-    fn plan_to_tell(&mut self, now: u64) {
+    fn plan_to_tell(&mut self, now: BootMs) {
         let below = self.finished();
         if self.told.values().any(|told| *told < below) {
-            self.tell.get_or_insert(now.saturating_add(self.settings.resend_ms));
+            self.tell.get_or_insert(now + self.settings.resend_ms);
         }
     }
 

@@ -85,6 +85,21 @@ impl std::fmt::Display for TxnId {
     }
 }
 
+/// A time of a node's hybrid clock, which is above all that the node has given or heard of (rule T7). It has the scale
+/// of versions and is no moment of any other clock: an age taken from one of those would let the younger transaction
+/// wait for the older one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(transparent)]
+pub struct HybridTime(pub u64);
+
+impl HybridTime {
+    /// The next one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
 /// How old a transaction is: the lower, the older. All its attempts have the same (rule T1), so that it grows old by
 /// being refused.
 ///
@@ -92,7 +107,7 @@ impl std::fmt::Display for TxnId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Stamp {
     /// When it began, by the hybrid clock of its coordinator's node (rule T7).
-    pub time: u64,
+    pub time: HybridTime,
     /// Of the coordinator.
     pub node: NodeId,
     /// Of the coordinator.

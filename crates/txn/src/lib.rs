@@ -1,8 +1,8 @@
 //! Transactions over nodes: key locks, coordinator, participant and recovery as pure state machines.
 //!
-//! The crate knows only keys and messages. Messages, completions and the time in milliseconds (of a monotonic clock) go
-//! in; messages, appends to the log and replies come out as [`Action`]s and [`Event`]s. The work of a transaction is
-//! bytes to it: *commands* go to the participants, *replies* and *effects* come back from the node that executes them.
+//! The crate knows only keys and messages. Messages, completions and the time of the boot clock go in; messages, appends
+//! to the log and replies come out as [`Action`]s and [`Event`]s. The work of a transaction is bytes to it: *commands*
+//! go to the participants, *replies* and *effects* come back from the node that executes them.
 //!
 //! A transaction commits in one round trip and one log write. The [`Coordinator`] sends each [`Participant`] a
 //! `Prepare`. A participant takes the key locks ([`locks`]), executes, logs one [`Record::Prepare`] and answers when
@@ -26,7 +26,7 @@ mod settings;
 mod wire;
 
 pub use coordinator::{Coordinator, Event, Part};
-pub use id::{Life, Member, NodeId, Origin, ParticipantId, Recipient, Stamp, TxnId};
+pub use id::{HybridTime, Life, Member, NodeId, Origin, ParticipantId, Recipient, Stamp, TxnId};
 pub use message::{Lock, Message, Prepare, Refusal, Status};
 pub use participant::{Action, Execution, Participant};
 pub use record::{Prepared, Record, RecordKind};

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
+
 use crate::locks::Mode;
 use crate::wire::{MESSAGE, Malformed, Reader, Writer};
 use crate::{Life, Member, Origin, ParticipantId, Recipient, Stamp, TxnId};
@@ -55,8 +57,8 @@ pub struct Prepare {
     pub patient: bool,
     /// All transactions of this coordinator with a lower sequence are finished (rule T5).
     pub finished: u64,
-    /// The moment of the keys of all participants, unix milliseconds (`coordinator/moment.rs`).
-    pub moment: u64,
+    /// The moment of the keys of all participants (`coordinator/moment.rs`).
+    pub moment: UnixMs,
 }
 
 /// The reason why a participant does not take part in an attempt: nothing of it is or will be there.
@@ -76,10 +78,10 @@ pub enum Refusal {
     Failed(Box<[u8]>),
     /// Its keys may have another state at the moment that the attempt names. Trying again with another one helps.
     Untimely {
-        /// The participant's clock, unix milliseconds.
-        now: u64,
+        /// The participant's clock.
+        now: UnixMs,
         /// When the first of its keys expires, if that is before the moment; `None`: the moment is over.
-        ends: Option<u64>,
+        ends: Option<UnixMs>,
     },
 }
 
@@ -293,7 +295,7 @@ impl Message {
                 w.bytes(&p.commands);
                 w.u8(u8::from(p.logged) | u8::from(p.patient) << 1);
                 w.varint(p.finished);
-                w.u64(p.moment);
+                w.u64(p.moment.0);
             }
             Message::Prepared { tx, replies } => {
                 w.u8(2);
@@ -318,10 +320,10 @@ impl Message {
                     }
                     Refusal::Untimely { now, ends } => {
                         w.u8(7);
-                        w.u64(*now);
+                        w.u64(now.0);
                         w.u8(u8::from(ends.is_some()));
                         if let Some(ends) = ends {
-                            w.u64(*ends);
+                            w.u64(ends.0);
                         }
                     }
                 }
@@ -432,8 +434,8 @@ impl Message {
                     5 => Refusal::Changed,
                     6 => Refusal::Failed(r.bytes()?.into()),
                     7 => {
-                        let now = r.u64()?;
-                        let ends = if r.flag()? { Some(r.u64()?) } else { None };
+                        let now = UnixMs(r.u64()?);
+                        let ends = if r.flag()? { Some(UnixMs(r.u64()?)) } else { None };
                         Refusal::Untimely { now, ends }
                     }
                     _ => return Err(Malformed("a refusal that is not known")),
@@ -482,6 +484,6 @@ fn prepare(r: &mut Reader<'_>) -> Result<Arc<Prepare>, Malformed> {
         return Err(Malformed("a way to prepare that is not known"));
     }
     let (logged, patient) = (how & 1 == 1, how & 2 == 2);
-    let (finished, moment) = (r.varint()?, r.u64()?);
+    let (finished, moment) = (r.varint()?, UnixMs(r.u64()?));
     Ok(Arc::new(Prepare { tx, stamp, members, locks, commands, logged, patient, finished, moment }))
 }

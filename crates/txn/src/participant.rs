@@ -25,6 +25,8 @@ mod widen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use clocks::{BootMs, UnixMs};
+
 use crate::{
     Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepared, Recipient, Record, RecordKind, Refusal,
     Settings, Stamp, Status, TxnId,
@@ -74,7 +76,7 @@ pub enum Action {
         /// Effects are allowed. Without: the answer is given when everything that was read is committed (rule L7).
         logged: bool,
         /// See [`crate::Prepare::moment`]. `None`: there is no other participant, and any moment will do.
-        moment: Option<u64>,
+        moment: Option<UnixMs>,
     },
     /// Reads the values for the commands. Answered by [`Participant::fetched`] when they are committed (rule L7), or,
     /// if that cannot be, by [`Participant::executed`].
@@ -151,7 +153,7 @@ pub struct Participant {
     settings: Settings,
     known: BTreeMap<TxnId, Attempt>,
     /// When an attempt has something due: as in the attempts.
-    timers: BTreeSet<(u64, TxnId)>,
+    timers: BTreeSet<(BootMs, TxnId)>,
     /// By node and lane: the life in which the coordinator was last heard of, and the sequence below which it is
     /// finished.
     finished: BTreeMap<(NodeId, u16), (u64, u64)>,
@@ -194,7 +196,7 @@ impl Participant {
     pub fn restore(
         me: Member,
         settings: Settings,
-        now: u64,
+        now: BootMs,
         records: impl IntoIterator<Item = Record>,
         out: &mut Vec<Action>,
     ) -> Self {
@@ -308,7 +310,7 @@ impl Participant {
     }
 
     /// A message has come from a node in this life: from a coordinator, or from the participant there.
-    pub fn message(&mut self, now: u64, from: Life, message: Message, out: &mut Vec<Action>) {
+    pub fn message(&mut self, now: BootMs, from: Life, message: Message, out: &mut Vec<Action>) {
         let sender = message.sender(from);
         if self.is_deaf_to(sender) {
             return;
@@ -351,14 +353,14 @@ impl Participant {
     }
 
     /// The record of an attempt is committed.
-    pub fn committed(&mut self, now: u64, tx: TxnId, kind: RecordKind, out: &mut Vec<Action>) {
+    pub fn committed(&mut self, now: BootMs, tx: TxnId, kind: RecordKind, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match (kind, std::mem::replace(&mut attempt.phase, Phase::Aborted)) {
             (RecordKind::Prepare, Phase::Appending { prepared, replies }) => {
                 out.push(to_coordinator(tx, Message::Prepared { tx, replies: Some(Arc::clone(&replies)) }));
                 attempt.phase = Phase::Prepared { prepared, replies: Some(replies), inquiry: Default::default() };
                 let is_left = attempt.left || self.is_gone(tx.origin);
-                let due = if is_left { now } else { now.saturating_add(self.settings.patience_ms) };
+                let due = if is_left { now } else { now + self.settings.patience_ms };
                 self.arm(tx, Some(due));
             }
             (RecordKind::Commit, Phase::Deciding { commit: true, members }) => {
@@ -383,7 +385,7 @@ impl Participant {
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, now: u64, out: &mut Vec<Action>) {
+    pub fn tick(&mut self, now: BootMs, out: &mut Vec<Action>) {
         let due = self.timers.iter().take_while(|(due, _)| *due <= now).map(|(_, tx)| *tx);
         for tx in due.collect::<Vec<_>>() {
             self.arm(tx, None);
@@ -392,11 +394,11 @@ impl Participant {
     }
 
     /// When [`Self::tick`] should be called next.
-    pub fn next_tick(&self) -> Option<u64> {
+    pub fn next_tick(&self) -> Option<BootMs> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    fn overdue(&mut self, now: u64, tx: TxnId, out: &mut Vec<Action>) {
+    fn overdue(&mut self, now: BootMs, tx: TxnId, out: &mut Vec<Action>) {
         let lost = self.bereft(tx).unwrap_or_default();
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
@@ -406,21 +408,21 @@ impl Participant {
                 for member in inquiry.open(self.me.id, &prepared.members, &lost) {
                     out.push(to_participant(member.id, Message::Inquire { tx, incarnation: member.incarnation }));
                 }
-                self.arm(tx, Some(now.saturating_add(self.settings.patience_ms)));
+                self.arm(tx, Some(now + self.settings.patience_ms));
                 self.conclude(tx, out);
             }
             Phase::Committed { owing: Some(owing), .. } => {
                 for to in owing.iter() {
                     out.push(to_participant(*to, Message::Commit { tx, finished: 0 }));
                 }
-                self.arm(tx, Some(now.saturating_add(self.settings.outcome_ms)));
+                self.arm(tx, Some(now + self.settings.outcome_ms));
             }
             _ => {}
         }
     }
 
     /// Makes something due for an attempt at this time, and nothing else.
-    fn arm(&mut self, tx: TxnId, due: Option<u64>) {
+    fn arm(&mut self, tx: TxnId, due: Option<BootMs>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         if let Some(old) = std::mem::replace(&mut attempt.due, due) {
             self.timers.remove(&(old, tx));

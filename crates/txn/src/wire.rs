@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Life, Lock, Member, NodeId, Origin, ParticipantId, Stamp, TxnId, locks::Mode};
+use crate::{HybridTime, Life, Lock, Member, NodeId, Origin, ParticipantId, Stamp, TxnId, locks::Mode};
 
 /// The version of records that is written, and the only one that is read.
 pub(crate) const RECORD: u8 = 1;
@@ -70,7 +70,7 @@ impl Writer<'_> {
     }
 
     pub(crate) fn stamp(&mut self, v: Stamp) {
-        self.u64(v.time);
+        self.u64(v.time.0);
         self.u64(v.node.0);
         self.varint(u64::from(v.lane));
     }
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn stamp(&mut self) -> Result<Stamp, Malformed> {
-        Ok(Stamp { time: self.u64()?, node: NodeId(self.u64()?), lane: self.lane()? })
+        Ok(Stamp { time: HybridTime(self.u64()?), node: NodeId(self.u64()?), lane: self.lane()? })
     }
 
     /// Each key once.

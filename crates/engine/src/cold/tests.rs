@@ -14,7 +14,7 @@ use keyspace::{Fetched, Key, KeyHasher, Keyspace, Mark, Need, Record, Space, Unr
 use proptest::prelude::*;
 use resp::{Batch, Protocol};
 use txn::locks::Mode;
-use txn::{Life, Lock, NodeId, Origin, Stamp, TxnId};
+use txn::{HybridTime, Life, Lock, NodeId, Origin, Stamp, TxnId};
 
 use super::{Listed, Loader, Names, Source, Span};
 use crate::testing::row;
@@ -590,7 +590,7 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
     assert!(cold.evict() > 0);
     let life = Life { node: NodeId(1), incarnation: 1 };
     let tx = TxnId { origin: Origin { life, lane: 0 }, sequence: 1, attempt: 1 };
-    let stamp = Stamp { time: 1, node: NodeId(1), lane: 0 };
+    let stamp = Stamp { time: HybridTime(1), node: NodeId(1), lane: 0 };
     let names = ["a", "b", "e", "f"];
     let locks =
         Lock::normalized(names.map(|key| Lock { db: 0, key: key.as_bytes().into(), mode: Mode::Exclusive }).into());

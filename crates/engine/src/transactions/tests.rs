@@ -9,7 +9,7 @@ use object::Limits;
 use proptest::prelude::*;
 use redolog::{Gate, Intake, Lsn, Take, Watermarks};
 use txn::locks::Mode;
-use txn::{Life, Lock, NodeId, Origin, Prepared, Record, Stamp, TxnId};
+use txn::{HybridTime, Life, Lock, NodeId, Origin, Prepared, Record, Stamp, TxnId};
 
 use super::{Locked, NotInstalled, Outcomes, restore_locks};
 use crate::checkpoint::Replay;
@@ -32,7 +32,7 @@ pub(crate) fn engines<const N: usize>() -> [Engine; N] {
 
 pub(crate) fn tx(sequence: u64) -> (TxnId, Stamp) {
     let life = Life { node: NodeId(1), incarnation: 1 };
-    let stamp = Stamp { time: sequence, node: NodeId(1), lane: 0 };
+    let stamp = Stamp { time: HybridTime(sequence), node: NodeId(1), lane: 0 };
     (TxnId { origin: Origin { life, lane: 0 }, sequence, attempt: 1 }, stamp)
 }
 

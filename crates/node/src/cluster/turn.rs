@@ -1,6 +1,6 @@
 //! The cluster's part of a worker's turn: messages to other nodes, and links over which nothing comes.
 
-use clocks::UnixMs;
+use clocks::{BootMs, UnixMs};
 use keyspace::Horizon;
 use resp::append_request;
 
@@ -97,7 +97,7 @@ impl<P: Port> Forwarding<'_, P> {
     pub(crate) fn end_turn(&mut self) {
         if self.peers().is_cluster() {
             // Timers have until the next turn.
-            self.transactions().step_if_due(0);
+            self.transactions().step_if_due(BootMs::ZERO);
             self.spread_committed();
             self.look_at_vain_words();
             self.speak();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use clocks::UnixMs;
+use clocks::{BootMs, UnixMs};
 use engine::WatchedKey;
 use resp::{Protocol, Reply};
 use txn::{Lock, ParticipantId};
@@ -38,9 +38,8 @@ pub(super) struct Block {
     pub(super) fetching: Option<Box<Fetching>>,
     /// Present if the block is the COMMIT of this transaction.
     pub(super) commit: Option<Box<Interactive>>,
-    /// When the owners first said that they do not own the keys, while the map still says that they do. In milliseconds
-    /// of [`crate::Clock::boot_ns`].
-    pub(super) moved_since: Option<u64>,
+    /// When the owners first said that they do not own the keys, while the map still says that they do.
+    pub(super) moved_since: Option<BootMs>,
     /// Present if the command found nothing, and waits or tries again.
     pub(super) waiting: Option<Box<Waiting>>,
     /// The client for which it runs, and its virtual connections if that client caches.

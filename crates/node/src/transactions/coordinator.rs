@@ -109,7 +109,7 @@ impl<P: Port> Transacting<'_, P> {
             (false, None) => self.port.count_block(conn, &multi, command),
         }
         conn.wait = Wait::Node(NodeWait::Replies(0));
-        let (now, time, clock) = (self.now(), self.engine().hybrid_time().0, self.node().clock.unix_ms());
+        let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let mut events = Vec::new();
         if fetches {
             self.txn().copies.name_in(&mut parts);
@@ -321,7 +321,7 @@ impl<P: Port> Transacting<'_, P> {
             let since = *block.moved_since.get_or_insert(now);
             if *moved {
                 block.moved_since = None;
-            } else if now.saturating_sub(since) > MAP_MS {
+            } else if now.since(since) > MAP_MS {
                 planned = Err(failed(NOT_SERVED));
             }
         }

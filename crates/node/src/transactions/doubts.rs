@@ -15,13 +15,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::membership::Map;
+use clocks::BootMs;
 use engine::NotInstalled;
 use txn::locks::Mode;
 use txn::{Lock, Participant, ParticipantId, Prepared, TxnId};
 
 use super::parts::Parts;
 
-/// Between two looks, in milliseconds of [`crate::Clock::boot_ns`].
+/// Milliseconds between two looks.
 pub(super) const LOOK_MS: u64 = 500;
 /// A node has been asked in the first two, and may take as long to answer.
 const LOOKS_MIN: u64 = 4;
@@ -69,7 +70,7 @@ impl Cause {
 /// The knowledge about doubts that a node's workers share. See the module's text.
 #[derive(Default)]
 pub(crate) struct Doubts {
-    /// When to look next.
+    /// When to look next: a [`BootMs`].
     due: AtomicU64,
     /// Counts looks that have found something else than the one before.
     changes: AtomicU64,
@@ -154,9 +155,9 @@ impl Doubts {
 
     /// True if it is time to look, and this worker is the one that does. One worker looks for all: the number of looks
     /// counts.
-    pub(super) fn is_due(&self, now: u64) -> bool {
+    pub(super) fn is_due(&self, now: BootMs) -> bool {
         let due = self.due();
-        due <= now && self.due.compare_exchange(due, now + LOOK_MS, Relaxed, Relaxed).is_ok()
+        due <= now && self.due.compare_exchange(due.0, (now + LOOK_MS).0, Relaxed, Relaxed).is_ok()
     }
 
     /// Looks at the transactions in doubt, and logs for which nodes they wait. `timeout`: `cluster-lock-timeout`;
@@ -225,9 +226,9 @@ impl Doubts {
         if self.stuck.load(Relaxed) == 0 { None } else { self.known().stuck.values().next().copied() }
     }
 
-    /// When to look at the transactions in doubt next, in milliseconds of [`crate::Clock::boot_ns`].
-    pub(crate) fn due(&self) -> u64 {
-        self.due.load(Relaxed)
+    /// When to look at the transactions in doubt next.
+    pub(crate) fn due(&self) -> BootMs {
+        BootMs(self.due.load(Relaxed))
     }
 
     /// How many transactions wait here for nodes that do not answer, or cannot be done.

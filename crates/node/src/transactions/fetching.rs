@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use clocks::UnixMs;
+use clocks::{BootMs, UnixMs};
 use engine::Workspace;
 use keyspace::Version;
 use txn::locks::Mode;
@@ -76,11 +76,10 @@ pub(super) struct Run {
     /// The time that its commands see.
     pub(super) now: UnixMs,
     pub(super) suspended: Option<Box<Suspended>>,
-    /// When it began, in milliseconds of [`crate::Clock::boot_ns`].
-    pub(super) begun: u64,
-    /// When the owners of the keys were last told that the block takes long, in milliseconds of
-    /// [`crate::Clock::boot_ns`].
-    pub(super) told_slow: Option<u64>,
+    /// When it began.
+    pub(super) begun: BootMs,
+    /// When the owners of the keys were last told that the block takes long.
+    pub(super) told_slow: Option<BootMs>,
 }
 
 /// The result of a block, which is told once the block is committed.
@@ -94,7 +93,7 @@ pub(super) struct Told {
 
 impl Run {
     /// If the script takes long and the owners are to hear so: true if it is a function, and the participants to tell.
-    pub(super) fn slow_script(&mut self, now: u64, fetching: &Fetching) -> Option<(bool, Vec<ParticipantId>)> {
+    pub(super) fn slow_script(&mut self, now: BootMs, fetching: &Fetching) -> Option<(bool, Vec<ParticipantId>)> {
         let is_due = self.told_slow.is_none_or(|told| told + LOOK_MS <= now);
         // Between BEGIN and COMMIT no locks are held.
         let function = self.aside.slow.filter(|_| is_due && !fetching.interactive)?;

@@ -79,7 +79,7 @@ impl<P: Port> Transacting<'_, P> {
 
     /// The answer to a script's question has come: its block begins again, in a new transaction.
     fn begin_apart(&mut self, sequence: u64) {
-        let (now, time, clock) = (self.now(), self.engine().hybrid_time().0, self.node().clock.unix_ms());
+        let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let (node, databases, mut events) = (self.node().clone(), self.settings().databases, Vec::new());
         let Desk { txn, peers, .. } = self.desk();
         let Some(mut block) = txn.blocks.remove(&sequence) else { return };

@@ -177,7 +177,7 @@ impl<P: Port> Transacting<'_, P> {
 
     /// Asks for these parts. If there are none, the command runs soon.
     fn fetch_lacking(&mut self, conn: &mut Conn, mut block: Block, parts: Vec<Part>) {
-        let (now, time, clock) = (self.now(), self.engine().hybrid_time().0, self.node().clock.unix_ms());
+        let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let mut events = Vec::new();
         block.fetching.as_deref_mut().into_iter().for_each(|fetching| fetching.asked_at = clock);
         let mut runs = std::mem::take(&mut block.runs);
@@ -329,7 +329,7 @@ impl<P: Port> Transacting<'_, P> {
         let hole = self.port.place_of_reply(conn);
         conn.wait = Wait::Node(NodeWait::Replies(0));
         self.port.count_forwarded(conn, command, Some(args));
-        let (now, time) = (self.now(), self.engine().hybrid_time().0);
+        let (now, time) = (self.now(), self.engine().hybrid_time());
         let mut events = Vec::new();
         let session = (conn.session.db, conn.session.protocol);
         let mut block = Block::new(conn.token, hole, Box::default(), session, None);

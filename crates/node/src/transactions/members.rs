@@ -3,16 +3,17 @@
 
 use std::collections::VecDeque;
 
+use clocks::BootMs;
 use engine::Made;
 
 use super::block::Block;
 use super::fetching::Told;
 use crate::worker::token::Token;
 
-/// A block that waits for others of its worker, and the time since when, in milliseconds of [`crate::Clock::boot_ns`].
+/// A block that waits for others of its worker, and the time since when.
 pub(super) struct Queued {
     pub(super) block: Block,
-    pub(super) since: u64,
+    pub(super) since: BootMs,
 }
 
 /// The other blocks of a transaction that runs several. The [`Fetching`] of the block that runs holds them.

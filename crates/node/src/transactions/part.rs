@@ -232,12 +232,12 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// The refusal of a part that cannot be executed at the moment that its attempt names.
-    fn refusal_of_moment(&mut self, block: &BlockRun, locks: &[Lock], moment: u64) -> Option<Refusal> {
+    fn refusal_of_moment(&mut self, block: &BlockRun, locks: &[Lock], moment: UnixMs) -> Option<Refusal> {
         let now = self.engine().now();
-        match self.engine().is_untimely(block, locks, UnixMs(moment)) {
+        match self.engine().is_untimely(block, locks, moment) {
             Ok(untimely) => untimely.map(|untimely| match untimely {
-                Untimely::Ends(ends) => Refusal::Untimely { now: now.0, ends: Some(ends.0) },
-                Untimely::Over => Refusal::Untimely { now: now.0, ends: None },
+                Untimely::Ends(ends) => Refusal::Untimely { now, ends: Some(ends) },
+                Untimely::Over => Refusal::Untimely { now, ends: None },
             }),
             Err(error) => Some(Refusal::Failed(error.as_bytes().into())),
         }

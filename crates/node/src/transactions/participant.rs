@@ -1,5 +1,6 @@
 //! Turns the participant's actions into tasks and messages.
 
+use clocks::BootMs;
 use txn::{Action, Execution, Record, RecordKind, Refusal, TxnId};
 
 use super::client::Client;
@@ -103,7 +104,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// Tells the participant which records are committed.
-    pub(super) fn look_at_log(&mut self, now: u64) {
+    pub(super) fn look_at_log(&mut self, now: BootMs) {
         let Desk { txn, peers, engine, log, .. } = self.desk();
         if !txn.awaits_log() {
             return;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use clocks::BootMs;
 use txn::{Life, Participant, Settings, TxnId};
 
 /// Nanoseconds for which a node serves nothing after its start.
@@ -12,7 +13,7 @@ pub(crate) const REST_NS: u64 = Settings::DEFAULT.read_ms * 1_000_000;
 #[derive(Default)]
 pub(crate) struct Parts {
     known: OnceLock<(Life, Mutex<Participant>)>,
-    /// When something is due, in milliseconds of [`crate::Clock::boot_ns`]; `u64::MAX`: never.
+    /// When something is due: a [`BootMs`], which may be [`BootMs::NEVER`].
     due: AtomicU64,
 }
 
@@ -33,13 +34,13 @@ impl Parts {
         let (_, participant) = self.known.get()?;
         let mut participant: MutexGuard<'_, _> = participant.lock().unwrap_or_else(PoisonError::into_inner);
         let result = f(&mut participant);
-        self.due.store(participant.next_tick().unwrap_or(u64::MAX), Relaxed);
+        self.due.store(participant.next_tick().unwrap_or(BootMs::NEVER).0, Relaxed);
         Some(result)
     }
 
-    /// When the participant wants to be called next, in milliseconds of [`crate::Clock::boot_ns`]; `u64::MAX`: never.
-    pub(super) fn due(&self) -> u64 {
-        self.due.load(Relaxed)
+    /// When the participant wants to be called next; it may be [`BootMs::NEVER`].
+    pub(super) fn due(&self) -> BootMs {
+        BootMs(self.due.load(Relaxed))
     }
 
     /// Where an attempt is that has claims here or wants some; `None`: it is over, or not known.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use clocks::UnixMs;
+use clocks::{BootMs, UnixMs};
 use engine::{Caller, Engine, Room};
 use resp::Args;
 use txn::{Part, TxnId};
@@ -195,9 +195,8 @@ impl<'w, P: Port> Transacting<'w, P> {
         self.port.index()
     }
 
-    /// Milliseconds of a clock that never goes back, and goes on while the machine sleeps. Locks of reads count by it
-    /// (rule T3).
-    pub(super) fn now(&self) -> u64 {
+    /// The clock by which locks of reads count (rule T3). Not [`Engine::now`], by which keys expire.
+    pub(super) fn now(&self) -> BootMs {
         self.node().clock.boot_ns().ms()
     }
 

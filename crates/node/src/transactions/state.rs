@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use clocks::UnixMs;
+use clocks::{BootMs, UnixMs};
 use engine::{Undone, Workspace};
 use keyspace::Horizon;
 use smallvec::{SmallVec, smallvec};
@@ -40,8 +40,8 @@ pub(crate) struct Transactions {
     pub(super) sleeping: BTreeMap<Token, Block>,
     /// Tasks to step at once.
     pub(super) ready: VecDeque<Token>,
-    /// Tasks to step later, with the time, in milliseconds of [`crate::Clock::boot_ns`]; ascending.
-    pub(super) later: VecDeque<(u64, Token)>,
+    /// Tasks to step later, with the time; ascending.
+    pub(super) later: VecDeque<(BootMs, Token)>,
     /// Messages that have come and are not handled yet.
     pub(super) heard: VecDeque<(Life, Message, Client)>,
     /// Clients of the attempts whose message is being handled.
@@ -60,9 +60,8 @@ pub(crate) struct Transactions {
     pub(super) unsynced: Vec<Logged>,
     /// Outcomes that are not on the disk.
     pub(super) outcomes: VecDeque<Logged>,
-    /// When the log was last asked to sync them, or the first of them was left, in milliseconds of
-    /// [`crate::Clock::boot_ns`].
-    pub(super) asked_to_sync: u64,
+    /// When the log was last asked to sync them, or the first of them was left.
+    pub(super) asked_to_sync: BootMs,
     /// Results of attempts that only read. They are sent once the versions that they depend on are committed.
     pub(super) looked: Vec<(Horizon, TxnId, Looked)>,
     /// Refusals that depend on versions that are not committed.
@@ -90,10 +89,10 @@ pub(crate) struct Transactions {
     /// Blocks that wait for other blocks of this worker. `queue_due`: one of those has ended.
     pub(super) queue: VecDeque<Queued>,
     pub(super) queue_due: bool,
-    /// When to check the queue at the latest, and when a block last ended, in milliseconds of
-    /// [`crate::Clock::boot_ns`]. `queue_moves`: a block has ended since the last check.
-    pub(super) queue_look: u64,
-    pub(super) queue_moved: u64,
+    /// When to check the queue at the latest, and when a block last ended. `queue_moves`: a block has
+    /// ended since the last check.
+    pub(super) queue_look: BootMs,
+    pub(super) queue_moved: BootMs,
     pub(super) queue_moves: bool,
     /// The last change of doubts that this worker has handled.
     pub(super) doubts_seen: u64,
@@ -203,10 +202,10 @@ impl Transactions {
         self.interactive.len()
     }
 
-    /// When something is due, in milliseconds of [`crate::Clock::boot_ns`]. `doubts`: when doubts are due.
-    pub(crate) fn deadline(&self, parts: &Parts, doubts: Option<u64>) -> Option<u64> {
+    /// When something is due. `doubts`: when doubts are due.
+    pub(crate) fn deadline(&self, parts: &Parts, doubts: Option<BootMs>) -> Option<BootMs> {
         let mine = self.coordinator.as_ref().and_then(Coordinator::next_tick);
-        let due = Some(parts.due()).filter(|due| *due < u64::MAX);
+        let due = Some(parts.due()).filter(|due| *due < BootMs::NEVER);
         let later = self.later.front().map(|(due, _)| *due);
         let sync = (!self.outcomes.is_empty()).then_some(self.asked_to_sync + SYNC_MS);
         let known = parts.me().is_some();

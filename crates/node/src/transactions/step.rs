@@ -1,5 +1,6 @@
 //! The work of transactions over nodes in a turn: messages, tasks, and timers.
 
+use clocks::BootMs;
 use engine::Caller;
 use txn::{Coordinator, Life, Member, Message, NodeId, Participant, ParticipantId, Recipient, Settings, TxnId};
 
@@ -211,7 +212,7 @@ impl<P: Port> Transacting<'_, P> {
 
     /// Does the work that is due, if there is any at `now` of [`Self::now`]. Most turns have none, and read no clock.
     #[inline]
-    pub(crate) fn step_if_due(&mut self, now: u64) {
+    pub(crate) fn step_if_due(&mut self, now: BootMs) {
         let Desk { txn, peers, node, .. } = self.desk();
         let is_idle = txn.is_idle()
             && peers.shared.parts.due() > now
@@ -226,7 +227,7 @@ impl<P: Port> Transacting<'_, P> {
     fn step(&mut self) {
         let (now, unix_ms) = (self.now(), self.node().clock.unix_ms());
         if let Some(coordinator) = self.txn().coordinator.as_mut() {
-            coordinator.set_clock(now, unix_ms.0);
+            coordinator.set_clock(now, unix_ms);
             if coordinator.next_tick().is_some_and(|due| due <= now) {
                 let mut events = Vec::new();
                 coordinator.tick(now, &mut events);

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use clocks::BootMs;
 use engine::Made;
 use txn::locks::Mode;
 use txn::{Coordinator, Lock};
@@ -60,7 +61,7 @@ impl Transactions {
         follows || self.blocks.values().any(in_the_way) || queue.any(|queued| in_the_way(&queued.block))
     }
 
-    pub(super) fn queue_up(&mut self, block: Block, since: u64) {
+    pub(super) fn queue_up(&mut self, block: Block, since: BootMs) {
         if self.queue.is_empty() {
             self.queue_look = since + QUEUE_MS;
         }
@@ -72,13 +73,13 @@ impl Transactions {
         (self.queue_due, self.queue_moves) = (!self.queue.is_empty(), true);
     }
 
-    /// When to check the queue for blocks that have waited long enough, in milliseconds of [`crate::Clock::boot_ns`].
-    pub(super) fn queue_deadline(&self) -> Option<u64> {
+    /// When to check the queue for blocks that have waited long enough.
+    pub(super) fn queue_deadline(&self) -> Option<BootMs> {
         (!self.queue.is_empty()).then_some(self.queue_look)
     }
 
-    fn has_waited(&self, since: u64, now: u64) -> bool {
-        now.saturating_sub(since) >= QUEUE_MAX_MS || now.saturating_sub(since.max(self.queue_moved)) >= QUEUE_MS
+    fn has_waited(&self, since: BootMs, now: BootMs) -> bool {
+        now.since(since) >= QUEUE_MAX_MS || now.since(since.max(self.queue_moved)) >= QUEUE_MS
     }
 
     /// True if blocks of a transaction have run before the one that runs.
@@ -93,7 +94,7 @@ impl Transactions {
     }
 
     /// Puts blocks of an ended transaction back, at the front of the queue.
-    fn put_back(&mut self, blocks: impl DoubleEndedIterator<Item = Block>, now: u64) {
+    fn put_back(&mut self, blocks: impl DoubleEndedIterator<Item = Block>, now: BootMs) {
         // The first block in the queue has waited for longest.
         let since = self.queue.front().map_or(now, |queued| queued.since.min(now));
         for mut block in blocks.rev().filter(|block| !block.gone) {
@@ -105,7 +106,7 @@ impl Transactions {
 
     /// Takes the first block out of the queue that no other block hinders, or that has waited for long. Returns true
     /// with it if it has.
-    fn first_in_queue(&mut self, now: u64) -> Option<(Block, bool)> {
+    fn first_in_queue(&mut self, now: BootMs) -> Option<(Block, bool)> {
         let free = |at: usize| {
             let Queued { block, since } = &self.queue[at];
             let in_the_way = |other: &Block| other.joins && other.conflicts(block);
@@ -210,8 +211,8 @@ impl<P: Port> Transacting<'_, P> {
         }
     }
 
-    fn begin_lead(&mut self, mut block: Block, since: u64) {
-        let (now, time, clock) = (self.now(), self.engine().hybrid_time().0, self.node().clock.unix_ms());
+    fn begin_lead(&mut self, mut block: Block, since: BootMs) {
+        let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let (node, databases, mut events) = (self.node().clone(), self.settings().databases, Vec::new());
         let Desk { txn, peers, .. } = self.desk();
         // A block that was put back since the queue was planned has its own keys still.
@@ -247,7 +248,7 @@ impl<P: Port> Transacting<'_, P> {
     }
 
     /// Queues the blocks of a transaction that came to nothing: each runs again alone.
-    pub(super) fn put_apart(&mut self, mut block: Block, now: u64) {
+    pub(super) fn put_apart(&mut self, mut block: Block, now: BootMs) {
         let Some(others) = block.take_others() else { return };
         let before = others.done.len();
         let mut all: VecDeque<Block> = others.into_blocks().collect();
@@ -328,7 +329,7 @@ impl<P: Port> Transacting<'_, P> {
         others.needs_memory |= needs_memory;
         let mut missing = Vec::new();
         // All blocks see keys at one time, and a key that the last one sets expires by that time.
-        let is_long = now.saturating_sub(run.begun) > JOIN_MS;
+        let is_long = now.since(run.begun) > JOIN_MS;
         if is_long || others.made.effects.len() > BYTES_MAX {
             let next = std::mem::take(&mut others.next);
             txn.put_back(next.into_iter(), now);
@@ -355,11 +356,11 @@ impl<P: Port> Transacting<'_, P> {
 
     /// Takes in blocks that have come meanwhile: they run after the last one. Returns the keys that they want and the
     /// transaction does not have.
-    fn take_joining(&mut self, block: &mut Block, run: &Run, now: u64) -> Vec<Lock> {
+    fn take_joining(&mut self, block: &mut Block, run: &Run, now: BootMs) -> Vec<Lock> {
         let Some(fetching) = block.fetching.as_deref() else { return Vec::new() };
         let others = fetching.others.as_deref().map_or(0, Others::len);
         let room = (MEMBERS_MAX - 1).saturating_sub(others);
-        let took = now.saturating_sub(run.begun);
+        let took = now.since(run.begun);
         // A client may know that a key has expired meanwhile.
         let ends = fetching.seen.ends.is_some_and(|ends| ends <= fetching.seen.latest + took + ENDS_MS);
         if room == 0 || took > JOIN_MS || ends {

@@ -188,7 +188,7 @@ impl<P: Port> Transacting<'_, P> {
             conn.holds_news = conn.session.tracking.is_some();
         }
         let (node, databases) = (self.node().clone(), self.settings().databases);
-        let (now, time, clock) = (self.now(), self.engine().hybrid_time().0, self.node().clock.unix_ms());
+        let (now, time, clock) = (self.now(), self.engine().hybrid_time(), self.node().clock.unix_ms());
         let Desk { txn, peers, .. } = self.desk();
         let session = (block.db, block.protocol);
         let planned = peers

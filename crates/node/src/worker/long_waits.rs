@@ -6,6 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::BootMs;
 use engine::{Holder, InTheWay};
 use txn::TxnId;
 
@@ -17,7 +18,7 @@ use crate::worker::{Token, Worker};
 const LOOK_MS: u64 = 5_000;
 
 impl Worker {
-    fn boot_ms(&self) -> u64 {
+    fn boot_ms(&self) -> BootMs {
         self.node.clock.boot_ns().ms()
     }
 
@@ -101,7 +102,7 @@ impl Worker {
 
     /// Looks for claims of attempts that are over. Such a claim may wait for a latch that a script has, but not for
     /// long.
-    fn look_for_ownerless(&mut self, now: u64) {
+    fn look_for_ownerless(&mut self, now: BootMs) {
         let open = self.node.engine.transactions.open_attempts();
         let is_over = |tx: &TxnId| self.node.cluster().is_some_and(|cluster| cluster.parts.is_over(*tx));
         let over: Vec<TxnId> = open.into_iter().filter(is_over).collect();

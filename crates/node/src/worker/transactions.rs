@@ -44,7 +44,7 @@ impl Worker {
         let parts = &self.peers.shared.parts;
         let doubts = self.node.engine.transactions.any().then(|| self.node.doubts.due());
         let due = self.txn.deadline(parts, doubts)?;
-        Some(self.engine.now() + due.saturating_sub(self.node.clock.boot_ns().ms()))
+        Some(self.engine.now() + due.since(self.node.clock.boot_ns().ms()))
     }
 
     /// Settles what it can of transactions of another node's life.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use clocks::UnixMs;
+use clocks::{BootMs, UnixMs};
 use txn::TxnId;
 
 use super::token::Token;
@@ -31,19 +31,19 @@ pub(crate) struct LongWaits {
     /// Attempts whose claims nothing would give back, as the first worker sees them.
     pub(super) ownerless: BTreeMap<TxnId, Since>,
     /// When to look next.
-    pub(super) due: u64,
+    pub(super) due: BootMs,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct Since {
-    pub(super) at: u64,
+    pub(super) at: BootMs,
     pub(super) is_told: bool,
 }
 
 impl Since {
     /// True if the wait has lasted for too long, and was not reported yet.
-    pub(super) fn is_long(&mut self, now: u64) -> bool {
-        now.saturating_sub(self.at) >= LONG_MS && !std::mem::replace(&mut self.is_told, true)
+    pub(super) fn is_long(&mut self, now: BootMs) -> bool {
+        now.since(self.at) >= LONG_MS && !std::mem::replace(&mut self.is_told, true)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Blocks whose commands need one node each, and several together: they run as one.
 
+use clocks::UnixMs;
 use membership::frame::Kind;
 use txn::locks::Mode;
-use txn::{Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepare, Stamp, TxnId};
+use txn::{HybridTime, Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepare, Stamp, TxnId};
 
 use crate::net::{Net, key_of, random, shown};
 
@@ -395,14 +396,14 @@ pub fn slip_in_prepare(net: &mut Net, sequence: u64, locks: Vec<Lock>, command: 
     }
     let prepare = Prepare {
         tx,
-        stamp: Stamp { time: sequence, ..Stamp::default() },
+        stamp: Stamp { time: HybridTime(sequence), ..Stamp::default() },
         members: [Member::of(tx.origin.life), Member { id: ParticipantId(2), incarnation: 1 }].into(),
         locks: Lock::normalized(locks),
         commands: commands.into(),
         logged: true,
         patient: false,
         finished: 0,
-        moment: u64::MAX,
+        moment: UnixMs::NEVER,
     };
     slip_in(net, &Message::Prepare(prepare.into()));
 }

@@ -1,5 +1,7 @@
 //! Attempts: sent, sent again, given up, followed by the next.
 
+use clocks::BootMs;
+
 use super::{Coordinator, Event, Look, Open, Phase, send};
 use crate::{Message, ParticipantId, Settings, TxnId};
 
@@ -12,7 +14,7 @@ const SLOW: u64 = 10;
 
 impl Coordinator {
     /// Sends the next attempt, to the participants in their present lives.
-    pub(super) fn attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+    pub(super) fn attempt(&mut self, now: BootMs, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         for part in &mut open.parts {
             let known = self.peers.get(&part.member.id).copied().unwrap_or(0);
@@ -20,7 +22,7 @@ impl Coordinator {
         }
         open.attempt += 1;
         open.sent = now;
-        open.moment = open.aim.moment(now.saturating_add(self.epoch));
+        open.moment = open.aim.moment(self.epoch + now.0);
         open.made.clear();
         open.put_together();
         open.phase = match open.fetches {
@@ -30,16 +32,16 @@ impl Coordinator {
         // An attempt that only reads is void after D (rule T3).
         let patience = if open.logged() { self.settings.resend_ms } else { self.settings.read_ms };
         open.alone = open.parts.iter().any(|part| Some(part.member.id) == open.first);
-        self.arm(sequence, Some(now.saturating_add(patience)));
+        self.arm(sequence, Some(now + patience));
         self.send_prepares(sequence, |open, participant| !open.is_unasked(participant), out);
     }
 
     /// A participant has all its locks: if it is asked first, the others are asked now.
-    pub(super) fn ask_others(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+    pub(super) fn ask_others(&mut self, now: BootMs, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         if std::mem::replace(&mut open.alone, false) {
             if open.logged() {
-                self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+                self.arm(sequence, Some(now + self.settings.resend_ms));
             }
             self.send_prepares(sequence, |open, participant| open.first != Some(participant), out);
             if self.open.get(&sequence).is_some_and(|open| open.abandoned) {
@@ -70,19 +72,19 @@ impl Coordinator {
 
     /// The transaction is tried again after a pause, a longer one each time, because the transaction in its way takes
     /// some time, too.
-    pub(super) fn wait(&mut self, now: u64, sequence: u64) {
+    pub(super) fn wait(&mut self, now: BootMs, sequence: u64) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         open.phase = Phase::Waiting;
         let doublings = open.attempt.saturating_sub(1).min(16);
         let backoff = self.settings.backoff_ms.saturating_mul(1 << doublings).min(self.settings.backoff_max_ms);
-        self.arm(sequence, Some(now.saturating_add(backoff)));
+        self.arm(sequence, Some(now + backoff));
     }
 
     /// An attempt that only reads was not answered within D, and is void (rule T3). A transaction that logs can wait
     /// for its answers. So the next attempt logs, and so do others for a while: nodes are far away, or slow.
-    pub(super) fn is_late(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+    pub(super) fn is_late(&mut self, now: BootMs, sequence: u64, out: &mut Vec<Event>) {
         self.drop_attempt(sequence, None, out);
-        self.slow_until = now.saturating_add(self.settings.read_ms.saturating_mul(SLOW));
+        self.slow_until = now + self.settings.read_ms.saturating_mul(SLOW);
         if let Some(open) = self.open.get_mut(&sequence) {
             open.logs = true;
         }
@@ -107,7 +109,7 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn overdue(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+    pub(super) fn overdue(&mut self, now: BootMs, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get(&sequence) else { return };
         match &open.phase {
             Phase::Preparing { .. } if !open.logged() => self.is_late(now, sequence, out),
@@ -122,13 +124,13 @@ impl Coordinator {
                     // It may be one of many that wait for the same key, and the message has all of its commands. So it
                     // is sent ever more seldom, but often enough to keep its place.
                     Phase::Preparing { .. } | Phase::Fetching { .. } if open.alone => {
-                        now.saturating_sub(open.sent).min(hold_ms / 3).max(resend_ms)
+                        now.since(open.sent).min(hold_ms / 3).max(resend_ms)
                     }
                     Phase::Preparing { .. } | Phase::Fetching { .. } | Phase::Running => resend_ms,
                     _ => outcome_ms,
                 };
                 self.resend(sequence, None, out);
-                self.arm(sequence, Some(now.saturating_add(patience)));
+                self.arm(sequence, Some(now + patience));
             }
         }
     }

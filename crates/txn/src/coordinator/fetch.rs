@@ -14,8 +14,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use clocks::BootMs;
+
 use super::{Coordinator, Event, Look, Open, Phase};
-use crate::{Lock, Part, ParticipantId, TxnId};
+use crate::{HybridTime, Lock, Part, ParticipantId, TxnId};
 
 impl Look {
     pub(super) fn is_awaited(&self) -> bool {
@@ -66,13 +68,13 @@ impl Coordinator {
     /// # Panics
     ///
     /// Without parts.
-    pub fn begin_fetching(&mut self, now: u64, time: u64, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
+    pub fn begin_fetching(&mut self, now: BootMs, time: HybridTime, parts: Vec<Part>, out: &mut Vec<Event>) -> u64 {
         self.open((now, time), parts, (true, true), out)
     }
 
     pub(super) fn fetched(
         &mut self,
-        now: u64,
+        now: BootMs,
         from: ParticipantId,
         (tx, round): (TxnId, u32),
         what: Arc<[u8]>,
@@ -101,7 +103,7 @@ impl Coordinator {
         let (round, found) = (open.round, found.collect());
         open.phase = Phase::Running;
         out.push(Event::Fetched { sequence, attempt: tx.attempt, round, found });
-        self.arm_by(sequence, now.saturating_add(self.settings.resend_ms));
+        self.arm_by(sequence, now + self.settings.resend_ms);
     }
 
     /// The transaction needs these parts, too: keys that it has not locked. They are locked and read in the same
@@ -110,7 +112,13 @@ impl Coordinator {
     /// # Panics
     ///
     /// Without parts.
-    pub fn widen(&mut self, now: u64, (sequence, attempt): (u64, u32), more: Vec<Part>, out: &mut Vec<Event>) -> bool {
+    pub fn widen(
+        &mut self,
+        now: BootMs,
+        (sequence, attempt): (u64, u32),
+        more: Vec<Part>,
+        out: &mut Vec<Event>,
+    ) -> bool {
         assert!(!more.is_empty(), "keys are somewhere");
         if !self.is_running(sequence, attempt) {
             return false;
@@ -138,7 +146,7 @@ impl Coordinator {
         let looks = open.parts.iter().map(|part| asked.remove(&part.member.id).unwrap_or(Look::Before));
         open.phase = Phase::Fetching { looks: looks.collect() };
         // A participant that is not asked must hear of it often enough, however many rounds there are.
-        self.arm_by(sequence, now.saturating_add(self.settings.resend_ms));
+        self.arm_by(sequence, now + self.settings.resend_ms);
         for to in 0..self.open.get(&sequence).map_or(0, |open| open.parts.len()) {
             if self.open.get(&sequence).is_some_and(|open| open.is_awaited(to)) {
                 self.send_prepare(sequence, to, out);
@@ -156,7 +164,7 @@ impl Coordinator {
     /// attempt is void.
     pub fn proceed(
         &mut self,
-        now: u64,
+        now: BootMs,
         (sequence, attempt): (u64, u32),
         made: &[(ParticipantId, Arc<[u8]>)],
         out: &mut Vec<Event>,
@@ -172,7 +180,7 @@ impl Coordinator {
         open.phase = Phase::Preparing { answers: vec![None; open.parts.len()] };
         open.sent = now;
         let parts = open.parts.len();
-        self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+        self.arm(sequence, Some(now + self.settings.resend_ms));
         for to in 0..parts {
             self.send_prepare(sequence, to, out);
         }
@@ -184,7 +192,13 @@ impl Coordinator {
     /// # Panics
     ///
     /// Without parts.
-    pub fn again(&mut self, now: u64, (sequence, attempt): (u64, u32), parts: Vec<Part>, out: &mut Vec<Event>) -> bool {
+    pub fn again(
+        &mut self,
+        now: BootMs,
+        (sequence, attempt): (u64, u32),
+        parts: Vec<Part>,
+        out: &mut Vec<Event>,
+    ) -> bool {
         assert!(!parts.is_empty(), "a transaction is somewhere");
         if !self.is_running(sequence, attempt) {
             return false;
@@ -199,7 +213,7 @@ impl Coordinator {
     }
 
     /// The values cannot be used yet: they are fetched again after a pause. Does nothing if the attempt is void.
-    pub fn later(&mut self, now: u64, (sequence, attempt): (u64, u32), out: &mut Vec<Event>) {
+    pub fn later(&mut self, now: BootMs, (sequence, attempt): (u64, u32), out: &mut Vec<Event>) {
         if self.is_running(sequence, attempt) {
             self.drop_attempt(sequence, None, out);
             self.wait(now, sequence);
@@ -208,7 +222,7 @@ impl Coordinator {
 
     /// It has seen its values, or cannot be done: nothing is done. The coordinator answers no client. False: the
     /// attempt is void.
-    pub fn give_up(&mut self, now: u64, (sequence, attempt): (u64, u32), out: &mut Vec<Event>) -> bool {
+    pub fn give_up(&mut self, now: BootMs, (sequence, attempt): (u64, u32), out: &mut Vec<Event>) -> bool {
         let running = self.is_running(sequence, attempt);
         if running {
             self.end_attempt(now, sequence, out);
@@ -218,7 +232,7 @@ impl Coordinator {
 
     /// As [`Self::abandon`], for one that fetches, if it is sure that nothing of it happens. False: it may be committed
     /// by now.
-    pub fn withdraw(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) -> bool {
+    pub fn withdraw(&mut self, now: BootMs, sequence: u64, out: &mut Vec<Event>) -> bool {
         let binds_nobody = |open: &super::Open| {
             let phase = &open.phase;
             open.fetches && matches!(phase, Phase::Fetching { .. } | Phase::Running | Phase::Waiting | Phase::Rerouting)
@@ -231,12 +245,12 @@ impl Coordinator {
     }
 
     /// The present attempt, which binds no participant, was the last.
-    pub(super) fn end_attempt(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+    pub(super) fn end_attempt(&mut self, now: BootMs, sequence: u64, out: &mut Vec<Event>) {
         self.drop_attempt(sequence, None, out);
         if let Some(open) = self.open.get_mut(&sequence) {
             open.untold = false;
         }
-        self.arm(sequence, Some(now.saturating_add(self.settings.resend_ms)));
+        self.arm(sequence, Some(now + self.settings.resend_ms));
         self.close(sequence, now);
     }
 }

@@ -12,6 +12,8 @@
 //!
 //! An attempt that fetches gets the time of each participant, and its commands run at the latest of these.
 
+use clocks::{BootMs, UnixMs};
+
 use super::{Coordinator, Event};
 
 /// Most milliseconds that a moment is ahead.
@@ -37,15 +39,15 @@ impl Aim {
         Self { first, ahead: first, latest: None, over: None }
     }
 
-    /// The moment of an attempt that is sent `now`, unix milliseconds.
-    pub(super) fn moment(self, now: u64) -> u64 {
-        now.saturating_add_signed(self.latest.unwrap_or(0)).saturating_add_signed(self.ahead)
+    /// The moment of an attempt that is sent `now`.
+    pub(super) fn moment(self, now: UnixMs) -> UnixMs {
+        now.ahead_by(self.latest.unwrap_or(0)).ahead_by(self.ahead)
     }
 
     /// A participant whose clock was at `theirs` could not execute the last attempt at its moment: one of its keys
     /// `ends` before, or it was later already. False: no moment would do, and the search begins anew.
-    fn missed(&mut self, now: u64, theirs: u64, ends: Option<u64>) -> bool {
-        let since = |at: u64| i64::try_from(i128::from(at) - i128::from(now)).unwrap_or(i64::MAX);
+    fn missed(&mut self, now: UnixMs, theirs: UnixMs, ends: Option<UnixMs>) -> bool {
+        let since = |at: UnixMs| i64::try_from(i128::from(at.0) - i128::from(now.0)).unwrap_or(i64::MAX);
         self.latest = self.latest.max(Some(since(theirs)));
         let latest = self.latest.unwrap_or(0);
         let Some(ends) = ends.map(since) else {
@@ -68,22 +70,21 @@ impl Aim {
 }
 
 impl Coordinator {
-    /// The time, unix milliseconds, at `now` of the clock of [`Self::tick`].
-    pub fn set_clock(&mut self, now: u64, unix_ms: u64) {
-        self.epoch = unix_ms.saturating_sub(now);
+    /// The Unix time at `now`.
+    pub fn set_clock(&mut self, now: BootMs, unix: UnixMs) {
+        self.epoch = unix.earlier(now.0);
     }
 
     /// An attempt, which is dropped, named a moment that does not suit a participant: the next one names another.
     pub(super) fn untimely(
         &mut self,
-        now: u64,
+        now: BootMs,
         sequence: u64,
-        (theirs, ends): (u64, Option<u64>),
+        (theirs, ends): (UnixMs, Option<UnixMs>),
         out: &mut Vec<Event>,
     ) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
-        if open.aim.missed(now.saturating_add(self.epoch), theirs, ends) && open.aborting.len() <= 4 * open.parts.len()
-        {
+        if open.aim.missed(self.epoch + now.0, theirs, ends) && open.aborting.len() <= 4 * open.parts.len() {
             // No transaction was in its way.
             return self.attempt(now, sequence, out);
         }

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use clocks::BootMs;
+
 use super::{Coordinator, Event, Phase, send};
 use crate::{Message, ParticipantId, Refusal, TxnId};
 
 impl Coordinator {
     pub(super) fn prepared(
         &mut self,
-        now: u64,
+        now: BootMs,
         from: ParticipantId,
         tx: TxnId,
         replies: Option<Arc<[u8]>>,
@@ -27,14 +29,14 @@ impl Coordinator {
         }
         // A participant may have given its locks up before another had any. Their clocks may be faster by a quarter.
         let counts_for = self.settings.read_ms / 4 * 3;
-        if !open.logged() && now.saturating_sub(open.sent) > counts_for {
+        if !open.logged() && now.since(open.sent) > counts_for {
             return self.is_late(now, tx.sequence, out);
         }
         self.decided(now, tx.sequence, out);
     }
 
     /// All are prepared: the transaction is committed (parallel commit), and the client is answered.
-    fn decided(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+    fn decided(&mut self, now: BootMs, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let Phase::Preparing { answers } = &open.phase else { return };
         let replies = open.parts.iter().zip(answers).map(|(part, answer)| {
@@ -55,13 +57,13 @@ impl Coordinator {
         let participants: Vec<ParticipantId> = open.parts.iter().map(|part| part.member.id).collect();
         let attempt = open.attempt;
         open.phase = Phase::Committing { owing: participants.iter().copied().collect() };
-        self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
+        self.arm(sequence, Some(now + self.settings.outcome_ms));
         for participant in participants {
             self.send_outcome(sequence, attempt, participant, true, out);
         }
     }
 
-    pub(super) fn refused(&mut self, now: u64, from: ParticipantId, tx: TxnId, why: Refusal, out: &mut Vec<Event>) {
+    pub(super) fn refused(&mut self, now: BootMs, from: ParticipantId, tx: TxnId, why: Refusal, out: &mut Vec<Event>) {
         let sequence = tx.sequence;
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let part = open.parts.iter().any(|part| part.member.id == from);
@@ -88,11 +90,11 @@ impl Coordinator {
                 out.extend(untold.then_some(Event::Failed { sequence, why }));
             }
         }
-        self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
+        self.arm(sequence, Some(now + self.settings.outcome_ms));
         self.close(sequence, now);
     }
 
-    pub(super) fn acknowledged(&mut self, now: u64, from: ParticipantId, tx: TxnId) {
+    pub(super) fn acknowledged(&mut self, now: BootMs, from: ParticipantId, tx: TxnId) {
         let Some(open) = self.open.get_mut(&tx.sequence) else { return };
         match &mut open.phase {
             Phase::Committing { owing } | Phase::Left { owing } if open.attempt == tx.attempt => {
@@ -106,16 +108,16 @@ impl Coordinator {
     }
 
     /// The attempt is over, and the next one goes to other nodes, if a client waits for it.
-    pub(super) fn route_again(&mut self, now: u64, sequence: u64, out: &mut Vec<Event>) {
+    pub(super) fn route_again(&mut self, now: BootMs, sequence: u64, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         open.phase = if open.untold { Phase::Rerouting } else { Phase::Over };
         out.extend(open.untold.then_some(Event::Reroute { sequence }));
-        self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
+        self.arm(sequence, Some(now + self.settings.outcome_ms));
         self.close(sequence, now);
     }
 
     /// A participant is lost before all are known to be prepared (rule T5).
-    pub(super) fn leave(&mut self, now: u64, sequence: u64, lost: ParticipantId, out: &mut Vec<Event>) {
+    pub(super) fn leave(&mut self, now: BootMs, sequence: u64, lost: ParticipantId, out: &mut Vec<Event>) {
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let participants = open.parts.iter().map(|part| part.member.id);
         let owing: BTreeSet<ParticipantId> = participants.filter(|participant| *participant != lost).collect();
@@ -125,11 +127,11 @@ impl Coordinator {
         if std::mem::replace(&mut open.untold, false) {
             out.push(Event::Close { sequence });
         }
-        self.arm(sequence, Some(now.saturating_add(self.settings.outcome_ms)));
+        self.arm(sequence, Some(now + self.settings.outcome_ms));
     }
 
     /// Forgets a transaction if nothing is left to be done for it.
-    pub(super) fn close(&mut self, sequence: u64, now: u64) {
+    pub(super) fn close(&mut self, sequence: u64, now: BootMs) {
         let Some(open) = self.open.get(&sequence) else { return };
         let over = match &open.phase {
             Phase::Committing { owing } | Phase::Left { owing } => owing.is_empty(),

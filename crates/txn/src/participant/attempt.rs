@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use clocks::BootMs;
+
 use super::Action;
 use crate::inquiry::Inquiry;
 use crate::{Lock, Member, Message, ParticipantId, Prepare, Prepared, Recipient, Status, TxnId};
@@ -72,7 +74,7 @@ pub(super) struct Attempt {
     pub(super) wider: Wider,
     /// The nodes to answer when the record in flight is committed.
     pub(super) waiting: BTreeSet<(Recipient, Want)>,
-    pub(super) due: Option<u64>,
+    pub(super) due: Option<BootMs>,
     /// The coordinator leaves it to the remaining participants.
     pub(super) left: bool,
 }

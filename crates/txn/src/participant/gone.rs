@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use clocks::BootMs;
+
 use super::attempt::{Logged, Phase, Want};
 use super::{Action, Participant, send, to_participant};
 use crate::{Life, Message, NodeId, ParticipantId, Recipient, TxnId};
@@ -11,7 +13,7 @@ const NEVER: u64 = u64::MAX;
 
 impl Participant {
     /// A node is heard of, from itself or from the cluster's metadata. All its earlier lives are over.
-    pub fn peer(&mut self, now: u64, life: Life, out: &mut Vec<Action>) {
+    pub fn peer(&mut self, now: BootMs, life: Life, out: &mut Vec<Action>) {
         let before = self.peers.get(&life.node).copied();
         // Heard of for the first time: the log may speak of earlier lives.
         if before.is_none_or(|before| before < life.incarnation) {
@@ -22,7 +24,7 @@ impl Participant {
 
     /// A node will never live again, by the word of the cluster's metadata: transactions of its coordinators are
     /// orphaned, and their messages are not heard any more.
-    pub fn gone(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
+    pub fn gone(&mut self, now: BootMs, node: NodeId, out: &mut Vec<Action>) {
         if self.peers.insert(node, NEVER) != Some(NEVER) {
             self.orphaned(now, node, out);
         }
@@ -30,7 +32,7 @@ impl Participant {
 
     /// A participant is lost for good, by the word of the cluster's metadata: its acknowledgements are not awaited, and
     /// its messages are not heard any more.
-    pub fn lost(&mut self, now: u64, participant: ParticipantId) {
+    pub fn lost(&mut self, now: BootMs, participant: ParticipantId) {
         if !self.lost.insert(participant) {
             return;
         }
@@ -77,7 +79,7 @@ impl Participant {
     }
 
     /// The coordinator will not decide: another participant is lost.
-    pub(super) fn leave(&mut self, now: u64, from: Recipient, tx: TxnId, out: &mut Vec<Action>) {
+    pub(super) fn leave(&mut self, now: BootMs, from: Recipient, tx: TxnId, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return self.abort(from, tx, out) };
         attempt.left = true;
         match &attempt.phase {
@@ -96,7 +98,7 @@ impl Participant {
         }
     }
 
-    fn orphaned(&mut self, now: u64, node: NodeId, out: &mut Vec<Action>) {
+    fn orphaned(&mut self, now: BootMs, node: NodeId, out: &mut Vec<Action>) {
         let of = |tx: &&TxnId| tx.origin.life.node == node && self.is_gone(tx.origin);
         let orphans: Vec<TxnId> = self.known.keys().filter(of).copied().collect();
         for tx in orphans {
@@ -105,7 +107,7 @@ impl Participant {
     }
 
     /// If the coordinator of the attempt is gone, does its work.
-    pub(super) fn settle(&mut self, now: u64, tx: TxnId, out: &mut Vec<Action>) {
+    pub(super) fn settle(&mut self, now: BootMs, tx: TxnId, out: &mut Vec<Action>) {
         if !self.is_gone(tx.origin) {
             return;
         }
@@ -128,7 +130,7 @@ impl Participant {
                     out.push(to_participant(*to, Message::Commit { tx, finished: 0 }));
                 }
                 *owing = Some(owed);
-                self.arm(tx, Some(now.saturating_add(self.settings.outcome_ms)));
+                self.arm(tx, Some(now + self.settings.outcome_ms));
             }
             Phase::Appending { .. }
             | Phase::Deciding { .. }

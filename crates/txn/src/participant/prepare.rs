@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use clocks::BootMs;
+
 use super::attempt::{Attempt, Logged, Phase};
 use super::{Action, Execution, Participant, send, to_coordinator};
 use crate::{Member, Message, Prepare, Prepared, Recipient, Record, Refusal, TxnId};
@@ -10,7 +12,7 @@ impl Participant {
     /// `fetches`: it is to send its values, and hears its work later.
     pub(super) fn prepare(
         &mut self,
-        now: u64,
+        now: BootMs,
         from: Recipient,
         prepare: Arc<Prepare>,
         fetches: bool,
@@ -58,7 +60,7 @@ impl Participant {
         if logged || fetches {
             self.hold(now, tx);
         } else {
-            self.arm(tx, Some(now.saturating_add(self.settings.read_ms)));
+            self.arm(tx, Some(now + self.settings.read_ms));
         }
         out.push(Action::Lock { tx, stamp, locks, patient, widens: false });
     }
@@ -119,7 +121,7 @@ impl Participant {
     }
 
     /// The values for an attempt, which are committed.
-    pub fn fetched(&mut self, now: u64, tx: TxnId, found: Arc<[u8]>, out: &mut Vec<Action>) {
+    pub fn fetched(&mut self, now: BootMs, tx: TxnId, found: Arc<[u8]>, out: &mut Vec<Action>) {
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         let Phase::Executing { prepare, cancelled } = &attempt.phase else { return };
         let (prepare, cancelled) = (Arc::clone(prepare), *cancelled);
@@ -137,7 +139,7 @@ impl Participant {
     /// doubt for a while. The same holds for an attempt that only reads: it is never told that it is over. As long as
     /// its coordinator is heard of it keeps its place, however long that takes: its answers count from when it has them
     /// (rule T3).
-    pub(super) fn hold(&mut self, now: u64, tx: TxnId) {
+    pub(super) fn hold(&mut self, now: BootMs, tx: TxnId) {
         let holds = |attempt: &Attempt| match &attempt.phase {
             Phase::Fetched { .. } => true,
             Phase::Queued { .. } if attempt.wider.round > 0 => true,
@@ -146,14 +148,14 @@ impl Participant {
             _ => false,
         };
         if self.known.get(&tx).is_some_and(holds) {
-            self.arm(tx, Some(now.saturating_add(self.settings.hold_ms)));
+            self.arm(tx, Some(now + self.settings.hold_ms));
         }
     }
 
     /// The coordinator has the values of all participants, and sends the work.
     pub(super) fn proceed(
         &mut self,
-        now: u64,
+        now: BootMs,
         from: Recipient,
         tx: TxnId,
         (members, logged, commands): (Arc<[Member]>, bool, Arc<[u8]>),
@@ -168,7 +170,7 @@ impl Participant {
                 let (stamp, locks) = (prepare.stamp, Arc::clone(&prepare.locks));
                 attempt.phase = Phase::Executing { prepare: Arc::new(prepare), cancelled: false };
                 let read_ms = self.settings.read_ms;
-                self.arm(tx, (!logged).then(|| now.saturating_add(read_ms)));
+                self.arm(tx, (!logged).then(|| now + read_ms));
                 return out.push(Action::Proceed { tx, stamp, locks, commands, logged });
             }
             Phase::Queued { .. } | Phase::Executing { .. } | Phase::Appending { .. } => return,

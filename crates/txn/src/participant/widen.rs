@@ -10,6 +10,8 @@
 
 use std::sync::Arc;
 
+use clocks::BootMs;
+
 use super::attempt::Phase;
 use super::{Action, Participant, send};
 use crate::{Lock, Message, Recipient, Refusal, TxnId};
@@ -18,7 +20,7 @@ impl Participant {
     /// The coordinator needs the values of these keys, too.
     pub(super) fn widen(
         &mut self,
-        now: u64,
+        now: BootMs,
         from: Recipient,
         tx: TxnId,
         (round, locks): (u32, Arc<[Lock]>),

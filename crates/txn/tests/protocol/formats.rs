@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use clocks::UnixMs;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use txn::locks::Mode;
 use txn::{
-    Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepare, Prepared, Record, Refusal, Stamp, Status,
-    TxnId,
+    HybridTime, Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepare, Prepared, Record, Refusal, Stamp,
+    Status, TxnId,
 };
 
 fn bytes(message: &Message) -> Vec<u8> {
@@ -57,7 +58,7 @@ const STAMP: &[u8] = &[
 ];
 
 fn stamp() -> Stamp {
-    Stamp { time: 0x0102_0304_0506_0708, node: NodeId(0x1122_3344_5566_7788), lane: 1 }
+    Stamp { time: HybridTime(0x0102_0304_0506_0708), node: NodeId(0x1122_3344_5566_7788), lane: 1 }
 }
 
 const MEMBERS: &[u8] = &[
@@ -89,7 +90,7 @@ fn messages() {
         logged: true,
         patient: false,
         finished: 299,
-        moment: 0x0807_0605_0403_0201,
+        moment: UnixMs(0x0807_0605_0403_0201),
     };
     let expected = golden(&[3, 1], &[TX, STAMP, MEMBERS, LOCKS, b"\x03SET", &[1, 0xab, 0x02], MOMENT]);
     assert_eq!(bytes(&Message::Prepare(Arc::new(prepare.clone()))), expected);
@@ -117,11 +118,11 @@ fn messages() {
     }
     let why = Refusal::Failed((*b"no").into());
     assert_eq!(bytes(&Message::Refused { tx: tx(), why }), golden(&[3, 3], &[TX, b"\x06\x02no"]));
-    let clock = |ends| Refusal::Untimely { now: 0x0807_0605_0403_0201, ends };
+    let clock = |ends| Refusal::Untimely { now: UnixMs(0x0807_0605_0403_0201), ends };
     let late = golden(&[3, 3], &[TX, &[7], MOMENT, &[0]]);
     assert_eq!(bytes(&Message::Refused { tx: tx(), why: clock(None) }), late);
     let early = golden(&[3, 3], &[TX, &[7], MOMENT, &[1, 5, 0, 0, 0, 0, 0, 0, 0]]);
-    assert_eq!(bytes(&Message::Refused { tx: tx(), why: clock(Some(5)) }), early);
+    assert_eq!(bytes(&Message::Refused { tx: tx(), why: clock(Some(UnixMs(5))) }), early);
     assert_eq!(bytes(&Message::Commit { tx: tx(), finished: 5 }), golden(&[3, 4], &[TX, &[5]]));
     assert_eq!(bytes(&Message::Abort { tx: tx(), finished: 5 }), golden(&[3, 5], &[TX, &[5]]));
     assert_eq!(bytes(&Message::Acknowledged { tx: tx() }), golden(&[3, 6], &[TX]));

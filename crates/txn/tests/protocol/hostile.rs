@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::glue::dice::Dice;
 use crate::glue::program;
+use clocks::{BootMs, UnixMs};
 use txn::{
-    Action, Coordinator, Event, Execution, Life, Member, Message, NodeId, Origin, Part, Participant, ParticipantId,
-    Prepare, RecordKind, Refusal, Settings, Stamp, Status, TxnId,
+    Action, Coordinator, Event, Execution, HybridTime, Life, Member, Message, NodeId, Origin, Part, Participant,
+    ParticipantId, Prepare, RecordKind, Refusal, Settings, Stamp, Status, TxnId,
 };
 
 fn life(dice: &mut Dice) -> Life {
@@ -30,8 +31,8 @@ fn refusal(dice: &mut Dice) -> Refusal {
         2 => Refusal::Over,
         3 => Refusal::Moved,
         4 => Refusal::Changed,
-        5 => Refusal::Untimely { now: [0, 1, u64::MAX][dice.below(3)], ends: None },
-        6 => Refusal::Untimely { now: 1, ends: Some([0, 1, 2, u64::MAX][dice.below(4)]) },
+        5 => Refusal::Untimely { now: UnixMs([0, 1, u64::MAX][dice.below(3)]), ends: None },
+        6 => Refusal::Untimely { now: UnixMs(1), ends: Some(UnixMs([0, 1, 2, u64::MAX][dice.below(4)])) },
         _ => Refusal::Failed((*b"x").into()),
     }
 }
@@ -44,7 +45,7 @@ fn message(dice: &mut Dice, tx: TxnId) -> Message {
             members.sort();
             members.dedup_by_key(|member| member.id);
             let (locks, commands) = program(1, &[1], &[2]);
-            let stamp = Stamp { time: number, ..Stamp::default() };
+            let stamp = Stamp { time: HybridTime(number), ..Stamp::default() };
             let members = members.into();
             let logged = dice.percent(70);
             let prepare = Arc::new(Prepare {
@@ -56,7 +57,7 @@ fn message(dice: &mut Dice, tx: TxnId) -> Message {
                 logged,
                 patient: dice.percent(30),
                 finished: number,
-                moment: number,
+                moment: UnixMs(number),
             });
             if kind == 9 { Message::Fetch(prepare) } else { Message::Prepare(prepare) }
         }
@@ -98,7 +99,7 @@ fn participants_stand_everything() {
         let mut participant = Participant::new(Member { id: ParticipantId(0), incarnation: 1 }, settings);
         let mut held: BTreeMap<TxnId, i32> = BTreeMap::new();
         for _ in 0..400 {
-            let (tx, now, mut out) = (tx(&mut dice), dice.next() % 5000, Vec::new());
+            let (tx, now, mut out) = (tx(&mut dice), BootMs(dice.next() % 5000), Vec::new());
             match dice.below(11) {
                 10 => participant.fetched(now, tx, Arc::from([1]), &mut out),
                 0 => participant.locked(tx, dice.percent(70), &mut out),
@@ -111,7 +112,7 @@ fn participants_stand_everything() {
                     let kinds = [RecordKind::Prepare, RecordKind::Commit, RecordKind::Abort, RecordKind::Refuse];
                     participant.committed(now, tx, kinds[dice.below(4)], &mut out);
                 }
-                3 => participant.tick([now, u64::MAX][dice.below(2)], &mut out),
+                3 => participant.tick([now, BootMs::NEVER][dice.below(2)], &mut out),
                 4 if dice.percent(10) => {
                     let node = NodeId(1 + dice.next() % 2);
                     participant.lost(now, ParticipantId::of(node));
@@ -146,7 +147,7 @@ fn coordinators_stand_everything() {
         let mut coordinator = Coordinator::new(origin, Settings::default());
         let mut answers: BTreeMap<u64, u32> = BTreeMap::new();
         for _ in 0..400 {
-            let (any, now, mut out) = (tx(&mut dice), dice.next() % 5000, Vec::new());
+            let (any, now, mut out) = (tx(&mut dice), BootMs(dice.next() % 5000), Vec::new());
             let sequence = dice.next() % 4;
             // Mostly about open transactions.
             let tx = coordinator.current(sequence).filter(|_| dice.percent(80)).unwrap_or(any);
@@ -157,15 +158,20 @@ fn coordinators_stand_everything() {
             match dice.below(15) {
                 14 => _ = coordinator.widen(now, (sequence, tx.attempt), vec![part(dice.next() % 3)], &mut out),
                 10 => {
-                    coordinator.begin_fetching(now, now, (1 + dice.next() % 2..3).map(part).collect(), &mut out);
+                    coordinator.begin_fetching(
+                        now,
+                        HybridTime(now.0),
+                        (1 + dice.next() % 2..3).map(part).collect(),
+                        &mut out,
+                    );
                 }
                 11 => _ = coordinator.proceed(now, (sequence, tx.attempt), &[], &mut out),
                 12 => _ = coordinator.again(now, (sequence, tx.attempt), vec![part(2)], &mut out),
                 13 if dice.percent(20) => _ = coordinator.give_up(now, (sequence, tx.attempt), &mut out),
                 0 => {
-                    coordinator.begin(now, now, (1 + dice.next() % 2..3).map(part).collect(), &mut out);
+                    coordinator.begin(now, HybridTime(now.0), (1 + dice.next() % 2..3).map(part).collect(), &mut out);
                 }
-                1 => coordinator.tick([now, u64::MAX][dice.below(2)], &mut out),
+                1 => coordinator.tick([now, BootMs::NEVER][dice.below(2)], &mut out),
                 2 => coordinator.linked(now, ParticipantId(dice.next() % 3), &mut out),
                 3 if dice.percent(20) => _ = coordinator.abandon(now, sequence, &mut out),
                 5 if dice.percent(50) => coordinator.routed(now, sequence, vec![part(2)]),

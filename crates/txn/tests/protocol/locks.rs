@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::glue::dice::Dice;
 use txn::locks::Mode::{Exclusive, Shared};
 use txn::locks::{Asker, LockTable, Locks, Mode, Requested, release, request, request_plain, restore, upgrade};
-use txn::{NodeId, Stamp};
+use txn::{HybridTime, NodeId, Stamp};
 
 type Table = LockTable<u8, u32>;
 
 fn stamp(time: u64) -> Stamp {
-    Stamp { time, node: NodeId(1), lane: 0 }
+    Stamp { time: HybridTime(time), node: NodeId(1), lane: 0 }
 }
 
 /// A transaction whose name is its age.

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use clocks::{BootMs, UnixMs};
 use txn::locks::Mode;
 use txn::{
-    Action, Coordinator, Event, Life, Lock, Member, Message, NodeId, Origin, Part, Participant, ParticipantId, Prepare,
-    Refusal, Settings, TxnId,
+    Action, Coordinator, Event, HybridTime, Life, Lock, Member, Message, NodeId, Origin, Part, Participant,
+    ParticipantId, Prepare, Refusal, Settings, TxnId,
 };
 
-/// The time when the coordinator's clock is at 0.
-const EPOCH: u64 = 1_700_000_000_000;
+/// The Unix time when the boot clock is at 0.
+const EPOCH: UnixMs = UnixMs(1_700_000_000_000);
 const AHEAD: u64 = Settings::DEFAULT.moment_ms;
 
 fn life(node: u64) -> Life {
@@ -21,13 +22,13 @@ fn member(node: u64) -> Member {
 }
 
 /// A transaction that writes at two nodes, and the Prepares that were sent.
-fn begun(now: u64) -> (Coordinator, Vec<Arc<Prepare>>) {
+fn begun(now: BootMs) -> (Coordinator, Vec<Arc<Prepare>>) {
     let mut coordinator = Coordinator::new(Origin { life: life(9), lane: 0 }, Settings::DEFAULT);
-    coordinator.set_clock(0, EPOCH);
+    coordinator.set_clock(BootMs::ZERO, EPOCH);
     let locks = Lock::normalized(vec![Lock { db: 0, key: (*b"k").into(), mode: Mode::Exclusive }]);
     let part = |node| Part { member: member(node), locks: locks.clone(), commands: Arc::default(), writes: true };
     let mut events = Vec::new();
-    coordinator.begin(now, 1, vec![part(1), part(2)], &mut events);
+    coordinator.begin(now, HybridTime(1), vec![part(1), part(2)], &mut events);
     (coordinator, prepares(events))
 }
 
@@ -39,15 +40,21 @@ fn prepares(events: Vec<Event>) -> Vec<Arc<Prepare>> {
     events.into_iter().filter_map(prepare).collect()
 }
 
-fn moments(prepares: &[Arc<Prepare>]) -> Vec<u64> {
+fn moments(prepares: &[Arc<Prepare>]) -> Vec<UnixMs> {
     prepares.iter().map(|prepare| prepare.moment).collect()
 }
 
 /// A participant refuses the present attempt at `now`. Returns the moment of the next one.
-fn refused(coordinator: &mut Coordinator, tx: TxnId, now: u64, theirs: u64, ends: Option<u64>) -> (TxnId, u64) {
+fn refused(
+    coordinator: &mut Coordinator,
+    tx: TxnId,
+    now: u64,
+    theirs: UnixMs,
+    ends: Option<UnixMs>,
+) -> (TxnId, UnixMs) {
     let why = Refusal::Untimely { now: theirs, ends };
     let mut events = Vec::new();
-    coordinator.message(now, member(1), Message::Refused { tx, why }, &mut events);
+    coordinator.message(BootMs(now), member(1), Message::Refused { tx, why }, &mut events);
     let mut prepares = prepares(events);
     if prepares.is_empty() {
         let mut events = Vec::new();
@@ -61,16 +68,16 @@ fn refused(coordinator: &mut Coordinator, tx: TxnId, now: u64, theirs: u64, ends
 
 #[test]
 fn it_is_a_little_ahead_and_the_same_for_all() {
-    let (mut coordinator, sent) = begun(50);
+    let (mut coordinator, sent) = begun(BootMs(50));
     assert_eq!(moments(&sent), [EPOCH + 50 + AHEAD; 2]);
     let mut again = Vec::new();
-    coordinator.linked(400, ParticipantId(1), &mut again);
+    coordinator.linked(BootMs(400), ParticipantId(1), &mut again);
     assert_eq!(moments(&prepares(again)), [EPOCH + 50 + AHEAD], "also when it is sent again");
 }
 
 #[test]
 fn who_is_ahead_of_it_is_followed() {
-    let (mut coordinator, sent) = begun(0);
+    let (mut coordinator, sent) = begun(BootMs::ZERO);
     let theirs = EPOCH + 5000;
     let (tx, moment) = refused(&mut coordinator, sent[0].tx, 10, theirs, None);
     assert!(moment > theirs + AHEAD, "{moment}");
@@ -81,7 +88,7 @@ fn who_is_ahead_of_it_is_followed() {
 
 #[test]
 fn a_key_that_ends_soon_is_gone_before() {
-    let (mut coordinator, sent) = begun(0);
+    let (mut coordinator, sent) = begun(BootMs::ZERO);
     let (mut tx, ends) = (sent[0].tx, EPOCH + 100);
     for now in [10, 60, 80] {
         let (next, moment) = refused(&mut coordinator, tx, now, EPOCH + now, Some(ends));
@@ -98,7 +105,7 @@ fn a_key_that_ends_soon_is_gone_before() {
 /// No key expires by the coordinator's clock.
 #[test]
 fn a_coordinator_that_is_ahead_names_the_moments_of_others() {
-    let (mut coordinator, sent) = begun(60_000);
+    let (mut coordinator, sent) = begun(BootMs(60_000));
     let (theirs, ends) = (EPOCH + 10, EPOCH + 3000);
     let (_, moment) = refused(&mut coordinator, sent[0].tx, 60_001, theirs, Some(ends));
     assert!((theirs + AHEAD..=ends).contains(&moment), "{moment}");
@@ -107,7 +114,7 @@ fn a_coordinator_that_is_ahead_names_the_moments_of_others() {
 /// A participant whose clock is past the moment may take part if all its keys exist. If one does not, it refuses.
 #[test]
 fn keys_that_are_there_are_of_a_moment_that_is_over() {
-    let (mut coordinator, sent) = begun(0);
+    let (mut coordinator, sent) = begun(BootMs::ZERO);
     // A key of a node that is far ahead expires soon, and then one of another node sooner, by a right clock.
     let (tx, _) = refused(&mut coordinator, sent[0].tx, 10, EPOCH + 9000, Some(EPOCH + 9500));
     let ends = EPOCH + 3000;
@@ -122,12 +129,12 @@ fn keys_that_are_there_are_of_a_moment_that_is_over() {
 
 #[test]
 fn who_is_alone_is_of_any_moment() {
-    let (_, sent) = begun(0);
+    let (_, sent) = begun(BootMs::ZERO);
     for members in [1, 2] {
         let mut participant = Participant::new(member(1), Settings::DEFAULT);
         let prepare = Prepare { members: sent[0].members[..members].into(), ..(*sent[0]).clone() };
         let mut actions = Vec::new();
-        participant.message(0, life(9), Message::Prepare(prepare.into()), &mut actions);
+        participant.message(BootMs::ZERO, life(9), Message::Prepare(prepare.into()), &mut actions);
         actions.clear();
         participant.locked(sent[0].tx, true, &mut actions);
         let of = |action: &Action| if let Action::Execute { moment, .. } = action { Some(*moment) } else { None };

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Said, Server, decode_reads, program};
-use txn::{Coordinator, Event, Life, Member, Message, NodeId, Origin, Part, ParticipantId, Settings};
+use clocks::BootMs;
+use txn::{Coordinator, Event, HybridTime, Life, Member, Message, NodeId, Origin, Part, ParticipantId, Settings};
 
 const D: u64 = 100;
 const SETTINGS: Settings = Settings {
@@ -42,7 +43,7 @@ fn begin(coordinator: &mut Coordinator, now: u64, id: u32, servers: [Life; 2], w
     };
     let parts = [1, 2].into_iter().zip(servers).map(part).collect();
     let mut events = Vec::new();
-    coordinator.begin(now, u64::from(id), parts, &mut events);
+    coordinator.begin(BootMs(now), HybridTime(u64::from(id)), parts, &mut events);
     messages(events)
 }
 
@@ -54,8 +55,8 @@ fn messages(events: Vec<Event>) -> Vec<Message> {
 /// Gives a server a message and commits its appended records. Returns the messages that it sends.
 fn tell(server: &mut Server, now: u64, from: Life, message: Message) -> Vec<Message> {
     let mut said = Vec::new();
-    server.message(now, from, message, &mut said);
-    server.flush(now, &mut said);
+    server.message(BootMs(now), from, message, &mut said);
+    server.flush(BootMs(now), &mut said);
     let sent = |said| if let Said::Send(_, message) = said { Some(message) } else { None };
     said.into_iter().filter_map(sent).collect()
 }
@@ -68,14 +69,14 @@ fn history(serves_after: u64) -> (Option<Observed>, BTreeMap<u16, Vec<u32>>, Vec
     let (mut one, mut two) = (server(1), server(2));
     let prepares = begin(&mut reader, 0, 1, [one.me, two.me], false);
     let first = tell(&mut one, 1, life(8), prepares[0].clone());
-    one.crash(2, 0, &mut Vec::new());
+    one.crash(BootMs(2), 0, &mut Vec::new());
     let start = 3 + serves_after;
     let asked = begin(&mut writer, start, 2, [one.me, two.me], true);
     let mut done = Vec::new();
     for (server, message) in [&mut one, &mut two].into_iter().zip(asked) {
         for answer in tell(server, start, life(9), message) {
             let mut events = Vec::new();
-            writer.message(start, Member::of(server.me), answer, &mut events);
+            writer.message(BootMs(start), Member::of(server.me), answer, &mut events);
             done.extend(messages(events));
         }
     }
@@ -86,7 +87,7 @@ fn history(serves_after: u64) -> (Option<Observed>, BTreeMap<u16, Vec<u32>>, Vec
     let second = tell(&mut two, late, life(8), prepares[1].clone());
     let mut events = Vec::new();
     for (from, answer) in [(member(1), first), (member(2), second)] {
-        answer.into_iter().for_each(|answer| reader.message(late, from, answer, &mut events));
+        answer.into_iter().for_each(|answer| reader.message(BootMs(late), from, answer, &mut events));
     }
     let seen = events.iter().find_map(|event| match event {
         Event::Reply { replies, .. } => Some(replies.iter().flat_map(|(_, reply)| decode_reads(reply)).collect()),
@@ -115,9 +116,9 @@ fn locks_of_what_only_read_are_held_for_d_and_no_longer() {
     let (mut reader, mut one) = (coordinator(8), server(1));
     let prepares = begin(&mut reader, 0, 1, [one.me, life(2)], false);
     assert!(matches!(tell(&mut one, 10, life(8), prepares[0].clone())[..], [Message::Prepared { .. }]));
-    one.tick(10 + D - 1, &mut Vec::new());
+    one.tick(BootMs(10 + D - 1), &mut Vec::new());
     assert!(!one.locks.is_empty());
-    one.tick(10 + D, &mut Vec::new());
+    one.tick(BootMs(10 + D), &mut Vec::new());
     assert!(one.locks.is_empty());
     // The coordinator does not hear of the other server. It tries again and waits, with an attempt that is logged.
     assert_eq!(attempts(&mut reader, D - 1), []);
@@ -128,7 +129,7 @@ fn locks_of_what_only_read_are_held_for_d_and_no_longer() {
 /// The attempts that a coordinator sends at this time, and true if they are logged.
 fn attempts(coordinator: &mut Coordinator, now: u64) -> Vec<(u32, bool)> {
     let mut events = Vec::new();
-    coordinator.tick(now, &mut events);
+    coordinator.tick(BootMs(now), &mut events);
     prepares(&messages(events))
 }
 
@@ -151,7 +152,7 @@ fn answers_count_for_three_quarters_of_d() {
         let mut events = Vec::new();
         for (server, message) in servers.iter_mut().zip(asked) {
             for answer in tell(server, 1, life(8), message) {
-                reader.message(at, Member::of(server.me), answer, &mut events);
+                reader.message(BootMs(at), Member::of(server.me), answer, &mut events);
             }
         }
         assert_eq!(events.iter().any(|event| matches!(event, Event::Reply { .. })), counts, "{at}");

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::glue::program;
+use clocks::{BootMs, UnixMs};
 use txn::{
-    Action, Coordinator, Event, Life, Lock, Member, Message, NodeId, Origin, Part, Participant, ParticipantId, Prepare,
-    Recipient, Refusal, Settings, Stamp, TxnId,
+    Action, Coordinator, Event, HybridTime, Life, Lock, Member, Message, NodeId, Origin, Part, Participant,
+    ParticipantId, Prepare, Recipient, Refusal, Settings, Stamp, TxnId,
 };
 
 const SETTINGS: Settings = Settings { resend_ms: 100, hold_ms: 300, ..Settings::DEFAULT };
@@ -27,7 +28,7 @@ fn part(node: u64, key: u16) -> Part {
 /// A coordinator that has fetched a key of node 1 and one of node 2.
 fn fetched() -> (Coordinator, TxnId) {
     let mut coordinator = Coordinator::new(Origin { life: life(9), lane: 3 }, SETTINGS);
-    let sequence = coordinator.begin_fetching(0, 70, vec![part(1, 1), part(2, 2)], &mut Vec::new());
+    let sequence = coordinator.begin_fetching(BootMs(0), HybridTime(70), vec![part(1, 1), part(2, 2)], &mut Vec::new());
     let tx = coordinator.current(sequence).expect("open");
     tell(&mut coordinator, 0, 1, found(tx, 0));
     let events = tell(&mut coordinator, 0, 2, found(tx, 0));
@@ -41,7 +42,7 @@ fn found(tx: TxnId, round: u32) -> Message {
 
 fn tell(coordinator: &mut Coordinator, now: u64, from: u64, message: Message) -> Vec<Event> {
     let mut events = Vec::new();
-    coordinator.message(now, member(from), message, &mut events);
+    coordinator.message(BootMs(now), member(from), message, &mut events);
     events
 }
 
@@ -55,13 +56,13 @@ fn only_who_has_further_keys_is_asked_and_only_answers_of_the_round_count() {
     let (mut coordinator, tx) = fetched();
     let which = (tx.sequence, tx.attempt);
     let mut events = Vec::new();
-    assert!(coordinator.widen(1, which, vec![part(2, 4), part(3, 3)], &mut events));
+    assert!(coordinator.widen(BootMs(1), which, vec![part(2, 4), part(3, 3)], &mut events));
     let asked = messages(events);
     let [(2, Message::Widen { round: 1, locks, .. }), (3, Message::Fetch(fetch))] = &asked[..] else {
         panic!("{asked:?}")
     };
     assert_eq!((&**locks, fetch.members.len()), (&*part(2, 4).locks, 3));
-    assert!(!coordinator.widen(1, which, vec![part(1, 5)], &mut Vec::new()), "it has not been answered");
+    assert!(!coordinator.widen(BootMs(1), which, vec![part(1, 5)], &mut Vec::new()), "it has not been answered");
     assert_eq!(tell(&mut coordinator, 2, 2, found(tx, 0)), [], "said before");
     assert_eq!(tell(&mut coordinator, 2, 1, found(tx, 0)), [], "not asked");
     assert_eq!(tell(&mut coordinator, 2, 3, found(tx, 0)), []);
@@ -69,7 +70,7 @@ fn only_who_has_further_keys_is_asked_and_only_answers_of_the_round_count() {
     let [Event::Fetched { round: 1, found, .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(found.iter().map(|(node, _)| node.0).collect::<Vec<_>>(), [2, 3]);
     let mut events = Vec::new();
-    assert!(coordinator.proceed(3, which, &[], &mut events));
+    assert!(coordinator.proceed(BootMs(3), which, &[], &mut events));
     let names_all = |message: &Message| matches!(message, Message::Proceed { members, .. } if members.len() == 3);
     let told = messages(events);
     assert!(told.len() == 3 && told.iter().all(|(_, message)| names_all(message)), "{told:?}");
@@ -83,8 +84,8 @@ fn who_is_not_asked_hears_often_that_it_is_still_wanted() {
     for round in 1..200 {
         let now = 5 * u64::from(round);
         let mut events = Vec::new();
-        assert!(coordinator.widen(now, (tx.sequence, 1), vec![part(1, 2 * round as u16 + 1)], &mut events));
-        coordinator.tick(now + 1, &mut events);
+        assert!(coordinator.widen(BootMs(now), (tx.sequence, 1), vec![part(1, 2 * round as u16 + 1)], &mut events));
+        coordinator.tick(BootMs(now + 1), &mut events);
         tell(&mut coordinator, now + 2, 1, found(tx, round));
         if messages(events).contains(&(2, Message::Hold { tx })) {
             longest = longest.max(now - last);
@@ -97,12 +98,12 @@ fn who_is_not_asked_hears_often_that_it_is_still_wanted() {
 #[test]
 fn the_next_attempt_asks_for_all_that_is_known() {
     let (mut coordinator, tx) = fetched();
-    assert!(coordinator.widen(1, (tx.sequence, 1), vec![part(2, 4), part(3, 3)], &mut Vec::new()));
+    assert!(coordinator.widen(BootMs(1), (tx.sequence, 1), vec![part(2, 4), part(3, 3)], &mut Vec::new()));
     let events = tell(&mut coordinator, 2, 2, Message::Refused { tx, why: Refusal::Conflict });
     let over = messages(events);
     assert!(matches!(&over[..], [(1, Message::Abort { .. }), (3, Message::Abort { .. })]), "{over:?}");
     let mut events = Vec::new();
-    coordinator.tick(1000, &mut events);
+    coordinator.tick(BootMs(1000), &mut events);
     // The node with the conflict is asked first.
     let is_next = |prepare: &Prepare| prepare.tx.attempt == 2 && prepare.patient;
     let first = messages(events);
@@ -118,19 +119,20 @@ fn part_that_has_fetched() -> (Participant, TxnId) {
     let origin = Origin { life: life(9), lane: 0 };
     let tx = TxnId { origin, sequence: 1, attempt: 1 };
     let (locks, commands) = program(1, &[], &[2]);
-    let (members, stamp) = (Arc::new([member(1)]), Stamp { time: 1, node: NodeId(9), lane: 0 });
-    let fetch = Prepare { tx, stamp, members, locks, commands, logged: true, patient: true, finished: 0, moment: 0 };
+    let (members, stamp) = (Arc::new([member(1)]), Stamp { time: HybridTime(1), node: NodeId(9), lane: 0 });
+    let fetch =
+        Prepare { tx, stamp, members, locks, commands, logged: true, patient: true, finished: 0, moment: UnixMs::ZERO };
     let mut participant = Participant::new(member(1), SETTINGS);
     let mut actions = Vec::new();
-    participant.message(0, life(9), Message::Fetch(Arc::new(fetch)), &mut actions);
+    participant.message(BootMs(0), life(9), Message::Fetch(Arc::new(fetch)), &mut actions);
     participant.locked(tx, true, &mut actions);
-    participant.fetched(0, tx, Arc::new([1]), &mut actions);
+    participant.fetched(BootMs(0), tx, Arc::new([1]), &mut actions);
     (participant, tx)
 }
 
 fn widen(participant: &mut Participant, (tx, round, key): (TxnId, u32, u16)) -> Vec<Action> {
     let mut actions = Vec::new();
-    participant.message(1, life(9), Message::Widen { tx, round, locks: part(1, key).locks }, &mut actions);
+    participant.message(BootMs(1), life(9), Message::Widen { tx, round, locks: part(1, key).locks }, &mut actions);
     actions
 }
 
@@ -150,17 +152,17 @@ fn whatever_ends_a_part_gives_all_back() {
     let ends: [fn(&mut Participant, TxnId, &mut Vec<Action>); 6] = [
         // An older transaction has the key.
         |participant, tx, out| participant.locked(tx, false, out),
-        |participant, tx, out| participant.message(2, life(9), Message::Abort { tx, finished: 0 }, out),
+        |participant, tx, out| participant.message(BootMs(2), life(9), Message::Abort { tx, finished: 0 }, out),
         // The holder of the key is in doubt.
         |participant, tx, out| assert!(participant.refuse_queued(tx, Refusal::Moved, out)),
         // Its coordinator is silent, or has ended.
-        |participant, _, out| participant.tick(1000, out),
-        |participant, _, out| participant.peer(2, Life { incarnation: 2, ..life(9) }, out),
+        |participant, _, out| participant.tick(BootMs(1000), out),
+        |participant, _, out| participant.peer(BootMs(2), Life { incarnation: 2, ..life(9) }, out),
         // It was granted, and given up while it read.
         |participant, tx, out| {
             participant.locked(tx, true, out);
-            participant.message(2, life(9), Message::Abort { tx, finished: 0 }, out);
-            participant.fetched(3, tx, Arc::new([1]), out);
+            participant.message(BootMs(2), life(9), Message::Abort { tx, finished: 0 }, out);
+            participant.fetched(BootMs(3), tx, Arc::new([1]), out);
         },
     ];
     for end in ends {
@@ -172,7 +174,7 @@ fn whatever_ends_a_part_gives_all_back() {
         let mut actions = Vec::new();
         participant.locked(tx, true, &mut actions);
         assert!(matches!(&actions[..], [Action::Fetch { locks, .. }] if keys(locks) == [5]), "{actions:?}");
-        participant.fetched(1, tx, Arc::new([2]), &mut actions);
+        participant.fetched(BootMs(1), tx, Arc::new([2]), &mut actions);
         widen(&mut participant, (tx, 4, 1));
         let mut actions = Vec::new();
         end(&mut participant, tx, &mut actions);
@@ -189,7 +191,7 @@ fn a_round_that_comes_again_is_answered_again_and_an_earlier_one_is_not() {
     let mut actions = Vec::new();
     participant.locked(tx, true, &mut actions);
     assert_eq!(widen(&mut participant, (tx, 2, 5)), [], "it is looked at");
-    participant.fetched(1, tx, Arc::new([2]), &mut actions);
+    participant.fetched(BootMs(1), tx, Arc::new([2]), &mut actions);
     let answer = Message::Fetched { tx, round: 2, found: Arc::new([2]) };
     assert_eq!(
         widen(&mut participant, (tx, 2, 5)),
@@ -199,7 +201,7 @@ fn a_round_that_comes_again_is_answered_again_and_an_earlier_one_is_not() {
     // The part that it is bound to has all keys, and names all members.
     let (members, commands) = (Arc::from([member(1), member(2)]), Arc::from([1]));
     let mut actions = Vec::new();
-    participant.message(2, life(9), Message::Proceed { tx, members, logged: true, commands }, &mut actions);
+    participant.message(BootMs(2), life(9), Message::Proceed { tx, members, logged: true, commands }, &mut actions);
     assert!(matches!(&actions[..], [Action::Proceed { locks, .. }] if keys(locks) == [2, 5]), "{actions:?}");
     actions.clear();
     let done = txn::Execution::Done { effects: Arc::new([1]), replies: Arc::default() };

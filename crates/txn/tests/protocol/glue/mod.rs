@@ -10,6 +10,7 @@ pub mod history;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use clocks::{BootMs, UnixMs};
 use txn::locks::{LockTable, Mode, Requested, release, request, request_plain, restore};
 use txn::{
     Action, Execution, Life, Lock, Member, Message, NodeId, Participant, ParticipantId, Recipient, Record, Refusal,
@@ -72,7 +73,7 @@ pub enum Said {
     Send(NodeId, Message),
     /// The commands are to run later by [`Server::execute`], or the part is [untimely](Server::untimely). Holds the
     /// moment.
-    Execute(TxnId, Arc<[u8]>, bool, Option<u64>),
+    Execute(TxnId, Arc<[u8]>, bool, Option<UnixMs>),
     /// The values are to be sent later by [`Server::fetch`].
     Fetch(TxnId, Arc<[Lock]>),
     /// The part is held back, and asks for its locks later by [`Server::ask`].
@@ -146,7 +147,7 @@ impl Server {
     }
 
     /// The process ends and starts again, with the committed records and the first `kept` of the others.
-    pub fn crash(&mut self, now: u64, kept: usize, said: &mut Vec<Said>) {
+    pub fn crash(&mut self, now: BootMs, kept: usize, said: &mut Vec<Said>) {
         let mut durable = std::mem::take(&mut self.durable);
         durable.extend(self.pending.drain(..).take(kept));
         let me = Life { incarnation: self.me.incarnation + 1, ..self.me };
@@ -179,7 +180,7 @@ impl Server {
         lost.into_iter().for_each(|node| self.lost(now, node, said));
     }
 
-    pub fn message(&mut self, now: u64, from: Life, message: Message, said: &mut Vec<Said>) {
+    pub fn message(&mut self, now: BootMs, from: Life, message: Message, said: &mut Vec<Said>) {
         let mut message = message;
         if let Message::Prepare(prepare) | Message::Fetch(prepare) = &mut message
             && self.mistake == Mistake::StaleIncarnation
@@ -219,21 +220,21 @@ impl Server {
         self.act(now, actions, said);
     }
 
-    pub fn tick(&mut self, now: u64, said: &mut Vec<Said>) {
+    pub fn tick(&mut self, now: BootMs, said: &mut Vec<Said>) {
         let mut actions = Vec::new();
         self.participant.tick(now, &mut actions);
         self.act(now, actions, said);
     }
 
     /// A node is known to live now.
-    pub fn peer(&mut self, now: u64, life: Life, said: &mut Vec<Said>) {
+    pub fn peer(&mut self, now: BootMs, life: Life, said: &mut Vec<Said>) {
         let mut actions = Vec::new();
         self.participant.peer(now, life, &mut actions);
         self.act(now, actions, said);
     }
 
     /// A node is lost for good. That is known over all lives.
-    pub fn lost(&mut self, now: u64, node: NodeId, said: &mut Vec<Said>) {
+    pub fn lost(&mut self, now: BootMs, node: NodeId, said: &mut Vec<Said>) {
         self.lost.insert(node);
         let mut actions = Vec::new();
         self.participant.lost(now, ParticipantId::of(node));
@@ -242,7 +243,7 @@ impl Server {
     }
 
     /// Commits everything that was appended.
-    pub fn flush(&mut self, now: u64, said: &mut Vec<Said>) {
+    pub fn flush(&mut self, now: BootMs, said: &mut Vec<Said>) {
         for entry in std::mem::take(&mut self.pending) {
             let record = entry.record().map(|record| (record.tx(), record.kind()));
             self.durable.push(entry);
@@ -276,7 +277,7 @@ impl Server {
         }
     }
 
-    fn act(&mut self, now: u64, actions: Vec<Action>, said: &mut Vec<Said>) {
+    fn act(&mut self, now: BootMs, actions: Vec<Action>, said: &mut Vec<Said>) {
         for action in actions {
             match action {
                 Action::Send { to: Recipient::Coordinator(node), message } => said.push(Said::Send(node, message)),
@@ -351,7 +352,7 @@ impl Server {
         }
     }
 
-    fn committed_early(&mut self, now: u64, record: &Record, said: &mut Vec<Said>) {
+    fn committed_early(&mut self, now: BootMs, record: &Record, said: &mut Vec<Said>) {
         let mut actions = Vec::new();
         self.participant.committed(now, record.tx(), record.kind(), &mut actions);
         self.act(now, actions, said);
@@ -363,7 +364,7 @@ impl Server {
     }
 
     /// A part that was held back asks for its locks, if it still wants them.
-    pub fn ask(&mut self, now: u64, tx: TxnId, said: &mut Vec<Said>) {
+    pub fn ask(&mut self, now: BootMs, tx: TxnId, said: &mut Vec<Said>) {
         let Some((age, locks)) = self.held_back.remove(&tx) else { return };
         if !self.participant.is_queued(tx) && self.mistake != Mistake::OverdueAsking {
             return;
@@ -389,7 +390,7 @@ impl Server {
     }
 
     /// The node does not let a part wait for its locks any longer: their holder is in doubt.
-    pub fn doubt(&mut self, now: u64, tx: TxnId, said: &mut Vec<Said>) {
+    pub fn doubt(&mut self, now: BootMs, tx: TxnId, said: &mut Vec<Said>) {
         let (mut actions, why) = (Vec::new(), Refusal::Failed(Box::new(*b"in doubt")));
         let is_refused = self.participant.refuse_queued(tx, why, &mut actions);
         if !is_refused && self.mistake == Mistake::OverdueAsking {
@@ -398,13 +399,13 @@ impl Server {
         self.act(now, actions, said);
     }
 
-    fn locked(&mut self, now: u64, tx: TxnId, granted: bool, said: &mut Vec<Said>) {
+    fn locked(&mut self, now: BootMs, tx: TxnId, granted: bool, said: &mut Vec<Said>) {
         let mut actions = Vec::new();
         self.participant.locked(tx, granted, &mut actions);
         self.act(now, actions, said);
     }
 
-    fn unlock(&mut self, now: u64, owner: Owner, locks: &[Lock], said: &mut Vec<Said>) {
+    fn unlock(&mut self, now: BootMs, owner: Owner, locks: &[Lock], said: &mut Vec<Said>) {
         let keys = places(locks);
         let mut granted = Vec::new();
         release(&mut self.locks, owner, keys.iter().map(|(k, _)| k), |owner| granted.push(owner));
@@ -431,7 +432,7 @@ impl Server {
     }
 
     /// Runs a transaction's commands: they read, and return the appends.
-    pub fn execute(&mut self, now: u64, tx: TxnId, commands: &[u8], logged: bool, said: &mut Vec<Said>) {
+    pub fn execute(&mut self, now: BootMs, tx: TxnId, commands: &[u8], logged: bool, said: &mut Vec<Said>) {
         let (effects, reads) = self.run(commands);
         let execution = Execution::Done { effects: effects.into(), replies: encode_reads(&reads).into() };
         if !logged && !self.pending.is_empty() {
@@ -443,20 +444,22 @@ impl Server {
     }
 
     /// Refuses a transaction of another moment: its moment is over, or a key expires (`ends`) before it. Returns false
-    /// if the moment suits.
-    pub fn untimely(&mut self, now: u64, (tx, moment): (TxnId, u64), ends: &[u64], said: &mut Vec<Said>) -> bool {
-        let ends = ends.iter().copied().find(|ends| (now..moment).contains(ends));
-        let untimely = now > moment || ends.is_some();
+    /// if the moment suits. Unix time and the boot clock begin together.
+    pub fn untimely(&mut self, now: BootMs, (tx, moment): (TxnId, UnixMs), ends: &[u64], said: &mut Vec<Said>) -> bool {
+        let unix = UnixMs(now.0);
+        let ends = ends.iter().copied().map(UnixMs).find(|ends| (unix..moment).contains(ends));
+        let untimely = unix > moment || ends.is_some();
         if untimely {
             let mut actions = Vec::new();
-            self.participant.executed(tx, Execution::Refused(Refusal::Untimely { now, ends }), &mut actions);
+            let why = Refusal::Untimely { now: unix, ends };
+            self.participant.executed(tx, Execution::Refused(why), &mut actions);
             self.act(now, actions, said);
         }
         untimely
     }
 
     /// Sends the values of a transaction's keys.
-    pub fn fetch(&mut self, now: u64, tx: TxnId, locks: &[Lock], said: &mut Vec<Said>) {
+    pub fn fetch(&mut self, now: BootMs, tx: TxnId, locks: &[Lock], said: &mut Vec<Said>) {
         let read = |lock: &Lock| {
             let key = u16::from_be_bytes([lock.key[0], lock.key[1]]);
             (key, self.store.get(&key).cloned().unwrap_or_default())

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use clocks::BootMs;
 use stateright::{Model, Property};
-use txn::{Coordinator, Event, Life, Member, Message, NodeId, Origin, Part, ParticipantId, Settings, TxnId};
+use txn::{
+    Coordinator, Event, HybridTime, Life, Member, Message, NodeId, Origin, Part, ParticipantId, Settings, TxnId,
+};
 
 use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Reads, Said, Server, by_participant, decode_reads, made, program};
@@ -23,6 +26,8 @@ const NO_TIME: Settings = Settings {
     backoff_max_ms: 0,
 };
 
+const NOW: BootMs = BootMs::ZERO;
+/// Milliseconds from [`NOW`].
 const LATER: u64 = 1;
 
 /// The node of the first coordinator.
@@ -282,8 +287,10 @@ impl World {
                     let further = host.further[&sequence].iter().find(|(keys, _)| lacks(keys));
                     let mut events = Vec::new();
                     let goes_on = match further {
-                        Some((_, part)) => host.machine.widen(0, (sequence, attempt), vec![part.clone()], &mut events),
-                        None => host.machine.proceed(0, (sequence, attempt), &host.made[&sequence], &mut events),
+                        Some((_, part)) => {
+                            host.machine.widen(NOW, (sequence, attempt), vec![part.clone()], &mut events)
+                        }
+                        None => host.machine.proceed(NOW, (sequence, attempt), &host.made[&sequence], &mut events),
                     };
                     if !goes_on {
                         self.broken = Some("what was fetched just now is void");
@@ -296,7 +303,7 @@ impl World {
                         self.broken = Some("nothing has moved");
                     }
                     let mut events = Vec::new();
-                    self.hosts[host].machine.fail(0, sequence, txn::Refusal::Moved, &mut events);
+                    self.hosts[host].machine.fail(NOW, sequence, txn::Refusal::Moved, &mut events);
                     more.append(&mut events);
                     continue;
                 }
@@ -320,28 +327,28 @@ impl World {
 
     fn deliver(&mut self, from: Life, to: NodeId, message: Message) {
         if let Some(at) = self.servers.iter().position(|server| server.me.node == to) {
-            self.on_server(at, |server, said| server.message(0, from, message, said));
+            self.on_server(at, |server, said| server.message(NOW, from, message, said));
         } else if let Some(host) = self.hosts.iter().position(|host| host.me.node == to && !host.ended) {
             let mut events = Vec::new();
-            self.hosts[host].machine.message(0, Member::of(from), message, &mut events);
+            self.hosts[host].machine.message(NOW, Member::of(from), message, &mut events);
             self.events(host, events);
         }
     }
 
     fn tick_host(&mut self, host: usize) {
         let mut events = Vec::new();
-        self.hosts[host].machine.tick(0, &mut events);
+        self.hosts[host].machine.tick(NOW, &mut events);
         self.events(host, events);
     }
 
     fn host_hears(&mut self, host: usize, lost: usize) {
         let mut events = Vec::new();
-        self.hosts[host].machine.lost(0, ParticipantId(lost as u64 + 1), &mut events);
+        self.hosts[host].machine.lost(NOW, ParticipantId(lost as u64 + 1), &mut events);
         self.events(host, events);
     }
 
     fn server_hears(&mut self, at: usize, lost: usize) {
-        self.on_server(at, |server, said| server.lost(0, NodeId(lost as u64 + 1), said));
+        self.on_server(at, |server, said| server.lost(NOW, NodeId(lost as u64 + 1), said));
     }
 
     /// Servers that belong to the cluster.
@@ -371,11 +378,11 @@ impl World {
             for at in world.there() {
                 let ended: Vec<Life> = world.hosts.iter().filter(|host| host.ended).map(|host| host.me).collect();
                 world.on_server(at, |server, said| {
-                    server.held_back().collect::<Vec<_>>().into_iter().for_each(|tx| server.ask(0, tx, said));
-                    server.flush(0, said);
-                    ended.iter().for_each(|host| server.peer(0, *host, said));
+                    server.held_back().collect::<Vec<_>>().into_iter().for_each(|tx| server.ask(NOW, tx, said));
+                    server.flush(NOW, said);
+                    ended.iter().for_each(|host| server.peer(NOW, *host, said));
                     if late {
-                        server.tick(if round % 8 == 7 { LATER } else { 0 }, said);
+                        server.tick(if round % 8 == 7 { NOW + LATER } else { NOW }, said);
                     }
                 });
             }
@@ -387,9 +394,9 @@ impl World {
                 }
                 for at in world.there() {
                     let (mut events, member) = (Vec::new(), Member::of(world.servers[at].me));
-                    world.hosts[host].machine.peer(0, member, &mut events);
+                    world.hosts[host].machine.peer(NOW, member, &mut events);
                     if quiet {
-                        world.hosts[host].machine.linked(0, member.id, &mut events);
+                        world.hosts[host].machine.linked(NOW, member.id, &mut events);
                     }
                     world.events(host, events);
                 }
@@ -529,10 +536,10 @@ impl Model for Cluster {
             let parts = transaction.parts.iter().map(|place| part_of(transaction.id, place)).collect();
             let mut events = Vec::new();
             let host = &mut world.hosts[transaction.coordinator];
-            let time = u64::from(transaction.id);
+            let time = HybridTime(u64::from(transaction.id));
             let sequence = match self.fetching.contains(&transaction.id) {
-                true => host.machine.begin_fetching(0, time, parts, &mut events),
-                false => host.machine.begin(0, time, parts, &mut events),
+                true => host.machine.begin_fetching(NOW, time, parts, &mut events),
+                false => host.machine.begin(NOW, time, parts, &mut events),
             };
             let of = |(at, _, writes): &Place| (ParticipantId::of(server(*at).node), made(transaction.id, writes));
             host.made.insert(sequence, by_participant(transaction.places().map(of)));
@@ -620,11 +627,11 @@ impl Model for Cluster {
                 world.left[REPEAT] -= 1;
                 world.deliver(from, to, message);
             }
-            Step::Flush(at) => world.on_server(at, |server, said| server.flush(0, said)),
+            Step::Flush(at) => world.on_server(at, |server, said| server.flush(NOW, said)),
             Step::Crash(at, kept) => {
                 world.left[CRASH] -= 1;
                 let kept = if kept { usize::MAX } else { 0 };
-                world.on_server(at, |server, said| server.crash(0, kept, said));
+                world.on_server(at, |server, said| server.crash(NOW, kept, said));
             }
             Step::End(at) => {
                 world.left[END] -= 1;
@@ -636,7 +643,7 @@ impl Model for Cluster {
             }
             Step::Hear(at, host) => {
                 let host = world.hosts[host].me;
-                world.on_server(at, |server, said| server.peer(0, host, said));
+                world.on_server(at, |server, said| server.peer(NOW, host, said));
             }
             Step::Forget(at) => {
                 world.left[FORGET] -= 1;
@@ -646,16 +653,16 @@ impl Model for Cluster {
             Step::HostHears(host, lost) => world.host_hears(host, lost),
             Step::TickServer(at) => {
                 world.left[TICK] -= 1;
-                world.on_server(at, |server, said| server.tick(LATER, said));
+                world.on_server(at, |server, said| server.tick(NOW + LATER, said));
             }
             Step::TickHost(at) => {
                 world.left[TICK] -= 1;
                 world.tick_host(at);
             }
-            Step::Ask(at, tx) => world.on_server(at, |server, said| server.ask(0, tx, said)),
+            Step::Ask(at, tx) => world.on_server(at, |server, said| server.ask(NOW, tx, said)),
             Step::Doubt(at, tx) => {
                 world.left[DOUBT] -= 1;
-                world.on_server(at, |server, said| server.doubt(0, tx, said));
+                world.on_server(at, |server, said| server.doubt(NOW, tx, said));
             }
             Step::Plain(plain) => {
                 world.plain_left.remove(&plain);

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use txn::{Coordinator, Event, Life, Lock, Member, Message, NodeId, Origin, Part, ParticipantId, Settings, TxnId};
+use clocks::{BootMs, UnixMs};
+use txn::{
+    Coordinator, Event, HybridTime, Life, Lock, Member, Message, NodeId, Origin, Part, ParticipantId, Settings, TxnId,
+};
 
 use crate::glue::dice::Dice;
 use crate::glue::history::{Observed, check};
@@ -112,7 +115,7 @@ impl std::ops::AddAssign for Told {
 
 enum Happening {
     Deliver(Life, usize, Vec<u8>),
-    Execute(usize, u64, (TxnId, Option<u64>), Vec<u8>, bool),
+    Execute(usize, u64, (TxnId, Option<UnixMs>), Vec<u8>, bool),
     Fetch(usize, u64, TxnId, Arc<[Lock]>),
     Ask(usize, u64, TxnId),
     Doubt(usize),
@@ -375,9 +378,9 @@ impl Cluster {
         Ok(())
     }
 
-    fn on(&mut self, node: usize, f: impl FnOnce(&mut Server, u64, &mut Vec<Said>)) -> Result<(), String> {
+    fn on(&mut self, node: usize, f: impl FnOnce(&mut Server, BootMs, &mut Vec<Said>)) -> Result<(), String> {
         let mut said = Vec::new();
-        let now = self.now + self.nodes[node].ahead;
+        let now = BootMs(self.now + self.nodes[node].ahead);
         f(&mut self.nodes[node].server, now, &mut said);
         let me = self.nodes[node].server.me;
         for said in said {
@@ -423,10 +426,10 @@ impl Cluster {
     fn coordinate(
         &mut self,
         node: usize,
-        f: impl FnOnce(&mut Coordinator, u64, &mut Vec<Event>),
+        f: impl FnOnce(&mut Coordinator, BootMs, &mut Vec<Event>),
     ) -> Result<(), String> {
         let mut events = Vec::new();
-        let now = self.now + self.nodes[node].ahead;
+        let now = BootMs(self.now + self.nodes[node].ahead);
         f(&mut self.nodes[node].coordinator, now, &mut events);
         let me = self.nodes[node].server.me;
         for event in events {
@@ -557,9 +560,9 @@ impl Cluster {
         }
         self.clients.insert(id, Client { began: self.now, node, writes: all, gone: false });
         // Clocks disagree.
-        let time = self.now + self.nodes[node].ahead % 100;
+        let time = HybridTime(self.now + self.nodes[node].ahead % 100);
         let mut sequence = 0;
-        let begin = |coordinator: &mut Coordinator, now: u64, events: &mut Vec<Event>| {
+        let begin = |coordinator: &mut Coordinator, now: BootMs, events: &mut Vec<Event>| {
             sequence = match fetches {
                 true => coordinator.begin_fetching(now, time, parts, events),
                 false => coordinator.begin(now, time, parts, events),
