@@ -1,7 +1,8 @@
 //! The owner's driver: a [`quorum::Owner`] behind a lock, between a log that runs and the acceptors' ports.
 //!
 //! The log's threads give blocks out ([`redolog::Copies`]), and ports' threads bring replies. Either may move a mark: the
-//! driver tells the log ([`Log::hold`]), and a thread of a port has the watermark follow ([`Log::look`]).
+//! driver tells the log ([`Log::hold`]), and a thread of a port has the watermark follow ([`Log::look`]). Messages leave
+//! without the lock, on whatever thread comes first: an acceptor of this process may answer on the same thread.
 //!
 //! The own folder is an acceptor like others until the log runs on it. From then on ([`Driver::take_own`]) the log's
 //! threads write there, and the driver answers in its place.
@@ -53,6 +54,9 @@ struct Mark {
 struct Inner {
     owner: Owner,
     ports: BTreeMap<AcceptorId, Arc<dyn Port>>,
+    /// Messages that are to go out, in order, and true if a thread sends some.
+    outbox: Vec<(Arc<dyn Port>, Request)>,
+    is_sending: bool,
     marks: Vec<Mark>,
     /// The log's threads write the own folder.
     is_own_taken: bool,
@@ -110,6 +114,8 @@ impl Driver {
         let inner = Inner {
             owner,
             ports: BTreeMap::new(),
+            outbox: Vec::new(),
+            is_sending: false,
             marks: vec![Mark::default(); streams],
             is_own_taken: false,
             has_own_failed: false,
@@ -214,7 +220,6 @@ impl Driver {
         let mut inner = self.lock();
         let before = inner.stage();
         let result = f(&mut inner, &mut events);
-        // In the order in which the owner says it: messages to one acceptor come in order.
         while !events.is_empty() {
             for event in std::mem::take(&mut events) {
                 inner.carry_out(event, &self.plan, &mut moved, &mut events);
@@ -224,14 +229,35 @@ impl Driver {
         if log.is_none() || before != inner.stage() {
             self.news.notify_all();
         }
+        if let Some(log) = log {
+            moved.streams().for_each(|stream| inner.hold(log, stream));
+        }
+        self.send_out(inner);
         let Some(log) = log else { return result };
-        moved.streams().for_each(|stream| inner.hold(log, stream));
-        drop(inner);
         if let Some(by) = by.filter(|_| before != Stage::Fenced) {
             log.end(fenced(by));
         }
         moved.streams().filter(|stream| Some(*stream) != of).for_each(|stream| log.look(stream));
         result
+    }
+}
+
+impl Driver {
+    /// Sends what is to go out, in the order in which the owner said it. Nothing is locked meanwhile: a port may have an
+    /// answer at once.
+    fn send_out<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) {
+        if inner.is_sending {
+            // That thread looks again.
+            return;
+        }
+        while !inner.outbox.is_empty() {
+            inner.is_sending = true;
+            let due = std::mem::take(&mut inner.outbox);
+            drop(inner);
+            due.into_iter().for_each(|(port, request)| port.send(request));
+            inner = self.lock();
+        }
+        inner.is_sending = false;
     }
 }
 
@@ -246,7 +272,7 @@ impl Inner {
             Event::Send { to, request } if self.is_own_taken && to == plan.own => self.answer(plan, request, out),
             Event::Send { to, request } => {
                 if let Some(port) = self.ports.get(&to) {
-                    port.send(request);
+                    self.outbox.push((port.clone(), request));
                 }
             }
             // The own folder is brought up like others, and is read when it has everything.

@@ -218,6 +218,50 @@ fn a_fenced_log_has_failed() {
     started.log.stop();
 }
 
+/// A port may answer on the thread that sends.
+struct AtOnce(Mutex<(Acceptor, Blocks)>, Listener);
+
+impl Port for AtOnce {
+    fn send(&self, request: Request) {
+        let mut replies = Vec::new();
+        {
+            let mut here = self.0.lock().unwrap();
+            let mut out = Vec::new();
+            here.0.request(request, &mut out);
+            while !out.is_empty() {
+                for output in std::mem::take(&mut out) {
+                    match output {
+                        Output::Reply(reply) => replies.push(reply),
+                        Output::Disk(op) => {
+                            if let Some(done) = carry_out(op, &here.1) {
+                                here.0.done(done, &mut out);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        replies.into_iter().for_each(|reply| self.1(OWN, Heard::Reply(reply)));
+    }
+}
+
+#[test]
+fn an_acceptor_may_answer_at_once() {
+    let plan = Plan { settled: vec![OWN], ..plan(5) };
+    let driver = Driver::begin(plan, vec![History::default()], Limits::default(), |listener| {
+        let (blocks, mut out) = (Blocks::default(), Vec::new());
+        let mut acceptor = Acceptor::open(ShardId(4), Term::ZERO, vec![Found::default()], &mut out);
+        for output in out {
+            let Output::Disk(op) = output else { continue };
+            acceptor.done(carry_out(op, &blocks).unwrap(), &mut Vec::new());
+        }
+        vec![(OWN, Arc::new(AtOnce(Mutex::new((acceptor, blocks)), listener.clone())) as Arc<dyn Port>)]
+    });
+    driver.wait_copied(&mut |_, _| false).unwrap();
+    driver.begin_term(&[Lsn(0)], |_| None).unwrap();
+    driver.wait_leads(&mut |_, _| false).unwrap();
+}
+
 #[test]
 fn a_start_that_nobody_answers_can_be_given_up() {
     let mut looks = 0;
