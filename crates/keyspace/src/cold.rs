@@ -68,7 +68,7 @@ pub struct Record {
     pub value: Value,
     /// When it expires.
     pub expiry: Option<UnixMs>,
-    /// See [`crate::access`].
+    /// The access bits: see [`crate::access`].
     pub access: u32,
     /// The value has all changes of the key up to this version.
     pub version: Version,

@@ -79,7 +79,7 @@ pub struct Kept {
     pub value: Value,
     /// When it expires.
     pub expiry: Option<UnixMs>,
-    /// See [`crate::access`].
+    /// The access bits: see [`crate::access`].
     pub access: u32,
 }
 

@@ -148,7 +148,7 @@ pub struct Facts {
     pub driver: String,
     /// Bytes of heap in use, by the global allocator's count.
     pub memory: Option<fn() -> u64>,
-    /// The same but for 8 KB per thread, at hardly any cost.
+    /// The same bytes but for 8 KB per thread, at hardly any cost.
     pub memory_about: Option<fn() -> u64>,
     /// Resident bytes.
     pub resident: Option<fn() -> u64>,
@@ -165,7 +165,7 @@ pub struct Facts {
     pub resident_max: u64,
     /// User and system CPU time of the process in microseconds.
     pub cpu: Option<fn() -> (u64, u64)>,
-    /// The same of the calling thread.
+    /// User and system CPU time of the calling thread in microseconds.
     pub thread_cpu: Option<fn() -> (u64, u64)>,
     /// Physical memory in bytes.
     pub system_memory: u64,
@@ -248,7 +248,7 @@ impl Node {
         about.saturating_sub(script::memory() as u64) > limit
     }
 
-    /// Highest `used_memory` seen.
+    /// Highest `used_memory` seen, in bytes.
     pub fn peak_memory(&self) -> u64 {
         let used = self.used_memory();
         let before = self.peak_memory.fetch_max(used, Relaxed);
@@ -263,7 +263,7 @@ impl Node {
         UnixMs(self.peak_memory_ms.load(Relaxed))
     }
 
-    /// `used_memory` before there was data.
+    /// `used_memory` before there was data, in bytes.
     pub fn startup_memory(&self) -> u64 {
         self.startup_memory.load(Relaxed)
     }
@@ -273,8 +273,8 @@ impl Node {
         let _ = self.startup_memory.compare_exchange(0, self.used_memory(), Relaxed, Relaxed);
     }
 
-    /// The part of `used_memory` that is not data: the needs of a server without any, its clients, and the store's own
-    /// memory.
+    /// The bytes of `used_memory` that are not data: the needs of a server without any, its clients, and the store's
+    /// own memory.
     pub fn memory_overhead(&self) -> u64 {
         let clients = self.client_memory();
         let store = self.checkpoints().and_then(|checkpoints| checkpoints.store()).map_or(0, |store| {

@@ -33,7 +33,7 @@ pub fn memory(a: usize, b: usize) -> usize {
     row.saturating_mul(a.saturating_add(1 + a.min(256)))
 }
 
-/// The length alone: one row instead of the table.
+/// The length alone, in bytes: one row instead of the table.
 pub fn length(a: &[u8], b: &[u8]) -> usize {
     let masks = Masks::new(a, b);
     let mut row = vec![u64::MAX; masks.words];
@@ -66,7 +66,7 @@ impl<'a> Lcs<'a> {
         Self { a, b, words, rows }
     }
 
-    /// Length of the longest common subsequence.
+    /// Bytes of the longest common subsequence.
     pub fn len(&self) -> usize {
         match self.a.len() {
             0 => 0,

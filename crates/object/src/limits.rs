@@ -11,17 +11,17 @@ pub struct Limits {
     pub list_compress_depth: i32,
     /// `hash-max-listpack-entries`: most fields of a compact hash.
     pub hash_max_listpack_entries: usize,
-    /// `hash-max-listpack-value`: longest field or value of a compact hash.
+    /// `hash-max-listpack-value`: longest field or value of a compact hash, in bytes.
     pub hash_max_listpack_value: usize,
     /// `set-max-intset-entries`: most members of a set of integers.
     pub set_max_intset_entries: usize,
     /// `set-max-listpack-entries`: most members of a compact set.
     pub set_max_listpack_entries: usize,
-    /// `set-max-listpack-value`: longest member of a compact set.
+    /// `set-max-listpack-value`: longest member of a compact set, in bytes.
     pub set_max_listpack_value: usize,
     /// `zset-max-listpack-entries`: most members of a compact sorted set.
     pub zset_max_listpack_entries: usize,
-    /// `zset-max-listpack-value`: longest member of a compact sorted set.
+    /// `zset-max-listpack-value`: longest member of a compact sorted set, in bytes.
     pub zset_max_listpack_value: usize,
     /// `stream-node-max-bytes`: largest node of a stream; 0 is no limit.
     pub stream_node_max_bytes: usize,

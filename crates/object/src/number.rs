@@ -7,7 +7,7 @@ mod float;
 
 pub use float::{parse_bound, parse_f64};
 
-/// Longest text of an `i64`: `-9223372036854775808`.
+/// Bytes of the longest text of an `i64`: `-9223372036854775808`.
 pub const I64_TEXT_MAX: usize = 20;
 
 /// The integer that `text` strictly represents, as Redis's `string2ll` accepts it: an optional `-`, then digits without

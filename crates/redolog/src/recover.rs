@@ -207,7 +207,7 @@ impl<D: Disk> Recovery<D> {
             .collect()
     }
 
-    /// Files whose ends were torn, and where: nothing behind that had been synced.
+    /// Files whose ends were torn, and the offset in bytes: nothing behind that had been synced.
     pub fn torn(&self) -> impl Iterator<Item = &(String, u64)> {
         self.scans.iter().filter_map(|scan| scan.torn.as_ref())
     }

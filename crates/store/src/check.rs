@@ -23,7 +23,7 @@ const MAGIC: [u8; 4] = *b"LSM\x03";
 pub struct Finding {
     /// Which file or folder.
     pub file: PathBuf,
-    /// Where in it, if that is known.
+    /// The offset in bytes, if that is known.
     pub offset: Option<u64>,
     /// The fault.
     pub what: String,

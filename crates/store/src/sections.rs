@@ -26,7 +26,7 @@ const TRAILER: usize = 4 + 1 + 1 + 16 + 8 + 8;
 /// A table of contents is a few hundred bytes.
 const CONTENTS_MAX: u64 = 1 << 16;
 
-/// A named part of a file.
+/// A named part of a file: where it begins, and its length, both in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
     pub name: Vec<u8>,

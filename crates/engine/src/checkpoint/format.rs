@@ -192,7 +192,7 @@ pub(super) struct Head {
     pub expiry: Option<UnixMs>,
     /// When the first field of a hash expires.
     pub field_expiry: Option<UnixMs>,
-    /// See [`keyspace::access`].
+    /// The access bits: see [`keyspace::access`].
     pub access: u32,
 }
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::server::process::memory;
 
-/// The tightest limit of the control groups that the process is in, of either version. A limit above the machine's
-/// memory does not count.
+/// The tightest limit in bytes of the control groups that the process is in, of either version. A limit above the
+/// machine's memory does not count.
 pub fn limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let limits = groups.lines().flat_map(files).filter_map(|file| {

@@ -42,6 +42,7 @@ pub fn is_meant(layout: Layout) -> bool {
     is_meant_at(layout.size(), layout.align())
 }
 
+/// As [`is_meant`], of an allocation of `size` bytes.
 #[inline]
 pub fn is_meant_at(size: usize, align: usize) -> bool {
     // The first comparison is all there is for most.
@@ -159,6 +160,8 @@ pub fn map_zeroed(size: usize) -> *mut u8 {
     fresh(room(size))
 }
 
+/// Gives back an allocation of `size` bytes.
+///
 /// # Safety
 /// `p` was mapped with this size, and is not used any more.
 #[cold]

@@ -54,12 +54,12 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// A checkpoint begins at this position, with a tail of this size.
+    /// A checkpoint begins at this position of the log, with a tail of so many bytes.
     pub fn begin(&mut self, position: u64, tail: u64) {
         self.round = Some(Round { began: position, tail, spent: 0, progress: 0.0, walked: 0 });
     }
 
-    /// It has worked for so long; so much of the slots has been walked over, from 0 to 1.
+    /// It has worked for `took` nanoseconds; so much of the slots has been walked over, from 0 to 1.
     pub fn spent(&mut self, took: u64, progress: f64) {
         if let Some(round) = &mut self.round {
             round.spent += took;
@@ -89,12 +89,12 @@ impl Effort {
         self.round.as_ref().map_or((0, 0), |round| (round.spent, 100 * round.walked / round.spent.max(1)))
     }
 
-    /// Where the log was when the one under way began.
+    /// The position of the log, in bytes, when the one under way began.
     pub fn began(&self) -> Option<u64> {
         self.round.as_ref().map(|round| round.began)
     }
 
-    /// The log is there now.
+    /// The log is at this position in bytes, at `now` in nanoseconds.
     pub fn saw(&mut self, now: u64, position: u64) {
         match self.seen {
             Some((at, _)) if now.saturating_sub(at) < RATE_NS => {}
@@ -118,13 +118,13 @@ impl Effort {
         Some((whole.saturating_sub(round.spent).max(least), least))
     }
 
-    /// When the running checkpoint ends if it never sleeps, and the least time that is left at any moment. Zeros: none
-    /// runs.
+    /// When the running checkpoint ends if it never sleeps, and the least time that is left at any moment, both in
+    /// nanoseconds. Zeros: none runs.
     pub fn ends_at(&self, now: u64) -> (u64, u64) {
         self.left().map_or((0, 0), |(left, least)| (now + left, least))
     }
 
-    /// Percent of a core that it needs to end before the log has grown by `room`.
+    /// Percent of a core that it needs to end before the log has grown by `room` bytes.
     pub fn share(&self, room: u64) -> u64 {
         let Some((left, _)) = self.left() else { return 0 };
         let is_known = self.round.as_ref().is_some_and(|round| round.progress >= TELLING_PROGRESS);

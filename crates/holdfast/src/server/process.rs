@@ -44,7 +44,7 @@ pub fn reserve_files(clients: u32) -> u32 {
     u32::try_from(descriptors::of_clients(limit.rlim_cur)).unwrap_or(u32::MAX).min(clients)
 }
 
-/// A limit that the system sets to the process (`RLIMIT_...`), if there is one.
+/// A limit that the system sets to the process (`RLIMIT_...`), in the unit of that resource; `None`: there is none.
 pub fn limit(which: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a valid value of ours, which the call fills.

@@ -51,7 +51,7 @@ impl LocalHeap {
         unsafe { NonNull::new_unchecked(block) }
     }
 
-    /// Gives a block back.
+    /// Gives a block of `size` bytes back.
     ///
     /// # Safety
     /// The block came from `alloc` of this heap (any worker's). `size` is the requested size or another with the same

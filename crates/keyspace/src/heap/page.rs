@@ -155,19 +155,19 @@ impl Page {
         self.first_word.store(first, Relaxed);
     }
 
-    /// Blocks handed out.
+    /// The number of blocks that are handed out.
     #[inline]
     pub fn used(&self) -> usize {
         self.used.load(Relaxed) as usize
     }
 
-    /// Blocks that fit.
+    /// The number of blocks that fit.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.capacity.load(Relaxed) as usize
     }
 
-    /// The range of addresses that blocks may use.
+    /// The addresses that blocks may use: the first, and how many bytes there are.
     pub fn area(&self) -> (NonNull<u8>, usize) {
         (self.area, self.area_len as usize)
     }

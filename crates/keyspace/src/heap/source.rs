@@ -47,7 +47,8 @@ mod system {
         unsafe { unmap_bytes(chunk, CHUNK) }
     }
 
-    /// Gives the memory of a range back to the system, keeping the addresses; only whole system pages inside it.
+    /// Gives the memory of a range of `len` bytes back to the system, keeping the addresses; only whole system pages
+    /// inside it.
     ///
     /// # Safety
     /// The range is mapped memory of ours (anonymous, private) and nobody uses its contents, which become zero.
@@ -109,7 +110,7 @@ mod system {
         }
     }
 
-    /// Forgets the contents of a range; here it only clears them, so that a use after free shows.
+    /// Forgets the contents of a range of `len` bytes; here it only clears them, so that a use after free shows.
     ///
     /// # Safety
     /// The range is memory of ours and nobody uses its contents.

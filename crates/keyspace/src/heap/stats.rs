@@ -25,11 +25,14 @@ pub struct Counters {
     large: AtomicU64,
 }
 
-/// The sum of some counters.
+/// The sum of some counters, in bytes.
 #[derive(Clone, Copy, Default)]
 pub struct Totals {
+    /// Blocks in pages, by the length of their class, but for those that are retired.
     pub in_pages: u64,
+    /// Blocks, by the bytes asked for.
     pub requested: u64,
+    /// Blocks that came from the global allocator.
     pub large: u64,
 }
 
@@ -75,7 +78,7 @@ impl Counters {
         self.set_in_pages(self.in_pages.load(Relaxed).wrapping_sub(usable as u64));
     }
 
-    /// Takes [`Self::retired`] back: the block is freed next.
+    /// Takes [`Self::retired`] back: the block, of `usable` bytes, is freed next.
     #[inline]
     pub fn retired_freed(&self, usable: usize) {
         self.set_in_pages(self.in_pages.load(Relaxed).wrapping_add(usable as u64));

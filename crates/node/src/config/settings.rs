@@ -44,9 +44,11 @@ pub struct Settings {
     pub tls_ciphersuites: Vec<u8>,
     pub tls_prefer_server_ciphers: bool,
     pub tls_session_caching: bool,
+    /// Sessions.
     pub tls_session_cache_size: usize,
     /// Seconds.
     pub tls_session_cache_timeout: u64,
+    /// Steps of handshakes that a worker takes in one turn.
     pub max_new_tls_connections_per_cycle: usize,
     /// The proof that a node belongs to the cluster.
     pub cluster_secret: Option<Vec<u8>>,
@@ -67,6 +69,7 @@ pub struct Settings {
     /// 0 for none.
     pub metrics_port: u16,
     pub metrics_bind: Vec<u8>,
+    /// Connections that the system keeps until a worker takes them.
     pub tcp_backlog: i32,
     /// Seconds; 0 for never.
     pub tcp_keepalive: u32,
@@ -76,6 +79,7 @@ pub struct Settings {
     /// File mode; 0 leaves it to the umask.
     pub unixsocketperm: u32,
     pub protected_mode: bool,
+    /// Connections in one turn of a worker; without effect.
     pub max_new_connections_per_cycle: u32,
 
     pub databases: u16,
@@ -117,7 +121,7 @@ pub struct Settings {
     pub aclfile: Vec<u8>,
     /// A new user may use all channels (`acl-pubsub-default`).
     pub acl_pubsub_default: bool,
-    /// `acllog-max-len`
+    /// Entries (`acllog-max-len`).
     pub acllog_max_len: usize,
     pub enable_debug_command: Allowed,
     pub enable_protected_configs: Allowed,
@@ -131,17 +135,20 @@ pub struct Settings {
     /// Bytes.
     pub proto_max_bulk_len: u64,
     pub maxmemory_clients: ClientMemory,
-    /// 0 for no limit.
+    /// Keys; 0 for no limit.
     pub tracking_table_max_keys: u64,
 
     /// Bytes; 0 for no limit.
     pub maxmemory: u64,
     pub maxmemory_policy: EvictionPolicy,
+    /// Keys.
     pub maxmemory_samples: u32,
+    /// Steps of 50 microseconds.
     pub maxmemory_eviction_tenacity: u32,
     pub lfu_log_factor: u32,
     /// Minutes.
     pub lfu_decay_time: u32,
+    /// 1 to 10.
     pub active_expire_effort: u32,
     pub activedefrag: bool,
     pub active_defrag_ignore_bytes: u64,
@@ -165,7 +172,7 @@ pub struct Settings {
     pub log_segment_size: u32,
     /// Bytes.
     pub log_backlog: u64,
-    /// `log-stall-timeout`, in seconds.
+    /// Seconds.
     pub log_stall_timeout: u64,
     /// How slow the disks of the log are made, for experiments; none: as they are.
     pub log_pace: Option<redolog::Pace>,
@@ -191,21 +198,25 @@ pub struct Settings {
     pub rdbchecksum: bool,
     /// See the setting.
     pub rdb_save_incremental_fsync: bool,
-    /// See the setting.
+    /// Microseconds for each key; negative: one microsecond for so many keys.
     pub rdb_key_save_delay: i64,
-    /// See the setting.
+    /// Microseconds for each key; negative: one microsecond for so many keys.
     pub key_load_delay: i64,
     /// Name of the snapshot file, in `dir`.
     pub dbfilename: Vec<u8>,
 
     /// Microseconds; 0 for all commands, negative for none.
     pub slowlog_log_slower_than: i64,
+    /// Entries.
     pub slowlog_max_len: u64,
+    /// Arguments.
     pub slowlog_entry_max_argc: usize,
+    /// Bytes of an argument.
     pub slowlog_entry_max_string_len: usize,
     /// Milliseconds; 0 for off.
     pub latency_monitor_threshold: u64,
     pub latency_tracking: bool,
+    /// 0 to 100 each.
     pub latency_tracking_info_percentiles: Vec<f64>,
     /// Of [`command::class`].
     pub notify_keyspace_events: u32,

@@ -16,7 +16,7 @@ pub struct Sent {
     pub head: Vec<u8>,
     /// The file, which has no name any more.
     pub file: File,
-    /// Its length.
+    /// Its length in bytes.
     pub len: u64,
 }
 

@@ -33,7 +33,7 @@ pub struct State {
     pub saves: u64,
     /// Bytes of copies that commands have handed over for the one under way, or for the last one.
     pub copied: u64,
-    /// Those of the one before that.
+    /// Bytes of copies of the one before that.
     pub last_copied: u64,
     /// Keys that the start has read from a file, and that it left out because they had expired.
     pub loaded: (u64, u64),

@@ -41,13 +41,13 @@ pub fn size_of(bytes: u64, records: u64, unknown: u64) -> u64 {
 /// [`crate::Clock::monotonic_ns`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bound {
-    /// Where the tail begins.
+    /// The position in bytes where the tail begins.
     pub kept: u64,
-    /// The bound.
+    /// The position in bytes that the tail may reach.
     pub limit: u64,
-    /// When the checkpoint under way is expected to end; 0: unknown.
+    /// When the checkpoint under way is expected to end, in nanoseconds; 0: unknown.
     pub ends_at: u64,
-    /// It takes at least so long from any moment on.
+    /// It takes at least so many nanoseconds from any moment on.
     pub least_ns: u64,
 }
 
@@ -116,7 +116,8 @@ impl Default for Tail {
 }
 
 impl Tail {
-    /// The tail that was replayed at the start counts as if it had been written now: it takes as long the next time.
+    /// The tail that was replayed at the start, of `size` bytes, counts as if it had been written now: it takes as long
+    /// the next time.
     pub fn replayed(&self, size: u64) {
         self.replayed.store(size, Relaxed);
     }
@@ -128,13 +129,13 @@ impl Tail {
         }
     }
 
-    /// The end of the written log, with the records that were left for it.
+    /// The position in bytes of the end of the written log, with the records that were left for it.
     pub fn position(&self, log: &Log) -> u64 {
         let (bytes, records) = log.written();
         self.replayed.load(Relaxed) + size_of(bytes, records, self.unknown.load(Relaxed)) + log.backlog()
     }
 
-    /// The size of the tail.
+    /// The size of the tail in bytes.
     pub fn size(&self, log: &Log) -> u64 {
         self.position(log).saturating_sub(self.kept.load(Relaxed))
     }
@@ -155,7 +156,7 @@ impl Tail {
         self.is_far.store(true, Relaxed);
     }
 
-    /// Notes a sign of life of the checkpointer.
+    /// Notes a sign of life of the checkpointer at `now`, in nanoseconds of [`crate::Clock::monotonic_ns`].
     pub fn alive(&self, now: u64) {
         self.alive_at.store(now, Relaxed);
     }

@@ -96,7 +96,7 @@ impl Node {
         self.address_space.is_time_to_forget(self.clock.unix_ms())
     }
 
-    /// The use of memory, as [`Self::uses_more_than`] counts it, up to which the process stays within the system's
+    /// The bytes of memory, as [`Self::uses_more_than`] counts them, up to which the process stays within the system's
     /// limit of its address space; `u64::MAX` without one.
     pub fn address_limit(&self) -> u64 {
         if self.facts.mapped.is_some() { self.address_space.usable.load(Relaxed) } else { u64::MAX }
@@ -110,7 +110,7 @@ impl Node {
         }
     }
 
-    /// The use of memory up to which the process stays within all limits of the system; `u64::MAX` without any.
+    /// The bytes of memory up to which the process stays within all limits of the system; `u64::MAX` without any.
     pub fn system_limit(&self) -> u64 {
         let resident = match self.facts.resident_max {
             0 => u64::MAX,
@@ -228,7 +228,8 @@ impl Node {
         settings.maxmemory > 0 || headroom::is_limited()
     }
 
-    /// The use of memory, as [`Self::uses_more_than`] counts it, up to which there is room; `u64::MAX` without a bound.
+    /// The bytes of memory, as [`Self::uses_more_than`] counts them, up to which there is room; `u64::MAX` without a
+    /// bound.
     pub fn usable(&self, settings: &Settings) -> u64 {
         self.usable_of(settings, |limit| self.resident_limit(limit))
     }

@@ -104,6 +104,7 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// That of a field whose name has `name_len` bytes.
     pub fn new(name_len: usize, expiry: Option<UnixMs>) -> Self {
         if name_len < 64 && expiry.is_none() {
             // All at once: a byte written alone and read as part of sixteen would have to reach the cache first.

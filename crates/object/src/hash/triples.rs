@@ -105,6 +105,7 @@ impl Triples {
         true
     }
 
+    /// Removes fields that have expired by `until`, at most `max`, and calls `gone` with each. Returns how many.
     pub fn reclaim(&mut self, until: UnixMs, max: usize, mut gone: impl FnMut(Elem<'_>)) -> usize {
         if self.expiry > until {
             return 0;

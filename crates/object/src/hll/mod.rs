@@ -28,7 +28,7 @@ use std::borrow::Cow;
 pub const REGISTERS: usize = 1 << INDEX_BITS;
 /// Bytes before the registers.
 pub const HEADER: usize = 16;
-/// Length of every dense HyperLogLog.
+/// Bytes of every dense HyperLogLog.
 pub const DENSE_LEN: usize = HEADER + REGISTERS * 6 / 8;
 
 const INDEX_BITS: u32 = 14;
@@ -36,7 +36,7 @@ const MAGIC: &[u8] = b"HYLL";
 const FORM_AT: usize = 4;
 const DENSE: u8 = 0;
 const SPARSE: u8 = 1;
-/// Where the cached cardinality stands.
+/// The offset in bytes of the cached cardinality.
 pub const CARDINALITY_AT: usize = 8;
 /// The highest byte of the cached cardinality, and its bit that makes it void.
 const STALE_AT: usize = 15;
@@ -200,7 +200,7 @@ impl<'a> Hll<'a> {
     }
 
     /// Raises every register to that of `registers`, the result of a merge with this one. None of them is lower, and
-    /// none is above 63. The cached cardinality is void afterwards.
+    /// none is above 63. The cached cardinality is void afterwards. `max_sparse`: most bytes of the sparse form.
     ///
     /// # Errors
     ///

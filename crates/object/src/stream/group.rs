@@ -32,7 +32,7 @@ pub struct Delivery {
 pub const COUNT_MAX: u64 = i64::MAX as u64;
 
 impl Delivery {
-    /// The delivery of an entry at a time to a consumer, for the `count`th time.
+    /// The delivery of an entry at a time, in unix milliseconds, to a consumer, for the `count`th time.
     pub fn new(id: Id, time: i64, count: u64, consumer: Member) -> Self {
         Delivery { id, time, count, consumer, turn: 0 }
     }
@@ -47,7 +47,7 @@ impl Delivery {
         self.consumer == Member::NOBODY
     }
 
-    /// Delivered once more, to the same consumer.
+    /// Delivered once more, at `time` in unix milliseconds, to the same consumer.
     pub fn again(self, time: i64) -> Self {
         Delivery { time, count: self.count_again(), ..self }
     }
@@ -57,7 +57,7 @@ impl Delivery {
         if self.count >= COUNT_MAX { self.count } else { self.count + 1 }
     }
 
-    /// How long it has been pending at `now`.
+    /// For how many milliseconds it has been pending at `now`, in unix milliseconds.
     pub fn idle(&self, now: i64) -> i64 {
         now.saturating_sub(self.time).max(0)
     }

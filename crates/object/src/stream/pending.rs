@@ -86,6 +86,7 @@ impl<T: Record> Pending<T> {
         self.0.len()
     }
 
+    /// Bytes of memory.
     pub fn memory(&self) -> usize {
         self.0.memory()
     }

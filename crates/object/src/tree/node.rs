@@ -18,10 +18,12 @@ pub(super) const FANOUT: usize = 64;
 /// Children per node when a level is built at once or split.
 const FANOUT_BUILT: usize = FANOUT / 4 * 3;
 
-/// Running figures of a tree.
+/// Running figures of a tree, in bytes.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(crate) struct Totals {
+    /// Those that the elements take.
     pub bytes: usize,
+    /// Those held on the heap, spare capacity included.
     pub heap: usize,
 }
 

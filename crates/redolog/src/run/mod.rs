@@ -216,7 +216,7 @@ impl Shared {
     }
 }
 
-/// The figures of a stream, for INFO. Times are nanoseconds.
+/// The figures of a stream, for INFO.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Bytes of the segments in use.
@@ -229,14 +229,14 @@ pub struct Facts {
     pub groups: u64,
     /// Bytes of records that have been left and are not written.
     pub backlog: u64,
-    /// How long the last sync took.
+    /// Nanoseconds that the last sync took.
     pub last_sync: u64,
-    /// How long the running sync takes so far; 0 if none is.
+    /// Nanoseconds that the running sync takes so far; 0 if none is.
     pub stalled: u64,
     /// Syncs by how long they took: the `i`th number counts those of less than `2^i` microseconds and not less than
     /// half of that.
     pub syncs: [u64; BUCKETS],
-    /// How long all syncs took together, in nanoseconds.
+    /// Nanoseconds that all syncs took together.
     pub synced_for: u64,
 }
 

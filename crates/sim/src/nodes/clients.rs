@@ -6,6 +6,7 @@ use clocks::UnixMs;
 use redolog::simulated::Chance;
 use resp::Value;
 
+use super::agenda::Time;
 use super::history::{Came, History};
 use crate::clients::{Request, Words, number};
 use crate::hardware::BEGINNING;
@@ -46,8 +47,8 @@ enum Shape {
 struct Asked {
     shape: Shape,
     deeds: Vec<usize>,
-    /// When, in microseconds.
-    at: u64,
+    /// When it was sent.
+    at: Time,
 }
 
 /// See the module's text.
@@ -136,7 +137,7 @@ impl Client {
     }
 
     /// Since when the oldest unanswered request has been waiting.
-    pub fn waits_since(&self) -> Option<u64> {
+    pub fn waits_since(&self) -> Option<Time> {
         self.asked.front().map(|asked| asked.at)
     }
 
@@ -172,7 +173,7 @@ impl Client {
     }
 
     /// The next request.
-    pub fn next(&mut self, history: &mut History, now: u64, chance: &mut Chance) -> Option<Request> {
+    pub fn next(&mut self, history: &mut History, now: Time, chance: &mut Chance) -> Option<Request> {
         if self.link.to.is_none() || self.asked.len() >= self.window {
             return None;
         }
@@ -207,12 +208,12 @@ impl Client {
     }
 
     /// The requests when all is over.
-    pub fn look(&mut self, history: &mut History, now: u64) -> Request {
+    pub fn look(&mut self, history: &mut History, now: Time) -> Request {
         let acts = (0..self.keys).map(Act::Read).chain((0..=LENT).map(Act::See)).collect();
         self.alone(acts, history, now)
     }
 
-    fn alone(&mut self, acts: Vec<Act>, history: &mut History, now: u64) -> Request {
+    fn alone(&mut self, acts: Vec<Act>, history: &mut History, now: Time) -> Request {
         let mut deeds = Vec::with_capacity(acts.len());
         let mut request = Request::new();
         for act in &acts {
@@ -228,7 +229,7 @@ impl Client {
         request
     }
 
-    fn watch(&mut self, keys: Vec<usize>, history: &mut History, now: u64) -> Request {
+    fn watch(&mut self, keys: Vec<usize>, history: &mut History, now: Time) -> Request {
         let watch = keys.iter().map(|key| words(&["watch", &list(*key)]));
         let request: Request = watch.chain(keys.iter().map(|key| Act::Read(*key).words(0))).collect();
         let deeds = keys.iter().map(|key| begin(self.id, &[Act::Read(*key)], history)).collect();
@@ -237,17 +238,17 @@ impl Client {
         request
     }
 
-    fn lend(&mut self, history: &mut History, now: u64, chance: &mut Chance) -> Request {
+    fn lend(&mut self, history: &mut History, now: Time, chance: &mut Chance) -> Request {
         let until = BEGINNING + now / 1000 + chance.below(LENT_MS);
         self.block_of((0..REGISTERS).map(|n| Act::Lend(n, until)).collect(), false, history, now)
     }
 
-    fn block(&mut self, watched: bool, history: &mut History, now: u64, chance: &mut Chance) -> Request {
+    fn block(&mut self, watched: bool, history: &mut History, now: Time, chance: &mut Chance) -> Request {
         let acts = self.acts(chance);
         self.block_of(acts, watched, history, now)
     }
 
-    fn block_of(&mut self, acts: Vec<Act>, watched: bool, history: &mut History, now: u64) -> Request {
+    fn block_of(&mut self, acts: Vec<Act>, watched: bool, history: &mut History, now: Time) -> Request {
         let deed = begin(self.id, &acts, history);
         if let Some(reads) = self.watching.take_if(|_| watched) {
             history.deeds[deed].reads = reads;
@@ -260,7 +261,7 @@ impl Client {
     }
 
     /// A script that does it all, and answers as a block would.
-    fn script(&mut self, history: &mut History, now: u64, chance: &mut Chance) -> Request {
+    fn script(&mut self, history: &mut History, now: Time, chance: &mut Chance) -> Request {
         let acts = self.acts(chance).into_iter().filter(|act| matches!(act, Act::Append(_) | Act::Read(_)));
         let acts: Vec<Act> = acts.collect();
         let deed = begin(self.id, &acts, history);

@@ -50,8 +50,8 @@ pub struct Seldom {
 }
 
 impl Seldom {
-    /// Decides if a line is logged now. Returns the number of lines of its cause that were left out before it; `None`:
-    /// this line is left out.
+    /// Decides if a line is logged at `now`, in milliseconds of any clock. Returns the number of lines of its cause that
+    /// were left out before it; `None`: this line is left out.
     pub fn admit(&mut self, now: u64, mut cause: Cause, (sign, text): (char, &str)) -> Option<u64> {
         if self.known.len() >= CAUSES_MAX && !self.known.contains_key(&cause) {
             self.known.retain(|_, known| known.left_out.count > 0 || now < known.logged + EVERY_MS);
@@ -78,7 +78,7 @@ impl Seldom {
         self.known.values().any(|known| known.left_out.count > 0)
     }
 
-    /// The counts of omitted lines that are due to be logged.
+    /// The counts of omitted lines that are due to be logged at `now`, in milliseconds of the same clock.
     pub fn overdue(&mut self, now: u64) -> Vec<LeftOut> {
         let due = |known: &&mut Known| known.left_out.count > 0 && now >= known.logged + EVERY_MS;
         let take = |known: &mut Known| {
