@@ -206,6 +206,21 @@ impl<D: Disk> Writer<D> {
         Ok(flight)
     }
 
+    /// Places the start block of a later term behind everything that is written, and makes it durable. The copies have it
+    /// from their owner.
+    pub(crate) fn begin_term(&mut self, term: u32) -> io::Result<()> {
+        if term <= self.term {
+            return Ok(());
+        }
+        self.begin_if_late(&[])?;
+        let cut = self.written();
+        let mut start = self.frame(Kind::Start, cut, cut, &[]);
+        start.name.term = term;
+        self.placer.put(&start, false)?;
+        self.term = term;
+        self.placer.sync().map(drop)
+    }
+
     fn begin_if_late(&mut self, body: &[u8]) -> io::Result<()> {
         if self.placer.waits().is_some() { self.begin_late(body.len()) } else { Ok(()) }
     }

@@ -57,7 +57,8 @@ impl Durable {
     pub(crate) fn link(&self, worker: usize, promises: bool) -> Option<Link> {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         let gates = gates.get_mut(worker)?.take()?;
-        Some(Link { gates, marks: self.marks.clone(), promises, late_from: self.late_from, keeps_versions: false })
+        let (late_from, keeps_versions) = (self.late_from, self.log.has_copies());
+        Some(Link { gates, marks: self.marks.clone(), promises, late_from, keeps_versions })
     }
 
     /// True if everything up to here is on the disk, whatever the setting promises.

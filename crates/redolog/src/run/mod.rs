@@ -13,7 +13,7 @@ mod stream;
 pub use open::{Gates, Opened, Settings, Stepped};
 pub use stream::{After, Step};
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -95,6 +95,9 @@ pub(crate) struct Stream {
     state: AtomicU8,
     /// `always` was set since its thread looked.
     demanded: AtomicBool,
+    /// The term that is wanted, and true if all that was taken is on the disk, and that term has begun.
+    term: AtomicU32,
+    rests: AtomicBool,
     /// Its watermark waits for those of other streams.
     waits_for_commit: AtomicBool,
     /// A record in it stands on one that is not on the disk of another stream.
@@ -145,6 +148,8 @@ pub(crate) struct Shared {
     reason: Mutex<Option<String>>,
     fsync: AtomicU8,
     stopping: AtomicBool,
+    /// Nothing is taken: another term of the log begins.
+    paused: AtomicBool,
     clock: Clock,
     incarnations: [u64; 2],
     /// The crew of each stream, if there are threads.
@@ -289,6 +294,11 @@ impl Log {
         self.shared.hands.get().is_some_and(|hands| hands[usize::from(stream)]())
     }
 
+    /// True if the log has copies elsewhere ([`Opened::copy_to`]).
+    pub fn has_copies(&self) -> bool {
+        !self.shared.held.is_empty()
+    }
+
     /// Enough copies have written, and synced, a stream up to here. [`Self::look`] moves the watermark.
     ///
     /// # Panics
@@ -308,6 +318,28 @@ impl Log {
         match self.shared.lookers.get() {
             Some(lookers) => lookers[usize::from(stream)](),
             None => self.shared.streams[usize::from(stream)].bell.ring(),
+        }
+    }
+
+    /// Has the streams take no records, or take them again. Records that are left meanwhile wait.
+    pub fn pause(&self, paused: bool) {
+        self.shared.streams.iter().for_each(|stream| stream.rests.store(false, SeqCst));
+        self.shared.paused.store(paused, SeqCst);
+        self.shared.streams.iter().for_each(|stream| stream.bell.ring());
+    }
+
+    /// True if everything that was taken is on the own disk, and the term that was asked for has begun there. The streams
+    /// are paused.
+    pub fn rests(&self) -> bool {
+        self.shared.streams.iter().all(|stream| stream.rests.load(SeqCst))
+    }
+
+    /// Has each stream place the start block of a later term. The streams are paused, and rest ([`Self::rests`]).
+    pub fn begin_term(&self, term: u32) {
+        for stream in &self.shared.streams {
+            stream.rests.store(false, SeqCst);
+            stream.term.store(term, SeqCst);
+            stream.bell.ring();
         }
     }
 

@@ -283,6 +283,7 @@ impl<D: Disk> Opened<D> {
             reason: Mutex::default(),
             fsync: (settings.fsync as u8).into(),
             stopping: AtomicBool::new(false),
+            paused: AtomicBool::new(false),
             clock: settings.clock,
             hands: OnceLock::new(),
             lookers: OnceLock::new(),

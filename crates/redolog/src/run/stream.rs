@@ -1,6 +1,8 @@
 //! A stream: a state machine of steps, which its threads (`crew.rs`) take in turns. It does not know which thread
 //! writes a block that a step returns, nor where the others sleep.
 
+mod copied;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -231,12 +233,6 @@ impl<D: Disk> Runner<D> {
         self.ended
     }
 
-    #[cfg(test)]
-    pub(crate) fn trust_own(&mut self) {
-        let copied = self.committer.writer().copied_mut();
-        copied.into_iter().for_each(|copied| copied.trusts_own = true);
-    }
-
     /// The helpers, to be worked by hand.
     pub(crate) fn helpers(&self) -> [&Helper; 2] {
         [&self.keeper, &self.syncer]
@@ -251,12 +247,13 @@ impl<D: Disk> Runner<D> {
             self.truncate();
             let round = self.round(asked)?;
             let in_flight = self.committer.placer().in_flight() > 0;
+            let rests = self.is_paused() && self.rest()?;
             // With copies they may be out of reach. What they lack counts when the next owner has taken it over.
             let is_own = self.committer.copied().is_none();
             let waits = is_own && self.committer.is_waiting() && self.shared.state.load(SeqCst) != FAILED;
             match round {
                 Round::Write(flight) => return Ok(Step::Write(flight)),
-                Round::Idle if stopping && !waits && !in_flight => {
+                _ if stopping && (rests || matches!(round, Round::Idle)) && !waits && !in_flight => {
                     self.close()?;
                     self.ended = true;
                     return Ok(Step::Then(After::End));
@@ -292,7 +289,7 @@ impl<D: Disk> Runner<D> {
     fn round(&mut self, asked: bool) -> io::Result<Round<D::File>> {
         let round = match self.unwritten.take() {
             Some(unwritten) => self.write(unwritten)?,
-            None if self.may_take(asked) => self.take()?,
+            None if !self.is_paused() && self.may_take(asked) => self.take()?,
             None => Round::Busy,
         };
         self.advance();
@@ -423,19 +420,6 @@ impl<D: Disk> Runner<D> {
             let end = self.committer.writer().written();
             self.behind.push_back((end, bytes));
             self.behind_bytes += bytes;
-        }
-    }
-
-    /// Takes blocks off the backlog that enough copies have as the setting wants it.
-    fn count_held(&mut self) {
-        let Some(copied) = self.committer.copied() else { return };
-        let held = match self.committer.promise() {
-            Promise::Synced => copied.held().synced(),
-            Promise::Written => copied.held().received(),
-        };
-        while let Some((_, bytes)) = self.behind.pop_front_if(|(end, _)| *end <= held) {
-            self.behind_bytes -= bytes;
-            self.stream().landed.fetch_add(bytes, Release);
         }
     }
 

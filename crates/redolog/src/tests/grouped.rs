@@ -30,6 +30,7 @@ struct Stream {
 struct Others {
     streams: Mutex<Vec<Stream>>,
     refuses: Mutex<bool>,
+    terms: std::sync::atomic::AtomicU32,
 }
 
 impl Others {
@@ -55,7 +56,8 @@ impl Copies for Others {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes).map_err(|broken| broken.0.to_string())?;
         let frame = Frame::decode(&bytes).map_err(|broken| broken.0.to_string())?;
-        assert_eq!((frame.name.term, frame.shard, frame.stream), (7, 3, stream));
+        let term = self.terms.load(std::sync::atomic::Ordering::SeqCst).max(7);
+        assert_eq!((frame.name.term, frame.shard, frame.stream), (term, 3, stream));
         let mut streams = self.streams();
         let stream = &mut streams[usize::from(stream)];
         if stream.blocks.is_empty() {
@@ -270,6 +272,48 @@ fn segments_that_are_given_up_are_named() {
     assert_eq!(name.term, 7);
     let block = &streams[0].blocks[(name.sequence - streams[0].first) as usize];
     assert_eq!(block.0, cut);
+}
+
+/// The log goes on in another term: its start block stands behind everything that was taken, and nothing is void.
+#[test]
+fn another_term_begins_in_a_running_log() {
+    let mut world = World::new(2, settings(Fsync::Always));
+    world.leave(0, &[]);
+    world.settle();
+    world.log.pause(true);
+    let waits = world.leave(1, &[]);
+    world.settle();
+    assert!(world.log.rests());
+    assert!(world.others.streams()[1].blocks.is_empty(), "it takes nothing");
+    world.log.begin_term(8);
+    assert!(!world.log.rests());
+    world.settle();
+    assert!(world.log.rests());
+    assert_eq!(world.others.streams()[0].own, Landed { written: 3, synced: 3 });
+    world.others.terms.store(8, std::sync::atomic::Ordering::SeqCst);
+    world.log.pause(false);
+    world.settle();
+    assert_eq!(world.others.streams()[1].blocks.len(), 1);
+    assert_eq!(world.others.streams()[1].first, 3, "behind two start blocks");
+    world.log.stop();
+    let mut opened = Opened::of(world.disks.clone(), &[]).unwrap();
+    let mut found = Vec::new();
+    opened.replay(|record| found.push(record.lsn)).unwrap();
+    assert!(found.contains(&waits) && found.len() == 2);
+    assert_eq!(opened.recovery().chain(0).map(|chain| chain.last()), Some(Name { term: 8, sequence: 3 }));
+}
+
+#[test]
+fn a_log_that_is_paused_can_be_stopped() {
+    let mut opened = Opened::of(vec![Simulated::default()], &[]).unwrap();
+    let others = Arc::new(Others::default());
+    *others.streams() = vec![Stream::default()];
+    opened.copy_to(LEAD, others);
+    let (log, mut gates) = opened.start([1; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
+    log.pause(true);
+    leave(&mut gates[0][0], 0, &[]);
+    log.ring(0);
+    assert_eq!(log.stop(), State::Running);
 }
 
 /// Random steps, then any folder is lost: what was promised is in the longer one of the two others. `trusts_own`: the

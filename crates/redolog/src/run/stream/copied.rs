@@ -1,0 +1,53 @@
+//! Steps that only a stream with copies takes.
+
+use std::io;
+use std::sync::atomic::Ordering::*;
+
+use super::Runner;
+use crate::Promise;
+use crate::disk::Disk;
+use crate::lack::Lack;
+
+impl<D: Disk> Runner<D> {
+    /// Takes blocks off the backlog that enough copies have as the setting wants it.
+    pub(super) fn count_held(&mut self) {
+        let Some(copied) = self.committer.copied() else { return };
+        let held = match self.committer.promise() {
+            Promise::Synced => copied.held().synced(),
+            Promise::Written => copied.held().received(),
+        };
+        while let Some((_, bytes)) = self.behind.pop_front_if(|(end, _)| *end <= held) {
+            self.behind_bytes -= bytes;
+            self.stream().landed.fetch_add(bytes, Release);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn trust_own(&mut self) {
+        let copied = self.committer.writer().copied_mut();
+        copied.into_iter().for_each(|copied| copied.trusts_own = true);
+    }
+
+    /// True between two terms: nothing is taken.
+    pub(super) fn is_paused(&self) -> bool {
+        self.shared.paused.load(SeqCst)
+    }
+
+    /// Puts everything that was taken on the own disk, and begins the term that is wanted. True if that is done.
+    pub(super) fn rest(&mut self) -> io::Result<bool> {
+        if self.unwritten.is_some() || self.committer.placer().in_flight() > 0 {
+            return Ok(false);
+        }
+        self.sync()?;
+        let term = self.stream().term.load(SeqCst);
+        match self.committer.writer().begin_term(term) {
+            Ok(()) => {}
+            // It is tried again when there is room.
+            Err(error) if Lack::of(&error).is_some() => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        self.advance();
+        self.stream().rests.store(true, SeqCst);
+        Ok(true)
+    }
+}
