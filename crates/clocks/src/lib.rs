@@ -8,5 +8,5 @@ mod mono;
 mod unix;
 
 pub use boot::BootMs;
-pub use mono::MonoNs;
+pub use mono::{MonoMs, MonoNs};
 pub use unix::UnixMs;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use clocks::MonoMs;
 use keyspace::access::AccessClock;
 use keyspace::{Db, Fetched, Held, Local, PhysicalKey, Ticket, Unreadable, Version, Waiter, slot_of};
 
@@ -25,8 +26,8 @@ const SPINS: u32 = 40;
 struct Load {
     key: PhysicalKey,
     ticket: Ticket,
-    /// When it was asked for, in monotonic milliseconds.
-    asked: u64,
+    /// When it was asked for.
+    asked: MonoMs,
     /// Bytes of the budget that it takes.
     bytes: u64,
     /// The value could not be put into memory, because the latch was busy, and was dropped, because other loads needed
@@ -45,10 +46,10 @@ pub struct Loader {
     postponed: VecDeque<Load>,
     /// Bytes read since there was room last.
     portion: Portion,
-    /// When the last read despite tight memory was, in monotonic milliseconds.
-    forced: u64,
-    /// Loads to be ended, and when: milliseconds, ascending.
-    known: VecDeque<(u64, PhysicalKey, Ticket)>,
+    /// When the last read despite tight memory was.
+    forced: MonoMs,
+    /// Loads to be ended, and when; ascending.
+    known: VecDeque<(MonoMs, PhysicalKey, Ticket)>,
     /// Searches for expired keys.
     searches: VecDeque<Search>,
 }
@@ -64,7 +65,7 @@ impl Loader {
             fetched: Vec::new(),
             postponed: VecDeque::new(),
             portion: Portion::default(),
-            forced: 0,
+            forced: MonoMs::ZERO,
             known: VecDeque::new(),
             searches: VecDeque::new(),
         }
@@ -80,9 +81,8 @@ impl Loader {
         self.fetched.is_empty() && self.searches.is_empty() && !self.postponed.is_empty()
     }
 
-    /// Does the requests, as far as latches are free. `now`: monotonic milliseconds. Connections that have waited are
-    /// handed to `wake`.
-    pub fn serve(&mut self, requests: Vec<Request>, now: u64, mut wake: impl FnMut(Waiter)) {
+    /// Does the requests, as far as latches are free. Connections that have waited are handed to `wake`.
+    pub fn serve(&mut self, requests: Vec<Request>, now: MonoMs, mut wake: impl FnMut(Waiter)) {
         self.local.begin_turn();
         for request in requests {
             match request {
@@ -106,7 +106,7 @@ impl Loader {
     }
 
     /// Fetches keys that have waited for other loads, as far as there is room now.
-    fn serve_postponed(&mut self, now: u64, wake: &mut impl FnMut(Waiter)) {
+    fn serve_postponed(&mut self, now: MonoMs, wake: &mut impl FnMut(Waiter)) {
         for _ in 0..self.postponed.len() {
             let Some(mut load) = self.postponed.pop_front() else { return };
             // It would be read in vain, again and again, while a script holds the latch.
@@ -133,7 +133,7 @@ impl Loader {
     }
 
     /// Goes on with the first search for expired keys.
-    fn search(&mut self, now: u64, wake: &mut impl FnMut(Waiter)) {
+    fn search(&mut self, now: MonoMs, wake: &mut impl FnMut(Waiter)) {
         let Some(mut search) = self.searches.pop_front() else { return };
         match self.look_for_due(&mut search, wake) {
             Found::End => return,
@@ -150,7 +150,7 @@ impl Loader {
     }
 
     /// Fetches a key, at once or when there is room for it. False: the store cannot be read.
-    fn load(&mut self, key: PhysicalKey, ticket: Ticket, now: u64, wake: &mut impl FnMut(Waiter)) -> bool {
+    fn load(&mut self, key: PhysicalKey, ticket: Ticket, now: MonoMs, wake: &mut impl FnMut(Waiter)) -> bool {
         let mut load = Load { key, ticket, asked: now, bytes: 0, gave_up: false };
         let Some(found) = self.fetch(&mut load, !self.postponed.is_empty(), now) else {
             self.postponed.push_back(load);
@@ -164,14 +164,14 @@ impl Loader {
     /// True if the system has memory for a load of so many bytes. The bytes in use must not grow while they cannot be
     /// freed, because a checkpoint has to come first or a client has to read. A command that waits for a loader is not
     /// refused for want of room.
-    fn fits(&mut self, asked: u64, bytes: u64, now: u64) -> bool {
+    fn fits(&mut self, asked: MonoMs, bytes: u64, now: MonoMs) -> bool {
         let forced = &mut self.forced;
         // The budget bounds how much of large values is read at once.
         self.portion.fits(bytes, |_| {
             if headroom::has_room_to_talk(headroom::LARGE, 0) {
                 return true;
             }
-            let is_overdue = now.saturating_sub(asked.max(*forced)) >= PATIENCE_MS;
+            let is_overdue = now.since(asked.max(*forced)) >= PATIENCE_MS;
             if is_overdue {
                 *forced = now;
             }
@@ -181,7 +181,7 @@ impl Loader {
 
     /// Fetches a key, and takes the rest of its bytes from the budget. `None`: there is no room, and nothing is taken;
     /// the load notes its need. `is_behind`: other loads wait for room, and come before this one if it is large.
-    fn fetch(&mut self, load: &mut Load, is_behind: bool, now: u64) -> Option<Result<Option<Fetched>, Unreadable>> {
+    fn fetch(&mut self, load: &mut Load, is_behind: bool, now: MonoMs) -> Option<Result<Option<Fetched>, Unreadable>> {
         let shared = self.shared.clone();
         let Shared { keyspace, budget, .. } = &*shared;
         let Some(source) = shared.source.get() else { return Some(Err(Unreadable)) };
@@ -227,7 +227,7 @@ impl Loader {
         &mut self,
         mut load: Load,
         found: Result<Option<Fetched>, Unreadable>,
-        now: u64,
+        now: MonoMs,
         wake: &mut impl FnMut(Waiter),
     ) {
         let shared = self.shared.clone();
@@ -261,7 +261,7 @@ impl Loader {
     }
 
     /// Ends loads whose time is over.
-    fn forget(&mut self, now: u64, wake: &mut impl FnMut(Waiter)) {
+    fn forget(&mut self, now: MonoMs, wake: &mut impl FnMut(Waiter)) {
         while let Some((_, key, ticket)) = self.known.front().filter(|(until, ..)| *until <= now) {
             let slot = slot_of(&key.1);
             let Some(held) = self.acquire(slot) else { break };

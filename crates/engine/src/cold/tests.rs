@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use clocks::UnixMs;
+use clocks::{MonoMs, UnixMs};
 use command::{Position, Tunables};
 use keyspace::{Fetched, Key, KeyHasher, Keyspace, Mark, Need, Record, Space, Unreadable, Value, Version, slot_of};
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ struct Cold {
     engine: Engine,
     loader: Loader,
     shelf: Arc<Shelf>,
-    now: u64,
+    now: MonoMs,
     waited: u64,
     /// True if the engine is told, as workers do it, that the command has waited.
     tells: bool,
@@ -102,7 +102,7 @@ impl Cold {
         let mut engine = Engine::new(shared.clone(), 0, 1);
         engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 3, ..Tunables::default() }), 0);
         engine.begin_turn(UnixMs(1000));
-        Self { engine, loader: Loader::new(shared, 1), shelf, now: 0, waited: 0, tells: false }
+        Self { engine, loader: Loader::new(shared, 1), shelf, now: MonoMs::ZERO, waited: 0, tells: false }
     }
 
     fn serve(&mut self) {
@@ -395,7 +395,7 @@ proptest! {
                     prop_assert!(random == "$-1\r\n" || random.split("\r\n").all(|word| word.starts_with('$') || keys.1.iter().any(|key| key == word)));
                 }
                 Act::Time(ms) => {
-                    cold.now += ms;
+                    cold.now = cold.now + ms;
                     cold.serve();
                     for one in [&mut cold, &mut warm] {
                         let now = one.engine.now() + ms;
@@ -435,7 +435,7 @@ fn a_key_that_was_evicted_is_waited_for_once() {
     assert_eq!(cold.run(false, &one("0 get {a}c")), ["$-1\r\n"]);
     assert_eq!(cold.waited, 1, "nothing is cold any more");
     assert_eq!(cold.evict(), 0, "who has waited may not have looked yet");
-    cold.now += 1000;
+    cold.now = cold.now + 1000;
     cold.serve();
     assert_eq!(cold.evict(), 1);
     assert_eq!(cold.run(false, &one("0 get {a}c")), ["$-1\r\n"]);
@@ -458,7 +458,7 @@ fn a_store_that_cannot_be_read_is_an_error_for_those_who_need_it() {
         [":1\r\n", error, "$4\r\ntext\r\n"]
     );
     cold.shelf.broken.store(false, std::sync::atomic::Ordering::Relaxed);
-    cold.now += 1000;
+    cold.now = cold.now + 1000;
     cold.serve();
     assert_eq!(cold.run(false, &one("0 get a")), ["$4\r\ntext\r\n"]);
     assert_eq!(slot_of(b"a"), slot_of(b"{a}c"));
@@ -554,7 +554,7 @@ fn all_leave_that_can_and_it_is_known_why_others_stay() {
     assert!(steps > 1);
     cold.engine.make_room(Some(to_store()), || in_memory() > 0, || true);
     assert_eq!(in_memory(), 190, "samples do not find more");
-    cold.now += 1000;
+    cold.now = cold.now + 1000;
     cold.serve();
     assert!(!shared.keyspace.has_known_before(before));
     assert_eq!(cold.engine.evict_all(4, || in_memory() > 50, || true), (Room::Enough, Stayed::default()));
@@ -572,7 +572,7 @@ fn what_a_reader_writes_down_is_a_change() {
         assert_eq!(cold.run(false, &one("0 pfcount a")), [format!(":{n}\r\n")]);
         assert_eq!(cold.evict(), 0, "the store does not have it");
         cold.checkpoint();
-        cold.now += 1000;
+        cold.now = cold.now + 1000;
         cold.serve();
         assert_eq!(cold.evict(), 1);
         assert_eq!(cold.run(false, &one("0 pfcount a")), [format!(":{n}\r\n")]);
@@ -601,7 +601,7 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
         );
         cold.serve();
         // The time for its keys is over, and memory is full.
-        cold.now += 1000;
+        cold.now = cold.now + 1000;
         cold.serve();
         cold.evict();
     }
@@ -631,7 +631,7 @@ fn an_attempt_that_insists_does_not_wait_for_keys() {
     assert!(is_at(&mut cold, &block, "a", version));
     let _ = cold.engine.hold_attempt(block);
     cold.serve();
-    cold.now += 1000;
+    cold.now = cold.now + 1000;
     cold.serve();
     assert!(cold.evict() > 0);
     cold.shelf.broken.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -32,7 +32,7 @@ pub fn start(node: &Arc<Node>) -> std::io::Result<Vec<JoinHandle<()>>> {
                     true => BUSY,
                 };
                 while let Some(batch) = requests.take(BATCH, pause(&loader)) {
-                    loader.serve(batch, node.clock.monotonic_ns().0 / 1_000_000, |waiter| node.wake(waiter));
+                    loader.serve(batch, node.clock.monotonic_ns().ms(), |waiter| node.wake(waiter));
                 }
             })
         })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clocks::MonoMs;
 use engine::cold::{Loader, Names, Source, Span};
 use keyspace::{ColdFigures, Fetched, Key, Mark, Record, Space, Unreadable, Value};
 use txn::locks::Mode;
@@ -149,7 +150,7 @@ fn readable(net: &Net, node: usize, text: Option<&'static [u8]>) {
 fn load(net: &mut Net, node: usize, loader: &mut Loader) {
     let requests = net.node(node).engine.requests.take(100, std::time::Duration::ZERO).expect("it is open");
     let owner = net.node(node);
-    loader.serve(requests, 1, |waiter| owner.wake(waiter));
+    loader.serve(requests, MonoMs(1), |waiter| owner.wake(waiter));
     net.run();
 }
 
@@ -167,7 +168,7 @@ fn a_command_that_fails_at_one_node_is_done_at_none() {
         let heard = net.heard(client);
         assert!(heard.len() == 1 && heard[0].starts_with('-'), "{heard:?}");
         assert_eq!(net.say(client, &format!("GET {a}")), "1", "{command} has failed");
-        loader.serve(Vec::new(), 1000, |_| {});
+        loader.serve(Vec::new(), MonoMs(1000), |_| {});
     }
     assert!(net.is_quiet());
 }

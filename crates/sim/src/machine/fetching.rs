@@ -99,7 +99,7 @@ impl Fetching {
         let count = batch.len() + usize::from(loader.is_busy());
         *self.shelf.read() = read;
         let node = &self.node;
-        loader.serve(batch, node.clock.monotonic_ns().0 / 1_000_000, |waiter: Waiter| node.wake(waiter));
+        loader.serve(batch, node.clock.monotonic_ns().ms(), |waiter: Waiter| node.wake(waiter));
         self.shelf.read().clear();
         count
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use clocks::MonoMs;
 use command::Rng;
 use keyspace::Keyspace;
 use redolog::{Intake, Lsn, Watermarks};
@@ -45,7 +46,7 @@ fn live(seed: u64) -> usize {
                         keeps_versions: false,
                     }));
                     let rng = Rng::new(seed * 100 + u64::from(index));
-                    let mut hand = Hand { engine, rng, loader, now: 0 };
+                    let mut hand = Hand { engine, rng, loader, now: MonoMs::ZERO };
                     for turn in 0..100 {
                         hand.engine.begin_turn(NOW + turn);
                         (0..hand.rng.below(8)).for_each(|_| hand.act());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clocks::MonoMs;
 use command::Rng;
 use keyspace::Need;
 
@@ -103,13 +104,13 @@ pub(super) struct Hand {
     pub(super) rng: Rng,
     /// Fetches the keys that the engine waits for.
     pub(super) loader: Loader,
-    pub(super) now: u64,
+    pub(super) now: MonoMs,
 }
 
 impl Hand {
     /// Fetches the requested keys.
     pub(super) fn serve(&mut self) {
-        self.now += 1;
+        self.now = self.now + 1;
         let requests = self.engine.shared.requests.take(100, Duration::ZERO).expect("nobody closes it");
         self.loader.serve(requests, self.now, |_| {});
     }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use clocks::UnixMs;
+use clocks::{MonoMs, UnixMs};
 use command::{Digest, Generation, Rng, Tunables};
 use keyspace::access::AccessClock;
 use keyspace::{Db, Keyspace, Mark, Need, SLOTS, Version, Waiter};
@@ -294,7 +294,8 @@ impl Machine {
         (log.committed, log.left) = (highest, highest);
         let source = StoreSource { store: Arc::new(store.clone()), report: |why| panic!("{why}") };
         engine.shared.source.set(Some(Arc::new(source)));
-        let hand = Hand { rng: Rng::new(seed), loader: Loader::new(engine.shared.clone(), 2), engine, now: 0 };
+        let hand =
+            Hand { rng: Rng::new(seed), loader: Loader::new(engine.shared.clone(), 2), engine, now: MonoMs::ZERO };
         let warm = WarmUp::new(hand.engine.shared.clone(), Arc::new(store.clone()), 3);
         Ok(Machine { hand, checkpointer, store, log, warm, has_restarted, intake, own, planted, tunables })
     }

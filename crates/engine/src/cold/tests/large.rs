@@ -118,7 +118,7 @@ fn what_is_large_is_read_seldom_while_memory_is_tight() {
     // Values that are not large are read as long as they are few. Of large ones, each loader reads one when its
     // patience is at an end.
     for (now, expected) in [(0, 1), (PATIENCE_MS - 1, 1), (PATIENCE_MS, 5)] {
-        cold.now = now;
+        cold.now = MonoMs(now);
         (0..5).for_each(|_| serve_all(&mut cold, &mut loaders));
         assert_eq!(reads(&cold), expected, "at {now}");
     }
@@ -163,7 +163,7 @@ fn of_what_is_small_only_a_portion_is_read_while_memory_is_tight() {
     for (now, portions) in
         [(0, 1), (PATIENCE_MS - 1, 1), (PATIENCE_MS, 2), (2 * PATIENCE_MS - 1, 2), (2 * PATIENCE_MS, 3)]
     {
-        cold.now = now;
+        cold.now = MonoMs(now);
         (0..5).for_each(|_| cold.serve());
         assert_eq!(reads(&cold), portions * headroom::LARGE / SMALL - 1, "at {now}");
     }

@@ -85,7 +85,7 @@ proptest! {
         before.iter().for_each(|act| run(&mut cold, act));
         let expected = answered(&mut cold);
         if evicts {
-            cold.now += 1000;
+            cold.now = cold.now + 1000;
             cold.serve();
             cold.checkpoint();
             cold.evict();
