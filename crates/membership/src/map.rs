@@ -1,7 +1,8 @@
 //! The slot map: the owners of slots, and the places of nodes. It is immutable; a new one replaces the old one as a
 //! whole.
 
-use crate::{ClusterId, NodeId, SLOTS, Slot, level};
+use crate::meta::Shard;
+use crate::{ClusterId, NodeId, SLOTS, ShardId, Slot, level};
 
 /// In the table of owners: none, because the cluster was not formed.
 const NOBODY: u16 = u16::MAX;
@@ -77,7 +78,9 @@ pub struct Map {
     /// For each block of slots with one owner, or none, that owner. Every command asks for owners, and this small table
     /// stays in the cache.
     blocks: Box<[u16]>,
-    next_number: u32,
+    shards: Vec<Shard>,
+    gone: Vec<u32>,
+    gone_shards: Vec<ShardId>,
 }
 
 impl Map {
@@ -97,16 +100,21 @@ impl Map {
             assert!(usize::from(range.node) < nodes.len(), "a range of no node");
             owners[usize::from(range.start.get())..=usize::from(range.end.get())].fill(range.node);
         }
-        let next_number = nodes.iter().map(|node| node.number + 1).max().unwrap_or(1);
         let of_block = |block: &[u16]| if block.iter().all(|owner| *owner == block[0]) { block[0] } else { SEVERAL };
         let blocks = owners.chunks(BLOCK).map(of_block).collect();
         let level = level::FIRST;
-        Self { cluster, version, epoch, level, nodes, ranges, owners, blocks, next_number }
+        let (shards, gone, gone_shards) = (Vec::new(), Vec::new(), Vec::new());
+        Self { cluster, version, epoch, level, nodes, ranges, owners, blocks, shards, gone, gone_shards }
     }
 
-    /// The same map, where nodes with numbers below this have left.
-    pub fn with_next_number(self, next_number: u32) -> Self {
-        Self { next_number: next_number.max(self.next_number), ..self }
+    /// The same map, with these shards in the order of their numbers.
+    pub fn with_shards(self, shards: Vec<Shard>) -> Self {
+        Self { shards, ..self }
+    }
+
+    /// The same map, where the nodes of these numbers were removed for good, and these shards dissolved. Both ascend.
+    pub fn with_gone(self, gone: Vec<u32>, gone_shards: Vec<ShardId>) -> Self {
+        Self { gone, gone_shards, ..self }
     }
 
     /// The same map, in a cluster of this level.
@@ -122,7 +130,22 @@ impl Map {
 
     /// Numbers of nodes that were removed for good, ascending: none of them comes back.
     pub fn gone(&self) -> impl Iterator<Item = u32> + '_ {
-        (1..self.next_number).filter(|number| self.nodes.binary_search_by_key(number, |node| node.number).is_err())
+        self.gone.iter().copied()
+    }
+
+    /// Shards that were dissolved, ascending. Their numbers say nothing about nodes.
+    pub fn gone_shards(&self) -> &[ShardId] {
+        &self.gone_shards
+    }
+
+    /// All shards, in the order of their numbers.
+    pub fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// The shards of a node.
+    pub fn shards_of(&self, id: NodeId) -> impl Iterator<Item = &Shard> {
+        self.shards.iter().filter(move |shard| shard.owner == id)
     }
 
     /// The cluster; none before it was formed.
@@ -229,8 +252,8 @@ mod tests {
         assert_eq!(map, map.clone());
         assert_eq!(map.gone().count(), 0);
         let map = Map::new(None, 5, 2, vec![node(2), node(4)], Vec::new());
-        assert_eq!(map.gone().collect::<Vec<_>>(), [1, 3]);
-        assert_eq!(map.with_next_number(7).gone().collect::<Vec<_>>(), [1, 3, 5, 6]);
+        let map = map.with_gone(vec![1, 3, 5, 6], vec![ShardId(2)]);
+        assert_eq!((map.gone().collect::<Vec<_>>(), map.gone_shards()), (vec![1, 3, 5, 6], &[ShardId(2)][..]));
     }
 
     #[test]

@@ -186,9 +186,18 @@ impl<D: Disk> Recovery<D> {
         self.scans.get(usize::from(stream)).map(|scan| &scan.chain)
     }
 
+    /// The highest term that anything in it counts as, the upper bits of its lives included (rule G1).
+    pub fn term(&self) -> u32 {
+        self.last_term().max(Name::term_of(self.incarnation()))
+    }
+
+    fn last_term(&self) -> u32 {
+        self.scans.iter().map(|scan| scan.chain.last().term).max().unwrap_or(0)
+    }
+
     /// The term of a process that goes on with the log by itself: above all that wrote to it (rule G1).
     fn next_term(&self) -> Result<u32, Damage> {
-        let last = self.scans.iter().map(|scan| scan.chain.last().term).max().unwrap_or(0);
+        let last = self.last_term();
         match self.lead {
             Some(lead) if (last + 1..=Name::TERM_MAX).contains(&lead.term) => Ok(lead.term),
             Some(Lead { term, .. }) => {

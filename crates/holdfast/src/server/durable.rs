@@ -118,6 +118,11 @@ impl Disks {
         self.node
     }
 
+    /// The highest term that the log has once the server writes to it (rule G1).
+    pub fn term(&self) -> u32 {
+        self.log.recovery().term().saturating_add(1)
+    }
+
     /// The hash seed by which the store orders its keys. `None` without keys.
     pub fn seed(&self) -> Option<u64> {
         self.header.as_ref().map(|header| header.seed)

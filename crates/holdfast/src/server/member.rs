@@ -186,16 +186,23 @@ impl Administration for Kept {
     }
 }
 
+/// The node's data, as the metadata know them.
+pub struct Data {
+    /// The identity of log and store.
+    pub id: [u8; 16],
+    /// The highest term of the log.
+    pub term: u32,
+}
+
 /// The node's part in its cluster; it ends with the value.
 pub struct Membership(Arc<Control>);
 
 impl Membership {
-    /// Takes part in a cluster if the settings say so. Call it before the node has workers. `data` is the identity of
-    /// its data.
+    /// Takes part in a cluster if the settings say so. Call it before the node has workers.
     pub fn begin(
         settings: &Settings,
         node: &Arc<Node>,
-        data: Option<[u8; 16]>,
+        data: Option<Data>,
         links: &Links,
         clock: Arc<SystemClock>,
     ) -> Result<Option<Membership>, Box<dyn Error>> {
@@ -228,8 +235,16 @@ impl Membership {
         let told = settings.client_port;
         let first = node.config.first_of_cluster().into_iter();
         let configuration = first.map(|(name, value)| Setting { name: name.to_owned(), value }).collect();
-        let settings =
-            ControlSettings { data, knows_transactions, libraries, libraries_level, configuration, ..settings };
+        let log_term = data.as_ref().map_or(0, |data| data.term);
+        let settings = ControlSettings {
+            data: data.map(|data| data.id),
+            log_term,
+            knows_transactions,
+            libraries,
+            libraries_level,
+            configuration,
+            ..settings
+        };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         let cluster = Cluster::new(control.id(), control.incarnation(), started, control.map(), Box::new(renewed));

@@ -48,7 +48,7 @@ use self::durable::Disks;
 use self::host::Process;
 use self::limits::Limits;
 use self::log::Log;
-use self::member::Membership;
+use self::member::{Data, Membership};
 use self::places::Places;
 use self::process::{PidFile, Signals};
 use self::supervisor::Supervisor;
@@ -119,7 +119,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     snapshots::tidy_up(dir);
     member::check_data(&settings, dir)?;
     let disks = if settings.appendonly { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
-    let data = disks.as_ref().map(Disks::id);
+    let data = disks.as_ref().map(|disks| Data { id: disks.id(), term: disks.term() });
     let seed = match disks.as_ref().and_then(Disks::seed) {
         Some(seed) => seed,
         None => u64::from_le_bytes(chance::random()?),

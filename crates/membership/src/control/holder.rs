@@ -10,7 +10,7 @@ use super::agent::Agent;
 use super::granting::{Granted, Renewal, TROUBLE_MAX};
 use super::links::Op;
 use super::types::Wire;
-use crate::meta::{Command, Refusal, Response};
+use crate::meta::{Command, Lead, Refusal, Response, Shard};
 use crate::{BootNs, level};
 
 /// Attempts to be known by the cluster that a node does not log: they fail while a cluster forms.
@@ -113,6 +113,7 @@ impl Agent {
                     Ok(()) => {
                         agent.shared.say("");
                         agent.locate().await;
+                        agent.take_term().await;
                     }
                     Err(why) => agent.excuse(why),
                 }
@@ -165,6 +166,23 @@ impl Agent {
             Err(why) => why,
         };
         tracing::debug!("the cluster has not taken note of this node's machine: {why}");
+    }
+
+    /// Asks for a term of this node's shard, unless this process has been given one (rule G1). As above.
+    async fn take_term(self: &Arc<Self>) {
+        let (id, incarnation) = {
+            let kept = self.disk.kept();
+            (kept.node, kept.incarnation)
+        };
+        let map = self.machine.map();
+        let lacks = |shard: &&Shard| shard.incarnation != incarnation && map.level() >= level::SHARDS;
+        let Some(&Shard { id: shard, term: known, .. }) = map.shards_of(id).find(lacks) else { return };
+        let of_log = self.settings.log_term;
+        match self.submit(&Command::Lead(Lead { shard, known, id, incarnation, of_log })).await {
+            Ok(Response::Done { .. }) => {}
+            Ok(Response::Refused(why)) => tracing::debug!("this start has no term of shard {}: {why}", shard.0),
+            Err(why) => tracing::debug!("this start has no term of shard {}: {why}", shard.0),
+        }
     }
 
     /// Logs why the lease is not renewed, if it is over or will be.

@@ -102,6 +102,8 @@ pub struct Settings {
     pub tls: Option<TlsFiles>,
     /// The name of the data on the node's disks, if there are any: a node of a cluster does not start without its data.
     pub data: Option<[u8; 16]>,
+    /// The highest term in the node's own log; 0: it has none. Terms of its shard are above it.
+    pub log_term: u32,
     /// The node's data hold transactions over nodes: see [`Control::has_inherited`].
     pub knows_transactions: bool,
     /// Libraries of functions in the node's data: they become the cluster's, if it has never had any. Otherwise those
@@ -138,6 +140,7 @@ impl Settings {
             secret: Arc::from([]),
             tls: None,
             data: None,
+            log_term: 0,
             knows_transactions: false,
             libraries: None,
             libraries_level: level::FIRST,

@@ -57,6 +57,9 @@ impl fmt::Display for Command {
             Self::Alive { node, .. } => write!(f, "alive {} ({})", node.id, node.incarnation),
             Self::Raise { level, .. } => write!(f, "raise the level to {level}"),
             Self::Locate { id, machine, .. } => write!(f, "locate {id} on {machine}"),
+            Self::Lead(ask) => {
+                write!(f, "the term after {} of shard {} to {}", ask.known.get(), ask.shard.0, ask.id)
+            }
             Self::Leave { id } => write!(f, "leave {id}"),
             Self::Forget { id } => write!(f, "forget {id}"),
             Self::Set { name, value } => write!(f, "set {name} {value}"),

@@ -4,14 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::configuration::{self, CONFIGURATION_MAX, CONFIGURED_MAX, Setting};
+use super::shards::{self, Lead};
 use super::{LIBRARIES_MAX, NODES_MAX, SETTINGS_MAX, TEXT_MAX};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
-use crate::{ClusterId, NodeId, level};
+use crate::{ClusterId, NodeId, ShardId, Term, level};
 
 /// The newest format of commands and responses. All others are read as well. Version 1 lacks libraries. In versions 1
 /// and 2 a node has no port for smart clients. In the first three a cluster has no settings, in the first four no
-/// level. Only the last has machines.
-const VERSION: u8 = 6;
+/// level, in the first five no machines. Only the last has shards.
+const VERSION: u8 = 7;
+
+/// The format of commands that name a machine.
+const WITH_MACHINES: u8 = 6;
 
 /// The format of commands that say a level and no machine: nodes of a build before there were machines read it.
 const WITH_LEVELS: u8 = 5;
@@ -133,6 +137,8 @@ pub enum Command {
         /// The name of the machine, at most [`TEXT_MAX`] bytes.
         machine: String,
     },
+    /// A process asks for the next term of its node's shard (rule G1), at [`level::SHARDS`] alone.
+    Lead(Lead),
     /// The cluster's level rises (rule U1).
     Raise {
         /// The new level; 0: the highest that all members speak, which the leader sets with `heard`.
@@ -226,6 +232,20 @@ pub enum Refusal {
         /// The cluster's level, or the intended one.
         needs: u16,
     },
+    /// The node owns no such shard.
+    NotOwner {
+        /// The node.
+        id: NodeId,
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The shard has another term than the process knows.
+    OtherTerm {
+        /// The shard.
+        shard: ShardId,
+        /// Its term.
+        term: Term,
+    },
     /// The libraries have changed since.
     Superseded {
         /// Their version.
@@ -267,6 +287,8 @@ impl fmt::Display for Refusal {
             Self::LowLevel { id, has, needs } => {
                 write!(f, "the build of node {id} speaks up to level {has}, and level {needs} is needed")
             }
+            Self::NotOwner { id, shard } => write!(f, "node {id} does not own shard {}", shard.0),
+            Self::OtherTerm { shard, term } => write!(f, "the term of shard {} is {}", shard.0, term.get()),
             Self::Superseded { version } => write!(f, "the libraries have been changed: they are of version {version}"),
             Self::Unconfigured => write!(f, "the cluster has no settings yet"),
             Self::ConfigurationTooLarge { bytes } => write!(
@@ -306,6 +328,7 @@ mod tag {
     pub const CONFIGURE: u8 = 9;
     pub const RAISE: u8 = 10;
     pub const LOCATE: u8 = 11;
+    pub const LEAD: u8 = 12;
 }
 
 fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
@@ -343,7 +366,8 @@ impl Command {
                 WITH_LEVELS
             }
             Self::Raise { .. } => WITH_LEVELS,
-            Self::Locate { .. } => VERSION,
+            Self::Locate { .. } => WITH_MACHINES,
+            Self::Lead(_) => VERSION,
             _ => WITHOUT_LEVELS,
         }
     }
@@ -394,6 +418,10 @@ impl Command {
                 out.extend_from_slice(&incarnation.to_le_bytes());
                 put_bytes(out, machine.as_bytes());
             }
+            Self::Lead(ask) => {
+                out.push(tag::LEAD);
+                ask.put(out);
+            }
             Self::Leave { id } => {
                 out.push(tag::LEAVE);
                 id.put(out);
@@ -428,7 +456,7 @@ impl Command {
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let version = from.u8()?;
         if !(1..=VERSION).contains(&version) {
-            return Err(Malformed("a command of version 1 to 6"));
+            return Err(Malformed("a command of version 1 to 7"));
         }
         let level = |from: &mut Reader<'_>| if version < WITH_LEVELS { Ok(0) } else { from.u16() };
         let node = if version < 3 { Describe::read_without_client_port } else { Describe::read };
@@ -444,11 +472,12 @@ impl Command {
             tag::LEAVE => Self::Leave { id: NodeId::read(from)? },
             tag::FORGET => Self::Forget { id: NodeId::read(from)? },
             tag::RAISE if version >= WITH_LEVELS => Self::Raise { level: from.u16()?, heard: heard(from)? },
-            tag::LOCATE if version >= VERSION => Self::Locate {
+            tag::LOCATE if version >= WITH_MACHINES => Self::Locate {
                 id: NodeId::read(from)?,
                 incarnation: from.u64()?,
                 machine: from.text(TEXT_MAX)?.to_owned(),
             },
+            tag::LEAD if version >= VERSION => Self::Lead(Lead::read(from)?),
             tag::SET => Self::Set { name: from.text(TEXT_MAX)?.to_owned(), value: from.text(TEXT_MAX)?.to_owned() },
             tag::CONFIGURE => Self::Configure { first: from.flag()?, settings: configuration::read(from)? },
             tag::LIBRARIES => Self::Libraries {
@@ -464,8 +493,11 @@ impl Command {
 impl Response {
     /// Appends it.
     pub fn put(&self, out: &mut Vec<u8>) {
-        let says_levels = matches!(self, Self::Refused(Refusal::LowLevel { .. }));
-        out.push(if says_levels { WITH_LEVELS } else { WITHOUT_LEVELS });
+        out.push(match self {
+            Self::Refused(Refusal::LowLevel { .. }) => WITH_LEVELS,
+            Self::Refused(Refusal::NotOwner { .. } | Refusal::OtherTerm { .. }) => VERSION,
+            _ => WITHOUT_LEVELS,
+        });
         let why = match self {
             Self::Done { version, epoch } => {
                 out.push(0);
@@ -513,6 +545,16 @@ impl Response {
                 out.extend_from_slice(&has.to_le_bytes());
                 out.extend_from_slice(&needs.to_le_bytes());
             }
+            Refusal::NotOwner { id, shard } => {
+                out.push(17);
+                id.put(out);
+                out.extend_from_slice(&shard.0.to_le_bytes());
+            }
+            Refusal::OtherTerm { shard, term } => {
+                out.push(18);
+                out.extend_from_slice(&shard.0.to_le_bytes());
+                out.extend_from_slice(&term.get().to_le_bytes());
+            }
             Refusal::Unconfigured => out.push(14),
             Refusal::ConfigurationTooLarge { bytes } => {
                 out.push(15);
@@ -527,7 +569,7 @@ impl Response {
     /// The bytes are none, or of a version that this build does not read.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         if !(1..=VERSION).contains(&from.u8()?) {
-            return Err(Malformed("a response of version 1 to 6"));
+            return Err(Malformed("a response of version 1 to 7"));
         }
         let text = |from: &mut Reader<'_>| from.text(TEXT_MAX).map(str::to_owned);
         let why = match from.u8()? {
@@ -546,6 +588,8 @@ impl Response {
             14 => Refusal::Unconfigured,
             16 => Refusal::LowLevel { id: NodeId::read(from)?, has: from.u16()?, needs: from.u16()? },
             15 => Refusal::ConfigurationTooLarge { bytes: from.u64()? },
+            17 => Refusal::NotOwner { id: NodeId::read(from)?, shard: ShardId(from.u32()?) },
+            18 => Refusal::OtherTerm { shard: ShardId(from.u32()?), term: shards::term(from)? },
             _ => return Err(Malformed("a response")),
         };
         Ok(Self::Refused(why))

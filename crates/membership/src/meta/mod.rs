@@ -6,6 +6,9 @@ pub(crate) mod configuration;
 #[cfg(test)]
 mod levels_test;
 mod libraries;
+mod shards;
+#[cfg(test)]
+mod shards_test;
 mod snapshot;
 mod spread;
 #[cfg(test)]
@@ -15,11 +18,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::map::{Map, Node, Range};
-use crate::{ClusterId, NodeId, SLOTS, level};
+use crate::{ClusterId, NodeId, SLOTS, ShardId, level};
 
 pub use command::{ChangeId, Command, Describe, Heard, Refusal, Response};
 pub use configuration::{CONFIGURATION_MAX, CONFIGURED_MAX, Configuration, Setting, VALUE_MAX};
 pub use libraries::{LIBRARIES_MAX, Libraries};
+use shards::Shards;
+pub use shards::{ACCEPTORS_MAX, Acceptor, Lead, Shard};
 pub use snapshot::Image;
 #[cfg(test)]
 pub(crate) use snapshot::of_version_3;
@@ -63,7 +68,8 @@ pub struct State {
     settings: BTreeMap<String, String>,
     configuration: Configuration,
     libraries: Libraries,
-    /// By slot, the number of the owner; 0: none.
+    shards: Shards,
+    /// By slot, the number of the shard that owns it; 0: none.
     owners: Box<[u32]>,
 }
 
@@ -79,6 +85,7 @@ impl Default for State {
             settings: BTreeMap::new(),
             configuration: Configuration::default(),
             libraries: Libraries::default(),
+            shards: Shards::default(),
             owners: vec![0; SLOTS].into_boxed_slice(),
         }
     }
@@ -100,6 +107,7 @@ impl State {
             Command::Alive { node, settings, level } => self.alive(node, settings, *level),
             Command::Raise { level, heard } => self.raise_level(*level, heard),
             Command::Locate { id, incarnation, machine } => self.locate(*id, *incarnation, machine),
+            Command::Lead(ask) => self.lead(ask),
             Command::Leave { id } => self.leave(*id),
             Command::Forget { id } => self.forget(*id),
             Command::Set { name, value } => self.set(name, value),
@@ -147,7 +155,11 @@ impl State {
 
     /// How many slots a node owns.
     pub fn slots_of(&self, id: NodeId) -> usize {
-        self.members.get(&id).map_or(0, |member| self.owners.iter().filter(|&&owner| owner == member.number).count())
+        self.shards.of(id).map(|shard| self.slots_of_shard(shard.id)).sum()
+    }
+
+    fn slots_of_shard(&self, shard: ShardId) -> usize {
+        self.owners.iter().filter(|&&owner| owner == shard.0).count()
     }
 
     /// The value that nodes must agree on.
@@ -182,14 +194,21 @@ impl State {
             voter: voter(id),
         });
         let nodes: Vec<Node> = nodes.collect();
-        let index: BTreeMap<u32, u16> = nodes.iter().enumerate().map(|(i, node)| (node.number, i as u16)).collect();
-        let ranges = spread::runs(&self.owners).into_iter().filter_map(|(start, end, owner)| {
-            let node = *index.get(&owner)?;
-            Some(Range { start, end, node })
-        });
-        let ranges = ranges.collect();
-        let map = Map::new(self.cluster, self.version, self.epoch, nodes, ranges);
-        map.with_next_number(self.next_number).with_level(self.level)
+        let index: BTreeMap<NodeId, u16> = nodes.iter().enumerate().map(|(i, node)| (node.id, i as u16)).collect();
+        let mut ranges: Vec<Range> = Vec::new();
+        for (start, end, shard) in spread::runs(&self.owners) {
+            let owner = self.shards.all.get(&ShardId(shard)).and_then(|shard| index.get(&shard.owner));
+            let Some(&node) = owner else { continue };
+            match ranges.last_mut().filter(|last| last.node == node && last.end.get() + 1 == start.get()) {
+                Some(last) => last.end = end,
+                None => ranges.push(Range { start, end, node }),
+            }
+        }
+        let Shards { all, gone_nodes, gone, .. } = &self.shards;
+        Map::new(self.cluster, self.version, self.epoch, nodes, ranges)
+            .with_level(self.level)
+            .with_shards(all.values().cloned().collect())
+            .with_gone(gone_nodes.iter().copied().collect(), gone.iter().copied().collect())
     }
 
     fn by_number(&self) -> Vec<(NodeId, &Member)> {
@@ -246,6 +265,7 @@ impl State {
         };
         self.next_number += 1;
         self.members.insert(node.id, member);
+        self.shards.add(node.id);
     }
 
     /// The node at the place that `node` claims cannot be found there any more.
@@ -272,7 +292,7 @@ impl State {
         let level = self.said(level, level::FIRST);
         self.reaches(node.id, level)?;
         self.agrees(settings)?;
-        if self.members.len() >= NODES_MAX || self.next_number == u32::MAX {
+        if self.members.len() >= NODES_MAX || self.next_number.max(self.shards.next) == u32::MAX {
             return Err(Refusal::TooMany);
         }
         self.displace(node);
@@ -364,28 +384,33 @@ impl State {
     }
 
     fn leave(&mut self, id: NodeId) -> Result<(), Refusal> {
-        if !self.members.contains_key(&id) {
-            return Ok(());
-        }
-        let slots = self.slots_of(id);
+        let Some(member) = self.members.get(&id) else { return Ok(()) };
+        let (number, slots) = (member.number, self.slots_of(id));
         if slots > 0 {
             return Err(Refusal::OwnsSlots { id, slots: slots as u32 });
         }
-        self.members.remove(&id);
-        self.version += 1;
+        self.remove(id, number);
         Ok(())
+    }
+
+    /// A node goes for good.
+    fn remove(&mut self, id: NodeId, number: u32) {
+        self.members.remove(&id);
+        self.shards.dissolve(id, number);
+        self.version += 1;
     }
 
     fn forget(&mut self, id: NodeId) -> Result<(), Refusal> {
         let Some(member) = self.members.get(&id) else { return Err(Refusal::Unknown(id)) };
         let number = member.number;
-        let heirs: Vec<u32> =
-            self.by_number().iter().filter(|(_, m)| !m.lost && m.number != number).map(|(_, m)| m.number).collect();
-        let orphans: Vec<usize> = (0..SLOTS).filter(|&slot| self.owners[slot] == number).collect();
+        let may_inherit = |shard: &&Shard| shard.owner != id && !self.members.get(&shard.owner).is_none_or(|m| m.lost);
+        let heirs: Vec<ShardId> = self.shards.all.values().filter(may_inherit).map(|shard| shard.id).collect();
+        let is_orphan = |slot: &usize| self.shards.of(id).any(|shard| shard.id.0 == self.owners[*slot]);
+        let orphans: Vec<usize> = (0..SLOTS).filter(is_orphan).collect();
         if heirs.is_empty() {
             return Err(Refusal::LastNode);
         }
-        let owned = |heir: &u32| (self.owners.iter().filter(|&owner| owner == heir).count(), *heir);
+        let owned = |heir: &ShardId| (self.slots_of_shard(*heir), heir.0);
         let shares = spread::level(heirs.iter().map(owned).collect(), orphans.len());
         let mut orphans = orphans.into_iter();
         if orphans.len() > 0 {
@@ -396,18 +421,19 @@ impl State {
                 self.owners[slot] = heir;
             }
             if share > 0 {
-                self.raise(heir);
+                self.raise(ShardId(heir));
             }
         }
-        self.members.remove(&id);
-        self.version += 1;
+        self.remove(id, number);
         Ok(())
     }
 
-    /// The node of this number gets the current epoch.
-    fn raise(&mut self, number: u32) {
-        let epoch = self.epoch;
-        self.members.values_mut().filter(|member| member.number == number).for_each(|member| member.epoch = epoch);
+    /// The owner of this shard gets the current epoch.
+    fn raise(&mut self, shard: ShardId) {
+        let owner = self.shards.all.get(&shard).map(|shard| shard.owner);
+        if let Some(member) = owner.and_then(|owner| self.members.get_mut(&owner)) {
+            member.epoch = self.epoch;
+        }
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {

@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{ChangeId, Configuration, Libraries, Member, NODES_MAX, SETTINGS_MAX, State, TEXT_MAX, spread};
+use super::{ChangeId, Configuration, Libraries, Member, NODES_MAX, SETTINGS_MAX, Shards, State, TEXT_MAX, spread};
 use crate::SLOTS;
 use crate::codec::{Malformed, Reader, crc, put_bytes, put_count};
-use crate::{ClusterId, NodeId, level};
+use crate::{ClusterId, NodeId, ShardId, level};
 
 /// The newest format of snapshots. All others are read as well. Version 1 has no libraries, in versions 1 and 2 a
 /// member has no port for smart clients. In the first three libraries are among the other bytes and a cluster has no
-/// settings, in the first four no levels. Only the last has machines.
-const VERSION: u32 = 6;
+/// settings, in the first four no levels. Before version 6 there
+/// are no machines. Only the last has shards.
+const VERSION: u32 = 7;
+
+/// The format below [`level::SHARDS`].
+const WITH_MACHINES: u32 = 6;
 
 /// The format below [`level::MACHINES`].
 const WITH_LEVELS: u32 = 5;
@@ -34,7 +38,8 @@ impl State {
     /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
     pub fn snapshot(&self) -> Image {
         let format = match self.level {
-            level if level >= level::MACHINES => VERSION,
+            level if level >= level::SHARDS => VERSION,
+            level if level >= level::MACHINES => WITH_MACHINES,
             level if level > level::FIRST => WITH_LEVELS,
             _ => WITHOUT_LEVELS,
         };
@@ -62,7 +67,7 @@ impl State {
             if format >= WITH_LEVELS {
                 out.extend_from_slice(&member.level.to_le_bytes());
             }
-            if format >= VERSION {
+            if format >= WITH_MACHINES {
                 put_bytes(&mut out, member.machine.as_bytes());
             }
         }
@@ -71,6 +76,10 @@ impl State {
             put_bytes(&mut out, name.as_bytes());
             put_bytes(&mut out, value.as_bytes());
         }
+        if format >= VERSION {
+            self.shards.put(&mut out);
+        }
+        // Below the level of shards a node's shard has the node's number.
         let runs = spread::runs(&self.owners);
         put_count(&mut out, runs.len());
         for (_, end, owner) in runs {
@@ -98,7 +107,7 @@ impl State {
         }
         let format = from.u32()?;
         if !(1..=VERSION).contains(&format) {
-            return Err(Malformed("a snapshot of version 1 to 6"));
+            return Err(Malformed("a snapshot of version 1 to 7"));
         }
         let (formed, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
         let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
@@ -114,11 +123,12 @@ impl State {
         let count = from.count(SETTINGS_MAX)?;
         let setting = |from: &mut Reader<'_>| Ok((from.text(TEXT_MAX)?.to_owned(), from.text(TEXT_MAX)?.to_owned()));
         let settings = (0..count).map(|_| setting(&mut from)).collect::<Result<BTreeMap<_, _>, _>>()?;
+        let shards = shards(&mut from, format, next_number, &members)?;
         let mut owners = Vec::with_capacity(SLOTS);
         for _ in 0..from.count(SLOTS)? {
             let (end, owner) = (usize::from(from.u16()?), from.u32()?);
-            if end >= SLOTS || end < owners.len() || !(owner == 0 || members.values().any(|m| m.number == owner)) {
-                return Err(Malformed("ranges of slots, each of a node"));
+            if end >= SLOTS || end < owners.len() || !(owner == 0 || shards.all.contains_key(&ShardId(owner))) {
+                return Err(Malformed("ranges of slots, each of a shard"));
             }
             owners.resize(end + 1, owner);
         }
@@ -143,9 +153,27 @@ impl State {
             settings,
             configuration,
             libraries,
+            shards,
             owners,
         })
     }
+}
+
+/// The shards; those that nodes are where a snapshot has none.
+fn shards(
+    from: &mut Reader<'_>,
+    format: u32,
+    next_number: u32,
+    members: &BTreeMap<NodeId, Member>,
+) -> Result<Shards, Malformed> {
+    let shards = match format {
+        VERSION => Shards::read(from)?,
+        _ => Shards::of_nodes(next_number, &members.iter().map(|(id, member)| (member.number, *id)).collect()),
+    };
+    if shards.all.values().any(|shard| !members.contains_key(&shard.owner)) {
+        return Err(Malformed("shards, each of a node"));
+    }
+    Ok(shards)
 }
 
 fn member(from: &mut Reader<'_>, format: u32) -> Result<(NodeId, Member), Malformed> {
@@ -160,7 +188,7 @@ fn member(from: &mut Reader<'_>, format: u32) -> Result<(NodeId, Member), Malfor
         bus_port: from.u16()?,
         client_port: if format > 2 { from.u16()? } else { 0 },
         level: if format > WITHOUT_LEVELS { from.u16()? } else { level::FIRST },
-        machine: if format > WITH_LEVELS { from.text(TEXT_MAX)?.to_owned() } else { String::new() },
+        machine: if format >= WITH_MACHINES { from.text(TEXT_MAX)?.to_owned() } else { String::new() },
     };
     Ok((id, member))
 }

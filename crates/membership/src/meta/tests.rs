@@ -304,9 +304,13 @@ fn commands() -> impl Strategy<Value = Command> {
         Just(form(&[1, 2, 3])),
         (node(), setting(), level()).prop_map(|(node, settings, level)| Command::Join { node, settings, level }),
         (node(), setting(), level()).prop_map(|(node, settings, level)| Command::Alive { node, settings, level }),
-        (9u16..10, prop::collection::vec((0u8..6, 1u64..4, 8u16..11), 0..9)).prop_map(|(level, heard)| {
+        (9u16..12, prop::collection::vec((0u8..6, 1u64..4, 8u16..13), 0..9)).prop_map(|(level, heard)| {
             let heard = heard.into_iter().map(|(n, incarnation, level)| Heard { id: id(n), incarnation, level });
             Command::Raise { level, heard: heard.collect() }
+        }),
+        (1u32..8, 0u32..9, 0u8..6, 1u64..4, 0u32..5).prop_map(|(shard, known, n, incarnation, of_log)| {
+            let (shard, known) = (ShardId(shard), crate::Term::new(known).unwrap_or_default());
+            Command::Lead(Lead { shard, known, id: id(n), incarnation, of_log })
         }),
         (0u8..6).prop_map(|n| Command::Leave { id: id(n) }),
         (0u8..6).prop_map(|n| Command::Forget { id: id(n) }),
@@ -344,6 +348,15 @@ fn check(before: &State, after: &State, response: &Response) {
         if was.id != is.id {
             assert!(is.epoch > old.epoch(), "who gets a slot gets an epoch that nobody has had");
         }
+    }
+    let gone: Vec<u32> = (1..after.next_number).filter(|n| !new.nodes().iter().any(|node| node.number == *n)).collect();
+    assert_eq!(new.gone().collect::<Vec<_>>(), gone, "nodes that are gone are named");
+    for shard in new.shards() {
+        assert!(new.index_of(shard.owner).is_some() && !new.gone_shards().contains(&shard.id), "a node owns it");
+        assert!(shard.term == crate::Term::ZERO || u64::from(shard.term.get()) > shard.incarnation);
+        let Some(before) = old.shards().iter().find(|before| before.id == shard.id) else { continue };
+        assert!(before.term <= shard.term, "terms rise");
+        assert!(before.term < shard.term || before == shard, "and each is given once (rule G1)");
     }
     for node in new.nodes() {
         assert!(node.epoch <= new.epoch());

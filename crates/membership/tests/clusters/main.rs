@@ -11,6 +11,7 @@ mod forming;
 mod leases;
 mod libraries;
 mod members;
+mod shards;
 mod storm;
 mod tls;
 mod tls_client;

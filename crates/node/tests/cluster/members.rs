@@ -143,7 +143,7 @@ fn taken_out(version: u64, third_life: u64) -> Map {
     let mut ranges = even.ranges().to_vec();
     ranges[1].node = 1;
     ranges[2].node = 1;
-    Map::new(even.cluster(), version, 2, nodes, ranges).with_next_number(4)
+    Map::new(even.cluster(), version, 2, nodes, ranges).with_gone(vec![2], Vec::new())
 }
 
 fn has_locks(net: &Net, node: usize) -> bool {

@@ -140,7 +140,7 @@ impl<'a> Block<'a> {
         let (life, number, cut, synced) = (numbers.u64()?, numbers.u64()?, numbers.lsn()?, numbers.u64()?);
         let body = numbers.take((length & !IS_PART) as usize)?;
         // Such a log was nobody's copy: its life tells its term, as the lives of a log rise.
-        let name = Name { term: (life >> 40) as u32, sequence: number };
+        let name = Name { term: Name::term_of(life), sequence: number };
         let place = Place { mark: Mark::Block, life, number, synced };
         let frame = Frame { kind, shard: 0, stream: 0, name, before: name.term, cut, reach: cut, body, sum: None };
         Ok(Self { place, frame })

@@ -18,6 +18,11 @@ pub struct Name {
 impl Name {
     /// The highest term: 24 bits.
     pub const TERM_MAX: u32 = (1 << 24) - 1;
+
+    /// The term that a life of a log counts as: its upper 24 bits.
+    pub(crate) const fn term_of(life: u64) -> u32 {
+        (life >> 40) as u32
+    }
 }
 
 /// The contents of a block.

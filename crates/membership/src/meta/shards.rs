@@ -1,0 +1,248 @@
+//! Shards: sets of slots with one log each. A node owns its shard, and the shard owns its slots.
+//!
+//! Today every node owns one shard, which comes and goes with the node. Below [`level::SHARDS`] the metadata have no
+//! room for shards: the shard of a node has the node's number there, and no term.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quorum::{AcceptorId, ShardId, Term};
+
+use super::{Refusal, State, TEXT_MAX};
+use crate::codec::{Malformed, Reader, put_bytes, put_count};
+use crate::{NodeId, level};
+
+/// Most acceptors of a shard in one set.
+pub const ACCEPTORS_MAX: usize = 15;
+
+/// Most numbers in a list of what is gone: as many as there are numbers.
+const GONE_MAX: usize = u32::MAX as usize;
+
+/// A folder that holds a copy of a shard's log.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Acceptor {
+    /// The folder.
+    pub id: AcceptorId,
+    /// The node whose process has it.
+    pub node: NodeId,
+}
+
+/// A set of slots with one log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// Its number, never used for another one.
+    pub id: ShardId,
+    /// The node that owns it.
+    pub owner: NodeId,
+    /// The life of the owner that the term was given to: how often it had started. 0: there is no term yet.
+    pub incarnation: u64,
+    /// The owner's time of writing (rule G1).
+    pub term: Term,
+    /// The name of its log group. Empty: the owner's own log, which has no copies.
+    pub group: String,
+    /// The acceptors of the group. Empty: as above.
+    pub settled: Vec<Acceptor>,
+    /// The acceptors that are to take their place.
+    pub pending: Option<Vec<Acceptor>>,
+}
+
+impl Shard {
+    pub(super) fn new(id: ShardId, owner: NodeId) -> Self {
+        let (group, settled) = (String::new(), Vec::new());
+        Self { id, owner, incarnation: 0, term: Term::ZERO, group, settled, pending: None }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.0.to_le_bytes());
+        self.owner.put(out);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.term.get().to_le_bytes());
+        put_bytes(out, self.group.as_bytes());
+        put_acceptors(out, &self.settled);
+        out.push(u8::from(self.pending.is_some()));
+        if let Some(pending) = &self.pending {
+            put_acceptors(out, pending);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            id: ShardId(from.u32()?),
+            owner: NodeId::read(from)?,
+            incarnation: from.u64()?,
+            term: term(from)?,
+            group: from.text(TEXT_MAX)?.to_owned(),
+            settled: acceptors(from)?,
+            pending: if from.flag()? { Some(acceptors(from)?) } else { None },
+        })
+    }
+}
+
+fn put_acceptors(out: &mut Vec<u8>, acceptors: &[Acceptor]) {
+    put_count(out, acceptors.len());
+    for Acceptor { id, node } in acceptors {
+        out.extend_from_slice(&id.0);
+        node.put(out);
+    }
+}
+
+fn acceptors(from: &mut Reader<'_>) -> Result<Vec<Acceptor>, Malformed> {
+    let count = from.count(ACCEPTORS_MAX)?;
+    (0..count).map(|_| Ok(Acceptor { id: AcceptorId(from.array()?), node: NodeId::read(from)? })).collect()
+}
+
+/// The next term in `from`.
+pub(super) fn term(from: &mut Reader<'_>) -> Result<Term, Malformed> {
+    Term::new(from.u32()?).ok_or(Malformed("a term"))
+}
+
+/// The term after `known` for a node that has started so often, and whose own log was last written in term `of_log`.
+/// It is above all of them: a log that its owner wrote alone may become the shard's. None: there is no such term.
+fn next_term(known: Term, starts: u64, of_log: u32) -> Option<Term> {
+    let starts = u32::try_from(starts).ok()?;
+    Term::new(known.get().max(starts).max(of_log).checked_add(1)?)
+}
+
+/// All shards, and what is gone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Shards {
+    pub next: u32,
+    pub all: BTreeMap<ShardId, Shard>,
+    /// Numbers of nodes that were removed for good.
+    pub gone_nodes: BTreeSet<u32>,
+    /// Shards that were dissolved.
+    pub gone: BTreeSet<ShardId>,
+}
+
+impl Default for Shards {
+    fn default() -> Self {
+        Self { next: 1, all: BTreeMap::new(), gone_nodes: BTreeSet::new(), gone: BTreeSet::new() }
+    }
+}
+
+impl Shards {
+    /// Those of a cluster whose metadata have no room for shards: of nodes with these numbers and names, and all of
+    /// whose numbers are below `next`.
+    pub fn of_nodes(next: u32, nodes: &BTreeMap<u32, NodeId>) -> Self {
+        let all = nodes.iter().map(|(number, owner)| (ShardId(*number), Shard::new(ShardId(*number), *owner)));
+        let gone_nodes: BTreeSet<u32> = (1..next).filter(|number| !nodes.contains_key(number)).collect();
+        let gone = gone_nodes.iter().map(|number| ShardId(*number)).collect();
+        Self { next, all: all.collect(), gone_nodes, gone }
+    }
+
+    /// A new one.
+    pub fn add(&mut self, owner: NodeId) {
+        let id = ShardId(self.next);
+        self.next += 1;
+        self.all.insert(id, Shard::new(id, owner));
+    }
+
+    /// A node goes for good, and its shards with it.
+    pub fn dissolve(&mut self, owner: NodeId, number: u32) {
+        let gone: Vec<ShardId> = self.of(owner).map(|shard| shard.id).collect();
+        for id in gone {
+            self.all.remove(&id);
+            self.gone.insert(id);
+        }
+        self.gone_nodes.insert(number);
+    }
+
+    /// The shards of a node.
+    pub fn of(&self, owner: NodeId) -> impl Iterator<Item = &Shard> {
+        self.all.values().filter(move |shard| shard.owner == owner)
+    }
+
+    /// Appends them.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.next.to_le_bytes());
+        put_count(out, self.all.len());
+        self.all.values().for_each(|shard| shard.put(out));
+        put_count(out, self.gone.len());
+        self.gone.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
+        put_count(out, self.gone_nodes.len());
+        self.gone_nodes.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+    }
+
+    /// The next ones in `from`.
+    pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let next = from.u32()?;
+        let mut all = BTreeMap::new();
+        for _ in 0..from.count(super::NODES_MAX)? {
+            let shard = Shard::read(from)?;
+            all.insert(shard.id, shard);
+        }
+        let count = from.count(GONE_MAX)?;
+        let gone: BTreeSet<ShardId> = (0..count).map(|_| from.u32().map(ShardId)).collect::<Result<_, _>>()?;
+        let count = from.count(GONE_MAX)?;
+        let gone_nodes = (0..count).map(|_| from.u32()).collect::<Result<_, _>>()?;
+        if all.keys().chain(&gone).any(|id| !(1..next).contains(&id.0)) || all.keys().any(|id| gone.contains(id)) {
+            return Err(Malformed("numbers of shards below the next one"));
+        }
+        Ok(Self { next, all, gone_nodes, gone })
+    }
+}
+
+/// A process asks for the next term of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lead {
+    /// The shard.
+    pub shard: ShardId,
+    /// The shard's term, as the process knows it.
+    pub known: Term,
+    /// The process's node.
+    pub id: NodeId,
+    /// Its life: how often it has started.
+    pub incarnation: u64,
+    /// The highest term in the node's own log; 0: none.
+    pub of_log: u32,
+}
+
+impl Lead {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.shard.0.to_le_bytes());
+        out.extend_from_slice(&self.known.get().to_le_bytes());
+        self.id.put(out);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.of_log.to_le_bytes());
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            shard: ShardId(from.u32()?),
+            known: term(from)?,
+            id: NodeId::read(from)?,
+            incarnation: from.u64()?,
+            of_log: from.u32()?,
+        })
+    }
+}
+
+impl State {
+    /// The shards, by their numbers.
+    pub fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.all.values()
+    }
+
+    /// Gives a process the next term of its node's shard (rule G1). A process that asks for the term after an earlier
+    /// one, and has been given it, gets no other: it may not have heard the answer.
+    pub(super) fn lead(&mut self, ask: &Lead) -> Result<(), Refusal> {
+        let &Lead { shard, known, id, incarnation, of_log } = ask;
+        if self.level < level::SHARDS {
+            return Err(Refusal::LowLevel { id, has: self.level, needs: level::SHARDS });
+        }
+        let Some(member) = self.members.get(&id) else { return Err(Refusal::Unknown(id)) };
+        if incarnation != member.incarnation {
+            return Err(Refusal::EarlierLife { id, known: member.incarnation });
+        }
+        let Some(of) = self.shards.all.get_mut(&shard).filter(|of| of.owner == id) else {
+            return Err(Refusal::NotOwner { id, shard });
+        };
+        if known != of.term {
+            let was_given = known < of.term && of.incarnation == incarnation;
+            return if was_given { Ok(()) } else { Err(Refusal::OtherTerm { shard, term: of.term }) };
+        }
+        of.term = next_term(known, incarnation, of_log).ok_or(Refusal::TooMany)?;
+        of.incarnation = incarnation;
+        self.version += 1;
+        Ok(())
+    }
+}
