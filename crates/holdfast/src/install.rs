@@ -5,10 +5,12 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, Args, Command, CommandFactory};
+use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use node::config::{Kind, Row, SECTIONS, explain};
+
+use crate::server::log_server;
 
 /// Prints a completion script for a shell
 #[derive(Args)]
@@ -56,9 +58,20 @@ fn whole() -> Command {
     let help = Arg::new("help").short('h').long("help").num_args(0).help("Explains every setting");
     let version = Arg::new("version").short('v').long("version").num_args(0).help("Prints the version");
     let settings = SECTIONS.iter().flat_map(|section| section.rows).filter(|row| !row.hidden).map(setting);
-    crate::Arguments::command().mut_subcommand("server", |server| {
-        server.override_usage("holdfast server [FILE] [--NAME VALUE ...] [-]").args([help, version]).args(settings)
-    })
+    let dirs = Arg::new("dirs").long("dirs").num_args(1..).value_name("DIR").value_hint(ValueHint::DirPath);
+    let of_log_server = [help.clone(), dirs.help("Directories for copies of logs, one for each disk")];
+    crate::Arguments::command()
+        .mut_subcommand("server", |server| {
+            server.override_usage("holdfast server [FILE] [--NAME VALUE ...] [-]").args([help, version]).args(settings)
+        })
+        .mut_subcommand("log-server", |server| {
+            server
+                .override_usage(
+                    "holdfast log-server [FILE] --dirs DIR [DIR ...] --cluster-seeds SEEDS [--NAME VALUE ...]",
+                )
+                .args(of_log_server)
+                .args(log_server::settings().map(setting))
+        })
 }
 
 fn setting(row: &Row) -> Arg {

@@ -40,6 +40,14 @@ enum Command {
     DevCluster(dev_cluster::Options),
     Export(export::Options),
     Import(import::Options),
+    /// Runs a log-server: `holdfast log-server --dirs DIR [DIR ...] --cluster-seeds SEEDS [--name value ...]`. It holds
+    /// copies of the logs of a cluster's nodes, and no keys. `--help` explains its settings.
+    #[command(disable_help_flag = true)]
+    LogServer {
+        /// A configuration file and settings, as `holdfast server` takes them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     Man(install::ManOptions),
     Ping(ping::Options),
     Restore(backup::RestoreOptions),
@@ -83,6 +91,10 @@ fn main() -> ExitCode {
         Command::Server { arguments } => {
             let arguments: Vec<Vec<u8>> = arguments.into_iter().map(|a| a.into_encoded_bytes()).collect();
             return server::run(&arguments);
+        }
+        Command::LogServer { arguments } => {
+            let arguments: Vec<Vec<u8>> = arguments.into_iter().map(|a| a.into_encoded_bytes()).collect();
+            return server::log_server::run(&arguments);
         }
     };
     match result {

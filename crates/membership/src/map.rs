@@ -1,7 +1,7 @@
 //! The slot map: the owners of slots, and the places of nodes. It is immutable; a new one replaces the old one as a
 //! whole.
 
-use crate::meta::Shard;
+use crate::meta::{DEFAULT_GROUP, Group, Place, Reported, Shard, copies};
 use crate::{ClusterId, NodeId, SLOTS, ShardId, Slot, level};
 
 /// In the table of owners: none, because the cluster was not formed.
@@ -11,7 +11,7 @@ const SEVERAL: u16 = u16::MAX - 1;
 /// Slots of a block.
 const BLOCK: usize = 64;
 
-/// A node of the cluster.
+/// A node of the cluster, or a log-server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
     /// Its name.
@@ -73,12 +73,15 @@ pub struct Map {
     epoch: u64,
     level: u16,
     nodes: Vec<Node>,
+    log_servers: Vec<Node>,
     ranges: Vec<Range>,
     owners: Box<[u16]>,
     /// For each block of slots with one owner, or none, that owner. Every command asks for owners, and this small table
     /// stays in the cache.
     blocks: Box<[u16]>,
     shards: Vec<Shard>,
+    groups: Vec<Group>,
+    reported: Vec<Reported>,
     gone: Vec<u32>,
     gone_shards: Vec<ShardId>,
 }
@@ -103,13 +106,39 @@ impl Map {
         let of_block = |block: &[u16]| if block.iter().all(|owner| *owner == block[0]) { block[0] } else { SEVERAL };
         let blocks = owners.chunks(BLOCK).map(of_block).collect();
         let level = level::FIRST;
-        let (shards, gone, gone_shards) = (Vec::new(), Vec::new(), Vec::new());
-        Self { cluster, version, epoch, level, nodes, ranges, owners, blocks, shards, gone, gone_shards }
+        let (log_servers, shards, groups, reported) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (gone, gone_shards) = (Vec::new(), Vec::new());
+        Self {
+            cluster,
+            version,
+            epoch,
+            level,
+            nodes,
+            log_servers,
+            ranges,
+            owners,
+            blocks,
+            shards,
+            groups,
+            reported,
+            gone,
+            gone_shards,
+        }
+    }
+
+    /// The same map, with these log-servers in the order of their numbers.
+    pub fn with_log_servers(self, log_servers: Vec<Node>) -> Self {
+        Self { log_servers, ..self }
     }
 
     /// The same map, with these shards in the order of their numbers.
     pub fn with_shards(self, shards: Vec<Shard>) -> Self {
         Self { shards, ..self }
+    }
+
+    /// The same map, with these groups and acceptors.
+    pub fn with_groups(self, groups: Vec<Group>, reported: Vec<Reported>) -> Self {
+        Self { groups, reported, ..self }
     }
 
     /// The same map, where the nodes of these numbers were removed for good, and these shards dissolved. Both ascend.
@@ -143,6 +172,27 @@ impl Map {
         &self.shards
     }
 
+    /// The log groups, in the order of their names.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// The acceptors that have reported themselves.
+    pub fn reported(&self) -> &[Reported] {
+        &self.reported
+    }
+
+    /// The name of the group that a shard uses; none if its log has no copies.
+    pub fn group_of<'a>(&'a self, shard: &'a Shard) -> Option<&'a Group> {
+        let name = if shard.group.is_empty() { DEFAULT_GROUP } else { &shard.group };
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    /// The places where copies of a shard's log belong, the owner's own log first; empty if it has no copies.
+    pub fn copies_of(&self, shard: &Shard) -> Vec<Place> {
+        self.group_of(shard).map_or_else(Vec::new, |group| copies(&group.places, shard.id, shard.owner))
+    }
+
     /// The shards of a node.
     pub fn shards_of(&self, id: NodeId) -> impl Iterator<Item = &Shard> {
         self.shards.iter().filter(move |shard| shard.owner == id)
@@ -164,9 +214,25 @@ impl Map {
         self.epoch
     }
 
-    /// All nodes, in the order of their numbers. An index holds for this map only.
+    /// All nodes, in the order of their numbers. An index holds for this map only. Log-servers are not among them: they
+    /// have no keys.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// The members that hold copies of logs and nothing else, in the order of their numbers.
+    pub fn log_servers(&self) -> &[Node] {
+        &self.log_servers
+    }
+
+    /// All members: the nodes, then the log-servers.
+    pub fn members(&self) -> impl Iterator<Item = &Node> + Clone {
+        self.nodes.iter().chain(&self.log_servers)
+    }
+
+    /// The member of this name.
+    pub fn member(&self, id: NodeId) -> Option<&Node> {
+        self.members().find(|member| member.id == id)
     }
 
     /// All slots that have an owner, ascending, in as few ranges as there can be.

@@ -23,12 +23,14 @@ use redolog::Format;
 
 use super::chance::{self, Source};
 use super::clock::SystemClock;
+use super::copies;
 use super::machine;
 use super::places::Places;
 
 /// Between the port for clients and that for nodes, as in Redis.
 const BUS: u16 = 10_000;
 
+/// The folder of a node's metadata.
 fn folder(settings: &Settings) -> PathBuf {
     Path::new(OsStr::from_bytes(&settings.dir)).join("cluster")
 }
@@ -211,7 +213,7 @@ impl Membership {
         }
         check_new(settings, node)?;
         let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
-        let hooks = hooks(node, links, &known);
+        let hooks = hooks(node, links, &known, Path::new(OsStr::from_bytes(&settings.dir)).to_owned());
         // This process holds its disks by now, so an earlier life has ended.
         let started = clock.boot_ns();
         let clock = Arc::new(move || clock.boot_ns());
@@ -231,7 +233,7 @@ impl Membership {
             join(users.as_deref().unwrap_or_default(), &libraries).into()
         });
         check_size(libraries.as_deref(), &folder)?;
-        let (port, settings) = (settings.port_of_clients(), of(settings)?);
+        let (port, settings) = (settings.port_of_clients(), of(settings, folder.clone())?);
         let told = settings.client_port;
         let first = node.config.first_of_cluster().into_iter();
         let configuration = first.map(|(name, value)| Setting { name: name.to_owned(), value }).collect();
@@ -320,7 +322,8 @@ impl Drop for Membership {
     }
 }
 
-fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -> Hooks {
+/// `dir`: the node's directory.
+fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>, dir: PathBuf) -> Hooks {
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
     let holder = Weak::clone(&watcher);
     let (taken, failed) = (links.clone(), links.clone());
@@ -342,6 +345,7 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>) -
         }),
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
+        on_place: Arc::new(move |wanted| copies::of_node(&dir, wanted)),
         is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
         on_configuration: Arc::new(move |known: &Configuration| {
             if let Some(node) = configured.upgrade() {
@@ -410,7 +414,8 @@ fn say_where_smart_clients_go(port: u16, told: u16) {
     }
 }
 
-fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
+/// The settings of a member whose metadata are in `folder`.
+pub(super) fn of(settings: &Settings, folder: PathBuf) -> Result<ControlSettings, Box<dyn Error>> {
     let bus = match settings.cluster_port {
         0 => settings.port_of_clients().checked_add(BUS).ok_or("cluster-port: port + 10000 is no port, name one")?,
         port => port,
@@ -419,7 +424,7 @@ fn of(settings: &Settings) -> Result<ControlSettings, Box<dyn Error>> {
     let host = if host == "*" { "0.0.0.0" } else { host.trim_start_matches("::*") };
     let host = if host.is_empty() { "::" } else { host };
     let bind: SocketAddr = (host, bus).to_socket_addrs()?.next().ok_or("bind: no address for other nodes")?;
-    let mut control = ControlSettings::new(folder(settings), bind, settings.port_of_clients())
+    let mut control = ControlSettings::new(folder, bind, settings.port_of_clients())
         .with_lease(Duration::from_millis(settings.cluster_lease));
     control.seeds = seeds(&settings.cluster_seeds).ok_or("cluster-seeds: host:port[@cluster-port], ...")?;
     control.secret = settings.cluster_secret.clone().unwrap_or_default().into();

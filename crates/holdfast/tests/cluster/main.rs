@@ -6,6 +6,7 @@ mod certificates;
 mod dev_cluster;
 mod export;
 mod libraries;
+mod log_servers;
 mod metrics;
 mod nodes;
 mod settings;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 pub use launch::{Launched, Scratch, free_port, free_ports, in_time};
 pub use nodes::Nodes;
-pub use process::limit_files;
+pub use process::{limit_files, terminate};
 
 /// The longest wait for anything that must happen, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -14,6 +14,7 @@ use super::granting::{Renewal, Watched};
 use super::levels::{Levels, with_level};
 use super::libraries::Taken;
 use super::links::{Links, Op, Reply};
+use super::places::Places;
 use super::relay::Relays;
 use super::storage::Machine;
 use super::told::Told;
@@ -22,7 +23,7 @@ use super::{BootClock, Random, Settings, Trouble};
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
-use crate::meta::{Command, Describe, Response, Setting};
+use crate::meta::{Command, Describe, GroupCommand, Kind, Response, Setting};
 use crate::{BootNs, ClusterId, LeaseEnd, NodeId, level};
 
 /// How long a request to another node may take.
@@ -103,6 +104,7 @@ pub struct Agent {
     pub configured: Configured,
     /// See [`super::Hooks::trouble`].
     pub trouble: Trouble,
+    pub places: Places,
     /// Held while the voters are chosen and changed.
     pub changing: tokio::sync::Mutex<()>,
 }
@@ -132,6 +134,12 @@ pub struct Volatile {
 impl Agent {
     pub fn volatile(&self) -> MutexGuard<'_, Volatile> {
         self.volatile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The troubles of this member, in words; empty: none.
+    pub fn troubles(&self) -> String {
+        let all = [(self.trouble)(), self.places.trouble()];
+        all.into_iter().filter(|trouble| !trouble.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
     /// The reason why this node has no lease, in words. Empty if it has one.
@@ -200,10 +208,10 @@ impl Agent {
         }
     }
 
-    /// A node's entry in the map.
+    /// A member's entry in the map.
     pub fn known(&self, id: NodeId) -> Option<Describe> {
         let map = self.machine.map();
-        let node = map.node(map.index_of(id)?);
+        let node = map.member(id)?;
         let &map::Node { incarnation, port, bus_port, client_port, .. } = node;
         Some(Describe { id, incarnation, host: node.host.clone(), port, bus_port, client_port })
     }
@@ -221,7 +229,7 @@ impl Agent {
         let mut next = self.leader().0;
         // Another node may know a leader, if the known one does not answer or has stepped down.
         let map = self.machine.map();
-        let others: Vec<NodeId> = map.nodes().iter().filter(|node| !node.lost).map(|node| node.id).collect();
+        let others: Vec<NodeId> = map.members().filter(|node| !node.lost).map(|node| node.id).collect();
         let mut others = others.into_iter().filter(|id| *id != self.me());
         while asked.len() < 4 {
             let target = next.take().or_else(|| others.next().and_then(|id| self.known(id)));
@@ -271,7 +279,7 @@ impl Agent {
         let mut from = Reader::new(body);
         match op {
             Op::Who => {
-                let who = Who { node: self.describe(), cluster: self.cluster() };
+                let who = Who { node: self.describe(), cluster: self.cluster(), kind: self.settings.kind };
                 Reply::Done(who.to_bytes())
             }
             Op::Command => match Command::read(&mut from) {
@@ -345,7 +353,10 @@ impl Agent {
     fn fence_losers(&self, term: u64, command: &Command) -> Result<Vec<NodeId>, String> {
         let (losers, place) = match command {
             Command::Forget { id } => (vec![*id], None),
-            Command::Join { node, .. } | Command::Alive { node, .. } => (self.others_at(node), Some(node)),
+            Command::Group(GroupCommand::Recover(recover)) => (self.losers_of(*recover), None),
+            Command::Join { node, .. } | Command::JoinLog { node, .. } | Command::Alive { node, .. } => {
+                (self.others_at(node), Some(node))
+            }
             _ => return Ok(Vec::new()),
         };
         let now = (self.clock)();
@@ -361,6 +372,12 @@ impl Agent {
                 ),
             });
         }
+        drop(volatile);
+        if let Command::Group(GroupCommand::Recover(recover)) = command {
+            self.can_be_read(*recover).inspect_err(|_| {
+                losers.iter().for_each(|id| self.volatile().leases.release(*id));
+            })?;
+        }
         Ok(losers)
     }
 
@@ -368,7 +385,7 @@ impl Agent {
     fn others_at(&self, node: &Describe) -> Vec<NodeId> {
         let map = self.machine.map();
         let there = |other: &&crate::map::Node| node.displaces(other.id, &other.host, other.bus_port);
-        map.nodes().iter().filter(|other| !other.lost).filter(there).map(|other| other.id).collect()
+        map.members().filter(|other| !other.lost).filter(there).map(|other| other.id).collect()
     }
 
     /// Waits until a removed node no longer votes, so that its end, and then that of others, does no harm.
@@ -452,16 +469,23 @@ impl Agent {
 pub struct Who {
     pub node: Describe,
     pub cluster: Option<ClusterId>,
+    pub kind: Kind,
 }
 
 impl Wire for Who {
     fn put(&self, out: &mut Vec<u8>) {
         self.node.put(out);
         self.cluster.put(out);
+        // A build that knows no log-servers can do nothing with one, and takes this for no answer.
+        if self.kind == Kind::Log {
+            out.push(1);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self { node: Describe::read(from)?, cluster: Option::read(from)? })
+        let (node, cluster) = (Describe::read(from)?, Option::read(from)?);
+        let kind = if from.is_empty() || !from.flag()? { Kind::Data } else { Kind::Log };
+        Ok(Self { node, cluster, kind })
     }
 }
 

@@ -77,7 +77,7 @@ impl Agent {
         let answering = self.answering(&wanted);
         let may_vote = |id: &&NodeId| voters.contains(id) || keeps_up(id) && answering.contains(id);
         let map = self.machine.map();
-        let present = map.nodes().iter().filter(|node| !node.lost).map(|node| (node.id, &*node.machine));
+        let present = map.members().filter(|node| !node.lost).map(|node| (node.id, &*node.machine));
         let chosen = voters::choose(present, VOTERS_MAX);
         let next: BTreeSet<NodeId> = chosen.iter().filter(may_vote).copied().collect();
         if next != voters && !next.is_empty() {

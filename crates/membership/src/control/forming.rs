@@ -16,7 +16,7 @@ use super::links::{Op, Reply};
 use super::types::Wire;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::handshake::Peer;
-use crate::meta::{Command, Describe, NODES_MAX, Response, Setting, configuration};
+use crate::meta::{Command, Describe, Kind, NODES_MAX, Response, Setting, configuration};
 use crate::{ClusterId, NodeId};
 
 /// How long to wait before the seeds are asked again.
@@ -101,6 +101,9 @@ impl Agent {
                 Ok(who) => {
                     if let Some(cluster) = who.cluster {
                         clusters.insert(cluster, seed.clone());
+                    } else if who.kind == Kind::Log {
+                        // It waits for a cluster of others, as this node does.
+                        continue;
                     } else if who.node.host.is_empty() {
                         waiting.push(format!("{}:{}: it does not know its address yet", seed.0, seed.1));
                     }
@@ -115,6 +118,7 @@ impl Agent {
             }
             (Some((cluster, place)), None) => Poll::Cluster(cluster, place),
             _ if !waiting.is_empty() => Poll::Wait(waiting.join("; ")),
+            _ if nodes.is_empty() => Poll::Wait("every seed is a log-server".to_owned()),
             _ => Poll::Unformed(nodes),
         }
     }
@@ -142,7 +146,12 @@ impl Agent {
         self.volatile().tentative = Some(cluster);
         self.shared.say(format!("this node is joining cluster {cluster}"));
         let mut body = Vec::new();
-        Command::Join { node: self.describe(), settings: self.agreed(), level: 0 }.put(&mut body);
+        let (node, settings) = (self.describe(), self.agreed());
+        match self.settings.kind {
+            Kind::Data => Command::Join { node, settings, level: 0 },
+            Kind::Log => Command::JoinLog { node, settings, level: 0 },
+        }
+        .put(&mut body);
         let (mut host, mut port) = place.clone();
         for _ in 0..3 {
             match self.links.ask_at((&host, port), Op::Command, &body, ASK).await?.0 {
@@ -165,6 +174,9 @@ impl Agent {
     async fn found(self: &Arc<Self>, nodes: BTreeMap<NodeId, (Describe, (String, u16))>) -> Result<(), String> {
         let first = nodes.values().map(|(node, _)| (node.place(), node.id)).min();
         let Some(((host, port), first)) = first else { return Err("there are no seeds".to_owned()) };
+        if self.settings.kind == Kind::Log {
+            return Err("the nodes have not formed it yet".to_owned());
+        }
         if first != self.me() {
             return Err(format!("node {first} at {host}:{port} is to form it"));
         }
@@ -215,6 +227,8 @@ impl Agent {
         let mut volatile = self.volatile();
         let why = if self.cluster().is_some() {
             "it belongs to a cluster".to_owned()
+        } else if self.settings.kind == Kind::Log {
+            "it is a log-server, which takes no slots".to_owned()
         } else if volatile.forming {
             "it is forming a cluster itself".to_owned()
         } else if !founding.nodes.contains(&me) {

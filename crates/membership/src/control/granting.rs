@@ -8,6 +8,7 @@ use super::links::Reply;
 use super::types::Wire;
 use crate::NodeId;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
+use crate::meta::{Acceptor, Recover};
 
 /// Most bytes of a node's report about its troubles.
 pub const TROUBLE_MAX: usize = 512;
@@ -65,6 +66,39 @@ impl Agent {
         let nodes = self.machine.look(|applied| applied.state.nodes());
         let mut volatile = self.volatile();
         nodes.into_iter().map(|(id, _)| id).filter(|id| volatile.leases.left(term, *id, now) == 0).collect()
+    }
+
+    /// The nodes that lose a shard which another one takes over.
+    pub fn losers_of(&self, Recover { shard, to }: Recover) -> Vec<NodeId> {
+        let map = self.machine.map();
+        map.shards().iter().filter(|of| of.id == shard && of.owner != to).map(|of| of.owner).collect()
+    }
+
+    /// Checks that a majority of a shard's acceptors can be read: their processes hold leases. A shard with one copy is
+    /// the metadata's to refuse.
+    ///
+    /// # Errors
+    /// The members that do not answer, in words.
+    pub fn can_be_read(&self, Recover { shard, to }: Recover) -> Result<(), String> {
+        let (map, me, now) = (self.machine.map(), self.me(), (self.clock)());
+        let Some(of) = map.shards().iter().find(|of| of.id == shard && of.owner != to) else { return Ok(()) };
+        let is_up = |node: NodeId| node == me || self.volatile().leases.held(node, now) > 0;
+        let (up, down): (Vec<&Acceptor>, Vec<&Acceptor>) = of.settled.iter().partition(|acceptor| is_up(acceptor.node));
+        let needed = of.settled.len() / 2 + 1;
+        if of.settled.len() < 2 || up.len() >= needed {
+            return Ok(());
+        }
+        let name = |id: NodeId| match map.member(id) {
+            Some(member) => format!("{id} at {}:{}", member.host, member.port),
+            None => id.to_string(),
+        };
+        Err(format!(
+            "{} of {} copies of the log of shard {} can be read, and {needed} are needed: no answer comes from {}",
+            up.len(),
+            of.settled.len(),
+            shard.0,
+            down.iter().map(|acceptor| name(acceptor.node)).collect::<Vec<_>>().join(", ")
+        ))
     }
 
     /// Takes note of the nodes that hold no lease. The leader logs those whose lease has ended, and those that have one

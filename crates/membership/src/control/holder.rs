@@ -128,7 +128,7 @@ impl Agent {
         };
         // A node that does not ask has no lease soon: no client waits for it to have them.
         let libraries = self.has_libraries()?;
-        let mut trouble = (self.trouble)();
+        let mut trouble = self.troubles();
         trouble.truncate(trouble.floor_char_boundary(TROUBLE_MAX));
         let body = Renewal { id, incarnation, libraries, trouble }.to_bytes();
         // The lease runs from here (rule O1).
@@ -158,7 +158,7 @@ impl Agent {
     async fn locate(self: &Arc<Self>) {
         let (map, machine) = (self.machine.map(), &self.settings.machine);
         let is_me = |node: &&crate::map::Node| node.id == self.me() && node.machine != *machine;
-        let Some(node) = map.nodes().iter().find(is_me).filter(|_| map.level() >= level::MACHINES) else { return };
+        let Some(node) = map.members().find(is_me).filter(|_| map.level() >= level::MACHINES) else { return };
         let locate = Command::Locate { id: node.id, incarnation: node.incarnation, machine: machine.clone() };
         let why = match self.submit(&locate).await {
             Ok(Response::Done { .. }) => return,

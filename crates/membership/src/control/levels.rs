@@ -75,6 +75,7 @@ pub fn with_level(command: Command, of_cluster: u16, of_node: u16) -> Command {
         Command::Alive { node, settings, .. } if of_cluster > level::FIRST => {
             Command::Alive { node, settings, level: of_node }
         }
+        Command::JoinLog { node, settings, .. } => Command::JoinLog { node, settings, level: of_node },
         Command::Join { node, settings, .. } => Command::Join { node, settings, level: 0 },
         Command::Alive { node, settings, .. } => Command::Alive { node, settings, level: 0 },
         other => other,
@@ -98,7 +99,7 @@ impl Agent {
         if map.level() >= level::HIGHEST {
             return Ok(());
         }
-        for node in map.nodes().iter().filter(|node| !node.lost && node.id != self.me()) {
+        for node in map.members().filter(|node| !node.lost && node.id != self.me()) {
             if let Some(has) = self.levels.of(node.id, node.incarnation).filter(|has| *has <= map.level()) {
                 return Err(format!(
                     "node {} at {}:{} runs a build that speaks up to level {has}, which the cluster has: every node needs a newer build first",
@@ -123,7 +124,7 @@ impl Agent {
         }
         let now = (self.clock)();
         let mut heard = Vec::new();
-        for node in map.nodes().iter().filter(|node| !node.lost) {
+        for node in map.members().filter(|node| !node.lost) {
             let (id, incarnation) = (node.id, node.incarnation);
             let is_up = self.volatile().leases.held(id, now) > 0;
             let has = if id == me { Some(level::HIGHEST) } else { self.levels.of(id, incarnation).filter(|_| is_up) };

@@ -16,6 +16,7 @@ mod libraries;
 mod links;
 mod network;
 mod past;
+mod places;
 mod relay;
 mod serve;
 mod shelf;
@@ -49,6 +50,7 @@ use kept::Kept;
 use libraries::Taken;
 use links::Links;
 use network::Network;
+use places::Places;
 use relay::Relays;
 use storage::{Log, Machine};
 use stream::Stream;
@@ -59,12 +61,13 @@ pub use crate::certificates::TlsFiles;
 pub use configuration::{NotConfigured, OnConfiguration};
 pub use folder::KeptError;
 pub use libraries::OnLibraries;
+pub use places::{Made, OnPlace, Wanted};
 pub use status::{NodeStatus, Status};
 
 use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;
 use crate::map::Map;
-use crate::meta::{Command, Configuration, Response, Setting};
+use crate::meta::{Command, Configuration, Kind, Response, Setting};
 use crate::{BootNs, ClusterId, LeaseEnd, NodeId, level};
 
 /// The clock of leases.
@@ -86,6 +89,8 @@ pub struct Settings {
     /// Where others find this node, a name or an address. None: its listening address, or, if that is everywhere, the
     /// one that the seeds see.
     pub host: Option<String>,
+    /// The kind of member that this process is.
+    pub kind: Kind,
     /// The name of the machine that this node runs on. Voters are spread over machines.
     pub machine: String,
     /// The port for clients.
@@ -132,6 +137,7 @@ impl Settings {
             folder,
             bind,
             host: None,
+            kind: Kind::Data,
             machine: String::new(),
             port,
             bus_port: 0,
@@ -206,6 +212,8 @@ pub struct Hooks {
     pub on_configuration: OnConfiguration,
     /// The troubles of this node.
     pub trouble: Trouble,
+    /// Opens or makes the folder of a place in a log group.
+    pub on_place: OnPlace,
 }
 
 /// The control thread of this process.
@@ -533,6 +541,7 @@ async fn agent(
         libraries: Taken::new(found_libraries, Arc::clone(&hooks.on_libraries)),
         configured: Configured::new(found, Arc::clone(&hooks.on_configuration)),
         trouble: Arc::clone(&hooks.trouble),
+        places: Places::new(Arc::clone(&hooks.on_place)),
         changing: tokio::sync::Mutex::default(),
     })
 }
@@ -546,6 +555,7 @@ fn run(agent: &Arc<Agent>, listener: TcpListener, hooks: Hooks) {
     tokio::spawn(Arc::clone(agent).duties());
     tokio::spawn(Arc::clone(agent).keep_libraries());
     tokio::spawn(Arc::clone(agent).keep_configuration());
+    tokio::spawn(Arc::clone(agent).keep_places());
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
         if agent.cluster().is_none() {

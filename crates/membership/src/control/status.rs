@@ -47,7 +47,7 @@ pub struct Status {
     /// The voters are being changed. Until that is done, a majority of the old and perhaps of the new ones is needed. A
     /// removed node keeps voting until enough of the others answer.
     pub changing: bool,
-    /// In the order of [`Map::nodes`].
+    /// In the order of [`Map::members`].
     pub nodes: Vec<NodeStatus>,
 }
 
@@ -61,7 +61,7 @@ impl Agent {
         };
         let (map, me, now) = (self.machine.map(), self.me(), (self.clock)());
         let lease_ms = self.shared.lease_until.get().left(now) / 1_000_000;
-        let nodes = map.nodes().iter().map(|node| {
+        let nodes = map.members().map(|node| {
             let held = holders.as_ref().and_then(|holders| holders.0.get(&node.id));
             let (is_me, held_ms) = (node.id == me, held.map(|held| held.left_ms));
             NodeStatus {
@@ -71,7 +71,7 @@ impl Agent {
                 lease_ms: if is_me { Some(lease_ms) } else { held_ms },
                 level: if is_me { Some(level::HIGHEST) } else { self.levels.of(node.id, node.incarnation) },
                 trouble: match is_me {
-                    true => (self.trouble)(),
+                    true => self.troubles(),
                     false => held.map(|held| held.trouble.clone()).unwrap_or_default(),
                 },
             }

@@ -54,9 +54,11 @@ impl fmt::Display for Command {
         match self {
             Self::Form { cluster, nodes, .. } => write!(f, "form {cluster} of {} nodes", nodes.len()),
             Self::Join { node, .. } => write!(f, "join {}", node.id),
+            Self::JoinLog { node, .. } => write!(f, "join the log-server {}", node.id),
             Self::Alive { node, .. } => write!(f, "alive {} ({})", node.id, node.incarnation),
             Self::Raise { level, .. } => write!(f, "raise the level to {level}"),
             Self::Locate { id, machine, .. } => write!(f, "locate {id} on {machine}"),
+            Self::Group(change) => write!(f, "{change}"),
             Self::Lead(ask) => {
                 write!(f, "the term after {} of shard {} to {}", ask.known.get(), ask.shard.0, ask.id)
             }

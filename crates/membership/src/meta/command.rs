@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::configuration::{self, CONFIGURATION_MAX, CONFIGURED_MAX, Setting};
+use super::groups::{GroupCommand, GroupRefusal};
 use super::shards::{self, Lead};
 use super::{LIBRARIES_MAX, NODES_MAX, SETTINGS_MAX, TEXT_MAX};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
@@ -86,6 +87,16 @@ impl Describe {
     }
 }
 
+/// The kind of a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// It has keys, and may own slots.
+    #[default]
+    Data,
+    /// A log-server: it holds copies of logs, and may vote.
+    Log,
+}
+
 /// The changes of the metadata.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
@@ -107,6 +118,15 @@ pub enum Command {
         /// Its settings: none may contradict the cluster's.
         settings: Vec<(String, String)>,
         /// The highest level of its build; 0: unknown. The leader sets it, once the cluster has a level.
+        level: u16,
+    },
+    /// A log-server comes, at [`level::SHARDS`] alone. It never owns anything.
+    JoinLog {
+        /// The log-server.
+        node: Describe,
+        /// Its settings: none may contradict the cluster's.
+        settings: Vec<(String, String)>,
+        /// As for a node that comes.
         level: u16,
     },
     /// A node has started again, perhaps elsewhere.
@@ -139,6 +159,8 @@ pub enum Command {
     },
     /// A process asks for the next term of its node's shard (rule G1), at [`level::SHARDS`] alone.
     Lead(Lead),
+    /// Log groups change, or what lies in them, at [`level::SHARDS`] alone.
+    Group(GroupCommand),
     /// The cluster's level rises (rule U1).
     Raise {
         /// The new level; 0: the highest that all members speak, which the leader sets with `heard`.
@@ -232,6 +254,13 @@ pub enum Refusal {
         /// The cluster's level, or the intended one.
         needs: u16,
     },
+    /// The cluster's level has no room for the command.
+    EarlierLevel {
+        /// The cluster's level.
+        has: u16,
+        /// The level that the command needs.
+        needs: u16,
+    },
     /// The node owns no such shard.
     NotOwner {
         /// The node.
@@ -246,6 +275,8 @@ pub enum Refusal {
         /// Its term.
         term: Term,
     },
+    /// The change of groups cannot be.
+    Group(GroupRefusal),
     /// The libraries have changed since.
     Superseded {
         /// Their version.
@@ -287,6 +318,11 @@ impl fmt::Display for Refusal {
             Self::LowLevel { id, has, needs } => {
                 write!(f, "the build of node {id} speaks up to level {has}, and level {needs} is needed")
             }
+            Self::EarlierLevel { has, needs } => write!(
+                f,
+                "the cluster is at level {has}, and this needs level {needs}: when all nodes run this build, `holdfast cluster finalize` raises it"
+            ),
+            Self::Group(why) => write!(f, "{why}"),
             Self::NotOwner { id, shard } => write!(f, "node {id} does not own shard {}", shard.0),
             Self::OtherTerm { shard, term } => write!(f, "the term of shard {} is {}", shard.0, term.get()),
             Self::Superseded { version } => write!(f, "the libraries have been changed: they are of version {version}"),
@@ -329,6 +365,8 @@ mod tag {
     pub const RAISE: u8 = 10;
     pub const LOCATE: u8 = 11;
     pub const LEAD: u8 = 12;
+    pub const JOIN_LOG: u8 = 13;
+    pub const GROUP: u8 = 14;
 }
 
 fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
@@ -367,7 +405,7 @@ impl Command {
             }
             Self::Raise { .. } => WITH_LEVELS,
             Self::Locate { .. } => WITH_MACHINES,
-            Self::Lead(_) => VERSION,
+            Self::Lead(_) | Self::JoinLog { .. } | Self::Group(_) => VERSION,
             _ => WITHOUT_LEVELS,
         }
     }
@@ -396,6 +434,12 @@ impl Command {
                 put_settings(out, settings);
                 put_level(out, *level);
             }
+            Self::JoinLog { node, settings, level } => {
+                out.push(tag::JOIN_LOG);
+                node.put(out);
+                put_settings(out, settings);
+                put_level(out, *level);
+            }
             Self::Alive { node, settings, level } => {
                 out.push(tag::ALIVE);
                 node.put(out);
@@ -417,6 +461,10 @@ impl Command {
                 id.put(out);
                 out.extend_from_slice(&incarnation.to_le_bytes());
                 put_bytes(out, machine.as_bytes());
+            }
+            Self::Group(change) => {
+                out.push(tag::GROUP);
+                change.put(out);
             }
             Self::Lead(ask) => {
                 out.push(tag::LEAD);
@@ -477,6 +525,10 @@ impl Command {
                 incarnation: from.u64()?,
                 machine: from.text(TEXT_MAX)?.to_owned(),
             },
+            tag::GROUP if version >= VERSION => Self::Group(GroupCommand::read(from)?),
+            tag::JOIN_LOG if version >= VERSION => {
+                Self::JoinLog { node: node(from)?, settings: settings(from)?, level: level(from)? }
+            }
             tag::LEAD if version >= VERSION => Self::Lead(Lead::read(from)?),
             tag::SET => Self::Set { name: from.text(TEXT_MAX)?.to_owned(), value: from.text(TEXT_MAX)?.to_owned() },
             tag::CONFIGURE => Self::Configure { first: from.flag()?, settings: configuration::read(from)? },
@@ -495,7 +547,9 @@ impl Response {
     pub fn put(&self, out: &mut Vec<u8>) {
         out.push(match self {
             Self::Refused(Refusal::LowLevel { .. }) => WITH_LEVELS,
-            Self::Refused(Refusal::NotOwner { .. } | Refusal::OtherTerm { .. }) => VERSION,
+            Self::Refused(
+                Refusal::EarlierLevel { .. } | Refusal::Group(_) | Refusal::NotOwner { .. } | Refusal::OtherTerm { .. },
+            ) => VERSION,
             _ => WITHOUT_LEVELS,
         });
         let why = match self {
@@ -555,6 +609,15 @@ impl Response {
                 out.extend_from_slice(&shard.0.to_le_bytes());
                 out.extend_from_slice(&term.get().to_le_bytes());
             }
+            Refusal::Group(why) => {
+                out.push(20);
+                why.put(out);
+            }
+            Refusal::EarlierLevel { has, needs } => {
+                out.push(19);
+                out.extend_from_slice(&has.to_le_bytes());
+                out.extend_from_slice(&needs.to_le_bytes());
+            }
             Refusal::Unconfigured => out.push(14),
             Refusal::ConfigurationTooLarge { bytes } => {
                 out.push(15);
@@ -588,6 +651,8 @@ impl Response {
             14 => Refusal::Unconfigured,
             16 => Refusal::LowLevel { id: NodeId::read(from)?, has: from.u16()?, needs: from.u16()? },
             15 => Refusal::ConfigurationTooLarge { bytes: from.u64()? },
+            20 => Refusal::Group(GroupRefusal::read(from)?),
+            19 => Refusal::EarlierLevel { has: from.u16()?, needs: from.u16()? },
             17 => Refusal::NotOwner { id: NodeId::read(from)?, shard: ShardId(from.u32()?) },
             18 => Refusal::OtherTerm { shard: ShardId(from.u32()?), term: shards::term(from)? },
             _ => return Err(Malformed("a response")),

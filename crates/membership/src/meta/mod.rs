@@ -3,6 +3,9 @@
 
 mod command;
 pub(crate) mod configuration;
+mod groups;
+#[cfg(test)]
+mod groups_test;
 #[cfg(test)]
 mod levels_test;
 mod libraries;
@@ -20,8 +23,13 @@ use std::sync::Arc;
 use crate::map::{Map, Node, Range};
 use crate::{ClusterId, NodeId, SLOTS, ShardId, level};
 
-pub use command::{ChangeId, Command, Describe, Heard, Refusal, Response};
+pub use command::{ChangeId, Command, Describe, Heard, Kind, Refusal, Response};
 pub use configuration::{CONFIGURATION_MAX, CONFIGURED_MAX, Configuration, Setting, VALUE_MAX};
+use groups::Groups;
+pub use groups::{
+    DEFAULT_DIR, DEFAULT_GROUP, DIR_MAX, GROUP_NAME_MAX, GROUPS_MAX, Group, GroupCommand, GroupRefusal, PLACES_MAX,
+    Place, Recover, Report, Reported, Settle, copies,
+};
 pub use libraries::{LIBRARIES_MAX, Libraries};
 use shards::Shards;
 pub use shards::{ACCEPTORS_MAX, Acceptor, Lead, Shard};
@@ -41,6 +49,7 @@ pub const TEXT_MAX: usize = 255;
 /// A node in the metadata.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Member {
+    kind: Kind,
     number: u32,
     epoch: u64,
     incarnation: u64,
@@ -69,6 +78,7 @@ pub struct State {
     configuration: Configuration,
     libraries: Libraries,
     shards: Shards,
+    groups: Groups,
     /// By slot, the number of the shard that owns it; 0: none.
     owners: Box<[u32]>,
 }
@@ -86,6 +96,7 @@ impl Default for State {
             configuration: Configuration::default(),
             libraries: Libraries::default(),
             shards: Shards::default(),
+            groups: Groups::default(),
             owners: vec![0; SLOTS].into_boxed_slice(),
         }
     }
@@ -103,11 +114,13 @@ impl State {
         let outcome = match command {
             Command::Form { cluster, nodes, settings, level } => self.form(*cluster, nodes, settings, *level),
             _ if self.cluster.is_none() => Err(Refusal::NotFormed),
-            Command::Join { node, settings, level } => self.join(node, settings, *level),
+            Command::Join { node, settings, level } => self.join(Kind::Data, node, settings, *level),
+            Command::JoinLog { node, settings, level } => self.join(Kind::Log, node, settings, *level),
             Command::Alive { node, settings, level } => self.alive(node, settings, *level),
             Command::Raise { level, heard } => self.raise_level(*level, heard),
             Command::Locate { id, incarnation, machine } => self.locate(*id, *incarnation, machine),
             Command::Lead(ask) => self.lead(ask),
+            Command::Group(change) => self.change_groups(change),
             Command::Leave { id } => self.leave(*id),
             Command::Forget { id } => self.forget(*id),
             Command::Set { name, value } => self.set(name, value),
@@ -179,7 +192,7 @@ impl State {
 
     /// The map of this state; `voter` tells which nodes vote on the metadata.
     pub fn map(&self, voter: impl Fn(NodeId) -> bool) -> Map {
-        let nodes = self.by_number().into_iter().map(|(id, member)| Node {
+        let as_node = |(id, member): (NodeId, &Member)| Node {
             id,
             number: member.number,
             host: member.host.clone(),
@@ -192,8 +205,10 @@ impl State {
             level: member.level,
             machine: member.machine.clone(),
             voter: voter(id),
-        });
-        let nodes: Vec<Node> = nodes.collect();
+        };
+        let of_kind = |kind: Kind| self.by_number().into_iter().filter(move |(_, member)| member.kind == kind);
+        let nodes: Vec<Node> = of_kind(Kind::Data).map(as_node).collect();
+        let log_servers = of_kind(Kind::Log).map(as_node).collect();
         let index: BTreeMap<NodeId, u16> = nodes.iter().enumerate().map(|(i, node)| (node.id, i as u16)).collect();
         let mut ranges: Vec<Range> = Vec::new();
         for (start, end, shard) in spread::runs(&self.owners) {
@@ -207,6 +222,8 @@ impl State {
         let Shards { all, gone_nodes, gone, .. } = &self.shards;
         Map::new(self.cluster, self.version, self.epoch, nodes, ranges)
             .with_level(self.level)
+            .with_log_servers(log_servers)
+            .with_groups(self.groups.all(), self.groups.reported())
             .with_shards(all.values().cloned().collect())
             .with_gone(gone_nodes.iter().copied().collect(), gone.iter().copied().collect())
     }
@@ -241,7 +258,7 @@ impl State {
         self.level = level.max(level::FIRST);
         self.settings = settings.iter().cloned().collect();
         for node in &ordered {
-            self.add(node, self.level);
+            self.add(Kind::Data, node, self.level);
         }
         for (slot, number) in spread::evenly(ordered.len()).enumerate() {
             self.owners[slot] = number as u32 + 1;
@@ -250,8 +267,9 @@ impl State {
         Ok(())
     }
 
-    fn add(&mut self, node: &Describe, level: u16) {
+    fn add(&mut self, kind: Kind, node: &Describe, level: u16) {
         let member = Member {
+            kind,
             number: self.next_number,
             epoch: 0,
             incarnation: node.incarnation,
@@ -265,7 +283,9 @@ impl State {
         };
         self.next_number += 1;
         self.members.insert(node.id, member);
-        self.shards.add(node.id);
+        if kind == Kind::Data {
+            self.shards.add(node.id);
+        }
     }
 
     /// The node at the place that `node` claims cannot be found there any more.
@@ -285,7 +305,10 @@ impl State {
         Ok(())
     }
 
-    fn join(&mut self, node: &Describe, settings: &[(String, String)], level: u16) -> Result<(), Refusal> {
+    fn join(&mut self, kind: Kind, node: &Describe, settings: &[(String, String)], level: u16) -> Result<(), Refusal> {
+        if kind == Kind::Log && self.level < level::SHARDS {
+            return Err(Refusal::EarlierLevel { has: self.level, needs: level::SHARDS });
+        }
         if self.members.contains_key(&node.id) {
             return self.alive(node, settings, level);
         }
@@ -296,7 +319,7 @@ impl State {
             return Err(Refusal::TooMany);
         }
         self.displace(node);
-        self.add(node, level);
+        self.add(kind, node, level);
         self.version += 1;
         Ok(())
     }
@@ -389,6 +412,7 @@ impl State {
         if slots > 0 {
             return Err(Refusal::OwnsSlots { id, slots: slots as u32 });
         }
+        self.is_free(id)?;
         self.remove(id, number);
         Ok(())
     }
@@ -397,12 +421,14 @@ impl State {
     fn remove(&mut self, id: NodeId, number: u32) {
         self.members.remove(&id);
         self.shards.dissolve(id, number);
+        self.consider_all();
         self.version += 1;
     }
 
     fn forget(&mut self, id: NodeId) -> Result<(), Refusal> {
         let Some(member) = self.members.get(&id) else { return Err(Refusal::Unknown(id)) };
         let number = member.number;
+        self.is_free(id)?;
         let may_inherit = |shard: &&Shard| shard.owner != id && !self.members.get(&shard.owner).is_none_or(|m| m.lost);
         let heirs: Vec<ShardId> = self.shards.all.values().filter(may_inherit).map(|shard| shard.id).collect();
         let is_orphan = |slot: &usize| self.shards.of(id).any(|shard| shard.id.0 == self.owners[*slot]);

@@ -37,18 +37,32 @@ pub struct Shard {
     pub incarnation: u64,
     /// The owner's time of writing (rule G1).
     pub term: Term,
-    /// The name of its log group. Empty: the owner's own log, which has no copies.
+    /// The name of its log group. Empty: the default group; if there is none, the log has no copies.
     pub group: String,
-    /// The acceptors of the group. Empty: as above.
+    /// Its acceptors, the owner's own log first. Empty: the owner's own log alone.
     pub settled: Vec<Acceptor>,
     /// The acceptors that are to take their place.
     pub pending: Option<Vec<Acceptor>>,
+    /// The term in which these were chosen. The owner seals them with a later one.
+    pub pending_since: Term,
+    /// How many streams its log has, as its owner has reported; 0: the owner has not.
+    pub streams: u16,
 }
 
 impl Shard {
     pub(super) fn new(id: ShardId, owner: NodeId) -> Self {
         let (group, settled) = (String::new(), Vec::new());
-        Self { id, owner, incarnation: 0, term: Term::ZERO, group, settled, pending: None }
+        Self {
+            id,
+            owner,
+            incarnation: 0,
+            term: Term::ZERO,
+            group,
+            settled,
+            pending: None,
+            pending_since: Term::ZERO,
+            streams: 0,
+        }
     }
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -62,6 +76,8 @@ impl Shard {
         if let Some(pending) = &self.pending {
             put_acceptors(out, pending);
         }
+        out.extend_from_slice(&self.pending_since.get().to_le_bytes());
+        out.extend_from_slice(&self.streams.to_le_bytes());
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -73,6 +89,8 @@ impl Shard {
             group: from.text(TEXT_MAX)?.to_owned(),
             settled: acceptors(from)?,
             pending: if from.flag()? { Some(acceptors(from)?) } else { None },
+            pending_since: term(from)?,
+            streams: from.u16()?,
         })
     }
 }

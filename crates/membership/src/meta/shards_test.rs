@@ -154,13 +154,23 @@ fn golden_bytes() {
     only.group = "g".to_owned();
     only.settled = vec![Acceptor { id: AcceptorId([5; 16]), node: id(1) }];
     only.pending = Some(Vec::new());
+    (only.pending_since, only.streams) = (term(1), 2);
+    let place = Place { member: id(1), dir: "-".to_owned() };
+    state.groups.set("g", &[place], ShardId(1), AcceptorId([5; 16]));
     let shards = [
         &b"\x03\0\0\0\x01\0\0\0\x01\0\0\0"[..],
         &[1; 20],
         b"\x01\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0g\x01\0\0\0",
         &[5; 16],
         &[1; 20],
-        b"\x01\0\0\0\0\x01\0\0\0\x02\0\0\0\x01\0\0\0\x02\0\0\0",
+        b"\x01\0\0\0\0\x01\0\0\0\x02\0",
+        b"\x01\0\0\0\x02\0\0\0\x01\0\0\0\x02\0\0\0",
+        b"\x01\0\0\0\x01\0\0\0g\x01\0\0\0",
+        &[1; 20],
+        b"\x01\0\0\0-\x01\0\0\0\x01\0\0\0",
+        &[1; 20],
+        b"\x01\0\0\0-",
+        &[5; 16],
         b"\x01\0\0\0\xff\x3f\x01\0\0\0",
     ]
     .concat();

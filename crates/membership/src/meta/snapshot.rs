@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{ChangeId, Configuration, Libraries, Member, NODES_MAX, SETTINGS_MAX, Shards, State, TEXT_MAX, spread};
+use super::{
+    ChangeId, Configuration, Groups, Kind, Libraries, Member, NODES_MAX, SETTINGS_MAX, Shards, State, TEXT_MAX, spread,
+};
 use crate::SLOTS;
 use crate::codec::{Malformed, Reader, crc, put_bytes, put_count};
 use crate::{ClusterId, NodeId, ShardId, level};
@@ -70,6 +72,9 @@ impl State {
             if format >= WITH_MACHINES {
                 put_bytes(&mut out, member.machine.as_bytes());
             }
+            if format >= VERSION {
+                out.push(u8::from(member.kind == Kind::Log));
+            }
         }
         put_count(&mut out, self.settings.len());
         for (name, value) in &self.settings {
@@ -78,6 +83,7 @@ impl State {
         }
         if format >= VERSION {
             self.shards.put(&mut out);
+            self.groups.put(&mut out);
         }
         // Below the level of shards a node's shard has the node's number.
         let runs = spread::runs(&self.owners);
@@ -124,6 +130,7 @@ impl State {
         let setting = |from: &mut Reader<'_>| Ok((from.text(TEXT_MAX)?.to_owned(), from.text(TEXT_MAX)?.to_owned()));
         let settings = (0..count).map(|_| setting(&mut from)).collect::<Result<BTreeMap<_, _>, _>>()?;
         let shards = shards(&mut from, format, next_number, &members)?;
+        let groups = if format >= VERSION { Groups::read(&mut from)? } else { Groups::default() };
         let mut owners = Vec::with_capacity(SLOTS);
         for _ in 0..from.count(SLOTS)? {
             let (end, owner) = (usize::from(from.u16()?), from.u32()?);
@@ -154,6 +161,7 @@ impl State {
             configuration,
             libraries,
             shards,
+            groups,
             owners,
         })
     }
@@ -170,7 +178,8 @@ fn shards(
         VERSION => Shards::read(from)?,
         _ => Shards::of_nodes(next_number, &members.iter().map(|(id, member)| (member.number, *id)).collect()),
     };
-    if shards.all.values().any(|shard| !members.contains_key(&shard.owner)) {
+    let owns = |owner: &NodeId| members.get(owner).is_some_and(|member| member.kind == Kind::Data);
+    if shards.all.values().any(|shard| !owns(&shard.owner)) {
         return Err(Malformed("shards, each of a node"));
     }
     Ok(shards)
@@ -189,6 +198,7 @@ fn member(from: &mut Reader<'_>, format: u32) -> Result<(NodeId, Member), Malfor
         client_port: if format > 2 { from.u16()? } else { 0 },
         level: if format > WITHOUT_LEVELS { from.u16()? } else { level::FIRST },
         machine: if format >= WITH_MACHINES { from.text(TEXT_MAX)?.to_owned() } else { String::new() },
+        kind: if format >= VERSION && from.flag()? { Kind::Log } else { Kind::Data },
     };
     Ok((id, member))
 }

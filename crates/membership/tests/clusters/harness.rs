@@ -1,5 +1,6 @@
 //! Nodes that can be started, stopped and wiped.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -10,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use membership::control::{Control, DataLink, Hooks, NotConfigured, Settings, StartError, Status};
+use membership::control::{Control, DataLink, Hooks, Made, NotConfigured, Settings, StartError, Status, Wanted};
 use membership::meta::{Command, Configuration, Response, Setting};
-use membership::{BootNs, Map, NodeId};
+use membership::{AcceptorId, BootNs, Map, NodeId};
 
 /// The longest wait before a test gives up. Machines that run tests may be slow.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -33,6 +34,8 @@ pub struct Node {
     pub refuses: Arc<AtomicBool>,
     /// The trouble that it reports.
     pub trouble: Arc<Mutex<String>>,
+    /// The folders that it has made for copies of logs.
+    pub copies: Arc<Mutex<BTreeMap<Wanted, Made>>>,
     links: Channel<DataLink>,
     no_links: Channel<(u64, String)>,
 }
@@ -178,7 +181,8 @@ impl Node {
         let (maps, libraries, refuses) = (Arc::default(), Arc::default(), Arc::default());
         let (links, no_links, trouble) = (channel(), channel(), Arc::default());
         let configuration = Arc::default();
-        Self { settings, control: None, maps, libraries, configuration, refuses, trouble, links, no_links }
+        let copies = Arc::default();
+        Self { settings, control: None, maps, libraries, configuration, refuses, trouble, copies, links, no_links }
     }
 
     /// The folder of its certificates.
@@ -199,11 +203,23 @@ impl Node {
         let trouble = Arc::clone(&self.trouble);
         self.configuration = Arc::default();
         let configuration = Arc::clone(&self.configuration);
+        let (copies, fill) = (Arc::clone(&self.copies), Arc::clone(&random));
         let hooks = Hooks {
             on_map: Arc::new(move |map| maps.lock().unwrap().push(map)),
             on_data: Arc::new(move |link| links.send(link).unwrap()),
             on_no_link: Arc::new(move |tag, why| no_links.send((tag, why)).unwrap()),
             is_leaving: Arc::new(|| false),
+            on_place: Arc::new(move |wanted| {
+                if wanted.dir == "/bad" {
+                    return Err("a test says so".to_owned());
+                }
+                let new = || {
+                    let mut made = Made { acceptor: AcceptorId::default(), streams: wanted.streams.unwrap_or(2) };
+                    fill(&mut made.acceptor.0);
+                    made
+                };
+                Ok(*copies.lock().unwrap().entry(wanted.clone()).or_insert_with(new))
+            }),
             trouble: Arc::new(move || trouble.lock().unwrap().clone()),
             on_configuration: Arc::new(move |taken| configuration.lock().unwrap().clone_from(taken)),
             on_libraries: Arc::new(move |version, payload| {

@@ -8,6 +8,7 @@ mod harness;
 
 mod data_links;
 mod forming;
+mod groups;
 mod leases;
 mod libraries;
 mod members;

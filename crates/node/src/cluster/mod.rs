@@ -35,6 +35,7 @@ pub(crate) mod route;
 pub(crate) mod settings;
 pub(crate) mod smart;
 pub(crate) mod spread;
+pub(crate) mod status;
 pub(crate) mod tracking;
 mod turn;
 pub(crate) mod unknown;
@@ -57,6 +58,7 @@ pub(crate) use remote::Remote;
 pub(crate) use role::{Inbound, Role};
 pub use settings::change_settings;
 pub(crate) use settings::check as check_settings;
+pub use status::status_text;
 pub use verdict::{Question, Verdict};
 
 /// The right of this node to serve its slots.
