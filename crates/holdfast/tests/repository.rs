@@ -193,6 +193,19 @@ fn dependencies(manifest: &str) -> Vec<(String, String)> {
     found
 }
 
+/// The README starts the server with `cargo run`, which names no binary, and there are several. `./check` does not run
+/// it, as that would build most crates once more.
+#[test]
+fn cargo_run_starts_the_server() {
+    let mut manifests = Vec::new();
+    collect_files(&crates(), "toml", &mut manifests);
+    manifests.push(crates().join("../Cargo.toml"));
+    let texts: Vec<String> = manifests.iter().map(|path| fs::read_to_string(path).expect("text")).collect();
+    let chooses = |line: &&str| line.starts_with("default-run") || line.starts_with("default-members");
+    let chosen: Vec<&str> = texts.iter().flat_map(|text| text.lines()).filter(chooses).collect();
+    assert_eq!(chosen, ["default-run = \"holdfast\""]);
+}
+
 #[test]
 fn rooms_use_lower_rooms_only() {
     let mut seen = Vec::new();
