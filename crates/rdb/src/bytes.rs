@@ -21,8 +21,9 @@ pub(crate) struct Bytes<R> {
     /// The checksum up to `summed` in the buffer; none once it is not needed any more.
     digest: Option<Digest>,
     summed: usize,
-    /// The bytes taken since [`Bytes::keep`].
+    /// The bytes taken since [`Bytes::keep`], up to `copied` in the buffer: they are copied together.
     kept: Option<Vec<u8>>,
+    copied: usize,
 }
 
 impl<R: Read> Bytes<R> {
@@ -36,6 +37,7 @@ impl<R: Read> Bytes<R> {
             digest: Some(Digest::new(CrcAlgorithm::Crc64Redis)),
             summed: 0,
             kept: None,
+            copied: 0,
         }
     }
 
@@ -59,11 +61,21 @@ impl<R: Read> Bytes<R> {
     /// Keeps `first`, and the bytes taken from now on.
     pub(crate) fn keep(&mut self, first: &[u8]) {
         self.kept = Some(first.to_vec());
+        self.copied = self.at;
     }
 
     /// The bytes that were kept.
     pub(crate) fn kept(&mut self) -> Vec<u8> {
+        self.copy();
         self.kept.take().unwrap_or_default()
+    }
+
+    /// Copies what was taken and is to be kept, before the buffer changes.
+    fn copy(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(&self.buffer[self.copied..self.at]);
+        }
+        self.copied = self.at;
     }
 
     /// The next bytes, at least one unless the file has ended. They are not taken yet.
@@ -72,8 +84,9 @@ impl<R: Read> Bytes<R> {
             if let Some(digest) = &mut self.digest {
                 digest.update(&self.buffer[self.summed..self.end]);
             }
+            self.copy();
             self.base += self.end as u64;
-            (self.at, self.end, self.summed) = (0, 0, 0);
+            (self.at, self.end, self.summed, self.copied) = (0, 0, 0, 0);
             self.end = loop {
                 match self.input.read(&mut self.buffer) {
                     Ok(count) => break count,
@@ -92,9 +105,10 @@ impl<R: Read> Bytes<R> {
             if let Some(digest) = &mut self.digest {
                 digest.update(&self.buffer[self.summed..self.at]);
             }
+            self.copy();
             self.buffer.copy_within(self.at..self.end, 0);
             self.base += self.at as u64;
-            (self.end, self.at, self.summed) = (self.end - self.at, 0, 0);
+            (self.end, self.at, self.summed, self.copied) = (self.end - self.at, 0, 0, 0);
             while self.end < count {
                 match self.input.read(&mut self.buffer[self.end..]) {
                     Ok(0) => break,
@@ -108,9 +122,6 @@ impl<R: Read> Bytes<R> {
     }
 
     fn take(&mut self, count: usize) {
-        if let Some(kept) = &mut self.kept {
-            kept.extend_from_slice(&self.buffer[self.at..self.at + count]);
-        }
         self.at += count;
     }
 

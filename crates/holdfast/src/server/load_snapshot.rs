@@ -81,21 +81,19 @@ fn read(node: &Node, settings: &Settings, file: File, mut loading: Loading<'_>) 
     if !settings.rdbchecksum || node.engine.keyspace.skips_checksums.load(Relaxed) {
         reader = reader.without_checksum();
     }
-    let delay = Delay(settings.key_load_delay);
     let (mut expired, mut codes) = (0, Vec::new());
     let all = loop {
         match reader.next_item() {
             Ok(Some(Item::Entry(entry))) if entry.expiry.is_some_and(|at| at <= loading.now) => expired += 1,
             Ok(Some(Item::Entry(entry))) => {
-                if let Err(why) = loading.put(&entry) {
+                if let Err(why) = loading.take(entry) {
                     break Err(why);
                 }
-                delay.wait(|| false);
             }
             Ok(Some(Item::Function(code))) => codes.push(code),
             Ok(Some(_)) => {}
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error.into()),
+            Ok(None) => break loading.put_taken(),
+            Err(error) => break loading.put_taken().and(Err(error.into())),
         }
     };
     let Loading { held, mut local, version, loaded, empty, .. } = loading;
@@ -119,6 +117,10 @@ const VERSION: Version = Version(1 << 8);
 const EMPTIED_AT_ONCE: usize = 1000;
 /// Keys without elements that are named.
 const NAMED_MAX: u64 = 10;
+/// Keys whose places in the tables are fetched while others are decoded.
+const TOGETHER: usize = 32;
+/// Bytes of values that are put before more keys are read.
+const BYTES_TOGETHER: usize = 256 << 10;
 
 struct Loading<'a> {
     node: &'a Node,
@@ -131,6 +133,10 @@ struct Loading<'a> {
     version: Version,
     /// Keys take the place of others.
     merges: bool,
+    delay: Delay,
+    /// Keys that are read and not put yet, and the bytes of their values.
+    taken: Vec<Entry>,
+    bytes: usize,
     loaded: u64,
     /// Collections without elements, which some versions of Redis have written.
     empty: u64,
@@ -148,7 +154,54 @@ impl<'a> Loading<'a> {
         let mut clock = AccessClock::new(1);
         clock.set(now, settings.maxmemory_policy.tracks(), settings.lfu_log_factor, settings.lfu_decay_time);
         let (limits, databases) = (settings.tunables.limits.clone(), settings.databases);
-        Self { node, held, local, clock, limits, now, databases, version, merges, loaded: 0, empty: 0 }
+        let (delay, taken) = (Delay(settings.key_load_delay), Vec::with_capacity(TOGETHER));
+        Self {
+            node,
+            held,
+            local,
+            clock,
+            limits,
+            now,
+            databases,
+            version,
+            merges,
+            delay,
+            taken,
+            bytes: 0,
+            loaded: 0,
+            empty: 0,
+        }
+    }
+
+    /// Puts a key, soon.
+    fn take(&mut self, entry: Entry) -> Result<(), Box<dyn Error>> {
+        self.bytes += entry.value_len();
+        self.taken.push(entry);
+        if self.taken.len() < TOGETHER && self.bytes < BYTES_TOGETHER { Ok(()) } else { self.put_taken() }
+    }
+
+    /// Puts what was taken. The tables are larger than the processor's caches, and a miss costs as much as to decode a
+    /// small value.
+    fn put_taken(&mut self) -> Result<(), Box<dyn Error>> {
+        let keyspace = &self.node.engine.keyspace;
+        let place = |entry: &Entry| {
+            let key = keyspace.hasher().key(&entry.key);
+            (key.slot, key.hash)
+        };
+        self.local.begin_turn();
+        self.taken.iter().for_each(|entry| keyspace.prefetch_slot(place(entry).0));
+        for (slot, hash) in self.taken.iter().map(place) {
+            keyspace.prefetch_bucket(&self.local, slot, hash);
+        }
+        self.local.end_turn();
+        self.bytes = 0;
+        let mut taken = std::mem::take(&mut self.taken);
+        for entry in taken.drain(..) {
+            self.put(&entry)?;
+            self.delay.wait(|| false);
+        }
+        self.taken = taken;
+        Ok(())
     }
 
     fn put(&mut self, entry: &Entry) -> Result<(), Box<dyn Error>> {

@@ -50,6 +50,13 @@ impl Block {
         Block { buf: Vec::new(), start: 0, count: 0 }
     }
 
+    /// An empty block for elements of about so many bytes, none of which may come. More than a small form has use for
+    /// are not provided: an announced length is no reason to allocate.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        const ROOM_MAX: usize = 4096;
+        if bytes > ROOM_MAX { Self::new() } else { Self::with_capacity(bytes.next_multiple_of(16)) }
+    }
+
     /// An empty block with room for `bytes` at its end.
     pub fn with_capacity(bytes: usize) -> Self {
         Block { buf: Vec::with_capacity(bytes), start: 0, count: 0 }

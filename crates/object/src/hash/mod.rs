@@ -67,6 +67,11 @@ impl Hash {
         Hash::default()
     }
 
+    /// As [`Hash::new`], with room for fields of about so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        Hash { form: Form::Pairs(Block::with_room(bytes)) }
+    }
+
     /// Changes the form early if `count` fields are about to be set, as `HSET` does before it reads any of them.
     pub fn expect(&mut self, count: usize, limits: &Limits) {
         if count > limits.hash_max_listpack_entries {

@@ -62,6 +62,11 @@ impl List {
         List { form: Form::Small(Block::new()), quicklist: false }
     }
 
+    /// As [`List::new`], with room for elements of about so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        List { form: Form::Small(Block::with_room(bytes)), quicklist: false }
+    }
+
     /// Number of elements.
     pub fn len(&self) -> u64 {
         match &self.form {

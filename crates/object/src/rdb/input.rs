@@ -19,6 +19,11 @@ impl<'a> Input<'a> {
         Self { rest: bytes }
     }
 
+    /// Bytes that are not taken yet.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// Nothing may follow a value.
     pub(super) fn finish(self) -> Result<(), Corrupt> {
         if self.rest.is_empty() { Ok(()) } else { Err(Corrupt("bytes after the value")) }

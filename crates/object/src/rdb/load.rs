@@ -50,7 +50,8 @@ fn text<R>(elem: Elem<'_>, f: impl FnOnce(&[u8]) -> R) -> R {
 fn list(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<List, Corrupt> {
     const PLAIN: u64 = 1;
     const PACKED: u64 = 2;
-    let mut list = List::new();
+    // Elements take about as many bytes as in the file; those of a compressed node take more.
+    let mut list = List::with_room(input.left());
     let mut push = |elem: Elem<'_>| {
         text(elem, |bytes| list.push(End::Back, bytes, limits));
         Ok(())
@@ -90,6 +91,8 @@ fn list(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<List, Corrup
 struct SetReader<'l> {
     set: Set,
     announced: usize,
+    /// About the bytes of all members; 0: not known.
+    room: usize,
     limits: &'l Limits,
 }
 
@@ -100,13 +103,14 @@ impl SetReader<'_> {
         }
         if self.set.is_empty() {
             self.set = Set::for_members(member, self.announced, self.limits);
+            self.set.make_room(self.room);
         }
         if self.set.add(member, self.limits) { Ok(()) } else { Err(Corrupt("duplicate member of a set")) }
     }
 }
 
 fn set(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Set, Corrupt> {
-    let mut reader = SetReader { set: Set::new(), announced: 0, limits };
+    let mut reader = SetReader { set: Set::new(), announced: 0, room: 0, limits };
     match kind {
         kind::SET => {
             let count = input.count()?;
@@ -124,7 +128,9 @@ fn set(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Set, Corrupt>
             }
         }
         _ => {
-            for elem in listpack::entries(&input.string()?)? {
+            let bytes = input.string()?;
+            reader.room = bytes.len();
+            for elem in listpack::entries(&bytes)? {
                 text(elem?, |member| reader.add(member))?;
             }
         }
@@ -154,6 +160,7 @@ fn zset(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<ZSet, Corrup
         }
         _ => {
             let bytes = input.string()?;
+            zset = ZSet::with_room(bytes.len());
             entries(kind == kind::ZSET_ZIPLIST, &bytes, &mut |[member, score]| {
                 let score = text(score, text_score)?;
                 text(member, |member| add(&mut zset, member, score))
@@ -234,6 +241,7 @@ fn hash(kind: u8, input: &mut Input<'_>, limits: &Limits) -> Result<Hash, Corrup
         }
         _ => {
             let bytes = input.string()?;
+            reader.hash = Hash::with_room(bytes.len());
             let set = &mut |[name, value]: [Elem<'_>; 2]| reader.set_elems(name, value, None);
             entries(kind == kind::HASH_ZIPLIST, &bytes, set)?;
         }

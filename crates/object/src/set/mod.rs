@@ -82,6 +82,15 @@ impl Set {
         Set { form }
     }
 
+    /// Makes room for members of about so many bytes, in a set without any.
+    pub(crate) fn make_room(&mut self, bytes: usize) {
+        if let Form::Block(block) = &mut self.form
+            && block.is_empty()
+        {
+            *block = Block::with_room(bytes);
+        }
+    }
+
     /// Changes the form early if `count` members are about to be added, as `SADD` does to a set that exists.
     pub fn expect(&mut self, count: usize, limits: &Limits) {
         let early = match &self.form {

@@ -125,6 +125,11 @@ impl ZSet {
         }
     }
 
+    /// As [`ZSet::new`], with room for members and scores of about so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        ZSet(Form::Small(Small::with_room(bytes)))
+    }
+
     /// Takes the large form already if `members` are about to come of which one has `longest` bytes, as Redis does.
     pub fn expect(&mut self, members: usize, longest: usize, limits: &Limits) {
         if members > limits.zset_max_listpack_entries || longest > limits.zset_max_listpack_value {

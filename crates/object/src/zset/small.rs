@@ -14,6 +14,13 @@ use super::ranges::{LexRange, ScoreRange};
 #[derive(Clone, Default)]
 pub(super) struct Small(Block);
 
+impl Small {
+    /// An empty one, with room for members and scores of about so many bytes.
+    pub(super) fn with_room(bytes: usize) -> Self {
+        Small(Block::with_room(bytes))
+    }
+}
+
 /// A score as an element, borrowing `raw` if it is not an integer.
 fn score_elem(score: f64, raw: &mut [u8; 8]) -> Elem<'_> {
     match exact_i64(score) {
