@@ -26,6 +26,8 @@ use crate::value::Value;
 const SHARDS: usize = 64;
 /// Bytes of copies that may wait to be written: those that are being written come on top.
 const COPIES_MAX: u64 = 32 << 20;
+/// About the bytes of a collection's leaf, which the first change to it copies.
+const LEAF: usize = 4 << 10;
 /// A database was emptied.
 const VOID: u8 = 1;
 /// All databases were emptied together.
@@ -69,6 +71,15 @@ impl Snapshots {
     }
 }
 
+/// What happens to a value that is handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// A part of it changes.
+    InPlace,
+    /// It is deleted, or another one takes its place.
+    Gone,
+}
+
 /// A key as it was at the moment.
 pub struct Kept {
     /// Its physical database.
@@ -90,15 +101,26 @@ impl Kept {
         Self { physical, key: entry.key().into(), value, expiry, access }
     }
 
-    /// About how many bytes it takes by itself.
+    /// About how many bytes it takes by itself. Leaves of a collection are shared.
     pub fn weight(&self) -> usize {
         let value = match &self.value {
             Value::Short(text) | Value::Raw(text) => text.len(),
-            // Whoever replaces it makes another one.
+            // A change makes another one.
             Value::Blob(text) => text.len(),
-            _ => 0,
+            Value::Int(_) | Value::Collection(_) => 0,
         };
         size_of::<Self>() + self.key.len() + value
+    }
+
+    /// As [`Self::weight`], once the value has changed.
+    fn weight_after(&self, change: Change) -> usize {
+        let own = match (&self.value, change) {
+            // Only the copy has its leaves then.
+            (Value::Collection(collection), Change::Gone) => collection.memory(),
+            (Value::Collection(collection), Change::InPlace) => collection.memory().min(LEAF),
+            _ => 0,
+        };
+        self.weight() + own
     }
 }
 
@@ -123,7 +145,8 @@ pub struct Snapshot {
 
 #[derive(Default)]
 struct Shard {
-    handed: Vec<Kept>,
+    /// Keys as they were, and about how many bytes each takes by itself.
+    handed: Vec<(Kept, u64)>,
     /// By slot and physical database, keys that the walk passes over.
     passed: BTreeMap<(u16, u16), BTreeSet<Box<[u8]>>>,
 }
@@ -186,9 +209,8 @@ impl Snapshot {
         for shard in &self.shards {
             let handed = std::mem::take(&mut shard.lock().unwrap_or_else(PoisonError::into_inner).handed);
             self.waiting.fetch_sub(handed.len() as u64, Relaxed);
-            let bytes = handed.iter().map(Kept::weight).sum::<usize>();
-            self.waiting_bytes.fetch_sub(bytes as u64, Relaxed);
-            to.extend(handed);
+            self.waiting_bytes.fetch_sub(handed.iter().map(|(_, bytes)| bytes).sum(), Relaxed);
+            to.extend(handed.into_iter().map(|(kept, _)| kept));
         }
     }
 
@@ -241,7 +263,7 @@ impl Keyspace {
 
     /// A key is about to change, or was made (`None`).
     #[cold]
-    pub(crate) fn hand_over(&self, physical: u16, key: &Key<'_>, entry: Option<Entry>) {
+    pub(crate) fn hand_over(&self, physical: u16, key: &Key<'_>, entry: Option<(Entry, Change)>) {
         let Some(snapshot) = self.snapshots.present() else { return };
         if snapshot.is_walked(physical, key) {
             return;
@@ -252,14 +274,14 @@ impl Keyspace {
             return;
         }
         passed.insert(key.bytes.into());
-        if let Some(entry) = entry {
+        if let Some((entry, change)) = entry {
             let kept = Kept::new(physical, entry);
-            let bytes = kept.weight() as u64;
+            let bytes = kept.weight_after(change) as u64;
             snapshot.copied.fetch_add(bytes, Relaxed);
             if snapshot.waiting_bytes.fetch_add(bytes, Relaxed) + bytes > COPIES_MAX {
                 self.snapshots.crowded.store(true, Relaxed);
             }
-            shard.handed.push(kept);
+            shard.handed.push((kept, bytes));
             snapshot.waiting.fetch_add(1, Relaxed);
         }
     }

@@ -14,6 +14,7 @@ use crate::entry::{Entry, INLINE_MAX, Part};
 use crate::key::Key;
 use crate::mark::Mark;
 use crate::sizes::{Changing, Measured, Size, are_alike_ints};
+use crate::snapshot::Change;
 use crate::value::{Blob, Collection, Kind, Value};
 use crate::version::Version;
 
@@ -105,8 +106,19 @@ impl Db<'_> {
     /// Before a present entry changes: a snapshot that has not come to it gets it as it is.
     #[inline]
     fn hand_over(&self, key: &Key<'_>, entry: Entry) {
+        self.hand_over_for(key, entry, Change::InPlace);
+    }
+
+    /// As [`Self::hand_over`], and the entry's value goes.
+    #[inline]
+    fn hand_over_gone(&self, key: &Key<'_>, entry: Entry) {
+        self.hand_over_for(key, entry, Change::Gone);
+    }
+
+    #[inline]
+    fn hand_over_for(&self, key: &Key<'_>, entry: Entry, change: Change) {
         if self.ks.snapshots.are_on() {
-            self.ks.hand_over(self.physical, key, Some(entry));
+            self.ks.hand_over(self.physical, key, Some((entry, change)));
         }
     }
 
@@ -216,7 +228,7 @@ impl Db<'_> {
             self.note_absence(key.slot);
             return None;
         };
-        self.hand_over(key, entry);
+        self.hand_over_gone(key, entry);
         self.local.stamped = true;
         let walked =
             || self.ks.body(self.held, key.slot).table(self.physical).is_some_and(|table| table.graves.are_walked());
@@ -284,7 +296,7 @@ impl Db<'_> {
             self.link(key, entry);
             return Over::Nothing;
         };
-        self.hand_over(key, old);
+        self.hand_over_gone(key, old);
         let over = Over::of(old);
         let had = old.expiry();
         let expiry = match expiry {

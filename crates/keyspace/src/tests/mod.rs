@@ -5,6 +5,7 @@ mod counts;
 mod crowded;
 mod graves;
 mod model;
+mod snapshots;
 mod unlatched;
 mod walks;
 
