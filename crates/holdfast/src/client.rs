@@ -108,6 +108,8 @@ pub fn explained(error: String) -> String {
 pub struct Connection {
     stream: Box<dyn Stream>,
     buffer: Vec<u8>,
+    /// The bytes of `buffer` that are read.
+    taken: usize,
     /// The server, for messages.
     target: String,
     /// True if it is a TCP connection without TLS.
@@ -155,7 +157,7 @@ impl Connection {
             }
         };
         let is_plain = target.unix_socket.is_none() && !target.tls.tls;
-        let mut connection = Self { stream, buffer: Vec::new(), target: target.to_string(), is_plain };
+        let mut connection = Self { stream, buffer: Vec::new(), taken: 0, target: target.to_string(), is_plain };
         if let Some(words) = login {
             connection.call(&words.each_ref().map(|word| word.as_bytes()))?;
         }
@@ -231,8 +233,8 @@ impl Connection {
     /// Why there is no reply.
     pub fn first(&mut self) -> Result<u8, String> {
         loop {
-            match self.buffer.first() {
-                Some(b'\n') => drop(self.buffer.remove(0)),
+            match self.buffer.get(self.taken) {
+                Some(b'\n') => self.taken += 1,
                 Some(first) => return Ok(*first),
                 None => {
                     let mut byte = [0];
@@ -256,11 +258,14 @@ impl Connection {
     pub fn reply(&mut self) -> Result<Value, String> {
         let mut decoder = ReplyDecoder::default();
         loop {
-            let parsed = decoder.next(&self.buffer).map_err(|why| self.no_reply(why))?;
+            let parsed = decoder.next(&self.buffer[self.taken..]).map_err(|why| self.no_reply(why))?;
             if let Some((value, length)) = parsed {
-                self.buffer.drain(..length);
+                self.taken += length;
                 return Ok(value);
             }
+            // Only here, for the rest of one reply, and not after each of many.
+            self.buffer.drain(..self.taken);
+            self.taken = 0;
             let mut more = [0; 16 << 10];
             match self.stream.read(&mut more) {
                 Ok(0) => return Err("the server has not answered: it closed the connection".to_owned()),
@@ -275,12 +280,13 @@ impl Connection {
 
 impl Read for Connection {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if self.buffer.is_empty() {
+        let left = &self.buffer[self.taken..];
+        if left.is_empty() {
             return self.stream.read(to);
         }
-        let len = to.len().min(self.buffer.len());
-        to[..len].copy_from_slice(&self.buffer[..len]);
-        self.buffer.drain(..len);
+        let len = to.len().min(left.len());
+        to[..len].copy_from_slice(&left[..len]);
+        self.taken += len;
         Ok(len)
     }
 }

@@ -42,6 +42,9 @@ pub struct Options {
     /// Skips values of modules, and of types that Holdfast lacks, instead of refusing the file.
     #[arg(long)]
     skip_modules: bool,
+    /// Uses this many connections for keys. Commands of an append-only file take one.
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..))]
+    connections: u8,
     /// Skips this many steps, which an earlier import has done.
     #[arg(long, value_name = "STEPS", default_value_t = 0)]
     skip: u64,
@@ -145,14 +148,20 @@ fn told_tail(source: &Source) {
     }
 }
 
-fn import(options: &Options, mut source: Source) -> Result<(), String> {
-    let bar = bar(&source);
-    let mut connection = Connection::open(&options.target).map_err(explained)?;
+/// As many connections as are wanted, or as many as the server takes.
+fn connections(options: &Options) -> Result<Vec<Connection>, String> {
+    let mut first = Connection::open(&options.target).map_err(explained)?;
     // A missing password is one refusal, and not one for each key.
-    if let Some(why) = connection.call(&[b"PING"]).err().filter(|why| is_locked(why)) {
+    if let Some(why) = first.call(&[b"PING"]).err().filter(|why| is_locked(why)) {
         return Err(explained(why));
     }
-    let mut pipeline = Pipeline::new(connection);
+    let more = (1..options.connections).map_while(|_| Connection::open(&options.target).ok());
+    Ok(std::iter::once(first).chain(more).collect())
+}
+
+fn import(options: &Options, mut source: Source) -> Result<(), String> {
+    let bar = bar(&source);
+    let mut pipeline = Pipeline::new(connections(options)?);
     let mut found = Found::default();
     let sent = send_all(options, &mut source, &mut pipeline, &mut found, &bar);
     // All steps that were sent are answered, so that the report can say which are done.
@@ -234,8 +243,14 @@ fn send_all(
                 pipeline.push(words, About::Library);
             }
             Step::Item(_) => {}
-            Step::Command(command) => run_command(pipeline, &mut selected, command)?,
-            Step::Block(commands) => run_block(pipeline, &mut selected, commands)?,
+            Step::Command(command) => {
+                pipeline.keep_order()?;
+                run_command(pipeline, &mut selected, command)?;
+            }
+            Step::Block(commands) => {
+                pipeline.keep_order()?;
+                run_block(pipeline, &mut selected, commands)?;
+            }
         }
         pipeline.turn()?;
         if !pipeline.answers().refused.is_empty() {
@@ -269,10 +284,10 @@ impl Found {
     }
 }
 
-/// Which database the connection is at, and which ones the server is known to have.
+/// The database that each connection is at, and the ones that the server is known to have.
 #[derive(Default)]
 struct Selected {
-    current: u64,
+    current: BTreeMap<usize, u64>,
     known: BTreeSet<u64>,
 }
 
@@ -280,10 +295,11 @@ impl Selected {
     /// Selects a database. The first time, it waits for the reply: if the server has no such database, what follows
     /// would go to another one.
     fn select(&mut self, pipeline: &mut Pipeline, db: u64) -> Result<(), String> {
-        if self.current == db && (db == 0 || self.known.contains(&db)) {
+        let current = self.current.entry(pipeline.lane()).or_default();
+        if *current == db && (db == 0 || self.known.contains(&db)) {
             return Ok(());
         }
-        self.current = db;
+        *current = db;
         pipeline.push(&[b"SELECT".as_slice(), db.to_string().as_bytes()], About::Beside);
         if self.known.insert(db) {
             pipeline.finish()?;

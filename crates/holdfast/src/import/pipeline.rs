@@ -5,7 +5,7 @@ use resp::Value;
 use std::collections::VecDeque;
 
 /// Commands and bytes that are sent together.
-const COMMANDS: usize = 512;
+const COMMANDS: usize = 1024;
 const BYTES: usize = 256 << 10;
 
 /// The command that a reply belongs to.
@@ -39,44 +39,81 @@ pub struct Answers {
     pub before_refused: u64,
 }
 
-/// A connection that is sent commands while replies to earlier ones are still to come.
+/// Connections that take turns, a batch each. Replies are read in the order of the batches, so that the steps that are
+/// answered are always the first ones.
+///
+/// A server works on several batches at a time then, and a log takes more of them to the disk together.
 pub struct Pipeline {
-    connection: Connection,
+    connections: Vec<Connection>,
+    /// The connections that take turns: the first ones.
+    lanes: usize,
+    /// The connection that the next batch is for.
+    lane: usize,
     out: Vec<u8>,
-    waiting: VecDeque<About>,
-    /// The last of `waiting` that are not sent yet.
-    unsent: usize,
+    /// The commands of `out`.
+    unsent: Vec<About>,
+    /// What was sent and is not answered, oldest first: one batch for each lane at most.
+    sent: VecDeque<Batch>,
     answers: Answers,
 }
 
+/// The commands that a connection has been sent together, and their replies are still to come.
+struct Batch {
+    lane: usize,
+    commands: VecDeque<About>,
+}
+
 impl Pipeline {
-    pub fn new(connection: Connection) -> Self {
-        let (out, waiting, answers) = (Vec::new(), VecDeque::new(), Answers::default());
-        Self { connection, out, waiting, unsent: 0, answers }
+    /// There is at least one connection.
+    pub fn new(connections: Vec<Connection>) -> Self {
+        let (out, unsent, sent, answers) = (Vec::new(), Vec::new(), VecDeque::new(), Answers::default());
+        Self { lanes: connections.len(), connections, lane: 0, out, unsent, sent, answers }
     }
 
     pub fn answers(&self) -> &Answers {
         &self.answers
     }
 
+    /// The connection that takes what is pushed now.
+    pub fn lane(&self) -> usize {
+        self.lane
+    }
+
+    /// From now on one connection takes everything, so that commands run in the order in which they are pushed.
+    pub fn keep_order(&mut self) -> Result<(), String> {
+        if self.lanes > 1 {
+            self.finish()?;
+            (self.lanes, self.lane) = (1, 0);
+        }
+        Ok(())
+    }
+
     /// Adds a command.
     pub fn push<T: AsRef<[u8]>>(&mut self, words: &[T], about: About) {
         resp::append_request(&mut self.out, words);
-        self.waiting.push_back(about);
-        self.unsent += 1;
+        self.unsent.push(about);
     }
 
-    /// Sends what was added if it is enough, and reads the replies to what was sent before.
+    /// Sends what was added if it is enough. It reads the replies to earlier batches until the next connection is free.
     pub fn turn(&mut self) -> Result<(), String> {
-        if self.unsent >= COMMANDS || self.out.len() >= BYTES { self.send() } else { Ok(()) }
+        if self.unsent.len() < COMMANDS && self.out.len() < BYTES {
+            return Ok(());
+        }
+        self.send()?;
+        self.lane = (self.lane + 1) % self.lanes;
+        // A lone connection has a batch under way while the next one is made.
+        self.read_until(self.lanes.max(2) - 1)
     }
 
     fn send(&mut self) -> Result<(), String> {
-        self.connection.send(&self.out)?;
+        if self.unsent.is_empty() {
+            return Ok(());
+        }
+        self.connections[self.lane].send(&self.out)?;
         self.out.clear();
         self.out.shrink_to(4 * BYTES);
-        let keep = std::mem::take(&mut self.unsent);
-        self.read_until(keep)
+        self.sent.push_back(Batch { lane: self.lane, commands: self.unsent.drain(..).collect() });
+        Ok(())
     }
 
     /// Sends everything, and reads all replies.
@@ -85,20 +122,24 @@ impl Pipeline {
         self.read_until(0)
     }
 
+    /// Reads replies until this many batches are not answered.
     fn read_until(&mut self, left: usize) -> Result<(), String> {
-        while self.waiting.len() > left {
-            let reply = self.connection.reply()?;
-            if let Some(about) = self.waiting.pop_front() {
-                self.answers.note(about, reply);
+        while self.sent.len() > left {
+            let Some(batch) = self.sent.front_mut() else { break };
+            while let Some(about) = batch.commands.front() {
+                let reply = self.connections[batch.lane].reply()?;
+                self.answers.note(about, &reply);
+                batch.commands.pop_front();
             }
+            self.sent.pop_front();
         }
         Ok(())
     }
 }
 
 impl Answers {
-    fn note(&mut self, about: About, reply: Value) {
-        let error = refusal(&reply);
+    fn note(&mut self, about: &About, reply: &Value) {
+        let error = refusal(reply);
         if error.is_some() && self.refused.is_empty() {
             self.before_refused = self.steps;
         }

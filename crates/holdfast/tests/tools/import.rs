@@ -194,6 +194,39 @@ fn keys_stay_in_their_database() {
     assert_eq!(client.call("EXISTS n m"), ":0");
 }
 
+/// Each connection of an import is in a database of its own at a time.
+#[test]
+fn connections_keep_databases_apart() {
+    const KEYS: usize = 9000;
+    let scratch = Scratch::new();
+    let mut writer = Writer::new(Vec::new(), Target::Redis72).unwrap();
+    for n in 0..KEYS {
+        // Databases change within batches, and differ from one batch to the next.
+        let (key, db) = (format!("key:{n}"), (n / 700 % 3) as u64);
+        let entry = EntryRef::new(db, key.as_bytes(), ValueRef::String(b"v"));
+        assert_eq!(writer.entry(entry).unwrap(), Written::Yes);
+    }
+    let file = scratch.path().join("dump.rdb");
+    fs::write(&file, writer.finish().unwrap()).unwrap();
+    for connections in ["1", "3", "9"] {
+        let server = Server::start(&[]);
+        let (good, said) = import(&server, &["--connections", connections, file.to_str().unwrap()]);
+        assert!(good && said.contains("9000 keys are imported"), "{said}");
+        let mut client = server.client();
+        for db in 0..3 {
+            client.call(&format!("SELECT {db}"));
+            let here: Vec<usize> = (0..KEYS).filter(|n| n / 700 % 3 == db).collect();
+            assert_eq!(client.call("DBSIZE"), format!(":{}", here.len()));
+            for n in here.iter().step_by(100) {
+                assert_eq!(client.call(&format!("GET key:{n}")), "$1 v");
+            }
+        }
+        let connected = client.call("INFO stats");
+        let least = connections.parse::<usize>().unwrap() + 1;
+        assert!(connected.contains(&format!("total_connections_received:{least}")), "{connected}");
+    }
+}
+
 #[test]
 fn append_only_files_are_imported() {
     let scratch = Scratch::new();
