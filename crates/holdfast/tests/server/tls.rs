@@ -506,6 +506,36 @@ fn smart_clients_are_told_ports_that_speak_tls_and_nodes_demand_certificates() {
     }
 }
 
+/// Without a port for smart clients, a client is told the port that speaks as it does.
+#[test]
+fn clients_are_told_the_port_that_speaks_their_language() {
+    let scratch = Scratch::new();
+    let dir = scratch.path().display().to_string();
+    let first = free_ports(1);
+    let settings =
+        ["--cluster-enabled", "yes", "--cluster-client-port", "0", "--tls-auth-clients", "no", "--dir", &dir];
+    let secure = Secure::made(Some(first), &Authority::new("authority"), &settings);
+    let (mut plain, mut stream) = (secure.server.client(), connect(secure.port, None));
+    let began = Instant::now();
+    plain.call("cluster addslotsrange 0 16383");
+    while !plain.call("cluster slots").contains(&format!(":16383 *4 $9 127.0.0.1 :{first} ")) {
+        assert!(began.elapsed() < PATIENCE, "the cluster does not form: {}", plain.call("cluster slots"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let nodes = plain.call("cluster nodes");
+    assert!(nodes.contains(&format!("127.0.0.1:{first}@")), "{nodes}");
+    stream.write_all(b"CLUSTER NODES\r\nPING\r\n").unwrap();
+    let mut told = String::new();
+    while !told.ends_with("+PONG\r\n") {
+        let mut bytes = [0; 4096];
+        let n = stream.read(&mut bytes).unwrap();
+        told += std::str::from_utf8(&bytes[..n]).unwrap();
+    }
+    assert!(told.contains(&format!("127.0.0.1:{}@", secure.port)), "{told}");
+    let shards = plain.call("cluster shards");
+    assert!(shards.contains(&format!("$4 port :{first} $8 tls-port :{}", secure.port)), "{shards}");
+}
+
 #[test]
 fn a_slow_client_is_served_byte_by_byte() {
     with_both_drivers(|settings| {

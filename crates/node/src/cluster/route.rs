@@ -329,8 +329,10 @@ impl<P: Port> Forwarding<'_, P> {
                 Some(self.forward_command(conn, link, command, args, kind, raw))
             }
             Runs::Moved(slot, owner) => {
-                let member = peers.map.node(owner);
-                let text = admission::moved(slot, &member.host, member.port_for_smart_clients());
+                let (map, settings) = (peers.map.clone(), self.node().config.settings());
+                let member = map.node(owner);
+                let port = settings.port_at(member, conn.session.client.peer.tls);
+                let text = admission::moved(slot, &member.host, port);
                 Some(self.decline(conn, command, &text))
             }
             Runs::NoLease => self.decline_without_lease(conn, command),

@@ -50,13 +50,14 @@ pub(super) fn info(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 pub(super) fn nodes(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (map, me) = map(ctx)?;
     let silent = silent(ctx);
+    let tls = ctx.session.client.peer.tls;
     let mut text = String::new();
     for (index, node) in map.nodes().iter().enumerate() {
         let is_me = me == Some(index as u16);
         let myself = if is_me { "myself," } else { "" };
         let failed = !is_me && failed(node, &silent);
         let (failed, link) = if failed { (",fail", "disconnected") } else { ("", "connected") };
-        let (id, host, port, bus) = (node.id, &node.host, node.port_for_smart_clients(), node.bus_port);
+        let (id, host, port, bus) = (node.id, &node.host, ctx.settings.port_at(node, tls), node.bus_port);
         let _ = write!(text, "{id} {host}:{port}@{bus} {myself}master{failed} - 0 0 {} {link}", node.epoch);
         for range in map.ranges_of(index as u16) {
             let _ = match range.start == range.end {

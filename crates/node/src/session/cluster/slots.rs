@@ -10,6 +10,7 @@ use super::nodes::failed;
 
 pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (map, _) = map(ctx)?;
+    let (settings, tls) = (ctx.settings, ctx.session.client.peer.tls);
     let mut reply = ctx.reply();
     reply.array(map.ranges().len());
     for range in map.ranges() {
@@ -19,7 +20,7 @@ pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         reply.count(range.end.get().into());
         reply.array(4);
         reply.bulk(&node.host);
-        reply.count(node.port_for_smart_clients().into());
+        reply.count(settings.port_at(node, tls).into());
         reply.bulk(node.id.to_string());
         reply.array(0);
     }
@@ -29,8 +30,9 @@ pub(super) fn slots(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 pub(super) fn shards(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let (map, me) = map(ctx)?;
     let silent = silent(ctx);
-    // Smart clients have one port, with TLS or without. Nodes of a cluster speak the same there.
-    let (plain, tls) = (ctx.settings.port != 0, ctx.settings.tls_port != 0);
+    // A port for smart clients speaks both, as far as the settings go. Nodes of a cluster are alike in that.
+    let settings = ctx.settings;
+    let (plain, tls) = (settings.port != 0, settings.tls_port != 0);
     let mut reply = ctx.reply();
     reply.array(map.nodes().len());
     for (index, node) in map.nodes().iter().enumerate() {
@@ -50,8 +52,10 @@ pub(super) fn shards(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
             value(&mut reply);
         };
         field("id", &|reply| reply.bulk(node.id.to_string()));
-        for (name, _) in [("port", plain), ("tls-port", tls)].iter().filter(|(_, speaks)| *speaks) {
-            field(name, &|reply| reply.count(node.port_for_smart_clients().into()));
+        for (name, is_tls, _) in
+            [("port", false, plain), ("tls-port", true, tls)].iter().filter(|(_, _, speaks)| *speaks)
+        {
+            field(name, &|reply| reply.count(settings.port_at(node, *is_tls).into()));
         }
         field("ip", &|reply| reply.bulk(&node.host));
         field("endpoint", &|reply| reply.bulk(&node.host));
