@@ -6,7 +6,19 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod driver;
+mod folder;
+mod local;
 mod port;
 
+#[cfg(test)]
+mod tests;
+
 pub use driver::{Driver, Ended, Plan, Wait};
+pub use folder::{Folder, Place, Unusable};
+pub use local::{Caller, Figures, Local, StreamFigures};
 pub use port::{Heard, Listener, Port};
+
+/// CRC32C, as the log's.
+fn checksum(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}

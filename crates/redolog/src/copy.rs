@@ -14,8 +14,8 @@ use crate::disk::make_folders;
 use crate::format::{BODY_MAX, Block, CleanEnd, Head, SEGMENT_HEADER, SegmentHeader};
 use crate::recover::Damage;
 use crate::run::Opened;
-use crate::scan::places;
 use crate::segments::{Limits, end_name, name};
+use crate::window::places;
 
 /// Bytes copied at once.
 const CHUNK: usize = 1 << 20;

@@ -53,9 +53,12 @@ impl<F: File> Flight<F> {
         Ok(())
     }
 
-    /// Writes it as an unfinished disk does: any part of it may be durable.
-    #[cfg(test)]
-    pub(crate) fn begin(&self) -> io::Result<()> {
+    /// Writes it as a disk has it that has not finished: any part of it may be durable. For simulations.
+    ///
+    /// # Errors
+    ///
+    /// The disk has failed to write it.
+    pub fn begin(&self) -> io::Result<()> {
         self.file.write(self.at, self.bytes.bytes())
     }
 }

@@ -21,7 +21,7 @@ impl Lack {
     const ALL: [Lack; 4] = [Lack::Space, Lack::Quota, Lack::Descriptors, Lack::DescriptorsOfSystem];
 
     /// The resource that is lacking by this error, if it is about one.
-    pub(crate) fn of(error: &io::Error) -> Option<Lack> {
+    pub fn of(error: &io::Error) -> Option<Lack> {
         match (error.kind(), error.raw_os_error()) {
             (ErrorKind::StorageFull, _) => Some(Lack::Space),
             (ErrorKind::QuotaExceeded, _) => Some(Lack::Quota),

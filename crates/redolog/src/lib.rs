@@ -29,6 +29,7 @@ mod merge;
 mod pieces;
 mod place;
 mod recover;
+mod replica;
 mod run;
 mod scan;
 mod segments;
@@ -37,6 +38,7 @@ mod sync;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod window;
 mod writer;
 
 pub use chain::{Chain, Run};
@@ -53,6 +55,8 @@ pub use intake::{Gate, Intake, Late, Take, Taken};
 pub use lack::Lack;
 pub use lsn::{Lsn, STREAM_BITS, STREAMS_MAX};
 pub use recover::{Damage, Recovered, Recovery, recover};
+pub use replica::{Holder, Keep, Reader, Replica, Retired};
+pub use run::lock as lock_folder;
 pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Step, Stepped};
 pub use segments::Limits;
 pub use writer::Writer;

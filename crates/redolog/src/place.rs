@@ -17,6 +17,7 @@ use crate::fail::point;
 use crate::flight::{Flight, Flights};
 use crate::format::{BODY_MAX, Block, Format, Frame, Kind, Mark, Name, Place, SEGMENT_HEADER};
 use crate::lack::Lack;
+use crate::scan::earlier;
 use crate::segments::{
     Full, Identity, Limits, Segment, Spares, encode_header, end_name, ensure_end, finally, is_end, least_size, name,
     prepare_end, say_end, take, was_made,
@@ -292,6 +293,39 @@ impl<D: Disk> Placer<D> {
         (self.at, self.page, self.block, self.waits) = (bytes.len() as u64, bytes, block, None);
         self.last = first.name;
         self.short = short;
+        Ok(())
+    }
+
+    /// Begins a life of the folder, with the block that says so: `mark` says what its name means. What was written before
+    /// is made durable first. After a lack it may be called again.
+    pub(crate) fn begin_life(&mut self, life: u64, mark: Mark, first: &Frame<'_>) -> io::Result<()> {
+        self.sync()?;
+        ensure_end(&*self.disk, &self.identity, self.present.number)?;
+        let identity = Identity { life, ..self.identity };
+        let (number, block) = (self.present.number + 1, self.block + 1);
+        let least = least_size(identity.format, 0);
+        let Segment { file, name: spare, size, short } = take(&*self.disk, &self.spares, least)?;
+        let before = (first.name, self.block);
+        let mut bytes = encode_header(&identity, (size, number), (first.cut, first.cut), before).to_vec();
+        let place = Place { mark, life, number: block, synced: self.synced_block };
+        Block { place, frame: *first }.encode(identity.format, &mut bytes);
+        file.write(0, &bytes)?;
+        finally(file.sync())?;
+        let says = was_made(prepare_end(&*self.disk, &identity, number, block))?;
+        self.disk.rename(&spare, &name(number))?;
+        self.identity = identity;
+        finally(self.settle_names(says))?;
+        let present = Present { file: Arc::new(file), name: name(number), size, number };
+        let Present { name, size, .. } = std::mem::replace(&mut self.present, present);
+        self.full.push_back(Full { name, size, end: self.reach, last: (self.last, self.cut) });
+        if mark == Mark::Life {
+            // Of blocks that were dropped nothing is needed.
+            let kept = (first.name, first.cut);
+            self.full.iter_mut().for_each(|full| full.last = earlier(full.last, kept));
+        }
+        (self.at, self.page, self.block) = (bytes.len() as u64, bytes, block);
+        (self.cut, self.reach, self.last) = (first.cut, first.cut, first.name);
+        (self.synced, self.synced_block, self.short) = (first.cut, block, short);
         Ok(())
     }
 
@@ -590,6 +624,12 @@ impl<D: Disk> Placer<D> {
         // Without a segment of its own, only the last one shows how far the stream has gone.
         let kept = usize::from(self.waits.is_some());
         self.full.drain(..count.min(self.full.len().saturating_sub(kept))).collect()
+    }
+
+    /// The segments whose blocks all lie at or below a place in the log, or were dropped.
+    pub(crate) fn retired_to(&mut self, sequence: u64) -> Vec<Full> {
+        let count = self.full.iter().take_while(|full| full.last.0.sequence <= sequence).count();
+        self.full.drain(..count).collect()
     }
 
     /// Bytes of a block with this body.

@@ -348,7 +348,7 @@ impl<D: Disk> Recovery<D> {
 }
 
 /// Removes the files that are of no use, and returns those that can be used.
-fn keep_spares<D: Disk>(scan: &Scan<D>, limits: &Limits) -> io::Result<Vec<String>> {
+pub(crate) fn keep_spares<D: Disk>(scan: &Scan<D>, limits: &Limits) -> io::Result<Vec<String>> {
     let mut kept = Vec::new();
     for name in &scan.litter {
         scan.disk.remove(name)?;

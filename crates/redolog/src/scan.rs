@@ -8,16 +8,13 @@ use std::sync::Arc;
 use crate::Lsn;
 use crate::chain::Chain;
 use crate::cursor::{Blocks, Cursor, Found, Partial};
-use crate::disk::{Disk, File, PAGE};
+use crate::disk::{Disk, File};
 use crate::format::{
-    BODY_MAX, Block, Broken, CleanEnd, END_SIZE, Format, Head, Kind, Mark, Name, Part, SEGMENT_HEADER, SegmentHeader,
-    has_sound_header,
+    Block, Broken, CleanEnd, END_SIZE, Format, Head, Kind, Mark, Name, Part, SEGMENT_HEADER, SegmentHeader,
 };
 use crate::recover::Damage;
 use crate::segments::{Full, is_end, is_made, is_spare};
-
-/// Bytes read at once.
-const CHUNK: usize = 1 << 20;
+use crate::window::{CHUNK, Window, places};
 
 /// A segment that is there.
 pub(crate) struct Segment {
@@ -56,8 +53,9 @@ pub(crate) struct Scan<D> {
     partial: Option<Partial>,
     /// Blocks were dropped: a part may go on with a record whose beginning was read earlier.
     goes_back: bool,
-    /// The names of the log's blocks.
+    /// The names of the log's blocks, and where the block before the first one ends.
     pub(crate) chain: Chain,
+    base: Lsn,
     /// Files without a use that can be used, and those that cannot.
     pub(crate) spares: Vec<String>,
     pub(crate) litter: Vec<String>,
@@ -68,6 +66,8 @@ pub(crate) struct Scan<D> {
     pub(crate) end: Lsn,
     /// The end of the part that is known to be synced.
     pub(crate) synced: Lsn,
+    /// The number of the last block that is known to be synced.
+    synced_number: u64,
     /// Blocks behind that: the number and the cut of each.
     unsynced: VecDeque<(u64, Lsn)>,
     /// The highest LSN or cut in any valid block, void or not.
@@ -78,93 +78,6 @@ pub(crate) struct Scan<D> {
     pub(crate) bytes: u64,
     /// A torn tail, and its place: for the log.
     pub(crate) torn: Option<(String, u64)>,
-}
-
-/// A part of a file in memory.
-struct Window<F> {
-    file: F,
-    format: Format,
-    size: u64,
-    from: u64,
-    bytes: Vec<u8>,
-}
-
-impl<F: File> Window<F> {
-    fn new(file: F, format: Format, size: u64) -> Self {
-        Self { file, format, size, from: 0, bytes: Vec::new() }
-    }
-
-    /// `len` bytes at `at`, and more; `None` if the file is shorter.
-    fn get(&mut self, at: u64, len: usize) -> io::Result<Option<&[u8]>> {
-        if at + len as u64 > self.size {
-            return Ok(None);
-        }
-        let end = self.from + self.bytes.len() as u64;
-        if at < self.from || at + len as u64 > end {
-            let most = usize::try_from(self.size - at).unwrap_or(usize::MAX);
-            self.bytes.resize(len.max(CHUNK).min(most), 0);
-            self.file.read(at, &mut self.bytes)?;
-            self.from = at;
-        }
-        let from = (at - self.from) as usize;
-        Ok(Some(&self.bytes[from..]))
-    }
-
-    /// The beginning of a block at `at`, unchecked.
-    fn head(&mut self, at: u64) -> io::Result<Option<Head>> {
-        let format = self.format;
-        Ok(self.get(at, format.header())?.and_then(|bytes| Head::decode(format, bytes)))
-    }
-
-    /// The same, if `wanted` accepts it and it is sound as far as the format can tell without the body.
-    fn sound_head(&mut self, at: u64, wanted: impl FnOnce(&Head) -> bool) -> io::Result<Option<Head>> {
-        let Some(head) = self.head(at)?.filter(|head| head.length <= BODY_MAX && wanted(head)) else { return Ok(None) };
-        let format = self.format;
-        let is_sound = format == Format::Three || self.get(at, format.header())?.is_some_and(has_sound_header);
-        Ok(is_sound.then_some(head))
-    }
-
-    /// The block at `at`, if there is one that `wanted` accepts.
-    fn block(&mut self, at: u64, wanted: impl FnOnce(&Head) -> bool) -> io::Result<Option<Block<'_>>> {
-        let Some(head) = self.sound_head(at, wanted)? else { return Ok(None) };
-        let format = self.format;
-        let bytes = self.get(at, format.header() + head.length)?;
-        Ok(bytes.and_then(|bytes| Block::decode(format, bytes).ok()))
-    }
-
-    /// The mark of a block here that `wanted` accepts: how far the folder knew everything synced. From version 4 on it
-    /// does not matter whether the block's body is whole.
-    fn said(&mut self, at: u64, wanted: impl FnOnce(&Head) -> bool) -> io::Result<Option<u64>> {
-        match self.format {
-            Format::Three => Ok(self.block(at, wanted)?.map(|block| block.place.synced)),
-            Format::Four => Ok(self.sound_head(at, wanted)?.map(|head| head.synced)),
-        }
-    }
-
-    /// A block that [`Self::find`] has found.
-    fn found(&mut self, at: u64) -> io::Result<Option<Block<'_>>> {
-        let Some(head) = self.head(at)? else { return Ok(None) };
-        let format = self.format;
-        let bytes = self.get(at, format.header() + head.length)?;
-        Ok(bytes.and_then(|bytes| Block::decode_checked(format, bytes).ok()))
-    }
-
-    /// The place of the wanted block behind one that ends at `at`: it is there, or at the next page. Blocks that were
-    /// in flight together share no page.
-    fn find(&mut self, at: u64, wanted: impl Fn(&Head) -> bool) -> io::Result<Option<u64>> {
-        for place in places(at) {
-            if self.block(place, &wanted)?.is_some() {
-                return Ok(Some(place));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Where a block may begin behind one that ends at `at`.
-pub(crate) fn places(at: u64) -> impl Iterator<Item = u64> {
-    let page = at.next_multiple_of(PAGE as u64);
-    [Some(at), (page > at).then_some(page)].into_iter().flatten()
 }
 
 impl<D: Disk> Scan<D> {
@@ -202,12 +115,14 @@ impl<D: Disk> Scan<D> {
             partial: None,
             goes_back: false,
             chain: Chain::default(),
+            base: Lsn::ZERO,
             spares,
             litter,
             number: 0,
             life: 0,
             end: Lsn::ZERO,
             synced: Lsn::ZERO,
+            synced_number: 0,
             unsynced: VecDeque::new(),
             highest: Lsn::ZERO,
             blocks: 0,
@@ -256,7 +171,7 @@ impl<D: Disk> Scan<D> {
     fn follow(&mut self) -> Result<(), Damage> {
         let Some(first) = self.segments.first() else { return Ok(()) };
         (self.end, self.highest, self.synced) = (first.header.base, first.header.base, first.header.base);
-        self.number = first.header.block;
+        (self.number, self.synced_number, self.base) = (first.header.block, first.header.block, first.header.base);
         let mut broken: Option<(usize, u64)> = None;
         for index in 0..self.segments.len() {
             let mut window = self.window(index)?;
@@ -284,7 +199,8 @@ impl<D: Disk> Scan<D> {
                     self.segments[index].begin = place;
                 }
                 at = place;
-                if starts && !begins && block.frame.cut > self.end && block.place.mark != Mark::Reset {
+                // A new life of a copy says itself which blocks of the log it keeps.
+                if starts && !begins && block.frame.cut > self.end && block.place.mark == Mark::Block {
                     let (segment, at) = broken.unwrap_or((index, at));
                     return Err(self.damage(segment, at, "damaged, though it had been synced"));
                 }
@@ -383,11 +299,12 @@ impl<D: Disk> Scan<D> {
         }
         if place.life != self.life {
             // A life begins with what is durable, and no more.
-            self.synced = frame.cut;
+            (self.synced, self.synced_number) = (frame.cut, place.number - 1);
             self.unsynced.clear();
             return;
         }
         self.unsynced.push_back((place.number, frame.cut));
+        self.synced_number = self.synced_number.max(place.synced);
         while let Some((_, cut)) = self.unsynced.pop_front_if(|(number, _)| *number <= place.synced) {
             self.synced = cut;
         }
@@ -416,6 +333,7 @@ impl<D: Disk> Scan<D> {
                 let jumps = place.life != self.life && place.number != self.number + 1;
                 if is_first || jumps {
                     self.chain = Chain::new(before);
+                    self.base = header.base;
                 }
                 if !self.chain.push(frame.name, frame.before) {
                     return Err(self.damage(segment, at, "a block that does not follow the one before in the log"));
@@ -423,14 +341,16 @@ impl<D: Disk> Scan<D> {
             }
             Mark::Life | Mark::End if is_first => self.chain = Chain::new(frame.name),
             Mark::Life => {
-                if !self.chain.keep(frame.name) {
+                if self.is_cut_behind(frame.name) {
+                    (self.chain, self.base) = (Chain::new(frame.name), frame.cut);
+                } else if !self.chain.keep(frame.name) {
                     return Err(self.damage(segment, at, "it keeps a block of the log that is not there"));
                 }
                 self.drops.push(Drop { segment, at, keep: frame.name.sequence });
                 (self.partial, self.goes_back) = (None, true);
             }
             Mark::Reset => {
-                self.chain = Chain::new(frame.name);
+                (self.chain, self.base) = (Chain::new(frame.name), frame.cut);
                 self.drops.push(Drop { segment, at, keep: 0 });
                 (self.partial, self.goes_back) = (None, true);
             }
@@ -440,6 +360,14 @@ impl<D: Disk> Scan<D> {
             Mark::End => {}
         }
         Ok(())
+    }
+
+    /// True if the folder's log was cut behind this block, and nothing that is left of before stands.
+    fn is_cut_behind(&self, name: Name) -> bool {
+        let first = self.segments.first().map(|segment| &segment.header);
+        let Some(first) = first.filter(|first| first.format == Format::Four && first.number > 1) else { return false };
+        let base = self.chain.base();
+        base <= first.last && name < base && name.sequence < base.sequence
     }
 
     /// Notes that there is a record with this LSN.
@@ -505,8 +433,21 @@ impl<D: Disk> Scan<D> {
     /// Makes the valid part durable where it lies. It may be in the system's cache alone: a failed sync is reported
     /// once, to another process (rule L9). The bytes stay the same, so a crash meanwhile loses nothing.
     pub(crate) fn write_in_place(&self) -> io::Result<()> {
+        self.write_again(self.segments.iter().skip_while(|segment| segment.highest <= self.synced))
+    }
+
+    /// The same for blocks: those of a copy count by their names, whether or not they have records (rule G2).
+    pub(crate) fn write_blocks_in_place(&self) -> io::Result<()> {
+        // Up to version 3 no header says which number is the next one.
+        let is_synced = |next: &Segment| next.header.format == Format::Four && next.header.block <= self.synced_number;
+        let count = self.segments.iter().skip(1).take_while(|next| is_synced(next)).count();
+        let is_whole = self.number <= self.synced_number;
+        self.write_again(self.segments.iter().skip(if is_whole { self.segments.len() } else { count }))
+    }
+
+    fn write_again<'a>(&self, segments: impl Iterator<Item = &'a Segment>) -> io::Result<()> {
         let mut chunk = Vec::new();
-        for segment in self.segments.iter().skip_while(|segment| segment.highest <= self.synced) {
+        for segment in segments {
             let file = self.disk.open(&segment.name)?;
             for at in (0..segment.size).step_by(CHUNK) {
                 let left = usize::try_from(segment.size - at).unwrap_or(CHUNK).min(CHUNK);
@@ -546,19 +487,26 @@ impl<D: Disk> Scan<D> {
 
     /// The segments as the writer keeps them.
     pub(crate) fn full(&self) -> VecDeque<Full> {
-        // The next segment says which block is the last before it.
-        let lasts = self.segments.iter().skip(1).map(|next| (next.header.last, next.header.base));
-        let lasts = lasts.chain([(self.chain.last(), self.end)]);
-        let full = |(segment, last): (&Segment, _)| {
-            let (name, size, end) = (segment.name.clone(), segment.size, segment.highest);
-            Full { name, size, end, last }
-        };
-        self.segments.iter().zip(lasts).map(full).collect()
+        // A segment's blocks end where the next one's begin, or before, where a later life dropped them.
+        let mut last = (self.chain.last(), self.end);
+        let mut full = VecDeque::new();
+        for segment in self.segments.iter().rev() {
+            full.push_front(Full { name: segment.name.clone(), size: segment.size, end: segment.highest, last });
+            if segment.header.format == Format::Four {
+                last = earlier(last, (segment.header.last, segment.header.base));
+            }
+        }
+        full
     }
 
     /// Bytes of all segments.
     fn size(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size).sum()
+    }
+
+    /// Where the block before the first one of [`Self::chain`] ends.
+    pub(crate) fn base(&self) -> Lsn {
+        self.base
     }
 
     /// Number of the newest segment.
@@ -657,6 +605,11 @@ impl<D: Disk> Blocks for OnDisk<'_, D> {
     }
 }
 
+/// The one that is earlier in the log.
+pub(crate) fn earlier(a: (Name, Lsn), b: (Name, Lsn)) -> (Name, Lsn) {
+    if b.0.sequence < a.0.sequence { b } else { a }
+}
+
 fn clean_end<D: Disk>(disk: &D, name: &str) -> Result<CleanEnd, Damage> {
     let mut bytes = [0; END_SIZE];
     let damage = |what| Damage::at(&disk.describe(name), 0, what);
@@ -668,7 +621,8 @@ fn clean_end<D: Disk>(disk: &D, name: &str) -> Result<CleanEnd, Damage> {
     CleanEnd::decode(&bytes).map_err(|broken| damage(broken.0))
 }
 
-fn open<D: Disk>(disk: &D, name: String) -> Result<Segment, Damage> {
+/// Opens a segment, and reads its header.
+pub(crate) fn open<D: Disk>(disk: &D, name: String) -> Result<Segment, Damage> {
     let file = disk.open(&name)?;
     let size = file.size()?;
     let mut header = [0; SEGMENT_HEADER];

@@ -194,6 +194,11 @@ impl Simulated {
         self.inside().forgets_to_sync = true;
     }
 
+    /// From here on they are synced again.
+    pub fn sync_again(&self) {
+        self.inside().forgets_to_sync = false;
+    }
+
     /// From now on a failed sync is repeated, and reports success.
     pub fn retry_failed_syncs(&self) {
         self.inside().retries_syncs = true;

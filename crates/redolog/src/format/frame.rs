@@ -131,7 +131,10 @@ impl<'a> Frame<'a> {
     }
 
     /// As [`Self::decode`], for a frame whose checksums were verified.
-    pub(super) fn decode_checked(bytes: &'a [u8]) -> Result<Self, Broken> {
+    ///
+    /// # Errors
+    /// The bytes are too few, or of another format.
+    pub fn decode_checked(bytes: &'a [u8]) -> Result<Self, Broken> {
         let mut numbers = Numbers(bytes);
         numbers.u32()?;
         let (sum, length) = (numbers.u32()?, numbers.u32()? as usize);

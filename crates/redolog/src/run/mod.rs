@@ -10,7 +10,7 @@ mod slice;
 mod soon;
 mod stream;
 
-pub use open::{Gates, Opened, Settings, Stepped};
+pub use open::{Gates, Opened, Settings, Stepped, lock};
 pub use stream::{After, Step};
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*, fence};

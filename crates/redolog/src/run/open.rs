@@ -49,7 +49,10 @@ pub struct Opened<D: Disk = Folder> {
 }
 
 /// No other process uses this folder while the file is open.
-fn lock(folder: &Path) -> Result<fs::File, Damage> {
+///
+/// # Errors
+/// Another one does, or the folder cannot be written.
+pub fn lock(folder: &Path) -> Result<fs::File, Damage> {
     let file = fs::File::options().create(true).truncate(false).write(true).open(folder.join(LOCK))?;
     hold(file, folder)
 }

@@ -1,0 +1,307 @@
+//! A running acceptor: the machine of `quorum`, its folder, and the threads that wait for the disk.
+//!
+//! The machine runs under a lock on whatever thread brings it a message, and never waits there. Operations of the disk
+//! go to a few threads. A stream's folder is a *hand* that one thread at a time has: it places blocks in their order.
+//! The writes themselves happen without it, several at once.
+
+mod lane;
+mod work;
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use quorum::{Acceptor, AcceptorId, BlockId, Done, Op, Order, Output, Reply, Request, ShardId, StreamId, Term};
+use redolog::{Disk, Lack};
+
+use self::lane::Lane;
+pub(crate) use self::lane::Task;
+#[cfg(test)]
+pub(crate) use self::lane::{Came, Departed, carry_out, read};
+use crate::folder::{Folder, Promise, Unusable, check, number_of};
+use crate::port::{Heard, Listener, Port};
+
+/// Owners that are remembered, each by its latest connection: the present one, and those that it is to refuse.
+const CALLERS_MAX: usize = 8;
+
+/// The promises that are to be written.
+struct Promises<D: Disk> {
+    hand: Option<Promise<D>>,
+    wanted: Vec<Term>,
+}
+
+struct State<D: Disk> {
+    acceptor: Acceptor,
+    promises: Promises<D>,
+    lanes: Vec<Lane<D>>,
+    /// The latest connection of each owner, the latest owner last.
+    callers: Vec<(Term, Listener)>,
+    /// Threads that have nothing to do.
+    idle: usize,
+    is_closing: bool,
+    /// No other process uses the folders meanwhile.
+    locks: Vec<std::fs::File>,
+    trouble: Option<String>,
+}
+
+struct Shared<D: Disk> {
+    id: AcceptorId,
+    shard: ShardId,
+    state: Mutex<State<D>>,
+    work: Condvar,
+}
+
+/// A reply, and the owner that it goes to.
+type Told = Vec<(Listener, Reply)>;
+
+impl<D: Disk> Shared<D> {
+    fn lock(&self) -> MutexGuard<'_, State<D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the machine take a step, wakes threads for what it asks of the disk, and returns its replies.
+    fn step(&self, state: &mut State<D>, step: impl FnOnce(&mut Acceptor, &mut Vec<Output>)) -> Told {
+        let mut out = Vec::new();
+        step(&mut state.acceptor, &mut out);
+        self.take(state, out)
+    }
+
+    fn take(&self, state: &mut State<D>, out: Vec<Output>) -> Told {
+        let (mut told, mut tasks) = (Vec::new(), 0);
+        for output in out {
+            match output {
+                Output::Reply(reply) => {
+                    let caller = state.callers.iter().rev().find(|(term, _)| *term == reply.term);
+                    told.extend(caller.map(|(_, listener)| (listener.clone(), reply)));
+                }
+                Output::Disk(op) => {
+                    tasks += 1;
+                    state.queue(op);
+                }
+            }
+        }
+        (0..tasks.min(state.idle)).for_each(|_| self.work.notify_one());
+        told
+    }
+
+    /// Passes replies on. Nothing is locked: a listener may send again.
+    fn tell(&self, told: Told) {
+        told.into_iter().for_each(|(listener, reply)| listener(self.id, Heard::Reply(reply)));
+    }
+
+    /// Rule G10: the folder takes nothing any more, and its log goes on elsewhere.
+    fn fail(&self, state: &mut State<D>, why: &dyn std::fmt::Display) -> Told {
+        if state.trouble.is_none() {
+            tracing::error!(cause = "log copy", shard = self.shard.0, "an acceptor's disk has failed: {why}");
+            state.trouble = Some(why.to_string());
+        }
+        state.promises.wanted.clear();
+        state.lanes.iter_mut().for_each(Lane::give_up);
+        self.step(state, |acceptor, out| acceptor.done(Done::Failed, out))
+    }
+}
+
+impl<D: Disk> State<D> {
+    fn queue(&mut self, op: Op) {
+        let (stream, task) = match op {
+            Op::Promise(term) => return self.promises.wanted.push(term),
+            Op::Write { stream, life, through, block } => (stream, Task::Write { life, through, block }),
+            Op::Sync { stream, life, upto } => (stream, Task::Sync { life, upto }),
+            Op::Begin { stream, life, keep } => {
+                let last = self.acceptor.history(stream).map_or(BlockId::default(), quorum::History::last);
+                (stream, Task::Begin { life, keep, last })
+            }
+            Op::Read { stream, term, from, upto } => {
+                if let Some(lane) = self.lanes.get_mut(number_of(stream)) {
+                    lane.reads.push_back((term, from, upto));
+                }
+                return;
+            }
+            Op::Cut { stream, base } => {
+                if let Some(lane) = self.lanes.get_mut(number_of(stream)) {
+                    lane.cut = Some(base.id.sequence);
+                }
+                return;
+            }
+        };
+        if let Some(lane) = self.lanes.get_mut(number_of(stream)) {
+            lane.queue.push_back(task);
+        }
+    }
+
+    /// The latest connection of an owner is the one that the request came on.
+    fn note(&mut self, term: Term, listener: &Listener) {
+        if self.callers.last().is_some_and(|(last, known)| *last == term && Arc::ptr_eq(known, listener)) {
+            return;
+        }
+        self.callers.retain(|(known, _)| *known != term);
+        self.callers.push((term, listener.clone()));
+        if self.callers.len() > CALLERS_MAX {
+            self.callers.remove(0);
+        }
+    }
+}
+
+/// An acceptor that runs in this process.
+pub struct Local<D: Disk> {
+    shared: Arc<Shared<D>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl<D: Disk> Local<D> {
+    /// Starts the acceptor of a folder.
+    ///
+    /// # Errors
+    /// The folder's blocks contradict one another, or the system has no threads for it.
+    pub fn start(folder: Folder<D>) -> Result<Self, Unusable> {
+        let found = folder.found()?;
+        let Folder { shard, acceptor: id, promise, streams, locks } = folder;
+        let mut out = Vec::new();
+        let acceptor = Acceptor::open(shard, promise.term(), found, &mut out);
+        let count = streams.len();
+        let promises = Promises { hand: Some(promise), wanted: Vec::new() };
+        let lanes = streams.into_iter().map(Lane::new).collect();
+        let (callers, idle) = (Vec::new(), 0);
+        let state = State { acceptor, promises, lanes, callers, idle, is_closing: false, locks, trouble: None };
+        let shared = Arc::new(Shared { id, shard, state: Mutex::new(state), work: Condvar::new() });
+        let local = Self { shared, threads: Mutex::default() };
+        let told = local.shared.take(&mut local.shared.lock(), out);
+        local.shared.tell(told);
+        // Two writes of a stream at once keep a disk busy. One thread is for promises, reads and cuts.
+        for number in 0..2 * count + 1 {
+            let shared = local.shared.clone();
+            let run = move || shared.run();
+            let thread = std::thread::Builder::new().name(format!("copy-{}-{number}", shard.0)).spawn(run)?;
+            local.threads().push(thread);
+        }
+        Ok(local)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> AcceptorId {
+        self.shared.id
+    }
+
+    /// Its shard.
+    #[must_use]
+    pub fn shard(&self) -> ShardId {
+        self.shared.shard
+    }
+
+    /// A way to it, for an owner in this process or for the connection of one. `listener` hears its replies.
+    #[must_use]
+    pub fn caller(&self, listener: Listener) -> Caller<D> {
+        Caller { shared: self.shared.clone(), listener }
+    }
+
+    /// Its state.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        let state = self.shared.lock();
+        let of = |(lane, stream): (&Lane<D>, u16)| {
+            let history = state.acceptor.history(StreamId(stream));
+            StreamFigures {
+                blocks: history.map_or(0, |history| history.last().sequence - history.base().id.sequence),
+                last: history.map_or(BlockId::default(), quorum::History::last),
+                synced: lane.synced,
+                bytes: lane.size,
+                lack: lane.lack,
+            }
+        };
+        Figures {
+            promised: state.acceptor.promised(),
+            trouble: state.trouble.clone(),
+            streams: state.lanes.iter().zip(0..).map(of).collect(),
+        }
+    }
+
+    /// Stops it: what was written is put on the disk, and its threads end. Nothing is answered any more.
+    ///
+    /// # Errors
+    /// The disk has failed, now or before.
+    pub fn stop(&self) -> io::Result<()> {
+        {
+            let mut state = self.shared.lock();
+            state.is_closing = true;
+            state.callers.clear();
+            self.shared.work.notify_all();
+        }
+        for thread in self.threads().drain(..) {
+            // A thread that has panicked has told so itself.
+            let _ = thread.join();
+        }
+        let mut state = self.shared.lock();
+        let closed = match &state.trouble {
+            Some(why) => Err(io::Error::other(why.clone())),
+            None => state.lanes.iter_mut().try_for_each(Lane::close),
+        };
+        state.lanes.clear();
+        state.locks.clear();
+        closed
+    }
+}
+
+impl<D: Disk> Drop for Local<D> {
+    fn drop(&mut self) {
+        // The disk's error was logged where it happened, and the owner was told.
+        let _ = self.stop();
+    }
+}
+
+/// The way of one owner, or one connection, to an acceptor.
+pub struct Caller<D: Disk> {
+    shared: Arc<Shared<D>>,
+    listener: Listener,
+}
+
+impl<D: Disk> Port for Caller<D> {
+    /// Verifies a block's checksums before anything is done with it. A request with a damaged block is dropped.
+    fn send(&self, request: Request) {
+        if let Order::Append { stream, before, block, .. } = &request.order
+            && let Err(why) = check(self.shared.shard, *stream, *before, block)
+        {
+            tracing::warn!(cause = "log copy", shard = self.shared.shard.0, "a block is refused: {}", why.0);
+            return;
+        }
+        let told = {
+            let mut state = self.shared.lock();
+            if state.is_closing {
+                return;
+            }
+            state.note(request.term, &self.listener);
+            self.shared.step(&mut state, |acceptor, out| acceptor.request(request, out))
+        };
+        self.shared.tell(told);
+    }
+}
+
+/// The state of an acceptor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Figures {
+    /// The term that it has promised.
+    pub promised: Term,
+    /// The reason why it has failed for good.
+    pub trouble: Option<String>,
+    /// Its streams.
+    pub streams: Vec<StreamFigures>,
+}
+
+/// The state of a copy of a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamFigures {
+    /// Blocks.
+    pub blocks: u64,
+    /// The last one.
+    pub last: BlockId,
+    /// The last one that the acceptor has told to be on the disk.
+    pub synced: BlockId,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// The resource that it waits for.
+    pub lack: Option<Lack>,
+}

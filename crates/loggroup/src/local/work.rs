@@ -1,0 +1,216 @@
+//! The threads of an acceptor.
+
+use std::io;
+use std::time::Duration;
+
+use quorum::{Done, StreamId};
+use redolog::{Disk, Lack, Replica};
+
+use super::lane::{Came, Departed, Task, carry_out, read};
+use super::{Shared, State, Told};
+use crate::folder::Promise;
+
+/// How long a thread waits before it tries again what has lacked a resource.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// What a thread has taken to do.
+enum Job<D: Disk> {
+    Promise(Promise<D>, quorum::Term),
+    Hand(usize, Replica<D>, Option<Task>),
+    Read(usize, redolog::Reader<D>, (quorum::Term, u64, u64)),
+    Cut(usize, Replica<D>, u64),
+}
+
+impl<D: Disk> Shared<D> {
+    /// The life of a thread: it takes what is to be done until the acceptor stops.
+    pub(super) fn run(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.next_job() {
+                drop(state);
+                self.tell_of(job);
+                state = self.lock();
+                continue;
+            }
+            if state.is_closing {
+                return;
+            }
+            let lacks = state.lanes.iter().any(|lane| lane.waits);
+            state.idle += 1;
+            state = if lacks {
+                let waited = self.work.wait_timeout(state, AGAIN);
+                let (mut state, ended) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+                if ended.timed_out() {
+                    state.lanes.iter_mut().for_each(|lane| lane.waits = false);
+                }
+                state
+            } else {
+                self.work.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner)
+            };
+            state.idle -= 1;
+        }
+    }
+
+    fn tell_of(&self, job: Job<D>) {
+        let told = match job {
+            Job::Promise(promise, term) => self.promise(promise, term),
+            Job::Hand(at, hand, Some(task)) => self.hand(at, hand, task),
+            Job::Hand(at, hand, None) => {
+                self.give_back(&mut self.lock(), at, hand);
+                Vec::new()
+            }
+            Job::Read(at, mut reader, what) => {
+                let read = read(&mut reader, (self.shard, StreamId(at as u16)), what);
+                let mut state = self.lock();
+                if let Some(lane) = state.lanes.get_mut(at) {
+                    lane.reader = Some(reader);
+                }
+                match read {
+                    Ok(done) => self.step(&mut state, |acceptor, out| acceptor.done(done, out)),
+                    Err(error) => self.fail(&mut state, &error),
+                }
+            }
+            Job::Cut(at, mut hand, sequence) => {
+                let retired = hand.retire(sequence);
+                self.give_back(&mut self.lock(), at, hand);
+                match retired.give_up() {
+                    Ok(()) => Vec::new(),
+                    Err(error) => self.fail(&mut self.lock(), &error),
+                }
+            }
+        };
+        self.tell(told);
+    }
+
+    fn promise(&self, mut promise: Promise<D>, term: quorum::Term) -> Told {
+        let put = promise.put(term);
+        let mut state = self.lock();
+        state.promises.hand = Some(promise);
+        match put {
+            Ok(()) => self.step(&mut state, |acceptor, out| acceptor.done(Done::Promised(term), out)),
+            Err(error) => self.fail(&mut state, &error),
+        }
+    }
+
+    fn hand(&self, at: usize, mut hand: Replica<D>, task: Task) -> Told {
+        let came = carry_out(&mut hand, (self.shard, StreamId(at as u16)), &task);
+        let mut state = self.lock();
+        let Some(lane) = state.lanes.get_mut(at) else { return Vec::new() };
+        match came {
+            Ok(Came::Done(done)) => {
+                lane.lack = None;
+                self.give_back(&mut state, at, hand);
+                self.done(&mut state, at, done)
+            }
+            Ok(Came::Departed(departed)) => {
+                (lane.in_flight, lane.lack) = (lane.in_flight + 1, None);
+                self.give_back(&mut state, at, hand);
+                drop(state);
+                self.write(at, departed)
+            }
+            Ok(Came::Later) => {
+                lane.queue.push_front(task);
+                // One may have landed in between.
+                lane.is_later = lane.in_flight > 0;
+                self.give_back(&mut state, at, hand);
+                Vec::new()
+            }
+            Err(error) => {
+                let lack = Lack::of(&error);
+                if let Some(lack) = lack {
+                    if lane.lack != Some(lack) {
+                        tracing::warn!(
+                            cause = "log copy",
+                            shard = self.shard.0,
+                            stream = at,
+                            "an acceptor waits: {lack}"
+                        );
+                    }
+                    lane.queue.push_front(task);
+                    (lane.lack, lane.waits) = (Some(lack), true);
+                }
+                self.give_back(&mut state, at, hand);
+                if lack.is_some() { Vec::new() } else { self.fail(&mut state, &error) }
+            }
+        }
+    }
+
+    /// Waits for a write past the cache.
+    fn write(&self, at: usize, departed: Departed<D>) -> Told {
+        let Departed { flight, life, sequence } = departed;
+        let written: io::Result<()> = flight.write();
+        let mut state = self.lock();
+        let Some(lane) = state.lanes.get_mut(at) else { return Vec::new() };
+        (lane.in_flight, lane.is_later) = (lane.in_flight - 1, false);
+        lane.landed.push(flight);
+        lane.note_landed();
+        if lane.has_work() && state.idle > 0 {
+            self.work.notify_one();
+        }
+        match written {
+            Ok(()) => self.done(&mut state, at, Done::Written { stream: StreamId(at as u16), life, sequence }),
+            Err(error) => self.fail(&mut state, &error),
+        }
+    }
+
+    /// An operation of a stream is done.
+    fn done(&self, state: &mut State<D>, at: usize, done: Done) -> Told {
+        let told = self.step(state, |acceptor, out| acceptor.done(done, out));
+        let synced = told.iter().rev().find_map(|(_, reply)| match &reply.report {
+            quorum::Report::Ack { synced, .. } => Some(*synced),
+            _ => None,
+        });
+        if let (Some(lane), Some(synced)) = (state.lanes.get_mut(at), synced) {
+            lane.synced = synced;
+        }
+        told
+    }
+
+    /// Another thread may go on with the stream.
+    fn give_back(&self, state: &mut State<D>, at: usize, hand: Replica<D>) {
+        let Some(lane) = state.lanes.get_mut(at) else { return };
+        lane.size = hand.size();
+        lane.hand = Some(hand);
+        lane.note_landed();
+        if lane.has_work() && state.idle > 0 {
+            self.work.notify_one();
+        }
+    }
+}
+
+impl<D: Disk> super::lane::Lane<D> {
+    /// Writes that have returned count for the folder, if its hand is here.
+    fn note_landed(&mut self) {
+        if let Some(hand) = &mut self.hand {
+            self.landed.drain(..).for_each(|flight| hand.land(flight));
+        }
+    }
+}
+
+impl<D: Disk> State<D> {
+    fn next_job(&mut self) -> Option<Job<D>> {
+        if let Some(&term) = self.promises.wanted.first()
+            && let Some(hand) = self.promises.hand.take()
+        {
+            self.promises.wanted.remove(0);
+            return Some(Job::Promise(hand, term));
+        }
+        for (at, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.has_work()
+                && let Some(hand) = lane.hand.take()
+            {
+                return Some(match lane.cut.take() {
+                    Some(sequence) => Job::Cut(at, hand, sequence),
+                    None => Job::Hand(at, hand, lane.queue.pop_front()),
+                });
+            }
+            if !lane.reads.is_empty()
+                && let Some(reader) = lane.reader.take()
+            {
+                let what = lane.reads.pop_front().unwrap_or_default();
+                return Some(Job::Read(at, reader, what));
+            }
+        }
+        None
+    }
+}

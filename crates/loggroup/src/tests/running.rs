@@ -1,0 +1,1 @@
+//! Acceptors with threads, on disks that lack room or fail.
