@@ -5,18 +5,23 @@
 
 #![warn(clippy::missing_errors_doc)]
 
+mod acceptors;
 mod driver;
 mod folder;
+mod link;
 mod local;
 mod port;
+mod remote;
 
 #[cfg(test)]
 mod tests;
 
+pub use acceptors::{Acceptors, Held};
 pub use driver::{Driver, Ended, Plan, Wait};
 pub use folder::{Folder, Place, Unusable};
 pub use local::{Caller, Figures, Local, StreamFigures};
 pub use port::{Heard, Listener, Port};
+pub use remote::{Dial, Remote};
 
 /// CRC32C, as the log's.
 fn checksum(bytes: &[u8]) -> u32 {

@@ -22,6 +22,8 @@
 //! failed 15 :=                                                                  to an owner
 //! ```
 
+use std::sync::Arc;
+
 use crate::{
     Base, Block, BlockId, Cut, History, Order, Reply, Report, Request, Run, STREAMS_MAX, ShardId, StreamId, Term,
 };
@@ -102,11 +104,15 @@ impl Writer<'_> {
     }
 
     fn block(&mut self, v: &Block) {
+        self.block_head(v);
+        self.0.extend_from_slice(&v.body);
+    }
+
+    fn block_head(&mut self, v: &Block) {
         self.id(v.id);
         self.u64(v.cut.0);
         self.u8(u8::from(v.is_start));
         self.u32(v.body.len() as u32);
-        self.0.extend_from_slice(&v.body);
     }
 
     fn history(&mut self, v: &History) {
@@ -119,12 +125,16 @@ impl Writer<'_> {
         }
     }
 
-    fn message(&mut self, kind: u8, shard: ShardId, term: Term, body: impl FnOnce(&mut Self)) {
-        let start = self.0.len();
+    fn head(&mut self, kind: u8, shard: ShardId, term: Term) {
         self.u8(VERSION);
         self.u8(kind);
         self.u32(shard.0);
         self.u32(term.get());
+    }
+
+    fn message(&mut self, kind: u8, shard: ShardId, term: Term, body: impl FnOnce(&mut Self)) {
+        let start = self.0.len();
+        self.head(kind, shard, term);
         body(self);
         let sum = sum(self.0.get(start..).unwrap_or_default());
         self.u32(sum);
@@ -271,6 +281,27 @@ impl Request {
                 to.base(*base);
             }
         });
+    }
+
+    /// Appends its bytes, but for a block's body and what follows that: these are returned. So the body, which goes to
+    /// several acceptors, is not copied.
+    pub fn encode_around(&self, out: &mut Vec<u8>) -> Option<(Arc<[u8]>, [u8; SUM])> {
+        let Order::Append { stream, before, committed, through, block } = &self.order else {
+            self.encode(out);
+            return None;
+        };
+        let start = out.len();
+        let mut to = Writer(out);
+        to.head(kind::APPEND, self.shard, self.term);
+        to.stream(*stream);
+        to.id(*before);
+        to.u64(*committed);
+        to.u8(u8::from(*through));
+        to.block_head(block);
+        let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+        digest.update(out.get(start..).unwrap_or_default());
+        digest.update(&block.body);
+        Some((block.body.clone(), (digest.finalize() as u32).to_le_bytes()))
     }
 
     /// The message of these bytes.

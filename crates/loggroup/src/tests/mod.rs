@@ -1,7 +1,7 @@
 //! Tests: folders on simulated disks, walks with power failures, and acceptors with threads.
 
+mod connections;
 mod made;
 mod opens;
-mod running;
 mod walk;
 mod world;

@@ -1,0 +1,178 @@
+//! The acceptors of this process, and the connections of owners to them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use quorum::{AcceptorId, Request, ShardId};
+use redolog::{Folder as Disk, Limits};
+
+use crate::folder::{Folder, Place, Unusable};
+use crate::link::{Incoming, Outgoing, answer, reply_bytes};
+use crate::local::{Figures, Local};
+use crate::port::{Heard, Port};
+
+/// An acceptor of this process.
+#[derive(Clone)]
+pub struct Held {
+    /// The directory of its folder `shard-N`.
+    pub directory: PathBuf,
+    /// The acceptor.
+    pub acceptor: Arc<Local<Disk>>,
+}
+
+/// A connection of an owner, and its threads.
+struct Served {
+    outgoing: Arc<Outgoing>,
+    acceptor: Arc<Mutex<Option<AcceptorId>>>,
+    thread: JoinHandle<()>,
+}
+
+/// The acceptors of a process.
+pub struct Acceptors {
+    limits: Limits,
+    held: Mutex<BTreeMap<AcceptorId, Held>>,
+    served: Mutex<Vec<Served>>,
+}
+
+impl Acceptors {
+    /// None so far. `limits`: of their segments.
+    #[must_use]
+    pub fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, held: Mutex::default(), served: Mutex::default() })
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<AcceptorId, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn served(&self) -> MutexGuard<'_, Vec<Served>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the acceptor of the folder `shard-N` in a directory.
+    ///
+    /// # Errors
+    /// There is none ([`Unusable::Empty`]), it lost something, or the disk cannot be used.
+    pub fn open(&self, directory: &Path, shard: ShardId, streams: u16) -> Result<AcceptorId, Unusable> {
+        let folder = Folder::open(Place::at(directory, shard, streams)?, shard, self.limits)?;
+        self.start(directory, folder)
+    }
+
+    /// Makes the folder `shard-N` in a directory, and starts its acceptor: `id` is chosen by chance.
+    ///
+    /// # Errors
+    /// There is an acceptor already, or the disk has no room, or has failed.
+    pub fn make(&self, directory: &Path, shard: ShardId, streams: u16, id: AcceptorId) -> Result<AcceptorId, Unusable> {
+        let folder = Folder::make(Place::at(directory, shard, streams)?, shard, id, self.limits)?;
+        self.start(directory, folder)
+    }
+
+    fn start(&self, directory: &Path, folder: Folder<Disk>) -> Result<AcceptorId, Unusable> {
+        let acceptor = Arc::new(Local::start(folder)?);
+        let id = acceptor.id();
+        self.held().insert(id, Held { directory: directory.into(), acceptor });
+        Ok(id)
+    }
+
+    /// An acceptor of this process.
+    #[must_use]
+    pub fn get(&self, id: AcceptorId) -> Option<Held> {
+        self.held().get(&id).cloned()
+    }
+
+    /// Stops an acceptor, and ends the connections to it. Its folder stays.
+    ///
+    /// # Errors
+    /// The disk has failed, now or before.
+    pub fn close(&self, id: AcceptorId) -> io::Result<()> {
+        let Some(held) = self.held().remove(&id) else { return Ok(()) };
+        for served in self.served().iter() {
+            if *served.acceptor.lock().unwrap_or_else(PoisonError::into_inner) == Some(id) {
+                served.outgoing.close();
+            }
+        }
+        held.acceptor.stop()
+    }
+
+    /// The state of each acceptor, and the directory of its folder.
+    #[must_use]
+    pub fn figures(&self) -> Vec<(AcceptorId, ShardId, PathBuf, Figures)> {
+        let held: Vec<_> = self.held().values().cloned().collect();
+        let of = |Held { directory, acceptor }: Held| (acceptor.id(), acceptor.shard(), directory, acceptor.figures());
+        held.into_iter().map(of).collect()
+    }
+
+    /// Serves a connection of an owner, behind its handshake, on a thread of its own.
+    ///
+    /// # Errors
+    /// The socket cannot be used, or the system has no thread.
+    pub fn serve(self: &Arc<Self>, socket: OwnedFd) -> io::Result<()> {
+        let (incoming, outgoing) = Incoming::split(socket)?;
+        let acceptor: Arc<Mutex<Option<AcceptorId>>> = Arc::default();
+        let (acceptors, out, of) = (self.clone(), outgoing.clone(), acceptor.clone());
+        let name = "copy-serve".to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let ended = acceptors.answer(incoming, &out, &of);
+            out.close();
+            if let Err(why) = ended {
+                tracing::debug!("the connection of a log's owner ends: {why}");
+            }
+        })?;
+        let mut served = self.served();
+        served.retain(|served| !served.thread.is_finished());
+        served.push(Served { outgoing, acceptor, thread });
+        Ok(())
+    }
+
+    fn answer(&self, mut incoming: Incoming, out: &Arc<Outgoing>, of: &Mutex<Option<AcceptorId>>) -> io::Result<()> {
+        let id = incoming.greeted()?;
+        *of.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        let Some(Held { acceptor, .. }) = self.get(id) else {
+            // A folder that lost its name has another one, and does not vote (rule G9).
+            out.send(answer(Some("it has no such copy")), None);
+            return Err(io::Error::other("an acceptor that is not here"));
+        };
+        let writer = out.clone();
+        let writing = std::thread::Builder::new().name("copy-send".into()).spawn(move || writer.run())?;
+        out.send(answer(None), None);
+        let replies = out.clone();
+        let caller = acceptor.caller(Arc::new(move |_, heard| {
+            if let Heard::Reply(reply) = heard {
+                replies.send(reply_bytes(&reply), None);
+            }
+        }));
+        drop(acceptor);
+        let ended = loop {
+            match incoming.next().and_then(|bytes| Request::decode(bytes).map_err(io::Error::other)) {
+                Ok(request) => caller.send(request),
+                Err(error) => break error,
+            }
+        };
+        out.close();
+        // A thread that has panicked has told so itself.
+        let _ = writing.join();
+        Err(ended)
+    }
+
+    /// Ends all connections and stops all acceptors.
+    ///
+    /// # Errors
+    /// A disk has failed, now or before: the first one's reason.
+    pub fn stop(&self) -> io::Result<()> {
+        let served = std::mem::take(&mut *self.served());
+        served.iter().for_each(|served| served.outgoing.close());
+        for served in served {
+            let _ = served.thread.join();
+        }
+        let held = std::mem::take(&mut *self.held());
+        let mut stopped = Ok(());
+        for held in held.into_values() {
+            stopped = stopped.and(held.acceptor.stop());
+        }
+        stopped
+    }
+}

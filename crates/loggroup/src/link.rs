@@ -1,0 +1,298 @@
+//! Both ends of a connection between an owner and an acceptor: its greeting, its messages, and the bytes that the socket
+//! does not take at once.
+//!
+//! ```text
+//! greeting := length u32 · magic "HOLDCOPY" · version u16 (1) · acceptor 16 bytes       owner
+//! answer   := length u32 · version u16 (1) · taken u8 · reason                          acceptor
+//! message  := length u32 · message of `quorum`                                          both, later
+//! ```
+//! A length is of what follows it. All this comes behind the handshake of a connection between nodes.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, Read};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quorum::AcceptorId;
+use socket2::{SockRef, Socket, TcpKeepalive};
+
+const MAGIC: &[u8; 8] = b"HOLDCOPY";
+const VERSION: u16 = 1;
+
+/// Bytes of the longest message: a block has a fraction of this.
+const MESSAGE_MAX: usize = 128 << 20;
+
+/// Bytes of the longest greeting or answer.
+const GREETING_MAX: usize = 1024;
+
+/// Bytes that wait for a socket. An owner sends no more ahead by its windows, so a connection with more is broken.
+const WAITING_MAX: usize = 256 << 20;
+
+/// How long the other end has for its greeting.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// After so long a silence the other end is probed, and after so long without an acknowledgement it is given up.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Linux's `MSG_DONTWAIT` and `MSG_NOSIGNAL`.
+const AT_ONCE: i32 = 0x40 | 0x4000;
+
+/// A socket of a connection, for reading.
+pub struct Incoming {
+    socket: Socket,
+    buffer: Vec<u8>,
+    from: usize,
+}
+
+impl Incoming {
+    /// The two directions of a connection.
+    pub fn split(socket: OwnedFd) -> io::Result<(Self, Arc<Outgoing>)> {
+        let socket = Socket::from(socket);
+        socket.set_nonblocking(false)?;
+        let options = SockRef::from(&socket);
+        let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(Duration::from_secs(1)).with_retries(3);
+        // With TLS it is a local one, which has no such options: those of the real one are set behind it.
+        let _ = options.set_tcp_keepalive(&keepalive);
+        let _ = options.set_tcp_user_timeout(Some(SILENCE));
+        let _ = options.set_tcp_nodelay(true);
+        let outgoing = Outgoing { socket: socket.try_clone()?, waiting: Mutex::default(), work: Condvar::new() };
+        Ok((Self { socket, buffer: Vec::new(), from: 0 }, Arc::new(outgoing)))
+    }
+
+    /// The next message.
+    pub fn next(&mut self) -> io::Result<&[u8]> {
+        self.next_of(MESSAGE_MAX)
+    }
+
+    fn next_of(&mut self, most: usize) -> io::Result<&[u8]> {
+        self.fill(4)?;
+        let length = match self.buffer.get(self.from..).and_then(<[u8]>::first_chunk::<4>) {
+            Some(length) => u32::from_le_bytes(*length) as usize,
+            None => 0,
+        };
+        if length > most {
+            return Err(invalid("a message that is too long"));
+        }
+        self.fill(4 + length)?;
+        let begin = self.from + 4;
+        self.from = begin + length;
+        Ok(self.buffer.get(begin..self.from).unwrap_or_default())
+    }
+
+    /// Has at least so many bytes in memory. It is never larger than twice what has come.
+    fn fill(&mut self, size: usize) -> io::Result<()> {
+        while self.buffer.len() - self.from < size {
+            if self.from > 0 {
+                self.buffer.drain(..self.from);
+                self.from = 0;
+            }
+            let had = self.buffer.len();
+            let more = (size - had).min(had.max(64 << 10)).max(64 << 10);
+            self.buffer.resize(had + more, 0);
+            let read = self.socket.read(self.buffer.get_mut(had..).unwrap_or_default());
+            self.buffer.truncate(had + read.as_ref().map_or(0, |read| *read));
+            match read {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The owner's side of the greeting.
+    pub fn greet(&mut self, out: &Outgoing, acceptor: AcceptorId) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(PATIENCE))?;
+        out.send(greeting(acceptor), None);
+        let answer = self.next_of(GREETING_MAX)?;
+        let (version, rest) = answer.split_first_chunk::<2>().ok_or_else(|| invalid("no answer to a greeting"))?;
+        let (taken, why) = rest.split_first().ok_or_else(|| invalid("no answer to a greeting"))?;
+        match (u16::from_le_bytes(*version), taken) {
+            (VERSION, 1) => {}
+            (VERSION, _) => return Err(io::Error::other(String::from_utf8_lossy(why).into_owned())),
+            _ => return Err(invalid("another version of the messages about copies")),
+        }
+        self.socket.set_read_timeout(None)
+    }
+
+    /// The acceptor's side: the name of the acceptor that is asked for.
+    pub fn greeted(&mut self) -> io::Result<AcceptorId> {
+        self.socket.set_read_timeout(Some(PATIENCE))?;
+        let greeting = self.next_of(GREETING_MAX)?;
+        let acceptor = greeted(greeting).ok_or_else(|| invalid("no greeting of an owner"))?;
+        self.socket.set_read_timeout(None)?;
+        Ok(acceptor)
+    }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn greeting(acceptor: AcceptorId) -> Vec<u8> {
+    let body = [MAGIC.as_slice(), VERSION.to_le_bytes().as_slice(), &acceptor.0].concat();
+    framed(&body)
+}
+
+fn greeted(body: &[u8]) -> Option<AcceptorId> {
+    let rest = body.strip_prefix(MAGIC)?.strip_prefix(&VERSION.to_le_bytes())?;
+    Some(AcceptorId(rest.try_into().ok()?))
+}
+
+/// The acceptor's answer to a greeting: taken, or the reason why not.
+pub fn answer(refused: Option<&str>) -> Vec<u8> {
+    let mut body = VERSION.to_le_bytes().to_vec();
+    body.push(u8::from(refused.is_none()));
+    let why = refused.unwrap_or_default();
+    body.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(GREETING_MAX / 2)]);
+    framed(&body)
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    [&(body.len() as u32).to_le_bytes(), body].concat()
+}
+
+/// The bytes of a message with its length: a part before a body that is not copied, that body, and the part behind it.
+pub type Tail = Option<(Arc<[u8]>, [u8; 4])>;
+
+/// A message of an owner, with its length.
+pub fn request_bytes(request: &quorum::Request) -> (Vec<u8>, Tail) {
+    let mut head = vec![0; 4];
+    let tail = request.encode_around(&mut head);
+    let length = head.len() - 4 + tail.as_ref().map_or(0, |(body, sum)| body.len() + sum.len());
+    head[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    (head, tail)
+}
+
+/// A message of an acceptor, with its length.
+pub fn reply_bytes(reply: &quorum::Reply) -> Vec<u8> {
+    let mut bytes = vec![0; 4];
+    reply.encode(&mut bytes);
+    let length = bytes.len() as u32 - 4;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+/// A piece of a message that waits.
+enum Piece {
+    Own(Vec<u8>),
+    Shared(Arc<[u8]>),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    pieces: VecDeque<(Piece, usize)>,
+    bytes: usize,
+    is_closed: bool,
+    /// The writing thread has taken a piece.
+    is_writing: bool,
+}
+
+/// A socket of a connection, for writing.
+pub struct Outgoing {
+    socket: Socket,
+    waiting: Mutex<Waiting>,
+    work: Condvar,
+}
+
+impl Outgoing {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a message. What the socket does not take at once is left to the thread that calls [`Self::run`].
+    pub fn send(&self, head: Vec<u8>, tail: Tail) {
+        let mut waiting = self.lock();
+        if waiting.is_closed {
+            return;
+        }
+        let mut sent = 0;
+        let is_idle = waiting.pieces.is_empty() && !waiting.is_writing;
+        if is_idle {
+            let (body, sum) = tail.as_ref().map_or((&[][..], &[][..]), |(body, sum)| (&body[..], &sum[..]));
+            let parts = [IoSlice::new(&head), IoSlice::new(body), IoSlice::new(sum)];
+            match self.socket.send_vectored_with_flags(&parts, AT_ONCE) {
+                Ok(count) => sent = count,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(_) => return self.close_locked(&mut waiting),
+            }
+        }
+        let tail = tail.map(|(body, sum)| [Piece::Shared(body), Piece::Own(sum.to_vec())]);
+        for piece in [Piece::Own(head)].into_iter().chain(tail.into_iter().flatten()) {
+            let length = piece.bytes().len();
+            if sent < length {
+                waiting.bytes += length - sent;
+                waiting.pieces.push_back((piece, sent));
+            }
+            sent = sent.saturating_sub(length);
+        }
+        if waiting.bytes > WAITING_MAX {
+            return self.close_locked(&mut waiting);
+        }
+        if is_idle && !waiting.pieces.is_empty() {
+            self.work.notify_one();
+        }
+    }
+
+    /// Sends what waits, until the connection ends.
+    pub fn run(&self) {
+        let mut waiting = self.lock();
+        while !waiting.is_closed {
+            let Some((piece, from)) = waiting.pieces.pop_front() else {
+                waiting = self.work.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let rest = piece.bytes().get(from..).unwrap_or_default();
+            waiting.bytes -= rest.len();
+            waiting.is_writing = true;
+            drop(waiting);
+            let written = io::Write::write_all(&mut &self.socket, rest);
+            waiting = self.lock();
+            waiting.is_writing = false;
+            if written.is_err() {
+                self.close_locked(&mut waiting);
+            }
+        }
+    }
+
+    /// Ends the connection.
+    pub fn close(&self) {
+        self.close_locked(&mut self.lock());
+    }
+
+    fn close_locked(&self, waiting: &mut Waiting) {
+        waiting.is_closed = true;
+        waiting.pieces.clear();
+        // It may have ended already.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        self.work.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_a_greeting() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let of = AcceptorId([0xac; 16]);
+        let whole = greeting(of);
+        assert_eq!(hex(&whole), concat!("1a000000", "484f4c44434f5059", "0100", "acacacacacacacacacacacacacacacac"));
+        assert_eq!(greeted(&whole[4..]), Some(of));
+        assert_eq!(greeted(&whole[5..]), None);
+        assert_eq!(hex(&answer(None)), concat!("03000000", "0100", "01"));
+        assert_eq!(hex(&answer(Some("no"))), concat!("05000000", "0100", "00", "6e6f"));
+    }
+}

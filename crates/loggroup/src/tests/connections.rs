@@ -1,0 +1,243 @@
+//! Acceptors with real folders behind real sockets, and an owner of which each message goes there.
+
+use std::collections::BTreeMap;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quorum::{AcceptorId, BlockId, Cut, Event, History, Limits as OwnerLimits, Owner, Stage, StreamId};
+use redolog::{Limits, Lsn};
+
+use super::made::{SHARD, body, lsn, term};
+use crate::{Acceptors, Dial, Heard, Listener, Port, Remote, Unusable};
+
+const STREAMS: u16 = 2;
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process that has acceptors.
+struct Site {
+    directory: PathBuf,
+    address: Arc<Mutex<Option<String>>>,
+    acceptors: Option<Arc<Acceptors>>,
+}
+
+impl Site {
+    fn new(test: &str, at: u8) -> Self {
+        let directory = std::env::temp_dir().join(format!("holdfast-{test}-{}-{at}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        Self { directory, address: Arc::default(), acceptors: None }
+    }
+
+    fn start(&mut self, id: AcceptorId) {
+        let acceptors = Acceptors::new(Limits { segment: 1 << 16, ..Limits::default() });
+        match acceptors.open(&self.directory, SHARD, STREAMS) {
+            Ok(found) => assert_eq!(found, id),
+            Err(Unusable::Empty) => drop(acceptors.make(&self.directory, SHARD, STREAMS, id).expect("room")),
+            Err(why) => panic!("{why}"),
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        *lock(&self.address) = Some(listener.local_addr().expect("bound").to_string());
+        let (serving, address) = (acceptors.clone(), self.address.clone());
+        std::thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                if lock(&address).is_none() {
+                    return;
+                }
+                serving.serve(socket.into()).expect("threads");
+            }
+        });
+        self.acceptors = Some(acceptors);
+    }
+
+    fn stop(&mut self) {
+        if let Some(address) = lock(&self.address).take() {
+            // The listener looks.
+            drop(TcpStream::connect(address));
+        }
+        if let Some(acceptors) = self.acceptors.take() {
+            acceptors.stop().expect("the disk works");
+        }
+    }
+
+    fn dial(&self) -> Dial {
+        let address = self.address.clone();
+        Arc::new(move || {
+            let address = lock(&address).clone().ok_or(std::io::ErrorKind::ConnectionRefused)?;
+            Ok(OwnedFd::from(TcpStream::connect(address)?))
+        })
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+struct Inside {
+    owner: Owner,
+    clock: u64,
+}
+
+/// An owner with a port to each acceptor.
+struct Boss {
+    inside: Mutex<Inside>,
+    ports: Mutex<BTreeMap<AcceptorId, Arc<Remote>>>,
+    news: Condvar,
+}
+
+impl Boss {
+    fn new(of: u32, sites: &[(AcceptorId, &Site)]) -> Arc<Self> {
+        let mut out = Vec::new();
+        let limits = OwnerLimits { ring_bytes: 20_000, ..OwnerLimits::default() };
+        let set = sites.iter().map(|(id, _)| *id).collect();
+        let known = vec![History::default(); usize::from(STREAMS)];
+        let owner = Owner::new((SHARD, term(of)), set, None, known, limits, &mut out);
+        let inside = Mutex::new(Inside { owner, clock: 1000 * u64::from(of) });
+        let boss = Arc::new(Self { inside, ports: Mutex::default(), news: Condvar::new() });
+        for (id, site) in sites {
+            let weak = Arc::downgrade(&boss);
+            let listener: Listener = Arc::new(move |from, heard| {
+                if let Some(boss) = weak.upgrade() {
+                    boss.act(|inside, out| match heard {
+                        Heard::Connected => inside.owner.connected(from, out),
+                        Heard::Lost => inside.owner.lost(from, out),
+                        Heard::Reply(reply) => inside.owner.reply(from, reply, out),
+                    });
+                }
+            });
+            let remote = Remote::start(*id, site.dial(), listener).expect("a thread");
+            lock(&boss.ports).insert(*id, Arc::new(remote));
+        }
+        boss
+    }
+
+    fn act<R>(&self, act: impl FnOnce(&mut Inside, &mut Vec<Event>) -> R) -> R {
+        let (mut out, mut sends) = (Vec::new(), Vec::new());
+        let result = {
+            let mut inside = lock(&self.inside);
+            let result = act(&mut inside, &mut out);
+            while !out.is_empty() {
+                for event in std::mem::take(&mut out) {
+                    match event {
+                        Event::Send { to, request } => sends.push((to, request)),
+                        Event::Sealed { .. } => {
+                            let ends: Vec<Cut> = (0..STREAMS).map(|_| Cut(inside.clock << 4)).collect();
+                            inside.clock += 1;
+                            inside.owner.begin(&ends, &mut out).expect("it was sealed");
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            result
+        };
+        self.news.notify_all();
+        let ports = lock(&self.ports).clone();
+        for (to, request) in sends {
+            if let Some(port) = ports.get(&to) {
+                port.send(request);
+            }
+        }
+        result
+    }
+
+    fn append(&self, count: u64) {
+        for _ in 0..count {
+            self.act(|inside, out| {
+                for stream in (0..STREAMS).map(StreamId) {
+                    inside.clock += 1;
+                    let before = inside.owner.history(stream).map_or(BlockId::default(), History::last);
+                    let id = BlockId { term: inside.owner.term(), sequence: before.sequence + 1 };
+                    let cut: Lsn = lsn(stream, inside.clock);
+                    let body = body(stream, before, id, cut, &[7; 1000]);
+                    inside.owner.append(stream, Cut(cut.0), body, out).expect("it leads");
+                }
+            });
+        }
+    }
+
+    /// Waits, at most for so long. Returns whether it came.
+    fn wait(&self, seconds: u64, until: impl Fn(&Owner) -> bool) -> bool {
+        let waited = self
+            .news
+            .wait_timeout_while(lock(&self.inside), Duration::from_secs(seconds), |inside| !until(&inside.owner));
+        until(&waited.unwrap_or_else(PoisonError::into_inner).0.owner)
+    }
+
+    fn is_committed(owner: &Owner) -> bool {
+        let at_end =
+            |stream| owner.history(stream).is_some_and(|history| owner.synced(stream) == history.last().sequence);
+        owner.stage() == Stage::Leading && (0..STREAMS).map(StreamId).all(at_end)
+    }
+}
+
+const IDS: [AcceptorId; 3] = [AcceptorId([1; 16]), AcceptorId([2; 16]), AcceptorId([3; 16])];
+
+fn three(test: &str) -> [Site; 3] {
+    [0, 1, 2].map(|at: u8| {
+        let mut site = Site::new(test, at);
+        site.start(IDS[usize::from(at)]);
+        site
+    })
+}
+
+fn with_ids(sites: &[Site; 3]) -> Vec<(AcceptorId, &Site)> {
+    IDS.into_iter().zip(sites).collect()
+}
+
+/// Two of three are enough. The third one comes back, and gets what it has missed, of which memory has a part only.
+#[test]
+fn an_acceptor_that_was_away_catches_up() {
+    let mut sites = three("copies-away");
+    let boss = Boss::new(1, &with_ids(&sites));
+    assert!(boss.wait(20, |owner| owner.stage() == Stage::Leading), "{:?}", lock(&boss.inside).owner.stage());
+    boss.append(30);
+    assert!(boss.wait(20, Boss::is_committed));
+    sites[2].stop();
+    boss.append(60);
+    assert!(boss.wait(20, Boss::is_committed), "two of three have it");
+    assert!(lock(&boss.inside).owner.lags().any(|lag| lag.acceptor == IDS[2] && lag.blocks > 0));
+    sites[2].start(IDS[2]);
+    assert!(boss.wait(20, |owner| owner.lags().all(|lag| lag.answers && lag.blocks == 0)), "it has all");
+    sites[0].stop();
+    boss.append(5);
+    assert!(boss.wait(20, Boss::is_committed), "it counts again");
+    drop(boss);
+    // A later owner finds everything, also with that one and a second one.
+    let later = Boss::new(2, &with_ids(&sites));
+    assert!(later.wait(20, |owner| owner.stage() == Stage::Leading));
+    let last = lock(&later.inside).owner.history(StreamId(0)).map(|history| history.last().sequence);
+    assert_eq!(last, Some(1 + 30 + 60 + 5 + 1));
+    for site in &mut sites {
+        site.stop();
+    }
+}
+
+/// Rule G9: a folder that was wiped gets another name. It is in no set, so it neither seals nor counts.
+#[test]
+fn a_wiped_folder_does_not_vote() {
+    let mut sites = three("copies-wiped");
+    let boss = Boss::new(1, &with_ids(&sites));
+    assert!(boss.wait(20, |owner| owner.stage() == Stage::Leading));
+    boss.append(10);
+    assert!(boss.wait(20, Boss::is_committed));
+    sites[2].stop();
+    std::fs::remove_dir_all(&sites[2].directory).expect("removed");
+    sites[2].start(AcceptorId([9; 16]));
+    sites[1].stop();
+    boss.append(1);
+    assert!(!boss.wait(2, Boss::is_committed), "one of three has it");
+    assert_eq!(lock(&boss.ports).get(&IDS[2]).and_then(|port| port.trouble()).as_deref(), Some("it has no such copy"));
+    drop(boss);
+    let later = Boss::new(2, &with_ids(&sites));
+    assert!(!later.wait(2, |owner| owner.stage() != Stage::Sealing), "one of three has answered");
+    sites[1].start(IDS[1]);
+    assert!(later.wait(20, |owner| owner.stage() == Stage::Leading));
+}

@@ -1,1 +1,0 @@
-//! Acceptors with threads, on disks that lack room or fail.
