@@ -40,10 +40,69 @@ enum What {
         #[command(flatten)]
         target: Target,
     },
+    /// Makes and changes log groups: the places of copies of the nodes' logs
+    Group {
+        #[command(subcommand)]
+        what: Box<GroupWhat>,
+    },
+    /// Has a node without slots take over a shard whose owner is lost with its store.
+    ///
+    /// The shard's log is read from its copies. It is refused while the owner may be alive, or if a majority of the
+    /// copies cannot be read.
+    Recover {
+        #[command(flatten)]
+        target: Target,
+        /// The number of the shard, as `holdfast cluster status` shows it
+        shard: u32,
+        /// The address or the name of the node
+        #[arg(long, value_name = "NODE")]
+        on: String,
+    },
     /// Removes the node at this address from its cluster, if it owns no slots. Stop it then.
     Leave {
         #[command(flatten)]
         target: Target,
+    },
+}
+
+#[derive(Subcommand)]
+enum GroupWhat {
+    /// Makes a group. The group `default` is used by every shard that has no other one.
+    Add {
+        #[command(flatten)]
+        target: Target,
+        /// The name of the group
+        name: String,
+        /// Its places: HOST:PORT/DIR, where HOST:PORT is the address of a node or log-server as `holdfast cluster
+        /// status` shows it. DIR is a directory there, or `-` for the default one. For the group `default` without
+        /// places: the first nodes on three machines
+        places: Vec<String>,
+    },
+    /// Shows groups, their places and the copies there
+    Show {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Has shards use a group
+    Use {
+        #[command(flatten)]
+        target: Target,
+        /// The name of the group; `-` for none of their own
+        name: String,
+        /// Numbers of shards; none: all
+        shards: Vec<u32>,
+    },
+    /// Puts a place in place of another one, or a new folder in place of a lost one (the same place twice)
+    Replace {
+        #[command(flatten)]
+        target: Target,
+        /// The present place
+        old: String,
+        /// The new place
+        new: String,
+        /// The group, if several have the place
+        #[arg(long, value_name = "NAME")]
+        group: Option<String>,
     },
 }
 
@@ -54,11 +113,12 @@ enum What {
 pub fn run(options: &Options) -> Result<(), String> {
     match &options.what {
         What::Status { target } => {
-            let status = ask(target, &[b"CLUSTER", b"STATUS"])?;
-            let (Value::Bulk(text) | Value::Verbatim(_, text)) = status else {
-                return Err(format!("{target} has not answered with a status"));
-            };
-            print!("{}", String::from_utf8_lossy(&text));
+            show(target, &[b"CLUSTER", b"STATUS"])?;
+        }
+        What::Group { what } => group(what)?,
+        What::Recover { target, shard, on } => {
+            ask(target, &[b"CLUSTER", b"RECOVER", shard.to_string().as_bytes(), b"ON", on.as_bytes()])?;
+            println!("node {on} owns shard {shard} now, and reads its log from the copies");
         }
         What::Forget { target, node, lose_data } => {
             let mut words: Vec<&[u8]> = vec![b"CLUSTER", b"FORGET", node.as_bytes()];
@@ -80,6 +140,46 @@ pub fn run(options: &Options) -> Result<(), String> {
             println!("the node at {target} has left its cluster, and may be stopped");
         }
     }
+    Ok(())
+}
+
+fn group(what: &GroupWhat) -> Result<(), String> {
+    let words = |first: &str, rest: &[String]| {
+        let all = ["CLUSTER", "GROUP", first].into_iter().chain(rest.iter().map(String::as_str));
+        all.map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>()
+    };
+    let tell = |target: &Target, words: Vec<Vec<u8>>, done: String| {
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        ask(target, &words).map(|_| println!("{done}"))
+    };
+    match what {
+        GroupWhat::Show { target } => show(target, &[b"CLUSTER", b"GROUP", b"SHOW"]),
+        GroupWhat::Add { target, name, places } => {
+            let rest = [std::slice::from_ref(name), places].concat();
+            tell(
+                target,
+                words("ADD", &rest),
+                format!("there is a group {name}: `holdfast cluster group show` shows it"),
+            )
+        }
+        GroupWhat::Use { target, name, shards } => {
+            let rest: Vec<String> = [name.clone()].into_iter().chain(shards.iter().map(u32::to_string)).collect();
+            let whose = if shards.is_empty() { "all shards" } else { "these shards" };
+            tell(target, words("USE", &rest), format!("{whose} use the group {name}"))
+        }
+        GroupWhat::Replace { target, old, new, group } => {
+            let rest: Vec<String> = [old.clone(), new.clone()].into_iter().chain(group.clone()).collect();
+            tell(target, words("REPLACE", &rest), format!("{new} takes the place of {old}"))
+        }
+    }
+}
+
+/// Prints the text that a node answers.
+fn show(target: &Target, words: &[&[u8]]) -> Result<(), String> {
+    let (Value::Bulk(text) | Value::Verbatim(_, text)) = ask(target, words)? else {
+        return Err(format!("{target} has not answered with a text"));
+    };
+    print!("{}", String::from_utf8_lossy(&text));
     Ok(())
 }
 

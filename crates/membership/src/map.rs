@@ -193,6 +193,11 @@ impl Map {
         self.group_of(shard).map_or_else(Vec::new, |group| copies(&group.places, shard.id, shard.owner))
     }
 
+    /// How many slots a shard has. A node owns one shard, and the slots of a node are its shard's.
+    pub fn slots_of_shard(&self, shard: &Shard) -> usize {
+        self.index_of(shard.owner).map_or(0, |owner| self.slots_of(owner))
+    }
+
     /// The shards of a node.
     pub fn shards_of(&self, id: NodeId) -> impl Iterator<Item = &Shard> {
         self.shards.iter().filter(move |shard| shard.owner == id)

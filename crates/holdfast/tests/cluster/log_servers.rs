@@ -98,7 +98,7 @@ fn a_log_server_votes_and_no_client_is_sent_to_it() {
     let seeds = format!("{},127.0.0.1:{port}", nodes.seeds);
     let dirs = ["one", "two"];
     let mut server = LogServer::start(port, &scratch, &dirs, &seeds, &["--cluster-host", "c"]);
-    assert!(server.call("cluster status").contains("belongs to no cluster yet"), "{}", server.call("cluster status"));
+    until("it waits for them", || server.call("cluster status").contains("belongs to no cluster yet"));
     (0..2).for_each(|node| nodes.start(node));
     (0..2).for_each(|node| nodes.serves(node));
     let is_in = |status: &str| {
@@ -188,6 +188,44 @@ fn a_log_server_speaks_tls_with_nodes_and_tells_systemd() {
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn groups_are_made_shown_and_changed() {
+    let (port, scratch) = (free_port(), Scratch::new());
+    let nodes = Nodes::with_files(2, 2, &["cluster-host a\n", "cluster-host b\n"]);
+    let server = LogServer::start(port, &scratch, &["one"], &nodes.seeds, &["--cluster-host", "c"]);
+    nodes.until(0, "cluster status", |status| line(status, port).contains("  c  "));
+    let id = server.call("cluster myid").split(' ').nth(1).unwrap().to_owned();
+    let at = nodes.ports[0].to_string();
+    let cluster = |words: &[&str]| holdfast(&[&["cluster"], words, &["-p", &at]].concat());
+    let place = |port: u16, dir: &str| format!("127.0.0.1:{port}/{dir}");
+    let [one, two] = [0, 1].map(|node| place(nodes.ports[node], "-"));
+    let (three, bad) = (place(port, "-"), place(port, "no/such/place"));
+    let said = cluster(&["group", "add", "default"]);
+    assert!(said.contains("nodes run on 2 machines, and 3 are needed"), "{said}");
+    assert!(cluster(&["group", "add", "g", &one, "127.0.0.1:1/-"]).contains("no node or log-server is at 127.0.0.1:1"));
+    assert!(cluster(&["group", "add", "a b", &one]).contains("the name of a group is"));
+    assert!(cluster(&["group", "add", "g", &one, &two, &bad]).contains("there is a group g"));
+    assert!(cluster(&["group", "add", "g", &one, &two]).contains("there is a group g with other places"));
+    assert!(cluster(&["group", "add", "pair", &one, &two]).contains("there is a group pair"));
+    assert!(cluster(&["group", "use", "g", "9"]).contains("there is no shard 9"));
+    assert!(cluster(&["group", "use", "none"]).contains("there is no group none"));
+    assert!(cluster(&["group", "use", "g"]).contains("all shards use the group g"));
+    assert!(cluster(&["group", "replace", &one, &two]).contains("the groups g and pair have this place"));
+    assert!(cluster(&["group", "replace", &bad, &three]).contains(&format!("{three} takes the place of {bad}")));
+    let shown = cluster(&["group", "show"]);
+    let row = format!("g      {three}");
+    assert!(shown.contains(&row) && shown.contains("log   c     up") && shown.contains("SHARD  OWNER"), "{shown}");
+    let status = cluster(&["status"]);
+    assert!(status.contains("note: the group pair survives the loss of no machine"), "{status}");
+    assert!(status.contains("health: not ok") && status.contains("has 1 of the 3 copies of its log"), "{status}");
+    let other = place(nodes.ports[1], "-");
+    let said = cluster(&["recover", "1", "--on", other.trim_end_matches("/-")]);
+    assert!(said.contains("may be alive") || said.contains("owns"), "{said}");
+    assert!(cluster(&["forget", &id]).contains("has a place in the group g"));
+    assert!(cluster(&["group", "use", "-"]).contains("all shards use the group -"));
+    nodes.until(1, "cluster status", |status| status.contains("health: ok"));
 }
 
 #[test]

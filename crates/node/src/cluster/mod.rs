@@ -13,6 +13,7 @@ pub(crate) mod agreed;
 pub(crate) mod answers;
 pub(crate) mod awaited;
 pub(crate) mod blocks;
+pub(crate) mod copies;
 pub(crate) mod elsewhere;
 pub(crate) mod frames;
 pub(crate) mod gather;

@@ -6,6 +6,7 @@ use ::membership::control::Status;
 use ::membership::map::Node;
 use ::membership::{Map, NodeId, SLOTS};
 
+use super::copies;
 use crate::transactions::doubts::Doubt;
 
 /// Slots of the node with this index, as ranges.
@@ -40,7 +41,10 @@ pub(crate) fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     problems.extend(doubts.iter().map(|(place, Doubt { transactions, keys })| {
         format!("transactions over nodes ({transactions}) wait for the node at {place}, which does not answer: {keys} keys of the node that was asked are locked until it does")
     }));
+    let copies = copies::findings(status);
+    problems.extend(copies.problems);
     let _ = writeln!(out, "health: {}\n", if problems.is_empty() { "ok" } else { "not ok" });
+    problems.extend(copies.notes.into_iter().map(|note| format!("note: {note}")));
     problems.iter().for_each(|problem| {
         let _ = writeln!(out, "  {problem}");
     });
@@ -52,7 +56,15 @@ pub(crate) fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     let leases = status.nodes.iter().map(|node| node.lease_ms).chain(std::iter::repeat(None));
     rows.extend(map.members().zip(leases).map(|(node, lease)| row(status, node, lease)));
     out.push_str(&table(&rows));
+    if !map.groups().is_empty() {
+        let _ = write!(out, "\n{}", table(&copies::shard_rows(map)));
+    }
     out
+}
+
+/// The log groups and the copies of shards, as people read them.
+pub(crate) fn groups_text(status: &Status) -> String {
+    format!("{}\n{}", table(&copies::group_rows(status)), table(&copies::shard_rows(&status.map)))
 }
 
 /// The row of a member.

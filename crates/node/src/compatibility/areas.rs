@@ -53,7 +53,14 @@ pub(super) const AREAS: &[Area] = &[
     group("HyperLogLog", "hyperloglog"),
     Area {
         comes: Comes::Arranged,
-        own: &["cluster|finalize", "cluster|leave", "cluster|redirect", "cluster|status"],
+        own: &[
+            "cluster|finalize",
+            "cluster|group",
+            "cluster|leave",
+            "cluster|recover",
+            "cluster|redirect",
+            "cluster|status",
+        ],
         ..group("Cluster", "cluster")
     },
     group("Arrays", "array"),

@@ -58,6 +58,11 @@ const REMARKS: &[(&str, &str)] = &[
         "cluster|forget",
         "for the whole cluster, and for good; a node that owns slots needs LOSE-DATA, and the other nodes get its slots, empty; transactions in doubt that it took part in are committed by the remaining nodes that are prepared, and noted in their logs",
     ),
+    ("cluster|group", "not of Redis: log groups: where copies of the logs of shards lie"),
+    (
+        "cluster|recover",
+        "not of Redis: a node without slots takes over the shard of a lost owner, from the copies of its log",
+    ),
     ("cluster|slot-stats", "without `memory-bytes`, which is not kept"),
     ("cluster|leave", "not of Redis: takes this node out of the cluster, if it owns no slots"),
     ("cluster|links", "those of the worker that serves the connection"),

@@ -13,7 +13,7 @@ use crate::cluster::Administration;
 use crate::cluster::status::text;
 use crate::worker::jobs::{Done, Job};
 
-fn administration<'a>(ctx: &SessionCtx<'a>) -> Result<&'a dyn Administration, Error> {
+pub(super) fn administration<'a>(ctx: &SessionCtx<'a>) -> Result<&'a dyn Administration, Error> {
     let cluster = ctx.node.cluster();
     cluster.and_then(|cluster| cluster.administration()).ok_or(Error::new("ERR nobody keeps the cluster's metadata"))
 }
@@ -23,7 +23,7 @@ pub(super) fn silent(ctx: &SessionCtx<'_>) -> Arc<BTreeSet<NodeId>> {
     administration(ctx).map(|admin| admin.silent()).unwrap_or_default()
 }
 
-fn change(ctx: &SessionCtx<'_>, command: Command) -> Result<Flow, Error> {
+pub(super) fn change(ctx: &SessionCtx<'_>, command: Command) -> Result<Flow, Error> {
     let job = Job::elsewhere();
     let asked = Arc::clone(&job);
     administration(ctx)?.change(

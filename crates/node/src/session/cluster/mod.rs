@@ -1,6 +1,7 @@
 //! CLUSTER: the nodes and their slots, for clients; READONLY, READWRITE, ASKING.
 
 mod admin;
+mod groups;
 mod map;
 mod nodes;
 mod slots;
@@ -80,6 +81,15 @@ pub const ROWS: &[Row<SessionRun>] = &[
                 "Takes a node out of the cluster; with LOSE-DATA also one that owns slots, which the others get, empty.",
                 admin::forget,
             ),
+            of_all(
+                "group",
+                -3,
+                "8.0.0",
+                ADMIN,
+                "<ADD name [place ...] | SHOW | USE <name | -> [shard ...] | REPLACE place place [name]>",
+                "Makes log groups, shows them, has shards use one, puts a place in place of another.",
+                groups::group,
+            ),
             sub("help", 2, "5.0.0", "", "Returns helpful text about the different subcommands.", help),
             tipped(
                 &["nondeterministic_output"],
@@ -107,6 +117,15 @@ pub const ROWS: &[Row<SessionRun>] = &[
             tipped(
                 &["nondeterministic_output"],
                 sub("nodes", 2, "3.0.0", "", "Returns the cluster configuration for a node.", nodes::nodes),
+            ),
+            of_all(
+                "recover",
+                5,
+                "8.0.0",
+                ADMIN,
+                "shard ON node",
+                "Has a node without slots take over a shard whose owner is lost, from the copies of its log.",
+                groups::recover,
             ),
             sub(
                 "redirect",

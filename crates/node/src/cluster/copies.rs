@@ -1,0 +1,328 @@
+//! Log groups and the copies of shards' logs, as people read them.
+
+use std::collections::BTreeMap;
+
+use ::membership::control::Status;
+use ::membership::map::Node;
+use ::membership::meta::{Group, Place, Reported, Shard};
+use ::membership::{Map, NodeId};
+
+/// A member's address for clients; its name if it is gone.
+fn address(map: &Map, id: NodeId) -> String {
+    map.member(id).map_or_else(|| id.to_string(), |member| format!("{}:{}", member.host, member.port))
+}
+
+/// A place as operators write it: `HOST:PORT/DIR`.
+pub(crate) fn place_text(map: &Map, place: &Place) -> String {
+    let slash = if place.dir.starts_with('/') { "" } else { "/" };
+    format!("{}{slash}{}", address(map, place.member), place.dir)
+}
+
+/// The place that an operator has written. The member is named by its address for clients, or by its name.
+pub(crate) fn place_of(map: &Map, text: &str) -> Result<Place, String> {
+    let (member, dir) =
+        text.split_once('/').ok_or_else(|| format!("{text} is no place: HOST:PORT/DIR, or HOST:PORT/-"))?;
+    let dir = if dir == "-" { dir.to_owned() } else { format!("/{dir}") };
+    Ok(Place { member: member_of(map, member)?, dir })
+}
+
+/// The member that an operator has named.
+pub(crate) fn member_of(map: &Map, text: &str) -> Result<NodeId, String> {
+    let id = text.parse::<NodeId>().ok();
+    let is_it = |member: &&Node| Some(member.id) == id || format!("{}:{}", member.host, member.port) == text;
+    let unknown = || format!("no node or log-server is at {text}: `holdfast cluster status` shows the addresses");
+    map.members().find(|member| !member.lost && is_it(member)).map(|member| member.id).ok_or_else(unknown)
+}
+
+/// The places of a cluster's default group: the default folders of its first nodes on three machines.
+pub(crate) fn first_machines(map: &Map) -> Result<Vec<Place>, String> {
+    const MACHINES: usize = 3;
+    let mut machines: Vec<&str> = Vec::new();
+    let mut places = Vec::new();
+    for node in map.nodes().iter().filter(|node| !node.lost) {
+        if !node.machine.is_empty() && machines.contains(&node.machine.as_str()) {
+            continue;
+        }
+        machines.push(&node.machine);
+        places.push(Place { member: node.id, dir: "-".to_owned() });
+        if places.len() == MACHINES {
+            return Ok(places);
+        }
+    }
+    Err(format!("nodes run on {} machines, and {MACHINES} are needed: name the places of the group", places.len()))
+}
+
+/// The problems with copies of logs, and what an operator should know of them. Only the former make a cluster unwell.
+pub(crate) struct Findings {
+    pub problems: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+/// What is wrong with the copies of logs, and what they are good for.
+pub(crate) fn findings(status: &Status) -> Findings {
+    let map = &status.map;
+    let (mut problems, mut notes, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+    for group in map.groups().iter().filter(|group| !survives(map, group.places.iter().map(|place| place.member))) {
+        notes.push(format!(
+            "the group {} survives the loss of no machine: it needs three places, on three machines",
+            group.name
+        ));
+    }
+    for shard in map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0) {
+        let copies = shard.settled.len();
+        let wanted = map.copies_of(shard).len();
+        if wanted > 0 && copies < wanted {
+            problems.push(format!("shard {} has {} of the {wanted} copies of its log", shard.id.0, copies.max(1)));
+        }
+        if copies < 2 {
+            continue;
+        }
+        if copies >= wanted && !survives(map, shard.settled.iter().map(|acceptor| acceptor.node)) {
+            notes.push(format!("the copies of shard {} survive the loss of no machine", shard.id.0));
+        }
+        let down = shard.settled.iter().filter(|acceptor| is_up(status, acceptor.node) == Some(false)).count();
+        if down > 0 {
+            let then = match (copies - down).checked_sub(copies / 2 + 1) {
+                None => "nothing can be written, until more are",
+                Some(0) => "if one more fails, nothing can be written",
+                Some(_) => "more may fail",
+            };
+            problems.push(format!("{} of {copies} copies of shard {} are up: {then}", copies - down, shard.id.0));
+        }
+        alone.push(shard.id.0.to_string());
+    }
+    if !alone.is_empty() {
+        notes.push(format!(
+            "no standby: with the copies of its log, shard {} survives the loss of a log disk, and not of its store",
+            alone.join(", ")
+        ));
+    }
+    Findings { problems, notes }
+}
+
+/// True if a majority of the copies is left when any one machine is lost.
+fn survives(map: &Map, members: impl Iterator<Item = NodeId>) -> bool {
+    let mut on: BTreeMap<String, usize> = BTreeMap::new();
+    for id in members {
+        let machine = map.member(id).map(|member| member.machine.clone()).filter(|machine| !machine.is_empty());
+        *on.entry(machine.unwrap_or_else(|| id.to_string())).or_default() += 1;
+    }
+    let all: usize = on.values().sum();
+    on.values().all(|lost| all - lost > all / 2)
+}
+
+fn is_up(status: &Status, id: NodeId) -> Option<bool> {
+    let at = status.map.members().position(|member| member.id == id)?;
+    status.nodes.get(at)?.lease_ms.map(|ms| ms > 0)
+}
+
+/// The groups: a row for each place.
+pub(crate) fn group_rows(status: &Status) -> Vec<Vec<String>> {
+    let map = &status.map;
+    let mut rows = vec![["GROUP", "PLACE", "KIND", "HOST", "STATE"].map(str::to_owned).to_vec()];
+    let row = |group: &Group, place: &Place| {
+        let member = map.member(place.member);
+        let kind = if map.index_of(place.member).is_some() { "node" } else { "log" };
+        let state = match is_up(status, place.member) {
+            None => "?",
+            Some(true) => "up",
+            Some(false) => "down",
+        };
+        let host = member.map(|member| member.machine.clone()).filter(|machine| !machine.is_empty());
+        let host = host.unwrap_or_else(|| "?".to_owned());
+        vec![group.name.clone(), place_text(map, place), kind.to_owned(), host, state.to_owned()]
+    };
+    let places = map.groups().iter().flat_map(|group| group.places.iter().map(move |place| (group, place)));
+    rows.extend(places.map(|(group, place)| row(group, place)));
+    rows
+}
+
+/// The copies of shards' logs: a row for each shard that has slots, or copies.
+pub(crate) fn shard_rows(map: &Map) -> Vec<Vec<String>> {
+    let mut rows = vec![["SHARD", "OWNER", "TERM", "GROUP", "COPIES", "PLACES"].map(str::to_owned).to_vec()];
+    let shown = map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0 || shard.settled.len() > 1);
+    rows.extend(shown.map(|shard| {
+        let wanted = map.copies_of(shard);
+        let places: Vec<String> = wanted.iter().map(|place| copy(map, shard, place)).collect();
+        let own = || format!("{} (own log)", address(map, shard.owner));
+        vec![
+            shard.id.0.to_string(),
+            address(map, shard.owner),
+            shard.term.get().to_string(),
+            map.group_of(shard).map_or_else(|| "-".to_owned(), |group| group.name.clone()),
+            format!("{} of {}", shard.settled.len().max(1), wanted.len().max(1)),
+            if places.is_empty() { own() } else { places.join(" ") },
+        ]
+    }));
+    rows
+}
+
+/// A place of a shard's copies, and whether the copy counts.
+fn copy(map: &Map, shard: &Shard, place: &Place) -> String {
+    let is_it = |known: &&Reported| known.shard == shard.id && known.place == *place;
+    let known = map.reported().iter().find(is_it).map(|known| known.id);
+    let counts = known.is_some_and(|id| shard.settled.iter().any(|acceptor| acceptor.id == id));
+    let comes = known.is_some_and(|id| shard.pending.iter().flatten().any(|acceptor| acceptor.id == id));
+    let mark = match (known, counts, comes) {
+        (None, ..) => " (no folder yet)",
+        (_, true, _) => "",
+        (_, _, true) => " (catches up)",
+        _ => " (waits)",
+    };
+    format!("{}{mark}", place_text(map, place))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ::membership::control::NodeStatus;
+    use ::membership::map::Range;
+    use ::membership::meta::Acceptor;
+    use ::membership::{AcceptorId, ClusterId, ShardId, Slot, Term};
+
+    use super::*;
+    use crate::cluster::status::status_text;
+
+    fn id(n: u8) -> NodeId {
+        NodeId([n; 20])
+    }
+
+    fn node(n: u8) -> Node {
+        Node {
+            id: id(n),
+            number: n.into(),
+            host: "10.0.0.1".to_owned(),
+            port: 7000 + u16::from(n),
+            bus_port: 17000 + u16::from(n),
+            client_port: 0,
+            incarnation: 1,
+            epoch: 1,
+            lost: false,
+            level: 11,
+            machine: format!("rack-{n}"),
+            voter: true,
+        }
+    }
+
+    fn place(member: u8, dir: &str) -> Place {
+        Place { member: id(member), dir: dir.to_owned() }
+    }
+
+    fn acceptor(n: u8) -> Acceptor {
+        Acceptor { id: AcceptorId([n; 16]), node: id(n) }
+    }
+
+    /// Two nodes and a log-server. Shard 1 has the copies of these members, of which those reach `up`.
+    fn status(settled: &[u8], pending: Option<&[u8]>, up: &[u8]) -> Status {
+        let shard = Shard {
+            id: ShardId(1),
+            owner: id(1),
+            incarnation: 1,
+            term: Term::new(4).unwrap(),
+            group: String::new(),
+            settled: settled.iter().map(|n| acceptor(*n)).collect(),
+            pending: pending.map(|of| of.iter().map(|n| acceptor(*n)).collect()),
+            pending_since: Term::ZERO,
+            streams: 1,
+        };
+        let places = vec![place(1, "-"), place(2, "-"), place(3, "/mnt/a")];
+        let reported = |n: u8| {
+            let place = places[usize::from(n) - 1].clone();
+            Reported { shard: ShardId(1), place, id: AcceptorId([n; 16]) }
+        };
+        let known = settled.iter().chain(pending.unwrap_or_default());
+        let reported = known.map(|n| reported(*n)).collect();
+        let ranges = vec![Range { start: Slot::FIRST, end: Slot::LAST, node: 0 }];
+        let map = Map::new(Some(ClusterId([9; 20])), 4, 1, vec![node(1), node(2)], ranges);
+        let group = Group { name: "default".to_owned(), places };
+        let map = map.with_log_servers(vec![node(3)]).with_shards(vec![shard]).with_groups(vec![group], reported);
+        let of = |n: u8| {
+            let lease_ms = Some(if up.contains(&n) { 1500 } else { 0 });
+            NodeStatus { id: id(n), linked: true, lease_ms, level: Some(11), trouble: String::new() }
+        };
+        Status {
+            me: id(1),
+            cluster: map.cluster(),
+            map: Arc::new(map),
+            leader: Some(id(1)),
+            term: 3,
+            lease_ms: 1500,
+            reason: String::new(),
+            changing: false,
+            nodes: (1..=3).map(of).collect(),
+        }
+    }
+
+    #[test]
+    fn places_are_read_as_they_are_shown() {
+        let map = status(&[], None, &[1]).map;
+        for (text, place) in [("10.0.0.1:7002/-", place(2, "-")), ("10.0.0.1:7003/mnt/a", place(3, "/mnt/a"))] {
+            assert_eq!(place_of(&map, text), Ok(place.clone()));
+            assert_eq!(place_text(&map, &place), text);
+        }
+        assert_eq!(place_of(&map, &format!("{}/-", id(3))), Ok(place(3, "-")));
+        assert!(place_of(&map, "10.0.0.1:7002").is_err_and(|why| why.contains("is no place")));
+        assert!(
+            place_of(&map, "10.0.0.1:9/-").is_err_and(|why| why.contains("no node or log-server is at 10.0.0.1:9"))
+        );
+    }
+
+    #[test]
+    fn the_default_group_is_the_first_three_machines() {
+        let mut nodes = [1, 2, 3, 4].map(node).to_vec();
+        nodes[1].machine = "rack-1".to_owned();
+        let map = |nodes: &[Node]| Map::new(None, 1, 1, nodes.to_vec(), Vec::new());
+        let chosen = first_machines(&map(&nodes)).unwrap();
+        assert_eq!(chosen, [place(1, "-"), place(3, "-"), place(4, "-")]);
+        assert!(first_machines(&map(&nodes[..3])).is_err_and(|why| why.contains("run on 2 machines")));
+    }
+
+    #[test]
+    fn a_status_shows_copies_and_what_they_are_good_for() {
+        let well = status_text(&status(&[1, 2, 3], None, &[1, 2, 3]));
+        for line in [
+            "health: ok\n",
+            "  note: no standby: with the copies of its log, shard 1 survives the loss of a log disk, and not of its store\n",
+            "\nSHARD  OWNER          TERM  GROUP    COPIES  PLACES\n",
+            "\n1      10.0.0.1:7001  4     default  3 of 3  10.0.0.1:7001/- 10.0.0.1:7003/mnt/a 10.0.0.1:7002/-\n",
+            "rack-3  log   up ",
+        ] {
+            assert!(well.contains(line), "{line}: {well}");
+        }
+        let growing = status_text(&status(&[1], Some(&[1, 2]), &[1, 2, 3]));
+        for line in [
+            "health: not ok",
+            "  shard 1 has 1 of the 3 copies of its log\n",
+            "1 of 3  10.0.0.1:7001/- 10.0.0.1:7003/mnt/a (no folder yet) 10.0.0.1:7002/- (catches up)\n",
+        ] {
+            assert!(growing.contains(line), "{line}: {growing}");
+        }
+        let down = status_text(&status(&[1, 2, 3], None, &[1, 2]));
+        for line in [
+            "log-server 0303030303030303030303030303030303030303 at 10.0.0.1:7003 is down\n",
+            "  2 of 3 copies of shard 1 are up: if one more fails, nothing can be written\n",
+        ] {
+            assert!(down.contains(line), "{line}: {down}");
+        }
+    }
+
+    #[test]
+    fn a_group_that_survives_nothing_is_told() {
+        let mut of_one = status(&[1, 2, 3], None, &[1, 2, 3]);
+        let mut nodes = [node(1), node(2)].to_vec();
+        nodes[1].machine = "rack-1".to_owned();
+        let map = Map::new(of_one.map.cluster(), 4, 1, nodes, of_one.map.ranges().to_vec());
+        let map = map.with_log_servers(vec![node(3)]).with_shards(of_one.map.shards().to_vec());
+        of_one.map = Arc::new(map.with_groups(of_one.map.groups().to_vec(), of_one.map.reported().to_vec()));
+        let text = status_text(&of_one);
+        for line in [
+            "health: ok\n",
+            "  note: the group default survives the loss of no machine: it needs three places, on three machines\n",
+            "  note: the copies of shard 1 survive the loss of no machine\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!survives(&of_one.map, [id(1), id(3)].into_iter()), "two are no majority without one");
+    }
+}
