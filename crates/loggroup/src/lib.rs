@@ -17,11 +17,12 @@ mod remote;
 mod tests;
 
 pub use acceptors::{Acceptors, Held};
-pub use driver::{Driver, Ended, Plan, Wait};
+pub use driver::{Driver, Ended, NotStarted, Own, Plan, Wait, is_acceptor, name_of_own};
 pub use folder::{Folder, Place, Unusable};
 pub use local::{Caller, Figures, Local, StreamFigures};
 pub use port::{Heard, Listener, Port};
 pub use remote::{Dial, Remote};
+pub use quorum::{Limits, Stage};
 
 /// CRC32C, as the log's.
 fn checksum(bytes: &[u8]) -> u32 {

@@ -10,14 +10,15 @@ use engine::checkpoint::{
     Checkpointer, Header, Replayed, StoreSource, Unloadable, WarmUp, directories, header, note_directories,
     note_streams, streams_begun,
 };
+use loggroup::Driver;
 use node::config::{AppendFsync, EvictionPolicy, Settings};
 use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
-use redolog::{Damage, Fsync, Gate, Limits, Log, Lsn, Opened, State};
+use redolog::{Damage, Format, Fsync, Gate, Limits, Log, Lsn, Opened, State};
 use store::{Embedded, Store};
 
 use super::chance;
 use super::places::Places;
-use super::{checkpoints, loaders, member, process, replay, warm_up};
+use super::{checkpoints, loaders, member, process, replay, taken_over, warm_up};
 
 /// The most threads that replay the log. One more reads for them.
 const HANDS_MAX: usize = 8;
@@ -38,6 +39,15 @@ pub struct Disks {
     pub(super) store: Arc<dyn Store>,
     pub(super) header: Option<Header>,
     pub(super) places: Places,
+    /// The copies of the log, if it has any.
+    pub(super) copies: Option<Arc<Driver>>,
+}
+
+/// A store that was opened before the log is there: that has to be taken over from its copies first.
+pub struct Stored {
+    node: [u8; 16],
+    store: Arc<dyn Store>,
+    pub places: Places,
 }
 
 /// The parts that keep data on the disks while the server runs.
@@ -53,6 +63,7 @@ pub struct Kept {
     pub readers: Vec<JoinHandle<()>>,
     pub places: Places,
     pub node: Arc<Node>,
+    pub copies: Option<Arc<Driver>>,
 }
 
 /// A log that runs.
@@ -84,18 +95,7 @@ impl Disks {
             );
         }
         let node = identity_of(&log, folder)?;
-        let store = store::Settings {
-            node,
-            at_least: 0,
-            limits: limits(bound(settings.maxmemory), settings.maxmemory_policy != EvictionPolicy::NoEviction),
-            clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns().0)),
-        };
-        if settings.maxmemory > 0 {
-            // Otherwise memory that log and store have freed is resident for a second: beside a small limit that is
-            // much.
-            crate::memory::give_back_soon();
-        }
-        let store: Arc<dyn Store> = Arc::new(Embedded::open(folder, &store)?);
+        let store = open_store(settings, folder, node, clock)?;
         Self::together(log, node, store, places)
     }
 
@@ -110,7 +110,7 @@ impl Disks {
         let begun = streams_begun(&*store)?;
         node::check_disks(&log, header.as_ref(), begun, &places.store.display().to_string())
             .map_err(|why| places.explain(&why, &directories(&*store).unwrap_or_default()))?;
-        Ok(Disks { log, node, store, header, places })
+        Ok(Disks { log, node, store, header, places, copies: None })
     }
 
     /// The identity of log and store.
@@ -146,7 +146,14 @@ impl Disks {
         );
 
         self.heed(&recovered)?;
+        let copies = self.copies.take();
+        if let Some(copies) = &copies {
+            copies.lead(&mut self.log)?;
+        }
         let running = run(self.log, self.node, highest, node, settings, fsync(settings.appendfsync))?;
+        if let Some(copies) = &copies {
+            taken_over::follow(copies, &running.log, node)?;
+        }
         note_streams(&*self.store, running.log.streams())?;
         note_places(&*self.store, &self.places);
         let [for_checkpoints, gates] = running.gates;
@@ -166,7 +173,7 @@ impl Disks {
         let thread =
             checkpoints::start(Arc::clone(node), log.clone(), for_checkpoints, checkpointer, state.clone(), tail)?;
         let places = self.places;
-        Ok(Kept { log, gates, checkpoints: state, thread, readers, places, node: Arc::clone(node) })
+        Ok(Kept { log, gates, checkpoints: state, thread, readers, places, node: Arc::clone(node), copies })
     }
 
     /// Reads the keys of the store and replays the log since the checkpoint.
@@ -195,6 +202,58 @@ impl Disks {
         }
         Ok(())
     }
+}
+
+impl Stored {
+    /// Opens the store that the settings name, as seen from `dir`, and makes the directories of the log.
+    pub fn open(settings: &Settings, dir: &Path, clock: Arc<dyn Clock>) -> Result<Stored, Box<dyn Error>> {
+        let places = Places::of(settings, dir);
+        places.make()?;
+        let node = match store::node_of(&places.store)? {
+            Some(node) => node,
+            None => chance::random()?,
+        };
+        let store = open_store(settings, &places.store, node, clock)?;
+        Ok(Stored { node, store, places })
+    }
+
+    /// The identity of the data.
+    pub fn id(&self) -> [u8; 16] {
+        self.node
+    }
+
+    /// The hash seed by which the store orders its keys. `None` without keys.
+    pub fn seed(&self) -> Result<Option<u64>, Box<dyn Error>> {
+        Ok(header(&*self.store)?.map(|header| header.seed))
+    }
+
+    /// With the log, which copies have brought up to date.
+    pub fn with_log(self, copies: Arc<Driver>) -> Result<Disks, Box<dyn Error>> {
+        let Stored { node, store, places } = self;
+        let mut log = Opened::new(&places.logs, &[]).map_err(|damage| no_log(&damage, &places, &places.store))?;
+        log.write_in(Format::Four);
+        let disks = Disks::together(log, node, store, places)?;
+        Ok(Disks { copies: Some(copies), ..disks })
+    }
+}
+
+fn open_store(
+    settings: &Settings,
+    folder: &Path,
+    node: [u8; 16],
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn Store>, Box<dyn Error>> {
+    let store = store::Settings {
+        node,
+        at_least: 0,
+        limits: limits(bound(settings.maxmemory), settings.maxmemory_policy != EvictionPolicy::NoEviction),
+        clock: Arc::new(move || Duration::from_nanos(clock.monotonic_ns().0)),
+    };
+    if settings.maxmemory > 0 {
+        // Otherwise memory that log and store have freed is resident for a second: beside a small limit that is much.
+        crate::memory::give_back_soon();
+    }
+    Ok(Arc::new(Embedded::open(folder, &store)?))
 }
 
 /// Why there is no log in these places, and where it may be. `folder`: of the store, or of its copy.
@@ -301,12 +360,13 @@ impl Kept {
         if let redolog::State::Failed(reason) = self.log.stop() {
             tracing::warn!("The log has failed, and writes that it did not confirm may be lost: {reason}");
         }
+        self.copies.iter().for_each(|copies| copies.stop());
         epoch
     }
 }
 
 /// How the log is kept: where memory is limited, in smaller blocks, as they are put together there.
-fn limits_of_log(settings: &Settings) -> Limits {
+pub(super) fn limits_of_log(settings: &Settings) -> Limits {
     const LEAST: u64 = 1 << 18;
     // A start reads whole segments, so the bytes in them before the tail should be few beside it.
     let segment = match settings.checkpoint_log_max {

@@ -7,12 +7,14 @@ use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use loggroup::{Listener, Port};
 use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
-use membership::meta::{Command, Configuration, LIBRARIES_MAX, Response, Setting};
-use membership::{BootNs, LeaseEnd, Map, NodeId, level};
+use membership::meta::{Command, Configuration, LIBRARIES_MAX, Response, Setting, Shard};
+use membership::{AcceptorId, BootNs, LeaseEnd, Map, NodeId, level};
 use net::Links;
 use node::cluster::{
     Administration, Agreed, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged, join, split, take_agreed,
@@ -24,6 +26,7 @@ use redolog::Format;
 use super::chance::{self, Source};
 use super::clock::SystemClock;
 use super::copies;
+use super::group::{self, Group};
 use super::machine;
 use super::places::Places;
 
@@ -197,23 +200,31 @@ pub struct Data {
 }
 
 /// The node's part in its cluster; it ends with the value.
-pub struct Membership(Arc<Control>);
+pub struct Membership {
+    control: Arc<Control>,
+    /// The node has its data, and may have a lease.
+    may_serve: Arc<AtomicBool>,
+}
 
 impl Membership {
-    /// Takes part in a cluster if the settings say so. Call it before the node has workers.
+    /// Takes part in a cluster if the settings say so. Call it before the node has workers. `may_serve`: it has its data;
+    /// otherwise it gets no lease before [`Self::may_serve`].
     pub fn begin(
         settings: &Settings,
         node: &Arc<Node>,
         data: Option<Data>,
         links: &Links,
         clock: Arc<SystemClock>,
+        may_serve: bool,
     ) -> Result<Option<Membership>, Box<dyn Error>> {
         if !settings.takes_part_in_cluster() {
             return Ok(None);
         }
         check_new(settings, node)?;
         let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
-        let hooks = hooks(node, links, &known, Path::new(OsStr::from_bytes(&settings.dir)).to_owned());
+        let may_serve = Arc::new(AtomicBool::new(may_serve));
+        let dir = Path::new(OsStr::from_bytes(&settings.dir)).to_owned();
+        let hooks = hooks(node, links, &known, (dir, Arc::clone(&may_serve)));
         // This process holds its disks by now, so an earlier life has ended.
         let started = clock.boot_ns();
         let clock = Arc::new(move || clock.boot_ns());
@@ -266,14 +277,41 @@ impl Membership {
         });
         tracing::info!("Node {} listens for other nodes at {}", control.id(), control.bus());
         say_where_smart_clients_go(port, told);
-        Ok(Some(Membership(control)))
+        Ok(Some(Membership { control, may_serve }))
     }
+
+    /// The node has its data from now on.
+    pub fn may_serve(&self) {
+        self.may_serve.store(true, SeqCst);
+    }
+
+    /// The shard of the node, once the metadata have given this start a term of it (rule G1).
+    pub fn shard(&self) -> Option<Shard> {
+        group::own_shard(&self.control)
+    }
+
+    /// Ways to the acceptors of the shard at other members.
+    pub fn ports(&self, shard: &Shard, listener: &Listener) -> Vec<(AcceptorId, Arc<dyn Port>)> {
+        let all: Vec<_> = shard.settled.iter().chain(shard.pending.iter().flatten()).copied().collect();
+        group::ports(&self.control, &all, listener)
+    }
+
+    /// The acceptors of the node's shard, while its log runs.
+    pub fn group(&self) -> Group {
+        Group::new(&self.control)
+    }
+}
+
+/// True if the shard of the node has acceptors, as far as its files say.
+pub fn has_group(settings: &Settings) -> bool {
+    let shard = Control::known_shard(&folder(settings));
+    shard.is_some_and(|shard| !shard.settled.is_empty() || shard.pending.is_some())
 }
 
 impl Membership {
     /// The handle that changes the certificates.
     pub fn certificates(&self) -> Certificates {
-        Certificates(Arc::downgrade(&self.0))
+        Certificates(Arc::downgrade(&self.control))
     }
 }
 
@@ -318,14 +356,19 @@ fn files(settings: &Settings) -> Result<Option<TlsFiles>, String> {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        self.0.stop();
+        self.control.stop();
     }
 }
 
-/// `dir`: the node's directory.
-fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>, dir: PathBuf) -> Hooks {
+/// `dir`: the node's directory. `may_serve`: it has its data.
+fn hooks(
+    node: &Arc<Node>,
+    links: &Links,
+    known: &Arc<OnceLock<Arc<Cluster>>>,
+    (dir, may_serve): (PathBuf, Arc<AtomicBool>),
+) -> Hooks {
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
-    let holder = Weak::clone(&watcher);
+    let (holder, placer) = (Weak::clone(&watcher), Weak::clone(&watcher));
     let (taken, failed) = (links.clone(), links.clone());
     let (leaver, troubled, configured) = (watcher.clone(), watcher.clone(), watcher.clone());
     Hooks {
@@ -345,7 +388,14 @@ fn hooks(node: &Arc<Node>, links: &Links, known: &Arc<OnceLock<Arc<Cluster>>>, d
         }),
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
-        on_place: Arc::new(move |wanted| copies::of_node(&dir, wanted)),
+        on_place: Arc::new(move |wanted| match (wanted.streams, placer.upgrade()) {
+            (None, Some(node)) => copies::of_owner(&node.config.settings(), &dir, wanted),
+            _ => copies::of_node(&dir, wanted),
+        }),
+        may_serve: Arc::new(move || match may_serve.load(SeqCst) {
+            true => Ok(()),
+            false => Err("its log is being taken over from the copies".to_owned()),
+        }),
         is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
         on_configuration: Arc::new(move |known: &Configuration| {
             if let Some(node) = configured.upgrade() {

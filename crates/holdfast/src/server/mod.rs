@@ -12,6 +12,7 @@ mod cut;
 mod durable;
 mod effort;
 mod flushed;
+mod group;
 mod host;
 mod limits;
 mod load_snapshot;
@@ -30,6 +31,7 @@ mod replay;
 mod snapshots;
 mod supervisor;
 mod switch;
+mod taken_over;
 mod title;
 mod warm_up;
 
@@ -46,7 +48,7 @@ use node::config::{AppendFsync, Arguments, Disk, Live, Loaded, Settings, Values,
 use node::{Clock, Facts, Node, Table};
 
 use self::clock::SystemClock;
-use self::durable::Disks;
+use self::durable::{Disks, Stored};
 use self::host::Process;
 use self::limits::Limits;
 use self::log::Log;
@@ -120,9 +122,16 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     load_snapshot::check_ignored(&settings, dir)?;
     snapshots::tidy_up(dir);
     member::check_data(&settings, dir)?;
-    let disks = if settings.appendonly { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
-    let data = disks.as_ref().map(|disks| Data { id: disks.id(), term: disks.term() });
-    let seed = match disks.as_ref().and_then(Disks::seed) {
+    // A log that has copies is opened when these have brought it up to date.
+    let has_copies = taken_over::has_copies(&settings, dir);
+    let stored = if has_copies { Some(Stored::open(&settings, dir, clock.clone())?) } else { None };
+    let disks =
+        if settings.appendonly && !has_copies { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
+    let known_seed = match &stored {
+        Some(stored) => stored.seed()?,
+        None => disks.as_ref().and_then(Disks::seed),
+    };
+    let seed = match known_seed {
         Some(seed) => seed,
         None => u64::from_le_bytes(chance::random()?),
     };
@@ -139,7 +148,35 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     }
     // Before the data is read, which may take long: probes ask meanwhile.
     let endpoint = metrics::Endpoint::start(&settings, &node)?;
-    let kept = disks.map(|disks| disks.start(&node, seed, &settings)).transpose()?;
+    let links = Links::new(Arc::clone(&node));
+    let mut signals = Some(signals);
+    let (mut membership, mut disks, mut data) = (None, disks, None);
+    if let Some(stored) = stored {
+        // Copies may be out of reach for long: the operator must be able to end the wait.
+        signals.take().map(|signals| stop_on(signals, Arc::clone(&node), supervisor.clone())).transpose()?;
+        let known = Data { id: stored.id(), term: 0 };
+        let joined = Membership::begin(&settings, &node, Some(known), &links, Arc::clone(&clock), false)?;
+        let Some(joined) = joined else { return Err("a log with copies belongs to a node of a cluster".into()) };
+        disks = taken_over::bring_up(&settings, &node, stored, &joined)?;
+        membership = Some(joined);
+        if disks.is_none() {
+            return Ok(());
+        }
+    } else {
+        data = disks.as_ref().map(|disks| Data { id: disks.id(), term: disks.term() });
+    }
+    let kept = match disks.map(|disks| disks.start(&node, seed, &settings)).transpose() {
+        Err(why) if has_copies && node.is_stopping() => {
+            tracing::info!("{why}");
+            return Ok(());
+        }
+        kept => kept?,
+    };
+    if let (Some(kept), Some(membership)) = (&kept, &membership)
+        && let Some(copies) = &kept.copies
+    {
+        taken_over::keep(copies, &kept.log, membership)?;
+    }
     if kept.is_none() && !settings.takes_part_in_cluster() {
         load_snapshot::load(&node, &settings)?;
     }
@@ -154,8 +191,11 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let chores = chores::start(Arc::clone(&node), Arc::clone(&switch))?;
     let asides = asides::start(&node)?;
     let snapshots = snapshots::start(Arc::clone(&node), Arc::clone(&switch))?;
-    let links = Links::new(Arc::clone(&node));
-    let membership = Membership::begin(&settings, &node, data, &links, clock)?;
+    let membership = match membership {
+        Some(membership) => Some(membership),
+        None => Membership::begin(&settings, &node, data, &links, clock, true)?,
+    };
+    membership.iter().for_each(Membership::may_serve);
     let certificates = membership.as_ref().map(Membership::certificates).unwrap_or_default();
     let host_switch = Arc::clone(&switch);
     let open =
@@ -169,7 +209,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     endpoint.ready();
     drop(starting);
     supervisor.ready();
-    stop_on(signals, Arc::clone(&node), supervisor)?;
+    signals.map(|signals| stop_on(signals, Arc::clone(&node), supervisor)).transpose()?;
     let ended = server.join();
     drop(membership);
     node.jobs.wake();

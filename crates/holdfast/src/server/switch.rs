@@ -99,7 +99,7 @@ impl Switch {
         let before = self.node.clock.monotonic_ns();
         let dir = Path::new(OsStr::from_bytes(&self.node.config.settings().dir)).join(OsStr::from_bytes(&settings.dir));
         let disks = Disks::open(settings, &dir, self.node.clock.clone()).map_err(|error| error.to_string())?;
-        let Disks { log, node: id, store, header, places } = disks;
+        let Disks { log, node: id, store, header, places, .. } = disks;
         self.must_not_replace(log.recovery(), header.is_some(), &places)?;
         let highest = header.as_ref().map(|header| highest(&*store, header)).transpose();
         let above = highest.map_err(|error| error.to_string())?.unwrap_or_default();
@@ -136,7 +136,8 @@ impl Switch {
             }
         };
         let (readers, node) = (Vec::new(), Arc::clone(&self.node));
-        let mut kept = Kept { log: log.clone(), gates, checkpoints: state.clone(), thread, readers, places, node };
+        let (log_of, checkpoints) = (log.clone(), state.clone());
+        let mut kept = Kept { log: log_of, gates, checkpoints, thread, readers, places, node, copies: None };
         if let Err(why) = self.complete(&kept, id) {
             self.give_up(&log);
             state.cancel();
@@ -303,8 +304,10 @@ impl Switch {
             }
             thread::park_timeout(WARM_LOOK);
         }
-        if self.kept().is_none() {
-            return Ok(());
+        match &*self.kept() {
+            None => return Ok(()),
+            Some(kept) if kept.copies.is_some() => return Err("the log has copies at other members".into()),
+            Some(_) => {}
         }
         // A change of settings before all workers stand still finds the log, which may stay.
         let halted = self.halt_decided();

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use quorum::{Base, BlockId, Cut, Event, Reply, Report, StreamId, Term};
+use quorum::{AcceptorId, Base, BlockId, Cut, Event, Reply, Report, ShardId, StreamId, Term};
 use redolog::{Copies, Frame, Fsync, Landed, Lsn, Name};
 
-use super::{Driver, Inner, Plan};
+use super::{Driver, Inner};
 
 impl Copies for Driver {
     fn departs(&self, stream: u16, frame: &Frame<'_>) -> Result<(), String> {
@@ -19,6 +19,7 @@ impl Copies for Driver {
             let id = appended.map_err(|not_now| inner.fenced_by.map_or(not_now.to_string(), super::fenced))?;
             let Name { term, sequence } = frame.name;
             if (id.term.get(), id.sequence) == (term, sequence) {
+                inner.note_end(StreamId(stream), Cut(frame.cut.0));
                 return Ok(());
             }
             let BlockId { term: of, sequence: at } = id;
@@ -27,7 +28,9 @@ impl Copies for Driver {
     }
 
     fn landed(&self, stream: u16, landed: Landed) {
-        self.act(Some(stream), |inner, events| inner.own_landed(&self.plan, StreamId(stream), landed, events));
+        self.act(Some(stream), |inner, events| {
+            inner.own_landed((self.shard, self.own), StreamId(stream), landed, events)
+        });
     }
 
     fn sync(&self, stream: u16) {
@@ -51,11 +54,24 @@ impl Copies for Driver {
 }
 
 impl Inner {
+    pub(super) fn note_end(&mut self, stream: StreamId, end: Cut) {
+        if let Some(mark) = self.marks.get_mut(usize::from(stream.0)) {
+            mark.end = end;
+        }
+    }
+
     /// The own folder's acknowledgement.
-    fn own_landed(&mut self, plan: &Plan, stream: StreamId, landed: Landed, events: &mut Vec<Event>) {
+    fn own_landed(
+        &mut self,
+        (shard, own): (ShardId, AcceptorId),
+        stream: StreamId,
+        landed: Landed,
+        events: &mut Vec<Event>,
+    ) {
         let Some(history) = self.owner.history(stream) else { return };
         let (Some(written), Some(synced)) = (history.at(landed.written), history.at(landed.synced)) else { return };
         let report = Report::Ack { stream, written, synced };
-        self.owner.reply(plan.own, Reply { shard: plan.shard, term: plan.term, report }, events);
+        let term = self.owner.term();
+        self.owner.reply(own, Reply { shard, term, report }, events);
     }
 }

@@ -7,10 +7,15 @@
 //! The own folder is an acceptor like others until the log runs on it. From then on ([`Driver::take_own`]) the log's
 //! threads write there, and the driver answers in its place.
 
+mod again;
 mod copies;
+mod reads;
 mod stages;
+mod start;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod together;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,7 +26,9 @@ use redolog::{Log, Lsn};
 
 use crate::port::{Heard, Listener, Port};
 
+use reads::Reads;
 pub use stages::{Ended, Wait};
+pub use start::{NotStarted, Own, is_acceptor, name_of_own};
 
 /// A term, as the metadata give it (rule G1).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +55,8 @@ struct Mark {
     asked: u64,
     /// The place that acceptors were told to be committed.
     told: u64,
+    /// Where the last block ends.
+    end: Cut,
 }
 
 /// The part behind the lock.
@@ -58,8 +67,9 @@ struct Inner {
     outbox: Vec<(Arc<dyn Port>, Request)>,
     is_sending: bool,
     marks: Vec<Mark>,
-    /// The log's threads write the own folder.
+    /// The log's threads write the own folder. Its blocks are read by a thread for that.
     is_own_taken: bool,
+    own_reads: Option<Reads>,
     has_own_failed: bool,
     may_settle: bool,
     /// The term that has followed.
@@ -70,7 +80,8 @@ struct Inner {
 
 /// See the module's text.
 pub struct Driver {
-    plan: Plan,
+    shard: ShardId,
+    own: AcceptorId,
     inner: Mutex<Inner>,
     /// Notified when the stage has changed, or an acceptor has moved on while the log does not run.
     news: Condvar,
@@ -79,7 +90,7 @@ pub struct Driver {
 
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Driver").field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("Driver").field("shard", &self.shard).field("own", &self.own).finish_non_exhaustive()
     }
 }
 
@@ -108,9 +119,9 @@ impl Driver {
     ) -> Arc<Self> {
         let mut out = Vec::new();
         let streams = known.len();
-        let of = (plan.shard, plan.term);
-        let mut owner = Owner::new(of, plan.settled.clone(), plan.pending.clone(), known, limits, &mut out);
-        owner.follow(plan.own, &mut out);
+        let Plan { shard, term, own, settled, pending } = plan;
+        let mut owner = Owner::new((shard, term), settled, pending, known, limits, &mut out);
+        owner.follow(own, &mut out);
         let inner = Inner {
             owner,
             ports: BTreeMap::new(),
@@ -118,20 +129,16 @@ impl Driver {
             is_sending: false,
             marks: vec![Mark::default(); streams],
             is_own_taken: false,
+            own_reads: None,
             has_own_failed: false,
             may_settle: false,
             fenced_by: None,
             is_stopped: false,
         };
-        let driver = Arc::new(Self { plan, inner: Mutex::new(inner), news: Condvar::new(), log: OnceLock::new() });
-        let weak = Arc::downgrade(&driver);
-        let listener: Listener = Arc::new(move |acceptor, heard| {
-            if let Some(driver) = weak.upgrade() {
-                driver.hear(acceptor, heard);
-            }
-        });
+        let driver =
+            Arc::new(Self { shard, own, inner: Mutex::new(inner), news: Condvar::new(), log: OnceLock::new() });
         // A port may tell its listener something while it is made.
-        let ports = ports(&listener);
+        let ports = ports(&driver.listener());
         driver.act(None, |inner, events| {
             inner.ports = ports.into_iter().collect();
             *events = out;
@@ -139,20 +146,29 @@ impl Driver {
         driver
     }
 
+    fn listener(self: &Arc<Self>) -> Listener {
+        let weak = Arc::downgrade(self);
+        Arc::new(move |acceptor, heard| {
+            if let Some(driver) = weak.upgrade() {
+                driver.hear(acceptor, heard);
+            }
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of the own folder.
+    #[must_use]
+    pub fn own(&self) -> AcceptorId {
+        self.own
     }
 
     /// Its term.
     #[must_use]
     pub fn term(&self) -> Term {
-        self.plan.term
-    }
-
-    /// The plan that it follows.
-    #[must_use]
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+        self.lock().owner.term()
     }
 
     /// How far each acceptor is behind in each stream.
@@ -198,13 +214,12 @@ impl Driver {
     /// An acceptor, or its connection, has said something.
     fn hear(&self, acceptor: AcceptorId, heard: Heard) {
         self.act(None, |inner, events| {
-            if inner.is_own_taken && acceptor == self.plan.own {
+            if inner.is_own_taken && acceptor == self.own {
                 // The log's threads speak for it.
                 return;
             }
             let has_failed = |reply: &Reply| matches!(reply.report, Report::Failed);
-            inner.has_own_failed |=
-                acceptor == self.plan.own && matches!(&heard, Heard::Reply(reply) if has_failed(reply));
+            inner.has_own_failed |= acceptor == self.own && matches!(&heard, Heard::Reply(reply) if has_failed(reply));
             match heard {
                 Heard::Connected => inner.owner.connected(acceptor, events),
                 Heard::Lost => inner.owner.lost(acceptor, events),
@@ -222,7 +237,7 @@ impl Driver {
         let result = f(&mut inner, &mut events);
         while !events.is_empty() {
             for event in std::mem::take(&mut events) {
-                inner.carry_out(event, &self.plan, &mut moved, &mut events);
+                inner.carry_out(event, self.own, &mut moved, &mut events);
             }
         }
         let (log, by) = (self.log.get(), inner.fenced_by);
@@ -267,9 +282,9 @@ fn fenced(by: Term) -> String {
 }
 
 impl Inner {
-    fn carry_out(&mut self, event: Event, plan: &Plan, moved: &mut Moved, out: &mut Vec<Event>) {
+    fn carry_out(&mut self, event: Event, own: AcceptorId, moved: &mut Moved, out: &mut Vec<Event>) {
         match event {
-            Event::Send { to, request } if self.is_own_taken && to == plan.own => self.answer(plan, request, out),
+            Event::Send { to, request } if self.is_own_taken && to == own => self.answer(own, request, out),
             Event::Send { to, request } => {
                 if let Some(port) = self.ports.get(&to) {
                     self.outbox.push((port.clone(), request));
@@ -295,13 +310,24 @@ impl Inner {
         }
     }
 
-    /// Answers for the own folder, which the log writes: it gives no blocks away, as others have them.
-    fn answer(&mut self, plan: &Plan, request: Request, out: &mut Vec<Event>) {
-        if let Order::Read { stream, .. } = request.order {
-            let report = Report::Blocks { stream, blocks: Vec::new() };
-            let reply = Reply { shard: request.shard, term: request.term, report };
-            self.owner.reply(plan.own, reply, out);
-        }
+    /// Answers for the own folder, which the log writes.
+    fn answer(&mut self, own: AcceptorId, request: Request, out: &mut Vec<Event>) {
+        let Request { shard, term, order } = request;
+        let report = match order {
+            // It is asked at a term of the same process, for which the log rests: all blocks are on its disk.
+            Order::Seal => {
+                let streams = (0..self.marks.len() as u16).map(StreamId);
+                let histories = streams.filter_map(|stream| self.owner.history(stream).cloned()).collect();
+                Report::Sealed { histories }
+            }
+            Order::Read { stream, from, most } if self.own_reads.is_some() => {
+                self.own_reads.iter().for_each(|reads| reads.ask(term, stream, from, most));
+                return;
+            }
+            Order::Read { stream, .. } => Report::Blocks { stream, blocks: Vec::new() },
+            _ => return,
+        };
+        self.owner.reply(own, Reply { shard, term, report }, out);
     }
 
     /// Blocks that were not sent yet when a sync was wanted are synced when a majority has them.

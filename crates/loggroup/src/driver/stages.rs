@@ -50,7 +50,7 @@ impl Driver {
     }
 
     fn own_has_all(&self, inner: &Inner) -> bool {
-        let mut own = inner.owner.lags().filter(|lag| lag.acceptor == self.plan.own);
+        let mut own = inner.owner.lags().filter(|lag| lag.acceptor == self.own);
         own.all(|lag| lag.blocks == 0 && lag.answers)
     }
 
@@ -59,7 +59,7 @@ impl Driver {
         let port = {
             let mut inner = self.lock();
             inner.is_own_taken = true;
-            inner.ports.remove(&self.plan.own)
+            inner.ports.remove(&self.own)
         };
         drop(port);
     }
@@ -88,6 +88,7 @@ impl Driver {
                     )));
                 }
             }
+            (0..).map(StreamId).zip(&cuts).for_each(|(stream, cut)| inner.note_end(stream, *cut));
             inner.owner.begin(&cuts, events).map_err(|not_now| Ended::Other(not_now.to_string()))
         })
     }
@@ -113,7 +114,7 @@ impl Driver {
         self.wait_until(wait, |inner| inner.stage() == Stage::Leading)
     }
 
-    fn wait_until(&self, wait: Wait<'_>, is_so: impl Fn(&Inner) -> bool) -> Result<(), Ended> {
+    pub(super) fn wait_until(&self, wait: Wait<'_>, is_so: impl Fn(&Inner) -> bool) -> Result<(), Ended> {
         let mut inner = self.lock();
         loop {
             if let Some(by) = inner.fenced_by {
@@ -149,6 +150,7 @@ impl Driver {
         let ports = {
             let mut inner = self.lock();
             inner.is_stopped = true;
+            inner.own_reads = None;
             std::mem::take(&mut inner.ports)
         };
         self.news.notify_all();

@@ -156,6 +156,25 @@ impl<D: Disk> Folder<D> {
         Ok(Self { shard, acceptor, promise, streams, locks })
     }
 
+    /// Names a folder whose streams are there and may be written meanwhile: the acceptor that is there, or a new one. No
+    /// stream is opened.
+    pub(crate) fn name(own: D, shard: ShardId, acceptor: AcceptorId, streams: u16) -> Result<AcceptorId, Unusable> {
+        match Identity::read(&own)? {
+            Some(there) if there.shard == shard && there.streams == streams => Ok(there.acceptor),
+            Some(there) => Err(Unusable::Lost(format!(
+                "{} is of shard {}, which has {} streams",
+                own.describe("acceptor"),
+                there.shard.0,
+                there.streams
+            ))),
+            None => {
+                let identity = Identity { acceptor, shard, streams };
+                identity.write(own, |own| Promise::make(own, acceptor, shard))?;
+                Ok(acceptor)
+            }
+        }
+    }
+
     /// Its acceptor.
     #[must_use]
     pub fn acceptor(&self) -> AcceptorId {

@@ -16,8 +16,9 @@ use redolog::{Disk, Lack};
 
 use self::lane::Lane;
 pub(crate) use self::lane::Task;
+pub(crate) use self::lane::read;
 #[cfg(test)]
-pub(crate) use self::lane::{Came, Departed, carry_out, read};
+pub(crate) use self::lane::{Came, Departed, carry_out};
 use crate::folder::{Folder, Promise, Unusable, check, number_of};
 use crate::port::{Heard, Listener, Port};
 

@@ -19,7 +19,7 @@ use super::relay::Relays;
 use super::storage::Machine;
 use super::told::Told;
 use super::types::{CommittedLeaderId, Types, Wire};
-use super::{BootClock, Random, Settings, Trouble};
+use super::{BootClock, MayServe, Random, Settings, Trouble};
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
@@ -105,6 +105,8 @@ pub struct Agent {
     /// See [`super::Hooks::trouble`].
     pub trouble: Trouble,
     pub places: Places,
+    /// See [`super::Hooks::may_serve`].
+    pub may_serve: MayServe,
     /// Held while the voters are chosen and changed.
     pub changing: tokio::sync::Mutex<()>,
 }

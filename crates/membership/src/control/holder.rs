@@ -109,6 +109,11 @@ impl Agent {
             select(pin!(ticks.tick()), pin!(libraries.changed())).await;
             let agent = Arc::clone(&self);
             tokio::spawn(async move {
+                if let Err(why) = (agent.may_serve)() {
+                    // A log that has copies is taken over in the term that is asked for here.
+                    agent.excuse(why);
+                    return agent.take_term().await;
+                }
                 match agent.renew_once().await {
                     Ok(()) => {
                         agent.shared.say("");

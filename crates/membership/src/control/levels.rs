@@ -53,16 +53,21 @@ impl Levels {
 /// The level that a node's files name. A change that may not be committed does not count: until the level rises, a node
 /// may go back to a build that does not know it (rule U1).
 pub fn known(kept: &Kept) -> u16 {
+    state_of(kept, kept.committed.map_or(0, |last| last.index)).level()
+}
+
+/// The metadata in a node's files, up to this place of Raft's log.
+pub fn state_of(kept: &Kept, upto: u64) -> State {
     let snapshot = kept.snapshot.as_ref();
     let last = snapshot.and_then(|snapshot| snapshot.meta.last_log_id).map_or(0, |last| last.index);
     let state = snapshot.and_then(|snapshot| State::restore(&snapshot.snapshot).ok());
-    let (mut state, committed) = (state.unwrap_or_default(), kept.committed.map_or(0, |last| last.index));
-    for (_, entry) in kept.entries.range(last + 1..).take_while(|(index, _)| **index <= committed) {
+    let mut state = state.unwrap_or_default();
+    for (_, entry) in kept.entries.range(last + 1..).take_while(|(index, _)| **index <= upto) {
         if let EntryPayload::Normal(command) = &entry.payload {
             state.apply(command);
         }
     }
-    state.level()
+    state
 }
 
 /// Sets the level of the build in a command about a node. If the cluster has no level, the command stays as nodes

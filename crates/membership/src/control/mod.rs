@@ -67,7 +67,7 @@ pub use status::{NodeStatus, Status};
 use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;
 use crate::map::Map;
-use crate::meta::{Command, Configuration, Kind, Response, Setting};
+use crate::meta::{Command, Configuration, Kind, Response, Setting, Shard};
 use crate::{BootNs, ClusterId, LeaseEnd, NodeId, level};
 
 /// The clock of leases.
@@ -195,6 +195,9 @@ impl std::error::Error for StartError {}
 /// Returns the troubles of a node that serves, in words; empty: none.
 pub type Trouble = Arc<dyn Fn() -> String + Send + Sync>;
 
+/// Returns why a node must have no lease yet, though it takes part: it does not have its data.
+pub type MayServe = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
 /// The callbacks.
 #[derive(Clone)]
 pub struct Hooks {
@@ -214,6 +217,8 @@ pub struct Hooks {
     pub trouble: Trouble,
     /// Opens or makes the folder of a place in a log group.
     pub on_place: OnPlace,
+    /// Says whether this node may have a lease.
+    pub may_serve: MayServe,
 }
 
 /// The control thread of this process.
@@ -293,6 +298,15 @@ impl Control {
     /// committed. [`level::FIRST`] if it belongs to no cluster, or the files cannot be read, which the start reports.
     pub fn known_level(folder: &Path) -> u16 {
         Folder::read(folder, None).ok().flatten().map_or(level::FIRST, |kept| levels::known(&kept))
+    }
+
+    /// The shard of the node whose state is in `folder`, by its files, which are only read: the last changes count, though
+    /// they may not be committed. `None`: there is none, or the files cannot be read, which the start reports.
+    pub fn known_shard(folder: &Path) -> Option<Shard> {
+        let kept = Folder::read(folder, None).ok().flatten()?;
+        let state = levels::state_of(&kept, u64::MAX);
+        let shard = state.shards().find(|shard| shard.owner == kept.node).cloned();
+        shard
     }
 
     /// The libraries and the users, as bytes, in the files of `folder`, which are only read. Other nodes may have newer
@@ -542,6 +556,7 @@ async fn agent(
         configured: Configured::new(found, Arc::clone(&hooks.on_configuration)),
         trouble: Arc::clone(&hooks.trouble),
         places: Places::new(Arc::clone(&hooks.on_place)),
+        may_serve: Arc::clone(&hooks.may_serve),
         changing: tokio::sync::Mutex::default(),
     })
 }

@@ -221,6 +221,7 @@ impl Node {
                 Ok(*copies.lock().unwrap().entry(wanted.clone()).or_insert_with(new))
             }),
             trouble: Arc::new(move || trouble.lock().unwrap().clone()),
+            may_serve: Arc::new(|| Ok(())),
             on_configuration: Arc::new(move |taken| configuration.lock().unwrap().clone_from(taken)),
             on_libraries: Arc::new(move |version, payload| {
                 if refuses.load(Ordering::Relaxed) {

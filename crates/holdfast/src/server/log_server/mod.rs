@@ -139,6 +139,7 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         on_data: Arc::new(drop),
         on_no_link: Arc::new(|_, _| {}),
         trouble: Arc::new(move || folders.trouble()),
+        may_serve: Arc::new(|| Ok(())),
         on_place: Arc::new(move |wanted| placing.make(wanted)),
         is_leaving: Arc::new(move || stops.load(Ordering::Acquire)),
         on_configuration: Arc::new(move |known: &Configuration| live.take(known.values())),

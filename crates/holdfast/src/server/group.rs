@@ -1,0 +1,111 @@
+//! The acceptors of a shard, as the metadata name them, while its log runs (rule G11).
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use loggroup::{Driver, Listener, Plan, Port};
+use membership::control::Control;
+use membership::meta::{Acceptor, Command, GroupCommand, Lead, Response, Settle, Shard};
+use membership::{AcceptorId, Term};
+
+/// How long a change of the metadata is waited for.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// Blocks by which new acceptors may lag when they begin to count: the streams pause until these have arrived.
+const BEHIND_MAX: u64 = 16;
+
+/// The metadata of the shard of this node.
+pub struct Group(Weak<Control>);
+
+impl Group {
+    pub(super) fn new(control: &Arc<Control>) -> Self {
+        Self(Arc::downgrade(control))
+    }
+
+    /// Does what the metadata want next: settles acceptors, or brings others up and has them count.
+    ///
+    /// # Errors
+    /// It could not be done now. It is tried again.
+    pub fn follow(&self, copies: &Arc<Driver>) -> Result<(), String> {
+        let Some(control) = self.0.upgrade() else { return Ok(()) };
+        let Some(shard) = own_shard(&control) else { return Ok(()) };
+        match &shard.pending {
+            None if copies.may_settle() => copies.settled(),
+            Some(pending) if copies.may_settle() && shard.pending_since < copies.term() => {
+                settle(&control, &shard, pending)?;
+                copies.settled();
+            }
+            Some(pending) if shard.pending_since >= copies.term() => change(&control, copies, &shard, pending)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The shard of the node, if the metadata have given this start a term of it (rule G1).
+pub fn own_shard(control: &Control) -> Option<Shard> {
+    let (map, id, life) = (control.map(), control.id(), control.incarnation());
+    map.shards_of(id).find(|shard| shard.incarnation == life).cloned()
+}
+
+/// The term of a shard that has just been given, for the owner whose folder is `own`. Until there are others, the owner's
+/// log is the shard's only acceptor.
+pub fn plan(shard: &Shard, own: AcceptorId) -> Plan {
+    let settled = if shard.settled.is_empty() { vec![own] } else { ids(&shard.settled) };
+    // Acceptors that were chosen since this term was given are for a later one.
+    let pending = shard.pending.as_deref().filter(|_| shard.pending_since < shard.term).map(ids);
+    Plan { shard: shard.id, term: shard.term, own, settled, pending }
+}
+
+fn ids(set: &[Acceptor]) -> Vec<AcceptorId> {
+    set.iter().map(|acceptor| acceptor.id).collect()
+}
+
+/// Ways to these acceptors, but for the own folder.
+pub fn ports(control: &Arc<Control>, acceptors: &[Acceptor], listener: &Listener) -> Vec<(AcceptorId, Arc<dyn Port>)> {
+    let _ = (control, acceptors, listener);
+    Vec::new()
+}
+
+fn settle(control: &Control, shard: &Shard, pending: &[Acceptor]) -> Result<(), String> {
+    let (id, incarnation) = (control.id(), control.incarnation());
+    let settle = Settle { shard: shard.id, id, incarnation, term: shard.term, acceptors: ids(pending) };
+    submit(control, Command::Group(GroupCommand::Settle(settle)))?;
+    tracing::info!("The log of shard {} has {} copies now", shard.id.0, pending.len());
+    Ok(())
+}
+
+/// Brings pending acceptors up, and begins a term in which they count beside the settled ones.
+fn change(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard, pending: &[Acceptor]) -> Result<(), String> {
+    let known: Vec<AcceptorId> = copies.lags().into_iter().map(|lag| lag.acceptor).collect();
+    let new: Vec<Acceptor> = pending.iter().filter(|acceptor| !known.contains(&acceptor.id)).copied().collect();
+    if !new.is_empty() {
+        copies.follow_up(|listener| ports(control, &new, listener));
+        return Ok(());
+    }
+    if copies.behind(&ids(pending)).is_none_or(|blocks| blocks > BEHIND_MAX) {
+        // They catch up while the log runs.
+        return Ok(());
+    }
+    let (id, incarnation) = (control.id(), control.incarnation());
+    let ask = Lead { shard: shard.id, known: copies.term(), id, incarnation, of_log: 0 };
+    submit(control, Command::Lead(ask))?;
+    let shard = own_shard(control).filter(|shard| is_next(shard.term, copies.term())).ok_or("there is no next term")?;
+    // Without a majority the streams stand still, as they would in the term before.
+    copies.again(plan(&shard, copies.own()), &mut |_, _| true).map_err(|why| why.to_string())
+}
+
+fn is_next(term: Term, before: Term) -> bool {
+    term.is_next_of(before)
+}
+
+/// Has a command applied, and waits until this process has heard of it.
+fn submit(control: &Control, command: Command) -> Result<(), String> {
+    let (tell, told) = channel();
+    control.submit(command, move |response| drop(tell.send(response)));
+    match told.recv_timeout(ANSWER).map_err(|_| "the metadata do not answer".to_owned())?? {
+        Response::Done { .. } => Ok(()),
+        Response::Refused(why) => Err(why.to_string()),
+    }
+}

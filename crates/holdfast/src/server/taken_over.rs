@@ -1,0 +1,132 @@
+//! A start of a node whose log has copies at other members (rules G1 to G6).
+//!
+//! Such a node takes part in the cluster before it has its data: it needs a term, and what its own folder lacks comes from
+//! others. It gets no lease meanwhile.
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use loggroup::{Driver, Ended, Limits, Own, Stage};
+use node::Node;
+use node::config::Settings;
+use quorum::AcceptorId;
+use redolog::{Log, State};
+
+use super::chance;
+use super::durable::{Disks, Stored, limits_of_log};
+use super::group;
+use super::member::{self, Membership};
+use super::places::Places;
+
+/// Between two looks at whether the node has a term.
+const LOOK: Duration = Duration::from_millis(20);
+/// Between two looks at the acceptors that the metadata name.
+const EVERY: Duration = Duration::from_secs(1);
+/// Between two lines of the log about a start that waits, in milliseconds.
+const SAY_MS: u64 = 5_000;
+
+/// True if the log of this node has copies, as far as its files say: the metadata that it has kept, or its own log folder.
+pub fn has_copies(settings: &Settings, dir: &Path) -> bool {
+    let in_folder = || loggroup::is_acceptor(&Places::of(settings, dir).logs);
+    settings.appendonly && settings.takes_part_in_cluster() && (member::has_group(settings) || in_folder())
+}
+
+/// Gets a term, and brings the own folder to the log that a majority of the acceptors has. `None`: the server stops.
+pub fn bring_up(
+    settings: &Settings,
+    node: &Arc<Node>,
+    stored: Stored,
+    membership: &Membership,
+) -> Result<Option<Disks>, Box<dyn Error>> {
+    let mut waits = Waits::new(node, "A term is waited for: the metadata have given none to this start");
+    let shard = loop {
+        if let Some(shard) = membership.shard() {
+            break shard;
+        }
+        if !waits.go_on() {
+            return Ok(None);
+        }
+        thread::park_timeout(LOOK);
+    };
+    let own = Own::at(&stored.places.logs, shard.id, limits_of_log(settings), AcceptorId(chance::random()?))?;
+    if own.term() >= shard.term {
+        return Err(format!(
+            "the own log folder knows term {}, and the metadata give {} to this start: they are of another time",
+            own.term().get(),
+            shard.term.get()
+        )
+        .into());
+    }
+    let plan = group::plan(&shard, own.acceptor());
+    let (count, term) = (plan.settled.len() + plan.pending.as_ref().map_or(0, Vec::len), plan.term.get());
+    tracing::info!("The log of shard {} is taken over from its {count} copies, in term {term}", plan.shard.0);
+    let limits = Limits { through: settings.appendfsync == node::config::AppendFsync::Always, ..Limits::default() };
+    let driver = own.bring_up(plan, limits, |listener| membership.ports(&shard, listener), &mut saying(node));
+    match driver {
+        Ok(driver) => Ok(Some(stored.with_log(driver)?)),
+        Err(loggroup::NotStarted::Ended(Ended::Stopped)) => Ok(None),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// Waits until the shard is led. `log` runs in the own folder.
+pub fn follow(copies: &Arc<Driver>, log: &Log, node: &Arc<Node>) -> Result<(), Box<dyn Error>> {
+    copies.follow(log, &mut saying(node))?;
+    tracing::info!("The shard is led here, in term {}", copies.term().get());
+    Ok(())
+}
+
+/// Starts a thread that tells acceptors what is committed, and follows changes of them. It ends when the log has ended.
+pub fn keep(copies: &Arc<Driver>, log: &Log, membership: &Membership) -> Result<(), Box<dyn Error>> {
+    let (weak, log, group) = (Arc::downgrade(copies), log.clone(), membership.group());
+    let keep = move || {
+        while let Some(copies) = weak.upgrade().filter(|_| matches!(log.state(), State::Running)) {
+            copies.tell_committed();
+            if let Err(why) = group.follow(&copies) {
+                tracing::warn!(cause = "log copies", "The copies of the log do not change yet: {why}");
+            }
+            drop(copies);
+            thread::park_timeout(EVERY);
+        }
+    };
+    thread::Builder::new().name("log-copies".into()).spawn(keep)?;
+    Ok(())
+}
+
+/// Says now and then that a start waits.
+struct Waits<'a> {
+    node: &'a Node,
+    text: String,
+    since: clocks::UnixMs,
+}
+
+impl<'a> Waits<'a> {
+    fn new(node: &'a Node, text: &str) -> Self {
+        Self { node, text: text.to_owned(), since: node.clock.unix_ms() }
+    }
+
+    /// False: the server stops.
+    fn go_on(&mut self) -> bool {
+        let now = self.node.clock.unix_ms();
+        if now.0.saturating_sub(self.since.0) >= SAY_MS {
+            self.since = now;
+            tracing::warn!("{}", self.text);
+        }
+        !self.node.is_stopping()
+    }
+}
+
+fn saying(node: &Arc<Node>) -> impl FnMut(Stage, usize) -> bool {
+    let mut waits = Waits::new(node, "");
+    move |stage, silent| {
+        let does = match stage {
+            Stage::Sealing | Stage::Fetching => "is taken over",
+            _ => "is brought to its copies",
+        };
+        waits.text = format!("The log {does}; of the acceptors, {silent} do not answer");
+        waits.go_on()
+    }
+}

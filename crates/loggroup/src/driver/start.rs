@@ -1,0 +1,189 @@
+//! A start of the owner: its own folder is brought to the log that a majority has, and then becomes the log that runs.
+//!
+//! ```text
+//! own folder's acceptor -- sealed, filled --> closed -- `Opened`, replayed, cut --> begun --> leads: clients are served
+//! ```
+//!
+//! So there is one recovery: whatever the own folder lacked is there before the log is opened.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quorum::{AcceptorId, History, Limits, ShardId, Term};
+use redolog::{Damage, Disk, Lead, Log, Opened, Replica};
+
+use super::{Driver, Ended, Plan, Wait};
+use crate::folder::{Folder, Place, Unusable};
+use crate::local::Local;
+use crate::port::{Listener, Port};
+
+/// The folder beside the first stream's segments for what an acceptor has but blocks. Who removes the log removes it as
+/// well (rule G9).
+const OWN: &str = "acceptor";
+
+/// The owner's own folder: the directories of its log, as an acceptor.
+pub struct Own<D: Disk = redolog::Folder> {
+    folder: Folder<D>,
+    known: Vec<History>,
+}
+
+/// The reason why a start cannot go on.
+#[derive(Debug)]
+pub enum NotStarted {
+    /// The own folder cannot be used.
+    Own(Unusable),
+    /// The log cannot be read.
+    Log(Damage),
+    /// See there.
+    Ended(Ended),
+}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(why) => why.fmt(f),
+            Self::Log(why) => why.fmt(f),
+            Self::Ended(why) => why.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotStarted {}
+
+impl From<Unusable> for NotStarted {
+    fn from(why: Unusable) -> Self {
+        Self::Own(why)
+    }
+}
+
+impl From<Damage> for NotStarted {
+    fn from(why: Damage) -> Self {
+        Self::Log(why)
+    }
+}
+
+impl From<Ended> for NotStarted {
+    fn from(why: Ended) -> Self {
+        Self::Ended(why)
+    }
+}
+
+impl Own {
+    /// The acceptor in the directories of a log, one for each stream. One that is not there yet is made, of a log that
+    /// has had no copies or of none, and gets the name `fresh`.
+    ///
+    /// # Errors
+    /// A directory is used by another process, cannot be read or written, or has lost something.
+    pub fn at(logs: &[PathBuf], shard: ShardId, limits: redolog::Limits, fresh: AcceptorId) -> Result<Self, Unusable> {
+        let (_held, place) = (naming(), || Place::of(&own_folder(logs), logs));
+        match Folder::open(place()?, shard, limits) {
+            Err(Unusable::Empty) => Self::of(Folder::make(place()?, shard, fresh, limits)?),
+            opened => Self::of(opened?),
+        }
+    }
+}
+
+/// Held while the own folder gets its name: a start and the metadata may ask for one at the same time.
+static NAMING: Mutex<()> = Mutex::new(());
+
+fn naming() -> MutexGuard<'static, ()> {
+    NAMING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The name of the acceptor in the directories of a log that may be running. It gets the name `fresh` if it has none.
+///
+/// # Errors
+/// No log has begun there, or the directory cannot be used.
+pub fn name_of_own(logs: &[PathBuf], shard: ShardId, fresh: AcceptorId) -> Result<AcceptorId, Unusable> {
+    let _held = naming();
+    let begun = |folder: &PathBuf| {
+        let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        names.into_iter().any(|entry| entry.path().extension().is_some_and(|extension| extension == "log"))
+    };
+    if let Some(folder) = logs.iter().find(|folder| !begun(folder)) {
+        return Err(Unusable::Lost(format!("no log has begun in {}", folder.display())));
+    }
+    Folder::name(redolog::Folder::new(&own_folder(logs))?, shard, fresh, logs.len() as u16)
+}
+
+/// True if there is an acceptor in these directories of a log.
+pub fn is_acceptor(logs: &[PathBuf]) -> bool {
+    own_folder(logs).join("acceptor").exists()
+}
+
+fn own_folder(logs: &[PathBuf]) -> PathBuf {
+    logs.first().map(PathBuf::as_path).unwrap_or_else(|| Path::new("")).join(OWN)
+}
+
+impl<D: Disk> Own<D> {
+    /// Of a folder that was opened or made.
+    pub(crate) fn of(folder: Folder<D>) -> Result<Self, Unusable> {
+        let known = folder.found()?.into_iter().map(|found| found.history).collect();
+        Ok(Self { folder, known })
+    }
+
+    /// Its name.
+    pub fn acceptor(&self) -> AcceptorId {
+        self.folder.acceptor()
+    }
+
+    /// The highest term that anything in it is of.
+    pub fn term(&self) -> Term {
+        let terms = self.known.iter().map(|history| history.last().term);
+        terms.chain([self.folder.promised()]).max().unwrap_or(Term::ZERO)
+    }
+
+    /// Begins the term that the plan names: seals, and has the own folder filled. Its acceptor is closed when this returns,
+    /// and the log can be opened ([`lead`]). `others` makes the ports of the other acceptors.
+    ///
+    /// # Errors
+    /// The own folder failed, another term follows, or the caller gives up.
+    pub fn bring_up(
+        self,
+        plan: Plan,
+        limits: Limits,
+        others: impl FnOnce(&Listener) -> Vec<(AcceptorId, Arc<dyn Port>)>,
+        wait: Wait<'_>,
+    ) -> Result<Arc<Driver>, NotStarted> {
+        let Self { folder, known } = self;
+        let (id, readers) = (folder.acceptor(), folder.streams.iter().map(Replica::reader).collect());
+        let local = Local::start(folder)?;
+        let driver = Driver::begin(plan, known, limits, |listener| {
+            let mut ports = others(listener);
+            ports.push((id, Arc::new(local.caller(listener.clone()))));
+            ports
+        });
+        let copied = driver.wait_copied(wait);
+        driver.take_own();
+        let closed = local.stop();
+        copied?;
+        closed.map_err(|error| Ended::Own(format!("the own log folder: {error}")))?;
+        driver.read_own(readers)?;
+        Ok(driver)
+    }
+}
+
+impl Driver {
+    /// Has the log that was opened in the own folder be the one that copies have. Its records were replayed, and what is
+    /// void was cut. The log is started next, and then [`Self::attach`]ed.
+    ///
+    /// # Errors
+    /// The own folder does not have the log that was chosen, or the owner was fenced.
+    pub fn lead<D: Disk>(self: &Arc<Self>, log: &mut Opened<D>) -> Result<(), NotStarted> {
+        let ends = log.ends()?;
+        self.begin_term(&ends, |stream| log.recovery().chain(stream))?;
+        let lead = Lead { term: self.term().get(), shard: self.shard.0, acceptor: self.own.0 };
+        log.copy_to(lead, self.clone());
+        Ok(())
+    }
+
+    /// Waits until the shard is led. `log` runs in the own folder.
+    ///
+    /// # Errors
+    /// As for [`Self::wait_leads`].
+    pub fn follow(&self, log: &Log, wait: Wait<'_>) -> Result<(), Ended> {
+        self.attach(log);
+        self.wait_leads(wait)
+    }
+}

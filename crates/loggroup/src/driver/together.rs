@@ -1,0 +1,290 @@
+//! Three folders in one process: the owner's and two copies, on simulated disks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorum::{AcceptorId, Limits, ShardId, Term};
+use redolog::simulated::{Chance, Simulated};
+use redolog::{Fsync, Gate, Log, Lsn, Opened, Record, Settings, State};
+
+use super::{Driver, NotStarted, Own, Plan};
+use crate::folder::{Folder, Place, Unusable};
+use crate::local::Local;
+use crate::port::{Listener, Port};
+
+const SHARD: ShardId = ShardId(4);
+const LIMITS: redolog::Limits = redolog::Limits { segment: 16384, spares: 1, reserve: 0, block: 4000 };
+
+/// The disks of a folder.
+#[derive(Clone)]
+struct Disks {
+    own: Simulated,
+    streams: Vec<Simulated>,
+}
+
+impl Disks {
+    fn new(streams: usize) -> Self {
+        Self { own: Simulated::default(), streams: (0..streams).map(|_| Simulated::default()).collect() }
+    }
+
+    fn place(&self) -> Place<Simulated> {
+        Place { own: self.own.clone(), streams: self.streams.clone(), locks: Vec::new() }
+    }
+
+    /// The folder of the acceptor that is there, or of a new one.
+    fn folder(&self, fresh: u8) -> Folder<Simulated> {
+        match Folder::open(self.place(), SHARD, LIMITS) {
+            Err(Unusable::Empty) => Folder::make(self.place(), SHARD, AcceptorId([fresh; 16]), LIMITS).unwrap(),
+            opened => opened.unwrap_or_else(|why| panic!("{why}")),
+        }
+    }
+
+    fn crash(&self, chance: &mut Chance) {
+        self.own.crash(chance);
+        self.streams.iter().for_each(|disk| disk.crash(chance));
+    }
+}
+
+/// A copy that runs.
+struct Copy {
+    disks: Disks,
+    local: Local<Simulated>,
+}
+
+impl Copy {
+    fn start(disks: Disks, fresh: u8) -> Self {
+        let local = Local::start(disks.folder(fresh)).unwrap_or_else(|why| panic!("{why}"));
+        Self { disks, local }
+    }
+
+    fn port(&self, listener: &Listener) -> (AcceptorId, Arc<dyn Port>) {
+        (self.local.id(), Arc::new(self.local.caller(listener.clone())))
+    }
+}
+
+/// The owner while it leads.
+struct Led {
+    driver: Arc<Driver>,
+    log: Log,
+    gates: Vec<Gate>,
+    found: Vec<Lsn>,
+}
+
+fn settings(fsync: Fsync) -> Settings {
+    let clock = AtomicU64::new(1);
+    Settings { limits: LIMITS, fsync, clock: Arc::new(move || clock.fetch_add(1_000_000, Relaxed)), seed: 7 }
+}
+
+fn plan(term: u32, own: u8, settled: &[u8], pending: Option<&[u8]>) -> Plan {
+    let ids = |set: &[u8]| set.iter().map(|id| AcceptorId([*id; 16])).collect::<Vec<_>>();
+    let (term, own) = (Term::new(term).unwrap(), AcceptorId([own; 16]));
+    Plan { shard: SHARD, term, own, settled: ids(settled), pending: pending.map(ids) }
+}
+
+fn try_lead(disks: &Disks, plan: Plan, copies: &[&Copy], most: Duration) -> Result<Led, NotStarted> {
+    let since = Instant::now();
+    let mut wait = |_, _| since.elapsed() < most;
+    let own = Own::of(disks.folder(plan.own.0[0]))?;
+    assert_eq!(own.acceptor(), plan.own);
+    assert!(own.term() < plan.term);
+    let ports = |listener: &Listener| copies.iter().map(|copy| copy.port(listener)).collect();
+    let driver = own.bring_up(plan, Limits::default(), ports, &mut wait)?;
+    let mut opened = Opened::of(disks.streams.clone(), &[])?;
+    let mut found = Vec::new();
+    opened.replay(|record| found.push(record.lsn))?;
+    driver.lead(&mut opened)?;
+    let (log, mut gates) = opened.start([9; 16], Lsn(0), 1, settings(Fsync::Always))?;
+    let gates = gates.remove(0);
+    if let Err(why) = driver.follow(&log, &mut wait) {
+        log.stop();
+        return Err(why.into());
+    }
+    Ok(Led { driver, log, gates, found })
+}
+
+fn lead(disks: &Disks, plan: Plan, copies: &[&Copy]) -> Led {
+    try_lead(disks, plan, copies, Duration::from_secs(20)).unwrap_or_else(|why| panic!("{why}"))
+}
+
+impl Led {
+    fn leave(&mut self, stream: u16, on: &[Lsn], filler: usize) -> Lsn {
+        let gate = &mut self.gates[usize::from(stream)];
+        let lsn = on.iter().copied().fold(gate.enter(), Lsn::max).above(stream);
+        gate.leave(lsn, |out| Record::encode(lsn, on, &vec![7; filler], out));
+        gate.exit();
+        self.log.ring(stream);
+        lsn
+    }
+
+    fn is_committed(&self, lsn: Lsn, most: Duration) -> bool {
+        let since = Instant::now();
+        while self.log.marks().of(lsn.stream()) < lsn && since.elapsed() < most {
+            thread::park_timeout(Duration::from_micros(200));
+        }
+        self.log.marks().of(lsn.stream()) >= lsn
+    }
+
+    /// Records in both streams, all acknowledged.
+    fn write(&mut self, count: usize) -> Vec<Lsn> {
+        let mut left: Vec<Lsn> = Vec::new();
+        for at in 0..count {
+            let on = left.last().copied();
+            left.push(self.leave(at as u16 % 2, on.as_slice(), if at % 7 == 0 { 9000 } else { 100 }));
+        }
+        let last = *left.last().unwrap();
+        assert!(self.is_committed(last, Duration::from_secs(20)), "a majority is there");
+        left
+    }
+
+    fn stop(self) {
+        self.log.stop();
+        self.driver.stop();
+    }
+}
+
+/// The owner's folder is wiped, and then a copy's. Acceptors change while the log runs.
+#[test]
+fn what_a_majority_acknowledged_survives_any_folder() {
+    let (own, b, c) = (Disks::new(2), Copy::start(Disks::new(2), 2), Copy::start(Disks::new(2), 3));
+    // A log by itself gets copies: it is the only acceptor until these have everything.
+    let mut led = lead(&own, plan(1, 1, &[1], Some(&[1, 2, 3])), &[&b, &c]);
+    assert!(led.driver.may_settle());
+    led.driver.settled();
+    let mut all = led.write(40);
+    led.stop();
+
+    // The owner's folder is wiped: the new one counts for nothing, and two others are a majority.
+    let own = Disks::new(2);
+    let mut led = lead(&own, plan(2, 4, &[1, 2, 3], None), &[&b, &c]);
+    assert_eq!(led.found, all, "everything that was acknowledged is there");
+    all.extend(led.write(30));
+
+    // The new folder takes the place of the old one, while the log runs.
+    let pending = plan(3, 4, &[1, 2, 3], Some(&[4, 2, 3]));
+    assert_eq!(led.driver.behind(pending.pending.as_ref().unwrap()), Some(0));
+    led.driver.again(pending, &mut |_, _| true).unwrap();
+    assert!(led.driver.may_settle());
+    led.driver.settled();
+    all.extend(led.write(20));
+
+    // A copy is wiped. The own folder and the other one are a majority.
+    b.local.stop().unwrap();
+    all.extend(led.write(20));
+    led.stop();
+
+    // All that is left is one copy and the owner's folder.
+    let led = lead(&own, plan(4, 4, &[4, 2, 3], None), &[&c]);
+    all.sort();
+    assert_eq!(led.found, all);
+    led.stop();
+    let mut found = Vec::new();
+    c.local.stop().unwrap();
+    // Rule G14: a copy opens as a log.
+    Opened::of(c.disks.streams.clone(), &[]).unwrap().replay(|record| found.push(record.lsn)).unwrap();
+    assert_eq!(found, all);
+}
+
+#[test]
+fn nothing_is_acknowledged_without_a_majority() {
+    let (own, b) = (Disks::new(2), Copy::start(Disks::new(2), 2));
+    let of_three = |term| plan(term, 1, &[1, 2, 3], None);
+    let mut led = lead(&own, of_three(1), &[&b]);
+    let all = led.write(10);
+    b.local.stop().unwrap();
+    let lost = led.leave(0, &[], 100);
+    assert!(!led.is_committed(lost, Duration::from_millis(200)));
+    let since = Instant::now();
+    assert_eq!(led.log.stop(), State::Running);
+    led.driver.stop();
+    assert!(since.elapsed() < Duration::from_secs(5), "a stop waits for nobody");
+    let alone = try_lead(&own, of_three(2), &[], Duration::from_millis(300));
+    assert!(matches!(alone, Err(NotStarted::Ended(super::Ended::Stopped))), "no majority promises anything");
+    // With a majority again, what the owner alone had may be there or not: it was not acknowledged.
+    let b = Copy::start(b.disks, 2);
+    let led = lead(&own, of_three(3), &[&b]);
+    assert!(all.iter().all(|lsn| led.found.contains(lsn)));
+    led.stop();
+}
+
+/// An acceptor that was away has more to catch up with than memory holds: the own folder gives it the blocks.
+#[test]
+fn the_own_folder_gives_blocks_to_one_that_lags() {
+    let (own, b) = (Disks::new(2), Copy::start(Disks::new(2), 2));
+    let of_two = |term| plan(term, 1, &[1], None);
+    let mut led = lead(&own, of_two(1), &[]);
+    let all = led.write(300);
+    led.stop();
+    let mut led = lead(&own, of_two(2), &[]);
+    assert_eq!(led.found, all);
+    led.write(4);
+    // Blocks of the terms before are in no memory.
+    led.driver.follow_up(|listener| vec![b.port(listener)]);
+    let since = Instant::now();
+    while led.driver.behind(&[AcceptorId([2; 16])]) != Some(0) {
+        assert!(since.elapsed() < Duration::from_secs(20), "{:?}", led.driver.lags());
+        thread::park_timeout(Duration::from_millis(1));
+    }
+    led.stop();
+}
+
+/// Owners come and go, machines lose power, and folders are wiped one at a time: no acknowledged record is lost.
+#[test]
+fn owners_and_folders_come_and_go() {
+    for seed in 0..12 {
+        let mut chance = Chance(seed);
+        let mut own = Disks::new(2);
+        let mut copies = vec![Copy::start(Disks::new(2), 2), Copy::start(Disks::new(2), 3)];
+        let (mut settled, mut next, mut all) = (vec![1, 2, 3], 4u8, Vec::new());
+        let mut pending: Option<Vec<u8>> = None;
+        for term in 1..7 {
+            let own_id = match Folder::open(own.place(), SHARD, LIMITS) {
+                Ok(folder) => folder.acceptor().0[0],
+                Err(_) if term == 1 => 1,
+                Err(_) => next - 1,
+            };
+            let refs: Vec<&Copy> = copies.iter().collect();
+            let mut led = lead(&own, plan(term, own_id, &settled, pending.as_deref()), &refs);
+            for lsn in &all {
+                assert!(led.found.contains(lsn), "seed {seed}, term {term}: {lsn} is lost");
+            }
+            if let Some(new) = pending.take() {
+                assert!(led.driver.may_settle());
+                led.driver.settled();
+                settled = new;
+            }
+            // Records that stand on nothing lost, only.
+            all = led.found.clone();
+            all.extend(led.write(5 + chance.below(20) as usize));
+            let fault = chance.below(5);
+            let victim = chance.below(2) as usize;
+            if fault == 0 {
+                // The machine of a copy loses power while the owner writes.
+                copies[victim].disks.crash(&mut chance);
+                all.extend(led.write(5));
+                let copy = copies.remove(victim);
+                let disks = copy.disks.clone();
+                drop(copy);
+                disks.crash(&mut chance);
+                copies.push(Copy::start(disks, 0));
+            }
+            if fault == 1 {
+                own.crash(&mut chance);
+            }
+            led.stop();
+            own.crash(&mut chance);
+            if fault == 2 {
+                own = Disks::new(2);
+                pending = Some(settled.iter().map(|id| if *id == own_id { next } else { *id }).collect());
+                next += 1;
+            }
+            if fault == 3 {
+                let gone = copies.remove(victim).local.id().0[0];
+                copies.push(Copy::start(Disks::new(2), next));
+                pending = Some(settled.iter().map(|id| if *id == gone { next } else { *id }).collect());
+                next += 1;
+            }
+        }
+    }
+}
