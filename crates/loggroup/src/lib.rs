@@ -21,8 +21,8 @@ pub use driver::{Driver, Ended, NotStarted, Own, Plan, Wait, is_acceptor, name_o
 pub use folder::{Folder, Place, Unusable};
 pub use local::{Caller, Figures, Local, StreamFigures};
 pub use port::{Heard, Listener, Port};
-pub use remote::{Dial, Remote};
 pub use quorum::{Limits, Stage};
+pub use remote::{Dial, Remote};
 
 /// CRC32C, as the log's.
 fn checksum(bytes: &[u8]) -> u32 {

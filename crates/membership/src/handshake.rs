@@ -45,6 +45,8 @@ pub enum Role {
     Control = 1,
     /// Commands of clients.
     Data = 2,
+    /// Copies of a log: the initiator owns it, and the other end has acceptors.
+    Log = 3,
 }
 
 /// A node's data about itself.
@@ -373,6 +375,7 @@ impl<'a> Acceptor<'a> {
                 let role = match from.u8()? {
                     1 => Role::Control,
                     2 => Role::Data,
+                    3 => Role::Log,
                     _ => return Err(Malformed("a role").into()),
                 };
                 let greeting = greeting(&mut from)?;
@@ -437,7 +440,7 @@ mod tests {
 
     #[test]
     fn two_of_one_cluster_come_to_speak() {
-        for role in [Role::Control, Role::Data] {
+        for role in [Role::Control, Role::Data, Role::Log] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
             assert_eq!(at_a, Ok(Peer { party: b, role, version: 11, highest: 11 }));

@@ -1,11 +1,15 @@
 //! Folders for copies of the logs of shards.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use membership::AcceptorId;
+use loggroup::{Acceptors, Figures, Unusable};
 use membership::control::{Made, Wanted};
 use membership::meta::DEFAULT_DIR;
+use membership::{AcceptorId, ShardId};
 use node::config::Settings;
+use redolog::Limits;
 
 use super::chance;
 use super::places::Places;
@@ -39,10 +43,45 @@ pub fn of_owner(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Made
     Ok(Made { acceptor, streams: logs.len() as u16 })
 }
 
-/// Opens or makes the folder of a copy in a directory.
+/// Opens or makes the folder of a copy in a directory, and runs its acceptor.
 ///
 /// # Errors
 /// It cannot be used.
-pub fn make(_: &Path, _: &Wanted) -> Result<Made, String> {
-    Err("this build copies no logs yet".to_owned())
+pub fn make(directory: &Path, wanted: &Wanted) -> Result<Made, String> {
+    let Wanted { shard, streams, .. } = wanted;
+    let streams = streams.ok_or("the own log of a shard's owner is in no such place")?;
+    let of_it = |(_, of, place, _): &(AcceptorId, ShardId, PathBuf, Figures)| of == shard && place == directory;
+    if let Some((acceptor, ..)) = acceptors().figures().into_iter().find(of_it) {
+        return Ok(Made { acceptor, streams });
+    }
+    let opened = match acceptors().open(directory, *shard, streams) {
+        Err(Unusable::Empty) => {
+            let fresh = AcceptorId(chance::random().map_err(|why| why.to_string())?);
+            acceptors().make(directory, *shard, streams, fresh)
+        }
+        opened => opened,
+    };
+    let acceptor = opened.map_err(|why| why.to_string())?;
+    tracing::info!("A copy of the log of shard {} is kept in {}", shard.0, directory.display());
+    Ok(Made { acceptor, streams })
+}
+
+/// The acceptors of this process.
+fn acceptors() -> &'static Arc<Acceptors> {
+    static ACCEPTORS: OnceLock<Arc<Acceptors>> = OnceLock::new();
+    ACCEPTORS.get_or_init(|| Acceptors::new(Limits::default()))
+}
+
+/// Serves a connection of an owner.
+pub fn serve(socket: OwnedFd) {
+    if let Err(why) = acceptors().serve(socket) {
+        tracing::warn!(cause = "log copy", "a connection for copies of a log cannot be served: {why}");
+    }
+}
+
+/// Stops all acceptors of this process: what they have is on the disk.
+pub fn stop() {
+    if let Err(why) = acceptors().stop() {
+        tracing::warn!("a copy of a log could not be closed: {why}");
+    }
 }

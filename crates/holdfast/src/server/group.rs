@@ -1,13 +1,14 @@
 //! The acceptors of a shard, as the metadata name them, while its log runs (rule G11).
 
+use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use loggroup::{Driver, Listener, Plan, Port};
+use loggroup::{Dial, Driver, Listener, Plan, Port, Remote};
 use membership::control::Control;
 use membership::meta::{Acceptor, Command, GroupCommand, Lead, Response, Settle, Shard};
-use membership::{AcceptorId, Term};
+use membership::{AcceptorId, NodeId, Term};
 
 /// How long a change of the metadata is waited for.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -62,10 +63,26 @@ fn ids(set: &[Acceptor]) -> Vec<AcceptorId> {
     set.iter().map(|acceptor| acceptor.id).collect()
 }
 
-/// Ways to these acceptors, but for the own folder.
+/// Ways to the acceptors of these at other members.
 pub fn ports(control: &Arc<Control>, acceptors: &[Acceptor], listener: &Listener) -> Vec<(AcceptorId, Arc<dyn Port>)> {
-    let _ = (control, acceptors, listener);
-    Vec::new()
+    let others = acceptors.iter().filter(|acceptor| acceptor.node != control.id());
+    let port = |acceptor: &Acceptor| {
+        let remote = Remote::start(acceptor.id, dial(control, acceptor.node), listener.clone());
+        let remote = remote.inspect_err(|why| tracing::warn!("a copy of the log cannot be reached: {why}")).ok()?;
+        Some((acceptor.id, Arc::new(remote) as Arc<dyn Port>))
+    };
+    others.filter_map(port).collect()
+}
+
+fn dial(control: &Arc<Control>, member: NodeId) -> Dial {
+    let control = Arc::downgrade(control);
+    Arc::new(move || {
+        let control = control.upgrade().ok_or_else(|| io::Error::other("the server stops"))?;
+        let (tell, told) = channel();
+        control.dial_log(member, move |dialed| drop(tell.send(dialed)));
+        let dialed = told.recv_timeout(ANSWER).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+        dialed.map_err(io::Error::other)
+    })
 }
 
 fn settle(control: &Control, shard: &Shard, pending: &[Acceptor]) -> Result<(), String> {

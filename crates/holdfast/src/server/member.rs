@@ -392,6 +392,7 @@ fn hooks(
             (None, Some(node)) => copies::of_owner(&node.config.settings(), &dir, wanted),
             _ => copies::of_node(&dir, wanted),
         }),
+        on_log: Arc::new(copies::serve),
         may_serve: Arc::new(move || match may_serve.load(SeqCst) {
             true => Ok(()),
             false => Err("its log is being taken over from the copies".to_owned()),

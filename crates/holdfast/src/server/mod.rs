@@ -220,6 +220,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     // A log that was on says so until it has stopped.
     let saved = if ended.is_ok() { snapshots::at_end(&node) } else { Ok(()) };
     switch.stop();
+    copies::stop();
     ended?;
     saved?;
     tracing::info!("Holdfast is now ready to exit, bye bye...");

@@ -17,6 +17,11 @@ use crate::port::{Listener, Port};
 const SHARD: ShardId = ShardId(4);
 const LIMITS: redolog::Limits = redolog::Limits { segment: 16384, spares: 1, reserve: 0, block: 4000 };
 
+#[expect(clippy::disallowed_methods, reason = "tests run by the real clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
 /// The disks of a folder.
 #[derive(Clone)]
 struct Disks {
@@ -84,7 +89,7 @@ fn plan(term: u32, own: u8, settled: &[u8], pending: Option<&[u8]>) -> Plan {
 }
 
 fn try_lead(disks: &Disks, plan: Plan, copies: &[&Copy], most: Duration) -> Result<Led, NotStarted> {
-    let since = Instant::now();
+    let since = now();
     let mut wait = |_, _| since.elapsed() < most;
     let own = Own::of(disks.folder(plan.own.0[0]))?;
     assert_eq!(own.acceptor(), plan.own);
@@ -119,7 +124,7 @@ impl Led {
     }
 
     fn is_committed(&self, lsn: Lsn, most: Duration) -> bool {
-        let since = Instant::now();
+        let since = now();
         while self.log.marks().of(lsn.stream()) < lsn && since.elapsed() < most {
             thread::park_timeout(Duration::from_micros(200));
         }
@@ -195,7 +200,7 @@ fn nothing_is_acknowledged_without_a_majority() {
     b.local.stop().unwrap();
     let lost = led.leave(0, &[], 100);
     assert!(!led.is_committed(lost, Duration::from_millis(200)));
-    let since = Instant::now();
+    let since = now();
     assert_eq!(led.log.stop(), State::Running);
     led.driver.stop();
     assert!(since.elapsed() < Duration::from_secs(5), "a stop waits for nobody");
@@ -221,7 +226,7 @@ fn the_own_folder_gives_blocks_to_one_that_lags() {
     led.write(4);
     // Blocks of the terms before are in no memory.
     led.driver.follow_up(|listener| vec![b.port(listener)]);
-    let since = Instant::now();
+    let since = now();
     while led.driver.behind(&[AcceptorId([2; 16])]) != Some(0) {
         assert!(since.elapsed() < Duration::from_secs(20), "{:?}", led.driver.lags());
         thread::park_timeout(Duration::from_millis(1));

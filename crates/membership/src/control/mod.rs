@@ -217,6 +217,9 @@ pub struct Hooks {
     pub trouble: Trouble,
     /// Opens or makes the folder of a place in a log group.
     pub on_place: OnPlace,
+    /// Gets the socket of every connection of an owner to the acceptors of this process, from the control thread. It is as
+    /// [`DataLink::socket`].
+    pub on_log: Arc<dyn Fn(OwnedFd) + Send + Sync>,
     /// Says whether this node may have a lease.
     pub may_serve: MayServe,
 }
@@ -305,8 +308,7 @@ impl Control {
     pub fn known_shard(folder: &Path) -> Option<Shard> {
         let kept = Folder::read(folder, None).ok().flatten()?;
         let state = levels::state_of(&kept, u64::MAX);
-        let shard = state.shards().find(|shard| shard.owner == kept.node).cloned();
-        shard
+        state.shards().find(|shard| shard.owner == kept.node).cloned()
     }
 
     /// The libraries and the users, as bytes, in the files of `folder`, which are only read. Other nodes may have newer
@@ -448,6 +450,16 @@ impl Control {
         });
     }
 
+    /// Opens a connection to the acceptors of a member; `then` gets its socket, from the control thread. It is as
+    /// [`DataLink::socket`].
+    pub fn dial_log(&self, member: NodeId, then: impl FnOnce(Result<OwnedFd, String>) + Send + 'static) {
+        let agent = Arc::clone(&self.agent);
+        self.runtime.spawn(async move {
+            let dialed = agent.dial_member(member, Role::Log).await;
+            then(dialed.and_then(|(stream, _)| agent.carried(stream).map_err(|why| why.to_string())));
+        });
+    }
+
     /// Has new connections use other certificates, if nodes speak TLS. Reads the files.
     ///
     /// # Errors
@@ -470,13 +482,18 @@ impl Drop for Control {
 }
 
 impl Agent {
-    async fn dial_data(&self, node: NodeId, tag: u64) -> Result<DataLink, String> {
+    async fn dial_member(&self, node: NodeId, role: Role) -> Result<(Stream, Peer), String> {
         let place = self.known(node).ok_or_else(|| format!("the cluster has no node {node}"))?;
-        let dialed = self.links.dial((&place.host, place.bus_port), Role::Data).await;
+        let dialed = self.links.dial((&place.host, place.bus_port), role).await;
         let (stream, peer) = dialed.map_err(|why| why.to_string())?;
         if peer.party.node != node {
             return Err(format!("another node, {}, is at {}:{}", peer.party.node, place.host, place.bus_port));
         }
+        Ok((stream, peer))
+    }
+
+    async fn dial_data(&self, node: NodeId, tag: u64) -> Result<DataLink, String> {
+        let (stream, peer) = self.dial_member(node, Role::Data).await?;
         let socket = self.carried(stream).map_err(|why| why.to_string())?;
         Ok(DataLink { socket, peer, dialed: Some(tag) })
     }

@@ -88,7 +88,7 @@ async fn meet(agent: &Agent, hooks: &Hooks, socket: TcpStream) -> Option<(Stream
     let proven = OnceLock::new();
     let judge = |peer: &Peer| {
         let _ = proven.set(peer.party.node.to_string());
-        if peer.role == Role::Data && (hooks.is_leaving)() {
+        if peer.role != Role::Control && (hooks.is_leaving)() {
             return Err(Refusal::Other("this node shuts down".to_owned()));
         }
         judge(agent, peer)
@@ -117,12 +117,19 @@ fn judge(agent: &Agent, peer: &Peer) -> Result<(), Refusal> {
     agent.levels.hear(peer)?;
     match agent.machine.look(|applied| applied.state.incarnation(node)) {
         Some(known) if peer.party.incarnation < known => Err(Refusal::EarlierLife { node, known }),
-        None if peer.role == Role::Data => Err(Refusal::UnknownNode(node)),
+        None if peer.role != Role::Control => Err(Refusal::UnknownNode(node)),
         _ => Ok(()),
     }
 }
 
 async fn serve(agent: Arc<Agent>, stream: Stream, peer: Peer, hooks: &Hooks) {
+    if peer.role == Role::Log {
+        match agent.carried(stream) {
+            Ok(socket) => (hooks.on_log)(socket),
+            Err(why) => tracing::warn!("a connection for copies of a log cannot be used: {why}"),
+        }
+        return;
+    }
     if peer.role == Role::Data {
         match agent.carried(stream) {
             Ok(socket) => (hooks.on_data)(DataLink { socket, peer, dialed: None }),

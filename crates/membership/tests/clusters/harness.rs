@@ -222,6 +222,7 @@ impl Node {
             }),
             trouble: Arc::new(move || trouble.lock().unwrap().clone()),
             may_serve: Arc::new(|| Ok(())),
+            on_log: Arc::new(drop),
             on_configuration: Arc::new(move |taken| configuration.lock().unwrap().clone_from(taken)),
             on_libraries: Arc::new(move |version, payload| {
                 if refuses.load(Ordering::Relaxed) {

@@ -28,7 +28,7 @@ use super::log::Log;
 use super::process::{self, PidFile, Signals};
 use super::supervisor::Supervisor;
 use super::title::Title;
-use super::{enter_dir, lossy, member};
+use super::{copies, enter_dir, lossy, member};
 
 /// The folder of the metadata, which is not that of a node: neither process takes the other's for its own.
 const METADATA: &str = "log-server";
@@ -98,6 +98,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     stops.store(true, Ordering::Release);
     answers.stop();
     control.stop();
+    copies::stop();
     tracing::info!("Log-server is now ready to exit, bye bye...");
     Ok(())
 }
@@ -140,6 +141,7 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         on_no_link: Arc::new(|_, _| {}),
         trouble: Arc::new(move || folders.trouble()),
         may_serve: Arc::new(|| Ok(())),
+        on_log: Arc::new(copies::serve),
         on_place: Arc::new(move |wanted| placing.make(wanted)),
         is_leaving: Arc::new(move || stops.load(Ordering::Acquire)),
         on_configuration: Arc::new(move |known: &Configuration| live.take(known.values())),
