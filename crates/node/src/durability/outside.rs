@@ -25,6 +25,7 @@ impl World for Outside {
         self.gates.iter().map(Gate::end).collect()
     }
 
+    /// Rule G7: with copies this is what a majority has on the disk.
     fn committed(&self) -> Vec<Lsn> {
         (0..self.log.streams()).map(|stream| self.log.synced(stream)).collect()
     }
