@@ -154,20 +154,33 @@ impl Led {
 fn what_a_majority_acknowledged_survives_any_folder() {
     let (own, b, c) = (Disks::new(2), Copy::start(Disks::new(2), 2), Copy::start(Disks::new(2), 3));
     // A log by itself gets copies: it is the only acceptor until these have everything.
-    let mut led = lead(&own, plan(1, 1, &[1], Some(&[1, 2, 3])), &[&b, &c]);
+    let opened = Opened::of(own.streams.clone(), &[]).unwrap();
+    let (log, mut gates) = opened.start([9; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
+    let mut alone = Vec::new();
+    for _ in 0..5 {
+        let gate = &mut gates[0][0];
+        let lsn = gate.enter().above(0);
+        gate.leave(lsn, |out| Record::encode(lsn, &[], &[7; 100], out));
+        gate.exit();
+        log.ring(0);
+        alone.push(lsn);
+    }
+    log.stop();
+    let mut led = lead(&own, plan(2, 1, &[1], Some(&[1, 2, 3])), &[&b, &c]);
     assert!(led.driver.may_settle());
     led.driver.settled();
-    let mut all = led.write(40);
+    let mut all = alone;
+    all.extend(led.write(40));
     led.stop();
 
     // The owner's folder is wiped: the new one counts for nothing, and two others are a majority.
     let own = Disks::new(2);
-    let mut led = lead(&own, plan(2, 4, &[1, 2, 3], None), &[&b, &c]);
+    let mut led = lead(&own, plan(3, 4, &[1, 2, 3], None), &[&b, &c]);
     assert_eq!(led.found, all, "everything that was acknowledged is there");
     all.extend(led.write(30));
 
     // The new folder takes the place of the old one, while the log runs.
-    let pending = plan(3, 4, &[1, 2, 3], Some(&[4, 2, 3]));
+    let pending = plan(4, 4, &[1, 2, 3], Some(&[4, 2, 3]));
     assert_eq!(led.driver.behind(pending.pending.as_ref().unwrap()), Some(0));
     led.driver.again(pending, &mut |_, _| true).unwrap();
     assert!(led.driver.may_settle());
@@ -180,7 +193,7 @@ fn what_a_majority_acknowledged_survives_any_folder() {
     led.stop();
 
     // All that is left is one copy and the owner's folder.
-    let led = lead(&own, plan(4, 4, &[4, 2, 3], None), &[&c]);
+    let led = lead(&own, plan(5, 4, &[4, 2, 3], None), &[&c]);
     all.sort();
     assert_eq!(led.found, all);
     led.stop();
