@@ -87,6 +87,8 @@ pub struct Plan {
     pub forgets: Option<Forgets>,
     /// Milliseconds for which commands wait for keys in doubt (`cluster-lock-timeout`); 0: as by default.
     pub lock_timeout_ms: u64,
+    /// `cluster-takeover-wait`.
+    pub takeover_wait_ms: u64,
     /// Check only the replies to clients and whether the server starts, not the records of the log.
     pub clients_only: bool,
 }
@@ -116,6 +118,7 @@ impl Plan {
             planted,
             forgets: None,
             lock_timeout_ms: 0,
+            takeover_wait_ms: 0,
             clients_only: false,
         }
     }

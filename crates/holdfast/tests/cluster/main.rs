@@ -9,6 +9,7 @@ mod libraries;
 mod log_servers;
 mod metrics;
 mod nodes;
+mod restarts;
 mod settings;
 #[path = "../support/mod.rs"]
 mod support;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use crate::support::{Client, Scratch, Server, free_ports};
 
 /// So many ports whose ports for nodes are free, too.
-fn ports(n: u16) -> Vec<u16> {
+pub(crate) fn ports(n: u16) -> Vec<u16> {
     let first = free_ports(n);
     (first..first + n).collect()
 }
 
-fn start(port: u16, seeds: &str, dir: &Scratch, more: &[&str]) -> Server {
+pub(crate) fn start(port: u16, seeds: &str, dir: &Scratch, more: &[&str]) -> Server {
     let dir = dir.path().display().to_string();
     let settings = ["--bind", "127.0.0.1", "--dir", &dir, "--appendonly", "yes", "--cluster-seeds", seeds];
     // A start reads the newest segments whole. Without optimization that takes seconds if they have the usual size.
@@ -48,7 +48,7 @@ fn comes(client: &mut Client, command: &str, expected: &str) {
     }
 }
 
-fn until_ok(server: &Server) {
+pub(crate) fn until_ok(server: &Server) {
     until(server, "cluster info", |info| info.contains("cluster_state:ok"));
 }
 
@@ -399,7 +399,7 @@ fn nodes_that_are_killed_leave_no_half_transactions() {
 }
 
 /// Sets the flag when it is dropped.
-struct Ends<'a>(&'a AtomicBool);
+pub(crate) struct Ends<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -408,7 +408,7 @@ impl Drop for Ends<'_> {
 }
 
 /// A list of each node.
-fn lists_of(ports: &[u16], server: &Server) -> Vec<String> {
+pub(crate) fn lists_of(ports: &[u16], server: &Server) -> Vec<String> {
     let nodes = server.client().call("cluster nodes");
     let ranges: Vec<(u16, u16)> = ports
         .iter()

@@ -34,6 +34,8 @@ use crate::worker::{Token, write_error};
 /// Milliseconds that a connection waits for a map: as long as a lease. A node that hears nothing for so long serves
 /// nothing.
 const MAP_MS: u64 = 2_000;
+/// Milliseconds between two looks at a node that is waited for.
+const NODE_LOOK_MS: u64 = 50;
 /// After a node has had no lease for so many milliseconds, clients that wait for its keys get an error: no client can
 /// push anything to them.
 const LAPSED_MS: u64 = 3_000;
@@ -71,6 +73,32 @@ impl<P: Port> Forwarding<'_, P> {
             conn.map.version = 0;
             Some(self.decline(conn, command, TRY_AGAIN))
         })
+    }
+
+    /// The connection waits for this node's lease, with its command unread. `None`: the node has been without one for
+    /// `cluster-takeover-wait`.
+    pub(crate) fn wait_for_lease(&mut self, conn: &mut Conn) -> Option<Next> {
+        let (now, wait_ms) = (self.engine().now(), self.settings().cluster_takeover_wait);
+        let until = self.peers().unserved_since? + wait_ms;
+        self.wait_until(conn, now, until, until)
+    }
+
+    /// The connection waits for another node, with its command unread: that node was reached a moment ago, or holds no
+    /// lease. `None`: it has waited for `cluster-takeover-wait`.
+    pub(crate) fn wait_for_node(&mut self, conn: &mut Conn) -> Option<Next> {
+        let (now, wait_ms) = (self.engine().now(), self.settings().cluster_takeover_wait);
+        let until = if conn.map.until == UnixMs::ZERO { now + wait_ms } else { conn.map.until };
+        self.wait_until(conn, now, until, until.min(now + NODE_LOOK_MS))
+    }
+
+    fn wait_until(&mut self, conn: &mut Conn, now: UnixMs, until: UnixMs, look_at: UnixMs) -> Option<Next> {
+        if until <= now {
+            return None;
+        }
+        conn.map.until = until;
+        self.port.wake_at(look_at, conn.token);
+        conn.wait = Wait::Node(NodeWait::Map);
+        Some(Next::Retry)
     }
 
     /// The command of a connection does not wait for a map any more.
@@ -277,9 +305,10 @@ impl Peers {
     /// True if this node has had no lease for long. True only once.
     fn has_lapsed(&mut self, now: UnixMs) -> bool {
         if self.serves {
-            self.lapses_at = None;
+            (self.lapses_at, self.unserved_since) = (None, None);
             return false;
         }
+        self.unserved_since.get_or_insert(now);
         let at = *self.lapses_at.get_or_insert(now + LAPSED_MS);
         if at > now {
             return false;

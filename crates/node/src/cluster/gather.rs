@@ -86,22 +86,23 @@ impl<P: Port> Forwarding<'_, P> {
     /// Returns `None` if a command that must run at all nodes may be sent to them. The command waits for links that
     /// were not needed yet, and is refused if a node is out of reach. Nothing guards against later failures.
     fn reaches_all(&mut self, conn: &mut Conn, command: &Command, links: &[usize]) -> Option<Next> {
+        if !self.peers().serves {
+            return self.without_lease(conn, command);
+        }
         let Desk { peers, engine, .. } = self.desk();
         let now = engine.now();
-        if !peers.serves {
-            let text = peers.no_lease();
-            return Some(self.decline(conn, command, &text));
-        }
         let fails = |node: &&::membership::map::Node| {
             let link = links.iter().find(|link| peers.links[**link].node == Some(node.id));
-            node.lost || peers.holds_no_lease(node.id) || link.is_some_and(|link| peers.links[*link].fails(now))
+            node.lost || peers.holds_no_lease(node.id) || link.is_some_and(|link| peers.links[*link].is_down(now))
         };
         if let Some(node) = peers.map.nodes().iter().find(fails) {
             let text = format!(
                 "CLUSTERDOWN The node at {}:{} cannot be reached, or does not serve: nothing was done, as all have to do it",
                 node.host, node.port
             );
-            return Some(self.decline(conn, command, text.as_bytes()));
+            let is_lost = node.lost;
+            let waits = if is_lost { None } else { self.wait_for_node(conn) };
+            return waits.or_else(|| Some(self.decline(conn, command, text.as_bytes())));
         }
         let link = links.iter().copied().find(|link| *link != HOME && peers.links[*link].open_end().is_none())?;
         self.want_link(link);

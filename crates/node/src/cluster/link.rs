@@ -1,7 +1,8 @@
 //! The end of a link that forwards. It is dialed when there are items to send, and again after a pause when that fails.
 //!
-//! Items wait here until the other end has answered the handshake. If that fails, no item has left, and the clients
-//! that wait get an error. From then on the link is dialed again and again, and further commands get the error at once.
+//! Items wait here until the other end has answered the handshake. If that fails, no item has left: the link is dialed
+//! again and again, and items wait for `cluster-takeover-wait`. A node that starts again within that time costs clients a
+//! pause. After it, the clients that wait get an error, and further commands get the error at once.
 //! If a link ends later, forwarded commands may have been executed, so the clients that wait for replies are closed
 //! (rule T9). If the other end has said that it leaves, it has executed nothing that it has not answered.
 
@@ -53,7 +54,7 @@ impl<P: Port> Forwarding<'_, P> {
         let (link, now) = (*link, self.engine().now());
         let out = &mut self.peers().links[link];
         (out.state, out.failures, out.vain_ms) = (State::Open(token), 0, 0);
-        (out.in_vain, out.since, out.probe) = (false, now, Probe::default());
+        (out.in_vain, out.is_lost, out.since, out.probe) = (false, false, now, Probe::default());
         self.transactions().linked(link);
         self.tell_owed_scripts(link);
         self.hear_all_over(link);
@@ -138,6 +139,8 @@ impl<P: Port> Forwarding<'_, P> {
                 _ => {}
             }
         }
+        let held: usize = self.peers().links.iter().map(Outbound::held_bytes).sum();
+        self.stats().held_bytes.store(held as u64, Relaxed);
     }
 
     /// Makes the connection wait, with its command unread, until fewer bytes wait for a link.
@@ -224,14 +227,16 @@ impl<P: Port> Forwarding<'_, P> {
 
     /// A link has ended, or could not be opened.
     pub(crate) fn link_ended(&mut self, link: usize) {
-        let now = self.engine().now();
+        let (now, wait_ms) = (self.engine().now(), self.settings().cluster_takeover_wait);
         let out = &mut self.peers().links[link];
         let was_open = out.open_end().is_some();
-        out.fail(now);
+        out.fail(now, wait_ms);
         let is_given_up = std::mem::take(&mut out.given_up);
-        out.in_vain |= is_given_up;
-        self.tell_of_end(link, was_open);
-        if is_given_up {
+        let is_lost = out.is_lost;
+        if was_open || is_lost {
+            self.tell_of_end(link, was_open);
+        }
+        if is_given_up && is_lost {
             // Transactions need not wait for a dial that fails.
             self.tell_of_end(link, false);
         }

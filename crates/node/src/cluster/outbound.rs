@@ -19,6 +19,9 @@ pub(super) const DIAL_MS: u64 = 2_000;
 /// Milliseconds before a link that has failed is dialed again: first, and at most.
 const BACKOFF_MS: (u64, u64) = (10, 500);
 
+/// The longest pause between two dials while commands wait for the node: it serves soon after it is back.
+const HELD_BACKOFF_MS: u64 = 50;
+
 /// Most scripts that are kept for a node until it is back. For others clients get -NOSCRIPT there, and load them again.
 pub(super) const OWED_MAX: usize = 1000;
 
@@ -98,7 +101,9 @@ pub(crate) struct Outbound {
     pub(super) vain_ms: u64,
     /// It was last dialed in vain: it is dialed again, whether or not there are items.
     pub(super) in_vain: bool,
-    /// It is being ended because nothing comes over it. Commands for its node fail until the node answers.
+    /// It has been dialed in vain for `cluster-takeover-wait`: commands for its node fail at once until the node answers.
+    pub(super) is_lost: bool,
+    /// It is being ended because nothing comes over it.
     pub(crate) given_up: bool,
     /// When it was last open, as links and blocks are counted.
     pub(crate) last_open: u64,
@@ -133,6 +138,7 @@ impl Outbound {
             failures: 0,
             vain_ms: 0,
             in_vain: false,
+            is_lost: false,
             given_up: false,
             last_open: 0,
             since: UnixMs::ZERO,
@@ -257,8 +263,8 @@ impl Outbound {
         self.owners.iter().any(|owner| matches!(owner, Owner::Client(_) | Owner::Notice(_)))
     }
 
-    /// True if commands for its node fail for now, and it is not being opened.
-    pub(crate) fn fails(&self, now: UnixMs) -> bool {
+    /// True if it is not being opened: it has just ended, or was dialed in vain.
+    pub(crate) fn is_down(&self, now: UnixMs) -> bool {
         self.is_out_of_reach() || matches!(self.state, State::Down(until) if until > now)
     }
 
@@ -273,9 +279,19 @@ impl Outbound {
         }
     }
 
-    /// True if its last dial has failed.
+    /// True if items for it would wait in vain: it has been dialed for `cluster-takeover-wait`.
     pub(crate) fn is_out_of_reach(&self) -> bool {
-        self.in_vain && self.open_end().is_none()
+        self.is_lost && self.open_end().is_none()
+    }
+
+    /// True if it ended, or could not be opened, and items wait for the next dial.
+    pub(super) fn holds(&self) -> bool {
+        self.in_vain && !self.is_lost
+    }
+
+    /// Bytes of commands that wait for a node that does not answer.
+    pub(super) fn held_bytes(&self) -> usize {
+        if self.holds() { self.stage.len() } else { 0 }
     }
 
     /// True if it has been dialed in vain for at least so many milliseconds. That is counted in failures, not in time:
@@ -300,12 +316,14 @@ impl Outbound {
         (clients, waiting)
     }
 
-    /// Notes that it has ended, or could not be opened.
-    pub(super) fn fail(&mut self, now: UnixMs) {
-        self.in_vain = self.open_end().is_none();
-        let pause = backoff(self.failures);
+    /// Notes that it has ended, or could not be opened. `wait_ms`: `cluster-takeover-wait`.
+    pub(super) fn fail(&mut self, now: UnixMs, wait_ms: u64) {
+        self.in_vain = self.open_end().is_none() || self.given_up;
         let is_unanswered = matches!(self.state, State::Dialing(_, until) if until <= now);
+        let most = if self.is_lost { u64::MAX } else { HELD_BACKOFF_MS };
+        let pause = backoff(self.failures).min(most);
         self.vain_ms += pause + if is_unanswered { DIAL_MS } else { 0 };
+        self.is_lost = self.in_vain && self.vain_ms >= wait_ms;
         self.state = State::Down(now + pause);
         self.failures = self.failures.saturating_add(1);
         self.probe = Probe::default();

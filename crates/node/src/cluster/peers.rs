@@ -58,6 +58,8 @@ pub(crate) struct Peers {
     /// The moment when this node, which has no lease, will have had none for long; [`UnixMs::NEVER`]: it
     /// has, and that was handled.
     pub(crate) lapses_at: Option<UnixMs>,
+    /// Since when this node has had no lease.
+    pub(crate) unserved_since: Option<UnixMs>,
 }
 
 /// The link that leads back.
@@ -101,6 +103,7 @@ impl Peers {
             spread: Spread::default(),
             told: Version::ZERO,
             lapses_at: None,
+            unserved_since: None,
         };
         peers.take_map();
         peers

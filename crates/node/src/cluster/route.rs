@@ -209,8 +209,7 @@ impl<P: Port> Forwarding<'_, P> {
             Kind::Scan => peers.place_of_scan(args),
             Kind::Slot => peers.place_of_slot(args),
             Kind::Gather(merge) if merge.needs_lease(&command.name) && !peers.serves => {
-                let text = peers.no_lease();
-                return Some(self.decline(conn, command, &text));
+                return self.without_lease(conn, command);
             }
             _ => Place::Anywhere,
         };
@@ -221,7 +220,7 @@ impl<P: Port> Forwarding<'_, P> {
         let verdict = admission::of_forwarded(place, peers.me, peers.serves, || peers.is_behind(conn));
         let error = match verdict {
             Forwarded::Runs => return None,
-            Forwarded::NoLease => return self.decline_without_lease(conn, command),
+            Forwarded::NoLease => return self.without_lease(conn, command),
             Forwarded::Refused(error) => error,
             Forwarded::AwaitsMap => match self.wait_for_map(conn) {
                 Some(next) => return Some(next),
@@ -229,10 +228,19 @@ impl<P: Port> Forwarding<'_, P> {
             },
             Forwarded::GoesBack => match self.send_back(conn, kind, args) {
                 Some(sent) => return Some(sent),
+                // The watched keys have moved: that is a change, as far as this node knows.
+                None if kind == Kind::Exec && !conn.session.watched.is_empty() => return Some(self.leave_undone(conn)),
                 None => TRY_AGAIN,
             },
         };
         Some(self.decline(conn, command, error))
+    }
+
+    /// Answers EXEC as if watched keys had changed.
+    fn leave_undone(&mut self, conn: &mut Conn) -> Next {
+        self.port.drop_block(conn);
+        Reply::new(&mut conn.out.bytes, conn.session.protocol).null_array();
+        Next::Continue
     }
 
     #[expect(clippy::too_many_arguments, reason = "what was found out about the command")]
@@ -282,12 +290,12 @@ impl<P: Port> Forwarding<'_, P> {
             Kind::Exec => return self.route_exec(conn, command, args),
             Kind::Gather(merge) => match of.gathers(merge.is_for_all(), merge != Merge::Kill) {
                 Keyless::AtAll => return Some(self.gather_from_all(conn, command, args, merge, raw)),
-                Keyless::NoLease => return self.decline_without_lease(conn, command),
+                Keyless::NoLease => return self.without_lease(conn, command),
                 Keyless::Here | Keyless::AtSlot => return self.in_turn(conn, false),
             },
             Kind::Scan => match of.scans() {
                 Keyless::AtSlot => peers.place_of_scan(args),
-                Keyless::NoLease => return self.decline_without_lease(conn, command),
+                Keyless::NoLease => return self.without_lease(conn, command),
                 Keyless::Here | Keyless::AtAll => {
                     self.engine().scan_end = keyspace::SLOTS as u16;
                     return self.in_turn(conn, false);
@@ -295,7 +303,7 @@ impl<P: Port> Forwarding<'_, P> {
             },
             Kind::Slot if of.names_slot() == Keyless::AtSlot => peers.place_of_slot(args),
             Kind::Libraries if of.changes_libraries() == Keyless::NoLease => {
-                return self.decline_without_lease(conn, command);
+                return self.without_lease(conn, command);
             }
             Kind::Quick => return self.in_turn(conn, true),
             Kind::Libraries | Kind::Slot | Kind::Unwatch | Kind::Own => {
@@ -335,7 +343,7 @@ impl<P: Port> Forwarding<'_, P> {
                 let text = admission::moved(slot, &member.host, port);
                 Some(self.decline(conn, command, &text))
             }
-            Runs::NoLease => self.decline_without_lease(conn, command),
+            Runs::NoLease => self.without_lease(conn, command),
             Runs::Refused(error) => Some(self.decline(conn, command, error)),
         }
     }
@@ -369,6 +377,12 @@ impl<P: Port> Forwarding<'_, P> {
     pub(crate) fn decline(&mut self, conn: &mut Conn, command: &Command, text: &[u8]) -> Next {
         self.port.refuse(conn, Some(command), text);
         Next::Continue
+    }
+
+    /// A command waits for this node's lease, or is refused.
+    #[cold]
+    pub(crate) fn without_lease(&mut self, conn: &mut Conn, command: &Command) -> Option<Next> {
+        self.wait_for_lease(conn).or_else(|| self.decline_without_lease(conn, command))
     }
 
     /// Refuses a command, as this node has no lease.

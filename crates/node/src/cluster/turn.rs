@@ -73,7 +73,11 @@ impl<P: Port> Forwarding<'_, P> {
     pub(crate) fn begin_turn(&mut self, now: UnixMs) {
         let boot = self.node().clock.boot_ns();
         let peers = self.peers();
+        let served = peers.serves;
         let before = peers.begin_turn(boot);
+        if !served && self.peers().serves {
+            self.resume_all_from_map();
+        }
         let changed = before.is_some();
         let begins = self.txn().is_new();
         if changed {

@@ -105,6 +105,8 @@ pub struct Settings {
     /// Milliseconds; 0: no limit.
     pub cluster_lock_timeout: u64,
     /// Milliseconds.
+    pub cluster_takeover_wait: u64,
+    /// Milliseconds.
     pub cluster_lease: u64,
     pub lua_enable_deprecated_api: bool,
     /// The server whose answers hold where Redis and Valkey differ.
@@ -320,6 +322,7 @@ impl Settings {
             hz: read.number("hz"),
             busy_reply_threshold: read.number("busy-reply-threshold"),
             cluster_lock_timeout: read.number("cluster-lock-timeout"),
+            cluster_takeover_wait: read.number("cluster-takeover-wait"),
             cluster_lease: read.number("cluster-lease"),
             lua_enable_deprecated_api: read.bool("lua-enable-deprecated-api"),
             compatibility: read.dialect(),

@@ -55,6 +55,8 @@ pub struct WorkerStats {
     pub clients: AtomicU64,
     /// Links to other nodes of which it is the origin and that are open, now.
     pub links: AtomicU64,
+    /// Bytes of commands that wait for nodes that do not answer, now.
+    pub held_bytes: AtomicU64,
     /// Blocked connections now.
     pub blocked: AtomicU64,
     /// Connections that wait until less is left for the log, now.
@@ -150,6 +152,7 @@ impl WorkerStats {
             rejected: zero(),
             clients: zero(),
             links: zero(),
+            held_bytes: AtomicU64::new(0),
             blocked: zero(),
             bytes_in: zero(),
             bytes_out: zero(),

@@ -33,6 +33,7 @@ const OWN: &[(&str, &str)] = &[
     ("keys_moved_to_store_total", "Keys that left memory for the store."),
     ("lease", "Whether this node has a lease, so that it may serve its slots."),
     ("lease_seconds_left", "Time until the lease of this node ends."),
+    ("held_bytes", "Bytes of commands that wait for nodes that do not answer."),
     ("links", "Open links to other nodes, of which this node is the origin."),
     ("lock_waits_total", "Commands that waited for a key that another command had."),
     ("log_backlog_bytes", "Bytes of a stream that are not written to the disk yet."),

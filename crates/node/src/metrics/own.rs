@@ -223,6 +223,7 @@ fn cluster_of(node: &Node, cluster: &Cluster, t: &mut Text) {
         ("holdfast_slots", me.map_or(0, |me| map.slots_of(me)) as u64),
         ("holdfast_lease", serves.into()),
         ("holdfast_links", sum(node, |s| &s.links)),
+        ("holdfast_held_bytes", sum(node, |s| &s.held_bytes)),
     ] {
         t.gauge(name, &[], value);
     }

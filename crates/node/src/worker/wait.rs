@@ -71,7 +71,7 @@ pub(crate) enum NodeWait {
     Link,
     /// The answer of the node at the other end of this link.
     Answer(usize),
-    /// A map by which the present command, still in the query buffer, is where it belongs.
+    /// A map by which the present command, still in the query buffer, is where it belongs; a lease, or another node.
     Map,
     /// A question to another node (CLIENT UNBLOCK).
     Verdict(Arc<Verdict>),

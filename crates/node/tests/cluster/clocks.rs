@@ -73,3 +73,9 @@ impl Lease for &'static Given {
         "this node has no lease: a test says so".into()
     }
 }
+
+/// Settings of a node. By default nothing waits for a node that does not answer, so that tests need not wait either.
+pub fn without_waits(settings: &[(&str, &str)]) -> Vec<(String, String)> {
+    let waits = [("cluster-takeover-wait", "0")];
+    waits.iter().chain(settings).map(|(name, value)| (name.to_string(), value.to_string())).collect()
+}

@@ -36,6 +36,7 @@ mod slices;
 mod slow_scripts;
 mod smart;
 mod stalls;
+mod takeover_wait;
 mod together;
 mod tracking;
 mod transactions;

@@ -198,7 +198,7 @@ impl Net {
             ns: AtomicU64::new(1),
             step: AtomicU64::new(100),
         });
-        let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let settings = crate::clocks::without_waits(settings);
         let setup = Setup { workers, settings };
         let start = |i| {
             setup.start(

@@ -211,6 +211,7 @@ fn node(hardware: &Hardware, plan: &Plan, started: UnixMs) -> Result<Arc<Node>, 
     }
     values.set("appendfsync", name_of(plan.fsync).as_bytes())?;
     values.set("maxmemory", plan.maxmemory.to_string().as_bytes())?;
+    values.set("cluster-takeover-wait", plan.takeover_wait_ms.to_string().as_bytes())?;
     if plan.lock_timeout_ms > 0 {
         values.set("cluster-lock-timeout", plan.lock_timeout_ms.to_string().as_bytes())?;
     }

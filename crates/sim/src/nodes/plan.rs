@@ -123,6 +123,8 @@ impl Plan {
             planted: of_nodes,
             forgets,
             lock_timeout_ms: 0,
+            // Drawn separately, too.
+            takeover_wait_ms: Chance(seed ^ 0x7761_6974).below(2) * 2_500,
             clients_only: false,
         };
         // Drawn separately, so that the runs of other seeds stay the same.

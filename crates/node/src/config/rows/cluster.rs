@@ -128,6 +128,15 @@ pub(super) static SECTION: Section = Section {
         .cluster()
         .own(),
         row(
+            "cluster-takeover-wait",
+            super::common::between(0, 60_000),
+            "2500",
+            "Milliseconds for which commands wait for a node that restarts, or whose keys another node takes over. After \
+             that they are refused. Some clients give up after 2000 (Jedis) or 3000 (go-redis).",
+        )
+        .cluster()
+        .own(),
+        row(
             "cluster-lock-timeout",
             super::common::long(0),
             "5000",

@@ -150,6 +150,7 @@ pub fn modules(_: &Report<'_>, t: &mut Text) {
 pub fn cluster(r: &Report<'_>, t: &mut Text) {
     t.title("Cluster");
     t.line("cluster_enabled", u8::from(r.node.cluster().is_some()));
+    t.line("cluster_held_bytes", r.sum(|s| &s.held_bytes));
 }
 
 pub fn keyspace(r: &Report<'_>, t: &mut Text) {

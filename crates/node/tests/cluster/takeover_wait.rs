@@ -1,0 +1,86 @@
+//! Commands for a node that does not answer wait for it (`cluster-takeover-wait`), in their order, and are refused later.
+
+use crate::net::{Net, key_of};
+
+const WAITS: &[(&str, &str)] = &[("cluster-takeover-wait", "2500")];
+
+fn two(seed: u64) -> (Net, [usize; 2], [String; 2]) {
+    let mut net = Net::with(2, 1, seed, WAITS);
+    let clients = [net.connect(0), net.connect(0)];
+    (net, clients, [0, 1].map(|node| key_of(node, 2, "k")))
+}
+
+/// Passes time in steps in which links are dialed again.
+fn pass(net: &mut Net, ms: u64) {
+    (0..ms / 20).for_each(|_| net.sleep(20));
+}
+
+#[test]
+fn a_node_that_is_back_in_time_costs_a_pause() {
+    let (mut net, [client, other], [near, far]) = two(3);
+    net.ask(client, &format!("SET {far} 1"));
+    net.cut(0, 1);
+    net.unreachable = vec![1];
+    for command in [format!("INCR {far}"), format!("SET {near} 1"), format!("GET {far}")] {
+        net.send(client, &command);
+    }
+    let [far_too, near_too] = [1, 0].map(|node| key_of(node, 2, "t"));
+    ["MULTI", &format!("INCR {far_too}"), &format!("INCR {near_too}"), "EXEC"]
+        .iter()
+        .for_each(|words| net.send(other, words));
+    pass(&mut net, 2000);
+    assert!(net.heard(client).is_empty(), "the first reply is still to come");
+    net.unreachable.clear();
+    pass(&mut net, 200);
+    assert_eq!(net.heard(client), ["2", "OK", "2"], "in the order of the commands");
+    assert_eq!(net.heard(other).last().map(String::as_str), Some("[1 1]"), "a transaction over nodes");
+    assert!(net.is_quiet());
+}
+
+#[test]
+fn a_node_that_stays_away_is_given_up() {
+    let (mut net, [client, other], [near, far]) = two(4);
+    net.ask(client, &format!("SET {far} 1"));
+    net.cut(0, 1);
+    net.unreachable = vec![1];
+    net.send(client, &format!("GET {far}"));
+    pass(&mut net, 4000);
+    let heard = net.heard(client);
+    assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "{heard:?}");
+    assert!(net.say(other, &format!("GET {far}")).starts_with("-CLUSTERDOWN"), "at once, from now on");
+    assert_eq!(net.say(other, &format!("SET {near} 1")), "OK");
+    net.unreachable.clear();
+    pass(&mut net, 1000);
+    assert_eq!(net.say(client, &format!("GET {far}")), "1");
+}
+
+#[test]
+fn commands_wait_for_a_lease_and_not_for_ever() {
+    let (mut net, [client, other], [near, far]) = two(5);
+    net.ask(client, &format!("SET {far} 1"));
+    net.lease(0, 0);
+    net.lease(1, 0);
+    net.send(client, &format!("SET {near} 1"));
+    net.send(other, "DBSIZE");
+    pass(&mut net, 2000);
+    assert!(net.heard(client).is_empty());
+    net.lease(0, u64::MAX);
+    pass(&mut net, 20);
+    assert_eq!(net.heard(client), ["OK"]);
+    net.send(client, &format!("GET {far}"));
+    pass(&mut net, 200);
+    assert!(net.heard(client).is_empty(), "its owner has no lease");
+    net.lease(1, u64::MAX);
+    pass(&mut net, 20);
+    assert_eq!(net.heard(client), ["1"]);
+    net.heard(other);
+    net.lease(1, 0);
+    pass(&mut net, 4000);
+    assert!(net.say(client, &format!("GET {far}")).starts_with("-CLUSTERDOWN"), "it has had none for long");
+    let flushed = {
+        net.send(client, "FLUSHALL");
+        pass(&mut net, 4000);
+        net.heard(client).join(",")
+    };
+    assert!(flushed.starts_with("-CLUSTERDOWN") || flushed.starts_with("-ERR 1 of 2"), "{flushed}");
+}
