@@ -67,8 +67,14 @@ pub fn make(directory: &Path, wanted: &Wanted) -> Result<Made, String> {
 }
 
 /// The acceptors of this process.
+static ACCEPTORS: OnceLock<Arc<Acceptors>> = OnceLock::new();
+
+/// Sets the size of the segments of copies in this process: `log-segment-size`. It is called before the first copy is opened.
+pub fn begin(settings: &Settings) {
+    let _ = ACCEPTORS.get_or_init(|| Acceptors::new(Limits::of(settings.log_segment_size)));
+}
+
 fn acceptors() -> &'static Arc<Acceptors> {
-    static ACCEPTORS: OnceLock<Arc<Acceptors>> = OnceLock::new();
     ACCEPTORS.get_or_init(|| Acceptors::new(Limits::default()))
 }
 
