@@ -83,7 +83,9 @@ const PLACE: &str = "two blocks are committed at one place";
 const CHAIN: &str = "a folder has a chain that never was";
 const CLOSED: &str = "a folder does not open";
 
+/// It needs a power failure between a promise and the appends of the owner before.
 #[test]
+#[ignore = "takes minutes"]
 fn p2_a_promise_is_not_synced() {
     finds(Plant::PromiseNotSynced, 20_000, &[LOST, LATE, PLACE]);
 }
