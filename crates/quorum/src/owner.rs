@@ -267,6 +267,12 @@ impl Owner {
         })
     }
 
+    /// Acceptors that have not answered this term on their present connection, or whose disks have failed.
+    pub fn silent(&self) -> impl Iterator<Item = AcceptorId> + '_ {
+        let answers = |peer: &Peer| peer.follows() || peer.answer.is_some() && !peer.is_failed;
+        self.peers.iter().filter(move |(_, peer)| !answers(peer)).map(|(acceptor, _)| *acceptor)
+    }
+
     /// All acceptors, old and new.
     fn acceptors(&self) -> impl Iterator<Item = AcceptorId> + '_ {
         self.settled.iter().chain(self.pending.iter().flatten()).copied()

@@ -58,5 +58,5 @@ pub use recover::{Damage, Recovered, Recovery, recover};
 pub use replica::{Holder, Keep, Reader, Replica, Retired};
 pub use run::lock as lock_folder;
 pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Step, Stepped};
-pub use segments::Limits;
+pub use segments::{Limits, has_old_blocks};
 pub use writer::Writer;

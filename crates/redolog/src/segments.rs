@@ -163,6 +163,29 @@ impl<F: File> Spares<F> {
     }
 }
 
+/// True if a stream has blocks of version 3, which have no names that copies could share. The log may be running.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn has_old_blocks<D: Disk>(disk: &D) -> io::Result<bool> {
+    let mut bytes = [0; SEGMENT_HEADER];
+    for name in disk.list()?.iter().filter(|name| is_segment(name)) {
+        match disk.open(name).and_then(|file| file.read(0, &mut bytes)) {
+            Ok(()) if SegmentHeader::decode(&bytes).is_ok_and(|header| header.format == Format::Three) => {
+                return Ok(true);
+            }
+            // It was given up meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => read?,
+        }
+    }
+    Ok(false)
+}
+
+fn is_segment(name: &str) -> bool {
+    name.ends_with(".log") && !is_spare(name) && !is_made(name) && !is_end(name)
+}
+
 /// The name of a segment.
 pub(crate) fn name(number: u64) -> String {
     format!("{number:016x}.log")

@@ -88,7 +88,8 @@ impl Disks {
             }
         };
         let mut log = log.map_err(|damage| no_log(&damage, &places, folder))?;
-        log.write_in(member::log_format(settings, dir));
+        let is_new = log.recovery().node().is_none();
+        log.write_in(member::log_format(settings, dir, is_new));
         for (file, at) in log.recovery().torn() {
             tracing::warn!(
                 "{file}: cut at byte {at}; the records after that were not known to be on the disk and were never confirmed"

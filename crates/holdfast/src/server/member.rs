@@ -70,9 +70,13 @@ pub fn check_data(settings: &Settings, dir: &Path) -> Result<(), Box<dyn Error>>
 }
 
 /// The format of the log that the server writes (rule U1). A node writes a later one when it starts at a level that has
-/// it. Until then it may go back to an earlier build, and the log with it.
-pub fn log_format(settings: &Settings, dir: &Path) -> Format {
-    let may = !settings.takes_part_in_cluster() || Control::known_level(&dir.join("cluster")) >= level::LOG_FRAMES;
+/// it. Until then it may go back to an earlier build, and the log with it. A new node has no earlier build to go back to.
+/// `is_new`: the log is empty.
+pub fn log_format(settings: &Settings, dir: &Path, is_new: bool) -> Format {
+    let folder = dir.join("cluster");
+    let may = !settings.takes_part_in_cluster()
+        || Control::known_level(&folder) >= level::LOG_FRAMES
+        || is_new && !Control::is_kept_in(&folder);
     if may { Format::Four } else { Format::Three }
 }
 

@@ -3,6 +3,7 @@
 //! Such a node takes part in the cluster before it has its data: it needs a term, and what its own folder lacks comes from
 //! others. It gets no lease meanwhile.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,7 +62,8 @@ pub fn bring_up(
         .into());
     }
     let plan = group::plan(&shard, own.acceptor());
-    let (count, term) = (plan.settled.len() + plan.pending.as_ref().map_or(0, Vec::len), plan.term.get());
+    let copies: BTreeSet<_> = plan.settled.iter().chain(plan.pending.iter().flatten()).collect();
+    let (count, term) = (copies.len(), plan.term.get());
     tracing::info!("The log of shard {} is taken over from its {count} copies, in term {term}", plan.shard.0);
     let limits = Limits { through: settings.appendfsync == node::config::AppendFsync::Always, ..Limits::default() };
     let driver = own.bring_up(plan, limits, |listener| membership.ports(&shard, listener), &mut saying(node));

@@ -84,7 +84,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn holdfast(words: &[&str]) -> String {
+pub fn holdfast(words: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_holdfast")).args(words).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }

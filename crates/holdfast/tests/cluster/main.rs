@@ -3,6 +3,7 @@
 
 #[path = "../../../membership/tests/clusters/certificates.rs"]
 mod certificates;
+mod copies;
 mod dev_cluster;
 mod export;
 mod libraries;

@@ -138,11 +138,9 @@ impl Driver {
     }
 
     fn ask(&self, inner: MutexGuard<'_, Inner>, wait: Wait<'_>) -> bool {
-        let (stage, mut silent) = (inner.stage(), Vec::new());
-        silent.extend(inner.owner.lags().filter(|lag| !lag.answers).map(|lag| lag.acceptor));
+        let (stage, silent) = (inner.stage(), inner.owner.silent().count());
         drop(inner);
-        silent.dedup();
-        wait(stage, silent.len())
+        wait(stage, silent)
     }
 
     /// Ends the waits for stages. The ports are dropped, and acceptors hear nothing more.

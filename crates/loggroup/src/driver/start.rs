@@ -74,8 +74,10 @@ impl Own {
     /// has had no copies or of none, and gets the name `fresh`.
     ///
     /// # Errors
-    /// A directory is used by another process, cannot be read or written, or has lost something.
+    /// A directory is used by another process, cannot be read or written, or has lost something. Or the log has blocks of
+    /// version 3.
     pub fn at(logs: &[PathBuf], shard: ShardId, limits: redolog::Limits, fresh: AcceptorId) -> Result<Self, Unusable> {
+        refuse_old(logs)?;
         let (_held, place) = (naming(), || Place::of(&own_folder(logs), logs));
         match Folder::open(place()?, shard, limits) {
             Err(Unusable::Empty) => Self::of(Folder::make(place()?, shard, fresh, limits)?),
@@ -94,7 +96,7 @@ fn naming() -> MutexGuard<'static, ()> {
 /// The name of the acceptor in the directories of a log that may be running. It gets the name `fresh` if it has none.
 ///
 /// # Errors
-/// No log has begun there, or the directory cannot be used.
+/// No log has begun there, it has blocks of version 3, or the directory cannot be used.
 pub fn name_of_own(logs: &[PathBuf], shard: ShardId, fresh: AcceptorId) -> Result<AcceptorId, Unusable> {
     let _held = naming();
     let begun = |folder: &PathBuf| {
@@ -104,7 +106,18 @@ pub fn name_of_own(logs: &[PathBuf], shard: ShardId, fresh: AcceptorId) -> Resul
     if let Some(folder) = logs.iter().find(|folder| !begun(folder)) {
         return Err(Unusable::Lost(format!("no log has begun in {}", folder.display())));
     }
+    refuse_old(logs)?;
     Folder::name(redolog::Folder::new(&own_folder(logs))?, shard, fresh, logs.len() as u16)
+}
+
+/// Blocks of version 3 cannot be copied. Without this an owner would wait for ever for a copy that has them.
+fn refuse_old(logs: &[PathBuf]) -> Result<(), Unusable> {
+    for folder in logs.iter().filter(|folder| folder.exists()) {
+        if redolog::has_old_blocks(&redolog::Folder::to_read(folder))? {
+            return Err(Unusable::Old(folder.clone()));
+        }
+    }
+    Ok(())
 }
 
 /// True if there is an acceptor in these directories of a log.

@@ -262,6 +262,32 @@ fn an_acceptor_may_answer_at_once() {
     driver.wait_leads(&mut |_, _| false).unwrap();
 }
 
+/// An owner that waits for a majority says how many do not answer, and not how many do.
+#[test]
+fn those_that_answer_are_not_called_silent() {
+    let (sender, promised) = channel();
+    let driver = Driver::begin(plan(5), vec![History::default()], Limits::default(), |listener| {
+        let listener: Listener = {
+            let listener = listener.clone();
+            Arc::new(move |id, heard| {
+                let answers = matches!(heard, Heard::Reply(_));
+                listener(id, heard);
+                if answers {
+                    let _ = sender.send(());
+                }
+            })
+        };
+        vec![(OTHERS[0], Arc::new(run(OTHERS[0], 1, Blocks::default(), &listener)) as Arc<dyn Port>)]
+    });
+    promised.recv().unwrap();
+    driver
+        .wait_copied(&mut |stage, silent| {
+            assert_eq!((stage, silent), (quorum::Stage::Sealing, 2));
+            false
+        })
+        .unwrap_err();
+}
+
 #[test]
 fn a_start_that_nobody_answers_can_be_given_up() {
     let mut looks = 0;

@@ -14,7 +14,7 @@ mod promise;
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use quorum::{AcceptorId, Base, BlockId, Cut, FolderLife, Found, History, Run, ShardId, StreamId, Term};
 use redolog::{Chain, Damage, Disk, Holder, Limits, Lsn, Name, Replica};
@@ -70,6 +70,8 @@ pub enum Unusable {
     Lost(String),
     /// A stream is damaged: the same.
     Damaged(Damage),
+    /// Segments of an earlier version, whose blocks no copy can have.
+    Old(PathBuf),
     /// The disk cannot be read or written.
     Io(io::Error),
 }
@@ -80,6 +82,11 @@ impl fmt::Display for Unusable {
             Self::Empty => f.write_str("it is no folder of an acceptor"),
             Self::Lost(what) => f.write_str(what),
             Self::Damaged(damage) => damage.fmt(f),
+            Self::Old(log) => write!(
+                f,
+                "the log in {} has segments of version 3, which cannot be copied: restart its node, and have BGSAVE make a checkpoint there",
+                log.display()
+            ),
             Self::Io(error) => error.fmt(f),
         }
     }

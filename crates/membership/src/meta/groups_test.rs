@@ -249,6 +249,9 @@ fn a_wiped_folder_votes_when_an_operator_has_given_it_its_place_g9() {
     done(&mut state, &add("g", default(&[1, 2, 3])));
     done(&mut state, &uses("g", &[1, 2]));
     three_report(&mut state);
+    // The log has no copies yet: nothing else has its data.
+    done(&mut state, &replace("g", at(1, "-"), at(1, "-")));
+    assert_eq!(refused(&mut state, &report(1, at(1, "-"), 11)), no(GroupRefusal::OtherFolder(at(1, "-"))));
     lead(&mut state, 1);
     settled(&mut state, 1, &[10, 30, 20]);
     done(&mut state, &report(1, at(2, "-"), 20));
@@ -274,6 +277,11 @@ fn a_wiped_folder_votes_when_an_operator_has_given_it_its_place_g9() {
     lead(&mut state, 1);
     settled(&mut state, 1, &[10, 30, 50]);
     assert_eq!(sets(&state, 1), (vec![10, 30, 50], None));
+    // Others have the log of an owner whose folder is lost.
+    done(&mut state, &replace("g", at(1, "-"), at(1, "-")));
+    assert_eq!(sets(&state, 1), (vec![10, 30, 50], None));
+    done(&mut state, &report(1, at(1, "-"), 11));
+    assert_eq!(sets(&state, 1), (vec![10, 30, 50], Some(vec![11, 30, 50])));
     let gone = no(GroupRefusal::NoPlace(at(2, "-")));
     assert_eq!(refused(&mut state, &replace("g", at(2, "-"), at(4, "-"))), gone);
     assert_eq!(refused(&mut state, &replace("g", at(1, "-"), at(3, "-"))), no(GroupRefusal::Twice(at(3, "-"))));

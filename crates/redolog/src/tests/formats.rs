@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::disk::{Disk, File};
 use crate::format::{Block, SEGMENT_HEADER, SegmentHeader};
 use crate::simulated::Simulated;
-use crate::{Format, Fsync, Limits, Lsn, Name, Opened, Record, Run, Settings};
+use crate::{Format, Fsync, Limits, Lsn, Name, Opened, Record, Run, Settings, has_old_blocks};
 
 const LIMITS: Limits = Limits { segment: 16384, spares: 2, reserve: 0, block: 16 << 20 };
 
@@ -65,6 +65,10 @@ fn a_log_goes_on_in_the_next_format() {
     live(&disk, Four, Fsync::Always, 3, true);
     assert_eq!(found(&disk).len(), 15);
     assert_eq!(formats(&disk), [Three, Three, Four, Four, Four]);
+    assert!(has_old_blocks(&disk).expect("it can be read"));
+    let new = Simulated::default();
+    live(&new, Four, Fsync::Always, 3, false);
+    assert!(!has_old_blocks(&new).expect("it can be read"));
     // The names of the log's blocks go on, too. A block that ends a stream in order is none of them.
     let opened = Opened::of(vec![disk.clone()], &[]).unwrap_or_else(|damage| panic!("{damage}"));
     let chain = opened.recovery().chain(0).expect("a stream").clone();

@@ -266,11 +266,11 @@ impl State {
         if let Some(places) = self.groups.all.get_mut(name) {
             places[at] = new.clone();
         }
-        // The folder of a shard's own log is not replaced: with it the shard's data would be gone.
+        // The folder of a log without copies is not replaced: with it the shard's data would be gone.
         let is_given_up = |shard: ShardId| {
             self.shards.all.get(&shard).is_some_and(|of| {
                 let group = if of.group.is_empty() { DEFAULT_GROUP } else { &of.group };
-                group == name && of.owner != old.member
+                group == name && (of.owner != old.member || of.settled.len() > 1)
             })
         };
         self.groups.reported.retain(|(shard, place), _| place != old || !is_given_up(*shard));

@@ -1,0 +1,169 @@
+//! A node's log with copies at two log-servers.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::log_servers::{LogServer, holdfast};
+use crate::support::{Nodes, Scratch, free_port, terminate};
+
+/// The longest time for which a client waits for a reply that must not come.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// The longest end of a node whose copies are away.
+const END: Duration = Duration::from_secs(20);
+
+const HEALTHY: &str = "health: ok";
+
+/// A node and two log-servers on machines of their own.
+struct Copied {
+    nodes: Nodes,
+    ports: [u16; 2],
+    scratches: [Scratch; 2],
+    servers: [Option<LogServer>; 2],
+    /// Values that were acknowledged.
+    count: u32,
+}
+
+impl Copied {
+    /// The log of the node has copies at both.
+    fn new() -> Self {
+        let nodes = Nodes::with_files(1, 1, &["cluster-host a\nappendfsync always\n"]);
+        let (ports, scratches) = ([free_port(), free_port()], [Scratch::new(), Scratch::new()]);
+        let mut copied = Self { nodes, ports, scratches, servers: [None, None], count: 0 };
+        (0..2).for_each(|server| copied.start(server));
+        copied.status(|status| status.matches("  log  ").count() == 2 && status.contains(HEALTHY));
+        copied.sets(50);
+        let places = copied.places();
+        let [own, one, two] = places.each_ref().map(String::as_str);
+        assert!(copied.group(&["add", "g", own, one, two]).contains("there is a group g"));
+        assert!(copied.group(&["use", "g"]).contains("all shards use the group g"));
+        copied.status(|status| status.matches("(catches up)").count() == 2);
+        copied.ends();
+        copied.nodes.start(0);
+        copied.is_whole();
+        copied
+    }
+
+    /// Has the node end.
+    fn ends(&mut self) {
+        let server = self.nodes.servers[0].as_mut().unwrap();
+        terminate(server.id());
+        server.ends_well();
+    }
+
+    /// Starts a log-server with what it has.
+    fn start(&mut self, server: usize) {
+        let host = ["b", "c"][server];
+        let more = ["--cluster-host", host];
+        let started = LogServer::start(self.ports[server], &self.scratches[server], &["one"], &self.nodes.seeds, &more);
+        self.servers[server] = Some(started);
+    }
+
+    fn places(&self) -> [String; 3] {
+        [self.nodes.ports[0], self.ports[0], self.ports[1]].map(|port| format!("127.0.0.1:{port}/-"))
+    }
+
+    fn group(&self, words: &[&str]) -> String {
+        holdfast(&[&["cluster", "group"], words, &["-p", &self.nodes.ports[0].to_string()]].concat())
+    }
+
+    fn status(&self, is_it: impl Fn(&str) -> bool) {
+        self.nodes.until(0, "cluster status", is_it);
+    }
+
+    /// Waits until all three copies count.
+    fn is_whole(&self) {
+        self.nodes.serves(0);
+        let others = ["(no folder yet)", "(catches up)", "(waits)"];
+        let counts = |status: &str| status.contains("3 of 3") && !others.iter().any(|other| status.contains(other));
+        self.status(|status| counts(status) && status.contains(HEALTHY));
+    }
+
+    /// The node acknowledges so many more values.
+    fn sets(&mut self, more: u32) {
+        let mut client = self.nodes.client(0);
+        for _ in 0..more {
+            let value = self.count;
+            assert_eq!(client.call(&format!("set key:{value} {value}")), "+OK");
+            self.count += 1;
+        }
+    }
+
+    /// Every acknowledged value is there.
+    fn has_all(&self) {
+        let mut client = self.nodes.client(0);
+        for value in 0..self.count {
+            assert!(client.call(&format!("get key:{value}")).ends_with(&format!(" {value}")), "key {value}");
+        }
+    }
+
+    /// The node is killed, and starts without its log.
+    fn loses_its_log(&mut self) {
+        self.nodes.kill(0);
+        fs::remove_dir_all(self.nodes.dirs[0].path().join("holdfast/log")).unwrap();
+        self.nodes.start(0);
+        self.nodes.serves(0);
+        self.has_all();
+    }
+}
+
+#[test]
+fn a_log_comes_back_from_its_copies() {
+    let mut copied = Copied::new();
+    copied.sets(100);
+    copied.has_all();
+    copied.loses_its_log();
+
+    // The new folder is not the one that acknowledged, and counts when it has been given the place.
+    copied.status(|status| status.contains("another folder was at"));
+    copied.sets(50);
+    let [own, ..] = copied.places();
+    assert!(copied.group(&["replace", &own, &own]).contains("takes the place of"));
+    copied.is_whole();
+
+    // With one of three away writes are acknowledged, and their copies are enough for the next start.
+    copied.servers[0] = None;
+    copied.sets(50);
+    copied.start(0);
+    copied.is_whole();
+    copied.loses_its_log();
+}
+
+#[test]
+fn without_a_majority_nothing_is_acknowledged() {
+    let mut copied = Copied::new();
+    copied.servers = [None, None];
+    let mut client = copied.nodes.client(0);
+    client.send("set unheard 1");
+    let reply = client.reply_within(SILENCE);
+    assert!(reply.as_ref().is_none_or(|reply| reply.starts_with('-')), "{reply:?}");
+    let begun = Instant::now();
+    copied.ends();
+    assert!(begun.elapsed() < END, "{:?}", begun.elapsed());
+    (0..2).for_each(|server| copied.start(server));
+    copied.nodes.start(0);
+    copied.is_whole();
+    copied.has_all();
+    copied.sets(10);
+}
+
+#[test]
+fn a_wiped_copy_counts_when_it_has_been_given_the_place() {
+    let mut copied = Copied::new();
+    copied.servers[0] = None;
+    // It is the same member: what it has of the metadata is there.
+    fs::remove_dir_all(copied.scratches[0].path().join("one/shard-1")).unwrap();
+    copied.start(0);
+    copied.status(|status| status.contains("another folder was at"));
+    copied.sets(50);
+    let [_, one, _] = copied.places();
+    assert!(copied.group(&["replace", &one, &one]).contains("takes the place of"));
+    copied.is_whole();
+    copied.sets(50);
+    // It counts: one of two that are left, and the only one that has what the node is to lose.
+    copied.servers[1] = None;
+    copied.sets(50);
+    copied.nodes.kill(0);
+    copied.start(1);
+    copied.loses_its_log();
+}
