@@ -118,7 +118,7 @@ fn a_cluster_one_of_whose_folders_is_gone_does_not_wait_without_a_word() {
     wait("it says something", || {
         assert_eq!(cluster.process.try_wait().unwrap(), None, "{}", cluster.said());
         let said = cluster.said();
-        (said.contains("is lost: another node has come in its place")).then_some(())
+        (said.contains("is lost: another one has come in its place")).then_some(())
     });
 }
 
