@@ -133,6 +133,7 @@ impl<D: Disk> Scan<D> {
         scan.follow()?;
         for (end, name) in ends {
             scan.must_reach(&end, &name)?;
+            scan.note_end(&end);
         }
         Ok(scan)
     }
@@ -151,6 +152,14 @@ impl<D: Disk> Scan<D> {
             return Err(damage(name, "the log has gone further than it goes now: its end is missing"));
         }
         Ok(())
+    }
+
+    /// A log that ended in order had all its blocks on the disk, though its last segment may have had no room to say so.
+    fn note_end(&mut self, end: &CleanEnd) {
+        self.synced_number = self.synced_number.max(end.sequence);
+        while let Some((_, cut)) = self.unsynced.pop_front_if(|(number, _)| *number <= end.sequence) {
+            self.synced = cut;
+        }
     }
 
     /// Its segments, in their order.
