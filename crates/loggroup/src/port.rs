@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quorum::{AcceptorId, Reply, Request};
 
-/// What an acceptor, or the connection to it, says.
+/// A word of an acceptor, or of the connection to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
     /// The acceptor can be reached. The owner sends `Seal` before anything else.

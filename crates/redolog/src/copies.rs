@@ -24,7 +24,7 @@ pub trait Copies: Send + Sync {
     /// The own folder has moved on.
     fn landed(&self, stream: u16, landed: Landed);
 
-    /// What was written up to now is to be synced soon, at all copies: the own folder begins to.
+    /// All copies are to sync soon the blocks that were written up to now: the own folder begins to.
     fn sync(&self, stream: u16);
 
     /// The own folder has given up its segments up to this block, which ends at `cut`.

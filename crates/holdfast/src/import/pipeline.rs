@@ -52,7 +52,7 @@ pub struct Pipeline {
     out: Vec<u8>,
     /// The commands of `out`.
     unsent: Vec<About>,
-    /// What was sent and is not answered, oldest first: one batch for each lane at most.
+    /// The batches that were sent and are not answered, the oldest first: one batch for each lane at most.
     sent: VecDeque<Batch>,
     answers: Answers,
 }

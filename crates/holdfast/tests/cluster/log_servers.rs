@@ -44,7 +44,7 @@ impl LogServer {
         server
     }
 
-    /// What it answers.
+    /// Its answers.
     pub fn call(&self, command: &str) -> String {
         Client::at(self.port).call(command)
     }

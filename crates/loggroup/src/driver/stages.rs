@@ -96,7 +96,7 @@ impl Driver {
     /// The log that runs in the own folder, and that this driver keeps the copies of.
     pub fn attach(&self, log: &Log) {
         let _ = self.log.set(log.clone());
-        // What has landed until now was told to no log, and no thread of the log has looked yet.
+        // No log has heard yet of blocks that have landed, and no thread of the log has looked.
         let by = {
             let inner = self.lock();
             (0..log.streams()).for_each(|stream| inner.hold(log, stream));

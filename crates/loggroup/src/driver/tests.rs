@@ -50,7 +50,7 @@ fn carry_out(op: Op, blocks: &Blocks) -> Option<Done> {
     })
 }
 
-/// What the acceptor has stays in `blocks`; a driver that is gone hears nothing more.
+/// The acceptor's blocks stay in `blocks`; a driver that is gone hears nothing more.
 fn run(id: AcceptorId, streams: usize, blocks: Blocks, listener: &Listener) -> InMemory {
     let (sender, requests) = channel::<Request>();
     let listener = listener.clone();

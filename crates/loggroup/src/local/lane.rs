@@ -11,7 +11,7 @@ use crate::folder::{decoded, encoded, name_of};
 /// Bytes of blocks that one read gives, unless one block alone has more.
 const READ_BYTES: usize = 4 << 20;
 
-/// What the hand does, in this order.
+/// The tasks of the hand, in this order.
 pub enum Task {
     Write {
         life: FolderLife,

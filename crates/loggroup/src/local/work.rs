@@ -13,7 +13,7 @@ use crate::folder::Promise;
 /// How long a thread waits before it tries again what has lacked a resource.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// What a thread has taken to do.
+/// The work that a thread has taken.
 enum Job<D: Disk> {
     Promise(Promise<D>, quorum::Term),
     Hand(usize, Replica<D>, Option<Task>),

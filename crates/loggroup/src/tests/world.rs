@@ -26,7 +26,7 @@ pub enum Plant {
     TellsInFlight,
     /// P35: a start tells what the page cache alone has.
     StartsUnsynced,
-    /// What a new life drops is left in the folder.
+    /// The folder keeps blocks that a new life drops.
     DropsNothing,
 }
 

@@ -1,4 +1,4 @@
-//! What a log-server answers at `port`: its status and that of the cluster, for people and probes. A client can change
+//! The answers of a log-server at `port`: its and the cluster's status, for people and probes. A client can change
 //! nothing here.
 
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ const LISTENERS_MAX: usize = 16;
 /// The thread that answers; none if `port` is 0.
 pub struct Answers(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
 
-/// What all connections share.
+/// The state that all connections share.
 struct Known {
     live: Arc<Live>,
     control: Arc<Control>,
