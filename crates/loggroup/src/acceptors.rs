@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use quorum::{AcceptorId, Request, ShardId};
-use redolog::{Folder as Disk, Limits};
+use redolog::{Devices, Folder as Disk, Limits};
 
 use crate::folder::{Folder, Place, Unusable};
 use crate::link::{Incoming, Outgoing, answer, reply_bytes};
@@ -34,15 +34,18 @@ struct Served {
 /// The acceptors of a process.
 pub struct Acceptors {
     limits: Limits,
+    /// For experiments: the directories are on slow devices.
+    devices: Option<Arc<Devices>>,
     held: Mutex<BTreeMap<AcceptorId, Held>>,
     served: Mutex<Vec<Served>>,
 }
 
 impl Acceptors {
-    /// None so far. `limits`: of their segments.
+    /// None so far. `limits`: of their segments. `devices`: the slow devices that their directories are on, for
+    /// experiments.
     #[must_use]
-    pub fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, held: Mutex::default(), served: Mutex::default() })
+    pub fn new(limits: Limits, devices: Option<Arc<Devices>>) -> Arc<Self> {
+        Arc::new(Self { limits, devices, held: Mutex::default(), served: Mutex::default() })
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<AcceptorId, Held>> {
@@ -58,7 +61,7 @@ impl Acceptors {
     /// # Errors
     /// There is none ([`Unusable::Empty`]), it lost something, or the disk cannot be used.
     pub fn open(&self, directory: &Path, shard: ShardId, streams: u16) -> Result<AcceptorId, Unusable> {
-        let folder = Folder::open(Place::at(directory, shard, streams)?, shard, self.limits)?;
+        let folder = Folder::open(self.place(directory, shard, streams)?, shard, self.limits)?;
         self.start(directory, folder)
     }
 
@@ -67,8 +70,16 @@ impl Acceptors {
     /// # Errors
     /// There is an acceptor already, or the disk has no room, or has failed.
     pub fn make(&self, directory: &Path, shard: ShardId, streams: u16, id: AcceptorId) -> Result<AcceptorId, Unusable> {
-        let folder = Folder::make(Place::at(directory, shard, streams)?, shard, id, self.limits)?;
+        let folder = Folder::make(self.place(directory, shard, streams)?, shard, id, self.limits)?;
         self.start(directory, folder)
+    }
+
+    fn place(&self, directory: &Path, shard: ShardId, streams: u16) -> Result<Place<Disk>, Unusable> {
+        let place = Place::at(directory, shard, streams)?;
+        Ok(match &self.devices {
+            Some(devices) => place.on(devices, directory),
+            None => place,
+        })
     }
 
     fn start(&self, directory: &Path, folder: Folder<Disk>) -> Result<AcceptorId, Unusable> {

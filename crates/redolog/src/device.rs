@@ -1,11 +1,13 @@
 //! A disk made slow on purpose, for experiments: so many syncs and bytes a second, whatever the real disk can.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::Clock;
+use crate::{Clock, Folder};
 
 /// Nanoseconds that a system's timer adds to a sleep.
 const SLACK: u64 = 55_000;
@@ -73,10 +75,32 @@ impl Device {
     }
 }
 
+/// The slow devices of a process, by the directory that stands for each. All folders of a directory share its device.
+pub struct Devices {
+    pace: Pace,
+    clock: Clock,
+    known: Mutex<BTreeMap<PathBuf, Arc<Device>>>,
+}
+
+impl Devices {
+    /// Devices as slow as this.
+    #[must_use]
+    pub fn new(pace: Pace, clock: Clock) -> Self {
+        Self { pace, clock, known: Mutex::default() }
+    }
+
+    /// Has a folder be on the device of a directory. That delays writes and syncs of its files, not making them.
+    #[must_use]
+    pub fn slow(&self, folder: Folder, directory: &Path) -> Folder {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Device::new(self.pace, self.clock.clone()));
+        folder.on(known.entry(directory.into()).or_insert_with(new).clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
     #[test]

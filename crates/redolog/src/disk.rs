@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::aligned::Aligned;
-use crate::device::{Device, Pace};
-use crate::run::Clock;
+use crate::device::Device;
 
 /// Places, lengths and memory of [`File::write_through`] are multiples of so many bytes.
 pub const PAGE: usize = 4096;
@@ -181,9 +180,8 @@ impl Folder {
         Self { path: path.into(), names: None, device: None, past_cache: Arc::default() }
     }
 
-    /// As on a disk that is as slow as this: it delays writes and syncs of files, not making them.
-    pub fn slow(self, pace: Pace, clock: Clock) -> Self {
-        Self { device: Some(Arc::new(Device::new(pace, clock))), ..self }
+    pub(crate) fn on(self, device: Arc<Device>) -> Self {
+        Self { device: Some(device), ..self }
     }
 
     fn writes(&self) -> bool {
@@ -349,6 +347,17 @@ impl File for PlainFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_of_a_directory_share_its_slow_device() {
+        let pace = crate::Pace { sync: 1000, bytes: 1 };
+        let devices = crate::Devices::new(pace, Arc::new(|| 0));
+        let device = |folder: &str, directory: &str| {
+            devices.slow(Folder::to_read(Path::new(folder)), Path::new(directory)).device.expect("slow")
+        };
+        assert!(Arc::ptr_eq(&device("a/shard-1", "a"), &device("a/shard-2", "a")));
+        assert!(!Arc::ptr_eq(&device("a/shard-1", "a"), &device("b/shard-1", "b")));
+    }
 
     #[test]
     fn names_of_new_folders_are_durable_before_anything_is_in_them() {

@@ -46,7 +46,7 @@ pub use check::{Report, StreamReport, check, counted};
 pub use commit::{Committer, Promise, Round, Watermarks};
 pub use copies::{Copies, Landed, Lead};
 pub use copy::copy;
-pub use device::Pace;
+pub use device::{Devices, Pace};
 pub use disk::{Direct, Disk, File, Folder, PAGE, PlainFile, make_folders};
 pub use fail::point as fail_point;
 pub use flight::Flight;

@@ -8,8 +8,9 @@ use loggroup::{Acceptors, Figures, Unusable};
 use membership::control::{Made, Wanted};
 use membership::meta::DEFAULT_DIR;
 use membership::{AcceptorId, ShardId};
+use node::Clock;
 use node::config::Settings;
-use redolog::Limits;
+use redolog::{Devices, Limits};
 
 use super::chance;
 use super::places::Places;
@@ -69,13 +70,22 @@ pub fn make(directory: &Path, wanted: &Wanted) -> Result<Made, String> {
 /// The acceptors of this process.
 static ACCEPTORS: OnceLock<Arc<Acceptors>> = OnceLock::new();
 
-/// Sets the size of the segments of copies in this process: `log-segment-size`. It is called before the first copy is opened.
-pub fn begin(settings: &Settings) {
-    let _ = ACCEPTORS.get_or_init(|| Acceptors::new(Limits::of(settings.log_segment_size)));
+/// Heeds `log-segment-size` and `log-pace` for the copies in this process. It is called before the first copy is opened.
+pub fn begin(settings: &Settings, clock: Arc<dyn Clock>) {
+    let limits = Limits::of(settings.log_segment_size);
+    let _ = ACCEPTORS.get_or_init(|| Acceptors::new(limits, devices(settings, clock)));
 }
 
 fn acceptors() -> &'static Arc<Acceptors> {
-    ACCEPTORS.get_or_init(|| Acceptors::new(Limits::default()))
+    ACCEPTORS.get_or_init(|| Acceptors::new(Limits::default(), None))
+}
+
+/// The slow devices that `log-pace` asks for, for the own log and for copies.
+pub fn devices(settings: &Settings, clock: Arc<dyn Clock>) -> Option<Arc<Devices>> {
+    static DEVICES: OnceLock<Arc<Devices>> = OnceLock::new();
+    let pace = settings.log_pace?;
+    let devices = || Arc::new(Devices::new(pace, Arc::new(move || clock.monotonic_ns().0)));
+    Some(DEVICES.get_or_init(devices).clone())
 }
 
 /// Serves a connection of an owner.

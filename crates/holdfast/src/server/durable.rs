@@ -1,7 +1,7 @@
 //! The data of a server on its disks: its log and its store, which it reads before it listens.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use store::{Embedded, Store};
 
 use super::chance;
 use super::places::Places;
-use super::{checkpoints, loaders, member, process, replay, taken_over, warm_up};
+use super::{checkpoints, copies, loaders, member, process, replay, taken_over, warm_up};
 
 /// The most threads that replay the log. One more reads for them.
 const HANDS_MAX: usize = 8;
@@ -80,13 +80,7 @@ impl Disks {
         let places = Places::of(settings, dir);
         places.make()?;
         let (folders, folder) = (&places.logs, &places.store);
-        let log = match settings.log_pace {
-            None => Opened::new(folders, &[]),
-            Some(pace) => {
-                let clock = Arc::clone(&clock);
-                Opened::slow(folders, &[], pace, &(Arc::new(move || clock.monotonic_ns().0) as redolog::Clock))
-            }
-        };
+        let log = open_log(settings, folders, clock.clone());
         let mut log = log.map_err(|damage| no_log(&damage, &places, folder))?;
         let is_new = log.recovery().node().is_none();
         log.write_in(member::log_format(settings, dir, is_new));
@@ -229,12 +223,25 @@ impl Stored {
     }
 
     /// With the log, which copies have brought up to date.
-    pub fn with_log(self, copies: Arc<Driver>) -> Result<Disks, Box<dyn Error>> {
+    pub fn with_log(
+        self,
+        settings: &Settings,
+        clock: Arc<dyn Clock>,
+        copies: Arc<Driver>,
+    ) -> Result<Disks, Box<dyn Error>> {
         let Stored { node, store, places } = self;
-        let mut log = Opened::new(&places.logs, &[]).map_err(|damage| no_log(&damage, &places, &places.store))?;
+        let log = open_log(settings, &places.logs, clock);
+        let mut log = log.map_err(|damage| no_log(&damage, &places, &places.store))?;
         log.write_in(Format::Four);
         let disks = Disks::together(log, node, store, places)?;
         Ok(Disks { copies: Some(copies), ..disks })
+    }
+}
+
+fn open_log(settings: &Settings, folders: &[PathBuf], clock: Arc<dyn Clock>) -> Result<Opened, Damage> {
+    match copies::devices(settings, clock) {
+        None => Opened::new(folders, &[]),
+        Some(devices) => Opened::slow(folders, &[], &devices),
     }
 }
 

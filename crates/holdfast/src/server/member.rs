@@ -228,7 +228,7 @@ impl Membership {
         let known: Arc<OnceLock<Arc<Cluster>>> = Arc::default();
         let may_serve = Arc::new(AtomicBool::new(may_serve));
         let dir = Path::new(OsStr::from_bytes(&settings.dir)).to_owned();
-        copies::begin(&node.config.settings());
+        copies::begin(&node.config.settings(), clock.clone());
         let hooks = hooks(node, links, &known, (dir, Arc::clone(&may_serve)));
         // This process holds its disks by now, so an earlier life has ended.
         let started = clock.boot_ns();

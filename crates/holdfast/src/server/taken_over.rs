@@ -68,7 +68,7 @@ pub fn bring_up(
     let limits = Limits { through: settings.appendfsync == node::config::AppendFsync::Always, ..Limits::default() };
     let driver = own.bring_up(plan, limits, |listener| membership.ports(&shard, listener), &mut saying(node));
     match driver {
-        Ok(driver) => Ok(Some(stored.with_log(driver)?)),
+        Ok(driver) => Ok(Some(stored.with_log(settings, Arc::clone(&node.clock), driver)?)),
         Err(loggroup::NotStarted::Ended(Ended::Stopped)) => Ok(None),
         Err(why) => Err(why.into()),
     }

@@ -58,6 +58,12 @@ impl Place<redolog::Folder> {
         }
         Ok(Self { own: disk, streams, locks })
     }
+
+    /// The same folders on the slow device of a directory.
+    pub(crate) fn on(self, devices: &redolog::Devices, directory: &Path) -> Self {
+        let slow = |folder| devices.slow(folder, directory);
+        Self { own: slow(self.own), streams: self.streams.into_iter().map(slow).collect(), locks: self.locks }
+    }
 }
 
 /// The reason why a folder cannot be used.

@@ -34,7 +34,7 @@ impl Site {
     }
 
     fn start(&mut self, id: AcceptorId) {
-        let acceptors = Acceptors::new(Limits { segment: 1 << 16, ..Limits::default() });
+        let acceptors = Acceptors::new(Limits { segment: 1 << 16, ..Limits::default() }, None);
         match acceptors.open(&self.directory, SHARD, STREAMS) {
             Ok(found) => assert_eq!(found, id),
             Err(Unusable::Empty) => drop(acceptors.make(&self.directory, SHARD, STREAMS, id).expect("room")),

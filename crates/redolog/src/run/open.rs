@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::commit::{Committer, Watermarks};
 use crate::copies::{Copied, Copies, Held, Lead};
-use crate::device::Pace;
+use crate::device::Devices;
 use crate::disk::{Disk, Folder};
 use crate::flight::Flight;
 use crate::format::Format;
@@ -88,16 +88,16 @@ impl Opened {
     /// # Errors
     /// A folder is in use, cannot be read or made, or what had been synced is damaged.
     pub fn new(folders: &[PathBuf], durable: &[Lsn]) -> Result<Self, Damage> {
-        Self::on(folders, durable, |folder| folder)
+        Self::on(folders, durable, |folder, _| folder)
     }
 
-    /// As [`Self::new`], on disks made as slow as this, one for each stream: for experiments.
+    /// As [`Self::new`], on slow devices, one for each stream: for experiments.
     ///
     /// # Errors
     ///
     /// As for [`Self::new`].
-    pub fn slow(folders: &[PathBuf], durable: &[Lsn], pace: Pace, clock: &Clock) -> Result<Self, Damage> {
-        Self::on(folders, durable, |folder| folder.slow(pace, clock.clone()))
+    pub fn slow(folders: &[PathBuf], durable: &[Lsn], devices: &Devices) -> Result<Self, Damage> {
+        Self::on(folders, durable, |folder, path| devices.slow(folder, path))
     }
 
     /// As [`Self::new`], for existing folders in which nothing is changed: this log cannot be started.
@@ -112,11 +112,11 @@ impl Opened {
         Ok(opened)
     }
 
-    fn on(folders: &[PathBuf], durable: &[Lsn], make: impl Fn(Folder) -> Folder) -> Result<Self, Damage> {
+    fn on(folders: &[PathBuf], durable: &[Lsn], make: impl Fn(Folder, &Path) -> Folder) -> Result<Self, Damage> {
         let mut locks = Vec::new();
         let mut disks = Vec::new();
         for folder in folders {
-            disks.push(make(Folder::new(folder)?));
+            disks.push(make(Folder::new(folder)?, folder));
             locks.push(lock(folder)?);
         }
         let mut opened = Self::of(disks, durable)?;

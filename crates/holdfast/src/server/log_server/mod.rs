@@ -83,7 +83,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
         false => dirs.first().ok_or("log-dirs needs a directory")?.join(METADATA),
     };
     let live = Arc::new(Live::new(values, file, Renames::default()).with_hash(hash).with_named(named));
-    copies::begin(&settings);
+    copies::begin(&settings, Arc::new(SystemClock::new()));
     let folders = Arc::new(Folders::open(dirs)?);
     let stops = Arc::new(AtomicBool::new(false));
     let control = Arc::new(join(&settings, metadata, &live, &folders, &stops)?);

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use node::config::{Loaded, Row, SECTIONS, explain, find};
 
 /// The settings that a log-server heeds.
-const HEEDED: [&str; 29] = [
+const HEEDED: [&str; 30] = [
     "bind",
     "port",
     "protected-mode",
@@ -34,6 +34,7 @@ const HEEDED: [&str; 29] = [
     "cluster-enabled",
     "log-dirs",
     "log-segment-size",
+    "log-pace",
     "appendonly",
     "appendfsync",
 ];
