@@ -17,9 +17,9 @@ mod remote;
 mod tests;
 
 pub use acceptors::{Acceptors, Held};
-pub use driver::{Driver, Ended, NotStarted, Own, Plan, Wait, is_acceptor, name_of_own};
+pub use driver::{Again, Driver, Ended, NotStarted, Own, OwnReads, Plan, Rising, Wait, is_acceptor, name_of_own};
 pub use folder::{Folder, Place, Unusable};
-pub use local::{Caller, Figures, Local, StreamFigures};
+pub use local::{Caller, Figures, Job, Local, StreamFigures};
 pub use port::{Heard, Listener, Port};
 pub use quorum::{Limits, Stage};
 pub use remote::{Dial, Remote};

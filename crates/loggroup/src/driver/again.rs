@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use quorum::{AcceptorId, Cut, Owner, Stage, StreamId};
+use quorum::{AcceptorId, Cut, Owner, Stage, StreamId, Term};
 use redolog::{Log, State};
 
 use super::{Driver, Ended, Plan, Wait};
@@ -52,42 +52,55 @@ impl Driver {
         let Some(log) = self.log.get() else { return Err(Ended::Other("no log runs here".to_owned())) };
         log.pause(true);
         let begun = self.try_again(log, plan, wait);
-        match &begun {
-            Ok(()) => log.pause(false),
-            Err(Ended::Stopped) => {}
-            // Streams that rest could not go on: what they have may be of either term.
-            Err(why) => log.end(format!("another term could not begin: {why}")),
-        }
+        go_on(log, &begun);
         begun
     }
 
     fn try_again(&self, log: &Log, plan: Plan, wait: Wait<'_>) -> Result<(), Ended> {
         self.wait_rest(log, wait)?;
+        let term = plan.term;
+        self.seal_again(plan)?;
+        self.wait_until(wait, |inner| inner.stage() == Stage::Copying)?;
+        self.start_again(log, term)?;
+        self.wait_until(wait, |inner| inner.stage() == Stage::Leading)?;
+        self.wait_rest(log, wait)
+    }
+
+    /// As [`Self::again`], a step at a time. For simulations.
+    ///
+    /// # Errors
+    /// No log runs here.
+    pub fn again_by_hand(self: &Arc<Self>, plan: Plan) -> Result<Again, Ended> {
+        let Some(log) = self.log.get() else { return Err(Ended::Other("no log runs here".to_owned())) };
+        log.pause(true);
+        Ok(Again { driver: self.clone(), log: log.clone(), next: Next::Seal(plan) })
+    }
+
+    fn seal_again(&self, plan: Plan) -> Result<(), Ended> {
         let Plan { term, settled, pending, .. } = plan;
         self.act(None, |inner, events| {
             let next = Owner::again(inner.owner.clone(), term, settled, pending, events);
             inner.owner = next.map_err(|not_now| Ended::Other(not_now.to_string()))?;
             inner.owner.follow(self.own, events);
             inner.may_settle = false;
-            Ok::<_, Ended>(())
-        })?;
-        self.wait_until(wait, |inner| inner.stage() == Stage::Copying)?;
+            Ok(())
+        })
+    }
+
+    fn start_again(&self, log: &Log, term: Term) -> Result<(), Ended> {
         self.act(None, |inner, events| {
             let ends: Vec<Cut> = inner.marks.iter().map(|mark| mark.end).collect();
             inner.owner.begin(&ends, events).map_err(|not_now| Ended::Other(not_now.to_string()))
         })?;
         log.begin_term(term.get());
-        self.wait_until(wait, |inner| inner.stage() == Stage::Leading)?;
-        self.wait_rest(log, wait)
+        Ok(())
     }
 
     /// Waits until the streams rest: about as long as a block takes to the disk.
     fn wait_rest(&self, log: &Log, wait: Wait<'_>) -> Result<(), Ended> {
         while !log.rests() {
             self.wait_until(&mut *wait, |_| true)?;
-            if !matches!(log.state(), State::Running) {
-                return Err(Ended::Other("the log does not go on".to_owned()));
-            }
+            check_goes_on(log)?;
             if !wait(Stage::Leading, 0) {
                 return Err(Ended::Stopped);
             }
@@ -109,5 +122,76 @@ impl Driver {
         if let Heard::Reply(reply) = heard {
             self.act(None, |inner, events| inner.owner.reply(self.own, reply, events));
         }
+    }
+}
+
+fn check_goes_on(log: &Log) -> Result<(), Ended> {
+    match log.state() {
+        State::Running => Ok(()),
+        _ => Err(Ended::Other("the log does not go on".to_owned())),
+    }
+}
+
+/// Streams go on, unless the caller has given up.
+fn go_on(log: &Log, begun: &Result<(), Ended>) {
+    match begun {
+        Ok(()) => log.pause(false),
+        Err(Ended::Stopped) => {}
+        // Streams that rest could not go on: what they have may be of either term.
+        Err(why) => log.end(format!("another term could not begin: {why}")),
+    }
+}
+
+/// Another term that is being begun.
+pub struct Again {
+    driver: Arc<Driver>,
+    log: Log,
+    next: Next,
+}
+
+/// The next thing to do, when it may be done.
+enum Next {
+    /// When the streams rest.
+    Seal(Plan),
+    /// When a log was chosen, which is the own one.
+    Start(Term),
+    /// When the shard is led, and the streams rest.
+    GoOn,
+}
+
+impl Again {
+    /// Goes on as far as it can. True: the term has begun, and the streams go on.
+    ///
+    /// # Errors
+    /// As for [`Driver::again`].
+    pub fn step(&mut self) -> Result<bool, Ended> {
+        let begun = self.try_step();
+        match &begun {
+            Ok(false) => {}
+            Ok(true) => go_on(&self.log, &Ok(())),
+            Err(why) => go_on(&self.log, &Err(why.clone())),
+        }
+        begun
+    }
+
+    fn try_step(&mut self) -> Result<bool, Ended> {
+        let rests = self.log.rests();
+        if !rests {
+            check_goes_on(&self.log)?;
+        }
+        match &self.next {
+            Next::Seal(plan) if self.driver.is_at(Stage::Leading)? && rests => {
+                let (plan, term) = (plan.clone(), plan.term);
+                self.driver.seal_again(plan)?;
+                self.next = Next::Start(term);
+            }
+            Next::Start(term) if self.driver.is_at(Stage::Copying)? => {
+                self.driver.start_again(&self.log, *term)?;
+                self.next = Next::GoOn;
+            }
+            Next::GoOn => return Ok(self.driver.is_at(Stage::Leading)? && rests),
+            _ => {}
+        }
+        Ok(false)
     }
 }

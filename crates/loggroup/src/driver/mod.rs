@@ -26,9 +26,11 @@ use redolog::{Log, Lsn};
 
 use crate::port::{Heard, Listener, Port};
 
+pub use again::Again;
+pub use reads::OwnReads;
 use reads::Reads;
 pub use stages::{Ended, Wait};
-pub use start::{NotStarted, Own, is_acceptor, name_of_own};
+pub use start::{NotStarted, Own, Rising, is_acceptor, name_of_own};
 
 /// A term, as the metadata give it (rule G1).
 #[derive(Clone, PartialEq, Eq, Debug)]

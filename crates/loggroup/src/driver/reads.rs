@@ -1,7 +1,7 @@
 //! Reads of the own folder while the log runs there, for an acceptor that lags behind memory. Another acceptor may have
 //! these blocks as well, but none may be in reach.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 
@@ -19,7 +19,7 @@ struct Ask {
     most: u32,
 }
 
-/// The thread that reads. It ends with this value.
+/// Asks for reads. The thread that does them ends with this value.
 pub(super) struct Reads(Sender<Ask>);
 
 impl Reads {
@@ -28,36 +28,59 @@ impl Reads {
     }
 }
 
+/// The reads of the own folder that a driver wants.
+pub struct OwnReads<D: Disk> {
+    driver: Weak<Driver>,
+    readers: Vec<Reader<D>>,
+    asked: Receiver<Ask>,
+}
+
 impl Driver {
     /// Blocks of the own folder are read by these, one for each stream, once the log runs there.
-    pub(super) fn read_own<D: Disk>(self: &Arc<Self>, readers: Vec<Reader<D>>) -> Result<(), Ended> {
+    pub(super) fn reads<D: Disk>(self: &Arc<Self>, readers: Vec<Reader<D>>) -> OwnReads<D> {
         let (asks, asked) = channel();
-        let weak = Arc::downgrade(self);
-        let read = move || {
-            let mut readers = readers;
-            asked.into_iter().for_each(|ask| answer(&weak, &mut readers, &ask));
-        };
-        let thread = thread::Builder::new().name("log-copies-read".into()).spawn(read);
-        thread.map_err(|error| Ended::Own(format!("no thread reads the own log folder: {error}")))?;
         self.lock().own_reads = Some(Reads(asks));
-        Ok(())
+        OwnReads { driver: Arc::downgrade(self), readers, asked }
+    }
+
+    /// Has a thread do the reads.
+    pub(super) fn read_own<D: Disk>(&self, mut reads: OwnReads<D>) -> Result<(), Ended> {
+        let read = move || while reads.wait() {};
+        let thread = thread::Builder::new().name("log-copies-read".into()).spawn(read);
+        thread.map(drop).map_err(|error| Ended::Own(format!("no thread reads the own log folder: {error}")))
     }
 }
 
-fn answer<D: Disk>(driver: &Weak<Driver>, readers: &mut [Reader<D>], ask: &Ask) {
-    let Some(driver) = driver.upgrade() else { return };
-    let &Ask { term, stream, from, most } = ask;
-    let upto = from.saturating_add(u64::from(most).max(1) - 1).min(driver.own_synced(stream));
-    let read = readers.get_mut(usize::from(stream.0)).filter(|_| from <= upto);
-    let read = read.map(|reader| crate::local::read(reader, (driver.shard, stream), (term, from, upto)));
-    let blocks = match read {
-        Some(Ok(Done::Read { blocks, .. })) => blocks,
-        Some(Err(error)) => {
-            tracing::warn!(cause = "log copy", "blocks of the own log folder cannot be read for a copy: {error}");
-            Vec::new()
-        }
-        _ => Vec::new(),
-    };
-    let reply = Reply { shard: driver.shard, term, report: Report::Blocks { stream, blocks } };
-    driver.hear_of_own(Heard::Reply(reply));
+impl<D: Disk> OwnReads<D> {
+    /// Waits for the next read and does it. False: the driver wants none any more.
+    fn wait(&mut self) -> bool {
+        let asked = self.asked.recv();
+        asked.iter().for_each(|ask| self.answer(ask));
+        asked.is_ok()
+    }
+
+    /// Does the next read. False: none is wanted now.
+    pub fn step(&mut self) -> bool {
+        let asked = self.asked.try_recv();
+        asked.iter().for_each(|ask| self.answer(ask));
+        asked.is_ok()
+    }
+
+    fn answer(&mut self, ask: &Ask) {
+        let Some(driver) = self.driver.upgrade() else { return };
+        let &Ask { term, stream, from, most } = ask;
+        let upto = from.saturating_add(u64::from(most).max(1) - 1).min(driver.own_synced(stream));
+        let read = self.readers.get_mut(usize::from(stream.0)).filter(|_| from <= upto);
+        let read = read.map(|reader| crate::local::read(reader, (driver.shard, stream), (term, from, upto)));
+        let blocks = match read {
+            Some(Ok(Done::Read { blocks, .. })) => blocks,
+            Some(Err(error)) => {
+                tracing::warn!(cause = "log copy", "blocks of the own log folder cannot be read for a copy: {error}");
+                Vec::new()
+            }
+            _ => Vec::new(),
+        };
+        let reply = Reply { shard: driver.shard, term, report: Report::Blocks { stream, blocks } };
+        driver.hear_of_own(Heard::Reply(reply));
+    }
 }

@@ -46,7 +46,33 @@ impl Driver {
     /// # Errors
     /// The owner was fenced, or the caller gives up.
     pub fn wait_copied(&self, wait: Wait<'_>) -> Result<(), Ended> {
-        self.wait_until(wait, |inner| inner.stage() >= Stage::Copying && self.own_has_all(inner))
+        self.wait_until(wait, |inner| self.is_so_copied(inner))
+    }
+
+    /// True if a log was chosen and the own folder has all of it on the disk.
+    ///
+    /// # Errors
+    /// The owner was fenced, or the own folder has failed.
+    pub fn is_copied(&self) -> Result<bool, Ended> {
+        let inner = self.lock();
+        inner.look(self.is_so_copied(&inner))
+    }
+
+    /// True if the shard is led: clients may be served (rule G5).
+    ///
+    /// # Errors
+    /// The owner was fenced.
+    pub fn leads(&self) -> Result<bool, Ended> {
+        self.is_at(Stage::Leading)
+    }
+
+    pub(super) fn is_at(&self, stage: Stage) -> Result<bool, Ended> {
+        let inner = self.lock();
+        inner.look(inner.stage() == stage)
+    }
+
+    fn is_so_copied(&self, inner: &Inner) -> bool {
+        inner.stage() >= Stage::Copying && self.own_has_all(inner)
     }
 
     fn own_has_all(&self, inner: &Inner) -> bool {
@@ -117,14 +143,8 @@ impl Driver {
     pub(super) fn wait_until(&self, wait: Wait<'_>, is_so: impl Fn(&Inner) -> bool) -> Result<(), Ended> {
         let mut inner = self.lock();
         loop {
-            if let Some(by) = inner.fenced_by {
-                return Err(Ended::Fenced(super::fenced(by)));
-            }
-            if is_so(&inner) {
+            if inner.look(is_so(&inner))? {
                 return Ok(());
-            }
-            if inner.has_own_failed {
-                return Err(Ended::Own("the disk of the own log folder has failed".to_owned()));
             }
             if inner.is_stopped || !self.ask(inner, &mut *wait) {
                 return Err(Ended::Stopped);
@@ -153,5 +173,18 @@ impl Driver {
         };
         self.news.notify_all();
         drop(ports);
+    }
+}
+
+impl Inner {
+    /// `is_so`, unless it cannot become so any more.
+    fn look(&self, is_so: bool) -> Result<bool, Ended> {
+        match self.fenced_by {
+            Some(by) => Err(Ended::Fenced(super::fenced(by))),
+            None if !is_so && self.has_own_failed => {
+                Err(Ended::Own("the disk of the own log folder has failed".to_owned()))
+            }
+            None => Ok(is_so),
+        }
     }
 }

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorum::{AcceptorId, History, Limits, ShardId, Term};
-use redolog::{Damage, Disk, Lead, Log, Opened, Replica};
+use redolog::{Damage, Disk, Lead, Log, Opened, Reader, Replica};
 
-use super::{Driver, Ended, Plan, Wait};
+use super::{Driver, Ended, OwnReads, Plan, Wait};
 use crate::folder::{Folder, Place, Unusable};
 use crate::local::Local;
 use crate::port::{Listener, Port};
@@ -78,11 +78,8 @@ impl Own {
     /// version 3.
     pub fn at(logs: &[PathBuf], shard: ShardId, limits: redolog::Limits, fresh: AcceptorId) -> Result<Self, Unusable> {
         refuse_old(logs)?;
-        let (_held, place) = (naming(), || Place::of(&own_folder(logs), logs));
-        match Folder::open(place()?, shard, limits) {
-            Err(Unusable::Empty) => Self::of(Folder::make(place()?, shard, fresh, limits)?),
-            opened => Self::of(opened?),
-        }
+        let _held = naming();
+        Self::on(|| Place::of(&own_folder(logs), logs), shard, limits, fresh)
     }
 }
 
@@ -130,6 +127,22 @@ fn own_folder(logs: &[PathBuf]) -> PathBuf {
 }
 
 impl<D: Disk> Own<D> {
+    /// The acceptor on these disks. One that is not there yet is made, and gets the name `fresh`.
+    ///
+    /// # Errors
+    /// The disks cannot be used, or have lost something.
+    pub fn on(
+        place: impl Fn() -> Result<Place<D>, Unusable>,
+        shard: ShardId,
+        limits: redolog::Limits,
+        fresh: AcceptorId,
+    ) -> Result<Self, Unusable> {
+        match Folder::open(place()?, shard, limits) {
+            Err(Unusable::Empty) => Self::of(Folder::make(place()?, shard, fresh, limits)?),
+            opened => Self::of(opened?),
+        }
+    }
+
     /// Of a folder that was opened or made.
     pub(crate) fn of(folder: Folder<D>) -> Result<Self, Unusable> {
         let known = folder.found()?.into_iter().map(|found| found.history).collect();
@@ -159,21 +172,78 @@ impl<D: Disk> Own<D> {
         others: impl FnOnce(&Listener) -> Vec<(AcceptorId, Arc<dyn Port>)>,
         wait: Wait<'_>,
     ) -> Result<Arc<Driver>, NotStarted> {
+        let rising = self.begin(Local::start, plan, limits, others)?;
+        let copied = rising.driver.wait_copied(wait);
+        let (driver, reads) = rising.end(copied)?;
+        driver.read_own(reads)?;
+        Ok(driver)
+    }
+
+    /// As [`Self::bring_up`], without threads: the caller does the jobs of the own acceptor, and ends it. For simulations.
+    ///
+    /// # Errors
+    /// The own folder's blocks contradict one another.
+    pub fn bring_up_by_hand(
+        self,
+        plan: Plan,
+        limits: Limits,
+        others: impl FnOnce(&Listener) -> Vec<(AcceptorId, Arc<dyn Port>)>,
+    ) -> Result<Rising<D>, NotStarted> {
+        self.begin(Local::by_hand, plan, limits, others)
+    }
+
+    fn begin(
+        self,
+        start: impl FnOnce(Folder<D>) -> Result<Local<D>, Unusable>,
+        plan: Plan,
+        limits: Limits,
+        others: impl FnOnce(&Listener) -> Vec<(AcceptorId, Arc<dyn Port>)>,
+    ) -> Result<Rising<D>, NotStarted> {
         let Self { folder, known } = self;
         let (id, readers) = (folder.acceptor(), folder.streams.iter().map(Replica::reader).collect());
-        let local = Local::start(folder)?;
+        let local = start(folder)?;
         let driver = Driver::begin(plan, known, limits, |listener| {
             let mut ports = others(listener);
             ports.push((id, Arc::new(local.caller(listener.clone()))));
             ports
         });
-        let copied = driver.wait_copied(wait);
+        Ok(Rising { driver, local, readers })
+    }
+}
+
+/// An own folder that is being brought up.
+pub struct Rising<D: Disk> {
+    driver: Arc<Driver>,
+    local: Local<D>,
+    readers: Vec<Reader<D>>,
+}
+
+impl<D: Disk> Rising<D> {
+    /// The driver of the term.
+    #[must_use]
+    pub fn driver(&self) -> &Arc<Driver> {
+        &self.driver
+    }
+
+    /// The own folder's acceptor.
+    #[must_use]
+    pub fn acceptor(&self) -> &Local<D> {
+        &self.local
+    }
+
+    /// Closes the acceptor, and returns the driver, for the log that is opened next. `copied`: whether the own folder has
+    /// everything ([`Driver::is_copied`]). The caller has the driver's reads of that folder done.
+    ///
+    /// # Errors
+    /// Those of `copied`, or the own folder failed.
+    pub fn end(self, copied: Result<(), Ended>) -> Result<(Arc<Driver>, OwnReads<D>), NotStarted> {
+        let Self { driver, local, readers } = self;
         driver.take_own();
         let closed = local.stop();
         copied?;
         closed.map_err(|error| Ended::Own(format!("the own log folder: {error}")))?;
-        driver.read_own(readers)?;
-        Ok(driver)
+        let reads = driver.reads(readers);
+        Ok((driver, reads))
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) use self::lane::Task;
 pub(crate) use self::lane::read;
 #[cfg(test)]
 pub(crate) use self::lane::{Came, Departed, carry_out};
+pub use self::work::Job;
 use crate::folder::{Folder, Promise, Unusable, check, number_of};
 use crate::port::{Heard, Listener, Port};
 
@@ -147,6 +148,7 @@ impl<D: Disk> State<D> {
 pub struct Local<D: Disk> {
     shared: Arc<Shared<D>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    is_by_hand: bool,
 }
 
 impl<D: Disk> Local<D> {
@@ -155,26 +157,56 @@ impl<D: Disk> Local<D> {
     /// # Errors
     /// The folder's blocks contradict one another, or the system has no threads for it.
     pub fn start(folder: Folder<D>) -> Result<Self, Unusable> {
+        let local = Self::open(folder, false)?;
+        // Two writes of a stream at once keep a disk busy. One thread is for promises, reads and cuts.
+        let count = local.shared.lock().lanes.len();
+        for number in 0..2 * count + 1 {
+            let shared = local.shared.clone();
+            let run = move || shared.run();
+            let name = format!("copy-{}-{number}", local.shared.shard.0);
+            let thread = std::thread::Builder::new().name(name).spawn(run)?;
+            local.threads().push(thread);
+        }
+        Ok(local)
+    }
+
+    /// As [`Self::start`], without threads: the holder takes jobs ([`Self::job`]) and carries them out. When the value is
+    /// dropped, nothing more happens on the disk. For simulations.
+    ///
+    /// # Errors
+    /// The folder's blocks contradict one another.
+    pub fn by_hand(folder: Folder<D>) -> Result<Self, Unusable> {
+        Self::open(folder, true)
+    }
+
+    /// The next job that a thread would take. `again`: a job that lacked a resource is tried again.
+    #[must_use]
+    pub fn job(&self, again: bool) -> Option<Job<D>> {
+        let mut state = self.shared.lock();
+        if again {
+            state.try_again();
+        }
+        state.next_job()
+    }
+
+    /// Does a job. A write past the cache that it begins is another job, and other jobs may be done in between.
+    pub fn carry_out(&self, job: Job<D>) -> Option<Job<D>> {
+        self.shared.carry_out(job)
+    }
+
+    fn open(folder: Folder<D>, is_by_hand: bool) -> Result<Self, Unusable> {
         let found = folder.found()?;
         let Folder { shard, acceptor: id, promise, streams, locks } = folder;
         let mut out = Vec::new();
         let acceptor = Acceptor::open(shard, promise.term(), found, &mut out);
-        let count = streams.len();
         let promises = Promises { hand: Some(promise), wanted: Vec::new() };
         let lanes = streams.into_iter().map(Lane::new).collect();
         let (callers, idle) = (Vec::new(), 0);
         let state = State { acceptor, promises, lanes, callers, idle, is_closing: false, locks, trouble: None };
         let shared = Arc::new(Shared { id, shard, state: Mutex::new(state), work: Condvar::new() });
-        let local = Self { shared, threads: Mutex::default() };
+        let local = Self { shared, threads: Mutex::default(), is_by_hand };
         let told = local.shared.take(&mut local.shared.lock(), out);
         local.shared.tell(told);
-        // Two writes of a stream at once keep a disk busy. One thread is for promises, reads and cuts.
-        for number in 0..2 * count + 1 {
-            let shared = local.shared.clone();
-            let run = move || shared.run();
-            let thread = std::thread::Builder::new().name(format!("copy-{}-{number}", shard.0)).spawn(run)?;
-            local.threads().push(thread);
-        }
         Ok(local)
     }
 
@@ -221,7 +253,8 @@ impl<D: Disk> Local<D> {
         }
     }
 
-    /// Stops it: what was written is put on the disk, and its threads end. Nothing is answered any more.
+    /// Stops it: what was written is put on the disk, and its threads end. Nothing is answered any more. By hand, no job
+    /// is left, nor is one under way.
     ///
     /// # Errors
     /// The disk has failed, now or before.
@@ -249,8 +282,10 @@ impl<D: Disk> Local<D> {
 
 impl<D: Disk> Drop for Local<D> {
     fn drop(&mut self) {
-        // The disk's error was logged where it happened, and the owner was told.
-        let _ = self.stop();
+        if !self.is_by_hand {
+            // The disk's error was logged where it happened, and the owner was told.
+            let _ = self.stop();
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The threads of an acceptor.
+//! The jobs of an acceptor, and the threads that do them.
 
 use std::io;
 use std::time::Duration;
@@ -14,11 +14,21 @@ use crate::folder::Promise;
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The work that a thread has taken.
-enum Job<D: Disk> {
+pub struct Job<D: Disk>(Kind<D>);
+
+enum Kind<D: Disk> {
     Promise(Promise<D>, quorum::Term),
     Hand(usize, Replica<D>, Option<Task>),
+    Write(usize, Departed<D>),
     Read(usize, redolog::Reader<D>, (quorum::Term, u64, u64)),
     Cut(usize, Replica<D>, u64),
+}
+
+/// What became of a task.
+enum Handed<D: Disk> {
+    Told(Told),
+    /// The write is waited for.
+    Departed(Departed<D>),
 }
 
 impl<D: Disk> Shared<D> {
@@ -28,7 +38,10 @@ impl<D: Disk> Shared<D> {
         loop {
             if let Some(job) = state.next_job() {
                 drop(state);
-                self.tell_of(job);
+                let mut next = Some(job);
+                while let Some(job) = next {
+                    next = self.carry_out(job);
+                }
                 state = self.lock();
                 continue;
             }
@@ -41,7 +54,7 @@ impl<D: Disk> Shared<D> {
                 let waited = self.work.wait_timeout(state, AGAIN);
                 let (mut state, ended) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
                 if ended.timed_out() {
-                    state.lanes.iter_mut().for_each(|lane| lane.waits = false);
+                    state.try_again();
                 }
                 state
             } else {
@@ -51,15 +64,20 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    fn tell_of(&self, job: Job<D>) {
-        let told = match job {
-            Job::Promise(promise, term) => self.promise(promise, term),
-            Job::Hand(at, hand, Some(task)) => self.hand(at, hand, task),
-            Job::Hand(at, hand, None) => {
+    /// Does a job, and tells what came of it. A write past the cache that it begins is the next job of the same thread.
+    pub(super) fn carry_out(&self, job: Job<D>) -> Option<Job<D>> {
+        let told = match job.0 {
+            Kind::Promise(promise, term) => self.promise(promise, term),
+            Kind::Hand(at, hand, Some(task)) => match self.hand(at, hand, task) {
+                Handed::Told(told) => told,
+                Handed::Departed(departed) => return Some(Job(Kind::Write(at, departed))),
+            },
+            Kind::Hand(at, hand, None) => {
                 self.give_back(&mut self.lock(), at, hand);
                 Vec::new()
             }
-            Job::Read(at, mut reader, what) => {
+            Kind::Write(at, departed) => self.write(at, departed),
+            Kind::Read(at, mut reader, what) => {
                 let read = read(&mut reader, (self.shard, StreamId(at as u16)), what);
                 let mut state = self.lock();
                 if let Some(lane) = state.lanes.get_mut(at) {
@@ -70,7 +88,7 @@ impl<D: Disk> Shared<D> {
                     Err(error) => self.fail(&mut state, &error),
                 }
             }
-            Job::Cut(at, mut hand, sequence) => {
+            Kind::Cut(at, mut hand, sequence) => {
                 let retired = hand.retire(sequence);
                 self.give_back(&mut self.lock(), at, hand);
                 match retired.give_up() {
@@ -80,6 +98,7 @@ impl<D: Disk> Shared<D> {
             }
         };
         self.tell(told);
+        None
     }
 
     fn promise(&self, mut promise: Promise<D>, term: quorum::Term) -> Told {
@@ -92,28 +111,27 @@ impl<D: Disk> Shared<D> {
         }
     }
 
-    fn hand(&self, at: usize, mut hand: Replica<D>, task: Task) -> Told {
+    fn hand(&self, at: usize, mut hand: Replica<D>, task: Task) -> Handed<D> {
         let came = carry_out(&mut hand, (self.shard, StreamId(at as u16)), &task);
         let mut state = self.lock();
-        let Some(lane) = state.lanes.get_mut(at) else { return Vec::new() };
+        let Some(lane) = state.lanes.get_mut(at) else { return Handed::Told(Vec::new()) };
         match came {
             Ok(Came::Done(done)) => {
                 lane.lack = None;
                 self.give_back(&mut state, at, hand);
-                self.done(&mut state, at, done)
+                Handed::Told(self.done(&mut state, at, done))
             }
             Ok(Came::Departed(departed)) => {
                 (lane.in_flight, lane.lack) = (lane.in_flight + 1, None);
                 self.give_back(&mut state, at, hand);
-                drop(state);
-                self.write(at, departed)
+                Handed::Departed(departed)
             }
             Ok(Came::Later) => {
                 lane.queue.push_front(task);
                 // One may have landed in between.
                 lane.is_later = lane.in_flight > 0;
                 self.give_back(&mut state, at, hand);
-                Vec::new()
+                Handed::Told(Vec::new())
             }
             Err(error) => {
                 let lack = Lack::of(&error);
@@ -130,7 +148,7 @@ impl<D: Disk> Shared<D> {
                     (lane.lack, lane.waits) = (Some(lack), true);
                 }
                 self.give_back(&mut state, at, hand);
-                if lack.is_some() { Vec::new() } else { self.fail(&mut state, &error) }
+                Handed::Told(if lack.is_some() { Vec::new() } else { self.fail(&mut state, &error) })
             }
         }
     }
@@ -188,27 +206,32 @@ impl<D: Disk> super::lane::Lane<D> {
 }
 
 impl<D: Disk> State<D> {
-    fn next_job(&mut self) -> Option<Job<D>> {
+    /// What lacked a resource is to be tried again.
+    pub(super) fn try_again(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.waits = false);
+    }
+
+    pub(super) fn next_job(&mut self) -> Option<Job<D>> {
         if let Some(&term) = self.promises.wanted.first()
             && let Some(hand) = self.promises.hand.take()
         {
             self.promises.wanted.remove(0);
-            return Some(Job::Promise(hand, term));
+            return Some(Job(Kind::Promise(hand, term)));
         }
         for (at, lane) in self.lanes.iter_mut().enumerate() {
             if lane.has_work()
                 && let Some(hand) = lane.hand.take()
             {
-                return Some(match lane.cut.take() {
-                    Some(sequence) => Job::Cut(at, hand, sequence),
-                    None => Job::Hand(at, hand, lane.queue.pop_front()),
-                });
+                return Some(Job(match lane.cut.take() {
+                    Some(sequence) => Kind::Cut(at, hand, sequence),
+                    None => Kind::Hand(at, hand, lane.queue.pop_front()),
+                }));
             }
             if !lane.reads.is_empty()
                 && let Some(reader) = lane.reader.take()
             {
                 let what = lane.reads.pop_front().unwrap_or_default();
-                return Some(Job::Read(at, reader, what));
+                return Some(Job(Kind::Read(at, reader, what)));
             }
         }
         None
