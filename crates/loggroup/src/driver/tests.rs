@@ -5,7 +5,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use quorum::{Acceptor, AcceptorId, Block, Done, Found, History, Keep, Limits, Op, Output, Request, ShardId, Term};
+use quorum::{
+    Acceptor, AcceptorId, Block, Done, Found, History, Keep, Limits, Op, Output, Report, Request, ShardId, Term,
+};
 use redolog::simulated::Simulated;
 use redolog::{Fsync, Gate, Lead, Log, Lsn, Opened, Record, Settings, State};
 
@@ -270,7 +272,7 @@ fn those_that_answer_are_not_called_silent() {
         let listener: Listener = {
             let listener = listener.clone();
             Arc::new(move |id, heard| {
-                let answers = matches!(heard, Heard::Reply(_));
+                let answers = matches!(&heard, Heard::Reply(reply) if matches!(reply.report, Report::Sealed { .. }));
                 listener(id, heard);
                 if answers {
                     let _ = sender.send(());

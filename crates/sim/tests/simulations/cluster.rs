@@ -40,7 +40,7 @@ fn what_must_hold_holds_in_clusters() {
 #[test]
 fn blocks_are_whole_though_nodes_sync_once_a_second() {
     let mut sum = sim::counts::Counts::default();
-    for seed in 101..107 {
+    for seed in 101..125 {
         let plan = Plan::of(seed, Planted::Nothing);
         let node = sim::plan::Plan { fsync: redolog::Fsync::Everysec, ..plan.node };
         let plan = Plan {
