@@ -80,7 +80,7 @@ class Worker(threading.Thread):
 
     def work(self):
         while not self.world.is_over:
-            node = self.rng.choice(self.world.network.nodes)
+            node = self.rng.choice(self.world.cluster.data)
             self.turns += 1
             try:
                 client = Client(self.world.cluster[node].fixed, CONNECT_S, self.world.cluster[node].host)

@@ -15,17 +15,33 @@ def slot(key):
     return binascii.crc_hqx(key.encode(), 0) % SLOTS
 
 
+LOG_DIRS = ("one", "two")  # of a log-server
+GROUPS = ("nodes", "log-server")
+SPARES = 2  # nodes that own no slots
+
+
 class Cluster:
-    def __init__(self, binary, folder, network, rng):
-        self.network, self.binary = network, binary
-        seeds = ",".join(f"{address(node)}:{PORT}" for node in network.nodes)
-        streams, workers = rng.choice((1, 2)), rng.choice((1, 2, 3))
-        self.settings = ["--protected-mode", "no", "--cluster-secret", "histories", "--cluster-seeds", seeds,
-                         "--workers", workers, "--log-segment-size", "1mb", "--checkpoint-log-size", rng.choice(("1mb", "8mb")),
-                         "--log-dirs", *(f"stream-{i}" for i in range(streams))]
-        self.servers = {node: Server(binary, folder / f"node-{node}", self.settings, network.inside(node),
-                                     host=address(node), port=PORT) for node in network.nodes}
-        self.stopped = set()
+    """With a `group`, logs have copies: at three nodes (`nodes`), or at two and a log-server. Its last two nodes are spares, which own no
+    slots, and which are there if `keeps_logs`: then the logs are never cut."""
+
+    def __init__(self, binary, folder, network, rng, group=None, keeps_logs=False):
+        self.network, self.binary, self.folder, self.group = network, binary, folder, group
+        forming = network.nodes[:-SPARES] if group else network.nodes
+        self.log_servers = forming[2:] if group == "log-server" else []
+        seeds = ",".join(f"{address(node)}:{PORT}" for node in forming if node not in self.log_servers)
+        self.streams, workers, size = rng.choice((1, 2)), rng.choice((1, 2, 3)), rng.choice(("1mb", "8mb"))
+        shared = ["--protected-mode", "no", "--cluster-secret", "histories", "--cluster-seeds", seeds, "--log-segment-size", "1mb"]
+        settings = [*shared, "--workers", workers, "--log-dirs", *(f"stream-{i}" for i in range(self.streams)),
+                    *(("--checkpoint-log-size", "1gb", "--checkpoint-log-max", 0, "--checkpoint-interval", 0) if keeps_logs else
+                      ("--checkpoint-log-size", size))]
+        self.spares = network.nodes[len(forming):] if keeps_logs else []
+        self.servers, self.stopped, self.kills = {}, set(), 0
+        for node in forming + self.spares:
+            kind, own = ("log-server", [*shared, "--dirs", *LOG_DIRS]) if node in self.log_servers else ("server", settings)
+            own = [*own, "--cluster-host", f"machine-{node}"] if group else own
+            self.servers[node] = Server(binary, folder / f"node-{node}", own, network.inside(node), host=address(node), port=PORT, kind=kind)
+        self.nodes = list(self.servers)
+        self.data = [node for node in self.nodes if node not in self.log_servers]  # what clients use
 
     def __getitem__(self, node):
         return self.servers[node]
@@ -38,6 +54,7 @@ class Cluster:
             self.start(node)
 
     def kill(self, node):
+        self.kills += self.is_up(node)
         self.servers[node].kill()
         self.stopped.discard(node)
 
@@ -62,6 +79,8 @@ class Cluster:
             client.close()
 
     def is_ok(self, node):
+        if node in self.log_servers:
+            return True  # the others' status says how it is
         try:
             said = self.ask(node, "CLUSTER", "INFO")
         except Closed:
@@ -72,7 +91,7 @@ class Cluster:
         """Seconds until all nodes say that all is well; None if they do not."""
         began = time.monotonic()
         while time.monotonic() < began + seconds:
-            if all(self.is_ok(node) for node in self.servers):
+            if all(self.is_ok(node) for node in self.servers) and (not self.group or self.is_healthy()):
                 return time.monotonic() - began
             time.sleep(0.1)
         return None
@@ -80,9 +99,41 @@ class Cluster:
     def owners(self):
         """[(first slot, last slot, node)]."""
         found = []
-        for first, last, (host, *_), *_ in self.ask(next(iter(self.servers)), "CLUSTER", "SLOTS"):
+        for first, last, (host, *_), *_ in self.ask(self.data[0], "CLUSTER", "SLOTS"):
             found.append((first, last, int(host.decode().split(".")[2])))
         return found
+
+    # Copies of logs.
+
+    def text(self, *command):
+        """The text that a node answers, or its error."""
+        said = self.ask(self.data[0], *command, timeout=10)
+        return said if isinstance(said, ErrorReply) else said.decode()
+
+    def status(self):
+        try:
+            return self.text("CLUSTER", "STATUS")
+        except Closed as closed:
+            return str(closed)
+
+    def is_healthy(self):
+        """With all copies that should be, once there are some."""
+        status = self.status()
+        return "health: ok" in status and not any(word in status for word in ("(no folder yet)", "(catches up)", "(waits)"))
+
+    def place(self, node, directory="-"):
+        return f"{address(node)}:{PORT}/{directory}"
+
+    def has_copies(self):
+        """Gives all logs copies. True if that has worked."""
+        said = self.text("CLUSTER", "GROUP", "ADD", "default", *map(self.place, self.nodes[:3]))
+        while "(no folder yet)" in self.status():
+            time.sleep(0.1)
+        # A log has copies from its node's next start on.
+        for act in self.kill, self.start:
+            for node in self.data:
+                act(node)
+        return said == "OK" and self.until_ok() is not None
 
     def end(self):
         for server in self.servers.values():

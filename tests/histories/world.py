@@ -19,7 +19,8 @@ class World:
     def __init__(self, options, folder, network, name):
         self.options, self.folder, self.network, self.name = options, Path(folder), network, name
         self.rng = random.Random(f"{options.seed} {name}")
-        self.cluster = Cluster(options.server, self.folder, network, self.rng)
+        self.cluster = Cluster(options.server, self.folder, network, self.rng, options.group, "wipe_all" in name.split("+"))
+        self.nodes = self.cluster.nodes
         self.keys, self.problems, self.counts, self.story = Keys(), [], {}, []
         self.is_over, self.is_quiet, self.ways, self.lost = False, False, [], []
         self.end = None
@@ -28,10 +29,10 @@ class World:
     # What nemeses use.
 
     def any_node(self):
-        return self.rng.choice(self.network.nodes)
+        return self.rng.choice(self.nodes)
 
     def some_nodes(self, count):
-        return self.rng.sample(self.network.nodes, count)
+        return self.rng.sample(self.nodes, count)
 
     def sleep(self, least, most):
         """Whether the time was not up before."""
@@ -60,6 +61,12 @@ class World:
         except Closed:
             return None
 
+    def try_text(self, *command):
+        try:
+            return self.cluster.text(*command)
+        except Closed as closed:
+            return str(closed)
+
     def owning(self):
         return sorted({owner for _, _, owner in self.owned})
 
@@ -75,12 +82,12 @@ class World:
         if reply is not None and not (isinstance(reply, ErrorReply) and reply.startswith("CLUSTERDOWN")):
             self.problem(f"node {node} is alone, has no lease, and answers {reply!r}")
 
-    def must_serve(self, node):
+    def must_serve(self, node, seconds=10):
         if node not in self.owning():
             return
-        reply = self.until(lambda: self.try_ask(node, "SET", self.key_of(node), "1") == b"OK", 10)
+        reply = self.until(lambda: self.try_ask(node, "SET", self.key_of(node), "1") == b"OK", seconds)
         if not reply:
-            self.problem(f"node {node} is with the majority and does not serve: {self.try_ask(node, 'SET', self.key_of(node), '1')!r}")
+            self.problem(f"node {node} is with a majority and does not serve: {self.try_ask(node, 'SET', self.key_of(node), '1')!r}")
 
     def set_clock(self, node, seconds):
         (self.folder / f"clock-{node}").write_text(f"{seconds:+f}")
@@ -120,6 +127,8 @@ class World:
             self.cluster.start_all()
             if self.cluster.until_ok() is None:
                 return [f"no cluster within {HEAL_S} s: {self.status()}"]
+            if self.options.group and not self.cluster.has_copies():
+                return [f"no copies of logs within {HEAL_S} s: {self.cluster.status()}"]
             self.owned = self.cluster.owners()  # [(first slot, last slot, node)]
             self.ways = ways_of(self.cluster, 1)
             if self.options.ways:
@@ -171,7 +180,7 @@ class World:
         if self.cluster.until_ok(HEAL_S) is None:
             return self.problem(f"not well {HEAL_S} s after everything was whole again: {self.status()}")
         self.owned = self.cluster.owners()
-        for node in self.network.nodes:
+        for node in self.cluster.data:
             for owner in self.owning():
                 if self.until(lambda: self.try_ask(node, "SET", self.key_of(owner), "1") == b"OK", HEAL_S / 2) is None:
                     return self.problem(f"keys of node {owner} cannot be written at node {node} {HEAL_S / 2} s after all was well: "
@@ -179,14 +188,14 @@ class World:
         self.slowest_heal = max(self.slowest_heal, time.monotonic() - began)
 
     def status(self):
-        return {node: self.try_ask(node, "CLUSTER", "STATUS") for node in self.network.nodes}
+        return {node: self.try_ask(node, "CLUSTER", "STATUS") for node in self.nodes}
 
     def last_reads(self):
         keys = sorted(key for key in self.keys.lists if not self.is_lost(key))
         found = []
         for at in range(0, len(keys), LAST_AT_ONCE):
             value = [["r", key, None] for key in keys[at:at + LAST_AT_ONCE]]
-            op = {"began": now(), "way": "multi", "node": self.any_node(), "value": value, "type": "ok", "is_final": True}
+            op = {"began": now(), "way": "multi", "node": self.rng.choice(self.cluster.data), "value": value, "type": "ok", "is_final": True}
 
             def read():
                 try:
@@ -214,7 +223,7 @@ class World:
 
     def stuck(self, value):
         """Which of these keys are not answered for at which nodes, each by itself."""
-        found = [f"{key} (slot {slot(key)}) at node {node}: {reply}" for _, key, _ in value for node in self.network.nodes
+        found = [f"{key} (slot {slot(key)}) at node {node}: {reply}" for _, key, _ in value for node in self.cluster.data
                  for reply in [self.try_ask(node, "LRANGE", key, 0, 0)] if not isinstance(reply, list)]
         return f"owners {self.owned}; " + "; ".join(found)
 
@@ -234,7 +243,7 @@ class World:
             return "{ok} answered, {fail} refused, {info} unknown".format(**{kind: sum(op["type"] == kind for op in ops) for kind in ("ok", "fail", "info")})
         moments = sorted(op["ended"] for op in self.transactions + self.registers if op["type"] == "ok")
         silence = max((after - before for before, after in zip(moments, moments[1:])), default=0) / 1e9
-        counts = ", ".join(f"{count} {what}" for what, count in self.counts.items())
+        counts = ", ".join(f"{count} {what}" for what, count in {**self.counts, "kills": self.cluster.kills}.items())
         return (f"{counts}; transactions ({', '.join(sorted(set(self.ways)))}): {numbers(self.transactions)}; registers: {numbers(self.registers)}; "
                 f"longest without an answer {silence:.1f} s, slowest to heal {self.slowest_heal:.1f} s")
 

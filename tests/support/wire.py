@@ -125,10 +125,10 @@ def free_port():
 
 class Server:
     """Lives of a server on one directory. `before` is a command to start it with (strace, faketime). Without a `port`, each
-    life has another one."""
+    life has another one. `kind` is the program's word for it."""
 
-    def __init__(self, binary, folder, settings=(), before=(), limits=None, host="127.0.0.1", port=None):
-        self.host, self.fixed = host, port
+    def __init__(self, binary, folder, settings=(), before=(), limits=None, host="127.0.0.1", port=None, kind="server"):
+        self.host, self.fixed, self.kind = host, port, kind
         self.binary, self.folder, self.settings, self.before = binary, Path(folder), list(settings), list(before)
         self.limits = limits
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ class Server:
     def launch(self):
         """Starts the process and does not wait for anything."""
         self.port = self.fixed or free_port()
-        command = [*self.before, str(self.binary), "server", "--port", str(self.port), "--bind", self.host,
+        command = [*self.before, str(self.binary), self.kind, "--port", str(self.port), "--bind", self.host,
                    "--dir", str(self.folder), *map(str, self.settings)]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, preexec_fn=self.limits,
