@@ -454,7 +454,11 @@ impl Node {
             Some(durable) => durable.refusal(),
             None => self.refusal_of_snapshots().map(str::to_owned),
         };
-        refusal.map_or_else(String::new, |why| format!("refuses writes: {}", why.trim_start_matches("MISCONF ")))
+        let refusal = refusal.map(|why| format!("refuses writes: {}", why.trim_start_matches("MISCONF ")));
+        let loss = self.durable().and_then(|durable| durable.log().own_loss());
+        let loss =
+            loss.map(|why| format!("a disk of its own log has failed, and the log goes on with its copies: {why}"));
+        refusal.into_iter().chain(loss).collect::<Vec<_>>().join("; ")
     }
 
     /// Makes it a node of a cluster. Once, before it has workers.

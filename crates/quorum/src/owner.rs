@@ -273,6 +273,13 @@ impl Owner {
         self.peers.iter().filter(move |(_, peer)| !answers(peer)).map(|(acceptor, _)| *acceptor)
     }
 
+    /// True if the others are a majority without this acceptor, of the old and of the new ones.
+    #[must_use]
+    pub fn can_lack(&self, acceptor: AcceptorId) -> bool {
+        let can = |set: &Vec<AcceptorId>| set.iter().filter(|id| **id != acceptor).count() * 2 > set.len();
+        can(&self.settled) && self.pending.as_ref().is_none_or(can)
+    }
+
     /// All acceptors, old and new.
     fn acceptors(&self) -> impl Iterator<Item = AcceptorId> + '_ {
         self.settled.iter().chain(self.pending.iter().flatten()).copied()

@@ -325,7 +325,7 @@ impl<D: Disk> Committer<D> {
         }
         let mut end = match self.promise {
             Promise::Synced => self.writer.durable(),
-            Promise::Written => self.writer.written(),
+            Promise::Written => self.writer.survives(),
         };
         if end == self.writer.written() {
             end = end.max(self.passed);

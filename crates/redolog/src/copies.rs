@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use crate::format::{Frame, Name};
+use crate::own::Own;
 use crate::place::Placer;
 use crate::{Disk, Lsn, Writer};
 
@@ -29,6 +30,13 @@ pub trait Copies: Send + Sync {
 
     /// The own folder has given up its segments up to this block, which ends at `cut`.
     fn retired(&self, stream: u16, last: Name, cut: Lsn);
+
+    /// A disk of the own folder has failed. True: the log goes on without the own folder, of which nothing is told any
+    /// more (rule G10). Otherwise the log fails (rule L9). It may be called by several threads, and again.
+    fn lost(&self, why: &str) -> bool {
+        let _ = why;
+        false
+    }
 }
 
 /// How far the own folder is, as places in the log's stream.
@@ -96,6 +104,7 @@ pub(crate) struct Copied {
     stream: u16,
     copies: Arc<dyn Copies>,
     held: Arc<Held>,
+    own: Arc<Own>,
     told: Landed,
     /// A planted bug: the watermark asks the own disk alone.
     #[cfg(test)]
@@ -103,11 +112,12 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
-    pub(crate) fn new(stream: u16, copies: Arc<dyn Copies>, held: Arc<Held>) -> Self {
+    pub(crate) fn new(stream: u16, copies: Arc<dyn Copies>, held: Arc<Held>, own: Arc<Own>) -> Self {
         Self {
             stream,
             copies,
             held,
+            own,
             told: Landed::default(),
             #[cfg(test)]
             trusts_own: false,
@@ -118,6 +128,11 @@ impl Copied {
         &self.held
     }
 
+    /// True if the own folder counts for nothing: what is written there is dropped.
+    pub(crate) fn is_own_lost(&self) -> bool {
+        self.own.is_lost()
+    }
+
     /// Gives a block out that has got its place.
     pub(crate) fn departs(&self, frame: &Frame<'_>) -> io::Result<()> {
         self.copies.departs(self.stream, frame).map_err(io::Error::other)
@@ -125,7 +140,7 @@ impl Copied {
 
     pub(crate) fn tell<D: Disk>(&mut self, placer: &Placer<D>) {
         let landed = placer.landed();
-        if landed != self.told {
+        if landed != self.told && !self.is_own_lost() {
             self.told = landed;
             self.copies.landed(self.stream, landed);
         }

@@ -9,11 +9,12 @@ use crate::Lsn;
 use crate::aligned::Aligned;
 use crate::disk::File;
 use crate::fail::point;
+use crate::own::GuardedFile;
 use crate::segments::finally;
 
 /// A block that is to be written past the cache, in whole pages that no other block in flight has a part of.
 pub struct Flight<F> {
-    file: Arc<F>,
+    file: Arc<GuardedFile<F>>,
     at: u64,
     bytes: Aligned,
     /// The block's number in the stream.
@@ -26,12 +27,12 @@ pub struct Flight<F> {
 }
 
 impl<F: File> Flight<F> {
-    pub(crate) fn new(file: Arc<F>, at: u64, bytes: Aligned, sequence: u64) -> Self {
+    pub(crate) fn new(file: Arc<GuardedFile<F>>, at: u64, bytes: Aligned, sequence: u64) -> Self {
         Self { file, at, bytes, sequence, body: 0, records: 0, since: 0 }
     }
 
     /// The file that it is written to.
-    pub(crate) fn file(&self) -> &F {
+    pub(crate) fn file(&self) -> &GuardedFile<F> {
         &self.file
     }
 
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_has_landed_counts_when_all_before_it_has() {
-        let disk = Simulated::default();
+        let disk = crate::own::Guarded::new(Arc::new(Simulated::default()));
         let file = Arc::new(disk.create("file", 4096).unwrap());
         for seed in 0..100 {
             let mut chance = Chance(seed);

@@ -26,6 +26,7 @@ mod intake;
 mod lack;
 mod lsn;
 mod merge;
+mod own;
 mod pieces;
 mod place;
 mod recover;

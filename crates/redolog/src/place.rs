@@ -17,6 +17,7 @@ use crate::fail::point;
 use crate::flight::{Flight, Flights};
 use crate::format::{BODY_MAX, Block, Format, Frame, Kind, Mark, Name, Place, SEGMENT_HEADER};
 use crate::lack::Lack;
+use crate::own::{Guarded, GuardedFile, Own};
 use crate::scan::earlier;
 use crate::segments::{
     Full, Identity, Limits, Segment, Spares, encode_header, end_name, ensure_end, finally, is_end, least_size, name,
@@ -72,10 +73,10 @@ struct Present<F> {
 /// other than a lack ([`Lack`]) it is unknown what was written since the last sync, and it must not be used on (rule
 /// L9).
 pub(crate) struct Placer<D: Disk> {
-    disk: Arc<D>,
+    disk: Arc<Guarded<D>>,
     identity: Identity,
     limits: Limits,
-    present: Present<D::File>,
+    present: Present<GuardedFile<D::File>>,
     /// Where the next block begins.
     at: u64,
     /// Number of the last block in this folder, and the name of the log's last one.
@@ -95,13 +96,13 @@ pub(crate) struct Placer<D: Disk> {
     /// which the last has that cut.
     reach: Lsn,
     /// Full segments that are not synced.
-    older: Vec<Arc<D::File>>,
+    older: Vec<Arc<GuardedFile<D::File>>>,
     /// True if the present one is not.
     dirty: bool,
     /// Another thread is syncing written bytes: see [`Self::give_unsynced`].
     given: bool,
     full: VecDeque<Full>,
-    spares: Arc<Spares<D::File>>,
+    spares: Arc<Spares<GuardedFile<D::File>>>,
     /// The bytes before the next block in its page.
     page: Vec<u8>,
     buffer: Aligned,
@@ -121,6 +122,7 @@ impl<D: Disk> Placer<D> {
         position: Position,
     ) -> io::Result<(Self, String)> {
         let Position { segment, block, last, base, tail, full, spares, .. } = position;
+        let disk = Guarded::new(disk);
         let spares = Spares::new(spares, limits, identity.life);
         ensure_end(&*disk, &identity, segment)?;
         let number = segment + 1;
@@ -175,6 +177,7 @@ impl<D: Disk> Placer<D> {
         lack: Lack,
     ) -> io::Result<Self> {
         let Position { segment: number, block, last, end, full, spares, .. } = position;
+        let disk = Guarded::new(disk);
         let file = Arc::new(disk.open(&name(number))?);
         Ok(Self {
             disk,
@@ -348,12 +351,17 @@ impl<D: Disk> Placer<D> {
         self.present.size - self.at + self.spares.ready() as u64 * self.limits.size()
     }
 
-    pub(crate) fn spares(&self) -> &Arc<Spares<D::File>> {
+    pub(crate) fn spares(&self) -> &Arc<Spares<GuardedFile<D::File>>> {
         &self.spares
     }
 
-    pub(crate) fn disk(&self) -> &Arc<D> {
+    pub(crate) fn disk(&self) -> &Arc<Guarded<D>> {
         &self.disk
+    }
+
+    /// From now on the stream goes on when this disk fails (rule G10).
+    pub(crate) fn guard(&self, own: Arc<Own>) {
+        self.disk.guard(own);
     }
 
     /// Writes a last, empty block that says that everything is synced: the next start has nothing to write again. And
@@ -583,12 +591,12 @@ impl<D: Disk> Placer<D> {
 
     /// The bytes to sync now, for another thread. Until its result is heard, no other thread syncs: [`Self::sync`] says
     /// that it would have to wait, and so does every call that needs a sync first.
-    pub(crate) fn give_unsynced(&mut self) -> Unsynced<D::File> {
+    pub(crate) fn give_unsynced(&mut self) -> Unsynced<GuardedFile<D::File>> {
         self.given = true;
         self.unsynced()
     }
 
-    fn unsynced(&self) -> Unsynced<D::File> {
+    fn unsynced(&self) -> Unsynced<GuardedFile<D::File>> {
         Unsynced { older: self.older.clone(), present: self.present.file.clone(), cut: self.cut, block: self.block }
     }
 
@@ -598,7 +606,7 @@ impl<D: Disk> Placer<D> {
     }
 
     /// Notes that the other thread has synced them.
-    pub(crate) fn note_synced(&mut self, unsynced: &Unsynced<D::File>) {
+    pub(crate) fn note_synced(&mut self, unsynced: &Unsynced<GuardedFile<D::File>>) {
         self.given = false;
         self.older.retain(|file| !unsynced.older.iter().any(|other| Arc::ptr_eq(file, other)));
         self.synced = self.synced.max(unsynced.cut);

@@ -14,6 +14,7 @@ use crate::chain::Chain;
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::format::{Format, Frame, Kind, Mark, Name};
+use crate::own::{Guarded, GuardedFile};
 use crate::place::{Placer, Position};
 use crate::recover::{Damage, keep_spares};
 use crate::scan::Scan;
@@ -226,11 +227,8 @@ impl<D: Disk> Replica<D> {
 
     /// The segments whose blocks all lie at or below a place in the log: it begins behind that now.
     pub fn retire(&mut self, sequence: u64) -> Retired<D> {
-        let files = match &mut self.placer {
-            Some(placer) => (placer.retired_to(sequence), Some(placer.spares().clone())),
-            None => (Vec::new(), None),
-        };
-        Retired { disk: self.disk.clone(), files: files.0, spares: files.1 }
+        let from = self.placer.as_ref().map(|placer| (placer.disk().clone(), placer.spares().clone()));
+        Retired { files: self.placer.as_mut().map_or_else(Vec::new, |placer| placer.retired_to(sequence)), from }
     }
 
     /// Bytes of its segments.
@@ -254,9 +252,9 @@ impl<D: Disk> Replica<D> {
             return Ok(());
         }
         self.made += 1;
-        let (made, disk) = (self.made, self.disk.clone());
+        let made = self.made;
         let placer = self.placer()?;
-        placer.spares().make_ready(&*disk, made)
+        placer.spares().make_ready(&**placer.disk(), made)
     }
 
     /// A reader of its blocks, for another thread.
@@ -268,10 +266,12 @@ impl<D: Disk> Replica<D> {
 
 /// Segments that are given up: for a thread that may wait for the disk.
 pub struct Retired<D: Disk> {
-    disk: Arc<D>,
     files: Vec<Full>,
-    spares: Option<Arc<Spares<D::File>>>,
+    from: Option<From<D>>,
 }
+
+/// A folder, and its spare segments.
+type From<D> = (Arc<Guarded<D>>, Arc<Spares<GuardedFile<<D as Disk>::File>>>);
 
 impl<D: Disk> Retired<D> {
     /// True if there is none.
@@ -285,6 +285,6 @@ impl<D: Disk> Retired<D> {
     /// # Errors
     /// The disk has failed.
     pub fn give_up(self) -> io::Result<()> {
-        self.spares.map_or(Ok(()), |spares| spares.retire_all(&*self.disk, &self.files))
+        self.from.map_or(Ok(()), |(disk, spares)| spares.retire_all(&*disk, &self.files))
     }
 }

@@ -122,6 +122,15 @@ impl<D: Disk> Writer<D> {
         }
     }
 
+    /// How far everything survives the end of this process: in the own system, or, if the own disk has failed, in enough
+    /// others.
+    pub(crate) fn survives(&self) -> Lsn {
+        match &self.copied {
+            Some(copied) if copied.is_own_lost() => copied.held().received().min(self.placer.cut()),
+            _ => self.placer.cut(),
+        }
+    }
+
     /// Most bytes of a block that could be split.
     pub(crate) fn block_max(&self) -> usize {
         self.block

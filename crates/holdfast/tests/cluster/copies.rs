@@ -15,8 +15,8 @@ const END: Duration = Duration::from_secs(20);
 const HEALTHY: &str = "health: ok";
 
 /// A node and two log-servers on machines of their own.
-struct Copied {
-    nodes: Nodes,
+pub struct Copied {
+    pub nodes: Nodes,
     ports: [u16; 2],
     scratches: [Scratch; 2],
     servers: [Option<LogServer>; 2],
@@ -26,8 +26,13 @@ struct Copied {
 
 impl Copied {
     /// The log of the node has copies at both.
-    fn new() -> Self {
-        let nodes = Nodes::with_files(1, 1, &["cluster-host a\nappendfsync always\n"]);
+    pub fn new() -> Self {
+        Self::of("")
+    }
+
+    /// As [`Self::new`]; the node has these settings, too.
+    pub fn of(settings: &str) -> Self {
+        let nodes = Nodes::with_files(1, 1, &[&format!("cluster-host a\nappendfsync always\n{settings}")]);
         let (ports, scratches) = ([free_port(), free_port()], [Scratch::new(), Scratch::new()]);
         let mut copied = Self { nodes, ports, scratches, servers: [None, None], count: 0 };
         (0..2).for_each(|server| copied.start(server));
@@ -45,34 +50,34 @@ impl Copied {
     }
 
     /// Has the node end.
-    fn ends(&mut self) {
+    pub fn ends(&mut self) {
         let server = self.nodes.servers[0].as_mut().unwrap();
         terminate(server.id());
         server.ends_well();
     }
 
     /// Starts a log-server with what it has.
-    fn start(&mut self, server: usize) {
+    pub fn start(&mut self, server: usize) {
         let host = ["b", "c"][server];
         let more = ["--cluster-host", host];
         let started = LogServer::start(self.ports[server], &self.scratches[server], &["one"], &self.nodes.seeds, &more);
         self.servers[server] = Some(started);
     }
 
-    fn places(&self) -> [String; 3] {
+    pub fn places(&self) -> [String; 3] {
         [self.nodes.ports[0], self.ports[0], self.ports[1]].map(|port| format!("127.0.0.1:{port}/-"))
     }
 
-    fn group(&self, words: &[&str]) -> String {
+    pub fn group(&self, words: &[&str]) -> String {
         holdfast(&[&["cluster", "group"], words, &["-p", &self.nodes.ports[0].to_string()]].concat())
     }
 
-    fn status(&self, is_it: impl Fn(&str) -> bool) {
+    pub fn status(&self, is_it: impl Fn(&str) -> bool) {
         self.nodes.until(0, "cluster status", is_it);
     }
 
     /// Waits until all three copies count.
-    fn is_whole(&self) {
+    pub fn is_whole(&self) {
         self.nodes.serves(0);
         let others = ["(no folder yet)", "(catches up)", "(waits)"];
         let counts = |status: &str| status.contains("3 of 3") && !others.iter().any(|other| status.contains(other));
@@ -80,7 +85,7 @@ impl Copied {
     }
 
     /// The node acknowledges so many more values.
-    fn sets(&mut self, more: u32) {
+    pub fn sets(&mut self, more: u32) {
         let mut client = self.nodes.client(0);
         for _ in 0..more {
             let value = self.count;
@@ -89,8 +94,16 @@ impl Copied {
         }
     }
 
+    /// The node acknowledges values of so many bytes together.
+    pub fn fills(&mut self, bytes: usize) {
+        let (mut client, value) = (self.nodes.client(0), "v".repeat(32 << 10));
+        for _ in 0..bytes.div_ceil(value.len()) {
+            assert_eq!(client.call(&format!("set filler {value}")), "+OK");
+        }
+    }
+
     /// Every acknowledged value is there.
-    fn has_all(&self) {
+    pub fn has_all(&self) {
         let mut client = self.nodes.client(0);
         for value in 0..self.count {
             assert!(client.call(&format!("get key:{value}")).ends_with(&format!(" {value}")), "key {value}");

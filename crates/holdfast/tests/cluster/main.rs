@@ -6,6 +6,7 @@ mod certificates;
 mod copies;
 mod dev_cluster;
 mod export;
+mod full_copies;
 mod libraries;
 mod log_servers;
 mod metrics;

@@ -51,6 +51,27 @@ impl Copies for Driver {
         // Copies that cannot be cut now are cut with the next segments.
         let _ = self.act(Some(stream), |inner, events| inner.owner.cut(StreamId(stream), base, events));
     }
+
+    /// Rule G10: the own acceptor has failed for good. The log goes on if the others can be a majority by themselves.
+    fn lost(&self, why: &str) -> bool {
+        let own = self.own;
+        let lost = self.act(None, |inner, events| {
+            if inner.is_own_lost || !inner.owner.can_lack(own) {
+                return inner.is_own_lost.then_some(false);
+            }
+            inner.is_own_lost = true;
+            let (shard, term) = (self.shard, inner.owner.term());
+            inner.owner.reply(own, Reply { shard, term, report: Report::Failed }, events);
+            Some(true)
+        });
+        if lost == Some(true) {
+            tracing::error!(
+                cause = "log copies",
+                "A disk of the own log has failed, and the log goes on with its other copies: restart the node when the disk works, or with an empty directory in its place: {why}"
+            );
+        }
+        lost.is_some()
+    }
 }
 
 impl Inner {
@@ -68,7 +89,7 @@ impl Inner {
         landed: Landed,
         events: &mut Vec<Event>,
     ) {
-        let Some(history) = self.owner.history(stream) else { return };
+        let Some(history) = self.owner.history(stream).filter(|_| !self.is_own_lost) else { return };
         let (Some(written), Some(synced)) = (history.at(landed.written), history.at(landed.synced)) else { return };
         let report = Report::Ack { stream, written, synced };
         let term = self.owner.term();

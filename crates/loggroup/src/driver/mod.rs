@@ -73,6 +73,8 @@ struct Inner {
     is_own_taken: bool,
     own_reads: Option<Reads>,
     has_own_failed: bool,
+    /// The log goes on without the own folder, which counts for nothing any more.
+    is_own_lost: bool,
     may_settle: bool,
     /// The term that has followed.
     fenced_by: Option<Term>,
@@ -133,6 +135,7 @@ impl Driver {
             is_own_taken: false,
             own_reads: None,
             has_own_failed: false,
+            is_own_lost: false,
             may_settle: false,
             fenced_by: None,
             is_stopped: false,
@@ -316,6 +319,7 @@ impl Inner {
     fn answer(&mut self, own: AcceptorId, request: Request, out: &mut Vec<Event>) {
         let Request { shard, term, order } = request;
         let report = match order {
+            _ if self.is_own_lost => Report::Failed,
             // It is asked at a term of the same process, for which the log rests: all blocks are on its disk.
             Order::Seal => {
                 let streams = (0..self.marks.len() as u16).map(StreamId);

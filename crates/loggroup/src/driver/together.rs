@@ -247,6 +247,53 @@ fn the_own_folder_gives_blocks_to_one_that_lags() {
     led.stop();
 }
 
+/// Rule G10: a disk of the own log fails. The log goes on with the copies, also in another term, and the next start has
+/// everything.
+#[test]
+fn a_log_goes_on_when_its_own_disk_fails_g10() {
+    for syncs in 0..6 {
+        let (own, b, c) = (Disks::new(2), Copy::start(Disks::new(2), 2), Copy::start(Disks::new(2), 3));
+        let mut led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&b, &c]);
+        let mut all = led.write(10);
+        own.streams[1].fail_sync_after(syncs);
+        all.extend(led.write(40));
+        assert!(led.log.own_loss().is_some(), "{syncs}");
+        let own_lags = || led.driver.lags().into_iter().filter(|lag| lag.acceptor == AcceptorId([1; 16]));
+        assert!(own_lags().all(|lag| !lag.answers));
+        // The acceptors change, too: the failed one gives way to another.
+        let d = Copy::start(Disks::new(2), 4);
+        led.driver.follow_up(|listener| vec![d.port(listener)]);
+        let since = now();
+        while led.driver.behind(&[d.local.id()]) != Some(0) {
+            assert!(since.elapsed() < Duration::from_secs(20), "{:?}", led.driver.lags());
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        led.driver.again(plan(2, 1, &[1, 2, 3], Some(&[4, 2, 3])), &mut |_, _| true).unwrap();
+        assert!(led.driver.may_settle());
+        led.driver.settled();
+        all.extend(led.write(10));
+        led.stop();
+        // The folder of before counts for nothing, and is brought up.
+        let led = lead(&own, plan(3, 1, &[4, 2, 3], None), &[&b, &c, &d]);
+        all.sort();
+        assert_eq!(led.found, all, "{syncs}");
+        led.stop();
+    }
+}
+
+/// Without the own folder the other one is no majority: the log ends with its disk, as one by itself does.
+#[test]
+fn a_log_of_two_ends_with_its_own_disk() {
+    let (own, b) = (Disks::new(2), Copy::start(Disks::new(2), 2));
+    let mut led = lead(&own, plan(1, 1, &[1, 2], None), &[&b]);
+    led.write(10);
+    own.streams[0].fail_sync_after(0);
+    let lost = led.leave(0, &[], 100);
+    assert!(!led.is_committed(lost, Duration::from_millis(200)));
+    assert!(matches!(led.log.state(), State::Failed(_)) && led.log.own_loss().is_none());
+    led.stop();
+}
+
 /// Owners come and go, machines lose power, and folders are wiped one at a time: no acknowledged record is lost.
 #[test]
 fn owners_and_folders_come_and_go() {

@@ -22,6 +22,7 @@ use crate::commit::Moved;
 use crate::copies::Held;
 use crate::intake::Waiting;
 use crate::lack::Lack;
+use crate::own::Loss;
 use crate::{Lsn, Watermarks};
 use bell::Bell;
 use demand::Demand;
@@ -157,6 +158,8 @@ pub(crate) struct Shared {
     /// With copies: how far enough of them have each stream, and its crew, if there are threads.
     held: Box<[Arc<Held>]>,
     lookers: OnceLock<Box<[Looker]>>,
+    /// With copies: the error for which the log goes on without its own disks.
+    own_loss: Loss,
 }
 
 /// Takes a stream's steps on the calling thread: see [`Log::lend`].
@@ -297,6 +300,11 @@ impl Log {
     /// True if the log has copies elsewhere ([`Opened::copy_to`]).
     pub fn has_copies(&self) -> bool {
         !self.shared.held.is_empty()
+    }
+
+    /// The error for which the log goes on without its own disks, with the copies elsewhere alone (rule G10).
+    pub fn own_loss(&self) -> Option<String> {
+        self.shared.own_loss.get().cloned()
     }
 
     /// Enough copies have written, and synced, a stream up to here. [`Self::look`] moves the watermark.

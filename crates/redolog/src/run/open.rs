@@ -15,6 +15,7 @@ use crate::disk::{Disk, Folder};
 use crate::flight::Flight;
 use crate::format::Format;
 use crate::intake::{Gate, Intake};
+use crate::own::{Loss, Own};
 use crate::recover::{Damage, Recovered, Recovery, recover};
 use crate::run::crew::Crew;
 use crate::run::helper::Helper;
@@ -291,16 +292,19 @@ impl<D: Disk> Opened<D> {
             hands: OnceLock::new(),
             lookers: OnceLock::new(),
             held: copies.iter().flat_map(|_| writers.iter().map(Held::of)).collect(),
+            own_loss: Loss::default(),
             incarnations: [before, incarnation],
         });
         let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };
         let mut gates: Gates = (0..workers).map(|_| Vec::new()).collect();
         let mut runners = Vec::new();
+        let own = copies.clone().map(|copies| Own::new(copies, shared.own_loss.clone()));
         for (mut writer, index) in writers.into_iter().zip(0u16..) {
             let lack = writer.placer().lack_at_start(settings.limits.reserve)?;
-            if let Some(copies) = &copies {
+            if let (Some(copies), Some(own)) = (&copies, &own) {
                 let held = shared.held[usize::from(index)].clone();
-                writer.copy_to(Copied::new(index, copies.clone(), held));
+                writer.copy_to(Copied::new(index, copies.clone(), held, own.clone()));
+                writer.placer().guard(own.clone());
             }
             let (intake, of_stream) = Intake::new(workers, floor);
             let _ = shared.streams[usize::from(index)].left.set(intake.waiting());

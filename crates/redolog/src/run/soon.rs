@@ -151,7 +151,7 @@ mod tests {
         let mut bytes = Aligned::default();
         bytes.clear(PAGE);
         bytes.append(|bytes| bytes.extend([2; PAGE]));
-        (reader, Flight::new(Arc::new(Pipe(writer)), 0, bytes, 1))
+        (reader, Flight::new(Arc::new(crate::own::GuardedFile::alone(Pipe(writer))), 0, bytes, 1))
     }
 
     #[test]

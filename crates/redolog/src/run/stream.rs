@@ -18,6 +18,7 @@ use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::intake::Take;
 use crate::lack::Lack;
+use crate::own::GuardedFile;
 use crate::place::Unsynced;
 use crate::run::helper::Helper;
 use crate::run::{FAILED, Fsync, RUNNING, Shared, Stream, full};
@@ -52,7 +53,7 @@ enum Done<D: Disk> {
     /// Retired segments.
     Retired(io::Result<()>),
     /// Synced this.
-    Synced(Unsynced<D::File>, io::Result<()>),
+    Synced(Unsynced<GuardedFile<D::File>>, io::Result<()>),
 }
 
 /// The state after a step.

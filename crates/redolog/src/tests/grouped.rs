@@ -30,6 +30,8 @@ struct Stream {
 struct Others {
     streams: Mutex<Vec<Stream>>,
     refuses: Mutex<bool>,
+    /// The error for which the own folder was given up, and true if that is allowed.
+    lost: Mutex<(bool, Option<String>)>,
     terms: std::sync::atomic::AtomicU32,
 }
 
@@ -81,6 +83,12 @@ impl Copies for Others {
 
     fn retired(&self, stream: u16, last: Name, cut: Lsn) {
         self.streams()[usize::from(stream)].retired = Some((last, cut));
+    }
+
+    fn lost(&self, why: &str) -> bool {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.1 = Some(why.to_owned());
+        lost.0
     }
 }
 
@@ -254,6 +262,85 @@ fn copies_that_answer_move_the_watermark() {
     assert_eq!(log.backlog(), 0);
 }
 
+/// Rule G10: any sync of the own disk fails, and the log goes on with the copies.
+#[test]
+fn a_log_goes_on_without_its_own_disk_g10() {
+    for (fsync, syncs) in
+        [Fsync::Always, Fsync::Everysec].into_iter().flat_map(|fsync| (0..12).map(move |at| (fsync, at)))
+    {
+        let mut world = World::new(2, settings(fsync));
+        world.others.lost.lock().unwrap().0 = true;
+        world.disks[0].fail_sync_after(syncs);
+        let mut all = Vec::new();
+        for _ in 0..40 {
+            all.extend([world.leave(0, &[]), world.leave(1, &[])]);
+            world.settle();
+            world.log.want_synced(&[Lsn(u64::MAX >> 8); 2]);
+            world.settle();
+            world.stepped.iter_mut().for_each(|stepped| while stepped.help(0) || stepped.help(1) {});
+        }
+        let lost = world.others.lost.lock().unwrap().1.clone().expect("it failed");
+        assert_eq!(world.log.own_loss(), Some(lost));
+        assert_eq!(world.log.state(), State::Running);
+        let told = [0, 1].map(|stream| world.others.streams()[stream].own);
+        for stream in 0..2 {
+            world.others_take_all(stream);
+            let sent: Vec<Lsn> = world.others.streams()[stream].blocks.iter().flat_map(|(_, of)| of.clone()).collect();
+            let wanted: Vec<Lsn> = all.iter().copied().filter(|lsn| usize::from(lsn.stream()) == stream).collect();
+            assert_eq!(sent, wanted, "each record goes out once");
+            let last = *wanted.last().unwrap();
+            assert!(world.log.synced(stream as u16) < last, "no majority has it");
+            assert!(fsync == Fsync::Everysec || world.log.marks().of(stream as u16) < last);
+            world.hold(stream);
+        }
+        world.settle();
+        for stream in 0..2 {
+            let last = *all.iter().rfind(|lsn| usize::from(lsn.stream()) == stream).unwrap();
+            assert_eq!((world.log.marks().of(stream as u16), world.log.synced(stream as u16)), (last, last));
+        }
+        assert_eq!(told, [0, 1].map(|stream| world.others.streams()[stream].own), "the own folder says nothing more");
+        // What the own folder said to have is there.
+        let own = world.disks.iter().map(Simulated::clone_durable).collect();
+        let opened = Opened::of(own, &[]).unwrap();
+        for (stream, told) in (0..).zip(told) {
+            assert!(opened.recovery().chain(stream).is_some_and(|chain| chain.last().sequence >= told.synced));
+        }
+    }
+}
+
+/// Where the others are no majority, the log fails as one by itself (rule L9).
+#[test]
+fn a_log_fails_with_its_own_disk_if_copies_do_not_go_on() {
+    let mut world = World::new(1, settings(Fsync::Always));
+    world.disks[0].fail_sync_after(0);
+    world.leave(0, &[]);
+    world.settle();
+    assert!(matches!(world.log.state(), State::Failed(_)) && world.log.own_loss().is_none());
+}
+
+/// Replies of `everysec` wait for what enough copies have written, once the own system counts for nothing.
+#[test]
+fn without_its_own_disk_everysec_waits_for_copies() {
+    let mut world = World::new(1, settings(Fsync::Everysec));
+    world.others.lost.lock().unwrap().0 = true;
+    world.disks[0].fail_sync_after(0);
+    let first = world.leave(0, &[]);
+    world.settle();
+    assert_eq!(world.log.marks().of(0), first);
+    world.log.want_synced(&[first]);
+    world.settle();
+    assert!(world.stepped[0].help(1));
+    world.settle();
+    assert!(world.log.own_loss().is_some());
+    let second = world.leave(0, &[]);
+    world.settle();
+    assert_eq!(world.log.marks().of(0), first);
+    world.others_take_all(0);
+    world.hold(0);
+    world.settle();
+    assert_eq!(world.log.marks().of(0), second);
+}
+
 #[test]
 fn segments_that_are_given_up_are_named() {
     let mut world = World::new(1, settings(Fsync::Always));
@@ -316,13 +403,18 @@ fn a_log_that_is_paused_can_be_stopped() {
     assert_eq!(log.stop(), State::Running);
 }
 
-/// Random steps, then any folder is lost: what was promised is in the longer one of the two others. `trusts_own`: the
-/// planted mistake P7.
+/// Random steps, then any folder is lost: what was promised is in the longer one of the two others. In some walks a disk
+/// of the own folder fails before (rule G10). `trusts_own`: the planted mistake P7.
 fn lose_a_folder(seed: u64, streams: usize, trusts_own: bool) -> Result<(), String> {
     let mut world = World::new(streams, settings(Fsync::Always));
     let mut chance = Chance(seed);
     if trusts_own {
         world.stepped.iter_mut().for_each(Stepped::trust_own);
+    }
+    // Of several streams a recovery of the own folder alone gives less than the folder has.
+    if seed.is_multiple_of(3) && streams == 1 {
+        world.others.lost.lock().unwrap_or_else(PoisonError::into_inner).0 = true;
+        world.disks[chance.below(streams as u64) as usize].fail_sync_after(chance.below(8));
     }
     let mut last = Lsn::ZERO;
     for _ in 0..60 {

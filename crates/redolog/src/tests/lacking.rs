@@ -176,7 +176,8 @@ fn what_is_used_again_needs_no_descriptor() {
     let refused = write(writer, Lsn(0x30)).expect_err("it is not open");
     assert_eq!(Lack::of(&refused), Some(Lack::Descriptors));
     disk.set_out_of_descriptors(false);
-    writer.placer().spares().make_ready(&disk, 1).expect("it is there");
+    let placer = writer.placer();
+    placer.spares().make_ready(&**placer.disk(), 1).expect("it is there");
     assert_eq!(writer.placer().spares().ready(), 1);
     disk.set_out_of_descriptors(true);
     write(writer, Lsn(0x30)).expect("it is open");

@@ -80,7 +80,7 @@ fn what_is_tried_again_stands_once() {
     gates[1].exit();
     let committer = &mut committers[1];
     let crate::Take::Taken(taken) = committer.take() else { panic!("there is a record") };
-    let disk = committer.placer().disk().clone();
+    let disk = committer.placer().disk().inner().clone();
     disk.set_room(Some(0));
     for _ in 0..3 {
         assert!(committer.write_from(&taken, &mut 0).is_err());
