@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use quorum::{AcceptorId, Request, ShardId};
 use redolog::{Devices, Folder as Disk, Limits};
 
-use crate::folder::{Folder, Place, Unusable};
+use crate::folder::{Folder, Place, Spread, Unusable};
 use crate::link::{Incoming, Outgoing, answer, reply_bytes};
 use crate::local::{Figures, Local};
 use crate::port::{Heard, Port};
@@ -18,8 +18,8 @@ use crate::port::{Heard, Port};
 /// An acceptor of this process.
 #[derive(Clone)]
 pub struct Held {
-    /// The directory of its folder `shard-N`.
-    pub directory: PathBuf,
+    /// The directories that its streams are spread over.
+    pub directories: Vec<PathBuf>,
     /// The acceptor.
     pub acceptor: Arc<Local<Disk>>,
 }
@@ -56,36 +56,44 @@ impl Acceptors {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the acceptor of the folder `shard-N` in a directory.
+    /// Starts the acceptor of a shard in these directories, which its streams are spread over.
     ///
     /// # Errors
-    /// There is none ([`Unusable::Empty`]), it lost something, or the disk cannot be used.
-    pub fn open(&self, directory: &Path, shard: ShardId, streams: u16) -> Result<AcceptorId, Unusable> {
-        let folder = Folder::open(self.place(directory, shard, streams)?, shard, self.limits)?;
-        self.start(directory, folder)
+    /// There is none ([`Unusable::Empty`]), it lost something, or a disk cannot be used.
+    pub fn open(&self, directories: &[PathBuf], shard: ShardId, streams: u16) -> Result<AcceptorId, Unusable> {
+        let spread = Spread::of(directories, shard, streams)?;
+        let folder = Folder::open(self.place(&spread, shard)?, shard, self.limits)?;
+        self.start(directories, folder)
     }
 
-    /// Makes the folder `shard-N` in a directory, and starts its acceptor: `id` is chosen by chance.
+    /// Makes the folders of a shard in these directories, and starts its acceptor: `id` is chosen by chance.
     ///
     /// # Errors
-    /// There is an acceptor already, or the disk has no room, or has failed.
-    pub fn make(&self, directory: &Path, shard: ShardId, streams: u16, id: AcceptorId) -> Result<AcceptorId, Unusable> {
-        let folder = Folder::make(self.place(directory, shard, streams)?, shard, id, self.limits)?;
-        self.start(directory, folder)
+    /// There is an acceptor already, or a disk has no room, or has failed.
+    pub fn make(
+        &self,
+        directories: &[PathBuf],
+        shard: ShardId,
+        streams: u16,
+        id: AcceptorId,
+    ) -> Result<AcceptorId, Unusable> {
+        let spread = Spread::of(directories, shard, streams)?;
+        let folder = Folder::make(self.place(&spread, shard)?, shard, id, self.limits)?;
+        self.start(directories, folder)
     }
 
-    fn place(&self, directory: &Path, shard: ShardId, streams: u16) -> Result<Place<Disk>, Unusable> {
-        let place = Place::at(directory, shard, streams)?;
+    fn place(&self, spread: &Spread, shard: ShardId) -> Result<Place<Disk>, Unusable> {
+        let place = spread.place(shard)?;
         Ok(match &self.devices {
-            Some(devices) => place.on(devices, directory),
+            Some(devices) => place.on(devices, &spread.own, &spread.streams),
             None => place,
         })
     }
 
-    fn start(&self, directory: &Path, folder: Folder<Disk>) -> Result<AcceptorId, Unusable> {
+    fn start(&self, directories: &[PathBuf], folder: Folder<Disk>) -> Result<AcceptorId, Unusable> {
         let acceptor = Arc::new(Local::start(folder)?);
         let id = acceptor.id();
-        self.held().insert(id, Held { directory: directory.into(), acceptor });
+        self.held().insert(id, Held { directories: directories.to_vec(), acceptor });
         Ok(id)
     }
 
@@ -109,11 +117,12 @@ impl Acceptors {
         held.acceptor.stop()
     }
 
-    /// The state of each acceptor, and the directory of its folder.
+    /// The state of each acceptor, and the directories of its streams.
     #[must_use]
-    pub fn figures(&self) -> Vec<(AcceptorId, ShardId, PathBuf, Figures)> {
+    pub fn figures(&self) -> Vec<(AcceptorId, ShardId, Vec<PathBuf>, Figures)> {
         let held: Vec<_> = self.held().values().cloned().collect();
-        let of = |Held { directory, acceptor }: Held| (acceptor.id(), acceptor.shard(), directory, acceptor.figures());
+        let of =
+            |Held { directories, acceptor }: Held| (acceptor.id(), acceptor.shard(), directories, acceptor.figures());
         held.into_iter().map(of).collect()
     }
 

@@ -92,9 +92,19 @@ impl Devices {
     /// Has a folder be on the device of a directory. That delays writes and syncs of its files, not making them.
     #[must_use]
     pub fn slow(&self, folder: Folder, directory: &Path) -> Folder {
+        folder.on(self.of(directory))
+    }
+
+    /// A directory is on the device of another one. It has no other device so far.
+    pub fn share(&self, directory: &Path, of: &Path) {
+        let device = self.of(of);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(directory.into()).or_insert(device);
+    }
+
+    fn of(&self, directory: &Path) -> Arc<Device> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Arc::new(Device::new(self.pace, self.clock.clone()));
-        folder.on(known.entry(directory.into()).or_insert_with(new).clone())
+        known.entry(directory.into()).or_insert_with(new).clone()
     }
 }
 

@@ -357,6 +357,8 @@ mod tests {
         };
         assert!(Arc::ptr_eq(&device("a/shard-1", "a"), &device("a/shard-2", "a")));
         assert!(!Arc::ptr_eq(&device("a/shard-1", "a"), &device("b/shard-1", "b")));
+        devices.share(Path::new("a/copies"), Path::new("a"));
+        assert!(Arc::ptr_eq(&device("a/copies/shard-1", "a/copies"), &device("a", "a")));
     }
 
     #[test]

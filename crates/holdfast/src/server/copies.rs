@@ -15,19 +15,26 @@ use redolog::{Devices, Limits};
 use super::chance;
 use super::places::Places;
 
-/// The default folder of a node, in `dir`.
+/// The default folder of a node, in `dir`, and that in each directory of a log with several streams.
 const COPIES: &str = "holdfast/copies";
+const BESIDE: &str = "copies";
 
-/// Opens or makes the folder of a node. `dir` is the node's directory.
+/// Opens or makes the folders of a node. `dir` is the node's directory. A node whose log is on several disks keeps copies
+/// on the same disks.
 ///
 /// # Errors
-/// It cannot be used.
-pub fn of_node(dir: &Path, wanted: &Wanted) -> Result<Made, String> {
-    let folder = match wanted.dir.as_str() {
-        DEFAULT_DIR => dir.join(COPIES),
-        path => PathBuf::from(path),
+/// They cannot be used.
+pub fn of_node(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Made, String> {
+    let logs = Places::of(settings, dir).logs;
+    let folders: Vec<PathBuf> = match wanted.dir.as_str() {
+        DEFAULT_DIR if logs.len() > 1 => logs.iter().map(|log| log.join(BESIDE)).collect(),
+        DEFAULT_DIR => vec![dir.join(COPIES)],
+        path => vec![PathBuf::from(path)],
     };
-    make(&folder, wanted)
+    if let Some(devices) = DEVICES.get() {
+        logs.iter().for_each(|log| devices.share(&log.join(BESIDE), log));
+    }
+    make(&folders, wanted)
 }
 
 /// Names the own log of a node that owns the shard: it is the first of its copies.
@@ -44,26 +51,27 @@ pub fn of_owner(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Made
     Ok(Made { acceptor, streams: logs.len() as u16 })
 }
 
-/// Opens or makes the folder of a copy in a directory, and runs its acceptor.
+/// Opens or makes the folders of a copy in these directories, which its streams are spread over, and runs its acceptor.
 ///
 /// # Errors
-/// It cannot be used.
-pub fn make(directory: &Path, wanted: &Wanted) -> Result<Made, String> {
+/// They cannot be used.
+pub fn make(directories: &[PathBuf], wanted: &Wanted) -> Result<Made, String> {
     let Wanted { shard, streams, .. } = wanted;
     let streams = streams.ok_or("the own log of a shard's owner is in no such place")?;
-    let of_it = |(_, of, place, _): &(AcceptorId, ShardId, PathBuf, Figures)| of == shard && place == directory;
+    let of_it = |(_, of, place, _): &(AcceptorId, ShardId, Vec<PathBuf>, Figures)| of == shard && place == directories;
     if let Some((acceptor, ..)) = acceptors().figures().into_iter().find(of_it) {
         return Ok(Made { acceptor, streams });
     }
-    let opened = match acceptors().open(directory, *shard, streams) {
+    let opened = match acceptors().open(directories, *shard, streams) {
         Err(Unusable::Empty) => {
             let fresh = AcceptorId(chance::random().map_err(|why| why.to_string())?);
-            acceptors().make(directory, *shard, streams, fresh)
+            acceptors().make(directories, *shard, streams, fresh)
         }
         opened => opened,
     };
     let acceptor = opened.map_err(|why| why.to_string())?;
-    tracing::info!("A copy of the log of shard {} is kept in {}", shard.0, directory.display());
+    let names: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
+    tracing::info!("A copy of the log of shard {} is kept in {}", shard.0, names.join(" "));
     Ok(Made { acceptor, streams })
 }
 
@@ -80,9 +88,10 @@ fn acceptors() -> &'static Arc<Acceptors> {
     ACCEPTORS.get_or_init(|| Acceptors::new(Limits::default(), None))
 }
 
+static DEVICES: OnceLock<Arc<Devices>> = OnceLock::new();
+
 /// The slow devices that `log-pace` asks for, for the own log and for copies.
 pub fn devices(settings: &Settings, clock: Arc<dyn Clock>) -> Option<Arc<Devices>> {
-    static DEVICES: OnceLock<Arc<Devices>> = OnceLock::new();
     let pace = settings.log_pace?;
     let devices = || Arc::new(Devices::new(pace, Arc::new(move || clock.monotonic_ns().0)));
     Some(DEVICES.get_or_init(devices).clone())

@@ -395,7 +395,8 @@ fn hooks(
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
         on_place: Arc::new(move |wanted| match (wanted.streams, placer.upgrade()) {
             (None, Some(node)) => copies::of_owner(&node.config.settings(), &dir, wanted),
-            _ => copies::of_node(&dir, wanted),
+            (_, Some(node)) => copies::of_node(&node.config.settings(), &dir, wanted),
+            (_, None) => Err("the node stops".to_owned()),
         }),
         on_log: Arc::new(copies::serve),
         may_serve: Arc::new(move || match may_serve.load(SeqCst) {

@@ -20,6 +20,10 @@ pub struct Copied {
     ports: [u16; 2],
     scratches: [Scratch; 2],
     servers: [Option<LogServer>; 2],
+    /// Directories of each.
+    dirs: Vec<&'static str>,
+    /// Directories of the node's log.
+    logs: Vec<&'static str>,
     /// Values that were acknowledged.
     count: u32,
 }
@@ -27,14 +31,16 @@ pub struct Copied {
 impl Copied {
     /// The log of the node has copies at both.
     pub fn new() -> Self {
-        Self::of("")
+        Self::of("", &["holdfast/log"], &["one"])
     }
 
-    /// As [`Self::new`]; the node has these settings, too.
-    pub fn of(settings: &str) -> Self {
-        let nodes = Nodes::with_files(1, 1, &[&format!("cluster-host a\nappendfsync always\n{settings}")]);
+    /// As [`Self::new`]; the node has these settings, too. `logs` and `dirs`: of its log, and of each log-server.
+    pub fn of(settings: &str, logs: &[&'static str], dirs: &[&'static str]) -> Self {
+        let settings = format!("cluster-host a\nappendfsync always\nlog-dirs {}\n{settings}", logs.join(" "));
+        let nodes = Nodes::with_files(1, 1, &[&settings]);
         let (ports, scratches) = ([free_port(), free_port()], [Scratch::new(), Scratch::new()]);
-        let mut copied = Self { nodes, ports, scratches, servers: [None, None], count: 0 };
+        let mut copied =
+            Self { nodes, ports, scratches, servers: [None, None], dirs: dirs.to_vec(), logs: logs.to_vec(), count: 0 };
         (0..2).for_each(|server| copied.start(server));
         copied.status(|status| status.matches("  log  ").count() == 2 && status.contains(HEALTHY));
         copied.sets(50);
@@ -60,7 +66,8 @@ impl Copied {
     pub fn start(&mut self, server: usize) {
         let host = ["b", "c"][server];
         let more = ["--cluster-host", host];
-        let started = LogServer::start(self.ports[server], &self.scratches[server], &["one"], &self.nodes.seeds, &more);
+        let started =
+            LogServer::start(self.ports[server], &self.scratches[server], &self.dirs, &self.nodes.seeds, &more);
         self.servers[server] = Some(started);
     }
 
@@ -113,7 +120,9 @@ impl Copied {
     /// The node is killed, and starts without its log.
     fn loses_its_log(&mut self) {
         self.nodes.kill(0);
-        fs::remove_dir_all(self.nodes.dirs[0].path().join("holdfast/log")).unwrap();
+        for log in &self.logs {
+            fs::remove_dir_all(self.nodes.dirs[0].path().join(log)).unwrap();
+        }
         self.nodes.start(0);
         self.nodes.serves(0);
         self.has_all();
@@ -179,4 +188,36 @@ fn a_wiped_copy_counts_when_it_has_been_given_the_place() {
     copied.nodes.kill(0);
     copied.start(1);
     copied.loses_its_log();
+}
+
+/// The streams of a log lie on different disks of its log-servers.
+#[test]
+fn the_streams_of_a_copy_are_spread_over_the_directories_of_a_log_server() {
+    let mut copied = Copied::of("", &["first", "second"], &["one", "two"]);
+    copied.sets(50);
+    let mut found = Vec::new();
+    for name in ["one", "two"] {
+        for stream in 0..2 {
+            let folder = copied.scratches[0].path().join(format!("{name}/shard-1/stream-{stream}"));
+            found.extend(folder.is_dir().then_some((stream, name)));
+        }
+    }
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].0 != found[1].0 && found[0].1 != found[1].1, "{found:?}");
+
+    copied.servers[0] = None;
+    copied.start(0);
+    copied.is_whole();
+    copied.servers[1] = None;
+    copied.sets(50);
+    copied.start(1);
+    copied.is_whole();
+    copied.loses_its_log();
+
+    // One that is lost is missed, and its place is replaced.
+    copied.servers[0] = None;
+    fs::remove_dir_all(copied.scratches[0].path().join(format!("{}/shard-1", found[1].1))).unwrap();
+    copied.start(0);
+    copied.status(|status| !status.contains("health: ok"));
+    copied.sets(20);
 }

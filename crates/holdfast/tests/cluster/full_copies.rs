@@ -8,7 +8,7 @@ use crate::copies::Copied;
 /// start has everything.
 #[test]
 fn a_node_goes_on_without_its_own_log_disk() {
-    let mut copied = Copied::of("log-segment-size 1mb\n");
+    let mut copied = Copied::of("log-segment-size 1mb\n", &["holdfast/log"], &["one"]);
     copied.sets(20);
     let log = copied.nodes.dirs[0].path().join("holdfast/log");
     fs::rename(&log, log.with_extension("gone")).unwrap();

@@ -8,7 +8,7 @@ use redolog::{Disk, File};
 use super::Unusable;
 use crate::checksum;
 
-const NAME: &str = "acceptor";
+pub const NAME: &str = "acceptor";
 const MAKING: &str = "making-acceptor";
 const MAGIC: &[u8; 8] = b"HOLDACPT";
 const VERSION: u32 = 1;

@@ -6,11 +6,14 @@
 //! shard-N/stream-M/     segments, as `redolog` has them
 //! ```
 //!
+//! Where there are several directories, each has a folder `shard-N` with some of the streams (`spread.rs`).
+//!
 //! A folder that lost anything is no acceptor any more: it does not vote (rule G9).
 
 mod blocks;
 mod identity;
 mod promise;
+mod spread;
 
 use std::fmt;
 use std::io;
@@ -22,6 +25,7 @@ use redolog::{Chain, Damage, Disk, Holder, Limits, Lsn, Name, Replica};
 pub(crate) use self::blocks::{check, decoded, encoded};
 use self::identity::Identity;
 pub(crate) use self::promise::Promise;
+pub(crate) use self::spread::Spread;
 
 /// The disks of a folder: of its own files, and of each stream.
 pub struct Place<D> {
@@ -39,8 +43,8 @@ impl Place<redolog::Folder> {
     /// # Errors
     /// It can neither be opened nor made, or another process uses it.
     pub fn at(directory: &Path, shard: ShardId, streams: u16) -> Result<Self, Unusable> {
-        let own = directory.join(format!("shard-{}", shard.0));
-        let of_streams: Vec<_> = (0..streams).map(|stream| own.join(format!("stream-{stream}"))).collect();
+        let own = folder_of(directory, shard);
+        let of_streams: Vec<_> = (0..streams).map(|stream| stream_in(&own, stream)).collect();
         Self::of(&own, &of_streams)
     }
 
@@ -59,11 +63,20 @@ impl Place<redolog::Folder> {
         Ok(Self { own: disk, streams, locks })
     }
 
-    /// The same folders on the slow device of a directory.
-    pub(crate) fn on(self, devices: &redolog::Devices, directory: &Path) -> Self {
-        let slow = |folder| devices.slow(folder, directory);
-        Self { own: slow(self.own), streams: self.streams.into_iter().map(slow).collect(), locks: self.locks }
+    /// The same folders on the slow devices of these directories.
+    pub(crate) fn on(self, devices: &redolog::Devices, own: &Path, of_streams: &[PathBuf]) -> Self {
+        let slow = |(folder, directory): (_, &PathBuf)| devices.slow(folder, directory);
+        let streams = self.streams.into_iter().zip(of_streams).map(slow).collect();
+        Self { own: devices.slow(self.own, own), streams, locks: self.locks }
     }
+}
+
+fn folder_of(directory: &Path, shard: ShardId) -> PathBuf {
+    directory.join(format!("shard-{}", shard.0))
+}
+
+fn stream_in(folder: &Path, stream: u16) -> PathBuf {
+    folder.join(format!("stream-{stream}"))
 }
 
 /// The reason why a folder cannot be used.

@@ -35,9 +35,10 @@ impl Site {
 
     fn start(&mut self, id: AcceptorId) {
         let acceptors = Acceptors::new(Limits { segment: 1 << 16, ..Limits::default() }, None);
-        match acceptors.open(&self.directory, SHARD, STREAMS) {
+        let directories = ["a", "b"].map(|name| self.directory.join(name));
+        match acceptors.open(&directories, SHARD, STREAMS) {
             Ok(found) => assert_eq!(found, id),
-            Err(Unusable::Empty) => drop(acceptors.make(&self.directory, SHARD, STREAMS, id).expect("room")),
+            Err(Unusable::Empty) => drop(acceptors.make(&directories, SHARD, STREAMS, id).expect("room")),
             Err(why) => panic!("{why}"),
         }
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

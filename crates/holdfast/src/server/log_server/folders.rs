@@ -60,18 +60,21 @@ impl Folders {
         self.0.iter().map(|folder| folder.path.display().to_string()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Opens the folder for a copy of a shard's log, or makes it.
+    /// Opens the folders for a copy of a shard's log, or makes them. By default its streams are spread over all directories
+    /// that can be used.
     ///
     /// # Errors
     /// The directory is not one of this log-server, or cannot be used.
     pub fn make(&self, wanted: &Wanted) -> Result<Made, String> {
-        let is_it = |folder: &&Folder| match wanted.dir.as_str() {
-            DEFAULT_DIR => folder.lock.is_ok(),
-            dir => folder.path == Path::new(dir),
-        };
+        let usable = |folder: &&Folder| folder.lock.is_ok();
+        if wanted.dir == DEFAULT_DIR {
+            let all: Vec<PathBuf> = self.0.iter().filter(usable).map(|folder| folder.path.clone()).collect();
+            return copies::make(&all, wanted);
+        }
+        let is_it = |folder: &&Folder| folder.path == Path::new(&wanted.dir);
         let folder = self.0.iter().find(is_it).ok_or("this log-server has no such directory (`--dirs`)")?;
         folder.lock.as_ref().map_err(String::clone)?;
-        copies::make(&folder.path, wanted)
+        copies::make(std::slice::from_ref(&folder.path), wanted)
     }
 
     /// The directories that cannot be used, in words; empty: none.
