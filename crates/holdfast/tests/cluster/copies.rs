@@ -208,6 +208,8 @@ fn the_streams_of_a_copy_are_spread_over_the_directories_of_a_log_server() {
     copied.servers[0] = None;
     copied.start(0);
     copied.is_whole();
+    let log = copied.scratches[0].path().join("log");
+    copied.status(|_| fs::read_to_string(&log).unwrap().matches("A copy of the log of shard 1 is kept").count() == 2);
     copied.servers[1] = None;
     copied.sets(50);
     copied.start(1);
