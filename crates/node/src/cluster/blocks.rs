@@ -8,7 +8,7 @@ use resp::{Args, Reply, append_request};
 use super::merge::Merge;
 use super::peers::{HOME, slot_of};
 use super::port::{Forwarding, Port};
-use super::remote::{Expect, Forwarded};
+use super::remote::{Expect, Forwarded, Owed};
 use super::route::{GOES_OVER, append_args};
 use crate::admission::cluster::{NO_OWNER, Runs, SEVERAL, of_watch};
 use crate::session::{Replies, watch_keys};
@@ -22,7 +22,7 @@ use crate::worker::wait::{NodeWait, Wait};
 use crate::worker::write_error;
 
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
-const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+pub(super) const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
 /// Commands over nodes of one client that may be under way.
@@ -76,10 +76,10 @@ impl<P: Port> Forwarding<'_, P> {
     }
 
     /// Takes the reply of another node to a script, or a part of it.
-    pub(crate) fn answer_script(&mut self, conn: &mut Conn, hole: (u64, bool), reply: &[u8], whole: bool) {
+    pub(crate) fn answer_script(&mut self, conn: &mut Conn, owed: Owed, reply: &[u8], whole: bool) {
         let Some(remote) = conn.remote.as_deref_mut() else { return };
         let Some(mut script) = remote.script.take() else {
-            return conn.out.fill(hole.0, if hole.1 { reply } else { &[] }, whole);
+            return conn.out.fill(owed.hole, owed.part(reply), whole);
         };
         script.reply.extend_from_slice(reply);
         if !whole && GOES_OVER.starts_with(&script.reply) {
@@ -90,17 +90,18 @@ impl<P: Port> Forwarding<'_, P> {
             if self.port.is_monitored() {
                 self.node().show_to_monitors(&conn.session.client, conn.session.db, script.args.args());
             }
-            return conn.out.fill(hole.0, if hole.1 { &script.reply } else { &[] }, whole);
+            return conn.out.fill(owed.hole, owed.part(&script.reply), whole);
         }
         let node = self.node().clone();
         let command = node.table.get(script.command);
         conn.session.cache_next();
-        let begun = self.transactions().begin_at(conn, command, Some(script.args.args()), Some(hole));
+        let begun =
+            self.transactions().begin_at(conn, command, Some(script.args.args()), Some((owed.hole, owed.wanted)));
         if let Begun::Refused(text) = begun {
             self.stats().count_error(&text);
             let mut error = Vec::new();
             write_error(&mut error, conn.session.protocol, &text);
-            conn.out.fill(hole.0, if hole.1 { &error } else { &[] }, true);
+            conn.out.fill(owed.hole, owed.part(&error), true);
         }
     }
 
@@ -147,9 +148,9 @@ impl<P: Port> Forwarding<'_, P> {
         multi.commands().for_each(|(_, args)| append_args(&mut bytes, args));
         bytes.extend_from_slice(EXEC);
         let queued = multi.queue.len();
-        let (hole, wanted) = self.place_of_reply(conn);
+        let owed = self.place_of_reply(conn);
         let expected = std::iter::repeat_with(|| Expect::Nothing).take(1 + queued);
-        let last = Expect::Block(hole, wanted, db);
+        let last = Expect::Block(owed, db);
         self.say_caching(conn, link);
         self.ask(conn, link, None, &bytes, expected.chain([last]));
         conn.remote.iter_mut().for_each(|remote| remote.note_change(link));
@@ -190,7 +191,7 @@ impl<P: Port> Forwarding<'_, P> {
 
     /// Takes the reply of another node to a block with scripts. Returns whether the block was undone there, and runs
     /// over nodes.
-    pub(crate) fn block_goes_over(&mut self, conn: &mut Conn, hole: (u64, bool), reply: &[u8]) -> bool {
+    pub(crate) fn block_goes_over(&mut self, conn: &mut Conn, owed: Owed, reply: &[u8]) -> bool {
         let Some(block) = conn.remote.as_deref_mut().and_then(|remote| remote.block.take()) else { return false };
         let Forwarded { multi, link, watched } = *block;
         if reply != GOES_OVER {
@@ -207,7 +208,7 @@ impl<P: Port> Forwarding<'_, P> {
             self.stats().count_error(SEVERAL);
             let mut error = Vec::new();
             write_error(&mut error, conn.session.protocol, SEVERAL);
-            conn.out.fill(hole.0, if hole.1 { &error } else { &[] }, true);
+            conn.out.fill(owed.hole, owed.part(&error), true);
             return true;
         }
         conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
@@ -217,10 +218,10 @@ impl<P: Port> Forwarding<'_, P> {
         append_request(&mut exec, &[&*multi.exec]);
         conn.session.multi = Some(multi);
         conn.session.goes_over = Some(Vec::new());
-        if !hole.1 && conn.session.replies == Replies::On {
+        if !owed.wanted && conn.session.replies == Replies::On {
             conn.session.replies = Replies::Skip;
         }
-        conn.out.fill(hole.0, &[], true);
+        conn.out.fill(owed.hole, &[], true);
         conn.session.cache_next();
         self.port.look_again(conn.token);
         conn.run_next(&exec);
@@ -267,9 +268,9 @@ impl<P: Port> Forwarding<'_, P> {
                 if let Some(next) = self.may_forward(conn, link, true) {
                     return Some(next);
                 }
-                let (hole, wanted) = self.place_of_reply(conn);
+                let owed = self.place_of_reply(conn);
                 let before = watched_over(conn, link);
-                self.ask(conn, link, Some(args), raw, [Expect::Watch(hole, wanted, link, before)]);
+                self.ask(conn, link, Some(args), raw, [Expect::Watch(owed, link, before)]);
                 watch_over(conn, link, args.iter().skip(1));
                 self.count_forwarded(conn, command, Some(args));
                 // The watched keys are known when it has been answered.

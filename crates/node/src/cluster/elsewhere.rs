@@ -5,15 +5,16 @@
 //! waits if the owner says that it no longer owns the keys by a newer map.
 //!
 //! The owner then answers with the command itself, which it has not executed. The origin runs it again as the next one
-//! of its connection, if no later command has been executed; else the answer is TRYAGAIN. Commands that wait for keys
-//! whose slots get another owner do the same, at the owner and, through it, at the origin.
+//! of its connection, if no later command has been executed; else the command goes to the new owner, and its reply into
+//! its old place ([`super::returned`]). Commands that wait for keys whose slots get another owner do the same, at the
+//! owner and, through it, at the origin.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use clocks::UnixMs;
 use command::KeyAt;
 use engine::Ending;
-use resp::{Args, Batch, Decoder, Limits, Protocol, Reply, ReplyDecoder, ReplyLimits, Value};
+use resp::{Args, Protocol, Reply, ReplyDecoder, ReplyLimits, Value};
 
 use super::Peers;
 use super::blocks::EXEC;
@@ -21,10 +22,10 @@ use super::kinds::Kind;
 use super::origin::keep_watched;
 use super::peers::slot_of;
 use super::port::{Forwarding, Port};
-use super::remote::Expect;
+use super::remote::{Expect, Returned};
 use super::route::append_args;
 use crate::admission::cluster::TRY_AGAIN;
-use crate::session::{Multi, Replies};
+use crate::session::Replies;
 use crate::table::Command;
 use crate::worker::conn::Conn;
 use crate::worker::next::Next;
@@ -140,6 +141,7 @@ impl<P: Port> Forwarding<'_, P> {
             self.flush_trackers();
         }
         if changed {
+            self.look_at_all_returned();
             self.resume_all_from_map();
         }
         let peers = self.peers();
@@ -197,15 +199,13 @@ impl<P: Port> Forwarding<'_, P> {
     }
 
     /// Takes an owner's answer that sends a command back, if it is one.
-    pub(crate) fn take_back(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8]) {
+    pub(crate) fn take_back(&mut self, conn: &mut Conn, link: usize, expect: Expect, reply: &[u8]) {
         let Some((version, command)) = sent_back(reply) else { return self.answer(conn, expect, reply, true) };
-        let (hole, wanted) = match expect {
-            Expect::Hole(hole, wanted) | Expect::Script(hole, wanted) | Expect::Block(hole, wanted, _) => {
-                (hole, wanted)
-            }
-            Expect::Watch(hole, wanted, link, before) => {
+        let owed = match expect {
+            Expect::Hole(owed) | Expect::Script(owed) | Expect::Block(owed, _) => owed,
+            Expect::Watch(owed, link, before) => {
                 keep_watched(conn, link, before);
-                (hole, wanted)
+                owed
             }
             // Other nodes have done their parts.
             Expect::WatchPart(..) | Expect::Part(_) | Expect::Nothing | Expect::Heard(..) => {
@@ -221,51 +221,35 @@ impl<P: Port> Forwarding<'_, P> {
         }
         // Once by each map: if the maps contradict each other, that must end.
         if version > conn.map.version
-            && wanted
+            && owed.wanted
             && conn.has_executed_nothing_since()
             && (!is_block || self.queue_again(conn, &command))
         {
             let command = if is_block { EXEC } else { &command };
             conn.map.version = version;
-            conn.out.fill(hole, &[], true);
+            conn.out.fill(owed.hole, &[], true);
             conn.session.cache_next();
             self.port.look_again(conn.token);
             return conn.run_next(command);
         }
-        // Later commands of the connection were refused as well: a client that repeats this one would have it done
-        // after them.
+        let until = self.engine().now() + MAP_MS;
+        if matches!(expect, Expect::Hole(_) | Expect::Block(_, None)) && !conn.session.chooses_what_to_cache() {
+            return self.take_returned(conn, Returned { owed, is_block, from: link, version, command, until });
+        }
         conn.map.version = conn.map.version.max(version);
         self.stats().count_error(TRY_AGAIN);
         let mut error = Vec::new();
         write_error(&mut error, conn.session.protocol, TRY_AGAIN);
-        conn.out.fill(hole, if wanted { &error } else { &[] }, true);
+        conn.out.fill(owed.hole, owed.part(&error), true);
     }
 
     /// Queues the commands of a block that was sent back, as they were before. False: they cannot be queued.
-    fn queue_again(&mut self, conn: &mut Conn, mut commands: &[u8]) -> bool {
+    fn queue_again(&mut self, conn: &mut Conn, commands: &[u8]) -> bool {
         let table = &self.node().table;
         if conn.session.multi.is_some() || table.find_command(b"EXEC").is_none_or(|exec| exec.name != "exec") {
             return false;
         }
-        let mut multi = Box::<Multi>::default();
-        // They were admitted already, whatever the limits are now.
-        let limits = Limits { proto_max_bulk_len: usize::MAX, authenticated: true };
-        while !commands.is_empty() {
-            let mut batch = Batch::new();
-            let consumed = Decoder::new().decode(commands, &limits, 1, &mut batch).consumed;
-            if batch.is_empty() || consumed == 0 {
-                return false;
-            }
-            let args = batch.args(0, commands);
-            let words: Vec<&[u8]> = args.iter().take(2).collect();
-            let Some(command) = table.of_words(&words) else { return false };
-            let key =
-                args.get(1).filter(|_| command.has_one_key).map(|key| self.node().engine.keyspace.hasher().key(key));
-            if !multi.push(command.id, key.map(|key| (key.slot, key.hash)), args) {
-                return false;
-            }
-            commands = &commands[consumed..];
-        }
+        let Some(multi) = self.block_of(commands) else { return false };
         conn.session.client.queued.store(multi.queue.len() as i32, Relaxed);
         conn.session.client.queued_bytes.store(multi.bytes as u64, Relaxed);
         conn.session.multi = Some(multi);

@@ -8,7 +8,7 @@ use super::gathering::{Gather, Then};
 use super::merge::Merge;
 use super::peers::{HOME, slot_of};
 use super::port::{Forwarding, Port};
-use super::remote::{Expect, Remote};
+use super::remote::{Expect, Owed, Remote};
 use crate::table::Command;
 use crate::transactions::port::Desk;
 use crate::worker::conn::Conn;
@@ -112,9 +112,9 @@ impl<P: Port> Forwarding<'_, P> {
 
     /// Begins to collect so many replies into one. The connection, which is owed no other reply, waits.
     pub(crate) fn begin_gathering(&mut self, conn: &mut Conn, merge: Merge, parts: usize) {
-        let hole = self.place_of_reply(conn);
+        let Owed { hole, wanted, .. } = self.place_of_reply(conn);
         let protocol = conn.session.protocol;
-        let then = Then::Reply(hole);
+        let then = Then::Reply((hole, wanted));
         let parts = vec![Vec::new(); parts];
         let (missing, links) = (parts.len(), Vec::new());
         let gather = Gather { merge, parts, links, leaves_out: false, missing, then, protocol };

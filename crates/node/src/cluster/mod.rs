@@ -31,6 +31,7 @@ pub(crate) mod peers;
 pub(crate) mod port;
 pub(crate) mod probe;
 pub(crate) mod remote;
+mod returned;
 pub(crate) mod role;
 pub(crate) mod route;
 pub(crate) mod settings;

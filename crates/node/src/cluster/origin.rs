@@ -205,14 +205,14 @@ impl<P: Port> Forwarding<'_, P> {
             }
             let expect = line.expected.pop_front().ok_or(UNASKED)?;
             line.last = expect.hole().or(line.last);
-            if let (Expect::Hole(hole, wanted), None) = (expect, &back) {
-                conn.out.put(hole, if wanted { reply } else { &[] }, true);
+            if let (Expect::Hole(owed), None) = (expect, &back) {
+                conn.out.put(owed.hole, owed.part(reply), true);
                 continue;
             }
             // The other checks depend on earlier answers.
             conn.out.settle();
             match back {
-                Some(reply) => self.take_back(conn, expect, &reply),
+                Some(reply) => self.take_back(conn, link, expect, &reply),
                 None => self.answer(conn, expect, reply, true),
             }
         }
@@ -233,10 +233,10 @@ impl<P: Port> Forwarding<'_, P> {
     /// Takes a reply for a connection, or, if it is not `whole`, a part of it.
     pub(crate) fn answer(&mut self, conn: &mut Conn, expect: Expect, reply: &[u8], whole: bool) {
         match expect {
-            Expect::Hole(hole, wanted) => conn.out.fill(hole, if wanted { reply } else { &[] }, whole),
-            Expect::Script(hole, wanted) => self.answer_script(conn, (hole, wanted), reply, whole),
-            Expect::Block(hole, wanted, db) => {
-                if self.block_goes_over(conn, (hole, wanted), reply) {
+            Expect::Hole(owed) => conn.out.fill(owed.hole, owed.part(reply), whole),
+            Expect::Script(owed) => self.answer_script(conn, owed, reply, whole),
+            Expect::Block(owed, db) => {
+                if self.block_goes_over(conn, owed, reply) {
                     return;
                 }
                 if let Some(db) = db
@@ -245,11 +245,11 @@ impl<P: Port> Forwarding<'_, P> {
                 {
                     conn.session.set_db(db);
                 }
-                conn.out.fill(hole, if wanted { reply } else { &[] }, whole);
+                conn.out.fill(owed.hole, owed.part(reply), whole);
             }
-            Expect::Watch(hole, wanted, link, before) => {
+            Expect::Watch(owed, link, before) => {
                 note_watch(conn, link, before, reply);
-                conn.out.fill(hole, if wanted { reply } else { &[] }, whole);
+                conn.out.fill(owed.hole, owed.part(reply), whole);
             }
             Expect::WatchPart(part, link, before) => {
                 note_watch(conn, link, before, reply);
@@ -351,11 +351,12 @@ impl<P: Port> Forwarding<'_, P> {
         for (link, line) in remote.lines.iter_mut().enumerate() {
             let Some(line) = line.as_mut().filter(|line| line.unacknowledged >= ACKNOWLEDGED) else { continue };
             let ahead = match line.expected.front() {
-                Some(
-                    Expect::Hole(hole, _) | Expect::Script(hole, _) | Expect::Block(hole, ..) | Expect::Watch(hole, ..),
-                ) if Some(*hole) != next => kept,
-                Some(Expect::Part(_) | Expect::WatchPart(..) | Expect::Nothing | Expect::Heard(..)) => 0,
-                _ => ready,
+                Some(expect) => match expect.hole() {
+                    Some(hole) if Some(hole) != next => kept,
+                    Some(_) => ready,
+                    None => 0,
+                },
+                None => ready,
             };
             if ahead > AHEAD {
                 continue;
@@ -383,8 +384,8 @@ impl<P: Port> Forwarding<'_, P> {
         let Some(line) = remote.lines.get_mut(link).and_then(Option::take) else { return };
         self.peers().links[link].close(line.vc);
         for expect in line.expected {
-            if let Expect::Hole(hole, _) = expect {
-                conn.out.fill(hole, &[], true);
+            if let Expect::Hole(owed) = expect {
+                conn.out.fill(owed.hole, &[], true);
             }
         }
         conn.wait = Wait::No;

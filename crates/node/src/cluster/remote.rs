@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use ::membership::items::Principal;
+use clocks::UnixMs;
 use resp::{OwnedArgs, append_request};
 
 use super::gathering::Gather;
@@ -13,14 +14,14 @@ use crate::session::{Multi, Session};
 /// A reply that is to come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expect {
-    /// The reply goes into this hole of the output. True if the client wants it.
-    Hole(u64, bool),
+    /// The reply goes into a hole of the output.
+    Hole(Owed),
     /// As before, for a script, which is kept: it may have to run over nodes.
-    Script(u64, bool),
+    Script(Owed),
     /// As before, for a block: the database that it selects, if it runs.
-    Block(u64, bool, Option<u16>),
+    Block(Owed, Option<u16>),
     /// As before, for a WATCH over this link, and how many keys were watched there before it.
-    Watch(u64, bool, usize, usize),
+    Watch(Owed, usize, usize),
     /// It is one of the replies to a WATCH that become one; the rest as before.
     WatchPart(usize, usize, usize),
     /// It belongs nowhere.
@@ -32,12 +33,31 @@ pub(crate) enum Expect {
     Heard(usize, bool),
 }
 
+/// A reply that is a part of the output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owed {
+    /// Its place.
+    pub(crate) hole: u64,
+    /// True if the client wants it.
+    pub(crate) wanted: bool,
+    /// The database that the client had selected.
+    pub(crate) db: u16,
+}
+
+impl Owed {
+    /// The part of a reply that the client gets.
+    #[inline]
+    pub(crate) fn part(self, reply: &[u8]) -> &[u8] {
+        if self.wanted { reply } else { &[] }
+    }
+}
+
 impl Expect {
     /// The hole that it goes to, if it goes to one by itself.
     pub(crate) fn hole(self) -> Option<u64> {
         match self {
-            Expect::Hole(hole, _) | Expect::Script(hole, _) | Expect::Block(hole, ..) | Expect::Watch(hole, ..) => {
-                Some(hole)
+            Expect::Hole(owed) | Expect::Script(owed) | Expect::Block(owed, _) | Expect::Watch(owed, ..) => {
+                Some(owed.hole)
             }
             Expect::WatchPart(..) | Expect::Nothing | Expect::Part(_) | Expect::Heard(..) => None,
         }
@@ -142,6 +162,19 @@ pub(crate) struct Forwarded {
     pub(crate) watched: Vec<(u16, Box<[u8]>)>,
 }
 
+/// A command, or the commands of a block, that an owner has sent back.
+pub(crate) struct Returned {
+    pub(crate) owed: Owed,
+    pub(crate) is_block: bool,
+    /// The link over which it came back.
+    pub(crate) from: usize,
+    /// The version of the owner's map.
+    pub(crate) version: u64,
+    pub(crate) command: Vec<u8>,
+    /// When to wait for that map no longer.
+    pub(crate) until: UnixMs,
+}
+
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct Remote {
@@ -153,6 +186,8 @@ pub(crate) struct Remote {
     pub(crate) script: Option<Box<Script>>,
     /// A block with scripts under way at another node, as before, and its watched keys there.
     pub(crate) block: Option<Box<Forwarded>>,
+    /// Commands that were sent back and wait for a map, in their order.
+    pub(crate) returned: VecDeque<Returned>,
     /// Keys that were watched elsewhere are not any more: the next block does not run.
     pub(crate) lost_watch: bool,
     /// The beginning of the reply of a block that selects a database. There is one at most: nothing is forwarded with

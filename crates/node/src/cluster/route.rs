@@ -12,7 +12,7 @@ use super::kinds::Kind;
 use super::merge::Merge;
 use super::peers::{HOME, Peers, slot_of};
 use super::port::{Forwarding, Port};
-use super::remote::{Expect, Line, Remote, Script};
+use super::remote::{Expect, Line, Owed, Remote, Script};
 use crate::admission::cluster as admission;
 use crate::admission::cluster::{
     Called, Forwarded, Keyless, OfClient, OfKeyless, OfScript, OnCopies, Place, Runs, TRY_AGAIN,
@@ -121,12 +121,12 @@ impl Peers {
     }
 
     /// The owner of the slot that the cursor of SCAN names. A wrong cursor runs anywhere, and gets an error.
-    fn place_of_scan(&self, args: Args<'_>) -> Place {
+    pub(super) fn place_of_scan(&self, args: Args<'_>) -> Place {
         args.get(1).and_then(command::slot_of_cursor).map_or(Place::Anywhere, |slot| self.place(Slot::of(slot)))
     }
 
     /// The owner of the slot that a subcommand of CLUSTER names.
-    fn place_of_slot(&self, args: Args<'_>) -> Place {
+    pub(super) fn place_of_slot(&self, args: Args<'_>) -> Place {
         args.get(2).and_then(command::slot_of_argument).map_or(Place::Anywhere, |slot| self.place(Slot::of(slot)))
     }
 
@@ -254,7 +254,7 @@ impl<P: Port> Forwarding<'_, P> {
         raw: &[u8],
         redirect: Redirect,
     ) -> Option<Next> {
-        if let Some(next) = self.wait_for_newer_map(conn, command) {
+        if let Some(next) = self.wait_for_returned(conn).or_else(|| self.wait_for_newer_map(conn, command)) {
             return Some(next);
         }
         let peers = self.peers();
@@ -406,12 +406,12 @@ impl<P: Port> Forwarding<'_, P> {
         if let Some(next) = self.may_forward(conn, link, alone) {
             return next;
         }
-        let (hole, wanted) = self.place_of_reply(conn);
+        let owed = self.place_of_reply(conn);
         if kind == Kind::Keyed {
             conn.out.hold();
         }
         let is_script = kind == Kind::Script;
-        let expect = if is_script { Expect::Script(hole, wanted) } else { Expect::Hole(hole, wanted) };
+        let expect = if is_script { Expect::Script(owed) } else { Expect::Hole(owed) };
         self.say_caching(conn, link);
         self.ask(conn, link, Some(args), raw, [expect]);
         if command.spec.flags & (flags::WRITE | flags::MAY_REPLICATE) != 0
@@ -454,14 +454,15 @@ impl<P: Port> Forwarding<'_, P> {
         None
     }
 
-    /// The place of the reply, and whether the client wants it.
-    pub(crate) fn place_of_reply(&mut self, conn: &mut Conn) -> (u64, bool) {
+    /// The place of the reply to a command that is forwarded by the present map.
+    pub(crate) fn place_of_reply(&mut self, conn: &mut Conn) -> Owed {
+        conn.map.routed_by = self.peers().map.version();
         let wanted = conn.session.replies == Replies::On;
         if let Replies::Skip = conn.session.replies {
             conn.session.replies = Replies::On;
         }
         self.port.ensure_out(conn);
-        (conn.out.open_hole(), wanted)
+        Owed { hole: conn.out.open_hole(), wanted, db: conn.session.db }
     }
 
     /// Sends commands over a link, in the state of the session. `raw`: as they came; `args`: those of a command that

@@ -132,8 +132,8 @@ What differs from a single server:
 - A command or block with keys of several nodes may have 8 MB of arguments for each node, and 8 MB of replies from each. A longer one is refused without effect.
 - `SORT` with patterns (BY, GET) is refused in a cluster if they lead to keys of other slots than the sorted key's, as in Redis Cluster. With
   patterns of the same slot (`{tag}`) it runs at that slot's node. It is refused in a command, block or script with keys of several nodes, and between `BEGIN` and `COMMIT`.
-- When slots get another owner, commands for them wait up to 2 s for nodes that learn of it late, and then go to the new owner. If later commands of the same
-  pipeline have been executed by then, such a command gets -TRYAGAIN. EXEC of a block with watched keys of the old owner answers null, as if they had changed. A client that waits
+- When slots get another owner, commands for them wait up to 2 s for nodes that learn of it late, and then go to the new owner, in their order. If they are spread over
+  several owners by then, and later commands of the same pipeline have been executed, they get -TRYAGAIN. EXEC of a block with watched keys of the old owner answers null, as if they had changed. A client that waits
   for a key (`BLPOP`) goes on waiting at the new owner, for its whole time again. At a node that has had no lease for 3 s it gets -CLUSTERDOWN.
 - Commands for the keys of a node that stops, or loses its lease, wait for `cluster-takeover-wait` (2.5 s), and then get -CLUSTERDOWN.
 - A node may stop in the middle of a command or block over several nodes. If no other node knows whether it agreed, the keys at the other nodes stay locked

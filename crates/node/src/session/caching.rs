@@ -109,6 +109,11 @@ impl Session {
         }
     }
 
+    /// True if the client says of single commands whether it caches what they read.
+    pub fn chooses_what_to_cache(&self) -> bool {
+        self.tracking.as_deref().is_some_and(|tracking| tracking.choice != Choice::All)
+    }
+
     /// Notes that the command for which CLIENT CACHING was called has been executed.
     pub fn end_caching(&mut self) {
         if let Some(tracking) = &mut self.tracking {

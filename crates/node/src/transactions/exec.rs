@@ -39,6 +39,11 @@ pub(crate) enum Way {
 }
 
 impl Needs {
+    /// True if it runs where its keys are, and nowhere else.
+    pub(crate) fn is_of_keys_alone(&self) -> bool {
+        !self.everything && !self.own && self.db.is_none()
+    }
+
     /// The needs of a block without commands, or outside of a cluster.
     pub(crate) const NONE: Needs =
         Needs { place: Place::Anywhere, everything: false, own: false, functions: false, db: None };

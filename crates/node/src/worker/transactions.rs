@@ -127,7 +127,8 @@ impl Port for Worker {
     }
 
     fn place_of_reply(&mut self, conn: &mut Conn) -> (u64, bool) {
-        self.forwarding().place_of_reply(conn)
+        let owed = self.forwarding().place_of_reply(conn);
+        (owed.hole, owed.wanted)
     }
 
     fn ensure_out(&mut self, conn: &mut Conn) {

@@ -57,6 +57,9 @@ impl Worker {
                 break;
             }
             self.deadlines.pop_first();
+            if self.conn(token).is_some_and(|conn| conn.has_returned()) {
+                self.forwarding().look_at_returned(token);
+            }
             let Some(conn) = self.conn(token) else { continue };
             match &conn.wait {
                 Wait::Key(KeyWait::Change(blocked)) => {
