@@ -17,7 +17,9 @@ mod remote;
 mod tests;
 
 pub use acceptors::{Acceptors, Held};
-pub use driver::{Again, Driver, Ended, NotStarted, Own, OwnReads, Plan, Rising, Wait, is_acceptor, name_of_own};
+pub use driver::{
+    Again, Driver, Ended, NotStarted, Own, OwnReads, Plan, Rising, Wait, is_acceptor, name_of_own, shard_of_own,
+};
 pub use folder::{Folder, Place, Unusable};
 pub use local::{Caller, Figures, Job, Local, StreamFigures};
 pub use port::{Heard, Listener, Port};

@@ -160,6 +160,8 @@ pub struct Owner {
     peers: BTreeMap<AcceptorId, Peer>,
     /// True if its own memory is the log of the term before (rule G1).
     is_own_source: bool,
+    /// No log is chosen before this one has answered, or has failed.
+    awaited: Option<AcceptorId>,
     limits: Limits,
     pub(crate) planted: Planted,
 }
@@ -186,6 +188,7 @@ impl Owner {
             streams: known.into_iter().map(Stream::new).collect(),
             peers: BTreeMap::new(),
             is_own_source: false,
+            awaited: None,
             limits,
             planted: Planted::default(),
         };
@@ -218,6 +221,7 @@ impl Owner {
             stage: Stage::Sealing,
             peers: BTreeMap::new(),
             is_own_source: true,
+            awaited: None,
             ..before
         };
         owner.streams.iter_mut().for_each(Stream::forget_start);
@@ -309,6 +313,12 @@ impl Owner {
         self.send(acceptor, Order::Seal, out);
     }
 
+    /// Has no log chosen without an acceptor's answer, unless its disk fails. The caller's own folder is one: with blocks
+    /// behind the end of a log that was chosen without it, it could not become that log.
+    pub fn wait_for(&mut self, acceptor: AcceptorId) {
+        self.awaited = Some(acceptor);
+    }
+
     /// From now on blocks are written past the cache, or not.
     pub fn write_through(&mut self, through: bool) {
         self.limits.through = through;
@@ -352,6 +362,10 @@ impl Owner {
                     peer.is_failed = true;
                 }
                 self.source_is_gone(from, out);
+                if self.stage == Stage::Sealing {
+                    // It may be the one that was waited for.
+                    self.choose(out);
+                }
             }
         }
     }

@@ -23,12 +23,15 @@ impl Driver {
     /// Has acceptors brought up that do not count yet.
     pub fn follow_up(self: &Arc<Self>, ports: impl FnOnce(&Listener) -> Vec<(AcceptorId, Arc<dyn Port>)>) {
         let ports = ports(&self.listener());
+        let mut before = Vec::new();
         self.act(None, |inner, events| {
             for (acceptor, port) in ports {
-                inner.ports.insert(acceptor, port);
+                before.extend(inner.ports.insert(acceptor, port));
                 inner.owner.follow(acceptor, events);
             }
         });
+        // Without the lock: the end of a port waits for its thread, which may wait for that.
+        drop(before);
     }
 
     /// The most blocks by which one of these acceptors lags in a stream. `None`: one does not answer.

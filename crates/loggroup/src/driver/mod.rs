@@ -30,7 +30,7 @@ pub use again::Again;
 pub use reads::OwnReads;
 use reads::Reads;
 pub use stages::{Ended, Wait};
-pub use start::{NotStarted, Own, Rising, is_acceptor, name_of_own};
+pub use start::{NotStarted, Own, Rising, is_acceptor, name_of_own, shard_of_own};
 
 /// A term, as the metadata give it (rule G1).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -126,6 +126,7 @@ impl Driver {
         let Plan { shard, term, own, settled, pending } = plan;
         let mut owner = Owner::new((shard, term), settled, pending, known, limits, &mut out);
         owner.follow(own, &mut out);
+        owner.wait_for(own);
         let inner = Inner {
             owner,
             ports: BTreeMap::new(),
@@ -143,9 +144,10 @@ impl Driver {
         let driver =
             Arc::new(Self { shard, own, inner: Mutex::new(inner), news: Condvar::new(), log: OnceLock::new() });
         // A port may tell its listener something while it is made.
-        let ports = ports(&driver.listener());
+        // One that is given up waits for its thread, which may wait for the lock.
+        let ports: BTreeMap<_, _> = ports(&driver.listener()).into_iter().collect();
         driver.act(None, |inner, events| {
-            inner.ports = ports.into_iter().collect();
+            inner.ports = ports;
             *events = out;
         });
         driver

@@ -14,7 +14,7 @@ use quorum::{AcceptorId, History, Limits, ShardId, Term};
 use redolog::{Damage, Disk, Lead, Log, Opened, Reader, Replica};
 
 use super::{Driver, Ended, OwnReads, Plan, Wait};
-use crate::folder::{Folder, Place, Unusable};
+use crate::folder::{Folder, Place, Unusable, shard_of};
 use crate::local::Local;
 use crate::port::{Listener, Port};
 
@@ -120,6 +120,17 @@ fn refuse_old(logs: &[PathBuf]) -> Result<(), Unusable> {
 /// True if there is an acceptor in these directories of a log.
 pub fn is_acceptor(logs: &[PathBuf]) -> bool {
     own_folder(logs).join("acceptor").exists()
+}
+
+/// The shard whose acceptor is in these directories of a log; none: there is no acceptor.
+///
+/// # Errors
+/// Its file cannot be read, or is damaged.
+pub fn shard_of_own(logs: &[PathBuf]) -> Result<Option<ShardId>, Unusable> {
+    if !is_acceptor(logs) {
+        return Ok(None);
+    }
+    shard_of(&redolog::Folder::to_read(&own_folder(logs)))
 }
 
 fn own_folder(logs: &[PathBuf]) -> PathBuf {

@@ -301,3 +301,37 @@ fn a_start_that_nobody_answers_can_be_given_up() {
     });
     assert_eq!(ended, Err(super::Ended::Stopped));
 }
+
+/// A port whose end waits for a thread that tells of it.
+struct Waited(AcceptorId, Listener);
+
+impl Port for Waited {
+    fn send(&self, _: Request) {}
+}
+
+impl Drop for Waited {
+    fn drop(&mut self) {
+        let (id, listener) = (self.0, self.1.clone());
+        thread::spawn(move || listener(id, Heard::Lost)).join().unwrap();
+    }
+}
+
+#[test]
+fn ports_that_are_given_twice_end_without_the_lock() {
+    let twice = |listener: &Listener| {
+        let port = |id: AcceptorId| (id, Arc::new(Waited(id, listener.clone())) as Arc<dyn Port>);
+        [OWN, OTHERS[0], OTHERS[0]].map(port).into()
+    };
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        let driver = Driver::begin(plan(5), vec![History::default()], Limits::default(), twice);
+        tell.send("begun").unwrap();
+        driver.follow_up(twice);
+        tell.send("followed").unwrap();
+        driver.stop();
+    });
+    // Otherwise it waits for itself for ever.
+    for step in ["begun", "followed"] {
+        assert_eq!(told.recv_timeout(std::time::Duration::from_secs(60)), Ok(step));
+    }
+}

@@ -222,6 +222,14 @@ impl<D: Disk> Folder<D> {
     }
 }
 
+/// The shard whose acceptor is in a folder; none: there is no acceptor.
+///
+/// # Errors
+/// Its name cannot be read, or is damaged.
+pub(crate) fn shard_of<D: Disk>(own: &D) -> Result<Option<ShardId>, Unusable> {
+    Ok(Identity::read(own)?.map(|of| of.shard))
+}
+
 fn open_streams<D: Disk>(
     disks: Vec<D>,
     shard: ShardId,

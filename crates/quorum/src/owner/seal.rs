@@ -31,11 +31,15 @@ impl Owner {
 
     /// Rule G4: of a majority's answers the log whose last block is highest by term and sequence, for each stream. Rule
     /// G11: while acceptors change, a majority of the old ones and of the new ones has to answer.
-    fn choose(&mut self, out: &mut Vec<Event>) {
+    pub(super) fn choose(&mut self, out: &mut Vec<Event>) {
         let answered =
             |id: &AcceptorId| self.peers.get(id).is_some_and(|peer| peer.answer.is_some() && !peer.is_failed);
         let has_majority = |set: &Vec<AcceptorId>| set.iter().filter(|id| answered(id)).count() * 2 > set.len();
         if !has_majority(&self.settled) || !self.pending.as_ref().is_none_or(has_majority) {
+            return;
+        }
+        let is_silent = |peer: &super::Peer| peer.answer.is_none() && !peer.is_failed;
+        if self.awaited.and_then(|id| self.peers.get(&id)).is_some_and(is_silent) {
             return;
         }
         if !self.is_own_source {

@@ -85,6 +85,32 @@ fn a_majority_is_enough_and_a_minority_is_not() {
     assert_eq!(tester.world.ghosts.broken, None);
 }
 
+/// The own folder of an owner may have a block that no other has. A log that was chosen without it ends before that.
+#[test]
+fn a_log_is_chosen_with_the_own_folder() {
+    let mut tester = Tester::new(Plan::new(9, 1));
+    let before = tester.lead(&[0, 1, 2]);
+    tester.write(before, &[0]);
+    tester.world.network.clear();
+    tester.world.give(&tester.plan, false);
+    tester.owner(1).wait_for(name_of(0));
+    tester.run(&[1, 2]);
+    assert_eq!(tester.stage(1), Stage::Sealing, "two of three have answered");
+    tester.run(&[0, 1, 2]);
+    assert_eq!(tester.stage(1), Stage::Leading);
+    assert_eq!(tester.synced(1), 3, "the block, and the start block behind it");
+
+    // One whose disk has failed is not waited for.
+    tester.world.give(&tester.plan, false);
+    tester.owner(2).wait_for(name_of(0));
+    tester.run(&[1, 2]);
+    let term = tester.owner(2).term();
+    let failed = Reply { shard: ShardId(1), term, report: Report::Failed };
+    let mut events = Vec::new();
+    tester.owner(2).reply(name_of(0), failed, &mut events);
+    assert_ne!(tester.stage(2), Stage::Sealing);
+}
+
 /// Rule G5: no stream is appended to before all start blocks are on a majority.
 #[test]
 fn a_shard_leads_as_a_whole() {
