@@ -1,9 +1,11 @@
 """Clusters of real processes on this machine."""
 import random
 import socket
+import subprocess
 import time
+from pathlib import Path
 
-from servers import Client, Server, fail
+from servers import Client, Server, cpus, fail, pin
 
 PATIENCE = 60  # seconds until a cluster has formed
 BUS = 10_000  # from the port for clients to that for nodes, as in Redis
@@ -25,6 +27,15 @@ def free_ports(count):
         if port not in found:
             found.append(port)
     return found
+
+
+def answers(server):
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), 1) as connection:
+            connection.sendall(b"PING\r\n")
+            return connection.recv(64).startswith(b"+PONG")
+    except OSError:
+        return False
 
 
 class Nodes:
@@ -102,6 +113,76 @@ class Cluster(Nodes):
             if low <= slot <= high:
                 return self.ports.index(port - SMART)
         return fail(f"nobody has slot {slot}")
+
+
+class Copied(Nodes):
+    """Nodes, and log-servers behind them, which hold copies of their logs. Clients see the nodes alone."""
+
+    def __init__(self, options, members, count):
+        """`members`: nodes first, `count` of them."""
+        super().__init__(options, members)
+        self.options, self.data = options, members[:count]
+
+    @property
+    def pid(self):
+        return ",".join(str(node.pid) for node in self.data)
+
+    def all_cpu_us(self):
+        """CPU that all processes have used so far, in microseconds."""
+        ticks = 0
+        for node in self.nodes:
+            fields = Path(f"/proc/{node.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks * 10_000
+
+    def wait_formed(self):
+        for node in self.data:
+            node.wait_ready()
+            node.client = Client(node.port)
+        self.until(lambda: all("cluster_state:ok" in node.client("CLUSTER", "INFO").decode() for node in self.data), "the cluster has not formed")
+
+    def restart(self):
+        """A shard gets its first copies when its node starts."""
+        for node in self.data:
+            node.process.terminate()
+            node.process.wait()
+            node.process = subprocess.Popen(node.command, stdout=node.log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=node.folder,
+                                            preexec_fn=pin(cpus(self.options.server_cpu), self.options.nice))
+            # Its log is taken over first, in a term of the metadata.
+            self.until(lambda: answers(node), f"{node.name} does not start again")
+        self.wait_formed()
+
+    def until(self, holds, else_):
+        end = time.monotonic() + 2 * PATIENCE
+        while not holds():
+            for node in self.nodes:
+                if node.process.poll() is not None:
+                    else_ += "; " + node.name + " has ended: " + Path(node.log.name).read_text(errors="replace")[-500:]
+                    end = 0
+            if time.monotonic() > end:
+                self.stop()
+                fail(else_)
+            time.sleep(0.1)
+
+    def status(self):
+        return subprocess.run([self.options.holdfast, "cluster", "status", "--port", str(self.port)], capture_output=True, text=True).stdout
+
+    def say(self, *words):
+        command = [self.options.holdfast, "cluster", *map(str, words), "--port", str(self.port)]
+        self.until(lambda: subprocess.run(command, capture_output=True).returncode == 0, f"refused: {' '.join(map(str, words))}")
+
+    def shards(self):
+        """The numbers of the shards of the nodes, in their order."""
+        rows = [line.split() for line in self.status().partition("SHARD ")[2].splitlines()[1:]]
+        found = {row[1].rpartition(":")[2]: row[0] for row in rows if len(row) > 1 and row[0].isdigit()}
+        return [found.get(str(node.port)) for node in self.data]
+
+    def wait_copies(self, count):
+        """Until the folders are there, and, behind a restart of the nodes, all copies count."""
+        self.until(lambda: "SHARD" in self.status() and "no folder yet" not in self.status(), "there are no folders for copies")
+        self.restart()
+        whole = f"{count} of {count}"
+        self.until(lambda: self.status().count(whole) >= len(self.data) and "catches up" not in self.status(), "the copies are not in step")
 
 
 class RedisCluster(Nodes):

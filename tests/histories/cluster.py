@@ -1,5 +1,6 @@
 """The nodes: real servers, each in a network namespace of its own."""
 import binascii
+import re
 import signal
 import time
 
@@ -34,6 +35,7 @@ class Cluster:
         settings = [*shared, "--workers", workers, "--log-dirs", *(f"stream-{i}" for i in range(self.streams)),
                     *(("--checkpoint-log-size", "1gb", "--checkpoint-log-max", 0, "--checkpoint-interval", 0) if keeps_logs else
                       ("--checkpoint-log-size", size))]
+        self.places = forming[:3]  # of the group
         self.spares = network.nodes[len(forming):] if keeps_logs else []
         self.servers, self.stopped, self.kills = {}, set(), 0
         for node in forming + self.spares:
@@ -78,6 +80,16 @@ class Cluster:
         finally:
             client.close()
 
+    def asked(self, *command):
+        """The reply of some node that runs; raises `Closed`."""
+        running = [node for node in self.data if self.is_up(node) and node not in self.stopped]
+        for node in running[:-1]:
+            try:
+                return self.ask(node, *command, timeout=10)
+            except Closed:
+                pass
+        return self.ask((running or self.data)[-1], *command, timeout=10)
+
     def is_ok(self, node):
         if node in self.log_servers:
             return True  # the others' status says how it is
@@ -99,7 +111,7 @@ class Cluster:
     def owners(self):
         """[(first slot, last slot, node)]."""
         found = []
-        for first, last, (host, *_), *_ in self.ask(self.data[0], "CLUSTER", "SLOTS"):
+        for first, last, (host, *_), *_ in self.asked("CLUSTER", "SLOTS"):
             found.append((first, last, int(host.decode().split(".")[2])))
         return found
 
@@ -107,14 +119,24 @@ class Cluster:
 
     def text(self, *command):
         """The text that a node answers, or its error."""
-        said = self.ask(self.data[0], *command, timeout=10)
+        try:
+            said = self.asked(*command)
+        except Closed as closed:
+            return str(closed)
         return said if isinstance(said, ErrorReply) else said.decode()
 
     def status(self):
-        try:
-            return self.text("CLUSTER", "STATUS")
-        except Closed as closed:
-            return str(closed)
+        return self.text("CLUSTER", "STATUS")
+
+    def shard_of(self, node):
+        """The number of its shard."""
+        found = re.findall(rf"^(\d+) +{re.escape(address(node))}:{PORT} ", self.status(), re.MULTILINE)
+        return int(found[0]) if found else None
+
+    def idle(self):
+        """Nodes that clients use, and that own no slots."""
+        owning = {owner for *_, owner in self.owners()}
+        return [node for node in self.data if node not in owning]
 
     def is_healthy(self):
         """With all copies that should be, once there are some."""
@@ -126,7 +148,7 @@ class Cluster:
 
     def has_copies(self):
         """Gives all logs copies. True if that has worked."""
-        said = self.text("CLUSTER", "GROUP", "ADD", "default", *map(self.place, self.nodes[:3]))
+        said = self.text("CLUSTER", "GROUP", "ADD", "default", *map(self.place, self.places))
         while "(no folder yet)" in self.status():
             time.sleep(0.1)
         # A log has copies from its node's next start on.

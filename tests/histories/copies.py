@@ -1,9 +1,11 @@
 """What is done to a cluster whose logs have copies (`--group`): folders and machines are lost, and nothing that was acknowledged is."""
+import os
 import shutil
+import time
 from pathlib import Path
 
 from cluster import LOG_DIRS
-from nemeses import Missing, nemesis
+from nemeses import LEASE_S, Missing, nemesis
 
 SAYS_S = 30  # until the status names what is wrong
 OTHER_FOLDER = "another folder was at"
@@ -36,9 +38,9 @@ def begin_anew(world, node, place):
         return world.problem(f"a folder of node {node} was wiped, and the status does not say so: {world.cluster.status()}")
     world.sleep(0.0, 2.0)
     stir(world, node)
-    replaced = world.until(lambda: world.try_text("CLUSTER", "GROUP", "REPLACE", place, place) == "OK", SAYS_S)
+    replaced = world.until(lambda: world.cluster.text("CLUSTER", "GROUP", "REPLACE", place, place) == "OK", SAYS_S)
     if not replaced:
-        return world.problem(f"a wiped folder is not replaced: {world.try_text('CLUSTER', 'GROUP', 'REPLACE', place, place)}")
+        return world.problem(f"a wiped folder is not replaced: {world.cluster.text('CLUSTER', 'GROUP', 'REPLACE', place, place)}")
     stir(world, node)
     return world.must_heal()
 
@@ -65,12 +67,20 @@ def wipe_copy(world):
     if not whole(world):
         return "nothing"
     cluster = world.cluster
-    node = world.rng.choice([node for node in cluster.nodes if node not in cluster.spares])
+    node = world.rng.choice(cluster.places)
     folder = Path(cluster[node].folder)
-    folder = folder / LOG_DIRS[0] if node in cluster.log_servers else folder / "holdfast" / "copies"
+    if node in cluster.log_servers:
+        # All of its disks, or one of them.
+        folders = [folder / name for name in world.rng.sample(LOG_DIRS, world.rng.choice((1, 2)))]
+    else:
+        folders = [folder / "holdfast" / "copies", *(folder / f"stream-{stream}" / "copies" for stream in range(cluster.streams))]
+    lost = [copy for folder in folders for copy in folder.glob("shard-*")]
     cluster.kill(node)
-    for copy in folder.glob("shard-*"):
+    for copy in lost:
         shutil.rmtree(copy)
+    if not lost:
+        cluster.start(node)
+        return f"node {node} had no copies there"
     world.sleep(0.0, 1.5)
     cluster.start(node)
     for owner in world.owning():
@@ -78,3 +88,79 @@ def wipe_copy(world):
             world.must_serve(owner)
     begin_anew(world, node, cluster.place(node))
     return f"node {node} has lost its copies"
+
+
+def must_refuse(world, words, why, *names):
+    """A recovery now is refused, and says why, once the metadata have a leader who knows."""
+    said = []
+
+    def is_said():
+        said.append(world.cluster.text(*words))
+        return said[-1] == "OK" or all(name in said[-1] for name in (why, *names))
+    if not world.until(is_said, SAYS_S) or said[-1] == "OK":
+        world.problem(f"{' '.join(map(str, words))} should be refused ({why}), and is answered {said[-1]!r}")
+
+
+@nemesis
+def wipe_all(world):
+    """Copies: an idle node loses everything. `cluster recover` has another node, or a new one at its address, bring all back from the copies."""
+    return all_wiped(world, quietly=True)
+
+
+@nemesis
+def wipe_all_busy(world):
+    """Copies: the same in the middle of transactions. Does not hold yet."""
+    return all_wiped(world, quietly=False)
+
+
+def all_wiped(world, quietly):
+    if not whole(world):
+        return "nothing"
+    cluster, rng = world.cluster, world.rng
+    if not cluster.spares:
+        raise Missing("is chosen alone, or with a + between: the logs must not be cut")
+    node, spare = rng.choice(world.owning()), rng.choice(cluster.idle())
+    to = rng.choice((node, spare))
+    shard, old = cluster.shard_of(node), cluster.ask(node, "CLUSTER", "MYID").decode()
+
+    def recover(target):
+        return ["CLUSTER", "RECOVER", shard, "ON", cluster.place(target, "").rstrip("/")]
+    must_refuse(world, recover(spare), "may be alive", old)
+    if quietly:
+        world.be_quiet()
+    cluster.kill(node)
+    world.is_quiet = False
+    shutil.rmtree(cluster[node].folder)
+    os.makedirs(cluster[node].folder)
+    if rng.random() < 0.5:
+        # With one more away a majority of the copies is missing. Five vote: the metadata go on.
+        other = rng.choice([other for other in cluster.places if other != node])
+        cluster.kill(other)
+        time.sleep(LEASE_S + 2)
+        must_refuse(world, recover(spare), "copies of the log", cluster.place(other, "").rstrip("/"))
+        cluster.start(other)
+        world.until(lambda: cluster.is_ok(other), SAYS_S)
+    if to == node:
+        cluster.start(node)
+    if not world.until(lambda: cluster.text(*recover(to)) == "OK", SAYS_S):
+        return world.problem(f"shard {shard} of node {node}, which is lost, is not recovered on node {to}: {cluster.text(*recover(to))}")
+    if rng.random() < 0.4:
+        # While it starts again for this.
+        world.sleep(0.0, 1.5)
+        cluster.kill(to)
+        cluster.start(to)
+    if not world.until(lambda: to in [owner for *_, owner in cluster.owners()], SAYS_S):
+        return world.problem(f"the slots of node {node} are not those of node {to}")
+    world.owned = cluster.owners()
+    world.must_serve(to, 30)
+    place, new = cluster.place(node), cluster.place(to)
+    if not world.until(lambda: cluster.text("CLUSTER", "GROUP", "REPLACE", place, new) == "OK", SAYS_S):
+        return world.problem(f"the place of lost node {node} is not given to node {to}: {cluster.text('CLUSTER', 'GROUP', 'REPLACE', place, new)}")
+    cluster.places[cluster.places.index(node)] = to
+    if to != node:
+        cluster.start(node)
+    if not world.until(lambda: cluster.text("CLUSTER", "FORGET", old) == "OK", SAYS_S):
+        return world.problem(f"lost node {node} is not forgotten: {cluster.text('CLUSTER', 'FORGET', old)}")
+    world.count("recoveries")
+    world.must_heal()
+    return f"node {node} has lost everything, and node {to} has its shard {shard}"

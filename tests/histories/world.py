@@ -19,9 +19,10 @@ class World:
     def __init__(self, options, folder, network, name):
         self.options, self.folder, self.network, self.name = options, Path(folder), network, name
         self.rng = random.Random(f"{options.seed} {name}")
-        self.cluster = Cluster(options.server, self.folder, network, self.rng, options.group, "wipe_all" in name.split("+"))
+        self.cluster = Cluster(options.server, self.folder, network, self.rng, options.group, bool(set(name.split("+")) & {"wipe_all", "wipe_all_busy"}))
         self.nodes = self.cluster.nodes
         self.keys, self.problems, self.counts, self.story = Keys(), [], {}, []
+        self.transactions, self.registers = [], []
         self.is_over, self.is_quiet, self.ways, self.lost = False, False, [], []
         self.end = None
         self.workers, self.slowest_heal = [], 0.0
@@ -60,12 +61,6 @@ class World:
             return self.cluster.ask(node, *command)
         except Closed:
             return None
-
-    def try_text(self, *command):
-        try:
-            return self.cluster.text(*command)
-        except Closed as closed:
-            return str(closed)
 
     def owning(self):
         return sorted({owner for _, _, owner in self.owned})
