@@ -17,7 +17,7 @@ use super::places::Places;
 
 /// The default folder of a node, in `dir`, and that in each directory of a log with several streams.
 const COPIES: &str = "holdfast/copies";
-const BESIDE: &str = "copies";
+pub(super) const BESIDE: &str = "copies";
 
 /// Opens or makes the folders of a node. `dir` is the node's directory. A node whose log is on several disks keeps copies
 /// on the same disks.

@@ -23,6 +23,7 @@ use node::config::{Live, Settings, seeds};
 use node::{Clock, Node};
 use redolog::Format;
 
+use super::again::Again;
 use super::chance::{self, Source};
 use super::clock::SystemClock;
 use super::copies;
@@ -212,14 +213,14 @@ pub struct Membership {
 
 impl Membership {
     /// Takes part in a cluster if the settings say so. Call it before the node has workers. `may_serve`: it has its data;
-    /// otherwise it gets no lease before [`Self::may_serve`].
+    /// otherwise it gets no lease before [`Self::may_serve`]. `again`: what happens when the node gets another shard.
     pub fn begin(
         settings: &Settings,
         node: &Arc<Node>,
         data: Option<Data>,
         links: &Links,
         clock: Arc<SystemClock>,
-        may_serve: bool,
+        (may_serve, again): (bool, &Arc<Again>),
     ) -> Result<Option<Membership>, Box<dyn Error>> {
         if !settings.takes_part_in_cluster() {
             return Ok(None);
@@ -229,7 +230,9 @@ impl Membership {
         let may_serve = Arc::new(AtomicBool::new(may_serve));
         let dir = Path::new(OsStr::from_bytes(&settings.dir)).to_owned();
         copies::begin(&node.config.settings(), clock.clone());
-        let hooks = hooks(node, links, &known, (dir, Arc::clone(&may_serve)));
+        let kept: Arc<OnceLock<Weak<Control>>> = Arc::default();
+        let given = Given { again: Arc::clone(again), control: Arc::clone(&kept) };
+        let hooks = hooks(node, links, &known, (dir, Arc::clone(&may_serve), given));
         // This process holds its disks by now, so an earlier life has ended.
         let started = clock.boot_ns();
         let clock = Arc::new(move || clock.boot_ns());
@@ -264,14 +267,21 @@ impl Membership {
             ..settings
         };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
+        let _ = kept.set(Arc::downgrade(&control));
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
-        let cluster = Cluster::new(control.id(), control.incarnation(), started, control.map(), Box::new(renewed));
+        // What comes later is seen by the hook.
+        let map = control.map();
+        starts_again(again, node, &map, control.id());
+        let cluster = Cluster::new(control.id(), control.incarnation(), started, map, Box::new(renewed));
         if control.has_inherited() {
             cluster.inherits();
         }
         let _ = known.set(Arc::clone(&cluster));
         // One that came before it was known where to.
-        cluster.set_map(control.map());
+        let map = control.map();
+        if !starts_again(again, node, &map, control.id()) {
+            cluster.set_map(map);
+        }
         cluster.set_administration(Box::new(Kept(Arc::clone(&control))));
         node.join(cluster);
         let dials = Arc::downgrade(&control);
@@ -297,7 +307,8 @@ impl Membership {
 
     /// Ways to the acceptors of the shard at other members.
     pub fn ports(&self, shard: &Shard, listener: &Listener) -> Vec<(AcceptorId, Arc<dyn Port>)> {
-        let all: Vec<_> = shard.settled.iter().chain(shard.pending.iter().flatten()).copied().collect();
+        let pending = shard.pending.iter().flatten().filter(|acceptor| !shard.settled.contains(acceptor));
+        let all: Vec<_> = shard.settled.iter().chain(pending).copied().collect();
         group::ports(&self.control, &all, listener)
     }
 
@@ -307,10 +318,14 @@ impl Membership {
     }
 }
 
-/// True if the shard of the node has acceptors, as far as its files say.
+/// The shard of the node, as far as its files say.
+pub fn known_shard(settings: &Settings) -> Option<Shard> {
+    Control::known_shard(&folder(settings))
+}
+
+/// True if that has acceptors.
 pub fn has_group(settings: &Settings) -> bool {
-    let shard = Control::known_shard(&folder(settings));
-    shard.is_some_and(|shard| !shard.settled.is_empty() || shard.pending.is_some())
+    known_shard(settings).is_some_and(|shard| !shard.settled.is_empty() || shard.pending.is_some())
 }
 
 impl Membership {
@@ -370,15 +385,18 @@ fn hooks(
     node: &Arc<Node>,
     links: &Links,
     known: &Arc<OnceLock<Arc<Cluster>>>,
-    (dir, may_serve): (PathBuf, Arc<AtomicBool>),
+    (dir, may_serve, given): (PathBuf, Arc<AtomicBool>, Given),
 ) -> Hooks {
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
     let (holder, placer) = (Weak::clone(&watcher), Weak::clone(&watcher));
     let (taken, failed) = (links.clone(), links.clone());
     let (leaver, troubled, configured) = (watcher.clone(), watcher.clone(), watcher.clone());
+    let (again, serves) = (Arc::clone(&given.again), Arc::clone(&given.again));
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
-            if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade()) {
+            if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade())
+                && !starts_again(&again, &node, &map, cluster.me())
+            {
                 cluster.set_map(map);
                 node.look_all();
             }
@@ -394,12 +412,13 @@ fn hooks(
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
         on_place: Arc::new(move |wanted| match (wanted.streams, placer.upgrade()) {
-            (None, Some(node)) => copies::of_owner(&node.config.settings(), &dir, wanted),
+            (None, Some(node)) => given.check().and_then(|()| copies::of_owner(&node.config.settings(), &dir, wanted)),
             (_, Some(node)) => copies::of_node(&node.config.settings(), &dir, wanted),
             (_, None) => Err("the node stops".to_owned()),
         }),
         on_log: Arc::new(copies::serve),
         may_serve: Arc::new(move || match may_serve.load(SeqCst) {
+            true if serves.is_given() => Err("it starts again, for the shard that it was given".to_owned()),
             true => Ok(()),
             false => Err("its log is being taken over from the copies".to_owned()),
         }),
@@ -413,6 +432,47 @@ fn hooks(
             holder.upgrade().map_or(Ok(()), |node| take_libraries(&node, version, payload))
         }),
     }
+}
+
+/// Whether the metadata have given the node another shard than this process runs.
+struct Given {
+    again: Arc<Again>,
+    control: Arc<OnceLock<Weak<Control>>>,
+}
+
+impl Given {
+    /// Checks that the log of this process is that of the node's shard: otherwise it must not get the name of a copy.
+    fn check(&self) -> Result<(), String> {
+        let control = self.control.get().and_then(Weak::upgrade).ok_or("the node is starting")?;
+        match self.again.given(&control.map(), control.id()) {
+            Some(shard) => Err(format!("the node starts again, for shard {}", shard.id.0)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Before a node that is given another shard stops: a client that asked for that hears the answer.
+const ANSWER: Duration = Duration::from_millis(300);
+
+/// Has the process start again if this map gives it another shard than it runs. It must not take that map: it would serve
+/// slots without their keys.
+fn starts_again(again: &Again, node: &Arc<Node>, map: &Map, me: NodeId) -> bool {
+    let Some(shard) = again.given(map, me) else { return false };
+    if !node.is_stopping() && again.want() {
+        tracing::warn!(
+            "This node is given shard {}: it stops, and starts again with the copies of its log",
+            shard.id.0
+        );
+        let stopped = Arc::clone(node);
+        let stop = move || {
+            std::thread::park_timeout(ANSWER);
+            stopped.stop();
+        };
+        if std::thread::Builder::new().name("again".into()).spawn(stop).is_err() {
+            node.stop();
+        }
+    }
+    true
 }
 
 /// How long a change of users waits for workers that are busy.

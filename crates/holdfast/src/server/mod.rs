@@ -1,5 +1,6 @@
 //! `holdfast server`: reads the configuration, starts the node, waits for its end.
 
+mod again;
 mod asides;
 mod backup;
 mod chance;
@@ -47,6 +48,7 @@ use net::{Driver, Links, Listener, Server};
 use node::config::{AppendFsync, Arguments, Disk, Live, Loaded, Settings, Values, help, load};
 use node::{Clock, Facts, Node, Table};
 
+use self::again::Again;
 use self::clock::SystemClock;
 use self::durable::{Disks, Stored};
 use self::host::Process;
@@ -72,7 +74,12 @@ pub fn run(args: &[Vec<u8>]) -> ExitCode {
         }
         _ => {}
     }
-    match serve(args) {
+    let again = Arc::new(Again::new(args));
+    match serve(args, &again) {
+        Ok(()) if again.is_wanted() => {
+            eprintln!("the server cannot start again: {}", again.start());
+            ExitCode::FAILURE
+        }
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -81,7 +88,7 @@ pub fn run(args: &[Vec<u8>]) -> ExitCode {
     }
 }
 
-fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
+fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     // Before any thread is started, so that all of them leave the signals to the one that waits.
     let signals = Signals::hold();
     let loaded = configuration(args)?;
@@ -125,6 +132,8 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     // A log that has copies is opened when these have brought it up to date.
     let has_copies = taken_over::has_copies(&settings, dir);
     let stored = if has_copies { Some(Stored::open(&settings, dir, clock.clone())?) } else { None };
+    let shard = stored.as_ref().map(|stored| taken_over::begin(&settings, stored)).transpose()?;
+    again.begins_with(shard.flatten());
     let disks =
         if settings.appendonly && !has_copies { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
     let known_seed = match &stored {
@@ -153,9 +162,9 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let (mut membership, mut disks, mut data) = (None, disks, None);
     if let Some(stored) = stored {
         // Copies may be out of reach for long: the operator must be able to end the wait.
-        signals.take().map(|signals| stop_on(signals, Arc::clone(&node), supervisor.clone())).transpose()?;
+        signals.take().map(|signals| stop_on(signals, Arc::clone(&node), supervisor.clone(), again)).transpose()?;
         let known = Data { id: stored.id(), term: 0 };
-        let joined = Membership::begin(&settings, &node, Some(known), &links, Arc::clone(&clock), false)?;
+        let joined = Membership::begin(&settings, &node, Some(known), &links, Arc::clone(&clock), (false, again))?;
         let Some(joined) = joined else { return Err("a log with copies belongs to a node of a cluster".into()) };
         disks = taken_over::bring_up(&settings, &node, stored, &joined)?;
         membership = Some(joined);
@@ -193,7 +202,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let snapshots = snapshots::start(Arc::clone(&node), Arc::clone(&switch))?;
     let membership = match membership {
         Some(membership) => Some(membership),
-        None => Membership::begin(&settings, &node, data, &links, clock, true)?,
+        None => Membership::begin(&settings, &node, data, &links, clock, (true, again))?,
     };
     membership.iter().for_each(Membership::may_serve);
     let certificates = membership.as_ref().map(Membership::certificates).unwrap_or_default();
@@ -209,7 +218,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     endpoint.ready();
     drop(starting);
     supervisor.ready();
-    signals.map(|signals| stop_on(signals, Arc::clone(&node), supervisor)).transpose()?;
+    signals.map(|signals| stop_on(signals, Arc::clone(&node), supervisor, again)).transpose()?;
     let ended = server.join();
     drop(membership);
     node.jobs.wake();
@@ -223,6 +232,10 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     copies::stop();
     ended?;
     saved?;
+    if again.is_wanted() {
+        tracing::warn!("This process starts again, for the shard that it was given");
+        return Ok(());
+    }
     tracing::info!("Holdfast is now ready to exit, bye bye...");
     Ok(())
 }
@@ -350,9 +363,11 @@ fn banner(settings: &Settings, node: &Node, listeners: &[Listener]) {
 }
 
 /// Stops the node when a signal asks for it.
-fn stop_on(signals: Signals, node: Arc<Node>, supervisor: Supervisor) -> io::Result<()> {
+fn stop_on(signals: Signals, node: Arc<Node>, supervisor: Supervisor, again: &Arc<Again>) -> io::Result<()> {
+    let again = Arc::clone(again);
     let wait = move || {
         let signal = signals.wait();
+        again.never();
         tracing::warn!("Received {signal}, shutting down");
         supervisor.stopping();
         node.stop();

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use node::config::Settings;
 
+use super::copies::BESIDE;
+
 /// Where log and store are.
 #[derive(Clone)]
 pub struct Places {
@@ -118,6 +120,30 @@ impl Places {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         self.logs.iter().all(|folder| lacks(folder, ".log")) && lacks(&self.store, "STORE")
+    }
+
+    /// True if there is a log in one of the directories.
+    pub fn has_log(&self) -> bool {
+        self.logs.iter().any(|folder| holds_log(folder))
+    }
+
+    /// Removes the log, and its name as a copy. The directories stay, which may be where disks are mounted, and so do
+    /// copies of others' logs in them.
+    ///
+    /// # Errors
+    /// A file cannot be removed: the rest is removed at the next start.
+    pub fn remove_log(&self) -> io::Result<()> {
+        for folder in &self.logs {
+            for entry in fs::read_dir(folder)? {
+                let path = entry?.path();
+                if path.file_name() == Some(OsStr::new(BESIDE)) {
+                    continue;
+                }
+                if path.is_dir() { fs::remove_dir_all(&path)? } else { fs::remove_file(&path)? }
+            }
+            fs::File::open(folder)?.sync_all()?;
+        }
+        Ok(())
     }
 
     /// Where there is data, if anywhere.

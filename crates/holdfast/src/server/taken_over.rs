@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use loggroup::{Driver, Ended, Limits, Own, Stage};
+use membership::ShardId;
 use node::Node;
 use node::config::Settings;
 use quorum::AcceptorId;
@@ -33,6 +34,37 @@ const SAY_MS: u64 = 5_000;
 pub fn has_copies(settings: &Settings, dir: &Path) -> bool {
     let in_folder = || loggroup::is_acceptor(&Places::of(settings, dir).logs);
     settings.appendonly && settings.takes_part_in_cluster() && (member::has_group(settings) || in_folder())
+}
+
+/// Begins a start of a node whose log has copies. Returns its shard, as far as its files say.
+///
+/// The node may have been given a shard whose owner is lost. Then the log in its folder is of the shard that it had, in
+/// which no key was, and goes: names of its blocks may be those of others in the log that is taken over.
+///
+/// # Errors
+/// It has data of the shard that it had, or that log cannot be removed.
+pub fn begin(settings: &Settings, stored: &Stored) -> Result<Option<ShardId>, Box<dyn Error>> {
+    let Some(shard) = member::known_shard(settings) else { return Ok(None) };
+    let places = &stored.places;
+    let is_own = match loggroup::shard_of_own(&places.logs)? {
+        Some(of) => of == shard.id,
+        // A log that has got copies has an acceptor. One that was lost has neither.
+        None => shard.settled.len() < 2 || !places.has_log(),
+    };
+    if is_own {
+        return Ok(Some(shard.id));
+    }
+    if stored.seed()?.is_some() {
+        return Err(format!(
+            "this node owns shard {} now, whose log is read from its copies, and has a checkpoint of the shard that it had: start it with an empty dir, and recover the shard there",
+            shard.id.0
+        )
+        .into());
+    }
+    tracing::warn!("This node owns shard {} now: the log of the shard that it had is removed", shard.id.0);
+    places.remove_log()?;
+    places.make()?;
+    Ok(Some(shard.id))
 }
 
 /// Gets a term, and brings the own folder to the log that a majority of the acceptors has. `None`: the server stops.

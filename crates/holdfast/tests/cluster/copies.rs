@@ -1,16 +1,23 @@
 //! A node's log with copies at two log-servers.
 
 use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::log_servers::{LogServer, holdfast};
-use crate::support::{Nodes, Scratch, free_port, terminate};
+use crate::support::{Client, Nodes, Scratch, free_port, terminate};
 
 /// The longest time for which a client waits for a reply that must not come.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// The longest end of a node whose copies are away.
 const END: Duration = Duration::from_secs(20);
+
+/// The longest wait for anything that a cluster must do, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(10);
 
 const HEALTHY: &str = "health: ok";
 
@@ -37,7 +44,7 @@ impl Copied {
     /// As [`Self::new`]; the node has these settings, too. `logs` and `dirs`: of its log, and of each log-server.
     pub fn of(settings: &str, logs: &[&'static str], dirs: &[&'static str]) -> Self {
         let settings = format!("cluster-host a\nappendfsync always\nlog-dirs {}\n{settings}", logs.join(" "));
-        let nodes = Nodes::with_files(1, 1, &[&settings]);
+        let nodes = Nodes::with_files(2, 1, &[&settings, "cluster-host d\n"]);
         let (ports, scratches) = ([free_port(), free_port()], [Scratch::new(), Scratch::new()]);
         let mut copied =
             Self { nodes, ports, scratches, servers: [None, None], dirs: dirs.to_vec(), logs: logs.to_vec(), count: 0 };
@@ -111,7 +118,11 @@ impl Copied {
 
     /// Every acknowledged value is there.
     pub fn has_all(&self) {
-        let mut client = self.nodes.client(0);
+        self.has_all_at(0);
+    }
+
+    fn has_all_at(&self, node: usize) {
+        let mut client = self.nodes.client(node);
         for value in 0..self.count {
             assert!(client.call(&format!("get key:{value}")).ends_with(&format!(" {value}")), "key {value}");
         }
@@ -222,4 +233,52 @@ fn the_streams_of_a_copy_are_spread_over_the_directories_of_a_log_server() {
     copied.start(0);
     copied.status(|status| !status.contains("health: ok"));
     copied.sets(20);
+}
+
+#[test]
+fn the_shard_of_a_lost_owner_is_recovered_on_a_node_that_runs() {
+    let mut copied = Copied::new();
+    copied.sets(100);
+    let old = copied.nodes.client(0).call("cluster myid").split(' ').nth(1).unwrap().to_owned();
+    copied.nodes.start(1);
+    copied.nodes.serves(1);
+    let end = Instant::now() + PATIENCE;
+    let [own, ..] = copied.places();
+    let [to, at] = [format!("127.0.0.1:{}", copied.nodes.ports[1]), copied.nodes.ports[1].to_string()];
+    let cluster = |words: &[&str]| holdfast(&[&["cluster"], words, &["-p", &at]].concat());
+    assert!(cluster(&["recover", "1", "--on", &to]).contains("may be alive"));
+
+    // Everything of the owner is gone.
+    copied.nodes.kill(0);
+    fs::remove_dir_all(copied.nodes.dirs[0].path().join("holdfast")).unwrap();
+    fs::remove_dir_all(copied.nodes.dirs[0].path().join("cluster")).unwrap();
+    while !cluster(&["recover", "1", "--on", &to]).contains("owns shard 1 now") {
+        assert!(Instant::now() < end, "{}", cluster(&["status"]));
+        thread::sleep(LOOK);
+    }
+    // The node that was given the shard is asked all the time, and never says that a key is not there.
+    let value = loop {
+        assert!(Instant::now() < end, "{}", copied.nodes.log(1));
+        thread::sleep(LOOK);
+        let reply = Client::connect(copied.nodes.ports[1]).and_then(|mut client| client.try_call("get key:7"));
+        if let Some(reply) = reply.filter(|reply| !reply.starts_with('-')) {
+            break reply;
+        }
+    };
+    assert!(value.ends_with(" 7"), "{value}");
+    copied.has_all_at(1);
+    assert!(copied.nodes.log(1).contains("starts again, for the shard that it was given"), "{}", copied.nodes.log(1));
+
+    // A new node has come to the address of the lost one, whose place is given away all the same.
+    copied.nodes.seeds = to.clone();
+    copied.nodes.start(0);
+    copied.nodes.serves(0);
+    assert!(cluster(&["group", "replace", &own, &format!("{to}/-")]).contains("takes the place of"));
+    while !cluster(&["forget", &old]).contains("taken out") {
+        assert!(Instant::now() < end, "{}", cluster(&["status"]));
+        thread::sleep(LOOK);
+    }
+    copied.is_whole();
+    copied.sets(50);
+    copied.has_all_at(1);
 }

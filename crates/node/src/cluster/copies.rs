@@ -20,18 +20,39 @@ pub(crate) fn place_text(map: &Map, place: &Place) -> String {
 
 /// The place that an operator has written. The member is named by its address for clients, or by its name.
 pub(crate) fn place_of(map: &Map, text: &str) -> Result<Place, String> {
+    let (member, dir) = parts(text)?;
+    Ok(Place { member: member_of(map, member)?, dir })
+}
+
+/// The place of a group that an operator has written. Its member may be lost, and another one have come to its address.
+pub(crate) fn place_in_group(map: &Map, text: &str) -> Result<Place, String> {
+    let (name, dir) = parts(text)?;
+    let places = || map.groups().iter().flat_map(|group| &group.places).filter(|place| place.dir == dir);
+    let (is_it, of_name) = (is_named(name), place_of(map, text));
+    match &of_name {
+        Ok(place) if places().any(|other| other == place) => of_name,
+        _ => places().find(|place| map.member(place.member).is_some_and(&is_it)).map_or(of_name, |old| Ok(old.clone())),
+    }
+}
+
+/// The member of a place that an operator has written, and the directory.
+fn parts(text: &str) -> Result<(&str, String), String> {
     let (member, dir) =
         text.split_once('/').ok_or_else(|| format!("{text} is no place: HOST:PORT/DIR, or HOST:PORT/-"))?;
-    let dir = if dir == "-" { dir.to_owned() } else { format!("/{dir}") };
-    Ok(Place { member: member_of(map, member)?, dir })
+    Ok((member, if dir == "-" { dir.to_owned() } else { format!("/{dir}") }))
 }
 
 /// The member that an operator has named.
 pub(crate) fn member_of(map: &Map, text: &str) -> Result<NodeId, String> {
-    let id = text.parse::<NodeId>().ok();
-    let is_it = |member: &&Node| Some(member.id) == id || format!("{}:{}", member.host, member.port) == text;
+    let is_it = is_named(text);
     let unknown = || format!("no node or log-server is at {text}: `holdfast cluster status` shows the addresses");
     map.members().find(|member| !member.lost && is_it(member)).map(|member| member.id).ok_or_else(unknown)
+}
+
+/// Whether an operator names a member so: by its address for clients, or by its name.
+fn is_named(text: &str) -> impl Fn(&Node) -> bool {
+    let id = text.parse::<NodeId>().ok();
+    move |member| Some(member.id) == id || format!("{}:{}", member.host, member.port) == text
 }
 
 /// The places of a cluster's default group: the default folders of its first nodes on three machines.

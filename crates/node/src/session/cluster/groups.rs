@@ -9,7 +9,7 @@ use command::Error;
 use super::super::{Flow, SessionCtx};
 use super::admin::{administration, change};
 use super::map::map;
-use crate::cluster::copies::{first_machines, member_of, place_of, place_text};
+use crate::cluster::copies::{first_machines, member_of, place_in_group, place_of, place_text};
 use crate::cluster::status::groups_text;
 use crate::worker::jobs::{Done, Job};
 
@@ -88,7 +88,8 @@ fn uses(ctx: &SessionCtx<'_>) -> Result<GroupCommand, Error> {
 }
 
 fn replace(ctx: &SessionCtx<'_>, map: &Map) -> Result<GroupCommand, Error> {
-    let (old, new) = (place(ctx, map, 3)?, place(ctx, map, 4)?);
+    let old = place_in_group(map, &text(ctx, 3)?).map_err(error)?;
+    let new = place(ctx, map, 4)?;
     let named = if ctx.args.len() == 6 { Some(name(ctx, 5)?) } else { None };
     let mut with = map.groups().iter().filter(|group| group.places.contains(&old)).map(|group| group.name.clone());
     let name = match (named, with.next(), with.next()) {
