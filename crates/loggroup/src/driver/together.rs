@@ -353,3 +353,48 @@ fn owners_and_folders_come_and_go() {
         }
     }
 }
+
+/// Jobs of acceptors by hand, as long as there are any.
+fn work(acceptors: &[&Local<Simulated>]) {
+    while let Some((local, job)) = acceptors.iter().find_map(|local| Some((local, local.job(false)?))) {
+        let mut next = Some(job);
+        while let Some(job) = next {
+            next = local.carry_out(job);
+        }
+    }
+}
+
+/// The own folder has a block that no other has, and answers the seal last: the log that it is opened with has no block
+/// beyond the chosen one. Also if the metadata do not name the own folder.
+#[test]
+fn the_own_folder_has_no_block_beyond_the_chosen_log() {
+    for settled in [[1, 2, 3], [4, 2, 3]] {
+        let (own, b, c) = (Disks::new(1), Copy::start(Disks::new(1), 2), Copy::start(Disks::new(1), 3));
+        let mut led = lead(&own, plan(1, 1, &settled, None), &[&b, &c]);
+        let written = led.leave(0, &[], 100);
+        assert!(led.is_committed(written, Duration::from_secs(20)));
+        b.local.stop().unwrap();
+        c.local.stop().unwrap();
+        led.leave(0, &[], 100);
+        led.stop();
+
+        let by_hand = |disks: &Disks| Local::by_hand(disks.folder(0)).unwrap_or_else(|why| panic!("{why}"));
+        let others = [by_hand(&b.disks), by_hand(&c.disks)];
+        let ports = |listener: &Listener| {
+            let port =
+                |local: &Local<Simulated>| (local.id(), Arc::new(local.caller(listener.clone())) as Arc<dyn Port>);
+            others.iter().map(port).collect()
+        };
+        let folder = Own::of(own.folder(0)).unwrap();
+        let rising = folder.bring_up_by_hand(plan(2, 1, &settled, None), Limits::default(), ports);
+        let rising = rising.unwrap_or_else(|why| panic!("{why}"));
+        work(&[&others[0], &others[1]]);
+        work(&[rising.acceptor(), &others[0], &others[1]]);
+        let copied = rising.driver().is_copied();
+        assert_eq!(copied, Ok(true));
+        let (driver, _reads) = rising.end(copied.map(drop)).unwrap_or_else(|why| panic!("{why}"));
+        let mut opened = Opened::of(own.streams.clone(), &[]).unwrap();
+        opened.replay(|_| {}).unwrap();
+        driver.lead(&mut opened).unwrap_or_else(|why| panic!("{settled:?}: {why}"));
+    }
+}
