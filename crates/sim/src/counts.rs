@@ -61,6 +61,14 @@ counts! {
     held_back: "times held back",
     /// Slots that were given to another node.
     moved: "slots moved",
+    /// Shards of nodes with copies that were led after a start.
+    led: "shards led",
+    /// Folders that were wiped.
+    wiped: "folders wiped",
+    /// Terms that began because acceptors change.
+    changed: "changes of copies",
+    /// Sets of acceptors that were settled.
+    settled: "changes settled",
     /// Records that were lost, none of them promised.
     lost: "records lost that nobody was promised",
 }

@@ -1,5 +1,6 @@
 //! The parts of a machine that outlive a stop: the disks of its log, the platter of its store, a clock.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clocks::UnixMs;
@@ -29,6 +30,10 @@ pub struct Hardware {
     pub clock: Arc<Clock>,
     /// Its place in a cluster, if it has one.
     pub seat: Option<Arc<Seat>>,
+    /// Where the name and the promise of its own log are, if that has copies.
+    pub acceptor: Simulated,
+    /// Folders with copies of other logs, each with the disk of its name and promise first.
+    pub copies: BTreeMap<usize, Vec<Simulated>>,
 }
 
 /// Bytes of a segment of the log.
@@ -40,19 +45,41 @@ pub const BEGINNING: UnixMs = UnixMs(1_000_000_000_000);
 impl Hardware {
     /// Empty disks.
     pub fn new(streams: usize) -> Self {
-        let disks = (0..streams).map(|_| Simulated::default()).collect();
-        Self { disks, platter: Platter::new(), clock: Arc::new(Clock::new(BEGINNING)), seat: None }
+        Self::on((0..streams).map(|_| Simulated::default()).collect())
+    }
+
+    /// With these disks of the log.
+    pub fn on(disks: Vec<Simulated>) -> Self {
+        let clock = Arc::new(Clock::new(BEGINNING));
+        let (platter, acceptor, copies) = (Platter::new(), Simulated::default(), BTreeMap::new());
+        Self { disks, platter, clock, seat: None, acceptor, copies }
+    }
+
+    /// All disks but the platter.
+    fn all(&self) -> impl Iterator<Item = &Simulated> {
+        self.disks.iter().chain([&self.acceptor]).chain(self.copies.values().flatten())
     }
 
     /// True if the power has failed on some disk, which is that of all.
     pub fn is_dead(&self) -> bool {
-        self.disks.iter().any(Simulated::is_dead)
+        self.all().any(Simulated::is_dead)
     }
 
-    /// The power fails at one of the next `most` changes of some disk.
+    /// The power fails at one of the next `most` changes of some disk of the log.
     pub fn plan_power_failure(&self, chance: &mut Chance, most: u64) {
         let disk = &self.disks[chance.below(self.disks.len() as u64) as usize];
         disk.fail_power_after(chance.below(most));
+    }
+
+    /// As before, of any disk.
+    pub fn plan_power_failure_anywhere(&self, chance: &mut Chance, most: u64) {
+        let all: Vec<&Simulated> = self.all().collect();
+        all[chance.below(all.len() as u64) as usize].fail_power_after(chance.below(most));
+    }
+
+    /// The disks of its own log are empty, as new ones are.
+    pub fn wipe_log(&mut self) {
+        self.disks.iter_mut().chain([&mut self.acceptor]).for_each(|disk| *disk = Simulated::default());
     }
 
     /// One of the next `most` syncs of some disk of the log fails, and all that it should have made durable is not.
@@ -92,7 +119,7 @@ impl Hardware {
 
     /// The machine stops.
     pub fn stop(&self, stop: Stop, chance: &mut Chance) {
-        for disk in &self.disks {
+        for disk in self.all() {
             match stop {
                 Stop::Power => disk.crash(chance),
                 Stop::Kill => disk.kill(),

@@ -54,6 +54,12 @@ impl Ledger {
                 there.entry((record.lsn, record.stream)).or_default().push(record.effects.into());
             }
         })?;
+        self.note(there);
+        Ok(())
+    }
+
+    /// Records of this life that some disk has.
+    pub fn note(&mut self, there: Records) {
         for (at, records) in there {
             let known = self.fresh.entry(at).or_default();
             // Where the log was cut between two that share a position, it has only one of them now.
@@ -64,7 +70,6 @@ impl Ledger {
                 }
             }
         }
-        Ok(())
     }
 
     /// Records of this life.

@@ -8,10 +8,10 @@ use sim::plan::{Plan, Planted};
 use sim::{Outcome, nodes};
 
 const USAGE: &str = "\
-usage: sim [--cluster] [--seeds A..B | --seed N] [--jobs N] [--trace] [--planted NAME] [--clients-only] [--keep-going]
+usage: sim [--cluster | --copies] [--seeds A..B | --seed N] [--jobs N] [--trace] [--planted NAME] [--clients-only] [--keep-going]
 
 Runs the simulation of every seed from A up to B, B excluded (0..1000 by default). --seed N --trace prints everything that happens.
---cluster simulates many nodes instead of one.
+--cluster simulates many nodes instead of one, --copies a cluster whose logs have copies.
 --planted makes a mistake on purpose; its names: --planted help.
 --clients-only looks at nothing but what clients are told.";
 
@@ -20,6 +20,7 @@ struct Options {
     jobs: u64,
     trace: bool,
     cluster: bool,
+    copies: bool,
     planted: Option<String>,
     clients_only: bool,
     keep_going: bool,
@@ -32,6 +33,7 @@ fn options() -> Option<Options> {
         jobs,
         trace: false,
         cluster: false,
+        copies: false,
         planted: None,
         clients_only: false,
         keep_going: false,
@@ -53,13 +55,16 @@ fn options() -> Option<Options> {
             "--clients-only" => options.clients_only = true,
             "--keep-going" => options.keep_going = true,
             "--cluster" => options.cluster = true,
+            "--copies" => (options.cluster, options.copies) = (true, true),
             "--planted" => options.planted = Some(args.next()?),
             _ => return None,
         }
     }
-    let names: Vec<&str> = match options.cluster {
-        true => nodes::plan::Planted::ALL.iter().map(|(name, _)| *name).collect(),
-        false => Planted::ALL.iter().map(|(name, _)| *name).collect(),
+    let of_nodes = |all: &[(&'static str, nodes::plan::Planted)]| all.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = match (options.cluster, options.copies) {
+        (_, true) => of_nodes(&nodes::plan::Planted::OF_COPIES),
+        (true, false) => of_nodes(&nodes::plan::Planted::ALL),
+        (false, false) => Planted::ALL.iter().map(|(name, _)| *name).collect(),
     };
     match options.planted.as_deref() {
         Some("help") => {
@@ -77,7 +82,10 @@ fn run(seed: u64, options: &Options) -> Outcome {
     }
     let (name, clients_only) = (options.planted.as_deref(), options.clients_only);
     if options.cluster {
-        let plan = nodes::plan::Plan::of(seed, of(&nodes::plan::Planted::ALL, name));
+        let plan = match options.copies {
+            true => nodes::plan::Plan::with_copies(seed, of(&nodes::plan::Planted::OF_COPIES, name)),
+            false => nodes::plan::Plan::of(seed, of(&nodes::plan::Planted::ALL, name)),
+        };
         let node = Plan { clients_only, ..plan.node };
         return nodes::run_plan(seed, nodes::plan::Plan { node, clients_only, ..plan }, options.trace);
     }
@@ -124,8 +132,10 @@ fn main() -> ExitCode {
 /// The rest of the command line.
 fn chosen(options: &Options) -> String {
     let mut chosen = String::new();
-    if options.cluster {
-        chosen.push_str(" --cluster");
+    match (options.cluster, options.copies) {
+        (_, true) => chosen.push_str(" --copies"),
+        (true, false) => chosen.push_str(" --cluster"),
+        (false, false) => {}
     }
     if options.clients_only {
         chosen.push_str(" --clients-only");

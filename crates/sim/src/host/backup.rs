@@ -109,6 +109,6 @@ impl Host {
         opened.replay(|_| {})?;
         opened.void_from(ends.iter().copied().max().unwrap_or_default().next())?;
         opened.settle(LIMITS)?;
-        Ok(Hardware { disks, platter, clock: self.hardware.clock.clone(), seat: None })
+        Ok(Hardware { platter, clock: self.hardware.clock.clone(), ..Hardware::on(disks) })
     }
 }

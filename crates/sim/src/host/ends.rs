@@ -1,5 +1,7 @@
 //! A machine stops, and another one starts with the disks it left.
 
+use redolog::Lsn;
+
 use super::Host;
 use super::faults::Faults;
 use crate::hardware::Stop;
@@ -11,6 +13,22 @@ use crate::story::Story;
 /// Starts that the power may interrupt.
 const STARTS: usize = 6;
 
+/// The knowledge when a machine has stopped.
+pub struct Ended {
+    stop: Stop,
+    marks: Vec<Lsn>,
+    synced: Vec<Lsn>,
+    log_failed: bool,
+    is_quiet: bool,
+}
+
+impl Ended {
+    /// How it stopped.
+    pub fn stop(&self) -> Stop {
+        self.stop
+    }
+}
+
 impl Host {
     /// The machine stops and starts again, perhaps after some attempts. `is_quiet`: every request has been answered.
     /// Returns whether acknowledged writes must be there.
@@ -19,6 +37,17 @@ impl Host {
     ///
     /// An invariant does not hold.
     pub fn restart(&mut self, is_quiet: bool, story: &mut Story) -> Result<bool, Violation> {
+        let ended = self.end(is_quiet, story)?;
+        let (machine, start, has_failed) = self.start(story)?;
+        self.succeed(ended, (machine, start, has_failed), story)
+    }
+
+    /// The machine stops.
+    ///
+    /// # Errors
+    ///
+    /// The log is damaged.
+    pub fn end(&mut self, is_quiet: bool, story: &mut Story) -> Result<Ended, Violation> {
         let stop = match story.chance.below(3) {
             0 if !self.hardware.is_dead() => Stop::Kill,
             _ => Stop::Power,
@@ -26,13 +55,28 @@ impl Host {
         self.machine.interrupt_flights(&self.hardware.disks, &mut story.chance);
         self.read_ledger()?;
         let marks = self.machine.marks();
-        let synced: Vec<_> = (0..self.machine.log.streams()).map(|stream| self.machine.log.synced(stream)).collect();
+        let synced = (0..self.machine.log.streams()).map(|stream| self.machine.log.synced(stream)).collect();
         let log_failed = self.has_failed();
         note!(story.trace, "{stop:?}, quiet: {is_quiet}, {marks:?}");
         self.hardware.stop(stop, &mut story.chance);
         story.counts.crashes += 1;
         story.counts.cooled += self.machine.cooled();
-        let (machine, start, has_failed) = self.start(story)?;
+        Ok(Ended { stop, marks, synced, log_failed, is_quiet })
+    }
+
+    /// Another machine has started, and serves from now on. `has_failed`: the power has failed meanwhile. Returns whether
+    /// acknowledged writes must be there.
+    ///
+    /// # Errors
+    ///
+    /// An invariant does not hold.
+    pub fn succeed(
+        &mut self,
+        ended: Ended,
+        (machine, start, has_failed): (Machine, Start, bool),
+        story: &mut Story,
+    ) -> Result<bool, Violation> {
+        let Ended { stop, marks, synced, log_failed, is_quiet } = ended;
         let was_weak = self.machine.process.promise().was_weak;
         let keeps_promises = !was_weak || stop == Stop::Kill && !has_failed;
         (self.faults, self.backup) = (Faults::default(), None);

@@ -5,13 +5,14 @@ mod ends;
 mod faults;
 
 use backup::Backup;
+pub use ends::Ended;
 use faults::Faults;
 use node::Token;
 use redolog::{After, Lsn};
 
 use crate::hardware::Hardware;
 use crate::invariants::{Verdict, Violation, truncation, violated};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Records};
 use crate::machine::checkpoints::Progress;
 use crate::machine::fetching::LOADERS;
 use crate::machine::{Machine, Sent};
@@ -232,6 +233,11 @@ impl Host {
     /// Of each stream, the last record that has been left for it.
     pub fn left(&self) -> Vec<Lsn> {
         engine::checkpoint::World::left(&self.machine.outside)
+    }
+
+    /// A block has left for another disk: its records may survive there alone.
+    pub fn note_departed(&mut self, records: Records) {
+        self.ledger.note(records);
     }
 
     fn read_ledger(&mut self) -> Verdict {

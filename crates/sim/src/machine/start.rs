@@ -7,6 +7,8 @@ use clocks::UnixMs;
 use command::effects;
 use engine::checkpoint::{Checkpointer, WarmUp, header, note_streams, streams_begun};
 use keyspace::Keyspace;
+use loggroup::Driver;
+use node::cluster::Cluster;
 use node::config::{Live, Renames, Values};
 use node::{Checkpoints, Durable, Facts, Mailbox, Node, Outside, Worker};
 use redolog::simulated::Chance;
@@ -88,13 +90,34 @@ impl Machine {
     ///
     /// The power has failed meanwhile, or the start refuses what the disks have.
     pub fn start(hardware: &Hardware, plan: &Plan, chance: &mut Chance) -> Result<(Machine, Start), NoStart> {
-        Self::try_start(hardware, plan, chance).map_err(|why| match hardware.is_dead() {
+        let cluster = hardware.seat.as_ref().map(|seat| seat.begin_life(hardware.clock.boot_ns()));
+        Self::start_as(hardware, plan, chance, (cluster, None))
+    }
+
+    /// As [`Self::start`], of a process that has its part in a cluster already, with a log that copies have brought up to
+    /// date.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::start`].
+    pub fn start_as(
+        hardware: &Hardware,
+        plan: &Plan,
+        chance: &mut Chance,
+        (cluster, copies): (Option<Arc<Cluster>>, Option<&Arc<Driver>>),
+    ) -> Result<(Machine, Start), NoStart> {
+        Self::try_start(hardware, plan, chance, (cluster, copies)).map_err(|why| match hardware.is_dead() {
             true => NoStart::Power,
             false => NoStart::Refused(why.to_string()),
         })
     }
 
-    fn try_start(hardware: &Hardware, plan: &Plan, chance: &mut Chance) -> Result<(Machine, Start), Failure> {
+    fn try_start(
+        hardware: &Hardware,
+        plan: &Plan,
+        chance: &mut Chance,
+        (cluster, copies): (Option<Arc<Cluster>>, Option<&Arc<Driver>>),
+    ) -> Result<(Machine, Start), Failure> {
         // Of all worlds of the process the same.
         object::hashed::hand_in_seed(HASH_SEED);
         let everything = vec![Lsn::MAX; plan.streams];
@@ -105,7 +128,6 @@ impl Machine {
         node::check_disks(&log, header.as_ref(), streams_begun(&*store)?, "the platter")?;
         let started = hardware.clock.unix_ms();
         let node = node(hardware, plan, started)?;
-        let cluster = hardware.seat.as_ref().map(|seat| seat.begin_life(hardware.clock.boot_ns()));
         let mut start = Start { bases: log.recovery().bases(), ..Start::default() };
         log.replay(|record| {
             start.found.push(Found { lsn: record.lsn, stream: record.stream, effects: record.effects.into() });
@@ -129,6 +151,9 @@ impl Machine {
         start.highest = recovered.highest();
         start.covered = recovered.loaded.as_ref().map_or(Vec::new(), |loaded| loaded.covered.to_vec());
 
+        if let Some(copies) = copies {
+            copies.lead(&mut log)?;
+        }
         let clock = hardware.clock.clone();
         let fsync = if plan.planted == Planted::GatesOff { Fsync::No } else { plan.fsync };
         let settings = redolog::Settings {
@@ -138,6 +163,9 @@ impl Machine {
             seed: chance.bits() & 0xffff,
         };
         let (log, mut gates, streams) = log.start_by_hand([5; 16], recovered.highest(), plan.workers + 2, settings)?;
+        if let Some(copies) = copies {
+            copies.attach(&log);
+        }
         note_streams(&*store, log.streams())?;
         let gate = gates.pop().unwrap_or_default();
         let backup_gates = gates.pop().unwrap_or_default();

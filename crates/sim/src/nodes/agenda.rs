@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use membership::BootNs;
+use membership::{AcceptorId, BootNs};
 use node::Token;
 
 /// Microseconds since the beginning.
@@ -139,6 +139,75 @@ pub enum Event {
     },
     /// A fault is mended.
     Mend(Mend),
+    /// Something of the copies of logs.
+    Copies(Copying),
+}
+
+/// An event of the copies of logs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Copying {
+    /// The driver of a node wants to reach an acceptor.
+    Dial {
+        /// The node, and the number of its driver.
+        from: (usize, u64),
+        /// The acceptor.
+        acceptor: AcceptorId,
+    },
+    /// A request may arrive.
+    There {
+        /// Over which wire.
+        wire: u64,
+    },
+    /// A reply may arrive.
+    Back {
+        /// Over which wire.
+        wire: u64,
+    },
+    /// The owner hears that a wire has ended.
+    Lost {
+        /// Which.
+        wire: u64,
+    },
+    /// A thread of an acceptor does something.
+    Work {
+        /// Its folder.
+        folder: usize,
+        /// The life of its node.
+        life: u64,
+    },
+    /// A node that starts does something.
+    Rise {
+        /// Which.
+        node: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// A node looks at the acceptors that the metadata name.
+    Keep {
+        /// Which.
+        node: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// A node asks for a term.
+    Ask {
+        /// Which.
+        node: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// The own log of a node is wiped.
+    Wipe {
+        /// Which.
+        node: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// An operator gives the place of a node anew.
+    Replace {
+        /// Which.
+        node: usize,
+    },
 }
 
 /// The thing that ends.

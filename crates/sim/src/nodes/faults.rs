@@ -13,14 +13,21 @@ use crate::note;
 /// Kinds of faults: `Plan::faults` has a bit for each.
 pub const KINDS: u32 = 12;
 
+/// As before, where logs have copies.
+pub const KINDS_WITH_COPIES: u32 = 16;
+
 /// A node stops at once, and is started later.
 pub const CRASH: u32 = 1 << 0;
 /// As before, at some change of a disk.
 pub const POWER: u32 = 1 << 1;
 /// Nodes do not reach each other.
 pub const PART: u32 = 1 << 3;
+/// A disk is slow, or the network between two nodes.
+pub const SLOW: u32 = 1 << 5 | 1 << 6;
 /// A slot gets another owner.
 pub const MOVE: u32 = 1 << 9;
+/// The faults of copies: folders are wiped, and connections to acceptors break.
+pub const OF_COPIES: u32 = 0b1111 << 12;
 
 /// Seconds, in microseconds.
 const SECOND: Time = 1_000_000;
@@ -44,7 +51,8 @@ impl World {
             return Ok(());
         }
         self.plan_fault();
-        let kind = self.story.chance.below(u64::from(KINDS)) as u32;
+        let kinds = if self.plan.copies > 0 { KINDS_WITH_COPIES } else { KINDS };
+        let kind = self.story.chance.below(u64::from(kinds)) as u32;
         let kind = if self.plan.faults.count_ones() == 1 { self.plan.faults.trailing_zeros() } else { kind };
         if self.plan.faults & (1 << kind) == 0 {
             return Ok(());
@@ -55,7 +63,11 @@ impl World {
             0 if !is_off => return self.crash(node),
             1 if !is_off => {
                 note!(self.story.trace, "the power of node {node} will fail");
-                self.members[node].host.hardware.plan_power_failure(&mut self.story.chance, 60);
+                let hardware = &self.members[node].host.hardware;
+                match self.plan.copies {
+                    0 => hardware.plan_power_failure(&mut self.story.chance, 60),
+                    _ => hardware.plan_power_failure_anywhere(&mut self.story.chance, 60),
+                }
             }
             2 => {
                 let until = self.now + self.a_while();
@@ -115,6 +127,8 @@ impl World {
                 self.members[node].host.hardware.fill(&mut self.story.chance);
                 self.mend_later(Mend::Room { node });
             }
+            12..15 => return self.wipe(node, kind),
+            15 => return self.break_wire(),
             _ => {}
         }
         Ok(())
@@ -222,10 +236,11 @@ impl World {
 
     /// A node stops at once; it is started again later.
     pub(super) fn crash(&mut self, node: usize) -> Verdict {
-        if self.members[node].is_off {
+        if self.members[node].is_off && !self.copies.rises(node) {
             return Ok(());
         }
         note!(self.story.trace, "node {node} is off");
+        self.end_copies(node);
         let member = &mut self.members[node];
         (member.is_off, member.paused_until) = (true, 0);
         // The kernel of a killed process reports it; that of a machine without power does not.
@@ -243,11 +258,14 @@ impl World {
 
     /// A node that is off is started.
     pub(super) fn start(&mut self, node: usize) -> Verdict {
-        if !self.members[node].is_off {
+        if !self.members[node].is_off || self.copies.rises(node) {
             return Ok(());
         }
         let member = &mut self.members[node];
         member.tell_time(self.now);
+        if self.plan.copies > 0 {
+            return self.begin_rise(node);
+        }
         member.host.restart(false, &mut self.story)?;
         member.begin_life();
         if self.is_over {

@@ -113,6 +113,12 @@ impl Member {
         self.due.clear();
     }
 
+    /// The node that was being started serves from now on.
+    pub fn serve(&mut self) {
+        self.is_off = false;
+        self.due.clear();
+    }
+
     /// When a worker wants its next turn.
     pub fn next_turn(&self, worker: usize, now: Time, chance: &mut Chance) -> Option<Time> {
         let machine = &self.host.machine;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use membership::leases::Leases;
 use membership::map::Range;
-use membership::meta::{Command, Describe, State};
+use membership::meta::{Command, Describe, Refusal, Response, State};
 use membership::{BootNs, ClusterId, Map, NodeId, Slot, level};
 
 /// How long a lease lasts, nanoseconds: as in the server.
@@ -47,6 +47,11 @@ pub struct Metadata {
 /// The name of a node.
 pub fn id(node: usize) -> NodeId {
     NodeId([node as u8 + 1; 20])
+}
+
+/// The node of a name.
+pub fn node_of(id: NodeId) -> usize {
+    usize::from(id.0[0]).saturating_sub(1)
 }
 
 fn describe(node: usize, incarnation: u64) -> Describe {
@@ -95,7 +100,10 @@ impl Metadata {
             }
         }
         let (version, epoch) = (map.version() + self.moves, map.epoch() + self.moves);
-        Map::new(map.cluster(), version, epoch, nodes, ranges).with_level(map.level())
+        Map::new(map.cluster(), version, epoch, nodes, ranges)
+            .with_level(map.level())
+            .with_groups(map.groups().to_vec(), map.reported().to_vec())
+            .with_shards(map.shards().to_vec())
     }
 
     /// The map after the last entry.
@@ -121,6 +129,27 @@ impl Metadata {
     /// The metadata that a node has applied, as a map.
     pub fn known(&self, node: usize) -> &Arc<Map> {
         &self.maps[self.voters[node].applied - 1]
+    }
+
+    /// All nodes know what has been decided.
+    pub fn all_know(&mut self) {
+        let end = self.maps.len();
+        self.voters.iter_mut().for_each(|voter| voter.applied = end);
+    }
+
+    /// The leader applies a command.
+    ///
+    /// # Errors
+    ///
+    /// It is refused.
+    pub fn submit(&mut self, command: &Command) -> Result<(), Refusal> {
+        let response = self.state.apply(command);
+        self.append(None);
+        self.catch_up();
+        match response {
+            Response::Refused(why) => Err(why),
+            Response::Done { .. } => Ok(()),
+        }
     }
 
     fn append(&mut self, command: Option<&Command>) {

@@ -8,6 +8,8 @@
 
 pub mod agenda;
 pub mod clients;
+mod control;
+mod copies;
 pub mod faults;
 pub mod forgets;
 pub mod history;

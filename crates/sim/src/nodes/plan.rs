@@ -32,6 +32,16 @@ pub enum Planted {
     SkippedSync,
     /// Where parts are held back, an attempt that is over asks for locks, and is dropped while it waits for them.
     OverdueAsking,
+    /// With copies: a node serves when its own folder has the log that was chosen (P4, rule G5).
+    ServesSealed,
+    /// With copies: a folder that was wiped is taken for the acceptor that it was (P5, rule G9).
+    WipedVotes,
+    /// With copies: writes are acknowledged that the own disk alone has (rule G6).
+    TrustsOwn,
+    /// With copies: a start whose own log is gone gets the term of the start before it (P31, rule G1).
+    TermTwice,
+    /// With copies: disks of the others say that they have synced, and have not.
+    UnsyncedCopies,
 }
 
 impl Planted {
@@ -47,6 +57,20 @@ impl Planted {
         ("skipped-sync", Planted::SkippedSync),
         ("overdue-asking", Planted::OverdueAsking),
     ];
+
+    /// Those of clusters whose logs have copies.
+    pub const OF_COPIES: [(&'static str, Planted); 5] = [
+        ("serves-sealed", Planted::ServesSealed),
+        ("wiped-votes", Planted::WipedVotes),
+        ("trusts-own", Planted::TrustsOwn),
+        ("term-twice", Planted::TermTwice),
+        ("unsynced-copies", Planted::UnsyncedCopies),
+    ];
+
+    /// It is one of [`Self::OF_COPIES`].
+    pub fn is_about_copies(self) -> bool {
+        Self::OF_COPIES.iter().any(|(_, planted)| *planted == self)
+    }
 
     /// It shows where slots get other owners.
     fn is_about_owners(self) -> bool {
@@ -93,6 +117,8 @@ pub struct Plan {
     pub holds_back: Time,
     /// Which kinds of things break, a bit each: see `faults.rs`.
     pub faults: u32,
+    /// How many copies each log has, its own one included; 0: logs have no copies.
+    pub copies: usize,
     /// One message of a transaction in so many comes twice; 0: none.
     pub echoes: u64,
     /// The planted mistake.
@@ -160,9 +186,38 @@ impl Plan {
             breaks: 150_000 + chance.below(if planted == Planted::Nothing { 1_500_000 } else { 500_000 }),
             holds_back,
             faults,
+            copies: 0,
             echoes: [0, 20, 4][chance.below(3) as usize],
             planted,
             clients_only: false,
+        }
+    }
+    /// The plan of a seed for a cluster whose logs have copies.
+    pub fn with_copies(seed: u64, planted: Planted) -> Plan {
+        let plan = Plan::of(seed, planted);
+        let mut chance = Chance(seed ^ 0x636f_7079);
+        let nodes = [3, 3, 3, 4, 5][chance.below(5) as usize];
+        // Copies promise nothing for other settings than this.
+        let node = plan::Plan { fsync: Fsync::Always, ..plan.node };
+        let faults = match chance.below(4) {
+            // A mistake shows where folders and processes come and go.
+            _ if planted.is_about_copies() => {
+                faults::OF_COPIES | faults::CRASH | faults::POWER | faults::PART | faults::SLOW
+            }
+            0 => faults::OF_COPIES | faults::CRASH | faults::POWER | faults::PART,
+            1 => chance.bits() as u32,
+            _ => faults::OF_COPIES | chance.bits() as u32 | chance.bits() as u32,
+        };
+        Plan {
+            nodes,
+            node,
+            clients: 3 + chance.below(3) as usize,
+            copies: if nodes == 5 && chance.below(2) == 0 { 5 } else { 3 },
+            movable: 0,
+            length: 3_000_000 + chance.below(5_000_000),
+            breaks: 100_000 + chance.below(if planted == Planted::Nothing { 900_000 } else { 300_000 }),
+            faults,
+            ..plan
         }
     }
 }

@@ -2,5 +2,6 @@
 
 mod cluster;
 mod cluster_planted;
+mod copies;
 mod planted;
 mod seeds;
