@@ -153,6 +153,8 @@ pub struct Acceptor {
     /// True if the acceptor has to answer a seal when no operation is under way.
     is_sealing: bool,
     is_failed: bool,
+    /// True if the folder has no room for more blocks (rule L8).
+    is_full: bool,
     streams: Vec<Stream>,
     pub(crate) planted: Planted,
 }
@@ -169,6 +171,7 @@ impl Acceptor {
             is_promise_durable: false,
             is_sealing: false,
             is_failed: false,
+            is_full: false,
             streams: found.into_iter().map(Stream::new).collect(),
             planted: Planted::default(),
         };
@@ -250,6 +253,17 @@ impl Acceptor {
         self.rest(out);
     }
 
+    /// The folder has no room for more blocks, or has room again (rule L8). What was asked of the disk waits meanwhile.
+    pub fn room(&mut self, is_full: bool, out: &mut Vec<Output>) {
+        if std::mem::replace(&mut self.is_full, is_full) == is_full || self.is_failed {
+            return;
+        }
+        // An owner hears of it behind the answer to its seal.
+        if !self.is_sealing && self.is_promise_durable {
+            self.reply(self.promised, Report::Full { is_full }, out);
+        }
+    }
+
     /// Rule G10: the folder takes nothing and promises nothing any more. It still has the blocks that it acknowledged.
     fn fail(&mut self, out: &mut Vec<Output>) {
         self.is_failed = true;
@@ -288,6 +302,9 @@ impl Acceptor {
             self.is_sealing = false;
             let histories = self.streams.iter().map(|stream| stream.history().clone()).collect();
             self.reply(self.promised, Report::Sealed { histories }, out);
+            if self.is_full {
+                self.reply(self.promised, Report::Full { is_full: true }, out);
+            }
         }
     }
 

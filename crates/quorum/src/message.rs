@@ -117,4 +117,9 @@ pub enum Report {
     },
     /// The disk failed. Nothing is taken and nothing is promised any more.
     Failed,
+    /// The folder's room for more blocks (rule L8). It is told when that changes, and behind an answer to a seal.
+    Full {
+        /// True if there is none. What was sent waits.
+        is_full: bool,
+    },
 }

@@ -277,6 +277,18 @@ impl Owner {
         self.peers.iter().filter(move |(_, peer)| !answers(peer)).map(|(acceptor, _)| *acceptor)
     }
 
+    /// True if no majority of the acceptors can take blocks, and some of them lack room (rule L8): the caller refuses
+    /// what it would append. While acceptors change, that holds for the old and for the new ones.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let is_full_set = |set: &Vec<AcceptorId>| {
+            let peers = || set.iter().filter_map(|id| self.peers.get(id));
+            let able = peers().filter(|peer| peer.follows() && !peer.is_full).count();
+            able * 2 <= set.len() && peers().any(|peer| peer.is_full)
+        };
+        self.stage == Stage::Leading && (is_full_set(&self.settled) || self.pending.as_ref().is_some_and(is_full_set))
+    }
+
     /// True if the others are a majority without this acceptor, of the old and of the new ones.
     #[must_use]
     pub fn can_lack(&self, acceptor: AcceptorId) -> bool {
@@ -330,8 +342,7 @@ impl Owner {
         if self.stage == Stage::Fenced {
             return;
         }
-        peer.is_following = false;
-        peer.is_failed = false;
+        (peer.is_following, peer.is_failed, peer.is_full) = (false, false, false);
         self.send(to, Order::Seal, out);
     }
 
@@ -357,6 +368,11 @@ impl Owner {
             Report::Ack { stream, written, synced } => self.acknowledged(from, stream, written, synced, out),
             Report::Missed { stream, last } => self.missed(from, stream, last, out),
             Report::Blocks { stream, blocks } => self.blocks(from, stream, blocks, out),
+            Report::Full { is_full } => {
+                if let Some(peer) = self.peers.get_mut(&from) {
+                    peer.is_full = is_full;
+                }
+            }
             Report::Failed => {
                 if let Some(peer) = self.peers.get_mut(&from) {
                     peer.is_failed = true;

@@ -20,6 +20,7 @@
 //! refused 13 := promised u32                                                    to an owner
 //! missed 14 := stream u16 · last id                                             to an owner
 //! failed 15 :=                                                                  to an owner
+//! full 16   := is full u8                                                       to an owner
 //! ```
 
 use std::sync::Arc;
@@ -50,6 +51,7 @@ mod kind {
     pub const REFUSED: u8 = 13;
     pub const MISSED: u8 = 14;
     pub const FAILED: u8 = 15;
+    pub const FULL: u8 = 16;
 }
 
 /// Bytes that are no message, and the reason.
@@ -341,6 +343,7 @@ impl Reply {
             Report::Missed { .. } => kind::MISSED,
             Report::Blocks { .. } => kind::BLOCKS,
             Report::Failed => kind::FAILED,
+            Report::Full { .. } => kind::FULL,
         };
         Writer(out).message(kind, self.shard, self.term, |to| match &self.report {
             Report::Sealed { histories } => {
@@ -363,6 +366,7 @@ impl Reply {
                 blocks.iter().for_each(|block| to.block(block));
             }
             Report::Failed => {}
+            Report::Full { is_full } => to.u8(u8::from(*is_full)),
         });
     }
 
@@ -388,6 +392,7 @@ impl Reply {
                 Report::Blocks { stream, blocks: from.many(count, BLOCK_LEAST, Reader::block)? }
             }
             kind::FAILED => Report::Failed,
+            kind::FULL => Report::Full { is_full: from.flag()? },
             _ => return Err(Malformed("no message for an owner")),
         };
         from.end()?;

@@ -15,10 +15,12 @@ pub enum Lack {
     Descriptors,
     /// File descriptors: the system has no more.
     DescriptorsOfSystem,
+    /// Space or descriptors at a majority of the log's copies.
+    Copies,
 }
 
 impl Lack {
-    const ALL: [Lack; 4] = [Lack::Space, Lack::Quota, Lack::Descriptors, Lack::DescriptorsOfSystem];
+    const ALL: [Lack; 5] = [Lack::Space, Lack::Quota, Lack::Descriptors, Lack::DescriptorsOfSystem, Lack::Copies];
 
     /// The resource that is lacking by this error, if it is about one.
     pub fn of(error: &io::Error) -> Option<Lack> {
@@ -38,7 +40,7 @@ impl Lack {
 
     /// True if a shorter log would need less of it.
     pub fn is_of_disk(self) -> bool {
-        matches!(self, Lack::Space | Lack::Quota)
+        matches!(self, Lack::Space | Lack::Quota | Lack::Copies)
     }
 }
 
@@ -50,6 +52,7 @@ impl fmt::Display for Lack {
             Lack::Quota => "Disk quota exceeded",
             Lack::Descriptors => "Too many open files",
             Lack::DescriptorsOfSystem => "Too many open files in system",
+            Lack::Copies => "No room for more at a majority of its copies",
         })
     }
 }

@@ -56,7 +56,7 @@ pub use intake::{Gate, Intake, Late, Take, Taken};
 pub use lack::Lack;
 pub use lsn::{Lsn, STREAM_BITS, STREAMS_MAX};
 pub use recover::{Damage, Recovered, Recovery, recover};
-pub use replica::{Holder, Keep, Reader, Replica, Retired};
+pub use replica::{Holder, Keep, Reader, Replica, Retired, Spare};
 pub use run::lock as lock_folder;
 pub use run::{After, Clock, Facts, Fsync, Gates, Log, Opened, Settings, State, Step, Stepped};
 pub use segments::{Limits, has_old_blocks};

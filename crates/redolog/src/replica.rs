@@ -243,18 +243,13 @@ impl<D: Disk> Replica<D> {
         self.placer.as_ref().map_or(0, Placer::room)
     }
 
-    /// Makes a spare segment, if there is less room than `Limits::reserve` asks for.
-    ///
-    /// # Errors
-    /// The disk has failed, or has no room for it.
-    pub fn prepare(&mut self) -> io::Result<()> {
-        if self.room() >= self.limits.reserve {
-            return Ok(());
-        }
+    /// A spare segment that is to be made, as there is less room than `Limits::reserve` asks for: by a thread that may
+    /// wait. Nothing is asked for before a life has begun.
+    pub fn spare(&mut self) -> Option<Spare<D>> {
+        let is_low = self.room() < self.limits.reserve;
+        let placer = self.placer.as_ref().filter(|_| is_low)?;
         self.made += 1;
-        let made = self.made;
-        let placer = self.placer()?;
-        placer.spares().make_ready(&**placer.disk(), made)
+        Some(Spare { number: self.made, disk: placer.disk().clone(), spares: placer.spares().clone() })
     }
 
     /// A reader of its blocks, for another thread.
@@ -268,6 +263,23 @@ impl<D: Disk> Replica<D> {
 pub struct Retired<D: Disk> {
     files: Vec<Full>,
     from: Option<From<D>>,
+}
+
+/// A spare segment that is to be made.
+pub struct Spare<D: Disk> {
+    number: u64,
+    disk: Arc<Guarded<D>>,
+    spares: Arc<Spares<GuardedFile<D::File>>>,
+}
+
+impl<D: Disk> Spare<D> {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The disk has failed, or has no room for it.
+    pub fn make(self) -> io::Result<()> {
+        self.spares.make_ready(&*self.disk, self.number)
+    }
 }
 
 /// A folder, and its spare segments.

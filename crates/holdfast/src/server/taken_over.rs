@@ -117,7 +117,7 @@ pub fn follow(copies: &Arc<Driver>, log: &Log, node: &Arc<Node>) -> Result<(), B
 pub fn keep(copies: &Arc<Driver>, log: &Log, membership: &Membership) -> Result<(), Box<dyn Error>> {
     let (weak, log, group) = (Arc::downgrade(copies), log.clone(), membership.group());
     let keep = move || {
-        while let Some(copies) = weak.upgrade().filter(|_| matches!(log.state(), State::Running)) {
+        while let Some(copies) = weak.upgrade().filter(|_| !matches!(log.state(), State::Failed(_))) {
             copies.tell_committed();
             if let Err(why) = group.follow(&copies) {
                 tracing::warn!(cause = "log copies", "The copies of the log do not change yet: {why}");

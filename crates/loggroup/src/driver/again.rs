@@ -130,8 +130,9 @@ impl Driver {
 
 fn check_goes_on(log: &Log) -> Result<(), Ended> {
     match log.state() {
-        State::Running => Ok(()),
-        _ => Err(Ended::Other("the log does not go on".to_owned())),
+        State::Failed(why) => Err(Ended::Other(format!("the log does not go on: {why}"))),
+        // A full log rests when there is room.
+        _ => Ok(()),
     }
 }
 

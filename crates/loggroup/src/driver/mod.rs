@@ -75,6 +75,8 @@ struct Inner {
     has_own_failed: bool,
     /// The log goes on without the own folder, which counts for nothing any more.
     is_own_lost: bool,
+    /// The log was told that no majority has room.
+    is_full: bool,
     may_settle: bool,
     /// The term that has followed.
     fenced_by: Option<Term>,
@@ -137,6 +139,7 @@ impl Driver {
             own_reads: None,
             has_own_failed: false,
             is_own_lost: false,
+            is_full: false,
             may_settle: false,
             fenced_by: None,
             is_stopped: false,
@@ -254,8 +257,17 @@ impl Driver {
         if let Some(log) = log {
             moved.streams().for_each(|stream| inner.hold(log, stream));
         }
+        let is_full = inner.owner.is_full();
+        let has_changed = log.is_some_and(|log| {
+            // In the order of the owner's steps.
+            log.note_room(is_full);
+            std::mem::replace(&mut inner.is_full, is_full) != is_full
+        });
         self.send_out(inner);
         let Some(log) = log else { return result };
+        if has_changed {
+            log.look_at_room();
+        }
         if let Some(by) = by.filter(|_| before != Stage::Fenced) {
             log.end(fenced(by));
         }

@@ -40,8 +40,12 @@ impl Disks {
 
     /// The folder of the acceptor that is there, or of a new one.
     fn folder(&self, fresh: u8) -> Folder<Simulated> {
-        match Folder::open(self.place(), SHARD, LIMITS) {
-            Err(Unusable::Empty) => Folder::make(self.place(), SHARD, AcceptorId([fresh; 16]), LIMITS).unwrap(),
+        self.folder_of(fresh, LIMITS)
+    }
+
+    fn folder_of(&self, fresh: u8, limits: redolog::Limits) -> Folder<Simulated> {
+        match Folder::open(self.place(), SHARD, limits) {
+            Err(Unusable::Empty) => Folder::make(self.place(), SHARD, AcceptorId([fresh; 16]), limits).unwrap(),
             opened => opened.unwrap_or_else(|why| panic!("{why}")),
         }
     }
@@ -279,6 +283,77 @@ fn a_log_goes_on_when_its_own_disk_fails_g10() {
         assert_eq!(led.found, all, "{syncs}");
         led.stop();
     }
+}
+
+/// Rule L8: a copy without room does not stop the log, and gets the rest when there is room. Two do, until there is.
+#[test]
+fn a_log_is_full_when_a_majority_is() {
+    let (own, b, c) = (Disks::new(2), Copy::start(Disks::new(2), 2), Copy::start(Disks::new(2), 3));
+    let mut led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&b, &c]);
+    let room = |copy: &Copy, room| copy.disks.streams.iter().for_each(|disk| disk.set_room(room));
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let since = now();
+        while !is_so() {
+            assert!(since.elapsed() < Duration::from_secs(20), "never: {what}");
+            thread::park_timeout(Duration::from_millis(1));
+        }
+    };
+    let mut all = led.write(10);
+    room(&b, Some(0));
+    all.extend(led.write(60));
+    assert!(b.local.figures().streams.iter().any(|stream| stream.lack.is_some()));
+    assert_eq!(led.log.state(), State::Running);
+
+    room(&c, Some(0));
+    let mut last = None;
+    for at in 0..60 {
+        last = Some(led.leave(at % 2, &[], 3000));
+        all.extend(last);
+    }
+    until("the log is full", &|| matches!(led.log.state(), State::Full(redolog::Lack::Copies)));
+    let last = last.unwrap();
+    assert!(!led.is_committed(last, Duration::from_millis(100)));
+
+    room(&b, None);
+    until("there is room", &|| led.log.state() == State::Running);
+    assert!(led.is_committed(last, Duration::from_secs(20)));
+    room(&c, None);
+    until("both have all", &|| led.driver.behind(&[b.local.id(), c.local.id()]) == Some(0));
+    led.stop();
+    let led = lead(&Disks::new(2), plan(2, 4, &[1, 2, 3], None), &[&b, &c]);
+    all.sort();
+    assert_eq!(led.found, all);
+    led.stop();
+}
+
+/// A copy says that it has no room before blocks wait for it: it makes its next segment ahead.
+#[test]
+fn a_lack_of_room_is_known_ahead() {
+    let limits = redolog::Limits { reserve: 14000, ..LIMITS };
+    let (own, [b, c]) = (
+        Disks::new(2),
+        [2, 3].map(|fresh| {
+            let disks = Disks::new(2);
+            let local = Local::start(disks.folder_of(fresh, limits)).unwrap_or_else(|why| panic!("{why}"));
+            Copy { disks, local }
+        }),
+    );
+    let mut led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&b, &c]);
+    let is_full = |led: &Led| matches!(led.log.state(), State::Full(redolog::Lack::Copies));
+    [&b, &c].iter().for_each(|copy| copy.disks.streams.iter().for_each(|disk| disk.set_room(Some(0))));
+    let since = now();
+    while !is_full(&led) {
+        assert!(since.elapsed() < Duration::from_secs(20), "it is not known");
+        let lsn = led.leave(0, &[], 500);
+        assert!(led.is_committed(lsn, Duration::from_secs(20)), "there is room for this");
+    }
+    [&b, &c].iter().for_each(|copy| copy.disks.streams.iter().for_each(|disk| disk.set_room(None)));
+    while led.log.state() != State::Running {
+        assert!(since.elapsed() < Duration::from_secs(20), "there is room");
+        thread::park_timeout(Duration::from_millis(1));
+    }
+    led.write(20);
+    led.stop();
 }
 
 /// Without the own folder the other one is no majority: the log ends with its disk, as one by itself does.

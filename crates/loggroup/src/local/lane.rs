@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use quorum::{Block, BlockId, Done, FolderLife, Keep, ShardId, StreamId, Term};
-use redolog::{Disk, Flight, Lack, Reader, Replica};
+use redolog::{Disk, Flight, Lack, Reader, Replica, Spare};
 
 use crate::folder::{decoded, encoded, name_of};
 
@@ -63,6 +63,12 @@ pub struct Lane<D: Disk> {
     /// The resource that the next task lacks. It is tried again after a while.
     pub lack: Option<Lack>,
     pub waits: bool,
+    /// A segment that is to be made ahead, and true while a thread makes one.
+    pub spare: Option<Spare<D>>,
+    pub is_making: bool,
+    /// The resource that it lacked. It is tried again after a while.
+    pub lacks_ahead: Option<Lack>,
+    pub waits_ahead: bool,
     pub synced: BlockId,
     pub size: u64,
 }
@@ -80,6 +86,10 @@ impl<D: Disk> Lane<D> {
             is_later: false,
             lack: None,
             waits: false,
+            spare: None,
+            is_making: false,
+            lacks_ahead: None,
+            waits_ahead: false,
             synced: BlockId::default(),
             size: 0,
         }
@@ -90,12 +100,25 @@ impl<D: Disk> Lane<D> {
         self.queue.clear();
         self.reads.clear();
         (self.cut, self.lack, self.waits) = (None, None, false);
+        (self.spare, self.lacks_ahead, self.waits_ahead) = (None, None, false);
     }
 
     /// True if the hand has something to do.
     pub fn has_work(&self) -> bool {
         let next = !self.queue.is_empty() && !self.is_later && !self.waits;
         self.hand.is_some() && (next || self.cut.is_some())
+    }
+
+    /// The resource for which it takes no more blocks (rule L8).
+    pub fn lack(&self) -> Option<Lack> {
+        self.lack.or(self.lacks_ahead)
+    }
+
+    /// Asks for a segment ahead, if that is due and the hand is here.
+    pub fn look_ahead(&mut self) {
+        if !self.is_making && !self.waits_ahead && self.spare.is_none() {
+            self.spare = self.hand.as_mut().and_then(Replica::spare);
+        }
     }
 
     pub fn close(&mut self) -> io::Result<()> {

@@ -44,6 +44,8 @@ struct State<D: Disk> {
     /// No other process uses the folders meanwhile.
     locks: Vec<std::fs::File>,
     trouble: Option<String>,
+    /// The resource for which it takes no more blocks, as the owner was told.
+    lack: Option<Lack>,
 }
 
 struct Shared<D: Disk> {
@@ -202,7 +204,8 @@ impl<D: Disk> Local<D> {
         let promises = Promises { hand: Some(promise), wanted: Vec::new() };
         let lanes = streams.into_iter().map(Lane::new).collect();
         let (callers, idle) = (Vec::new(), 0);
-        let state = State { acceptor, promises, lanes, callers, idle, is_closing: false, locks, trouble: None };
+        let state =
+            State { acceptor, promises, lanes, callers, idle, is_closing: false, locks, trouble: None, lack: None };
         let shared = Arc::new(Shared { id, shard, state: Mutex::new(state), work: Condvar::new() });
         let local = Self { shared, threads: Mutex::default(), is_by_hand };
         let told = local.shared.take(&mut local.shared.lock(), out);
@@ -243,7 +246,7 @@ impl<D: Disk> Local<D> {
                 last: history.map_or(BlockId::default(), quorum::History::last),
                 synced: lane.synced,
                 bytes: lane.size,
-                lack: lane.lack,
+                lack: lane.lack(),
             }
         };
         Figures {

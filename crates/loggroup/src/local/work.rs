@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use quorum::{Done, StreamId};
-use redolog::{Disk, Lack, Replica};
+use redolog::{Disk, Lack, Replica, Spare};
 
 use super::lane::{Came, Departed, Task, carry_out, read};
 use super::{Shared, State, Told};
@@ -22,6 +22,7 @@ enum Kind<D: Disk> {
     Write(usize, Departed<D>),
     Read(usize, redolog::Reader<D>, (quorum::Term, u64, u64)),
     Cut(usize, Replica<D>, u64),
+    Spare(usize, Spare<D>),
 }
 
 /// What became of a task.
@@ -48,7 +49,7 @@ impl<D: Disk> Shared<D> {
             if state.is_closing {
                 return;
             }
-            let lacks = state.lanes.iter().any(|lane| lane.waits);
+            let lacks = state.lanes.iter().any(|lane| lane.waits || lane.waits_ahead);
             state.idle += 1;
             state = if lacks {
                 let waited = self.work.wait_timeout(state, AGAIN);
@@ -88,6 +89,7 @@ impl<D: Disk> Shared<D> {
                     Err(error) => self.fail(&mut state, &error),
                 }
             }
+            Kind::Spare(at, spare) => self.spare(at, spare),
             Kind::Cut(at, mut hand, sequence) => {
                 let retired = hand.retire(sequence);
                 self.give_back(&mut self.lock(), at, hand);
@@ -111,6 +113,42 @@ impl<D: Disk> Shared<D> {
         }
     }
 
+    /// Makes a segment ahead, so that a lack of room is known before blocks wait for it (rule L8).
+    fn spare(&self, at: usize, spare: Spare<D>) -> Told {
+        let made = spare.make();
+        let mut state = self.lock();
+        let Some(lane) = state.lanes.get_mut(at) else { return Vec::new() };
+        lane.is_making = false;
+        match made {
+            Ok(()) => {
+                lane.lacks_ahead = None;
+                lane.look_ahead();
+            }
+            Err(error) => {
+                let Some(lack) = Lack::of(&error) else { return self.fail(&mut state, &error) };
+                (lane.lacks_ahead, lane.waits_ahead) = (Some(lack), true);
+            }
+        }
+        self.look_at_room(&mut state)
+    }
+
+    /// Tells the owner if the folder has no room for more, or has room again.
+    fn look_at_room(&self, state: &mut State<D>) -> Told {
+        let lack = state.lanes.iter().find_map(super::lane::Lane::lack);
+        if state.lack != lack {
+            match lack {
+                Some(lack) => tracing::warn!(
+                    cause = "log copy",
+                    shard = self.shard.0,
+                    "a copy of a log can take no more blocks until there is room: {lack}"
+                ),
+                None => tracing::warn!(cause = "log copy", shard = self.shard.0, "a copy of a log has room again"),
+            }
+            state.lack = lack;
+        }
+        self.step(state, |acceptor, out| acceptor.room(lack.is_some(), out))
+    }
+
     fn hand(&self, at: usize, mut hand: Replica<D>, task: Task) -> Handed<D> {
         let came = carry_out(&mut hand, (self.shard, StreamId(at as u16)), &task);
         let mut state = self.lock();
@@ -119,9 +157,12 @@ impl<D: Disk> Shared<D> {
             Ok(Came::Done(done)) => {
                 lane.lack = None;
                 self.give_back(&mut state, at, hand);
-                Handed::Told(self.done(&mut state, at, done))
+                let mut told = self.done(&mut state, at, done);
+                told.extend(self.look_at_room(&mut state));
+                Handed::Told(told)
             }
             Ok(Came::Departed(departed)) => {
+                // Room is looked at when the write has landed.
                 (lane.in_flight, lane.lack) = (lane.in_flight + 1, None);
                 self.give_back(&mut state, at, hand);
                 Handed::Departed(departed)
@@ -135,20 +176,15 @@ impl<D: Disk> Shared<D> {
             }
             Err(error) => {
                 let lack = Lack::of(&error);
-                if let Some(lack) = lack {
-                    if lane.lack != Some(lack) {
-                        tracing::warn!(
-                            cause = "log copy",
-                            shard = self.shard.0,
-                            stream = at,
-                            "an acceptor waits: {lack}"
-                        );
-                    }
+                if lack.is_some() {
                     lane.queue.push_front(task);
-                    (lane.lack, lane.waits) = (Some(lack), true);
+                    (lane.lack, lane.waits) = (lack, true);
                 }
                 self.give_back(&mut state, at, hand);
-                Handed::Told(if lack.is_some() { Vec::new() } else { self.fail(&mut state, &error) })
+                Handed::Told(match lack {
+                    Some(_) => self.look_at_room(&mut state),
+                    None => self.fail(&mut state, &error),
+                })
             }
         }
     }
@@ -166,7 +202,11 @@ impl<D: Disk> Shared<D> {
             self.work.notify_one();
         }
         match written {
-            Ok(()) => self.done(&mut state, at, Done::Written { stream: StreamId(at as u16), life, sequence }),
+            Ok(()) => {
+                let mut told = self.done(&mut state, at, Done::Written { stream: StreamId(at as u16), life, sequence });
+                told.extend(self.look_at_room(&mut state));
+                told
+            }
             Err(error) => self.fail(&mut state, &error),
         }
     }
@@ -190,7 +230,8 @@ impl<D: Disk> Shared<D> {
         lane.size = hand.size();
         lane.hand = Some(hand);
         lane.note_landed();
-        if lane.has_work() && state.idle > 0 {
+        lane.look_ahead();
+        if (lane.has_work() || lane.spare.is_some()) && state.idle > 0 {
             self.work.notify_one();
         }
     }
@@ -208,7 +249,10 @@ impl<D: Disk> super::lane::Lane<D> {
 impl<D: Disk> State<D> {
     /// What lacked a resource is to be tried again.
     pub(super) fn try_again(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| lane.waits = false);
+        for lane in &mut self.lanes {
+            (lane.waits, lane.waits_ahead) = (false, false);
+            lane.look_ahead();
+        }
     }
 
     pub(super) fn next_job(&mut self) -> Option<Job<D>> {
@@ -219,6 +263,10 @@ impl<D: Disk> State<D> {
             return Some(Job(Kind::Promise(hand, term)));
         }
         for (at, lane) in self.lanes.iter_mut().enumerate() {
+            if let Some(spare) = lane.spare.take() {
+                lane.is_making = true;
+                return Some(Job(Kind::Spare(at, spare)));
+            }
             if lane.has_work()
                 && let Some(hand) = lane.hand.take()
             {

@@ -27,6 +27,8 @@ pub(super) struct Peer {
     /// True if it has promised this term on its present connection, and its marks are known.
     pub is_following: bool,
     pub is_failed: bool,
+    /// True if its folder has no room for more blocks.
+    pub is_full: bool,
     /// Its answer to the seal, until the owner has found where the two logs part.
     pub answer: Option<Vec<History>>,
     pub marks: Vec<Mark>,
@@ -34,7 +36,13 @@ pub(super) struct Peer {
 
 impl Peer {
     pub fn new(streams: usize) -> Self {
-        Self { is_following: false, is_failed: false, answer: None, marks: vec![Mark::default(); streams] }
+        Self {
+            is_following: false,
+            is_failed: false,
+            is_full: false,
+            answer: None,
+            marks: vec![Mark::default(); streams],
+        }
     }
 
     /// True if the owner may send it orders.

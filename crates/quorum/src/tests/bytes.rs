@@ -112,6 +112,7 @@ fn messages_for_an_owner() {
         reply(Report::Missed { stream, last: id(3, 9) }),
         reply(Report::Blocks { stream, blocks: vec![block(), block()] }),
         reply(Report::Failed),
+        reply(Report::Full { is_full: true }),
     ];
     let expected = [
         golden(4, &[HISTORIES], [0xe0, 0x4f, 0x35, 0xbb]),
@@ -120,6 +121,7 @@ fn messages_for_an_owner() {
         golden(14, &[STREAM_BYTES, ID], [0x71, 0x64, 0xf0, 0x85]),
         golden(6, &[STREAM_BYTES, &[2, 0, 0, 0], BLOCK, BLOCK], [0x54, 0x48, 0xef, 0x6f]),
         golden(15, &[], [0xec, 0xf4, 0x1e, 0xde]),
+        golden(16, &[&[1]], [0xe7, 0x1b, 0xaf, 0xbe]),
     ];
     assert_eq!(bytes, expected);
 }
@@ -169,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(kind in 0u8..17, bytes in vec(any::<u8>(), 0..200), small in vec(0u8..12, 0..200)) {
+    fn no_bytes_panic(kind in 0u8..18, bytes in vec(any::<u8>(), 0..200), small in vec(0u8..12, 0..200)) {
         for bytes in [bytes, small] {
             let all = summed([&[1, kind, 1, 0, 0, 0, 1, 0, 0, 0][..], &bytes].concat());
             if let Ok(request) = Request::decode(&all) {

@@ -160,6 +160,8 @@ pub(crate) struct Shared {
     lookers: OnceLock<Box<[Looker]>>,
     /// With copies: the error for which the log goes on without its own disks.
     own_loss: Loss,
+    /// With copies: no majority of them has room.
+    full_elsewhere: AtomicBool,
 }
 
 /// Takes a stream's steps on the calling thread: see [`Log::lend`].
@@ -199,7 +201,8 @@ impl Shared {
         {
             let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
             let mut codes = self.streams.iter().map(|stream| stream.state.load(SeqCst));
-            let code = codes.find(|code| *code != RUNNING).unwrap_or(RUNNING);
+            let elsewhere = if self.full_elsewhere.load(SeqCst) { full(Lack::Copies) } else { RUNNING };
+            let code = codes.find(|code| *code != RUNNING).unwrap_or(elsewhere);
             if reason.is_none() && self.state.swap(code, SeqCst) != code {
                 self.changed(&of_code(code));
             }
@@ -305,6 +308,17 @@ impl Log {
     /// The error for which the log goes on without its own disks, with the copies elsewhere alone (rule G10).
     pub fn own_loss(&self) -> Option<String> {
         self.shared.own_loss.get().cloned()
+    }
+
+    /// No majority of the copies has room for more, or has room again (rule L8). [`Self::look_at_room`] has the log heed
+    /// it.
+    pub fn note_room(&self, is_full: bool) {
+        self.shared.full_elsewhere.store(is_full, SeqCst);
+    }
+
+    /// Refuses writes, or takes them again, by what was noted last.
+    pub fn look_at_room(&self) {
+        self.shared.look_at_full();
     }
 
     /// Enough copies have written, and synced, a stream up to here. [`Self::look`] moves the watermark.

@@ -293,6 +293,7 @@ impl<D: Disk> Opened<D> {
             lookers: OnceLock::new(),
             held: copies.iter().flat_map(|_| writers.iter().map(Held::of)).collect(),
             own_loss: Loss::default(),
+            full_elsewhere: AtomicBool::new(false),
             incarnations: [before, incarnation],
         });
         let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };

@@ -218,6 +218,27 @@ fn a_failed_disk_ends_an_acceptor() {
     assert!(tester.acceptor.is_failed());
 }
 
+/// Rule L8.
+#[test]
+fn a_full_folder_is_told_of() {
+    let mut tester = Tester::new(1, &[1]);
+    let room = |tester: &mut Tester, is_full| {
+        let mut out = Vec::new();
+        tester.acceptor.room(is_full, &mut out);
+        out.into_iter()
+            .map(|output| matches!(output, Output::Reply(reply) if reply.report == Report::Full { is_full }))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(room(&mut tester, true), [true]);
+    assert!(room(&mut tester, true).is_empty(), "once");
+    tester.order(1, Order::Seal);
+    let reports = tester.reports();
+    assert!(matches!(reports[..], [(1, Report::Sealed { .. }), (1, Report::Full { is_full: true })]), "{reports:?}");
+    assert_eq!(room(&mut tester, false), [true]);
+    tester.order(2, Order::Seal);
+    assert!(room(&mut tester, true).is_empty(), "behind the answer");
+}
+
 #[test]
 fn what_is_cut_is_not_read() {
     let mut tester = Tester::new(1, &[1, 1, 1]);

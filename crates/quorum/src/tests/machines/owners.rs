@@ -265,6 +265,26 @@ fn a_source_that_is_lost_is_done_without() {
     assert_eq!(tester.world.ghosts.broken, None);
 }
 
+/// Rule L8: a minority without room does not stop the log, and a majority does until there is room.
+#[test]
+fn a_log_is_full_when_no_majority_has_room() {
+    let mut tester = Tester::new(Plan::new(9, 1));
+    let host = tester.lead(&[0, 1, 2]);
+    let term = tester.owner(host).term();
+    let room = |tester: &mut Tester, from: usize, is_full| {
+        let reply = crate::Reply { shard: super::super::world::SHARD, term, report: Report::Full { is_full } };
+        tester.owner(host).reply(super::super::world::name_of(from), reply, &mut Vec::new());
+        tester.owner(host).is_full()
+    };
+    assert!(!room(&mut tester, 0, true));
+    assert!(room(&mut tester, 1, true));
+    assert!(!room(&mut tester, 0, false));
+    // One of the others is away.
+    tester.owner(host).lost(super::super::world::name_of(2), &mut Vec::new());
+    assert!(tester.owner(host).is_full());
+    assert!(!room(&mut tester, 1, false), "that is another trouble than a lack of room");
+}
+
 /// An acceptor that comes in behind a cut begins there.
 #[test]
 fn a_new_acceptor_begins_where_the_log_does() {
