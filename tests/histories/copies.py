@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 
 from cluster import LOG_DIRS
-from nemeses import LEASE_S, Missing, nemesis
+from nemeses import LEASE_S, Missing, need, nemesis
+from wire import Closed
 
 SAYS_S = 30  # until the status names what is wrong
 OTHER_FOLDER = "another folder was at"
@@ -45,18 +46,42 @@ def begin_anew(world, node, place):
     return world.must_heal()
 
 
+def was_told(world, node, key, mark):
+    try:
+        return world.cluster.ask(node, "SET", key, mark, timeout=0.2) == b"OK"
+    except Closed:
+        return False
+
+
 @nemesis
 def wipe_log(world):
     """Copies: a node loses the disk of its log and keeps its store. It starts from the others' copies, and serves at once."""
+    need("ss")
     if not whole(world):
         return "nothing"
     node, cluster = world.rng.choice(world.owning()), world.cluster
+    key, told = f"{{{world.key_of(node)}}}:alone", []
+    if world.rng.random() < 0.5:
+        # Alone with clients, for less than a lease: what it has then is nowhere else.
+        for other in cluster.nodes:
+            if other != node:
+                world.network.cut(node, other)
+                world.network.cut(other, node)
+        world.sleep(0.0, 0.7)
+        told = [mark for mark in map(str, range(4)) if was_told(world, node, key, mark)]
     cluster.kill(node)
+    # A machine's end takes what its sockets still had to send with it.
+    for other in cluster.nodes:
+        if other != node:
+            world.network.reset(node, other)
+    world.network.heal()
     for stream in range(cluster.streams):
         shutil.rmtree(Path(cluster[node].folder) / f"stream-{stream}")
     world.sleep(0.0, 1.5)
     cluster.start(node)
     world.must_serve(node, 30)
+    if told and world.try_ask(node, "GET", key) != told[-1].encode():
+        world.problem(f"node {node} was alone and acknowledged {told}, and has {world.try_ask(node, 'GET', key)!r} when it has lost its log")
     begin_anew(world, node, cluster.place(node))
     return f"node {node} has lost its log"
 
