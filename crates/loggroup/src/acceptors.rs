@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use quorum::{AcceptorId, Request, ShardId};
 use redolog::{Devices, Folder as Disk, Limits};
 
-use crate::folder::{Folder, Place, Spread, Unusable};
+use crate::folder::{Folder, Place, Spread, Unusable, remove_folders};
 use crate::link::{Incoming, Outgoing, answer, reply_bytes};
 use crate::local::{Figures, Local};
 use crate::port::{Heard, Port};
@@ -103,6 +103,12 @@ impl Acceptors {
         self.held().get(&id).cloned()
     }
 
+    /// The names of all.
+    #[must_use]
+    pub fn ids(&self) -> Vec<AcceptorId> {
+        self.held().keys().copied().collect()
+    }
+
     /// Stops an acceptor, and ends the connections to it. Its folder stays.
     ///
     /// # Errors
@@ -115,6 +121,20 @@ impl Acceptors {
             }
         }
         held.acceptor.stop()
+    }
+
+    /// Stops an acceptor that nobody wants any more, and removes its folders. The name goes first: what is left of a
+    /// removal that was cut short is no acceptor.
+    ///
+    /// # Errors
+    /// A folder cannot be removed.
+    pub fn remove(&self, id: AcceptorId) -> io::Result<()> {
+        let Some(Held { directories, acceptor }) = self.get(id) else { return Ok(()) };
+        let shard = acceptor.shard();
+        drop(acceptor);
+        // Its disk may have failed: what it had is not needed.
+        let _ = self.close(id);
+        remove_folders(&directories, shard, id)
     }
 
     /// The state of each acceptor, and the directories of its streams.

@@ -1,11 +1,15 @@
 //! Folders for copies of the logs of shards.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use loggroup::{Acceptors, Figures, Unusable};
 use membership::control::{Made, Wanted};
+use membership::map::Map;
 use membership::meta::DEFAULT_DIR;
 use membership::{AcceptorId, ShardId};
 use node::Clock;
@@ -73,6 +77,51 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted) -> Result<Made, String> {
     let names: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
     tracing::info!("A copy of the log of shard {} is kept in {}", shard.0, names.join(" "));
     Ok(Made { acceptor, streams })
+}
+
+/// How long a copy has to be unwanted before it is removed.
+const UNWANTED: Duration = Duration::from_secs(5);
+
+/// The copies of this process that the metadata have named, and the metadata as they were heard of last.
+static NAMED: Mutex<(BTreeSet<AcceptorId>, Option<Arc<Map>>)> = Mutex::new((BTreeSet::new(), None));
+
+/// Removes the folders of copies that the metadata have named, and name no more: the group has changed, or the shard is
+/// gone. A copy counts until its successor does, so by then no owner asks it.
+pub fn heed(map: &Arc<Map>) {
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    named.1 = Some(map.clone());
+    let Some(acceptors) = ACCEPTORS.get() else { return };
+    for id in acceptors.ids() {
+        if names(map, id) {
+            named.0.insert(id);
+        } else if named.0.remove(&id) {
+            let remove = move || {
+                thread::park_timeout(UNWANTED);
+                remove_if_unwanted(id);
+            };
+            // It is tried again when the process has named the copy again.
+            let _ = thread::Builder::new().name("copy-remove".into()).spawn(remove);
+        }
+    }
+}
+
+fn names(map: &Map, id: AcceptorId) -> bool {
+    let counts = |shard: &membership::meta::Shard| {
+        shard.settled.iter().chain(shard.pending.iter().flatten()).any(|acceptor| acceptor.id == id)
+    };
+    map.reported().iter().any(|reported| reported.id == id) || map.shards().iter().any(counts)
+}
+
+fn remove_if_unwanted(id: AcceptorId) {
+    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    if named.1.as_ref().is_none_or(|map| names(map, id)) {
+        return;
+    }
+    drop(named);
+    match acceptors().remove(id) {
+        Ok(()) => tracing::info!("A copy of a log that is not wanted any more was removed"),
+        Err(why) => tracing::warn!(cause = "log copy", "a copy of a log that is not wanted stays: {why}"),
+    }
 }
 
 /// The acceptors of this process.

@@ -394,6 +394,7 @@ fn hooks(
     let (again, serves) = (Arc::clone(&given.again), Arc::clone(&given.again));
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
+            copies::heed(&map);
             if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade())
                 && !starts_again(&again, &node, &map, cluster.me())
             {

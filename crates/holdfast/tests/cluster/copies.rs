@@ -287,3 +287,23 @@ fn the_shard_of_a_lost_owner_is_recovered_on_a_node_that_runs() {
     copied.sets(50);
     copied.has_all_at(1);
 }
+
+/// Where a group is taken away, its copies go from the disks of the log-servers.
+#[test]
+fn a_copy_that_is_not_wanted_any_more_is_removed() {
+    let mut copied = Copied::new();
+    copied.sets(20);
+    let folders: Vec<_> = copied.scratches.iter().map(|scratch| scratch.path().join("one/shard-1")).collect();
+    assert!(folders.iter().all(|folder| folder.join("acceptor").is_file()));
+    assert!(copied.group(&["use", "-"]).contains("all shards use the group -"));
+    copied.status(|_| folders.iter().all(|folder| !folder.exists()));
+    copied.sets(20);
+    // The log is alone, and has everything.
+    copied.ends();
+    copied.nodes.start(0);
+    copied.nodes.serves(0);
+    copied.has_all();
+    // It gets copies again, in new folders.
+    assert!(copied.group(&["use", "g"]).contains("all shards use the group g"));
+    copied.status(|_| folders.iter().all(|folder| folder.join("acceptor").is_file()));
+}

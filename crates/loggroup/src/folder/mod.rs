@@ -25,7 +25,7 @@ use redolog::{Chain, Damage, Disk, Holder, Limits, Lsn, Name, Replica};
 pub(crate) use self::blocks::{check, decoded, encoded};
 use self::identity::Identity;
 pub(crate) use self::promise::Promise;
-pub(crate) use self::spread::Spread;
+pub(crate) use self::spread::{Spread, remove_folders};
 
 /// The disks of a folder: of its own files, and of each stream.
 pub struct Place<D> {

@@ -4,8 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use quorum::ShardId;
+use quorum::{AcceptorId, ShardId};
 
+use super::identity::Identity;
 use super::{Place, Unusable, folder_of, stream_in};
 
 /// The directories of an acceptor's parts.
@@ -61,6 +62,26 @@ impl Spread {
     }
 }
 
+/// Removes what an acceptor has in these directories. Folders of another acceptor of the shard stay.
+///
+/// # Errors
+/// A folder cannot be read or removed.
+pub(crate) fn remove_folders(directories: &[PathBuf], shard: ShardId, id: AcceptorId) -> io::Result<()> {
+    let mut mine = Vec::new();
+    for folder in directories.iter().map(|directory| folder_of(directory, shard)).filter(|folder| folder.exists()) {
+        match Identity::read(&redolog::Folder::to_read(&folder)) {
+            Ok(Some(identity)) if identity.acceptor == id => mine.insert(0, folder),
+            Ok(None) => mine.push(folder),
+            _ => {}
+        }
+    }
+    let named = mine.first().map(|folder| folder.join(super::identity::NAME)).filter(|name| name.exists());
+    let Some(name) = named else { return Ok(()) };
+    fs::remove_file(&name)?;
+    fs::File::open(name.parent().unwrap_or(&name))?.sync_all()?;
+    mine.iter().try_for_each(fs::remove_dir_all)
+}
+
 fn has_segments(folder: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -76,8 +97,6 @@ fn has_segments(folder: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use quorum::AcceptorId;
-
     use super::*;
     use crate::folder::Folder;
 
@@ -104,6 +123,15 @@ mod tests {
         let folder = Folder::open(again.place(shard).unwrap(), shard, LIMITS).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(folder.acceptor(), id);
         drop(folder);
+
+        // It is removed from all of them, and another acceptor is not.
+        remove_folders(&other, shard, AcceptorId([6; 16])).unwrap();
+        assert_eq!(Spread::of(&other, shard, 5).unwrap(), spread);
+        let alone = [root.join("e")];
+        let place = Spread::of(&alone, shard, 1).unwrap().place(shard).unwrap();
+        drop(Folder::make(place, shard, AcceptorId([6; 16]), LIMITS).unwrap_or_else(|why| panic!("{why}")));
+        remove_folders(&alone, shard, AcceptorId([6; 16])).unwrap();
+        assert!(root.join("e").is_dir() && !root.join("e/shard-7").exists());
 
         // One that is lost is missed (rule G9).
         fs::remove_dir_all(root.join("c")).unwrap();

@@ -136,7 +136,7 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
     let (live, folders, stops) = (Arc::clone(live), Arc::clone(folders), Arc::clone(stops));
     let placing = Arc::clone(&folders);
     Hooks {
-        on_map: Arc::new(|_| {}),
+        on_map: Arc::new(|map| copies::heed(&map)),
         // No commands come here: no node looks for keys at a log-server.
         on_data: Arc::new(drop),
         on_no_link: Arc::new(|_, _| {}),
