@@ -320,6 +320,10 @@ impl World {
         self.story.counts.in_doubt += in_doubt;
         self.story.counts.led += 1;
         self.start_chores(node);
+        // Blocks may be on their way from before.
+        for stream in 0..self.plan.node.streams {
+            self.want(node, Chore::Land(stream), self.now + 1);
+        }
         self.put_copying(1_000, Copying::Keep { node, life });
         if self.plan.planted == Planted::ServesSealed && !self.is_over && self.story.once_in(2) {
             // It shows if the own log is gone before the start blocks are elsewhere.
