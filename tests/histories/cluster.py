@@ -141,7 +141,7 @@ class Cluster:
     def is_healthy(self):
         """With all copies that should be, once there are some."""
         status = self.status()
-        return "health: ok" in status and not any(word in status for word in ("(no folder yet)", "(catches up)", "(waits)"))
+        return "health: ok" in status and not any(word in status for word in ("(no folder yet", "(catches up", "(waits"))
 
     def place(self, node, directory="-"):
         return f"{address(node)}:{PORT}/{directory}"

@@ -18,12 +18,13 @@ mod tests;
 
 pub use acceptors::{Acceptors, Held};
 pub use driver::{
-    Again, Driver, Ended, NotStarted, Own, OwnReads, Plan, Rising, Wait, is_acceptor, name_of_own, shard_of_own,
+    Again, CopyShown, Driver, Ended, NotStarted, Own, OwnReads, Plan, Rising, Shown, Wait, is_acceptor, name_of_own,
+    own_promise, shard_of_own,
 };
-pub use folder::{Folder, Place, Unusable};
+pub use folder::{Checked, Folder, Place, Unusable, check_copy};
 pub use local::{Caller, Figures, Job, Local, StreamFigures};
 pub use port::{Heard, Listener, Port};
-pub use quorum::{Limits, Stage};
+pub use quorum::{Contact, Limits, Stage};
 pub use remote::{Dial, Remote};
 
 /// CRC32C, as the log's.

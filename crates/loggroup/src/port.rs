@@ -22,4 +22,9 @@ pub type Listener = Arc<dyn Fn(AcceptorId, Heard) + Send + Sync>;
 pub trait Port: Send + Sync {
     /// Does not wait. A message that cannot be sent is dropped.
     fn send(&self, request: Request);
+
+    /// The reason why the acceptor cannot be reached, in words, if that is so and it is known.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

@@ -48,7 +48,7 @@ impl Shared {
                     pause = PAUSE.0;
                     self.use_one(incoming, &outgoing);
                 }
-                Err(error) => self.tell(&error),
+                Err(error) => self.note(&error),
             }
             let state = self.lock();
             if !state.is_stopped {
@@ -65,13 +65,10 @@ impl Shared {
         Ok((incoming, outgoing))
     }
 
-    /// Logs why there is no connection, once for each reason.
-    fn tell(&self, error: &io::Error) {
-        let (mut state, why) = (self.lock(), error.to_string());
-        if state.trouble.as_ref() != Some(&why) {
-            tracing::warn!(cause = "log copy", "a copy of the log cannot be reached: {why}");
-            state.trouble = Some(why);
-        }
+    /// Notes why there is no connection: the owner's process tells it, with the name of the place.
+    fn note(&self, error: &io::Error) {
+        tracing::debug!("a copy of the log cannot be reached: {error}");
+        self.lock().trouble = Some(error.to_string());
     }
 
     fn use_one(&self, incoming: Incoming, outgoing: &Arc<Outgoing>) {
@@ -124,12 +121,6 @@ impl Remote {
         let thread = std::thread::Builder::new().name("copy-link".into()).spawn(move || running.run())?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
-
-    /// The reason why there is no connection, if that is so.
-    #[must_use]
-    pub fn trouble(&self) -> Option<String> {
-        self.shared.lock().trouble.clone()
-    }
 }
 
 impl Port for Remote {
@@ -139,6 +130,10 @@ impl Port for Remote {
             let (head, tail) = request_bytes(&request);
             connection.send(head, tail);
         }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.shared.lock().trouble.clone()
     }
 }
 

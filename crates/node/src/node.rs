@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use ::membership::control::CopyReport;
 use clocks::UnixMs;
 use keyspace::{Keyspace, Waiter};
 
@@ -16,7 +17,7 @@ use crate::durability::checkpoints::Checkpoints;
 use crate::durability::durable::Durable;
 use crate::durability::snapshots::Snapshots;
 use crate::figures::hotkeys::HotKeys;
-use crate::figures::latency::Latencies;
+use crate::figures::latency::{Event, Latencies};
 use crate::figures::sampler::{Sample, Sampler};
 use crate::figures::slots::SlotFigures;
 use crate::figures::slowlog::SlowLog;
@@ -459,6 +460,20 @@ impl Node {
         let loss =
             loss.map(|why| format!("a disk of its own log has failed, and the log goes on with its copies: {why}"));
         refusal.into_iter().chain(loss).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Its log has waited so many nanoseconds for other copies: LATENCY shows that from `latency-monitor-threshold` on.
+    pub fn waited_for_copies(&self, nanos: u64) {
+        let (least, millis) = (self.config.settings().latency_monitor_threshold, nanos / 1_000_000);
+        if least > 0 && millis >= least {
+            self.latencies.add(Event::LogCopies, self.clock.unix_ms().seconds(), millis);
+        }
+    }
+
+    /// The copies of its log, as it reports them to its cluster.
+    pub fn reported_copies(&self) -> Vec<CopyReport> {
+        let copies = self.durable().and_then(|durable| durable.copies());
+        copies.map_or_else(Vec::new, |of| of.copies.into_iter().map(|copy| copy.report).collect())
     }
 
     /// Makes it a node of a cluster. Once, before it has workers.

@@ -13,12 +13,14 @@
 
 mod peer;
 mod seal;
+mod standing;
 mod stream;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use self::peer::Peer;
+pub use self::standing::{Behind, Contact, Standing};
 use self::stream::Stream;
 use crate::id::stream_ids;
 use crate::planted::{Mistake, Planted};

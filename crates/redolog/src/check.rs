@@ -53,27 +53,30 @@ impl Report {
     }
 }
 
+impl fmt::Display for StreamReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StreamReport { folder, segments, blocks, records, bytes, end, torn, damage } = self;
+        if let Some(damage) = damage {
+            return write!(f, "{folder}: DAMAGED: {damage}");
+        }
+        write!(
+            f,
+            "{folder}: {}, {}, {} of {}, up to {end}",
+            counted(*segments as u64, "segment"),
+            counted(*blocks, "block"),
+            counted(*records, "record"),
+            counted(*bytes, "byte")
+        )?;
+        match torn {
+            Some((file, at)) => write!(f, "; {file} is torn at byte {at}: what follows was never synced"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for stream in &self.streams {
-            let StreamReport { folder, segments, blocks, records, bytes, end, torn, damage } = stream;
-            if let Some(damage) = damage {
-                writeln!(f, "{folder}: DAMAGED: {damage}")?;
-                continue;
-            }
-            write!(
-                f,
-                "{folder}: {}, {}, {} of {}, up to {end}",
-                counted(*segments as u64, "segment"),
-                counted(*blocks, "block"),
-                counted(*records, "record"),
-                counted(*bytes, "byte")
-            )?;
-            match torn {
-                Some((file, at)) => writeln!(f, "; {file} is torn at byte {at}: what follows was never synced")?,
-                None => writeln!(f)?,
-            }
-        }
+        self.streams.iter().try_for_each(|stream| writeln!(f, "{stream}"))?;
         match &self.damage {
             Some(damage) => writeln!(f, "DAMAGED: {damage}"),
             None => {

@@ -1,5 +1,6 @@
 //! The acceptors of a shard, as the metadata name them, while its log runs (rule G11).
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use loggroup::{Dial, Driver, Listener, Plan, Port, Remote};
 use membership::control::Control;
 use membership::meta::{Acceptor, Command, GroupCommand, Lead, Response, Settle, Shard};
-use membership::{AcceptorId, NodeId, Term};
+use membership::{AcceptorId, Map, NodeId, Term};
 
 /// How long a change of the metadata is waited for.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -31,6 +32,7 @@ impl Group {
     pub fn follow(&self, copies: &Arc<Driver>) -> Result<(), String> {
         let Some(control) = self.0.upgrade() else { return Ok(()) };
         let Some(shard) = own_shard(&control) else { return Ok(()) };
+        reach(&control, copies, &shard);
         match &shard.pending {
             None if copies.may_settle() => copies.settled(),
             Some(pending) if copies.may_settle() && shard.pending_since < copies.term() => {
@@ -67,22 +69,32 @@ fn ids(set: &[Acceptor]) -> Vec<AcceptorId> {
 pub fn ports(control: &Arc<Control>, acceptors: &[Acceptor], listener: &Listener) -> Vec<(AcceptorId, Arc<dyn Port>)> {
     let others = acceptors.iter().filter(|acceptor| acceptor.node != control.id());
     let port = |acceptor: &Acceptor| {
-        let remote = Remote::start(acceptor.id, dial(control, acceptor.node), listener.clone());
+        let remote = Remote::start(acceptor.id, dial(control, *acceptor), listener.clone());
         let remote = remote.inspect_err(|why| tracing::warn!("a copy of the log cannot be reached: {why}")).ok()?;
         Some((acceptor.id, Arc::new(remote) as Arc<dyn Port>))
     };
     others.filter_map(port).collect()
 }
 
-fn dial(control: &Arc<Control>, member: NodeId) -> Dial {
+/// A folder may be another member's later: of a log-server that lost its part of the metadata and joined anew.
+fn dial(control: &Arc<Control>, acceptor: Acceptor) -> Dial {
     let control = Arc::downgrade(control);
     Arc::new(move || {
         let control = control.upgrade().ok_or_else(|| io::Error::other("the server stops"))?;
+        let member = member_with(&control.map(), acceptor);
         let (tell, told) = channel();
         control.dial_log(member, move |dialed| drop(tell.send(dialed)));
         let dialed = told.recv_timeout(ANSWER).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
         dialed.map_err(io::Error::other)
     })
+}
+
+/// The member that has an acceptor now, as far as the metadata know.
+fn member_with(map: &Map, acceptor: Acceptor) -> NodeId {
+    let all = || map.shards().iter();
+    let mut known =
+        all().flat_map(|shard| shard.pending.iter().flatten()).chain(all().flat_map(|shard| &shard.settled));
+    known.find(|known| known.id == acceptor.id).map_or(acceptor.node, |known| known.node)
 }
 
 fn settle(control: &Control, shard: &Shard, pending: &[Acceptor]) -> Result<(), String> {
@@ -93,14 +105,20 @@ fn settle(control: &Control, shard: &Shard, pending: &[Acceptor]) -> Result<(), 
     Ok(())
 }
 
-/// Brings pending acceptors up, and begins a term in which they count beside the settled ones.
-fn change(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard, pending: &[Acceptor]) -> Result<(), String> {
-    let known: Vec<AcceptorId> = copies.lags().into_iter().map(|lag| lag.acceptor).collect();
-    let new: Vec<Acceptor> = pending.iter().filter(|acceptor| !known.contains(&acceptor.id)).copied().collect();
+/// Makes ways to acceptors of a shard that have none. Those that do not count yet are brought up.
+fn reach(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard) {
+    let all = || shard.settled.iter().chain(shard.pending.iter().flatten());
+    let lacking = copies.lacking(&all().map(|acceptor| acceptor.id).collect::<Vec<_>>());
+    let lacking: BTreeMap<AcceptorId, Acceptor> =
+        all().filter(|acceptor| lacking.contains(&acceptor.id)).map(|acceptor| (acceptor.id, *acceptor)).collect();
+    let new: Vec<Acceptor> = lacking.into_values().filter(|acceptor| acceptor.node != control.id()).collect();
     if !new.is_empty() {
         copies.follow_up(|listener| ports(control, &new, listener));
-        return Ok(());
     }
+}
+
+/// Brings pending acceptors up, and begins a term in which they count beside the settled ones.
+fn change(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard, pending: &[Acceptor]) -> Result<(), String> {
     if copies.behind(&ids(pending)).is_none_or(|blocks| blocks > BEHIND_MAX) {
         // They catch up while the log runs.
         return Ok(());
@@ -109,6 +127,8 @@ fn change(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard, pending: 
     let ask = Lead { shard: shard.id, known: copies.term(), id, incarnation, of_log: 0 };
     submit(control, Command::Lead(ask))?;
     let shard = own_shard(control).filter(|shard| is_next(shard.term, copies.term())).ok_or("there is no next term")?;
+    // The set may have grown until the term was given.
+    reach(control, copies, &shard);
     // Without a majority the streams stand still, as they would in the term before.
     copies.again(plan(&shard, copies.own()), &mut |_, _| true).map_err(|why| why.to_string())
 }

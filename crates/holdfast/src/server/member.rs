@@ -390,7 +390,7 @@ fn hooks(
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
     let (holder, placer) = (Weak::clone(&watcher), Weak::clone(&watcher));
     let (taken, failed) = (links.clone(), links.clone());
-    let (leaver, troubled, configured) = (watcher.clone(), watcher.clone(), watcher.clone());
+    let (leaver, troubled, configured, owner) = (watcher.clone(), watcher.clone(), watcher.clone(), watcher.clone());
     let (again, serves) = (Arc::clone(&given.again), Arc::clone(&given.again));
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
@@ -412,6 +412,7 @@ fn hooks(
         }),
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
+        copies: Arc::new(move || owner.upgrade().map_or_else(Vec::new, |node| node.reported_copies())),
         on_place: Arc::new(move |wanted| match (wanted.streams, placer.upgrade()) {
             (None, Some(node)) => given.check().and_then(|()| copies::of_owner(&node.config.settings(), &dir, wanted)),
             (_, Some(node)) => copies::of_node(&node.config.settings(), &dir, wanted),

@@ -8,6 +8,7 @@ mod checkpoints;
 mod chores;
 mod clock;
 mod copies;
+mod copies_watched;
 mod crash;
 mod cut;
 mod durable;
@@ -184,7 +185,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     if let (Some(kept), Some(membership)) = (&kept, &membership)
         && let Some(copies) = &kept.copies
     {
-        taken_over::keep(copies, &kept.log, membership)?;
+        taken_over::keep(copies, &kept.log, membership, &node)?;
     }
     if kept.is_none() && !settings.takes_part_in_cluster() {
         load_snapshot::load(&node, &settings)?;

@@ -11,13 +11,14 @@ use std::thread;
 use std::time::Duration;
 
 use loggroup::{Driver, Ended, Limits, Own, Stage};
-use membership::ShardId;
-use node::Node;
+use node::cluster::place_of_copy;
 use node::config::Settings;
-use quorum::AcceptorId;
+use node::{LookAtCopies, Node};
+use quorum::{AcceptorId, ShardId};
 use redolog::{Log, State};
 
 use super::chance;
+use super::copies_watched::{self, News, Watch};
 use super::durable::{Disks, Stored, limits_of_log};
 use super::group;
 use super::member::{self, Membership};
@@ -98,7 +99,7 @@ pub fn bring_up(
     let (count, term) = (copies.len(), plan.term.get());
     tracing::info!("The log of shard {} is taken over from its {count} copies, in term {term}", plan.shard.0);
     let limits = Limits { through: settings.appendfsync == node::config::AppendFsync::Always, ..Limits::default() };
-    let driver = own.bring_up(plan, limits, |listener| membership.ports(&shard, listener), &mut saying(node));
+    let driver = own.bring_up(plan, limits, |listener| membership.ports(&shard, listener), &mut saying(node, shard.id));
     match driver {
         Ok(driver) => Ok(Some(stored.with_log(settings, Arc::clone(&node.clock), driver)?)),
         Err(loggroup::NotStarted::Ended(Ended::Stopped)) => Ok(None),
@@ -108,21 +109,31 @@ pub fn bring_up(
 
 /// Waits until the shard is led. `log` runs in the own folder.
 pub fn follow(copies: &Arc<Driver>, log: &Log, node: &Arc<Node>) -> Result<(), Box<dyn Error>> {
-    copies.follow(log, &mut saying(node))?;
+    copies.follow(log, &mut saying(node, copies.shard()))?;
     tracing::info!("The shard is led here, in term {}", copies.term().get());
     Ok(())
 }
 
-/// Starts a thread that tells acceptors what is committed, and follows changes of them. It ends when the log has ended.
-pub fn keep(copies: &Arc<Driver>, log: &Log, membership: &Membership) -> Result<(), Box<dyn Error>> {
+/// Has the node show the copies of its log. Starts a thread that tells acceptors what is committed, follows changes of
+/// them, and logs what becomes of them. It ends when the log has ended.
+pub fn keep(copies: &Arc<Driver>, log: &Log, membership: &Membership, node: &Arc<Node>) -> Result<(), Box<dyn Error>> {
+    if let Some(durable) = node.durable() {
+        durable.show_copies(copies_watched::look(copies, node));
+    }
     let (weak, log, group) = (Arc::downgrade(copies), log.clone(), membership.group());
+    let watcher = Arc::downgrade(node);
+    let (look, mut watch): (LookAtCopies, _) = (copies_watched::look(copies, node), Watch::default());
     let keep = move || {
         while let Some(copies) = weak.upgrade().filter(|_| !matches!(log.state(), State::Failed(_))) {
             copies.tell_committed();
             if let Err(why) = group.follow(&copies) {
                 tracing::warn!(cause = "log copies", "The copies of the log do not change yet: {why}");
             }
+            if let Some(node) = watcher.upgrade() {
+                node.waited_for_copies(copies.longest_wait());
+            }
             drop(copies);
+            look().iter().flat_map(|now| watch.look(now)).for_each(|news: News| news.tell());
             thread::park_timeout(EVERY);
         }
     };
@@ -153,14 +164,20 @@ impl<'a> Waits<'a> {
     }
 }
 
-fn saying(node: &Arc<Node>) -> impl FnMut(Stage, usize) -> bool {
+fn saying(node: &Arc<Node>, shard: ShardId) -> impl FnMut(Stage, &[AcceptorId]) -> bool {
     let mut waits = Waits::new(node, "");
     move |stage, silent| {
+        let map = node.cluster().map(|cluster| cluster.map());
+        let name = |id: &AcceptorId| map.as_ref().map_or_else(String::new, |map| place_of_copy(map, shard, *id));
         let does = match stage {
             Stage::Sealing | Stage::Fetching => "is taken over",
             _ => "is brought to its copies",
         };
-        waits.text = format!("The log {does}; of the acceptors, {silent} do not answer");
+        let silent: Vec<String> = silent.iter().map(name).collect();
+        waits.text = match silent.is_empty() {
+            true => format!("The log of shard {} {does}: all of these answer", shard.0),
+            false => format!("The log of shard {} {does}: no answer comes from {}", shard.0, silent.join(", ")),
+        };
         waits.go_on()
     }
 }

@@ -24,8 +24,8 @@ const HEALTHY: &str = "health: ok";
 /// A node and two log-servers on machines of their own.
 pub struct Copied {
     pub nodes: Nodes,
-    ports: [u16; 2],
-    scratches: [Scratch; 2],
+    pub ports: [u16; 2],
+    pub scratches: [Scratch; 2],
     pub servers: [Option<LogServer>; 2],
     /// Directories of each.
     dirs: Vec<&'static str>,
@@ -43,10 +43,17 @@ impl Copied {
 
     /// As [`Self::new`]; the node has these settings, too. `logs` and `dirs`: of its log, and of each log-server.
     pub fn of(settings: &str, logs: &[&'static str], dirs: &[&'static str]) -> Self {
+        Self::with(settings, logs, dirs, 0)
+    }
+
+    /// As [`Self::of`]. `voters`: so many nodes without slots, which have no copies.
+    pub fn with(settings: &str, logs: &[&'static str], dirs: &[&'static str], voters: usize) -> Self {
         // On a busy machine a connection to a copy may be away for long.
         let always = "cluster-host a\nappendfsync always\nlog-stall-timeout 60\n";
         let settings = format!("{always}log-dirs {}\n{settings}", logs.join(" "));
-        let nodes = Nodes::with_files(2, 1, &[&settings, "cluster-host d\n"]);
+        let files = [&*settings, "cluster-host d\n", "cluster-host e\n"];
+        let mut nodes = Nodes::with_files(2.max(1 + voters as u16), 1, &files[..2.max(1 + voters)]);
+        (1..=voters).for_each(|node| nodes.start(node));
         let (ports, scratches) = ([free_port(), free_port()], [Scratch::new(), Scratch::new()]);
         let mut copied =
             Self { nodes, ports, scratches, servers: [None, None], dirs: dirs.to_vec(), logs: logs.to_vec(), count: 0 };
@@ -95,9 +102,7 @@ impl Copied {
     /// Waits until all three copies count.
     pub fn is_whole(&self) {
         self.nodes.serves(0);
-        let others = ["(no folder yet)", "(catches up)", "(waits)"];
-        let counts = |status: &str| status.contains("3 of 3") && !others.iter().any(|other| status.contains(other));
-        self.status(|status| counts(status) && status.contains(HEALTHY));
+        self.status(|status| status.contains("3 of 3") && status.contains(HEALTHY));
     }
 
     /// The node acknowledges so many more values.

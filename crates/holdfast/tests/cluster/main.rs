@@ -4,6 +4,7 @@
 #[path = "../../../membership/tests/clusters/certificates.rs"]
 mod certificates;
 mod copies;
+mod copies_shown;
 mod dev_cluster;
 mod export;
 mod full_copies;

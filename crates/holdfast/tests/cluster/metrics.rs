@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Nodes, free_ports};
 
 /// A scrape of the endpoint at this port.
-fn scrape(port: u16) -> String {
+pub fn scrape(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut reply = String::new();

@@ -34,6 +34,14 @@ impl Driver {
         drop(before);
     }
 
+    /// Those of these acceptors that there is no way to.
+    #[must_use]
+    pub fn lacking(&self, acceptors: &[AcceptorId]) -> Vec<AcceptorId> {
+        let inner = self.lock();
+        let lacks = |id: &&AcceptorId| **id != self.own && !inner.ports.contains_key(*id);
+        acceptors.iter().filter(lacks).copied().collect()
+    }
+
     /// The most blocks by which one of these acceptors lags in a stream. `None`: one does not answer.
     #[must_use]
     pub fn behind(&self, acceptors: &[AcceptorId]) -> Option<u64> {
@@ -104,7 +112,7 @@ impl Driver {
         while !log.rests() {
             self.wait_until(&mut *wait, |_| true)?;
             check_goes_on(log)?;
-            if !wait(Stage::Leading, 0) {
+            if !wait(Stage::Leading, &[]) {
                 return Err(Ended::Stopped);
             }
             thread::park_timeout(REST);

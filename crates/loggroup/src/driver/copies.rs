@@ -14,6 +14,7 @@ impl Copies for Driver {
         frame.encode(&mut bytes).map_err(|broken| broken.0.to_owned())?;
         let body: Arc<[u8]> = bytes.into();
         self.act(Some(stream), |inner, events| {
+            inner.is_through = through;
             inner.owner.write_through(through);
             let appended = inner.owner.append(StreamId(stream), Cut(frame.cut.0), body, events);
             let id = appended.map_err(|not_now| inner.fenced_by.map_or(not_now.to_string(), super::fenced))?;
@@ -91,6 +92,8 @@ impl Inner {
     ) {
         let Some(history) = self.owner.history(stream).filter(|_| !self.is_own_lost) else { return };
         let (Some(written), Some(synced)) = (history.at(landed.written), history.at(landed.synced)) else { return };
+        let reached = if self.is_through { synced } else { written };
+        self.waits.own_has(stream.0.into(), reached.sequence);
         let report = Report::Ack { stream, written, synced };
         let term = self.owner.term();
         self.owner.reply(own, Reply { shard, term, report }, events);

@@ -10,12 +10,14 @@
 mod again;
 mod copies;
 mod reads;
+mod shown;
 mod stages;
 mod start;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod together;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -29,8 +31,10 @@ use crate::port::{Heard, Listener, Port};
 pub use again::Again;
 pub use reads::OwnReads;
 use reads::Reads;
+pub use shown::{CopyShown, Shown};
 pub use stages::{Ended, Wait};
-pub use start::{NotStarted, Own, Rising, is_acceptor, name_of_own, shard_of_own};
+pub use start::{NotStarted, Own, Rising, is_acceptor, name_of_own, own_promise, shard_of_own};
+use waits::Waits;
 
 /// A term, as the metadata give it (rule G1).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,6 +73,7 @@ struct Inner {
     outbox: Vec<(Arc<dyn Port>, Request)>,
     is_sending: bool,
     marks: Vec<Mark>,
+    waits: Waits,
     /// The log's threads write the own folder. Its blocks are read by a thread for that.
     is_own_taken: bool,
     own_reads: Option<Reads>,
@@ -77,6 +82,8 @@ struct Inner {
     is_own_lost: bool,
     /// The log was told that no majority has room.
     is_full: bool,
+    /// Blocks are acknowledged when they are on disks, and not when they are written.
+    is_through: bool,
     may_settle: bool,
     /// The term that has followed.
     fenced_by: Option<Term>,
@@ -135,11 +142,13 @@ impl Driver {
             outbox: Vec::new(),
             is_sending: false,
             marks: vec![Mark::default(); streams],
+            waits: Waits::new(streams),
             is_own_taken: false,
             own_reads: None,
             has_own_failed: false,
             is_own_lost: false,
             is_full: false,
+            is_through: limits.through,
             may_settle: false,
             fenced_by: None,
             is_stopped: false,
@@ -173,6 +182,12 @@ impl Driver {
     #[must_use]
     pub fn own(&self) -> AcceptorId {
         self.own
+    }
+
+    /// Its shard.
+    #[must_use]
+    pub fn shard(&self) -> ShardId {
+        self.shard
     }
 
     /// Its term.
@@ -313,13 +328,19 @@ impl Inner {
             Event::Chosen | Event::Replay { .. } | Event::Sealed { .. } | Event::Leads => {}
             Event::MaySettle => self.may_settle = true,
             Event::Received { stream, id, cut } => {
+                if !self.is_through {
+                    self.waits.majority_has(stream.0.into(), id.sequence);
+                }
                 if let Some(mark) = self.marks.get_mut(usize::from(stream.0)) {
                     mark.received = cut.max(mark.received);
                     moved.add(stream);
                 }
                 self.sync_more(stream, id, out);
             }
-            Event::Synced { stream, cut, .. } => {
+            Event::Synced { stream, id, cut } => {
+                if self.is_through {
+                    self.waits.majority_has(stream.0.into(), id.sequence);
+                }
                 if let Some(mark) = self.marks.get_mut(usize::from(stream.0)) {
                     mark.synced = cut.max(mark.synced);
                     moved.add(stream);

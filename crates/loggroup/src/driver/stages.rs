@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorum::{Cut, History, Stage, StreamId};
+use quorum::{AcceptorId, Cut, History, Stage, StreamId};
 use redolog::{Chain, Log, Lsn};
 
 use super::{Driver, Inner};
@@ -38,7 +38,7 @@ impl std::error::Error for Ended {}
 
 /// Called while a start waits, now and then: true if it is to go on. It gets the stage and the acceptors that do not
 /// answer, for a log line.
-pub type Wait<'a> = &'a mut dyn FnMut(Stage, usize) -> bool;
+pub type Wait<'a> = &'a mut dyn FnMut(Stage, &[AcceptorId]) -> bool;
 
 impl Driver {
     /// Waits until a log was chosen and the own folder has all of it on the disk.
@@ -124,7 +124,8 @@ impl Driver {
         let _ = self.log.set(log.clone());
         // No log has heard yet of blocks that have landed, and no thread of the log has looked.
         let by = {
-            let inner = self.lock();
+            let mut inner = self.lock();
+            inner.waits.measure_by(log.clock());
             (0..log.streams()).for_each(|stream| inner.hold(log, stream));
             inner.fenced_by
         };
@@ -158,9 +159,9 @@ impl Driver {
     }
 
     fn ask(&self, inner: MutexGuard<'_, Inner>, wait: Wait<'_>) -> bool {
-        let (stage, silent) = (inner.stage(), inner.owner.silent().count());
+        let (stage, silent) = (inner.stage(), inner.owner.silent().collect::<Vec<_>>());
         drop(inner);
-        wait(stage, silent)
+        wait(stage, &silent)
     }
 
     /// Ends the waits for stages. The ports are dropped, and acceptors hear nothing more.

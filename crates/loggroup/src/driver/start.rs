@@ -14,7 +14,7 @@ use quorum::{AcceptorId, History, Limits, ShardId, Term};
 use redolog::{Damage, Disk, Lead, Log, Opened, Reader, Replica};
 
 use super::{Driver, Ended, OwnReads, Plan, Wait};
-use crate::folder::{Folder, Place, Unusable, shard_of};
+use crate::folder::{Folder, Place, Unusable, named, shard_of};
 use crate::local::Local;
 use crate::port::{Listener, Port};
 
@@ -131,6 +131,18 @@ pub fn shard_of_own(logs: &[PathBuf]) -> Result<Option<ShardId>, Unusable> {
         return Ok(None);
     }
     shard_of(&redolog::Folder::to_read(&own_folder(logs)))
+}
+
+/// The shard, the name, and the promised term of the acceptor in an own log; none if it has no copies. Nothing is changed.
+///
+/// # Errors
+/// The acceptor's files are damaged, or cannot be read.
+pub fn own_promise(logs: &[PathBuf]) -> Result<Option<(ShardId, AcceptorId, Term)>, Unusable> {
+    if !is_acceptor(logs) {
+        return Ok(None);
+    }
+    let (identity, promised) = named(&own_folder(logs))?;
+    Ok(Some((identity.shard, identity.acceptor, promised)))
 }
 
 fn own_folder(logs: &[PathBuf]) -> PathBuf {

@@ -94,7 +94,7 @@ fn plan(term: u32, own: u8, settled: &[u8], pending: Option<&[u8]>) -> Plan {
 
 fn try_lead(disks: &Disks, plan: Plan, copies: &[&Copy], most: Duration) -> Result<Led, NotStarted> {
     let since = now();
-    let mut wait = |_, _| since.elapsed() < most;
+    let mut wait = |_: quorum::Stage, _: &[AcceptorId]| since.elapsed() < most;
     let own = Own::of(disks.folder(plan.own.0[0]))?;
     assert_eq!(own.acceptor(), plan.own);
     assert!(own.term() < plan.term);

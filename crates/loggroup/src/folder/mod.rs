@@ -11,6 +11,7 @@
 //! A folder that lost anything is no acceptor any more: it does not vote (rule G9).
 
 mod blocks;
+mod checked;
 mod identity;
 mod promise;
 mod spread;
@@ -23,6 +24,8 @@ use quorum::{AcceptorId, Base, BlockId, Cut, FolderLife, Found, History, Run, Sh
 use redolog::{Chain, Damage, Disk, Holder, Limits, Lsn, Name, Replica};
 
 pub(crate) use self::blocks::{check, decoded, encoded};
+pub(crate) use self::checked::named;
+pub use self::checked::{Checked, check_copy};
 use self::identity::Identity;
 pub(crate) use self::promise::Promise;
 pub(crate) use self::spread::{Spread, remove_folders};

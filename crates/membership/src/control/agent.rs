@@ -9,6 +9,7 @@ use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::{LinearizerOption, Raft};
 
 use super::configuration::Configured;
+use super::copies::CopyReport;
 use super::disk::Disk;
 use super::granting::{Renewal, Watched};
 use super::levels::{Levels, with_level};
@@ -19,7 +20,7 @@ use super::relay::Relays;
 use super::storage::Machine;
 use super::told::Told;
 use super::types::{CommittedLeaderId, Types, Wire};
-use super::{BootClock, MayServe, Random, Settings, Trouble};
+use super::{BootClock, CopyReports, MayServe, Random, Settings, Trouble};
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
@@ -104,6 +105,8 @@ pub struct Agent {
     pub configured: Configured,
     /// See [`super::Hooks::trouble`].
     pub trouble: Trouble,
+    /// See [`super::Hooks::copies`].
+    pub copies: CopyReports,
     pub places: Places,
     /// See [`super::Hooks::may_serve`].
     pub may_serve: MayServe,
@@ -129,6 +132,8 @@ pub struct Volatile {
     pub libraries: BTreeMap<NodeId, u64>,
     /// The troubles of nodes that serve, as they have reported them to this one.
     pub troubles: BTreeMap<NodeId, String>,
+    /// The copies of their logs, as these have reported them to this one.
+    pub copies: BTreeMap<NodeId, Vec<CopyReport>>,
     /// The nodes that are up, and those that were.
     pub watched: Watched,
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::agent::Agent;
+use super::copies::{self, CopyReport};
 use super::links::Reply;
 use super::types::Wire;
 use crate::NodeId;
@@ -15,7 +16,8 @@ pub const TROUBLE_MAX: usize = 512;
 
 impl Agent {
     /// Grants a lease, if this node leads (rule O1).
-    pub async fn grant(self: &Arc<Self>, Renewal { id, incarnation, libraries, trouble }: Renewal) -> Reply {
+    pub async fn grant(self: &Arc<Self>, renewal: Renewal) -> Reply {
+        let Renewal { id, incarnation, libraries, trouble, copies } = renewal;
         let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
         match self.machine.look(|applied| applied.state.incarnation(id)) {
             None => {
@@ -36,6 +38,10 @@ impl Agent {
             match trouble.is_empty() {
                 true => volatile.troubles.remove(&id),
                 false => volatile.troubles.insert(id, trouble),
+            };
+            match copies.is_empty() {
+                true => volatile.copies.remove(&id),
+                false => volatile.copies.insert(id, copies),
             };
             volatile.leases.grant(term, id, now)
         };
@@ -128,7 +134,8 @@ impl Agent {
             let left_ms = volatile.leases.held(id, now) / 1_000_000;
             // A node that is down has reported nothing since.
             let trouble = volatile.troubles.get(&id).filter(|_| left_ms > 0).cloned().unwrap_or_default();
-            Held { left_ms, trouble }
+            let copies = volatile.copies.get(&id).filter(|_| left_ms > 0).cloned().unwrap_or_default();
+            Held { left_ms, trouble, copies }
         };
         Holders(nodes.into_iter().map(|(id, _)| (id, held(id))).collect())
     }
@@ -175,6 +182,8 @@ pub struct Renewal {
     pub libraries: u64,
     /// Its troubles, in words, though it serves; at most [`TROUBLE_MAX`] bytes. Empty: none.
     pub trouble: String,
+    /// The copies of the log that it owns, at a level that has room for them.
+    pub copies: Vec<CopyReport>,
 }
 
 impl Wire for Renewal {
@@ -183,11 +192,13 @@ impl Wire for Renewal {
         out.extend_from_slice(&self.incarnation.to_le_bytes());
         out.extend_from_slice(&self.libraries.to_le_bytes());
         put_bytes(out, self.trouble.as_bytes());
+        copies::put(out, &self.copies);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (id, incarnation, libraries) = (NodeId::read(from)?, from.u64()?, from.u64()?);
-        Ok(Self { id, incarnation, libraries, trouble: from.text(TROUBLE_MAX)?.to_owned() })
+        let trouble = from.text(TROUBLE_MAX)?.to_owned();
+        Ok(Self { id, incarnation, libraries, trouble, copies: copies::read(from)? })
     }
 }
 
@@ -221,6 +232,8 @@ pub struct Held {
     pub left_ms: u64,
     /// As in [`Renewal`].
     pub trouble: String,
+    /// As in [`Renewal`].
+    pub copies: Vec<CopyReport>,
 }
 
 /// See [`Agent::holders`].
@@ -235,20 +248,37 @@ impl Wire for Holders {
             out.extend_from_slice(&held.left_ms.to_le_bytes());
             put_bytes(out, held.trouble.as_bytes());
         }
+        // Behind all that earlier builds know.
+        let owners: Vec<_> = self.0.iter().filter(|(_, held)| !held.copies.is_empty()).collect();
+        if owners.is_empty() {
+            return;
+        }
+        put_count(out, owners.len());
+        for (id, held) in owners {
+            id.put(out);
+            copies::put(out, &held.copies);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let held = |from: &mut Reader<'_>| {
             let (id, left_ms) = (NodeId::read(from)?, from.u64()?);
-            Ok((id, Held { left_ms, trouble: from.text(TROUBLE_MAX)?.to_owned() }))
+            Ok((id, Held { left_ms, trouble: from.text(TROUBLE_MAX)?.to_owned(), copies: Vec::new() }))
         };
         let count = from.count(crate::meta::NODES_MAX)?;
-        (0..count).map(|_| held(from)).collect::<Result<_, _>>().map(Self)
+        let mut all: BTreeMap<NodeId, Held> = (0..count).map(|_| held(from)).collect::<Result<_, _>>()?;
+        let owners = if from.is_empty() { 0 } else { from.count(crate::meta::NODES_MAX)? };
+        for _ in 0..owners {
+            let (id, copies) = (NodeId::read(from)?, copies::read(from)?);
+            all.get_mut(&id).ok_or(Malformed("copies of a member"))?.copies = copies;
+        }
+        Ok(Self(all))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::copies::CopyState;
     use super::*;
 
     #[test]
@@ -267,14 +297,45 @@ mod tests {
     #[test]
     fn what_is_said_is_read() {
         let id = NodeId([3; 20]);
-        for trouble in ["", "it writes nothing"] {
-            let renewal = Renewal { id, incarnation: 2, libraries: 7, trouble: trouble.to_owned() };
+        let copy = |n: u8, state| CopyReport {
+            id: quorum::AcceptorId([n; 16]),
+            counts: n == 1,
+            state,
+            blocks: 5,
+            bytes: 1 << 40,
+        };
+        let all = vec![copy(1, CopyState::Follows), copy(2, CopyState::Silent), copy(3, CopyState::Failed)];
+        for (trouble, copies) in [("", Vec::new()), ("it writes nothing", all.clone())] {
+            let (trouble, other) = (trouble.to_owned(), NodeId([4; 20]));
+            let renewal =
+                Renewal { id, incarnation: 2, libraries: 7, trouble: trouble.clone(), copies: copies.clone() };
             assert_eq!(Renewal::whole(&renewal.to_bytes()), Ok(renewal));
-            let held = Held { left_ms: 1500, trouble: trouble.to_owned() };
-            let holders = Holders([(id, held)].into());
+            let held = Held { left_ms: 1500, trouble, copies };
+            let without = Held { copies: Vec::new(), ..held.clone() };
+            let holders = Holders([(id, held), (other, without)].into());
             assert_eq!(Holders::whole(&holders.to_bytes()), Ok(holders));
         }
-        let long = Renewal { id, incarnation: 2, libraries: 7, trouble: "x".repeat(TROUBLE_MAX + 1) };
+        let long = "x".repeat(TROUBLE_MAX + 1);
+        let long = Renewal { id, incarnation: 2, libraries: 7, trouble: long, copies: Vec::new() };
         assert!(Renewal::whole(&long.to_bytes()).is_err());
+    }
+
+    /// Nodes of earlier builds read no reports, and write none.
+    #[test]
+    fn reports_of_copies_stand_behind_what_was_there() {
+        let id = NodeId([3; 20]);
+        let report = CopyReport {
+            id: quorum::AcceptorId([7; 16]),
+            counts: true,
+            state: CopyState::Silent,
+            blocks: 0x102,
+            bytes: 0x304,
+        };
+        let without = Renewal { id, incarnation: 2, libraries: 7, trouble: "x".to_owned(), copies: Vec::new() };
+        let with = Renewal { copies: vec![report], ..without.clone() };
+        let former = [&[3; 20][..], &[2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x']].concat();
+        let more = [&[1, 0, 0, 0][..], &[7; 16], &[1, 1, 2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0]].concat();
+        assert_eq!(without.to_bytes(), former);
+        assert_eq!(with.to_bytes(), [former, more].concat());
     }
 }

@@ -135,7 +135,7 @@ impl Agent {
         let libraries = self.has_libraries()?;
         let mut trouble = self.troubles();
         trouble.truncate(trouble.floor_char_boundary(TROUBLE_MAX));
-        let body = Renewal { id, incarnation, libraries, trouble }.to_bytes();
+        let body = Renewal { id, incarnation, libraries, trouble, copies: self.reported_copies() }.to_bytes();
         // The lease runs from here (rule O1).
         let sent = (self.clock)();
         let answer = self.ask_leader(Op::Renew, &body).await?;

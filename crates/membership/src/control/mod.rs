@@ -3,6 +3,7 @@
 
 mod agent;
 mod configuration;
+mod copies;
 mod disk;
 mod duties;
 mod files;
@@ -59,6 +60,7 @@ use told::Told;
 
 pub use crate::certificates::TlsFiles;
 pub use configuration::{NotConfigured, OnConfiguration};
+pub use copies::{CopyReport, CopyState};
 pub use folder::KeptError;
 pub use libraries::OnLibraries;
 pub use places::{Made, OnPlace, Wanted};
@@ -195,6 +197,9 @@ impl std::error::Error for StartError {}
 /// Returns the troubles of a node that serves, in words; empty: none.
 pub type Trouble = Arc<dyn Fn() -> String + Send + Sync>;
 
+/// Returns the state of each copy of the log that a node owns.
+pub type CopyReports = Arc<dyn Fn() -> Vec<CopyReport> + Send + Sync>;
+
 /// Returns why a node must have no lease yet, though it takes part: it does not have its data.
 pub type MayServe = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
@@ -215,6 +220,8 @@ pub struct Hooks {
     pub on_configuration: OnConfiguration,
     /// The troubles of this node.
     pub trouble: Trouble,
+    /// The copies of the log that this node owns.
+    pub copies: CopyReports,
     /// Opens or makes the folder of a place in a log group.
     pub on_place: OnPlace,
     /// Gets the socket of every connection of an owner to the acceptors of this process, from the control thread. It is as
@@ -555,6 +562,7 @@ async fn agent(
         refused: Told::default(),
         libraries: BTreeMap::new(),
         troubles: BTreeMap::new(),
+        copies: BTreeMap::new(),
         watched: granting::Watched::default(),
     });
     Ok(Agent {
@@ -572,6 +580,7 @@ async fn agent(
         libraries: Taken::new(found_libraries, Arc::clone(&hooks.on_libraries)),
         configured: Configured::new(found, Arc::clone(&hooks.on_configuration)),
         trouble: Arc::clone(&hooks.trouble),
+        copies: Arc::clone(&hooks.copies),
         places: Places::new(Arc::clone(&hooks.on_place)),
         may_serve: Arc::clone(&hooks.may_serve),
         changing: tokio::sync::Mutex::default(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use openraft::async_runtime::WatchReceiver;
 
 use super::agent::Agent;
+use super::copies::CopyReport;
 use super::granting::Holders;
 use super::links::Op;
 use super::types::Wire;
@@ -25,6 +26,8 @@ pub struct NodeStatus {
     pub level: Option<u16>,
     /// Its troubles, in words, though it serves. Empty: none was reported.
     pub trouble: String,
+    /// The copies of the log that it owns, as it has reported them; empty: it has none, or was not heard.
+    pub copies: Vec<CopyReport>,
 }
 
 /// The state of the cluster.
@@ -73,6 +76,10 @@ impl Agent {
                 trouble: match is_me {
                     true => self.troubles(),
                     false => held.map(|held| held.trouble.clone()).unwrap_or_default(),
+                },
+                copies: match is_me {
+                    true => self.reported_copies(),
+                    false => held.map(|held| held.copies.clone()).unwrap_or_default(),
                 },
             }
         });

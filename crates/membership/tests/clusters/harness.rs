@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use membership::control::{Control, DataLink, Hooks, Made, NotConfigured, Settings, StartError, Status, Wanted};
+use membership::control::{
+    Control, CopyReport, DataLink, Hooks, Made, NotConfigured, Settings, StartError, Status, Wanted,
+};
 use membership::meta::{Command, Configuration, Response, Setting};
 use membership::{AcceptorId, BootNs, Map, NodeId};
 
@@ -34,6 +36,8 @@ pub struct Node {
     pub refuses: Arc<AtomicBool>,
     /// The trouble that it reports.
     pub trouble: Arc<Mutex<String>>,
+    /// The copies of its log that it reports.
+    pub reports: Arc<Mutex<Vec<CopyReport>>>,
     /// The folders that it has made for copies of logs.
     pub copies: Arc<Mutex<BTreeMap<Wanted, Made>>>,
     links: Channel<DataLink>,
@@ -180,9 +184,9 @@ impl Node {
     pub fn new(settings: Settings) -> Self {
         let (maps, libraries, refuses) = (Arc::default(), Arc::default(), Arc::default());
         let (links, no_links, trouble) = (channel(), channel(), Arc::default());
-        let configuration = Arc::default();
-        let copies = Arc::default();
-        Self { settings, control: None, maps, libraries, configuration, refuses, trouble, copies, links, no_links }
+        let (configuration, reports, copies) = (Arc::default(), Arc::default(), Arc::default());
+        let control = None;
+        Self { settings, control, maps, libraries, configuration, refuses, trouble, reports, copies, links, no_links }
     }
 
     /// The folder of its certificates.
@@ -221,6 +225,10 @@ impl Node {
                 Ok(*copies.lock().unwrap().entry(wanted.clone()).or_insert_with(new))
             }),
             trouble: Arc::new(move || trouble.lock().unwrap().clone()),
+            copies: {
+                let reports = Arc::clone(&self.reports);
+                Arc::new(move || reports.lock().unwrap().clone())
+            },
             may_serve: Arc::new(|| Ok(())),
             on_log: Arc::new(drop),
             on_configuration: Arc::new(move |taken| configuration.lock().unwrap().clone_from(taken)),

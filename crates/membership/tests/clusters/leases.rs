@@ -1,5 +1,6 @@
-use membership::BootNs;
+use membership::control::{CopyReport, CopyState, NodeStatus};
 use membership::meta::{Command, Response};
+use membership::{AcceptorId, BootNs};
 
 use crate::gate::Gate;
 use crate::harness::{Nodes, now, wait};
@@ -55,6 +56,28 @@ fn troubles_are_known_at_every_node() {
         }
     }
     wait("it is forgotten", || known(0).all(|told| told.is_empty()).then_some(()));
+}
+
+/// Every serving node knows the copies that the owner of a shard reports.
+#[test]
+fn copies_are_known_at_every_node() {
+    let nodes = Nodes::formed(49, 3);
+    let known = |asked: usize| {
+        let of = |node: NodeStatus| node.copies.into_iter().map(move |copy| (node.id, copy));
+        nodes.nodes[asked].status().nodes.into_iter().flat_map(of).collect::<Vec<_>>()
+    };
+    let report = |blocks| CopyReport {
+        id: AcceptorId([5; 16]),
+        counts: true,
+        state: CopyState::Silent,
+        blocks,
+        bytes: 100 * blocks,
+    };
+    for reports in [vec![report(1)], vec![report(2)], vec![]] {
+        nodes.nodes[1].reports.lock().unwrap().clone_from(&reports);
+        let expected: Vec<_> = reports.into_iter().map(|report| (nodes.nodes[1].id(), report)).collect();
+        (0..3).for_each(|asked| wait("they are known", || (known(asked) == expected).then_some(())));
+    }
 }
 
 /// O1: slots are not taken from a node that may hold a lease; they are when the lease is certainly over.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ::membership::control::Status;
+use ::membership::control::{CopyReport, CopyState, Status};
 use ::membership::map::Node;
-use ::membership::meta::{Group, Place, Reported, Shard};
-use ::membership::{Map, NodeId};
+use ::membership::meta::{Acceptor, Group, Place, Reported, Shard};
+use ::membership::{AcceptorId, Map, NodeId, ShardId};
+
+use crate::figures::amount::human;
 
 /// A member's address for clients; its name if it is gone.
 fn address(map: &Map, id: NodeId) -> String {
@@ -16,6 +18,21 @@ fn address(map: &Map, id: NodeId) -> String {
 pub(crate) fn place_text(map: &Map, place: &Place) -> String {
     let slash = if place.dir.starts_with('/') { "" } else { "/" };
     format!("{}{slash}{}", address(map, place.member), place.dir)
+}
+
+/// The place of a copy's folder, as operators write it.
+#[must_use]
+pub fn place_of_copy(map: &Map, shard: ShardId, id: AcceptorId) -> String {
+    if let Some(known) = map.reported().iter().find(|known| known.shard == shard && known.id == id) {
+        return place_text(map, &known.place);
+    }
+    let of = map.shards().iter().filter(|of| of.id == shard);
+    let mut acceptors = of.flat_map(|of| of.settled.iter().chain(of.pending.iter().flatten()));
+    match acceptors.find(|acceptor| acceptor.id == id) {
+        // Another folder is to take its place.
+        Some(acceptor) => format!("a former place at {}", address(map, acceptor.node)),
+        None => "a folder that no group has".to_owned(),
+    }
 }
 
 /// The place that an operator has written. The member is named by its address for clients, or by its name.
@@ -90,25 +107,37 @@ pub(crate) fn findings(status: &Status) -> Findings {
         ));
     }
     for shard in map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0) {
-        let copies = shard.settled.len();
+        let (copies, counting) = (shard.settled.len(), counting(map, shard));
         let wanted = map.copies_of(shard).len();
-        if wanted > 0 && copies < wanted {
-            problems.push(format!("shard {} has {} of the {wanted} copies of its log", shard.id.0, copies.max(1)));
+        if wanted > 0 && counting < wanted {
+            problems.push(format!("shard {} has {counting} of the {wanted} copies of its log", shard.id.0));
         }
         if copies < 2 {
             continue;
         }
-        if copies >= wanted && !survives(map, shard.settled.iter().map(|acceptor| acceptor.node)) {
+        if counting >= wanted && !survives(map, shard.settled.iter().map(|acceptor| acceptor.node)) {
             notes.push(format!("the copies of shard {} survive the loss of no machine", shard.id.0));
         }
-        let down = shard.settled.iter().filter(|acceptor| is_up(status, acceptor.node) == Some(false)).count();
-        if down > 0 {
-            let then = match (copies - down).checked_sub(copies / 2 + 1) {
+        let known = reports(status, shard);
+        let (up, down): (Vec<&Acceptor>, Vec<&Acceptor>) =
+            shard.settled.iter().partition(|acceptor| takes_blocks(status, known, acceptor));
+        if !down.is_empty() {
+            let then = match up.len().checked_sub(copies / 2 + 1) {
                 None => "nothing can be written, until more are",
                 Some(0) => "if one more fails, nothing can be written",
                 Some(_) => "more may fail",
             };
-            problems.push(format!("{} of {copies} copies of shard {} are up: {then}", copies - down, shard.id.0));
+            problems.push(format!("{} of {copies} copies of shard {} are up: {then}", up.len(), shard.id.0));
+        }
+        // A member that is down is a problem of its own.
+        for acceptor in down.iter().filter(|acceptor| is_up(status, acceptor.node) != Some(false)) {
+            let place = place_of_copy(map, shard.id, acceptor.id);
+            problems.push(match state_of(known, acceptor.id) {
+                Some(CopyState::Failed) => {
+                    format!("the disk of the copy of shard {} at {place} has failed: replace the place", shard.id.0)
+                }
+                _ => format!("the copy of shard {} at {place} does not answer the shard's owner", shard.id.0),
+            });
         }
         alone.push(shard.id.0.to_string());
     }
@@ -119,6 +148,41 @@ pub(crate) fn findings(status: &Status) -> Findings {
         ));
     }
     Findings { problems, notes }
+}
+
+/// How many copies of a shard's log count, of those that should be there. A log without copies is one. While a place is
+/// replaced, the folder before it is on the majority as well, but nobody wants it.
+fn counting(map: &Map, shard: &Shard) -> usize {
+    let counts = |place: &&Place| folder(map, shard, place).is_some_and(|id| is_settled(shard, id));
+    map.copies_of(shard).iter().filter(counts).count().max(1)
+}
+
+/// The folder that a place has reported.
+fn folder(map: &Map, shard: &Shard, place: &Place) -> Option<AcceptorId> {
+    let is_it = |known: &&Reported| known.shard == shard.id && known.place == *place;
+    map.reported().iter().find(is_it).map(|known| known.id)
+}
+
+fn is_settled(shard: &Shard, id: AcceptorId) -> bool {
+    shard.settled.iter().any(|acceptor| acceptor.id == id)
+}
+
+/// The copies of a shard's log, as its owner has reported them; none if it was not heard.
+fn reports<'a>(status: &'a Status, shard: &Shard) -> &'a [CopyReport] {
+    let owner = status.nodes.iter().find(|node| node.id == shard.owner);
+    owner.map_or(&[], |owner| &owner.copies)
+}
+
+fn state_of(known: &[CopyReport], id: AcceptorId) -> Option<CopyState> {
+    known.iter().find(|report| report.id == id).map(|report| report.state)
+}
+
+/// True if an acceptor takes blocks, as far as it is known: its owner says so, or it may be, as its member is up.
+fn takes_blocks(status: &Status, known: &[CopyReport], acceptor: &Acceptor) -> bool {
+    match state_of(known, acceptor.id) {
+        Some(state) => state == CopyState::Follows,
+        None => is_up(status, acceptor.node) != Some(false),
+    }
 }
 
 /// True if a majority of the copies is left when any one machine is lost.
@@ -159,38 +223,47 @@ pub(crate) fn group_rows(status: &Status) -> Vec<Vec<String>> {
 }
 
 /// The copies of shards' logs: a row for each shard that has slots, or copies.
-pub(crate) fn shard_rows(map: &Map) -> Vec<Vec<String>> {
+pub(crate) fn shard_rows(status: &Status) -> Vec<Vec<String>> {
+    let map = &status.map;
     let mut rows = vec![["SHARD", "OWNER", "TERM", "GROUP", "COPIES", "PLACES"].map(str::to_owned).to_vec()];
     let shown = map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0 || shard.settled.len() > 1);
     rows.extend(shown.map(|shard| {
-        let wanted = map.copies_of(shard);
-        let places: Vec<String> = wanted.iter().map(|place| copy(map, shard, place)).collect();
+        let (wanted, known) = (map.copies_of(shard), reports(status, shard));
+        let places: Vec<String> = wanted.iter().map(|place| copy(map, shard, place, known)).collect();
         let own = || format!("{} (own log)", address(map, shard.owner));
         vec![
             shard.id.0.to_string(),
             address(map, shard.owner),
             shard.term.get().to_string(),
             map.group_of(shard).map_or_else(|| "-".to_owned(), |group| group.name.clone()),
-            format!("{} of {}", shard.settled.len().max(1), wanted.len().max(1)),
+            format!("{} of {}", counting(map, shard), wanted.len().max(1)),
             if places.is_empty() { own() } else { places.join(" ") },
         ]
     }));
     rows
 }
 
-/// A place of a shard's copies, and whether the copy counts.
-fn copy(map: &Map, shard: &Shard, place: &Place) -> String {
-    let is_it = |known: &&Reported| known.shard == shard.id && known.place == *place;
-    let known = map.reported().iter().find(is_it).map(|known| known.id);
-    let counts = known.is_some_and(|id| shard.settled.iter().any(|acceptor| acceptor.id == id));
-    let comes = known.is_some_and(|id| shard.pending.iter().flatten().any(|acceptor| acceptor.id == id));
-    let mark = match (known, counts, comes) {
-        (None, ..) => " (no folder yet)",
-        (_, true, _) => "",
-        (_, _, true) => " (catches up)",
-        _ => " (waits)",
+/// A place of a shard's copies, whether the copy counts, and how far it is behind.
+fn copy(map: &Map, shard: &Shard, place: &Place, known: &[CopyReport]) -> String {
+    let id = folder(map, shard, place);
+    let report = known.iter().find(|report| Some(report.id) == id);
+    let state = match report.map(|report| (report.state, report.bytes)) {
+        None | Some((CopyState::Follows, 0)) => String::new(),
+        Some((CopyState::Follows, bytes)) => format!("{} behind", human(bytes)),
+        Some((CopyState::Silent, _)) => "does not answer".to_owned(),
+        Some((CopyState::Failed, _)) => "its disk has failed".to_owned(),
     };
-    format!("{}{mark}", place_text(map, place))
+    let counts = id.is_some_and(|id| is_settled(shard, id));
+    let comes = id.is_some_and(|id| shard.pending.iter().flatten().any(|acceptor| acceptor.id == id));
+    let mark = match (id, counts, comes) {
+        (None, ..) => "no folder yet",
+        (_, true, _) => "",
+        (_, _, true) => "catches up",
+        _ => "waits",
+    };
+    let marks: Vec<&str> = [mark, &state].into_iter().filter(|mark| !mark.is_empty()).collect();
+    let marks = if marks.is_empty() { String::new() } else { format!(" ({})", marks.join(", ")) };
+    format!("{}{marks}", place_text(map, place))
 }
 
 #[cfg(test)]
@@ -234,6 +307,10 @@ mod tests {
         Acceptor { id: AcceptorId([n; 16]), node: id(n) }
     }
 
+    fn report(n: u8, state: CopyState, bytes: u64) -> CopyReport {
+        CopyReport { id: AcceptorId([n; 16]), counts: true, state, blocks: bytes >> 9, bytes }
+    }
+
     /// Two nodes and a log-server. Shard 1 has the copies of these members, of which those reach `up`.
     fn status(settled: &[u8], pending: Option<&[u8]>, up: &[u8]) -> Status {
         let shard = Shard {
@@ -252,7 +329,8 @@ mod tests {
             let place = places[usize::from(n) - 1].clone();
             Reported { shard: ShardId(1), place, id: AcceptorId([n; 16]) }
         };
-        let known = settled.iter().chain(pending.unwrap_or_default());
+        // The later ones have the places of the earlier ones.
+        let known = settled.iter().filter(|n| **n <= 3).chain(pending.unwrap_or_default());
         let reported = known.map(|n| reported(*n)).collect();
         let ranges = vec![Range { start: Slot::FIRST, end: Slot::LAST, node: 0 }];
         let map = Map::new(Some(ClusterId([9; 20])), 4, 1, vec![node(1), node(2)], ranges);
@@ -260,7 +338,14 @@ mod tests {
         let map = map.with_log_servers(vec![node(3)]).with_shards(vec![shard]).with_groups(vec![group], reported);
         let of = |n: u8| {
             let lease_ms = Some(if up.contains(&n) { 1500 } else { 0 });
-            NodeStatus { id: id(n), linked: true, lease_ms, level: Some(11), trouble: String::new() }
+            NodeStatus {
+                id: id(n),
+                linked: true,
+                lease_ms,
+                level: Some(11),
+                trouble: String::new(),
+                copies: Vec::new(),
+            }
         };
         Status {
             me: id(1),
@@ -287,6 +372,22 @@ mod tests {
         assert!(
             place_of(&map, "10.0.0.1:9/-").is_err_and(|why| why.contains("no node or log-server is at 10.0.0.1:9"))
         );
+    }
+
+    /// A log-server whose first directory was wiped is another member, at the address of the one before.
+    #[test]
+    fn the_place_of_a_lost_member_is_named_by_its_address() {
+        let map = status(&[1, 2, 3], None, &[1, 2, 3]).map;
+        let lost = Node { lost: true, ..node(3) };
+        let new = Node { id: id(4), number: 4, ..node(3) };
+        let (groups, reported) = (map.groups().to_vec(), map.reported().to_vec());
+        let map = Map::new(map.cluster(), 5, 1, map.nodes().to_vec(), map.ranges().to_vec());
+        let map = map.with_log_servers(vec![lost, new]).with_groups(groups, reported);
+        let text = "10.0.0.1:7003/mnt/a";
+        assert_eq!(place_of(&map, text), Ok(place(4, "/mnt/a")), "the new one");
+        assert_eq!(place_in_group(&map, text), Ok(place(3, "/mnt/a")));
+        assert_eq!(place_in_group(&map, &format!("{}/mnt/a", id(3))), Ok(place(3, "/mnt/a")));
+        assert_eq!(place_in_group(&map, "10.0.0.1:7002/-"), Ok(place(2, "-")));
     }
 
     #[test]
@@ -325,6 +426,53 @@ mod tests {
             "  2 of 3 copies of shard 1 are up: if one more fails, nothing can be written\n",
         ] {
             assert!(down.contains(line), "{line}: {down}");
+        }
+    }
+
+    /// The folder before it is on the majority, and is not the one that is wanted.
+    #[test]
+    fn a_copy_that_replaces_another_one_does_not_count_before_it_has_everything() {
+        let mut replaced = status(&[1, 2, 4], Some(&[1, 2, 3]), &[1, 2, 3]);
+        let text = status_text(&replaced);
+        for line in [
+            "health: not ok",
+            "  shard 1 has 2 of the 3 copies of its log\n",
+            "2 of 3  10.0.0.1:7001/- 10.0.0.1:7003/mnt/a (catches up) 10.0.0.1:7002/-\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("3 of 3"), "{text}");
+        replaced.nodes[0].copies = vec![report(1, CopyState::Follows, 0), report(3, CopyState::Follows, 5 << 20)];
+        let text = status_text(&replaced);
+        assert!(text.contains("10.0.0.1:7003/mnt/a (catches up, 5.00M behind)"), "{text}");
+    }
+
+    #[test]
+    fn a_status_shows_how_far_copies_are_behind() {
+        let mut shown = status(&[1, 2, 3], None, &[1, 2, 3]);
+        let copies = |state| vec![report(1, CopyState::Follows, 0), report(2, state, 3 << 10), report(3, state, 0)];
+        shown.nodes[0].copies = copies(CopyState::Follows);
+        let text = status_text(&shown);
+        let row = "3 of 3  10.0.0.1:7001/- 10.0.0.1:7003/mnt/a 10.0.0.1:7002/- (3.00K behind)\n";
+        assert!(text.contains("health: ok\n") && text.contains(row), "{text}");
+        shown.nodes[0].copies = copies(CopyState::Silent);
+        let text = status_text(&shown);
+        for line in [
+            "health: not ok",
+            "  1 of 3 copies of shard 1 are up: nothing can be written, until more are\n",
+            "  the copy of shard 1 at 10.0.0.1:7002/- does not answer the shard's owner\n",
+            "10.0.0.1:7003/mnt/a (does not answer) 10.0.0.1:7002/- (does not answer)\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        shown.nodes[0].copies = vec![report(3, CopyState::Failed, 9)];
+        let text = status_text(&shown);
+        for line in [
+            "  2 of 3 copies of shard 1 are up: if one more fails, nothing can be written\n",
+            "  the disk of the copy of shard 1 at 10.0.0.1:7003/mnt/a has failed: replace the place\n",
+            "10.0.0.1:7003/mnt/a (its disk has failed)",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
         }
     }
 

@@ -53,6 +53,7 @@ pub use admin::{Administration, Changed, LibrariesChanged, SettingsChanged};
 pub use agreed::{join, split, take_agreed};
 pub(crate) use answers::{Answers, Asks};
 pub(crate) use awaited::Awaited;
+pub use copies::place_of_copy;
 pub(crate) use libraries::{change_libraries, change_users};
 pub use outbound::Dial;
 pub(crate) use peers::Peers;

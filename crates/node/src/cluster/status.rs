@@ -57,14 +57,14 @@ pub(crate) fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     rows.extend(map.members().zip(leases).map(|(node, lease)| row(status, node, lease)));
     out.push_str(&table(&rows));
     if !map.groups().is_empty() {
-        let _ = write!(out, "\n{}", table(&copies::shard_rows(map)));
+        let _ = write!(out, "\n{}", table(&copies::shard_rows(status)));
     }
     out
 }
 
 /// The log groups and the copies of shards, as people read them.
 pub(crate) fn groups_text(status: &Status) -> String {
-    format!("{}\n{}", table(&copies::group_rows(status)), table(&copies::shard_rows(&status.map)))
+    format!("{}\n{}", table(&copies::group_rows(status)), table(&copies::shard_rows(status)))
 }
 
 /// The row of a member.
@@ -208,6 +208,7 @@ mod tests {
             lease_ms,
             level: Some(8),
             trouble: String::new(),
+            copies: Vec::new(),
         };
         let nodes = (1..4).zip(leases).map(of);
         Status {

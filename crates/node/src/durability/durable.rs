@@ -1,11 +1,12 @@
 //! The log of a node, as its workers know it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::{Link, lsn_of};
 use keyspace::{Horizon, Version};
 use redolog::{Gate, Log, Lsn, State, Watermarks};
 
+use crate::durability::copies::CopiesOfLog;
 use crate::durability::stall::Stall;
 use crate::durability::tail::Tail;
 
@@ -21,7 +22,11 @@ pub struct Durable {
     pub(crate) stall: Stall,
     /// The gates of the workers that have not begun.
     gates: Mutex<Vec<Option<Vec<Gate>>>>,
+    copies: OnceLock<LookAtCopies>,
 }
+
+/// Returns the state of a log's copies; none if it is over.
+pub type LookAtCopies = Box<dyn Fn() -> Option<CopiesOfLog> + Send + Sync>;
 
 impl Durable {
     /// `gates`: for each worker, one for each stream.
@@ -40,6 +45,7 @@ impl Durable {
             tail: Arc::default(),
             stall: Stall::default(),
             gates: Mutex::new(gates.into_iter().map(Some).collect()),
+            copies: OnceLock::new(),
         }
     }
 
@@ -51,6 +57,16 @@ impl Durable {
     /// Its tail.
     pub fn tail(&self) -> &Arc<Tail> {
         &self.tail
+    }
+
+    /// Shows its copies from now on. Once.
+    pub fn show_copies(&self, look: LookAtCopies) {
+        let _ = self.copies.set(look);
+    }
+
+    /// Its copies, if it has any.
+    pub fn copies(&self) -> Option<CopiesOfLog> {
+        self.copies.get()?()
     }
 
     /// A worker's access to it; `None` at the second call. `promises`: see [`Link`].
@@ -91,7 +107,15 @@ impl Durable {
     fn explain(&self) -> Option<String> {
         let why = match self.log.state() {
             State::Running if self.stall.is_on() => {
-                format!("the disk has not answered for {} s, see log-stall-timeout", self.stall.waited() / 1000)
+                let seconds = self.stall.waited() / 1000;
+                match self.stall.copies() {
+                    Some(copies) => {
+                        format!(
+                            "no majority of the log's copies has it for {seconds} s, see log-stall-timeout: {copies}"
+                        )
+                    }
+                    None => format!("the disk has not answered for {seconds} s, see log-stall-timeout"),
+                }
             }
             State::Running => return self.tail.refusal(),
             State::Full(lack) => lack.to_string(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod backlog;
 pub(crate) mod checkpoints;
+pub(crate) mod copies;
 pub(crate) mod cut;
 pub(crate) mod durable;
 pub(crate) mod logging;

@@ -335,11 +335,18 @@ impl Worker {
         }
         let Some(durable) = self.promises.durable.clone() else { return };
         let timeout = self.follower.settings().log_stall_timeout.saturating_mul(1000);
-        if durable.stall.look(durable.log(), now, timeout) {
+        let copies = || durable.copies().map(|copies| copies.awaited());
+        if durable.stall.look(durable.log(), now, timeout, copies) {
+            let copies = durable.stall.copies();
             match durable.stall.is_on() {
                 true if durable.log().state() != State::Running => tracing::warn!(
                     "The log could not write accepted records for {} s, for lack of a next segment: clients that wait for them are closed",
                     durable.stall.waited() / 1000
+                ),
+                true if copies.is_some() => tracing::warn!(
+                    "The log has waited for its copies for {} s: commands that write are refused, and clients that wait for it are closed, until a majority has it: {}",
+                    durable.stall.waited() / 1000,
+                    copies.unwrap_or_default()
                 ),
                 true => tracing::warn!(
                     "The disk of the log has not answered for {} s: commands that write are refused, and clients that wait for it are closed, until it does",
@@ -347,6 +354,9 @@ impl Worker {
                 ),
                 false if durable.log().state() != State::Running => {
                     tracing::info!("The log has written its accepted records. It still has no next segment")
+                }
+                false if copies.is_some() => {
+                    tracing::info!("A majority of the copies has the log again: commands that write are accepted")
                 }
                 false => tracing::info!("The disk of the log answers again: commands that write are accepted"),
             }

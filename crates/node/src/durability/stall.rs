@@ -1,5 +1,6 @@
 //! A disk of the log that hangs: something waits for it, and nothing moves for `log-stall-timeout`. A disk without room
-//! for the records hangs as well: nobody knows when there is room.
+//! for the records hangs as well: nobody knows when there is room. A log that has copies hangs while no majority of them
+//! has the records.
 //!
 //! Then commands that write are refused, and clients that wait for the log are closed unanswered, because nobody knows
 //! when it goes on. Records stay, and are written when the disk answers. Then all is as before.
@@ -7,6 +8,7 @@
 //! The time is counted in looks: a process that was stopped has not looked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use clocks::UnixMs;
 use redolog::{Log, State};
@@ -27,6 +29,8 @@ pub(crate) struct Stall {
     /// Milliseconds for which something has waited since then.
     waited: AtomicU64,
     is_on: AtomicBool,
+    /// The copies that are waited for, in words.
+    copies: Mutex<Option<String>>,
 }
 
 impl Stall {
@@ -41,13 +45,19 @@ impl Stall {
         self.waited.load(Relaxed)
     }
 
+    /// The copies that the log waits for, in words; none if it has no copies.
+    pub(crate) fn copies(&self) -> Option<String> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// True if it is time to look.
     pub(super) fn is_due(&self, now: UnixMs) -> bool {
         now.0 >= self.due.load(Relaxed)
     }
 
-    /// Looks, if it is time to; `timeout` is in milliseconds, 0 for never. Returns whether the state has changed.
-    pub(super) fn look(&self, log: &Log, now: UnixMs, timeout: u64) -> bool {
+    /// Looks, if it is time to; `timeout` is in milliseconds, 0 for never. `copies` names those that the log waits for.
+    /// Returns whether the state has changed.
+    pub(super) fn look(&self, log: &Log, now: UnixMs, timeout: u64, copies: impl FnOnce() -> Option<String>) -> bool {
         let due = self.due.load(Relaxed);
         if now.0 < due || self.due.compare_exchange(due, (now + LOOK_MS).0, Relaxed, Relaxed).is_err() {
             return false;
@@ -63,6 +73,9 @@ impl Stall {
         let waited = if waits && !moved { self.waited() + since } else { 0 };
         self.waited.store(waited, Relaxed);
         let is_on = timeout > 0 && waited >= timeout;
+        if is_on {
+            *self.copies.lock().unwrap_or_else(PoisonError::into_inner) = copies();
+        }
         self.is_on.swap(is_on, Relaxed) != is_on
     }
 }

@@ -23,12 +23,20 @@ pub enum Event {
     EvictionCycle,
     /// Entries and tables were moved together.
     DefragCycle,
+    /// The log waited for copies of a block that its own disk had.
+    LogCopies,
 }
 
 impl Event {
     /// All of them.
-    pub const ALL: [Event; 5] =
-        [Event::Command, Event::FastCommand, Event::ExpireCycle, Event::EvictionCycle, Event::DefragCycle];
+    pub const ALL: [Event; 6] = [
+        Event::Command,
+        Event::FastCommand,
+        Event::ExpireCycle,
+        Event::EvictionCycle,
+        Event::DefragCycle,
+        Event::LogCopies,
+    ];
 
     /// The name in LATENCY.
     pub fn name(self) -> &'static str {
@@ -38,6 +46,7 @@ impl Event {
             Event::ExpireCycle => "expire-cycle",
             Event::EvictionCycle => "eviction-cycle",
             Event::DefragCycle => "active-defrag-cycle",
+            Event::LogCopies => "log-copies",
         }
     }
 }

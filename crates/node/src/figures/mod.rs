@@ -1,5 +1,6 @@
 //! Figures of a node: counters, latencies, slow commands.
 
+pub(crate) mod amount;
 pub(crate) mod cost;
 pub(crate) mod heat;
 pub(crate) mod heavy;

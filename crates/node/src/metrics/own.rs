@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ::membership::SLOTS;
+use ::membership::control::CopyState;
 
 use super::text::Text;
 use crate::cluster::Cluster;
 use crate::durability::backlog::backlog_limit;
 use crate::durability::checkpoints::Checkpoints;
+use crate::durability::copies::{CopiesOfLog, CopyOfLog};
 use crate::durability::durable::Durable;
 use crate::figures::stats::WorkerStats;
 use crate::node::Node;
@@ -18,6 +20,9 @@ type Counter = fn(&WorkerStats) -> &AtomicU64;
 /// A figure of a stream of the log.
 type Figure<T> = fn(&redolog::Facts) -> T;
 
+/// A figure of a copy of the log.
+type CopyFigure = fn(&CopyOfLog) -> u64;
+
 /// Writes all of them.
 pub(super) fn write(node: &Node, loading: bool, t: &mut Text) {
     t.gauge("holdfast_build_info", &[("version", env!("CARGO_PKG_VERSION")), ("driver", &node.facts.driver)], 1);
@@ -27,6 +32,7 @@ pub(super) fn write(node: &Node, loading: bool, t: &mut Text) {
     memory(node, t);
     if let Some(durable) = node.durable() {
         log(node, &durable, t);
+        durable.copies().iter().for_each(|of| copies(of, t));
     }
     if let Some(checkpoints) = node.checkpoints() {
         checkpointer(node, &checkpoints, t);
@@ -139,6 +145,25 @@ fn log(node: &Node, durable: &Durable, t: &mut Text) {
     t.counter("holdfast_log_tail_waits_total", &[], sum(node, |s| &s.slowed));
     t.gauge("holdfast_log_waiting_clients", &[], sum(node, |s| &s.awaits_log));
     t.gauge("holdfast_log_takes_writes", &[], u8::from(durable.takes_writes()));
+}
+
+/// The copies of the log, where it has some.
+fn copies(of: &CopiesOfLog, t: &mut Text) {
+    t.gauge("holdfast_log_copies", &[], of.copies.len());
+    t.gauge("holdfast_log_copies_counting", &[], of.counting());
+    t.gauge("holdfast_log_copies_answering", &[], of.answering());
+    t.gauge("holdfast_log_term", &[], of.term.get());
+    t.gauge("holdfast_log_uncommitted_bytes", &[], of.uncommitted_bytes);
+    let figures: [(&str, CopyFigure); 5] = [
+        ("holdfast_log_copy_up", |copy| (copy.report.state == CopyState::Follows).into()),
+        ("holdfast_log_copy_counts", |copy| copy.report.counts.into()),
+        ("holdfast_log_copy_lag_bytes", |copy| copy.report.bytes),
+        ("holdfast_log_copy_lag_blocks", |copy| copy.report.blocks),
+        ("holdfast_log_copy_window_blocks", |copy| copy.sent),
+    ];
+    for (name, figure) in figures {
+        of.copies.iter().for_each(|copy| t.gauge(name, &[("place", &copy.place)], figure(copy)));
+    }
 }
 
 fn checkpointer(node: &Node, checkpoints: &Checkpoints, t: &mut Text) {

@@ -22,6 +22,13 @@ pub(super) struct Mark {
     reads_from: Option<AcceptorId>,
 }
 
+impl Mark {
+    /// Blocks that are under way to it, in a stream that begins behind `base`.
+    pub fn sent(&self, base: u64) -> u64 {
+        self.next.saturating_sub(1 + self.written.max(base))
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Peer {
     /// True if it has promised this term on its present connection, and its marks are known.
@@ -193,7 +200,7 @@ impl Owner {
         let mark = self.peers.get(&to).filter(|peer| peer.follows())?.mark(id);
         let base = stream.history.base();
         let (next, last) = (mark.next, stream.history.last().sequence);
-        let flying = next.saturating_sub(1 + mark.written.max(base.id.sequence));
+        let flying = mark.sent(base.id.sequence);
         if next > last || flying >= self.limits.window_blocks || mark.reads_from.is_some() || mark.is_resetting {
             return None;
         }

@@ -3,7 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::peer::Mark;
+use super::standing::Behind;
 use crate::{AcceptorId, Base, Block, BlockId, Cut, History, Term};
+
+/// The most blocks whose sizes are added up to say how far an acceptor is behind.
+const COUNTED_MAX: usize = 4096;
 
 /// Blocks that are read from an acceptor before the shard is led.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -111,6 +116,21 @@ impl Stream {
     pub fn block(&self, sequence: u64) -> Option<&Block> {
         let first = self.ring.front()?.id.sequence;
         self.ring.get(usize::try_from(sequence.checked_sub(first)?).ok()?)
+    }
+
+    /// How far an acceptor with this mark is behind.
+    pub fn behind(&self, mark: &Mark) -> Behind {
+        let (base, last) = (self.history.base().id.sequence, self.history.last().sequence);
+        let blocks = last.saturating_sub(mark.synced.max(base));
+        let here = usize::try_from(blocks).unwrap_or(usize::MAX).min(self.ring.len());
+        let bytes = match here {
+            0..=COUNTED_MAX if here as u64 == blocks => {
+                self.ring.iter().rev().take(here).map(Block::size).sum::<usize>() as u64
+            }
+            // As if all were like those in memory.
+            _ => (self.ring_bytes as u128 * u128::from(blocks) / self.ring.len().max(1) as u128) as u64,
+        };
+        Behind { blocks, bytes, sent: mark.sent(base) }
     }
 
     pub fn uncommitted_bytes(&self) -> usize {

@@ -416,6 +416,11 @@ impl Log {
         }
     }
 
+    /// The clock of its figures.
+    pub fn clock(&self) -> Clock {
+        self.shared.clock.clone()
+    }
+
     /// How many streams there are.
     pub fn streams(&self) -> u16 {
         self.shared.streams.len() as u16

@@ -141,6 +141,7 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         on_data: Arc::new(drop),
         on_no_link: Arc::new(|_, _| {}),
         trouble: Arc::new(move || folders.trouble()),
+        copies: Arc::new(Vec::new),
         may_serve: Arc::new(|| Ok(())),
         on_log: Arc::new(copies::serve),
         on_place: Arc::new(move |wanted| placing.make(wanted)),

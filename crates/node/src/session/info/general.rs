@@ -6,11 +6,12 @@ use clocks::UnixMs;
 use command::Difference;
 use engine::checkpoint::Figures;
 
-use super::report::{Report, Text, human, ratio};
+use super::report::{Report, Text, ratio};
 use crate::REDIS_VERSION;
 use crate::config::EvictionPolicy;
 use crate::durability::backlog::backlog_limit;
 use crate::durability::{checkpoints, snapshots};
+use crate::figures::amount::human;
 use crate::limits::system::moves_to_store;
 use crate::node::{Node, VALKEY_VERSION};
 

@@ -3,6 +3,7 @@
 mod activity;
 mod commands;
 mod general;
+mod log;
 mod report;
 
 use command::{Error, Row, Spec, flags::*};
@@ -50,6 +51,7 @@ const SECTIONS: &[(&str, Shown, Section)] = &[
     ("clients", Shown::Default, general::clients),
     ("memory", Shown::Default, general::memory),
     ("persistence", Shown::Default, general::persistence),
+    ("log", Shown::Default, log::log),
     ("stats", Shown::Default, activity::stats),
     ("replication", Shown::Default, activity::replication),
     ("threads", Shown::Default, activity::threads),

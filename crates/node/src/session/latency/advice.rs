@@ -59,6 +59,11 @@ fn advice(event: Event, settings: &Settings) -> Vec<String> {
              `active-expire-effort` makes the steps shorter."
                 .into(),
         ],
+        Event::LogCopies => vec![
+            "The log has waited for its copies on other machines. INFO log and `holdfast cluster status` say which of \
+             them are slow or away: see to their disks and the network between, or replace them."
+                .into(),
+        ],
         Event::EvictionCycle => vec![
             "Keys are evicted in bounded steps before commands: a lower `maxmemory-eviction-tenacity` makes them shorter. Large \
              values written while memory is full, or a `maxmemory` that was lowered, cause many of them."

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::world::{Packet, Plan, World, name_of};
-use crate::{AcceptorId, BlockId, Cut, Event, History, Limits, NotNow, Order, Owner, Reply, Report, Request};
+use crate::{AcceptorId, BlockId, Contact, Cut, Event, History, Limits, NotNow, Order, Owner, Reply, Report, Request};
 use crate::{ShardId, Stage, StreamId, Term};
 
 const STREAM: StreamId = StreamId(0);
@@ -82,6 +82,11 @@ fn a_majority_is_enough_and_a_minority_is_not() {
     assert_eq!(tester.synced(host), 2);
     assert_eq!(tester.behind(host), [(0, 2), (1, 0), (2, 0)].into());
     assert!(tester.owner(host).lags().any(|lag| !lag.answers && lag.acceptor == name_of(0)));
+    let standings = tester.owner(host).standings();
+    let of: Vec<_> = standings.iter().map(|of| (of.counts, of.contact, of.streams[0].blocks)).collect();
+    assert_eq!(of, [(true, Contact::Silent, 2), (true, Contact::Follows, 0), (true, Contact::Follows, 0)]);
+    let bytes = |at: usize| standings[at].streams[0].bytes;
+    assert!(bytes(0) > 0 && bytes(1) == 0 && standings[0].streams[0].sent == 0, "{standings:?}");
     assert_eq!(tester.world.ghosts.broken, None);
 }
 

@@ -1,0 +1,57 @@
+//! The state of an owner's acceptors, for people: an owner decides nothing by it.
+
+use super::Owner;
+use crate::AcceptorId;
+
+/// What an owner hears of an acceptor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Contact {
+    /// It has promised the term on its present connection, and takes blocks.
+    Follows,
+    /// It has not: there is no connection, or it has not answered there.
+    Silent,
+    /// Its disk has failed: it takes nothing any more.
+    Failed,
+}
+
+/// How far an acceptor is behind in a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Behind {
+    /// Blocks that it has not on the disk.
+    pub blocks: u64,
+    /// Their bytes. Of more than some thousands, or of blocks that memory does not have, it is an estimate.
+    pub bytes: u64,
+    /// How many of them are sent, and not answered as written.
+    pub sent: u64,
+}
+
+/// The state of an acceptor.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Standing {
+    /// The acceptor.
+    pub acceptor: AcceptorId,
+    /// True if its acknowledgements count: the metadata have settled on it.
+    pub counts: bool,
+    /// What is heard of it.
+    pub contact: Contact,
+    /// Each stream. Of an acceptor that has never answered this owner everything is missing, as far as it knows.
+    pub streams: Vec<Behind>,
+}
+
+impl Owner {
+    /// The state of each acceptor.
+    #[must_use]
+    pub fn standings(&self) -> Vec<Standing> {
+        let of = |(id, peer): (&AcceptorId, &super::Peer)| Standing {
+            acceptor: *id,
+            counts: self.settled.contains(id),
+            contact: match (peer.is_failed, peer.follows()) {
+                (true, _) => Contact::Failed,
+                (_, true) => Contact::Follows,
+                _ => Contact::Silent,
+            },
+            streams: self.streams.iter().zip(&peer.marks).map(|(stream, mark)| stream.behind(mark)).collect(),
+        };
+        self.peers.iter().map(of).collect()
+    }
+}
