@@ -36,7 +36,7 @@ macro_rules! noticed {
 
 noticed! {
     early_unlock: EarlyUnlock from 2,
-    unlocked_by_start: UnlockedByStart from 109,
+    unlocked_by_start: UnlockedByStart from 24,
     unlogged_prepare: UnloggedPrepare from 21,
     lease_ignored: LeaseIgnored from 0,
     stale_epoch: StaleEpoch from 0,
