@@ -11,6 +11,9 @@ use crate::folder::{decoded, encoded, name_of};
 /// Bytes of blocks that one read gives, unless one block alone has more.
 const READ_BYTES: usize = 4 << 20;
 
+/// Writes of a stream that are under way at once. They keep its disk busy, and leave threads for other streams.
+pub const WRITES: usize = 2;
+
 /// The tasks of the hand, in this order.
 pub enum Task {
     Write {
@@ -105,8 +108,12 @@ impl<D: Disk> Lane<D> {
 
     /// True if the hand has something to do.
     pub fn has_work(&self) -> bool {
-        let next = !self.queue.is_empty() && !self.is_later && !self.waits;
-        self.hand.is_some() && (next || self.cut.is_some())
+        let may_begin = match self.queue.front() {
+            Some(Task::Write { .. }) => self.in_flight < WRITES,
+            Some(Task::Sync { .. } | Task::Begin { .. }) => true,
+            None => false,
+        };
+        self.hand.is_some() && (may_begin && !self.is_later && !self.waits || self.cut.is_some())
     }
 
     /// The resource for which it takes no more blocks (rule L8).

@@ -160,9 +160,9 @@ impl<D: Disk> Local<D> {
     /// The folder's blocks contradict one another, or the system has no threads for it.
     pub fn start(folder: Folder<D>) -> Result<Self, Unusable> {
         let local = Self::open(folder, false)?;
-        // Two writes of a stream at once keep a disk busy. One thread is for promises, reads and cuts.
+        // One thread is for promises, reads and cuts.
         let count = local.shared.lock().lanes.len();
-        for number in 0..2 * count + 1 {
+        for number in 0..lane::WRITES * count + 1 {
             let shared = local.shared.clone();
             let run = move || shared.run();
             let name = format!("copy-{}-{number}", local.shared.shard.0);

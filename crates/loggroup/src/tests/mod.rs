@@ -5,3 +5,4 @@ mod made;
 mod opens;
 mod walk;
 mod world;
+mod writes;
