@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quorum::{BlockId, Order, Reply, Report, Request, StreamId};
 use redolog::simulated::Simulated;
 
-use super::made::{LIMITS, SHARD, lsn, record, start, term};
+use super::made::{SHARD, lsn, record, start, term};
 use crate::folder::{Folder, Place};
 use crate::{Heard, Local, Port};
 
@@ -14,7 +14,9 @@ use crate::{Heard, Local, Port};
 fn a_slow_stream_leaves_threads_for_others() {
     let streams = (0..2).map(|_| Simulated::default()).collect();
     let place = Place { own: Simulated::default(), streams, locks: Vec::new() };
-    let folder = Folder::make(place, SHARD, quorum::AcceptorId([1; 16]), LIMITS).unwrap_or_else(|why| panic!("{why}"));
+    // All blocks fit into one segment: a full one waits for its writes.
+    let limits = redolog::Limits { segment: 1 << 20, spares: 1, reserve: 0, block: 16 << 20 };
+    let folder = Folder::make(place, SHARD, quorum::AcceptorId([1; 16]), limits).unwrap_or_else(|why| panic!("{why}"));
     let local = Local::by_hand(folder).unwrap_or_else(|why| panic!("{why}"));
     let heard: Arc<Mutex<Vec<Reply>>> = Arc::default();
     let ears = heard.clone();
