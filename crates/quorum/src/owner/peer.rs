@@ -132,21 +132,27 @@ impl Owner {
         self.pump(id, out);
     }
 
-    /// An acceptor did not give blocks that others were to get: it is not asked for them again before it has more.
+    /// An acceptor did not give the block that another one needs next: it has dropped that one, and all before it. It
+    /// may have later ones, which perhaps no other acceptor in reach has.
     fn cannot_read(&mut self, from: AcceptorId, id: StreamId) {
-        let mut is_read = false;
+        let mut lacks = None;
         for mark in self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index())) {
-            is_read |= mark.reads_from == Some(from);
-            mark.reads_from = mark.reads_from.filter(|source| *source != from);
+            if mark.reads_from == Some(from) {
+                mark.reads_from = None;
+                lacks = Some(lacks.map_or(mark.next, |lacks: u64| lacks.min(mark.next)));
+            }
         }
         let mark = self.peers.get_mut(&from).and_then(|peer| peer.marks.get_mut(id.index()));
-        mark.filter(|_| is_read).into_iter().for_each(|mark| mark.base = mark.synced);
+        if let (Some(mark), Some(lacks)) = (mark, lacks) {
+            mark.base = mark.base.max(lacks);
+        }
     }
 
     pub(super) fn blocks(&mut self, from: AcceptorId, id: StreamId, blocks: Vec<Block>, out: &mut Vec<Event>) {
         if blocks.is_empty() {
             self.cannot_read(from, id);
-            return self.source_is_gone(from, out);
+            self.source_is_gone(from, out);
+            return self.pump(id, out);
         }
         if self.stage == Stage::Fetching {
             return self.fetched(from, id, blocks, out);

@@ -362,3 +362,47 @@ fn an_uncounted_acceptor_is_brought_up_and_counts_for_nothing() {
     tell(&mut owner, counted, ack(2));
     assert_eq!(owner.synced(STREAM), 2);
 }
+
+/// An acceptor has given up the first blocks, as another one asks for them. It still gives the later ones.
+#[test]
+fn one_that_lacks_a_block_is_asked_for_later_ones() {
+    let (shard, term, mut out) = (ShardId(1), Term::new(1).unwrap(), Vec::new());
+    let limits = Limits { ring_bytes: 0, read_blocks: 1, ..Limits::default() };
+    let of = vec![name_of(0), name_of(1), name_of(2)];
+    let mut owner = Owner::new((shard, term), of, None, vec![History::default()], limits, &mut out);
+    let tell = |owner: &mut Owner, from: usize, report: Report, out: &mut Vec<Event>| {
+        owner.reply(name_of(from), Reply { shard, term, report }, out);
+    };
+    let sealed = |history: &History| Report::Sealed { histories: vec![history.clone()] };
+    (0..2).for_each(|from| tell(&mut owner, from, sealed(&History::default()), &mut out));
+    owner.begin(&[Cut(0)], &mut out).unwrap();
+    let mut short = History::default();
+    for sequence in 1..=6 {
+        if sequence > 1 {
+            owner.append(STREAM, Cut(sequence), Arc::from([7; 9]), &mut out).unwrap();
+        }
+        let id = BlockId { term, sequence };
+        (0..2)
+            .for_each(|from| tell(&mut owner, from, Report::Ack { stream: STREAM, written: id, synced: id }, &mut out));
+        if sequence == 3 {
+            short = owner.history(STREAM).unwrap().clone();
+        }
+    }
+    assert_eq!((owner.stage(), owner.synced(STREAM)), (Stage::Leading, 6));
+    owner.lost(name_of(1), &mut out);
+    owner.follow(name_of(3), &mut out);
+    out.clear();
+    let reads = |out: &mut Vec<Event>| -> Vec<(AcceptorId, u64)> {
+        let read = |event: Event| match event {
+            Event::Send { to, request: Request { order: Order::Read { from, .. }, .. } } => Some((to, from)),
+            _ => None,
+        };
+        out.drain(..).filter_map(read).collect()
+    };
+    tell(&mut owner, 3, sealed(&History::default()), &mut out);
+    assert_eq!(reads(&mut out), [(name_of(0), 1)]);
+    tell(&mut owner, 0, Report::Blocks { stream: STREAM, blocks: Vec::new() }, &mut out);
+    assert_eq!(reads(&mut out), [], "no other one has it");
+    tell(&mut owner, 2, sealed(&short), &mut out);
+    assert_eq!(reads(&mut out), [(name_of(0), 4), (name_of(2), 1)]);
+}
