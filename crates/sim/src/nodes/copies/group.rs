@@ -6,7 +6,9 @@ use membership::meta::{
     Acceptor, Command, DEFAULT_DIR, DEFAULT_GROUP, Group, GroupCommand, Lead, Place, Report, Settle, Shard,
 };
 
-use loggroup::Own;
+use std::collections::BTreeMap;
+
+use loggroup::{Driver, Own};
 
 use super::rise::plan_of;
 use super::{Drawer, PATIENCE_US, Process, World, fresh};
@@ -183,6 +185,7 @@ impl World {
         let Some(keeper) = &self.copies.processes[node].keeper else { return };
         let (Some(shard), driver) = (shard, keeper.driver.clone()) else { return };
         driver.tell_committed();
+        self.reach_acceptors(node, &driver, &shard);
         let (may_settle, term) = (driver.may_settle(), driver.term());
         match &shard.pending {
             None if may_settle => driver.settled(),
@@ -207,19 +210,22 @@ impl World {
         self.tell_map(node);
     }
 
+    /// Makes ways to acceptors of a node's shard that have none. Those that do not count yet are brought up.
+    fn reach_acceptors(&mut self, node: usize, driver: &Driver, shard: &Shard) {
+        let all = || shard.settled.iter().chain(shard.pending.iter().flatten());
+        let lacking = driver.lacking(&all().map(|acceptor| acceptor.id).collect::<Vec<_>>());
+        let is_new = |acceptor: &&Acceptor| lacking.contains(&acceptor.id) && acceptor.node != metadata::id(node);
+        let new: BTreeMap<AcceptorId, usize> =
+            all().filter(is_new).map(|acceptor| (acceptor.id, metadata::node_of(acceptor.node))).collect();
+        if !new.is_empty() {
+            self.bring_others_up(node, &new.into_iter().collect::<Vec<_>>());
+        }
+    }
+
     /// Brings pending acceptors up, and begins a term in which they count beside the settled ones.
     fn change(&mut self, node: usize, shard: &Shard, pending: &[Acceptor]) {
         let Some(keeper) = &self.copies.processes[node].keeper else { return };
         let driver = keeper.driver.clone();
-        let known: Vec<AcceptorId> = driver.lags().into_iter().map(|lag| lag.acceptor).collect();
-        let new: Vec<(AcceptorId, usize)> = pending
-            .iter()
-            .filter(|acceptor| !known.contains(&acceptor.id) && acceptor.node != metadata::id(node))
-            .map(|acceptor| (acceptor.id, metadata::node_of(acceptor.node)))
-            .collect();
-        if !new.is_empty() {
-            return self.bring_others_up(node, &new);
-        }
         if driver.behind(&ids(pending)).is_none_or(|blocks| blocks > BEHIND_MAX) {
             return;
         }
@@ -230,6 +236,8 @@ impl World {
         }
         self.hear_all(node);
         let Some(shard) = self.own_shard(node).filter(|shard| shard.term.is_next_of(driver.term())) else { return };
+        // The set may have grown until the term was given.
+        self.reach_acceptors(node, &driver, &shard);
         let plan = plan_of(&shard, driver.own());
         note!(self.story.trace, "node {node} begins term {} for other copies", shard.term.get());
         let again = driver.again_by_hand(plan);
