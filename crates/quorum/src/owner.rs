@@ -459,6 +459,8 @@ impl Owner {
             return Err(NotNow);
         }
         self.tell_followers(&Order::Cut { stream: id, base }, out);
+        // Acceptors that need what was cut begin where the log does.
+        self.pump(id, out);
         Ok(())
     }
 

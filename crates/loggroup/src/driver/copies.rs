@@ -49,8 +49,12 @@ impl Copies for Driver {
     fn retired(&self, stream: u16, last: Name, cut: Lsn) {
         let Some(term) = Term::new(last.term) else { return };
         let base = Base { id: BlockId { term, sequence: last.sequence }, cut: Cut(cut.0) };
-        // Copies that cannot be cut now are cut with the next segments.
-        let _ = self.act(Some(stream), |inner, events| inner.owner.cut(StreamId(stream), base, events));
+        self.act(Some(stream), |inner, events| {
+            if let Some(mark) = inner.marks.get_mut(usize::from(stream)) {
+                mark.retired = Some(base);
+            }
+            inner.cut(StreamId(stream), events);
+        });
     }
 
     /// Rule G10: the own acceptor has failed for good. The log goes on if the others can be a majority by themselves.

@@ -22,7 +22,9 @@ mod waits;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use quorum::{AcceptorId, BlockId, Cut, Event, History, Lag, Limits, Order, Owner, Reply, Report, Request, ShardId};
+use quorum::{
+    AcceptorId, Base, BlockId, Cut, Event, History, Lag, Limits, Order, Owner, Reply, Report, Request, ShardId,
+};
 use quorum::{Stage, StreamId, Term};
 use redolog::{Log, Lsn};
 
@@ -63,6 +65,8 @@ struct Mark {
     told: u64,
     /// Where the last block ends.
     end: Cut,
+    /// The own folder has given up everything up to here, and copies could not be cut yet.
+    retired: Option<Base>,
 }
 
 /// The part behind the lock.
@@ -233,6 +237,7 @@ impl Driver {
                     inner.owner.advance(stream, events);
                 }
             }
+            (0..inner.marks.len() as u16).map(StreamId).for_each(|stream| inner.cut(stream, events));
         });
     }
 
@@ -383,6 +388,16 @@ impl Inner {
     fn hold(&self, log: &Log, stream: u16) {
         if let Some(mark) = self.marks.get(usize::from(stream)) {
             log.hold(stream, Lsn(mark.received.0), Lsn(mark.synced.0));
+        }
+    }
+
+    /// Has copies cut what the own folder has given up, if they can be now.
+    fn cut(&mut self, stream: StreamId, events: &mut Vec<Event>) {
+        let Some(mark) = self.marks.get_mut(usize::from(stream.0)) else { return };
+        if let Some(base) = mark.retired
+            && self.owner.cut(stream, base, events).is_ok()
+        {
+            mark.retired = None;
         }
     }
 

@@ -4,14 +4,16 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
 use quorum::{Done, Reply, Report, StreamId, Term};
-use redolog::{Disk, Reader};
+use redolog::{Disk, Lack, Reader};
 
 use super::{Driver, Ended};
 use crate::port::Heard;
 
 /// A request of the owner: at most so many blocks of a stream, from a place on.
+#[derive(Clone, Copy)]
 struct Ask {
     term: Term,
     stream: StreamId,
@@ -33,14 +35,19 @@ pub struct OwnReads<D: Disk> {
     driver: Weak<Driver>,
     readers: Vec<Reader<D>>,
     asked: Receiver<Ask>,
+    /// A read that lacked a resource. It is tried again after a while.
+    again: Option<Ask>,
 }
+
+/// How long the thread waits before it tries a read again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 impl Driver {
     /// Blocks of the own folder are read by these, one for each stream, once the log runs there.
     pub(super) fn reads<D: Disk>(self: &Arc<Self>, readers: Vec<Reader<D>>) -> OwnReads<D> {
         let (asks, asked) = channel();
         self.lock().own_reads = Some(Reads(asks));
-        OwnReads { driver: Arc::downgrade(self), readers, asked }
+        OwnReads { driver: Arc::downgrade(self), readers, asked, again: None }
     }
 
     /// Has a thread do the reads.
@@ -54,26 +61,41 @@ impl Driver {
 impl<D: Disk> OwnReads<D> {
     /// Waits for the next read and does it. False: the driver wants none any more.
     fn wait(&mut self) -> bool {
+        if let Some(ask) = self.again.take() {
+            thread::park_timeout(AGAIN);
+            self.answer(ask);
+            return self.driver.strong_count() > 0;
+        }
         let asked = self.asked.recv();
-        asked.iter().for_each(|ask| self.answer(ask));
-        asked.is_ok()
+        let is_wanted = asked.is_ok();
+        asked.into_iter().for_each(|ask| self.answer(ask));
+        is_wanted
     }
 
     /// Does the next read. False: none is wanted now.
     pub fn step(&mut self) -> bool {
+        if let Some(ask) = self.again.take() {
+            self.answer(ask);
+            return self.again.is_none();
+        }
         let asked = self.asked.try_recv();
-        asked.iter().for_each(|ask| self.answer(ask));
-        asked.is_ok()
+        let is_wanted = asked.is_ok();
+        asked.into_iter().for_each(|ask| self.answer(ask));
+        is_wanted && self.again.is_none()
     }
 
-    fn answer(&mut self, ask: &Ask) {
+    fn answer(&mut self, ask: Ask) {
         let Some(driver) = self.driver.upgrade() else { return };
-        let &Ask { term, stream, from, most } = ask;
+        let Ask { term, stream, from, most } = ask;
         let upto = from.saturating_add(u64::from(most).max(1) - 1).min(driver.own_synced(stream));
         let read = self.readers.get_mut(usize::from(stream.0)).filter(|_| from <= upto);
         let read = read.map(|reader| crate::local::read(reader, (driver.shard, stream), (term, from, upto)));
         let blocks = match read {
             Some(Ok(Done::Read { blocks, .. })) => blocks,
+            Some(Err(error)) if Lack::of(&error).is_some() => {
+                self.again = Some(ask);
+                return;
+            }
             Some(Err(error)) => {
                 tracing::warn!(cause = "log copy", "blocks of the own log folder cannot be read for a copy: {error}");
                 Vec::new()
