@@ -55,12 +55,12 @@ impl Again {
         !self.is_over.load(SeqCst) && !self.is_wanted.swap(true, SeqCst)
     }
 
-    /// Whether it starts again when it has stopped.
+    /// True if it starts again when it has stopped.
     pub fn is_wanted(&self) -> bool {
         self.is_wanted.load(SeqCst) && !self.is_over.load(SeqCst)
     }
 
-    /// Whether the node has been given another shard.
+    /// True if the node has been given another shard.
     pub fn is_given(&self) -> bool {
         self.is_wanted.load(SeqCst)
     }

@@ -77,7 +77,7 @@ struct Told {
     others: u32,
 }
 
-/// What was told of a log's copies.
+/// The lines that were told of a log's copies.
 #[derive(Default)]
 pub struct Watch(BTreeMap<AcceptorId, Told>);
 

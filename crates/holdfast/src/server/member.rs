@@ -436,7 +436,7 @@ fn hooks(
     }
 }
 
-/// Whether the metadata have given the node another shard than this process runs.
+/// True if the metadata have given the node another shard than this process runs.
 struct Given {
     again: Arc<Again>,
     control: Arc<OnceLock<Weak<Control>>>,

@@ -31,7 +31,7 @@ pub struct CopyShown {
     pub is_own: bool,
     /// True if its acknowledgements count.
     pub counts: bool,
-    /// What is heard of it.
+    /// The state of its connection.
     pub contact: Contact,
     /// The reason why it cannot be reached, in words, if it is known.
     pub trouble: Option<String>,

@@ -28,7 +28,7 @@ pub struct CopyReport {
     pub id: AcceptorId,
     /// True if its acknowledgements count.
     pub counts: bool,
-    /// What the owner hears of it.
+    /// The state of the owner's connection to it.
     pub state: CopyState,
     /// Blocks that it has not on the disk.
     pub blocks: u64,

@@ -32,7 +32,7 @@ pub struct Standing {
     pub acceptor: AcceptorId,
     /// True if its acknowledgements count: the metadata have settled on it.
     pub counts: bool,
-    /// What is heard of it.
+    /// The state of its connection.
     pub contact: Contact,
     /// Each stream. Of an acceptor that has never answered this owner everything is missing, as far as it knows.
     pub streams: Vec<Behind>,
