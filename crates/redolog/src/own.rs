@@ -38,7 +38,7 @@ impl Own {
     }
 }
 
-/// What a disk and its files share. Without copies it is never set.
+/// The state that a disk and its files share. Without copies it is never set.
 type Guard = Arc<OnceLock<Arc<Own>>>;
 
 /// Errors that have callers of their own, and say nothing about the disk.

@@ -59,7 +59,7 @@ impl CopiesOfLog {
 }
 
 impl CopyOfLog {
-    /// What is wrong with it, or how far it is behind, in words.
+    /// Its trouble, or how far it is behind, in words.
     #[must_use]
     pub fn text(&self) -> String {
         let place = &self.place;

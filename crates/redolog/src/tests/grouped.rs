@@ -299,7 +299,7 @@ fn a_log_goes_on_without_its_own_disk_g10() {
             assert_eq!((world.log.marks().of(stream as u16), world.log.synced(stream as u16)), (last, last));
         }
         assert_eq!(told, [0, 1].map(|stream| world.others.streams()[stream].own), "the own folder says nothing more");
-        // What the own folder said to have is there.
+        // The blocks that the own folder said to have are there.
         let own = world.disks.iter().map(Simulated::clone_durable).collect();
         let opened = Opened::of(own, &[]).unwrap();
         for (stream, told) in (0..).zip(told) {

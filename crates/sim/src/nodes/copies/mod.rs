@@ -79,7 +79,7 @@ struct Keeper {
 struct Process {
     rise: Option<Rise>,
     keeper: Option<Keeper>,
-    /// What the last machine that served has left, and true if the power has failed since.
+    /// The remains of the last machine that served, and true if the power has failed since.
     left: Option<(Ended, bool)>,
     /// Its own log is wiped when it is off.
     wipes_log: bool,
@@ -262,7 +262,7 @@ impl World {
         Ok(())
     }
 
-    /// What is under way is done in part, or not at all: the process ends.
+    /// Jobs under way are done in part, or not at all: the process ends.
     fn interrupt(&mut self, local: &Local<Simulated>, jobs: Vec<Job<Simulated>>, disks: &[Simulated]) {
         for job in jobs {
             match self.story.chance.below(3) {
