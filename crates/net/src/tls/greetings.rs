@@ -1,8 +1,8 @@
 //! Handshakes under way, bounded in number and time.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
 
 use node::{Token, UnixMs};
@@ -10,11 +10,23 @@ use node::{Token, UnixMs};
 use super::{CROWDED_MS, HANDSHAKE_MS};
 
 /// A handshake under way. Its session drops it when the handshake is done, or the connection is gone.
-pub struct Greeting(Arc<AtomicUsize>);
+pub struct Greeting {
+    under_way: Arc<AtomicUsize>,
+    has_ended: AtomicBool,
+}
+
+impl Greeting {
+    /// It counts no more.
+    fn end(&self) {
+        if !self.has_ended.swap(true, Relaxed) {
+            self.under_way.fetch_sub(1, Relaxed);
+        }
+    }
+}
 
 impl Drop for Greeting {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.end();
     }
 }
 
@@ -40,7 +52,7 @@ impl Greetings {
             self.order.retain(|begun| begun.greeting.strong_count() > 0);
         }
         self.under_way.fetch_add(1, Relaxed);
-        let greeting = Arc::new(Greeting(Arc::clone(&self.under_way)));
+        let greeting = Arc::new(Greeting { under_way: Arc::clone(&self.under_way), has_ended: AtomicBool::new(false) });
         self.order.push_back(Begun { at: now, token, greeting: Arc::downgrade(&greeting) });
         greeting
     }
@@ -61,7 +73,9 @@ impl Greetings {
                 return None;
             }
             let first = self.order.pop_front()?;
-            if is_under_way {
+            if let Some(greeting) = first.greeting.upgrade() {
+                // io_uring keeps the session until the kernel has let go of its buffers.
+                greeting.end();
                 return Some(first.token);
             }
         }
@@ -93,6 +107,16 @@ mod tests {
             Some(token)
         };
         assert_eq!([(); 4].map(|()| closed()), [Some(0), Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn one_that_was_told_to_close_makes_room_before_it_is_gone() {
+        let mut greetings = Greetings::default();
+        let kept: Vec<_> = (0..6).map(|token| greetings.begin(token, UnixMs(token))).collect();
+        let closed = [(); 4].map(|()| greetings.overdue(UnixMs(CROWDED_MS + 10), 3));
+        assert_eq!(closed, [Some(0), Some(1), Some(2), None]);
+        drop(kept);
+        assert_eq!(greetings.under_way(), 0);
     }
 
     #[test]
