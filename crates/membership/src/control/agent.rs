@@ -33,8 +33,29 @@ pub const ASK: Duration = Duration::from_secs(2);
 /// How long a command to the metadata may take.
 pub const COMMAND: Duration = Duration::from_secs(10);
 
+/// How long a command waits for nodes to elect a leader. They do so within a few seconds of the loss of another one.
+const ELECTION: Duration = Duration::from_secs(5);
+
+/// The time between two tries to find a leader.
+const AGAIN: Duration = Duration::from_millis(200);
+
 /// How long a removed node may go on voting before the caller that removed it is told.
 const VOTES_ON: Duration = Duration::from_secs(5);
+
+/// The reason why a request to the leader has no answer, in words.
+enum Unanswered {
+    /// The leader gave it.
+    Refused(String),
+    /// No leader was found, or none that answers.
+    NoLeader(String),
+}
+
+impl Unanswered {
+    fn into_text(self) -> String {
+        let (Self::Refused(why) | Self::NoLeader(why)) = self;
+        why
+    }
+}
 
 /// The state that all threads of the process see.
 pub struct Shared {
@@ -225,11 +246,11 @@ impl Agent {
 
     /// Asks the leader, at whatever node.
     pub async fn ask_leader(self: &Arc<Self>, op: Op, body: &[u8]) -> Result<Vec<u8>, String> {
-        self.ask_whoever_leads(op, body, false).await
+        self.ask_whoever_leads(op, body, false).await.map_err(Unanswered::into_text)
     }
 
     /// As [`Self::ask_leader`]. `once`: no other node is asked if one may have done it and has not answered.
-    async fn ask_whoever_leads(self: &Arc<Self>, op: Op, body: &[u8], once: bool) -> Result<Vec<u8>, String> {
+    async fn ask_whoever_leads(self: &Arc<Self>, op: Op, body: &[u8], once: bool) -> Result<Vec<u8>, Unanswered> {
         let mut why =
             "no leader of the cluster's metadata is known: more than half of the voting nodes must be up".to_owned();
         let mut asked: Vec<NodeId> = Vec::new();
@@ -248,7 +269,7 @@ impl Agent {
             match self.ask(&target, op, body.to_vec()).await {
                 Ok(Reply::Done(answer)) => return Ok(answer),
                 Ok(Reply::NotLeader(hint)) => next = hint,
-                Ok(Reply::Failed(what)) => return Err(what),
+                Ok(Reply::Failed(what)) => return Err(Unanswered::Refused(what)),
                 Err(what) => {
                     why = format!("node {} at {}:{}: {what}", target.id, target.host, target.bus_port);
                     if once {
@@ -257,7 +278,7 @@ impl Agent {
                 }
             }
         }
-        Err(why)
+        Err(Unanswered::NoLeader(why))
     }
 
     /// Asks a node, which may be this one.
@@ -271,13 +292,30 @@ impl Agent {
 
     /// Applies a command to the metadata, at the leader.
     pub async fn submit(self: &Arc<Self>, command: &Command) -> Result<Response, String> {
+        self.submit_once(command).await.map_err(Unanswered::into_text)
+    }
+
+    /// As [`Self::submit`]; where no node leads, it waits for the next leader.
+    pub async fn submit_patiently(self: &Arc<Self>, command: &Command) -> Result<Response, String> {
+        let deadline = tokio::time::Instant::now() + ELECTION;
+        loop {
+            match self.submit_once(command).await {
+                Err(Unanswered::NoLeader(_)) if !command.is_asked_once() && tokio::time::Instant::now() < deadline => {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                other => return other.map_err(Unanswered::into_text),
+            }
+        }
+    }
+
+    async fn submit_once(self: &Arc<Self>, command: &Command) -> Result<Response, Unanswered> {
         if let Command::Raise { .. } = command {
-            self.may_rise()?;
+            self.may_rise().map_err(Unanswered::Refused)?;
         }
         let mut body = Vec::new();
         command.put(&mut body);
         let answer = self.ask_whoever_leads(Op::Command, &body, command.is_asked_once()).await?;
-        Response::read(&mut Reader::new(&answer)).map_err(|why| why.to_string())
+        Response::read(&mut Reader::new(&answer)).map_err(|why| Unanswered::Refused(why.to_string()))
     }
 
     /// Answers a request to any node or to the leader, from a node of this level.

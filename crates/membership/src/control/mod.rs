@@ -419,11 +419,11 @@ impl Control {
         self.agent.suspects()
     }
 
-    /// Has a command applied to the metadata; `then` hears what came of it, from the control thread. After an error it
-    /// may or may not have been applied.
+    /// Has a command applied to the metadata; `then` hears what came of it, from the control thread. Where no node leads
+    /// it waits some seconds for an election. After an error it may or may not have been applied.
     pub fn submit(&self, command: Command, then: impl FnOnce(Result<Response, String>) + Send + 'static) {
         let agent = Arc::clone(&self.agent);
-        self.runtime.spawn(async move { then(agent.submit(&command).await) });
+        self.runtime.spawn(async move { then(agent.submit_patiently(&command).await) });
     }
 
     /// Changes the libraries of functions, made from those of version `known`. The control thread calls `then` with

@@ -79,6 +79,8 @@ fn a_shard_is_recovered_when_its_owner_is_down_and_a_majority_answers() {
     let mut nodes = Nodes::formed(38, 4);
     nodes.add().start();
     nodes.serve();
+    // Four that vote could not lose two.
+    nodes.vote(5);
     let ids: Vec<NodeId> = nodes.nodes.iter().map(|node| node.id()).collect();
     let places = ids[..3].iter().map(|id| place(*id, "-")).collect();
     change(&nodes, 0, GroupCommand::Add(Group { name: "default".to_owned(), places }));

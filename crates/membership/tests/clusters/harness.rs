@@ -153,6 +153,17 @@ impl Nodes {
         &mut self.nodes[usize::from(n)]
     }
 
+    /// Waits until so many vote, and no change of voters is under way.
+    pub fn vote(&self, voters: usize) {
+        wait("all vote", || {
+            let running = self.nodes.iter().filter(|node| node.is_running());
+            let has_settled = |node: &Node| {
+                node.map().nodes().iter().filter(|n| n.voter).count() == voters && !node.status().changing
+            };
+            running.into_iter().all(has_settled).then_some(())
+        });
+    }
+
     /// Waits until all running nodes have the same map, with all of them in it, and leases.
     pub fn serve(&self) {
         let running = || self.nodes.iter().filter(|node| node.control.is_some());

@@ -28,6 +28,18 @@ fn the_cluster_outlives_its_leader_which_comes_back_as_itself() {
 }
 
 #[test]
+fn a_command_waits_for_the_next_leader() {
+    let mut nodes = Nodes::formed(44, 3);
+    nodes.vote(3);
+    let leader = nodes.leader();
+    nodes.nodes[leader].stop();
+    let other = (leader + 1) % 3;
+    let set = Command::Set { name: "while".to_owned(), value: "none leads".to_owned() };
+    let answer = nodes.nodes[other].submit(set);
+    assert!(matches!(answer, Ok(Response::Done { .. })), "{answer:?}");
+}
+
+#[test]
 fn all_may_start_again() {
     let mut nodes = Nodes::formed(21, 3);
     let before = nodes.nodes[0].map();
@@ -74,16 +86,6 @@ fn grown(test: u8, nodes: usize) -> Nodes {
     all
 }
 
-/// Waits until so many vote, and no change of voters is under way.
-fn settle(nodes: &Nodes, voters: usize) {
-    wait("all vote", || {
-        let running = nodes.nodes.iter().filter(|node| node.is_running());
-        let has_settled =
-            |node: &Node| node.map().nodes().iter().filter(|n| n.voter).count() == voters && !node.status().changing;
-        running.into_iter().all(has_settled).then_some(())
-    });
-}
-
 /// The voters change in two steps, and the leader may stop between them: it or the next leader goes on.
 #[test]
 fn a_change_of_who_votes_is_finished() {
@@ -94,7 +96,7 @@ fn a_change_of_who_votes_is_finished() {
     wait("some vote", || (nodes.nodes[0].map().nodes().iter().filter(|node| node.voter).count() > 1).then_some(()));
     nodes.nodes[0].stop();
     nodes.nodes[0].start();
-    settle(&nodes, 4);
+    nodes.vote(4);
     // The first node is not needed any more.
     nodes.nodes[0].stop();
     nodes.leader();
@@ -106,7 +108,7 @@ fn a_change_of_who_votes_is_finished() {
 fn a_leader_may_leave() {
     // The first node owns all slots, so the others may go.
     let mut nodes = grown(28, 4);
-    settle(&nodes, 4);
+    nodes.vote(4);
     while nodes.leader() == 0 {
         nodes.nodes[0].stop();
         // One of the rest leads.
@@ -114,7 +116,7 @@ fn a_leader_may_leave() {
         nodes.nodes[0].start();
         nodes.serve();
     }
-    settle(&nodes, 4);
+    nodes.vote(4);
     let goes = nodes.leader();
     let id = nodes.nodes[goes].id();
     nodes.nodes[goes].done(&Command::Leave { id });
@@ -135,7 +137,7 @@ fn a_leader_may_leave() {
 #[test]
 fn who_leaves_votes_on_where_too_few_others_answer() {
     let mut nodes = grown(30, 3);
-    settle(&nodes, 3);
+    nodes.vote(3);
     let (down, id) = (nodes.nodes[1].id(), nodes.nodes[2].id());
     nodes.nodes[1].stop();
     nodes.serve();
@@ -182,7 +184,7 @@ fn voters_are_spread_over_machines() {
         node.start();
     }
     nodes.serve();
-    settle(&nodes, 4);
+    nodes.vote(4);
     let leader = nodes.leader();
     for machine in ["two", "three"] {
         let node = nodes.add();
@@ -190,7 +192,7 @@ fn voters_are_spread_over_machines() {
         node.start();
     }
     nodes.serve();
-    settle(&nodes, 3);
+    nodes.vote(3);
     let machines = |map: &Map| -> Vec<String> {
         let voters = map.nodes().iter().filter(|node| node.voter);
         // Which of the later ones was taken in first is open.
