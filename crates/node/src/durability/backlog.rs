@@ -14,10 +14,10 @@ use crate::durability::tail::{Ruling, Seen};
 use crate::node::Node;
 use crate::worker::token::Token;
 
-/// Bytes of executed commands before the worker checks again.
-const WATCH_BYTES: usize = 128 * 1024;
-/// The same while commands may have to wait for the tail.
-const WATCH_BYTES_NEAR: usize = 16 * 1024;
+/// Bytes of executed commands before the worker looks whether commands may have to wait for the tail.
+const WATCH_BYTES: usize = 16 * 1024;
+/// After so many of these looks it checks how much waits for the log, or at each one while it is near.
+const LOOKS: u8 = 8;
 
 /// The wait of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +40,10 @@ pub(crate) struct Backlog {
     waiting: Vec<Token>,
     /// Connections that wait until fewer of their replies wait for the log.
     unanswered: Vec<Token>,
-    /// Bytes of commands that were executed since the last check.
+    /// Bytes of commands that were executed since the last look.
     executed: usize,
+    /// Looks since the last check.
+    looks: u8,
 }
 
 impl Backlog {
@@ -98,18 +100,21 @@ impl Backlog {
     #[inline]
     pub(super) fn watch(&mut self, executed: usize, limit: u64, log: Option<&Durable>, node: &Node) {
         self.executed += executed;
-        if self.executed >= WATCH_BYTES_NEAR {
+        if self.executed >= WATCH_BYTES {
             self.look_between(limit, log, node);
         }
     }
 
+    #[cold]
     fn look_between(&mut self, limit: u64, log: Option<&Durable>, node: &Node) {
+        self.executed = 0;
+        self.looks += 1;
         let is_near = log.is_some_and(|durable| durable.tail().is_near());
         if is_near {
             self.rule(log, node, node.clock.monotonic_ns());
         }
-        if is_near || self.executed >= WATCH_BYTES {
-            self.executed = 0;
+        if is_near || self.looks >= LOOKS {
+            self.looks = 0;
             self.is_over |= log.is_some_and(|durable| durable.log().backlog() > limit && durable.takes_writes());
         }
     }

@@ -98,10 +98,12 @@ pub(crate) struct Scene<'a> {
 
 impl Tidying {
     /// Tidies a little if there is need, and time. Returns whether pages may have become empty, to be given back.
+    #[inline]
     pub(crate) fn tidy(&mut self, now: UnixMs, settings: &Settings, of: Scene<'_>) -> bool {
-        if now < self.next {
-            return false;
-        }
+        now >= self.next && self.tidy_now(now, settings, of)
+    }
+
+    fn tidy_now(&mut self, now: UnixMs, settings: &Settings, of: Scene<'_>) -> bool {
         if self.percent == 0 {
             self.consider(now, settings, &of);
         }
