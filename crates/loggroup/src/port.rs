@@ -23,6 +23,12 @@ pub trait Port: Send + Sync {
     /// Does not wait. A message that cannot be sent is dropped.
     fn send(&self, request: Request);
 
+    /// As [`Self::send`], for a message about old blocks. It may be sent in another order than those of [`Self::send`],
+    /// and does not delay these.
+    fn send_apart(&self, request: Request) {
+        self.send(request);
+    }
+
     /// The reason why the acceptor cannot be reached, in words, if that is so and it is known.
     fn trouble(&self) -> Option<String> {
         None

@@ -35,6 +35,9 @@ pub enum Event {
         to: AcceptorId,
         /// The message.
         request: Request,
+        /// True if it is about old blocks, for an acceptor that is far behind. Such messages have an order of their own:
+        /// another connection for them keeps them from delaying blocks of now.
+        apart: bool,
     },
     /// The owner has chosen the logs that it takes over: [`Owner::history`] names their blocks. Blocks that were
     /// replayed before are void. Of the blocks that the caller said to know, those of these logs count. The others
@@ -312,8 +315,12 @@ impl Owner {
     }
 
     fn send(&self, to: AcceptorId, order: Order, out: &mut Vec<Event>) {
+        self.send_by(to, order, false, out);
+    }
+
+    fn send_by(&self, to: AcceptorId, order: Order, apart: bool, out: &mut Vec<Event>) {
         let request = Request { shard: self.shard, term: self.term, order };
-        out.push(Event::Send { to, request });
+        out.push(Event::Send { to, request, apart });
     }
 
     /// Has an acceptor brought up that counts for no majority: the owner's own folder, where metadata do not name it. Its
@@ -353,6 +360,7 @@ impl Owner {
         let Some(peer) = self.peers.get_mut(&acceptor) else { return };
         peer.is_following = false;
         self.source_is_gone(acceptor, out);
+        self.read_elsewhere(acceptor, out);
     }
 
     /// A message of an acceptor.

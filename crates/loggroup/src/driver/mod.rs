@@ -73,8 +73,8 @@ struct Mark {
 struct Inner {
     owner: Owner,
     ports: BTreeMap<AcceptorId, Arc<dyn Port>>,
-    /// Messages that are to go out, in order, and true if a thread sends some.
-    outbox: Vec<(Arc<dyn Port>, Request)>,
+    /// Messages that are to go out, in order, and whether each goes apart. True if a thread sends some.
+    outbox: Vec<(Arc<dyn Port>, Request, bool)>,
     is_sending: bool,
     marks: Vec<Mark>,
     waits: Waits,
@@ -308,7 +308,13 @@ impl Driver {
             inner.is_sending = true;
             let due = std::mem::take(&mut inner.outbox);
             drop(inner);
-            due.into_iter().for_each(|(port, request)| port.send(request));
+            for (port, request, apart) in due {
+                if apart {
+                    port.send_apart(request);
+                } else {
+                    port.send(request);
+                }
+            }
             inner = self.lock();
         }
         inner.is_sending = false;
@@ -323,10 +329,10 @@ fn fenced(by: Term) -> String {
 impl Inner {
     fn carry_out(&mut self, event: Event, own: AcceptorId, moved: &mut Moved, out: &mut Vec<Event>) {
         match event {
-            Event::Send { to, request } if self.is_own_taken && to == own => self.answer(own, request, out),
-            Event::Send { to, request } => {
+            Event::Send { to, request, .. } if self.is_own_taken && to == own => self.answer(own, request, out),
+            Event::Send { to, request, apart } => {
                 if let Some(port) = self.ports.get(&to) {
-                    self.outbox.push((port.clone(), request));
+                    self.outbox.push((port.clone(), request, apart));
                 }
             }
             // The own folder is brought up like others, and is read when it has everything.

@@ -7,6 +7,7 @@ use quorum::{Block, BlockId, Done, FolderLife, Keep, ShardId, StreamId, Term};
 use redolog::{Disk, Flight, Lack, Reader, Replica, Spare};
 
 use crate::folder::{decoded, encoded, name_of};
+use crate::port::Listener;
 
 /// Bytes of blocks that one read gives, unless one block alone has more.
 const READ_BYTES: usize = 4 << 20;
@@ -49,6 +50,14 @@ pub enum Came<D: Disk> {
     Later,
 }
 
+/// A read, and the connection that asked for it.
+pub struct Wanted {
+    pub term: Term,
+    pub from: u64,
+    pub upto: u64,
+    pub asker: Option<Listener>,
+}
+
 pub struct Lane<D: Disk> {
     /// None: a thread has it.
     pub hand: Option<Replica<D>>,
@@ -58,7 +67,7 @@ pub struct Lane<D: Disk> {
     /// Writes that have not.
     pub in_flight: usize,
     pub reader: Option<Reader<D>>,
-    pub reads: VecDeque<(Term, u64, u64)>,
+    pub reads: VecDeque<Wanted>,
     /// The place up to which blocks are to be given up.
     pub cut: Option<u64>,
     /// The next task waits until a write in flight has landed.

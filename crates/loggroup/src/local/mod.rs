@@ -11,14 +11,14 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use quorum::{Acceptor, AcceptorId, BlockId, Done, Op, Order, Output, Reply, Request, ShardId, StreamId, Term};
+use quorum::{Acceptor, AcceptorId, BlockId, Done, Op, Order, Output, Reply, Report, Request, ShardId, StreamId, Term};
 use redolog::{Disk, Lack};
 
-use self::lane::Lane;
 pub(crate) use self::lane::Task;
 pub(crate) use self::lane::read;
 #[cfg(test)]
 pub(crate) use self::lane::{Came, Departed, carry_out};
+use self::lane::{Lane, Wanted};
 pub use self::work::Job;
 use crate::folder::{Folder, Promise, Unusable, check, number_of};
 use crate::port::{Heard, Listener, Port};
@@ -36,8 +36,11 @@ struct State<D: Disk> {
     acceptor: Acceptor,
     promises: Promises<D>,
     lanes: Vec<Lane<D>>,
-    /// The latest connection of each owner, the latest owner last.
+    /// The latest connection of each owner that it has sealed on, the latest owner last.
     callers: Vec<(Term, Listener)>,
+    /// The connection that asked for the read which the present step is about. The answer goes there: connections for
+    /// old blocks hear nothing else.
+    asker: Option<Listener>,
     /// Threads that have nothing to do.
     idle: usize,
     is_closing: bool,
@@ -70,13 +73,29 @@ impl<D: Disk> Shared<D> {
         self.take(state, out)
     }
 
+    /// A step that is about a read.
+    fn step_for(
+        &self,
+        asker: Option<Listener>,
+        state: &mut State<D>,
+        step: impl FnOnce(&mut Acceptor, &mut Vec<Output>),
+    ) -> Told {
+        state.asker = asker;
+        let told = self.step(state, step);
+        state.asker = None;
+        told
+    }
+
     fn take(&self, state: &mut State<D>, out: Vec<Output>) -> Told {
         let (mut told, mut tasks) = (Vec::new(), 0);
         for output in out {
             match output {
                 Output::Reply(reply) => {
-                    let caller = state.callers.iter().rev().find(|(term, _)| *term == reply.term);
-                    told.extend(caller.map(|(_, listener)| (listener.clone(), reply)));
+                    let is_answer = matches!(reply.report, Report::Blocks { .. } | Report::Missed { .. });
+                    let asker = state.asker.as_ref().filter(|_| is_answer);
+                    let of_term = || state.callers.iter().rev().find(|(term, _)| *term == reply.term);
+                    let caller = asker.or_else(|| of_term().map(|(_, listener)| listener));
+                    told.extend(caller.map(|listener| (listener.clone(), reply)));
                 }
                 Output::Disk(op) => {
                     tasks += 1;
@@ -116,8 +135,9 @@ impl<D: Disk> State<D> {
                 (stream, Task::Begin { life, keep, last })
             }
             Op::Read { stream, term, from, upto } => {
+                let asker = self.asker.clone();
                 if let Some(lane) = self.lanes.get_mut(number_of(stream)) {
-                    lane.reads.push_back((term, from, upto));
+                    lane.reads.push_back(Wanted { term, from, upto, asker });
                 }
                 return;
             }
@@ -133,9 +153,10 @@ impl<D: Disk> State<D> {
         }
     }
 
-    /// The latest connection of an owner is the one that the request came on.
-    fn note(&mut self, term: Term, listener: &Listener) {
-        if self.callers.last().is_some_and(|(last, known)| *last == term && Arc::ptr_eq(known, listener)) {
+    /// The latest connection of an owner is the one that its last seal came on. A connection for old blocks has none.
+    fn note(&mut self, term: Term, is_seal: bool, listener: &Listener) {
+        let is_known = !is_seal && self.callers.iter().any(|(known, _)| *known == term);
+        if is_known || self.callers.last().is_some_and(|(last, known)| *last == term && Arc::ptr_eq(known, listener)) {
             return;
         }
         self.callers.retain(|(known, _)| *known != term);
@@ -204,8 +225,18 @@ impl<D: Disk> Local<D> {
         let promises = Promises { hand: Some(promise), wanted: Vec::new() };
         let lanes = streams.into_iter().map(Lane::new).collect();
         let (callers, idle) = (Vec::new(), 0);
-        let state =
-            State { acceptor, promises, lanes, callers, idle, is_closing: false, locks, trouble: None, lack: None };
+        let state = State {
+            acceptor,
+            promises,
+            lanes,
+            callers,
+            asker: None,
+            idle,
+            is_closing: false,
+            locks,
+            trouble: None,
+            lack: None,
+        };
         let shared = Arc::new(Shared { id, shard, state: Mutex::new(state), work: Condvar::new() });
         let local = Self { shared, threads: Mutex::default(), is_by_hand };
         let told = local.shared.take(&mut local.shared.lock(), out);
@@ -312,8 +343,9 @@ impl<D: Disk> Port for Caller<D> {
             if state.is_closing {
                 return;
             }
-            state.note(request.term, &self.listener);
-            self.shared.step(&mut state, |acceptor, out| acceptor.request(request, out))
+            state.note(request.term, matches!(request.order, Order::Seal), &self.listener);
+            let asker = matches!(request.order, Order::Read { .. }).then(|| self.listener.clone());
+            self.shared.step_for(asker, &mut state, |acceptor, out| acceptor.request(request, out))
         };
         self.shared.tell(told);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorum::{Done, StreamId};
 use redolog::{Disk, Lack, Replica, Spare};
 
-use super::lane::{Came, Departed, Task, carry_out, read};
+use super::lane::{Came, Departed, Task, Wanted, carry_out, read};
 use super::{Shared, State, Told};
 use crate::folder::Promise;
 
@@ -20,7 +20,7 @@ enum Kind<D: Disk> {
     Promise(Promise<D>, quorum::Term),
     Hand(usize, Replica<D>, Option<Task>),
     Write(usize, Departed<D>),
-    Read(usize, redolog::Reader<D>, (quorum::Term, u64, u64)),
+    Read(usize, redolog::Reader<D>, Wanted),
     Cut(usize, Replica<D>, u64),
     Spare(usize, Spare<D>),
 }
@@ -79,13 +79,14 @@ impl<D: Disk> Shared<D> {
             }
             Kind::Write(at, departed) => self.write(at, departed),
             Kind::Read(at, mut reader, what) => {
-                let read = read(&mut reader, (self.shard, StreamId(at as u16)), what);
+                let Wanted { term, from, upto, asker } = what;
+                let read = read(&mut reader, (self.shard, StreamId(at as u16)), (term, from, upto));
                 let mut state = self.lock();
                 if let Some(lane) = state.lanes.get_mut(at) {
                     lane.reader = Some(reader);
                 }
                 match read {
-                    Ok(done) => self.step(&mut state, |acceptor, out| acceptor.done(done, out)),
+                    Ok(done) => self.step_for(asker, &mut state, |acceptor, out| acceptor.done(done, out)),
                     Err(error) => self.fail(&mut state, &error),
                 }
             }
@@ -275,10 +276,10 @@ impl<D: Disk> State<D> {
                     None => Kind::Hand(at, hand, lane.queue.pop_front()),
                 }));
             }
-            if !lane.reads.is_empty()
+            if lane.reader.is_some()
+                && let Some(what) = lane.reads.pop_front()
                 && let Some(reader) = lane.reader.take()
             {
-                let what = lane.reads.pop_front().unwrap_or_default();
                 return Some(Job(Kind::Read(at, reader, what)));
             }
         }

@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorum::{AcceptorId, BlockId, Cut, Event, History, Limits as OwnerLimits, Owner, Stage, StreamId};
+use quorum::{AcceptorId, Block, BlockId, Cut, Event, History, Limits as OwnerLimits, Order, Owner, Reply, Report};
+use quorum::{Request, Stage, StreamId};
 use redolog::{Limits, Lsn};
 
 use super::made::{SHARD, body, lsn, term};
+use crate::link::{Incoming, Outgoing, answer, reply_bytes};
 use crate::{Acceptors, Dial, Heard, Listener, Port, Remote, Unusable};
 
 const STREAMS: u16 = 2;
@@ -21,6 +26,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A process that has acceptors.
 struct Site {
+    /// How many connections came.
+    connections: Arc<AtomicUsize>,
     directory: PathBuf,
     address: Arc<Mutex<Option<String>>>,
     acceptors: Option<Arc<Acceptors>>,
@@ -30,7 +37,7 @@ impl Site {
     fn new(test: &str, at: u8) -> Self {
         let directory = std::env::temp_dir().join(format!("holdfast-{test}-{}-{at}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
-        Self { directory, address: Arc::default(), acceptors: None }
+        Self { connections: Arc::default(), directory, address: Arc::default(), acceptors: None }
     }
 
     fn start(&mut self, id: AcceptorId) {
@@ -43,12 +50,13 @@ impl Site {
         }
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         *lock(&self.address) = Some(listener.local_addr().expect("bound").to_string());
-        let (serving, address) = (acceptors.clone(), self.address.clone());
+        let (serving, address, connections) = (acceptors.clone(), self.address.clone(), self.connections.clone());
         std::thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
                 if lock(&address).is_none() {
                     return;
                 }
+                connections.fetch_add(1, Relaxed);
                 serving.serve(socket.into()).expect("threads");
             }
         });
@@ -127,7 +135,7 @@ impl Boss {
             while !out.is_empty() {
                 for event in std::mem::take(&mut out) {
                     match event {
-                        Event::Send { to, request } => sends.push((to, request)),
+                        Event::Send { to, request, apart } => sends.push((to, request, apart)),
                         Event::Sealed { .. } => {
                             let ends: Vec<Cut> = (0..STREAMS).map(|_| Cut(inside.clock << 4)).collect();
                             inside.clock += 1;
@@ -141,9 +149,11 @@ impl Boss {
         };
         self.news.notify_all();
         let ports = lock(&self.ports).clone();
-        for (to, request) in sends {
-            if let Some(port) = ports.get(&to) {
-                port.send(request);
+        for (to, request, apart) in sends {
+            match ports.get(&to) {
+                Some(port) if apart => port.send_apart(request),
+                Some(port) => port.send(request),
+                None => {}
             }
         }
         result
@@ -205,8 +215,11 @@ fn an_acceptor_that_was_away_catches_up() {
     boss.append(60);
     assert!(boss.wait(20, Boss::is_committed), "two of three have it");
     assert!(lock(&boss.inside).owner.lags().any(|lag| lag.acceptor == IDS[2] && lag.blocks > 0));
+    sites[2].connections.store(0, Relaxed);
     sites[2].start(IDS[2]);
     assert!(boss.wait(20, |owner| owner.lags().all(|lag| lag.answers && lag.blocks == 0)), "it has all");
+    let made = sites.each_ref().map(|site| site.connections.load(Relaxed));
+    assert!(made[2] == 2 && made[0] + made[1] >= 3, "old blocks had connections of their own: {made:?}");
     sites[0].stop();
     boss.append(5);
     assert!(boss.wait(20, Boss::is_committed), "it counts again");
@@ -241,4 +254,56 @@ fn a_wiped_folder_does_not_vote() {
     assert!(!later.wait(2, |owner| owner.stage() != Stage::Sealing), "one of three has answered");
     sites[1].start(IDS[1]);
     assert!(later.wait(20, |owner| owner.stage() == Stage::Leading));
+}
+
+/// An acceptor's end of the next connection, behind its greeting.
+fn taken(dialed: &Receiver<UnixStream>) -> (Incoming, Arc<Outgoing>) {
+    let socket = dialed.recv_timeout(Duration::from_secs(20)).expect("it dials");
+    let (mut incoming, outgoing) = Incoming::split(socket.into()).expect("a socket");
+    assert_eq!(incoming.greeted().expect("a greeting"), IDS[0]);
+    outgoing.send(answer(None), None);
+    (incoming, outgoing)
+}
+
+/// Nothing is read of the connection for old blocks, of which there are many. A block of now comes all the same. When
+/// either of the two connections ends, both are made again.
+#[test]
+fn old_blocks_do_not_delay_those_of_now() {
+    let (dials, dialed) = channel();
+    let dial: Dial = Arc::new(move || {
+        let (here, there) = UnixStream::pair()?;
+        dials.send(there).map_err(std::io::Error::other)?;
+        Ok(here.into())
+    });
+    let (hears, heard) = channel();
+    let listener: Listener = Arc::new(move |_, heard| drop(hears.send(heard)));
+    let remote = Remote::start(IDS[0], dial, listener).expect("a thread");
+    let (mut now, of_now) = taken(&dialed);
+    let patience = Duration::from_secs(20);
+    assert_eq!(heard.recv_timeout(patience), Ok(Heard::Connected));
+    let append = |sequence: u64, bytes: usize| {
+        let id = BlockId { term: term(1), sequence };
+        let block = Block { id, cut: Cut(sequence), is_start: false, body: Arc::from(vec![7; bytes]) };
+        let before = BlockId { term: term(1), sequence: sequence - 1 };
+        let order = Order::Append { stream: StreamId(0), before, committed: 0, through: true, block };
+        Request { shard: SHARD, term: term(1), order }
+    };
+    (1..=8).for_each(|sequence| remote.send_apart(append(sequence, 4 << 20)));
+    let (mut apart, of_old) = taken(&dialed);
+    remote.send(append(20, 9));
+    assert_eq!(Request::decode(now.next().expect("a message")).expect("whole"), append(20, 9));
+    // Its answers are heard as well.
+    let missed =
+        Reply { shard: SHARD, term: term(1), report: Report::Missed { stream: StreamId(0), last: BlockId::default() } };
+    of_old.send(reply_bytes(&missed), None);
+    assert_eq!(heard.recv_timeout(patience), Ok(Heard::Reply(missed)));
+    for sequence in 1..=8 {
+        assert_eq!(Request::decode(apart.next().expect("a message")).expect("whole"), append(sequence, 4 << 20));
+    }
+    of_old.close();
+    assert_eq!(heard.recv_timeout(patience), Ok(Heard::Lost));
+    assert!(now.next().is_err(), "both have ended");
+    drop(of_now);
+    let (_now, _) = taken(&dialed);
+    assert_eq!(heard.recv_timeout(patience), Ok(Heard::Connected));
 }

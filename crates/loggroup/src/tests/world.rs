@@ -349,7 +349,7 @@ impl World {
     fn events(&mut self, host: usize, out: Vec<Event>) {
         for event in out {
             match event {
-                Event::Send { to, request } => {
+                Event::Send { to, request, .. } => {
                     if let Some(at) = self.nodes.iter().position(|node| node.id == to) {
                         self.network.push(Packet::To(at, request));
                     }

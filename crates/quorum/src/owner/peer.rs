@@ -20,6 +20,9 @@ pub(super) struct Mark {
     is_resetting: bool,
     /// The acceptor that was asked for the next block, where memory does not have that.
     reads_from: Option<AcceptorId>,
+    /// True if blocks under way go apart from those of now. It changes when none is under way: each of the two ways keeps
+    /// its order, and they have none between them.
+    is_apart: bool,
 }
 
 impl Mark {
@@ -80,7 +83,7 @@ impl Owner {
             let next = common.unwrap_or(base.id.sequence) + 1;
             let (synced, begins) = (mark.synced.max(has), history.base().id.sequence);
             let is_resetting = common.is_none();
-            *mark = Mark { next, written: has, synced, base: begins, is_resetting, reads_from: None };
+            *mark = Mark { next, written: has, synced, base: begins, is_resetting, reads_from: None, is_apart: false };
         }
         for (stream, base) in resets {
             self.send(acceptor, Order::Reset { stream, base }, out);
@@ -181,7 +184,21 @@ impl Owner {
             }
         }
         for order in orders {
-            self.send(to, order, out);
+            self.send_by(to, order, true, out);
+        }
+    }
+
+    /// An acceptor cannot be reached any more: blocks that it was asked for do not come.
+    pub(super) fn read_elsewhere(&mut self, from: AcceptorId, out: &mut Vec<Event>) {
+        for id in stream_ids(self.streams.len()) {
+            let marks = self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index()));
+            let mut asked = false;
+            for mark in marks.filter(|mark| mark.reads_from == Some(from)) {
+                (mark.reads_from, asked) = (None, true);
+            }
+            if asked {
+                self.pump(id, out);
+            }
         }
     }
 
@@ -195,13 +212,14 @@ impl Owner {
             return;
         }
         for to in self.peers.keys().copied().collect::<Vec<_>>() {
-            while let Some(order) = self.next_order(to, id, out) {
-                self.send(to, order, out);
+            while let Some((order, apart)) = self.next_order(to, id, out) {
+                self.send_by(to, order, apart, out);
             }
         }
     }
 
-    fn next_order(&mut self, to: AcceptorId, id: StreamId, out: &mut Vec<Event>) -> Option<Order> {
+    /// The next order for an acceptor, and whether it goes apart.
+    fn next_order(&mut self, to: AcceptorId, id: StreamId, out: &mut Vec<Event>) -> Option<(Order, bool)> {
         let stream = self.streams.get(id.index())?;
         let mark = self.peers.get(&to).filter(|peer| peer.follows())?.mark(id);
         let base = stream.history.base();
@@ -217,13 +235,20 @@ impl Owner {
         // The blocks that it needs were cut: it begins where the log does.
         if next <= base.id.sequence {
             set(self, &|mark| (mark.next, mark.is_resetting) = (base.id.sequence + 1, true));
-            return Some(Order::Reset { stream: id, base });
+            return Some((Order::Reset { stream: id, base }, false));
         }
-        let Some(block) = stream.block(next) else {
+        let block = stream.block(next);
+        let is_far = || stream.is_far(next, self.limits.window_bytes);
+        let apart = if flying == 0 || mark.is_apart { is_far() } else { block.is_none() };
+        if flying > 0 && apart != mark.is_apart {
+            // The other way is open when what is under way has come.
+            return None;
+        }
+        let Some(block) = block else {
             let source = self.source_of(to, id, next)?;
             let order = Order::Read { stream: id, from: next, most: self.limits.read_blocks };
-            set(self, &|mark| mark.reads_from = Some(source));
-            self.send(source, order, out);
+            set(self, &|mark| (mark.reads_from, mark.is_apart) = (Some(source), true));
+            self.send_by(source, order, true, out);
             return None;
         };
         let ahead: usize = (next - flying..next).filter_map(|at| stream.block(at)).map(Block::size).sum();
@@ -233,8 +258,8 @@ impl Owner {
         let before = stream.history.at(next - 1)?;
         let (block, committed) = (block.clone(), stream.synced);
         let order = Order::Append { stream: id, before, committed, through: self.limits.through, block };
-        set(self, &|mark| mark.next = next + 1);
-        Some(order)
+        set(self, &|mark| (mark.next, mark.is_apart) = (next + 1, apart));
+        Some((order, apart))
     }
 
     /// An acceptor that has a block which memory has not.

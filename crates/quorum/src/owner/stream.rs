@@ -10,6 +10,9 @@ use crate::{AcceptorId, Base, Block, BlockId, Cut, History, Term};
 /// The most blocks whose sizes are added up to say how far an acceptor is behind.
 const COUNTED_MAX: usize = 4096;
 
+/// An acceptor that lacks more blocks than this is far behind.
+const FAR: usize = 256;
+
 /// Blocks that are read from an acceptor before the shard is led.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Fetch {
@@ -116,6 +119,15 @@ impl Stream {
     pub fn block(&self, sequence: u64) -> Option<&Block> {
         let first = self.ring.front()?.id.sequence;
         self.ring.get(usize::try_from(sequence.checked_sub(first)?).ok()?)
+    }
+
+    /// True if the blocks behind a place are many, or more than so many bytes, or memory does not have that one.
+    pub fn is_far(&self, from: u64, bytes: usize) -> bool {
+        let first = self.ring.front().map_or(u64::MAX, |block| block.id.sequence);
+        let at = from.checked_sub(first).and_then(|count| usize::try_from(count).ok());
+        let behind = |at: usize| self.ring.len().saturating_sub(at + 1);
+        let size = |at: usize| self.ring.iter().skip(at + 1).map(Block::size).sum::<usize>();
+        at.is_none_or(|at| behind(at) > FAR || size(at) > bytes)
     }
 
     /// How far an acceptor with this mark is behind.

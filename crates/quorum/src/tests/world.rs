@@ -359,7 +359,7 @@ impl World {
         let mut is_told = false;
         for event in events {
             match event {
-                Event::Send { to, request } => {
+                Event::Send { to, request, .. } => {
                     let (to, is_read) = (usize::from(to.0[0]), matches!(request.order, Order::Read { .. }));
                     if plan.prompt && is_read {
                         self.reach_acceptor(plan, to, request);

@@ -394,7 +394,7 @@ fn one_that_lacks_a_block_is_asked_for_later_ones() {
     out.clear();
     let reads = |out: &mut Vec<Event>| -> Vec<(AcceptorId, u64)> {
         let read = |event: Event| match event {
-            Event::Send { to, request: Request { order: Order::Read { from, .. }, .. } } => Some((to, from)),
+            Event::Send { to, request: Request { order: Order::Read { from, .. }, .. }, .. } => Some((to, from)),
             _ => None,
         };
         out.drain(..).filter_map(read).collect()
@@ -405,4 +405,103 @@ fn one_that_lacks_a_block_is_asked_for_later_ones() {
     assert_eq!(reads(&mut out), [], "no other one has it");
     tell(&mut owner, 2, sealed(&short), &mut out);
     assert_eq!(reads(&mut out), [(name_of(0), 4), (name_of(2), 1)]);
+}
+
+/// An owner of one stream that leads, of which the first two acceptors have so many blocks.
+fn leading(limits: Limits, of: &[usize], blocks: u64) -> Owner {
+    let (shard, term, mut out) = (ShardId(1), Term::new(1).unwrap(), Vec::new());
+    let of = of.iter().map(|name| name_of(*name)).collect();
+    let mut owner = Owner::new((shard, term), of, None, vec![History::default()], limits, &mut out);
+    for from in 0..2 {
+        let report = Report::Sealed { histories: vec![History::default()] };
+        owner.reply(name_of(from), Reply { shard, term, report }, &mut out);
+    }
+    owner.begin(&[Cut(0)], &mut out).unwrap();
+    for sequence in 1..=blocks {
+        if sequence > 1 {
+            owner.append(STREAM, Cut(sequence), Arc::from([7; 9]), &mut out).unwrap();
+        }
+        for from in 0..2 {
+            let id = BlockId { term, sequence };
+            let report = Report::Ack { stream: STREAM, written: id, synced: id };
+            owner.reply(name_of(from), Reply { shard, term, report }, &mut out);
+        }
+    }
+    owner
+}
+
+fn tell(owner: &mut Owner, from: usize, report: Report) -> Vec<Event> {
+    let mut out = Vec::new();
+    owner.reply(name_of(from), Reply { shard: ShardId(1), term: Term::new(1).unwrap(), report }, &mut out);
+    out
+}
+
+/// The acceptor that gives old blocks is lost before it has given them: another one is asked.
+#[test]
+fn blocks_that_a_lost_acceptor_was_to_give_are_read_elsewhere() {
+    let limits = Limits { ring_bytes: 0, ..Limits::default() };
+    let mut owner = leading(limits, &[0, 1, 2], 6);
+    let reads = |out: Vec<Event>| -> Vec<AcceptorId> {
+        let read = |event| match event {
+            Event::Send { to, request: Request { order: Order::Read { .. }, .. }, .. } => Some(to),
+            _ => None,
+        };
+        out.into_iter().filter_map(read).collect()
+    };
+    let sealed = |history| Report::Sealed { histories: vec![history] };
+    assert_eq!(reads(tell(&mut owner, 2, sealed(History::default()))), [name_of(0)]);
+    let mut out = Vec::new();
+    owner.lost(name_of(0), &mut out);
+    assert_eq!(reads(out), [name_of(1)]);
+    // The only one left is lost, and comes back.
+    let mut out = Vec::new();
+    owner.lost(name_of(1), &mut out);
+    owner.connected(name_of(1), &mut out);
+    assert_eq!(reads(out), []);
+    let whole = owner.history(STREAM).unwrap().clone();
+    assert_eq!(reads(tell(&mut owner, 1, sealed(whole))), [name_of(1)]);
+}
+
+/// Blocks for an acceptor that is far behind have a way of their own, until it is near. Blocks on one way never pass
+/// those on the other.
+#[test]
+fn old_blocks_go_apart() {
+    let mut owner = leading(Limits::default(), &[0, 1, 2], 300);
+    let appends = |out: Vec<Event>| -> Vec<(u64, bool)> {
+        let sent = |event| match event {
+            Event::Send { to, request: Request { order: Order::Append { block, .. }, .. }, apart } => {
+                assert_eq!(to, name_of(2));
+                Some((block.id.sequence, apart))
+            }
+            _ => None,
+        };
+        out.into_iter().filter_map(sent).collect()
+    };
+    let ack = |sequence| {
+        let id = BlockId { term: Term::new(1).unwrap(), sequence };
+        Report::Ack { stream: STREAM, written: id, synced: id }
+    };
+    let sent = tell(&mut owner, 2, Report::Sealed { histories: vec![History::default()] });
+    let mut sent = appends(sent);
+    let (mut last, mut ways) = (0, Vec::new());
+    while let Some(&(sequence, apart)) = sent.first() {
+        assert_eq!(sequence, last + 1);
+        let before = ways.last().copied();
+        if before.is_some_and(|before| before != apart) {
+            assert_eq!(sent.iter().filter(|(_, way)| *way != apart).count(), 0, "both ways at once: {sent:?}");
+        }
+        ways.push(apart);
+        last = sequence;
+        sent.remove(0);
+        let more = appends(tell(&mut owner, 2, ack(sequence)));
+        assert!(more.iter().all(|(_, way)| sent.iter().all(|(_, before)| way == before)), "{sent:?}, then {more:?}");
+        sent.extend(more);
+    }
+    assert_eq!(last, 300);
+    let apart = ways.iter().take_while(|apart| **apart).count();
+    assert!(apart > 40 && ways[apart..].iter().all(|apart| !apart), "{apart} went apart");
+    let mut out = Vec::new();
+    owner.append(STREAM, Cut(301), Arc::from([7; 9]), &mut out).unwrap();
+    let of_third = |event: &Event| matches!(event, Event::Send { to, .. } if *to == name_of(2));
+    assert_eq!(appends(out.into_iter().filter(of_third).collect()), [(301, false)]);
 }
