@@ -278,7 +278,7 @@ impl Owner {
 
     /// Acceptors that have not answered this term on their present connection, or whose disks have failed.
     pub fn silent(&self) -> impl Iterator<Item = AcceptorId> + '_ {
-        let answers = |peer: &Peer| peer.follows() || peer.answer.is_some() && !peer.is_failed;
+        let answers = |peer: &Peer| peer.is_here && !peer.is_failed;
         self.peers.iter().filter(move |(_, peer)| !answers(peer)).map(|(acceptor, _)| *acceptor)
     }
 
@@ -292,6 +292,12 @@ impl Owner {
             able * 2 <= set.len() && peers().any(|peer| peer.is_full)
         };
         self.stage == Stage::Leading && (is_full_set(&self.settled) || self.pending.as_ref().is_some_and(is_full_set))
+    }
+
+    /// Whether an acceptor that follows has no room, as far as the owner knows.
+    #[cfg(test)]
+    pub(crate) fn knows_full(&self, acceptor: AcceptorId) -> Option<bool> {
+        self.peers.get(&acceptor).filter(|peer| peer.follows()).map(|peer| peer.is_full)
     }
 
     /// True if the others are a majority without this acceptor, of the old and of the new ones.
@@ -351,14 +357,15 @@ impl Owner {
         if self.stage == Stage::Fenced {
             return;
         }
-        (peer.is_following, peer.is_failed, peer.is_full) = (false, false, false);
+        (peer.is_here, peer.is_following, peer.is_failed, peer.is_full) = (false, false, false, false);
         self.send(to, Order::Seal, out);
+        self.read_elsewhere(to, out);
     }
 
     /// An acceptor cannot be reached.
     pub fn lost(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
         let Some(peer) = self.peers.get_mut(&acceptor) else { return };
-        peer.is_following = false;
+        (peer.is_here, peer.is_following) = (false, false);
         self.source_is_gone(acceptor, out);
         self.read_elsewhere(acceptor, out);
     }
@@ -388,6 +395,7 @@ impl Owner {
                     peer.is_failed = true;
                 }
                 self.source_is_gone(from, out);
+                self.read_elsewhere(from, out);
                 if self.stage == Stage::Sealing {
                     // It may be the one that was waited for.
                     self.choose(out);
@@ -475,10 +483,12 @@ impl Owner {
     /// The metadata have settled on the acceptors that were pending.
     pub fn settled(&mut self, out: &mut Vec<Event>) {
         let Some(pending) = self.pending.take() else { return };
-        let uncounted = &self.uncounted;
-        self.peers.retain(|id, _| pending.contains(id) || uncounted.contains(id));
+        let stays = |id: &AcceptorId| pending.contains(id) || self.uncounted.contains(id);
+        let gone: Vec<AcceptorId> = self.peers.keys().filter(|id| !stays(id)).copied().collect();
+        gone.iter().for_each(|id| drop(self.peers.remove(id)));
         self.settled = pending;
         self.look(out);
+        gone.into_iter().for_each(|id| self.read_elsewhere(id, out));
     }
 
     fn tell_followers(&mut self, order: &Order, out: &mut Vec<Event>) {

@@ -285,6 +285,8 @@ impl Stream {
     /// Rule G9: a reset goes forward only. A folder that went back would have forgotten what it acknowledged.
     pub fn reset(&mut self, id: StreamId, base: Base, planted: Planted, out: &mut Vec<Output>) {
         if self.turn.is_some() {
+            // The owner finds out what is here then.
+            self.told.missed = Some(self.history.last());
             return;
         }
         if base.id > self.history.last() || planted.is(Mistake::ResetsBackwards) {

@@ -34,7 +34,9 @@ impl Mark {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Peer {
-    /// True if it has promised this term on its present connection, and its marks are known.
+    /// True if it has promised this term on its present connection.
+    pub is_here: bool,
+    /// True if its marks are known as well.
     pub is_following: bool,
     pub is_failed: bool,
     /// True if its folder has no room for more blocks.
@@ -47,6 +49,7 @@ pub(super) struct Peer {
 impl Peer {
     pub fn new(streams: usize) -> Self {
         Self {
+            is_here: false,
             is_following: false,
             is_failed: false,
             is_full: false,
@@ -68,7 +71,8 @@ impl Peer {
 impl Owner {
     /// Finds where an acceptor that has answered the seal parts from the owner's log, and sends it what follows.
     pub(super) fn position(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
-        let Some(peer) = self.peers.get_mut(&acceptor) else { return };
+        // One that was lost since answers again on its next connection.
+        let Some(peer) = self.peers.get_mut(&acceptor).filter(|peer| peer.is_here) else { return };
         let Some(answer) = peer.answer.take() else { return };
         peer.is_following = true;
         let mut resets = Vec::new();
@@ -131,6 +135,7 @@ impl Owner {
         if let Some(mark) = peer.marks.get_mut(id.index()) {
             mark.next = last.sequence + 1;
             mark.written = mark.written.min(last.sequence);
+            mark.is_resetting = false;
         }
         self.pump(id, out);
     }
@@ -188,7 +193,7 @@ impl Owner {
         }
     }
 
-    /// An acceptor cannot be reached any more: blocks that it was asked for do not come.
+    /// An acceptor cannot be asked any more, or anew only: blocks that it was asked for do not come.
     pub(super) fn read_elsewhere(&mut self, from: AcceptorId, out: &mut Vec<Event>) {
         for id in stream_ids(self.streams.len()) {
             let marks = self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index()));

@@ -10,7 +10,8 @@ impl Owner {
     pub(super) fn sealed(&mut self, from: AcceptorId, histories: Vec<History>, out: &mut Vec<Event>) {
         let streams = self.streams.len();
         let Some(peer) = self.peers.get_mut(&from).filter(|_| histories.len() == streams) else { return };
-        peer.is_failed = false;
+        // Of its room it speaks behind this.
+        (peer.is_here, peer.is_failed, peer.is_full) = (true, false, false);
         // Its promise is lost, or this term is: a block of a higher term is there.
         if let Some(by) = histories.iter().map(|history| history.last().term).max().filter(|last| *last > self.term) {
             return self.fence(by, out);

@@ -38,7 +38,7 @@ impl Dice {
 }
 
 /// The faults that a seed allows. Each walk leaves most faults out: the others happen more often then.
-fn plan_of(dice: &mut Dice, plant: Plant) -> Plan {
+fn plan_of(seed: u64, dice: &mut Dice, plant: Plant) -> Plan {
     let (small, changes) = (dice.one_in(4), dice.one_in(3));
     let limits = Limits {
         window_blocks: 1 + dice.below(4),
@@ -72,6 +72,9 @@ fn plan_of(dice: &mut Dice, plant: Plant) -> Plan {
         plant,
         ..Plan::new(if small { 2 } else { 3 + dice.below(4) as u32 }, 1 + dice.below(3) as usize)
     };
+    // Drawn apart: walks without it stay as they are.
+    let mut apart = Dice::new(seed ^ 0x726f_6f6d);
+    plan.lacks = if apart.one_in(3) { 1 + apart.small(4) } else { 0 };
     favour(&mut plan);
     plan
 }
@@ -94,6 +97,7 @@ fn favour(plan: &mut Plan) {
         again: 0,
         wipes: 0,
         failures: 0,
+        lacks: 0,
         streams: 1,
         ..plan.clone()
     };
@@ -103,6 +107,10 @@ fn favour(plan: &mut Plan) {
             (plan.through, plan.limits.through, plan.hurry) = (false, false, 4);
             (plan.slow_writes, plan.slow_disk, plan.prompt) = (false, false, true);
             (plan.restarts, plan.powers) = (3, 3);
+        }
+        Plant::SettingsDiffer => {
+            (plan.through, plan.limits.through, plan.hurry) = (false, false, 4);
+            plan.powers = 3;
         }
         Plant::Amnesia => plan.wipes = 2,
         Plant::SealsNewOnly => (plan.spare, plan.changes) = (2, 2),
@@ -136,7 +144,7 @@ const STEPS_MAX: usize = 400;
 
 pub fn walk(seed: u64, plant: Plant, tell: bool) -> Walked {
     let mut dice = Dice::new(seed);
-    let plan = plan_of(&mut dice, plant);
+    let plan = plan_of(seed, &mut dice, plant);
     let weights: [u64; Kind::COUNT] = std::array::from_fn(|_| [1, 2, 4, 8][dice.below(4) as usize]);
     let mut world = World::new(&plan);
     let (mut steps, mut taken) = (Vec::new(), 0);
@@ -273,6 +281,7 @@ mistakes! {
     p26_a_seal_is_answered_in_flight: Plant::Inside(Mistake::SealsInFlight), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN, CHAIN];
     p27_a_reset_goes_backwards: Plant::Inside(Mistake::ResetsBackwards), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     p31_a_term_is_given_twice: Plant::TermTwice, 20_000, [TWO, PLACE, TAKEN, LOST, OTHERWISE];
+    p34_owners_acknowledge_by_other_settings: Plant::SettingsDiffer, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     p35_an_acceptor_starts_unsynced: Plant::StartsUnsynced, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     figure_8_an_old_block_is_committed_by_counting: Plant::Inside(Mistake::CountsOldTerms), 60_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     blocks_are_dropped_in_place: Plant::Inside(Mistake::DropsInPlace), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN, CHAIN, FALLS];

@@ -10,8 +10,8 @@ pub use self::steps::{Kind, Step};
 use super::folder::{Folder, Lies};
 use crate::planted::{Mistake, Planted};
 use crate::{
-    Acceptor, AcceptorId, Base, Block, Cut, Event, History, Limits, Op, Order, Output, Owner, Reply, Request, ShardId,
-    StreamId, Term,
+    Acceptor, AcceptorId, Base, Block, Cut, Event, History, Limits, Op, Order, Output, Owner, Reply, Report, Request,
+    ShardId, StreamId, Term,
 };
 
 pub const SHARD: ShardId = ShardId(1);
@@ -35,6 +35,8 @@ pub enum Plant {
     SealsNewOnly,
     /// P31: a term is given to a second process.
     TermTwice,
+    /// P34: every other owner acknowledges what a majority has written, and clients rely on what is on the disk.
+    SettingsDiffer,
     /// P35: an acceptor that has started tells what the page cache alone has.
     StartsUnsynced,
 }
@@ -69,6 +71,8 @@ pub struct Plan {
     pub again: u8,
     pub wipes: u8,
     pub failures: u8,
+    /// Folders that have no room for more blocks for a while.
+    pub lacks: u8,
     pub limits: Limits,
     /// Owners say how far they are where no append says so.
     pub advances: bool,
@@ -101,6 +105,7 @@ impl Plan {
             again: 0,
             wipes: 0,
             failures: 0,
+            lacks: 0,
             limits: Limits { window_blocks: 8, read_blocks: 8, ..Limits::default() },
             advances: false,
             hurry: 1,
@@ -110,6 +115,11 @@ impl Plan {
 
     fn lies(&self) -> Lies {
         Lies { promise: self.plant == Plant::PromiseNotSynced, life: self.plant == Plant::StartsUnsynced }
+    }
+
+    /// The planted mistake P34.
+    fn acknowledges_early(&self, term: Term) -> bool {
+        self.plant == Plant::SettingsDiffer && term.get().is_multiple_of(2)
     }
 
     fn planted(&self) -> Planted {
@@ -130,6 +140,10 @@ pub struct Machine {
     pub acceptor: Option<Acceptor>,
     pub folder: Folder,
     pub ops: Vec<Op>,
+    /// The folder has no room: writes wait.
+    pub is_full: bool,
+    /// The term whose seal this process has answered last.
+    pub sealed: Option<Term>,
 }
 
 /// A process that owns the shard in a term, or has.
@@ -165,6 +179,7 @@ pub struct Left {
     pub again: u8,
     pub wipes: u8,
     pub failures: u8,
+    pub lacks: u8,
     pub twice: u8,
 }
 
@@ -191,9 +206,10 @@ fn names(set: &[usize]) -> Vec<AcceptorId> {
 
 impl World {
     pub fn new(plan: &Plan) -> Self {
-        let machine = || Machine { acceptor: None, folder: Folder::new(plan.streams), ops: Vec::new() };
+        let (ops, is_full, sealed) = (Vec::new(), false, None);
+        let machine = Machine { acceptor: None, folder: Folder::new(plan.streams), ops, is_full, sealed };
         let mut world = Self {
-            machines: (0..plan.acceptors + plan.spare).map(|_| machine()).collect(),
+            machines: vec![machine; plan.acceptors + plan.spare],
             hosts: Vec::new(),
             given: 0,
             settled: (0..plan.acceptors).collect(),
@@ -211,6 +227,7 @@ impl World {
                 again: plan.again,
                 wipes: plan.wipes,
                 failures: plan.failures,
+                lacks: plan.lacks,
                 twice: u8::from(plan.plant == Plant::TermTwice),
             },
             ghosts: Ghosts::default(),
@@ -248,7 +265,7 @@ impl World {
     fn start(&mut self, plan: &Plan, at: usize) {
         let machine = &mut self.machines[at];
         machine.ops.clear();
-        machine.acceptor = None;
+        (machine.acceptor, machine.is_full, machine.sealed) = (None, false, None);
         let found = machine.folder.found();
         let names_of = |stream: u16| machine.folder.blocks(StreamId(stream)).map(|block| block.id).collect();
         let chains: Vec<Vec<_>> = (0..plan.streams as u16).map(names_of).collect();
@@ -271,6 +288,9 @@ impl World {
             committed.into_iter().for_each(|id| self.ghosts.check_committed(stream, id));
         }
         for output in out {
+            if let Output::Reply(Reply { term, report: Report::Sealed { .. }, .. }) = &output {
+                self.machines[at].sealed = Some(*term);
+            }
             match output {
                 Output::Reply(reply) if plan.prompt => self.reach_owner(plan, at, reply),
                 Output::Reply(reply) => {
@@ -278,7 +298,7 @@ impl World {
                 }
                 Output::Disk(op) => {
                     let is_slow = match &op {
-                        Op::Write { .. } => plan.slow_writes,
+                        Op::Write { .. } => plan.slow_writes || self.machines[at].is_full,
                         Op::Read { .. } | Op::Cut { .. } => false,
                         _ => plan.slow_disk,
                     };
@@ -372,6 +392,11 @@ impl World {
                 Event::Sealed { bases } => self.seal(plan, host, &bases),
                 Event::Leads => self.lead(host),
                 Event::MaySettle => self.hosts[host].may_settle = true,
+                Event::Received { stream, id, .. } if plan.acknowledges_early(self.hosts[host].owner.term()) => {
+                    let mark = &mut self.hosts[host].marks[stream.index()];
+                    *mark = (*mark).max(id.sequence);
+                    is_told = true;
+                }
                 Event::Synced { stream, id, .. } => {
                     let mark = &mut self.hosts[host].marks[stream.index()];
                     *mark = (*mark).max(id.sequence);
@@ -573,6 +598,29 @@ impl World {
             acceptor.done(crate::Done::Failed, &mut out);
         }
         self.outputs(plan, at, out);
+    }
+
+    /// A folder has no room for more, or has room again. What was asked of it waits meanwhile.
+    pub fn set_room(&mut self, plan: &Plan, at: usize, is_full: bool) {
+        let (machine, mut out) = (&mut self.machines[at], Vec::new());
+        machine.is_full = is_full;
+        if let Some(acceptor) = &mut machine.acceptor {
+            acceptor.room(is_full, &mut out);
+        }
+        self.outputs(plan, at, out);
+    }
+
+    /// An owner knows of each acceptor that follows it whether that has room, where replies arrive at once.
+    pub fn check_room(&mut self, plan: &Plan) {
+        let Some(host) = self.hosts.last().filter(|_| plan.prompt && plan.lacks > 0) else { return };
+        let (term, mut is_wrong) = (host.owner.term(), false);
+        for (at, machine) in self.machines.iter().enumerate() {
+            let is_told = machine.sealed == Some(term) && !machine.acceptor.as_ref().is_none_or(Acceptor::is_failed);
+            is_wrong |= is_told && host.owner.knows_full(name_of(at)).is_some_and(|known| known != machine.is_full);
+        }
+        if is_wrong {
+            self.ghosts.break_on("an owner does not know whether an acceptor has room");
+        }
     }
 
     pub fn is_newest(&self, host: usize) -> bool {

@@ -281,3 +281,18 @@ fn an_acceptor_takes_so_many_at_once() {
     }
     assert!(tester.ops().len() < 100);
 }
+
+/// A reset that comes while a life begins is not done, and the owner hears so: it would wait for ever.
+#[test]
+fn a_reset_that_comes_too_early_is_answered() {
+    let mut tester = Tester::new(1, &[1, 1, 1]);
+    tester.order(2, Order::Seal);
+    tester.ops();
+    tester.done(Done::Promised(term(2)));
+    tester.reports();
+    tester.append(2, id(1, 1), id(2, 2));
+    assert!(matches!(tester.ops()[..], [Op::Begin { .. }]));
+    let base = Base { id: id(2, 9), cut: Cut(9) };
+    tester.order(2, Order::Reset { stream: STREAM, base });
+    assert_eq!(tester.reports(), [(2, Report::Missed { stream: STREAM, last: id(1, 1) })]);
+}

@@ -505,3 +505,85 @@ fn old_blocks_go_apart() {
     let of_third = |event: &Event| matches!(event, Event::Send { to, .. } if *to == name_of(2));
     assert_eq!(appends(out.into_iter().filter(of_third).collect()), [(301, false)]);
 }
+
+/// A read of an acceptor is under way, for another one that lags behind memory, and comes to nothing.
+fn reading() -> (Tester, usize) {
+    let limits = Limits { ring_bytes: 0, ..Limits::default() };
+    let mut tester = Tester::new(Plan { limits, prompt: false, ..Plan::new(9, 1) });
+    let host = tester.lead(&[0, 1, 2]);
+    (0..20).for_each(|_| tester.write(host, &[0, 1]));
+    assert_eq!(tester.behind(host), [(0, 0), (1, 0), (2, 20)].into());
+    let read = |packet: &&Packet| matches!(packet, Packet::To(_, Request { order: Order::Read { .. }, .. }));
+    let to_lagging = |packet: &&Packet| matches!(packet, Packet::To(2, _) | Packet::From(..));
+    while !tester.world.network.iter().any(|packet| read(&packet)) {
+        let packet = tester.world.network.iter().find(to_lagging).cloned().expect("the lagging one asks for more");
+        tester.world.network.remove(&packet);
+        tester.world.deliver(&tester.plan, packet);
+    }
+    let read = tester.world.network.iter().find(read).cloned().expect("a read");
+    assert!(matches!(read, Packet::To(0, _)));
+    tester.world.network.remove(&read);
+    (tester, host)
+}
+
+#[test]
+fn a_source_of_reads_that_comes_back_is_asked_again() {
+    let (mut tester, host) = reading();
+    let mut events = Vec::new();
+    tester.owner(host).lost(name_of(1), &mut events);
+    tester.world.events(&tester.plan, host, events);
+    tester.world.connect(&tester.plan, host, 0);
+    tester.run(&[0, 2]);
+    assert_eq!(tester.behind(host)[&2], 0);
+}
+
+#[test]
+fn a_source_of_reads_that_fails_is_replaced() {
+    let (mut tester, host) = reading();
+    let term = tester.owner(host).term();
+    let failed = Reply { shard: ShardId(1), term, report: Report::Failed };
+    tester.world.deliver(&tester.plan, Packet::From(0, failed));
+    tester.run(&[1, 2]);
+    assert_eq!(tester.behind(host)[&2], 0);
+}
+
+#[test]
+fn a_source_of_reads_that_leaves_the_set_is_replaced() {
+    let limits = Limits { ring_bytes: 0, ..Limits::default() };
+    let mut tester = Tester::new(Plan { limits, spare: 1, prompt: false, ..Plan::new(9, 1) });
+    let first = tester.lead(&[0, 1, 2]);
+    (0..20).for_each(|_| tester.write(first, &[0, 1, 2]));
+    tester.world.pending = Some(vec![1, 2, 3]);
+    tester.world.give_again(&tester.plan, first);
+    tester.run(&[0, 1, 2]);
+    assert_eq!((tester.stage(first), tester.world.hosts[first].may_settle), (Stage::Leading, true));
+    let is_read = |packet: &Packet| matches!(packet, Packet::To(_, Request { order: Order::Read { .. }, .. }));
+    let is_due = |packet: &&Packet| matches!(packet, Packet::To(3, _) | Packet::From(..));
+    while !tester.world.network.iter().any(is_read) {
+        let packet = tester.world.network.iter().find(is_due).cloned().expect("the new one asks for more");
+        tester.world.network.remove(&packet);
+        tester.world.deliver(&tester.plan, packet);
+    }
+    tester.world.network.retain(|packet| !is_read(packet));
+    tester.world.settle(&tester.plan, first);
+    tester.run(&[1, 2, 3]);
+    assert_eq!(tester.behind(first), [(1, 0), (2, 0), (3, 0)].into());
+}
+
+/// An acceptor has answered a seal, and is lost before a log is chosen: it follows when it has answered again.
+#[test]
+fn an_answer_of_before_the_connection_broke_makes_no_follower() {
+    let mut tester = Tester::new(Plan::new(9, 1));
+    let host = tester.lead(&[0]);
+    let mut events = Vec::new();
+    tester.owner(host).lost(name_of(0), &mut events);
+    assert!(tester.owner(host).silent().any(|id| id == name_of(0)));
+    tester.run(&[1]);
+    assert_eq!(tester.stage(host), Stage::Begun, "its promise counts");
+    assert!(tester.owner(host).lags().any(|lag| lag.acceptor == name_of(0) && !lag.answers));
+    tester.run(&[1, 2]);
+    assert_eq!(tester.stage(host), Stage::Leading);
+    tester.world.connect(&tester.plan, host, 0);
+    tester.run(&[0, 1, 2]);
+    assert_eq!(tester.behind(host), [(0, 0), (1, 0), (2, 0)].into());
+}

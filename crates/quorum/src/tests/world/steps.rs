@@ -2,7 +2,7 @@
 
 use super::{Packet, Plan, Plant, SHARD, World};
 use crate::planted::Mistake;
-use crate::{Order, Request, Stage, StreamId};
+use crate::{Op, Order, Request, Stage, StreamId};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
@@ -25,6 +25,8 @@ pub enum Step {
     Power(usize, u64),
     Wipe(usize),
     Fail(usize),
+    /// A folder has no room for more blocks, or has room again.
+    Room(usize, bool),
     Write(usize, u16, bool),
     Show(usize),
     Sync(usize, u16),
@@ -113,7 +115,8 @@ impl World {
 
     fn steps_of_machines(&self, steps: &mut Vec<(Kind, Step)>) {
         for (at, machine) in self.machines.iter().enumerate() {
-            for op in 0..machine.ops.len() {
+            let waits = |op: &Op| machine.is_full && matches!(op, Op::Write { .. });
+            for op in (0..machine.ops.len()).filter(|op| !waits(&machine.ops[*op])) {
                 push(steps, Kind::Disk, Step::Land(at, op));
             }
             if machine.acceptor.is_none() {
@@ -132,6 +135,11 @@ impl World {
             }
             if self.left.failures > 0 {
                 push(steps, Kind::Loss, Step::Fail(at));
+            }
+            if machine.is_full {
+                push(steps, Kind::Disk, Step::Room(at, false));
+            } else if self.left.lacks > 0 {
+                push(steps, Kind::Loss, Step::Room(at, true));
             }
         }
     }
@@ -213,6 +221,10 @@ impl World {
                 self.left.failures -= 1;
                 self.fail(plan, at);
             }
+            Step::Room(at, is_full) => {
+                self.left.lacks -= u8::from(is_full);
+                self.set_room(plan, at, is_full);
+            }
             Step::Write(host, stream, stands) => self.write(plan, host, StreamId(stream), stands),
             Step::Show(host) => self.show(host),
             Step::Sync(host, stream) => {
@@ -234,6 +246,7 @@ impl World {
                 self.bootstrap(host, to, StreamId(stream));
             }
         }
+        self.check_room(plan);
     }
 
     fn change(&mut self, plan: &Plan, out: usize, to: Option<usize>) {
