@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use quorum::{
-    Acceptor, AcceptorId, Block, Done, Found, History, Keep, Limits, Op, Output, Report, Request, ShardId, Term,
+    Acceptor, AcceptorId, Block, Done, Found, History, Keep, Limits, Op, Output, Report, Request, ShardId, StreamId,
+    Term,
 };
 use redolog::simulated::Simulated;
-use redolog::{Fsync, Gate, Lead, Log, Lsn, Opened, Record, Settings, State};
+use redolog::{Copies, Fsync, Gate, Lead, Log, Lsn, Name, Opened, Record, Settings, State};
 
 use super::{Driver, Plan};
 use crate::port::{Heard, Listener, Port};
@@ -217,6 +218,30 @@ fn a_fenced_log_has_failed() {
     let State::Failed(why) = started.log.state() else { panic!("it runs") };
     assert!(why.contains("term 6 was promised"), "{why}");
     assert!(started.driver.wait_leads(&mut |_, _| true).is_err());
+    started.log.stop();
+}
+
+/// The own folder gives blocks up while the next term begins. Copies forget them when that leads.
+#[test]
+fn what_is_given_up_between_two_terms_is_cut_later() {
+    let mut started = start(1, Fsync::Always);
+    let lsn = started.leave(0, &[]);
+    assert!(started.is_committed(lsn));
+    let driver = started.driver.clone();
+    let base = || driver.lock().owner.history(StreamId(0)).unwrap().base().id.sequence;
+    let mut again = driver.again_by_hand(plan(6)).unwrap();
+    while driver.lock().stage() == quorum::Stage::Leading {
+        assert_eq!(again.step(), Ok(false));
+        thread::park_timeout(std::time::Duration::from_millis(1));
+    }
+    // No step leads it further meanwhile.
+    driver.retired(0, Name { term: 5, sequence: 1 }, Lsn(0));
+    assert_eq!(base(), 0, "it is told to nobody now");
+    while !again.step().unwrap() {
+        thread::park_timeout(std::time::Duration::from_millis(1));
+    }
+    driver.tell_committed();
+    assert_eq!(base(), 1);
     started.log.stop();
 }
 

@@ -473,3 +473,53 @@ fn the_own_folder_has_no_block_beyond_the_chosen_log() {
         driver.lead(&mut opened).unwrap_or_else(|why| panic!("{settled:?}: {why}"));
     }
 }
+
+/// A copy needs blocks that memory has no more, and that the own folder alone can give. The process has no descriptor to
+/// read them with, and then has one.
+#[test]
+fn blocks_of_the_own_folder_are_read_when_there_is_a_descriptor() {
+    let (own, b, c) = (Disks::new(1), Copy::start(Disks::new(1), 2), Copy::start(Disks::new(1), 3));
+    let folder = Own::of(own.folder(1)).unwrap();
+    let limits = Limits { ring_bytes: 0, ..Limits::default() };
+    let ports = |listener: &Listener| vec![b.port(listener)];
+    let rising = folder.bring_up_by_hand(plan(1, 1, &[1, 2, 3], None), limits, ports).unwrap();
+    let since = now();
+    while rising.driver().is_copied() != Ok(true) {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        work(&[rising.acceptor()]);
+    }
+    let (driver, mut reads) = rising.end(Ok(())).unwrap_or_else(|why| panic!("{why}"));
+    let mut opened = Opened::of(own.streams.clone(), &[]).unwrap();
+    driver.lead(&mut opened).unwrap_or_else(|why| panic!("{why}"));
+    let (log, mut gates) = opened.start([9; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
+    driver.follow(&log, &mut |_, _| since.elapsed() < Duration::from_secs(20)).unwrap();
+    let mut led = Led { driver, log, gates: gates.remove(0), found: Vec::new() };
+    for _ in 0..9 {
+        let lsn = led.leave(0, &[], 100);
+        assert!(led.is_committed(lsn, Duration::from_secs(20)));
+    }
+
+    own.streams[0].set_out_of_descriptors(true);
+    let mut ears = None;
+    led.driver.follow_up(|listener| {
+        ears = Some(listener.clone());
+        vec![c.port(listener)]
+    });
+    let tell = ears.unwrap();
+    tell(b.local.id(), crate::Heard::Lost);
+    tell(c.local.id(), crate::Heard::Connected);
+    let behind = || led.driver.behind(&[c.local.id()]);
+    while behind().is_none() {
+        assert!(since.elapsed() < Duration::from_secs(20), "it answers");
+        thread::yield_now();
+    }
+    reads.step();
+    assert!(behind().is_some_and(|blocks| blocks > 0), "nothing can be read");
+    own.streams[0].set_out_of_descriptors(false);
+    while behind() != Some(0) {
+        assert!(since.elapsed() < Duration::from_secs(20), "the copy is brought up: {:?}", led.driver.shown());
+        reads.step();
+        thread::yield_now();
+    }
+    led.stop();
+}

@@ -68,6 +68,8 @@ pub struct Lane<D: Disk> {
     pub in_flight: usize,
     pub reader: Option<Reader<D>>,
     pub reads: VecDeque<Wanted>,
+    /// The next read lacked a resource. It is tried again after a while.
+    pub read_waits: bool,
     /// The place up to which blocks are to be given up.
     pub cut: Option<u64>,
     /// The next task waits until a write in flight has landed.
@@ -94,6 +96,7 @@ impl<D: Disk> Lane<D> {
             landed: Vec::new(),
             in_flight: 0,
             reads: VecDeque::new(),
+            read_waits: false,
             cut: None,
             is_later: false,
             lack: None,
@@ -111,6 +114,7 @@ impl<D: Disk> Lane<D> {
     pub fn give_up(&mut self) {
         self.queue.clear();
         self.reads.clear();
+        self.read_waits = false;
         (self.cut, self.lack, self.waits) = (None, None, false);
         (self.spare, self.lacks_ahead, self.waits_ahead) = (None, None, false);
     }
@@ -123,6 +127,11 @@ impl<D: Disk> Lane<D> {
             None => false,
         };
         self.hand.is_some() && (may_begin && !self.is_later && !self.waits || self.cut.is_some())
+    }
+
+    /// True if something is to be tried again after a while.
+    pub fn waits_for_resource(&self) -> bool {
+        self.waits || self.waits_ahead || self.read_waits
     }
 
     /// The resource for which it takes no more blocks (rule L8).

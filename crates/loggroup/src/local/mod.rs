@@ -212,6 +212,12 @@ impl<D: Disk> Local<D> {
         state.next_job()
     }
 
+    /// True if a job lacked a resource, and is to be tried again after a while.
+    #[must_use]
+    pub fn lacks(&self) -> bool {
+        self.shared.lock().lanes.iter().any(Lane::waits_for_resource)
+    }
+
     /// Does a job. A write past the cache that it begins is another job, and other jobs may be done in between.
     pub fn carry_out(&self, job: Job<D>) -> Option<Job<D>> {
         self.shared.carry_out(job)

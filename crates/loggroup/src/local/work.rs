@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorum::{Done, StreamId};
 use redolog::{Disk, Lack, Replica, Spare};
 
-use super::lane::{Came, Departed, Task, Wanted, carry_out, read};
+use super::lane::{Came, Departed, Lane, Task, Wanted, carry_out, read};
 use super::{Shared, State, Told};
 use crate::folder::Promise;
 
@@ -49,7 +49,7 @@ impl<D: Disk> Shared<D> {
             if state.is_closing {
                 return;
             }
-            let lacks = state.lanes.iter().any(|lane| lane.waits || lane.waits_ahead);
+            let lacks = state.lanes.iter().any(Lane::waits_for_resource);
             state.idle += 1;
             state = if lacks {
                 let waited = self.work.wait_timeout(state, AGAIN);
@@ -79,14 +79,19 @@ impl<D: Disk> Shared<D> {
             }
             Kind::Write(at, departed) => self.write(at, departed),
             Kind::Read(at, mut reader, what) => {
-                let Wanted { term, from, upto, asker } = what;
-                let read = read(&mut reader, (self.shard, StreamId(at as u16)), (term, from, upto));
+                let place = (what.term, what.from, what.upto);
+                let read = read(&mut reader, (self.shard, StreamId(at as u16)), place);
                 let mut state = self.lock();
                 if let Some(lane) = state.lanes.get_mut(at) {
                     lane.reader = Some(reader);
+                    if read.as_ref().is_err_and(|error| Lack::of(error).is_some()) {
+                        lane.reads.push_front(what);
+                        lane.read_waits = true;
+                        return None;
+                    }
                 }
                 match read {
-                    Ok(done) => self.step_for(asker, &mut state, |acceptor, out| acceptor.done(done, out)),
+                    Ok(done) => self.step_for(what.asker, &mut state, |acceptor, out| acceptor.done(done, out)),
                     Err(error) => self.fail(&mut state, &error),
                 }
             }
@@ -135,7 +140,7 @@ impl<D: Disk> Shared<D> {
 
     /// Tells the owner if the folder has no room for more, or has room again.
     fn look_at_room(&self, state: &mut State<D>) -> Told {
-        let lack = state.lanes.iter().find_map(super::lane::Lane::lack);
+        let lack = state.lanes.iter().find_map(Lane::lack);
         if state.lack != lack {
             match lack {
                 Some(lack) => tracing::warn!(
@@ -238,7 +243,7 @@ impl<D: Disk> Shared<D> {
     }
 }
 
-impl<D: Disk> super::lane::Lane<D> {
+impl<D: Disk> Lane<D> {
     /// Writes that have returned count for the folder, if its hand is here.
     fn note_landed(&mut self) {
         if let Some(hand) = &mut self.hand {
@@ -251,7 +256,7 @@ impl<D: Disk> State<D> {
     /// What lacked a resource is to be tried again.
     pub(super) fn try_again(&mut self) {
         for lane in &mut self.lanes {
-            (lane.waits, lane.waits_ahead) = (false, false);
+            (lane.waits, lane.waits_ahead, lane.read_waits) = (false, false, false);
             lane.look_ahead();
         }
     }
@@ -277,6 +282,7 @@ impl<D: Disk> State<D> {
                 }));
             }
             if lane.reader.is_some()
+                && !lane.read_waits
                 && let Some(what) = lane.reads.pop_front()
                 && let Some(reader) = lane.reader.take()
             {

@@ -3,6 +3,7 @@
 mod connections;
 mod made;
 mod opens;
+mod reads;
 mod walk;
 mod world;
 mod writes;

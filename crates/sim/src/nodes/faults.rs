@@ -296,7 +296,7 @@ impl World {
             }
             Mend::Disk { node } => self.members[node].mend_disk(),
             Mend::Network => self.network.slow.clear(),
-            Mend::Room { node } if !self.members[node].is_off => self.members[node].host.make_room(&mut self.story),
+            Mend::Room { node } if self.runs(node) => self.members[node].host.make_room(&mut self.story),
             Mend::Room { .. } => {}
             Mend::Control { node } => self.members[node].deaf = 0,
         }

@@ -239,7 +239,7 @@ impl World {
             return Ok(());
         }
         drawer.is_woken = false;
-        let lacks = local.figures().streams.iter().any(|stream| stream.lack.is_some());
+        let lacks = local.lacks();
         while drawer.jobs.len() < JOBS_MAX
             && let Some(job) = local.job(lacks)
         {

@@ -114,7 +114,7 @@ impl World {
             }
             Some(Rise::Copying(_, rising, jobs)) => {
                 let local = rising.acceptor();
-                let lacks = local.figures().streams.iter().any(|stream| stream.lack.is_some());
+                let lacks = local.lacks();
                 while jobs.len() < JOBS_MAX
                     && let Some(job) = local.job(lacks)
                 {
