@@ -53,6 +53,8 @@ pub struct Replica<D: Disk> {
     placer: Option<Placer<D>>,
     /// The last block and its end.
     last: (Name, Lsn),
+    /// The folder's last life.
+    life: u64,
     reader: Reader<D>,
     /// Spare segments that were made ahead: each has a number of its own.
     made: u64,
@@ -81,8 +83,9 @@ impl<D: Disk> Replica<D> {
             )));
         }
         let last = (scan.chain.last(), scan.end);
+        let life = scan.segments().last().map_or(0, |segment| segment.header.life);
         let reader = Reader::new(disk.clone());
-        Ok(Self { disk, holder, limits, scan: Some(scan), placer: None, last, reader, made: 0 })
+        Ok(Self { disk, holder, limits, scan: Some(scan), placer: None, last, life, reader, made: 0 })
     }
 
     /// True if there is nothing at all.
@@ -96,8 +99,27 @@ impl<D: Disk> Replica<D> {
     #[must_use]
     pub fn found(&self) -> Option<(u64, &Chain, Lsn)> {
         let scan = self.scan.as_ref()?;
-        let life = scan.segments().last().map_or(0, |segment| segment.header.life);
-        Some((life, &scan.chain, scan.base()))
+        Some((self.life, &scan.chain, scan.base()))
+    }
+
+    /// The folder's last life; 0: none has begun.
+    #[must_use]
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// True if another acceptor has the newest segment, before the first life of this process has begun. Segments of a
+    /// log without copies are no acceptor's.
+    #[must_use]
+    pub fn is_of_another(&self) -> bool {
+        let newest = self.scan.as_ref().and_then(|scan| scan.segments().last());
+        newest.is_some_and(|newest| ![[0; 16], self.holder.acceptor].contains(&newest.header.acceptor))
+    }
+
+    /// The folder, for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.disk.describe("")
     }
 
     /// Files whose ends were torn, and where: nothing behind that had been synced.
@@ -128,7 +150,7 @@ impl<D: Disk> Replica<D> {
             Some(placer) => placer.begin_life(life, mark, &first)?,
             None => self.placer = Some(self.begin_first(life, mark, &first)?),
         }
-        (self.scan, self.last) = (None, (name, cut));
+        (self.scan, self.last, self.life) = (None, (name, cut), life);
         self.reader.forget();
         Ok(())
     }

@@ -182,6 +182,23 @@ pub fn has_old_blocks<D: Disk>(disk: &D) -> io::Result<bool> {
     Ok(false)
 }
 
+/// The acceptor that has the newest segment of a folder. None: there is no segment, it cannot be told, or the log had no
+/// copies.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn newest_acceptor<D: Disk>(disk: &D) -> io::Result<Option<[u8; 16]>> {
+    let Some(newest) = disk.list()?.into_iter().filter(|name| is_segment(name)).max() else { return Ok(None) };
+    let file = disk.open(&newest)?;
+    let mut bytes = [0; SEGMENT_HEADER];
+    if file.size()? < SEGMENT_HEADER as u64 {
+        return Ok(None);
+    }
+    file.read(0, &mut bytes)?;
+    let acceptor = SegmentHeader::decode(&bytes).ok().map(|header| header.acceptor);
+    Ok(acceptor.filter(|acceptor| *acceptor != [0; 16]))
+}
+
 fn is_segment(name: &str) -> bool {
     name.ends_with(".log") && !is_spare(name) && !is_made(name) && !is_end(name)
 }

@@ -93,7 +93,8 @@ fn naming() -> MutexGuard<'static, ()> {
 /// The name of the acceptor in the directories of a log that may be running. It gets the name `fresh` if it has none.
 ///
 /// # Errors
-/// No log has begun there, it has blocks of version 3, or the directory cannot be used.
+/// No log has begun there, it has blocks of version 3, or those of an acceptor whose name is gone. Or the directory cannot
+/// be used.
 pub fn name_of_own(logs: &[PathBuf], shard: ShardId, fresh: AcceptorId) -> Result<AcceptorId, Unusable> {
     let _held = naming();
     let begun = |folder: &PathBuf| {
@@ -104,6 +105,13 @@ pub fn name_of_own(logs: &[PathBuf], shard: ShardId, fresh: AcceptorId) -> Resul
         return Err(Unusable::Lost(format!("no log has begun in {}", folder.display())));
     }
     refuse_old(logs)?;
+    if !is_acceptor(logs) {
+        for folder in logs {
+            if redolog::newest_acceptor(&redolog::Folder::to_read(folder))?.is_some() {
+                return Err(Unusable::Lost(format!("{} has blocks of a copy whose name is gone", folder.display())));
+            }
+        }
+    }
     Folder::name(redolog::Folder::new(&own_folder(logs))?, shard, fresh, logs.len() as u16)
 }
 

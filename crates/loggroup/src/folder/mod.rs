@@ -161,6 +161,10 @@ impl<D: Disk> Folder<D> {
         if let Some(lost) = streams.iter().position(Replica::is_empty) {
             return Err(Unusable::Lost(format!("the files of stream {lost} are gone")));
         }
+        // A disk that comes back with the blocks of an acceptor of before would speak in this one's name.
+        if let Some(other) = streams.iter().find(|stream| stream.is_of_another()) {
+            return Err(of_another(other));
+        }
         Ok(Self { shard, acceptor, promise, streams, locks })
     }
 
@@ -168,16 +172,20 @@ impl<D: Disk> Folder<D> {
     /// files are not changed.
     ///
     /// # Errors
-    /// There is an acceptor already, or the disk has no room, or has failed.
+    /// There is an acceptor already, or the blocks of one that has lost its name. Or the disk has no room, or has failed.
     pub fn make(place: Place<D>, shard: ShardId, acceptor: AcceptorId, limits: Limits) -> Result<Self, Unusable> {
         if Identity::read(&place.own)?.is_some() {
             return Err(Unusable::Lost(format!("{} is there already", place.own.describe("acceptor"))));
         }
         let count = place.streams.len() as u16;
         let mut streams = open_streams(place.streams, shard, acceptor, limits)?;
-        for stream in streams.iter_mut().filter(|stream| stream.is_empty()) {
-            // So that a stream without files is one that lost them.
-            stream.begin(1, redolog::Keep::UpTo(Name::default()))?;
+        let has_blocks = |stream: &Replica<D>| stream.last() != (Name::default(), Lsn::ZERO);
+        if let Some(other) = streams.iter().find(|stream| stream.is_of_another() && has_blocks(stream)) {
+            return Err(of_another(other));
+        }
+        for stream in streams.iter_mut().filter(|stream| stream.is_empty() || stream.is_of_another()) {
+            // So that a stream without files is one that lost them. An earlier try may have begun it.
+            stream.begin(stream.life() + 1, redolog::Keep::UpTo(Name::default()))?;
         }
         let own =
             Identity { acceptor, shard, streams: count }.write(place.own, |own| Promise::make(own, acceptor, shard))?;
@@ -247,12 +255,16 @@ fn open_streams<D: Disk>(
     disks.into_iter().zip(0..).map(open).collect()
 }
 
+fn of_another<D: Disk>(stream: &Replica<D>) -> Unusable {
+    Unusable::Lost(format!("{} has the blocks of another acceptor: is another disk there?", stream.describe()))
+}
+
 fn found<D: Disk>(stream: &Replica<D>) -> Result<Found, Unusable> {
     let Some((life, chain, end)) = stream.found() else {
         // It was made a moment ago.
         let (last, end) = stream.last();
         let base = Base { id: block_id(last)?, cut: Cut(end.0) };
-        return Ok(Found { life: FolderLife(1), history: History::new(base) });
+        return Ok(Found { life: FolderLife(stream.life()), history: History::new(base) });
     };
     Ok(Found { life: FolderLife(life), history: history(chain, end)? })
 }

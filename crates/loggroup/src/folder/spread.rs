@@ -20,33 +20,47 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// Finds the parts that are there, whatever the order of the directories is. Others are dealt out in turns: shards
-    /// begin at different directories.
+    /// begin at different directories. Of several parts of one stream it takes the one that its acceptor has written:
+    /// others come from a disk that was away.
     ///
     /// # Errors
-    /// There is no directory, or one cannot be read.
+    /// There is no directory, or one cannot be read. Or one part is in several, and none is known to be the right one.
     pub fn of(directories: &[PathBuf], shard: ShardId, streams: u16) -> Result<Self, Unusable> {
         let first = shard.0 as usize;
         let dealt = |turn: usize| {
             let none = || Unusable::Io(io::Error::other("no directory for copies of logs"));
             directories.get((first + turn) % directories.len().max(1)).ok_or_else(none)
         };
-        let is_there = |directory: &&PathBuf| folder_of(directory, shard).join(super::identity::NAME).exists();
-        let own = match directories.iter().find(is_there) {
-            Some(own) => own,
-            None => dealt(0)?,
+        let folder = |directory: &PathBuf| folder_of(directory, shard);
+        let mut named = directories.iter().filter(|directory| folder(directory).join(super::identity::NAME).exists());
+        let own = match (named.next(), named.next()) {
+            (Some(one), Some(other)) => return Err(twice("the name of an acceptor", &folder(one), &folder(other))),
+            (Some(own), None) => own,
+            (None, _) => dealt(0)?,
         };
         let mut of_streams = Vec::new();
         for stream in 0..streams {
-            let mut found = None;
+            let part = |directory: &PathBuf| stream_in(&folder(directory), stream);
+            let mut found = Vec::new();
             for directory in directories {
-                if has_segments(&stream_in(&folder_of(directory, shard), stream))? {
-                    found = Some(directory);
-                    break;
+                if has_segments(&part(directory))? {
+                    found.push(directory);
                 }
             }
-            of_streams.push(match found {
-                Some(found) => found.clone(),
-                None => dealt(stream.into())?.clone(),
+            of_streams.push(match &found[..] {
+                [] => dealt(stream.into())?.clone(),
+                [one] => (*one).clone(),
+                [one, other, ..] => {
+                    let name = Identity::read(&redolog::Folder::to_read(&folder(own)))?.map(|named| named.acceptor.0);
+                    let of = |directory: &PathBuf| {
+                        redolog::newest_acceptor(&redolog::Folder::to_read(&part(directory))).unwrap_or_default()
+                    };
+                    let mut right = found.iter().filter(|directory| name.is_some() && of(directory) == name);
+                    match (right.next(), right.next()) {
+                        (Some(right), None) => (*right).clone(),
+                        _ => return Err(twice("a stream", &part(one), &part(other))),
+                    }
+                }
             });
         }
         Ok(Self { own: own.clone(), streams: of_streams })
@@ -80,6 +94,10 @@ pub(crate) fn remove_folders(directories: &[PathBuf], shard: ShardId, id: Accept
     fs::remove_file(&name)?;
     fs::File::open(name.parent().unwrap_or(&name))?.sync_all()?;
     mine.iter().try_for_each(fs::remove_dir_all)
+}
+
+fn twice(what: &str, one: &Path, other: &Path) -> Unusable {
+    Unusable::Lost(format!("{what} is twice there, in {} and in {}", one.display(), other.display()))
 }
 
 fn has_segments(folder: &Path) -> io::Result<bool> {
@@ -138,6 +156,54 @@ mod tests {
         let lost = Folder::open(Spread::of(&directories, shard, 5).unwrap().place(shard).unwrap(), shard, LIMITS);
         assert!(matches!(lost, Err(Unusable::Lost(_))));
         assert!(Spread::of(&[], shard, 1).is_err());
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    fn open(directories: &[PathBuf]) -> Result<AcceptorId, Unusable> {
+        let spread = Spread::of(directories, ShardId(0), 2)?;
+        Folder::open(spread.place(ShardId(0))?, ShardId(0), LIMITS).map(|folder| folder.acceptor())
+    }
+
+    fn make(directories: &[PathBuf], id: u8) -> Result<AcceptorId, Unusable> {
+        let spread = Spread::of(directories, ShardId(0), 2)?;
+        let id = AcceptorId([id; 16]);
+        Folder::make(spread.place(ShardId(0))?, ShardId(0), id, LIMITS).map(|folder| folder.acceptor())
+    }
+
+    /// Rule G9: a disk was away while its acceptor was replaced. When it is back it does not speak for the new one.
+    #[test]
+    fn a_disk_that_was_away_does_not_speak_for_another() {
+        let root = std::env::temp_dir().join(format!("holdfast-away-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let all: Vec<PathBuf> = ["a", "b", "c"].map(|name| root.join(name)).to_vec();
+        let (name, stream, away) = (root.join("a/shard-0"), root.join("b/shard-0"), root.join("away"));
+        make(&all, 1).unwrap_or_else(|why| panic!("{why}"));
+        assert!(name.join("acceptor").exists() && stream.join("stream-1").exists());
+        fs::rename(&stream, &away).unwrap();
+        assert!(matches!(open(&all), Err(Unusable::Lost(_))));
+
+        // The new one's stream is below the mount point.
+        fs::remove_dir_all(&name).unwrap();
+        make(&all, 2).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(open(&all).unwrap(), AcceptorId([2; 16]));
+        fs::remove_dir_all(&stream).unwrap();
+        fs::rename(&away, &stream).unwrap();
+        assert!(matches!(open(&all), Err(Unusable::Lost(_))), "the blocks of another acceptor");
+
+        // It is in another directory, as that disk could not be used: it is known.
+        fs::rename(&stream, &away).unwrap();
+        fs::remove_dir_all(&name).unwrap();
+        make(&[all[0].clone(), all[2].clone()], 3).unwrap_or_else(|why| panic!("{why}"));
+        assert!(root.join("c/shard-0/stream-1").exists());
+        fs::rename(&away, &stream).unwrap();
+        assert_eq!(open(&all).unwrap(), AcceptorId([3; 16]));
+        fs::remove_file(name.join("acceptor")).unwrap();
+        assert!(matches!(open(&all), Err(Unusable::Lost(_))), "a stream is twice there");
+        fs::create_dir_all(root.join("c/shard-0")).unwrap();
+        for place in [&name, &root.join("c/shard-0")] {
+            fs::write(place.join("acceptor"), "").unwrap();
+        }
+        assert!(matches!(open(&all), Err(Unusable::Lost(_))), "two names");
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -214,8 +214,26 @@ fn a_folder_that_lost_anything_does_not_open() {
     // Nor does a new one take its place.
     let place = Place { own: own.clone(), streams: vec![stream], locks: Vec::new() };
     assert!(Folder::make(place, SHARD, AcceptorId([1; 16]), LIMITS).is_err());
+    let (_, stream) = made();
+    let place = || Place { own: Simulated::default(), streams: vec![stream.clone()], locks: Vec::new() };
+    let made_of_it = Folder::make(place(), SHARD, AcceptorId([1; 16]), LIMITS);
+    assert!(matches!(made_of_it, Err(Unusable::Lost(_))), "the blocks of an acceptor whose name is gone");
     let other = Place { own: made().0, streams: vec![Simulated::default(); 2], locks: Vec::new() };
     assert!(matches!(Folder::open(other, SHARD, LIMITS), Err(Unusable::Lost(_))), "another number of streams");
+}
+
+/// A folder whose making ended before it got its name is made anew.
+#[test]
+fn a_folder_without_a_name_is_made_anew() {
+    let One { stream, .. } = One::new();
+    let own = Simulated::default();
+    let place = || Place { own: own.clone(), streams: vec![stream.clone()], locks: Vec::new() };
+    let other = AcceptorId([1; 16]);
+    let folder = Folder::make(place(), SHARD, other, LIMITS).unwrap_or_else(|why| panic!("{why}"));
+    let mut one = One::of(own.clone(), stream.clone(), folder);
+    one.lead(1, 3, true);
+    let folder = Folder::open(place(), SHARD, LIMITS).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!((folder.acceptor(), folder.streams[0].last().0), (other, crate::folder::name_of(id(1, 3))));
 }
 
 /// A real folder, for `holdfast check`, which reads a log by [`redolog::check`].
