@@ -80,13 +80,14 @@ impl Driver {
         own.all(|lag| lag.blocks == 0 && lag.answers)
     }
 
-    /// The log's threads write the own folder from now on. The caller has closed its acceptor, or does so now.
+    /// The log's threads write the own folder from now on. The caller has closed its acceptor, or does so now: blocks
+    /// that another one was to get from that are read in its place.
     pub fn take_own(&self) {
-        let port = {
-            let mut inner = self.lock();
+        let port = self.act(None, |inner, events| {
             inner.is_own_taken = true;
+            inner.owner.read_elsewhere(self.own, events);
             inner.ports.remove(&self.own)
-        };
+        });
         drop(port);
     }
 

@@ -269,11 +269,12 @@ impl<D: Disk> Rising<D> {
     /// Those of `copied`, or the own folder failed.
     pub fn end(self, copied: Result<(), Ended>) -> Result<(Arc<Driver>, OwnReads<D>), NotStarted> {
         let Self { driver, local, readers } = self;
+        // Before the acceptor is closed: a read that comes in between waits.
+        let reads = driver.reads(readers);
         driver.take_own();
         let closed = local.stop();
         copied?;
         closed.map_err(|error| Ended::Own(format!("the own log folder: {error}")))?;
-        let reads = driver.reads(readers);
         Ok((driver, reads))
     }
 }

@@ -523,3 +523,41 @@ fn blocks_of_the_own_folder_are_read_when_there_is_a_descriptor() {
     }
     led.stop();
 }
+
+/// A copy lacks a block when the own folder is closed for the log, and the own folder was asked for it: the one that
+/// answers in its place gives it.
+#[test]
+fn a_read_of_the_own_folder_outlasts_its_acceptor() {
+    let (own, b, c) = (Disks::new(1), Copy::start(Disks::new(1), 2), Copy::start(Disks::new(1), 3));
+    let mut led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&b, &c]);
+    let first = led.leave(0, &[], 100);
+    assert!(led.is_committed(first, Duration::from_secs(20)));
+    let since = now();
+    while led.driver.behind(&[b.local.id()]) != Some(0) {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        thread::yield_now();
+    }
+    b.local.stop().unwrap();
+    let last = led.leave(0, &[], 100);
+    assert!(led.is_committed(last, Duration::from_secs(20)));
+    led.stop();
+    c.local.stop().unwrap();
+
+    let by_hand = |disks: &Disks| Local::by_hand(disks.folder(0)).unwrap_or_else(|why| panic!("{why}"));
+    let (b, c) = (by_hand(&b.disks), by_hand(&c.disks));
+    let ports = |listener: &Listener| {
+        let port = |local: &Local<Simulated>| (local.id(), Arc::new(local.caller(listener.clone())) as Arc<dyn Port>);
+        vec![port(&b), port(&c)]
+    };
+    let folder = Own::of(own.folder(0)).unwrap();
+    let rising = folder.bring_up_by_hand(plan(2, 1, &[1, 2, 3], None), Limits::default(), ports);
+    let rising = rising.unwrap_or_else(|why| panic!("{why}"));
+    work(&[rising.acceptor(), &c]);
+    assert_eq!(rising.driver().is_copied(), Ok(true));
+    work(&[&b]);
+    assert!(rising.driver().behind(&[b.id()]) > Some(0), "the own folder was asked, and has not answered");
+    let (driver, mut reads) = rising.end(Ok(())).unwrap_or_else(|why| panic!("{why}"));
+    while reads.step() {}
+    work(&[&b]);
+    assert_eq!(driver.behind(&[b.id()]), Some(0));
+}

@@ -193,8 +193,9 @@ impl Owner {
         }
     }
 
-    /// An acceptor cannot be asked any more, or anew only: blocks that it was asked for do not come.
-    pub(super) fn read_elsewhere(&mut self, from: AcceptorId, out: &mut Vec<Event>) {
+    /// An acceptor cannot be asked any more, or anew only: blocks that it was asked for, for another one, do not come.
+    /// They are asked for again.
+    pub fn read_elsewhere(&mut self, from: AcceptorId, out: &mut Vec<Event>) {
         for id in stream_ids(self.streams.len()) {
             let marks = self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index()));
             let mut asked = false;
