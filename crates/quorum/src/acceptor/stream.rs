@@ -55,6 +55,8 @@ pub(super) struct Stream {
     through_from: u64,
     /// The place that a sync under way is for.
     syncing: Option<u64>,
+    /// The place up to which blocks are to be put on the disk when they are written.
+    sync_to: u64,
     turn: Option<Turn>,
     queue: VecDeque<Append>,
     /// The place up to which blocks are known to be those of the present term's owner.
@@ -77,6 +79,7 @@ impl Stream {
             synced: 0,
             through_from: last + 1,
             syncing: None,
+            sync_to: 0,
             turn: None,
             queue: VecDeque::new(),
             matched: 0,
@@ -197,7 +200,10 @@ impl Stream {
         while let Some(flight) = self.flights.front().copied().filter(|flight| flight.has_landed) {
             self.flights.pop_front();
             self.written = flight.sequence;
-            if !flight.through {
+            if flight.through {
+                // It counts when those before it are on the disk, which may lie in the cache.
+                self.sync_to = self.sync_to.max(flight.sequence);
+            } else {
                 self.through_from = flight.sequence + 1;
             }
         }
@@ -206,6 +212,7 @@ impl Stream {
             self.acknowledge();
         }
         self.turn(id, out);
+        self.go_on_syncing(id, out);
     }
 
     /// Blocks that were written past the cache are on the disk, if all blocks before them are.
@@ -215,8 +222,21 @@ impl Stream {
         }
     }
 
-    /// Has written blocks put on the disk, unless a sync is under way: another one follows it if it is needed.
+    /// Has all blocks that are here put on the disk: those that are being written when they are.
     pub fn sync(&mut self, id: StreamId, out: &mut Vec<Output>) {
+        let waiting = self.queue.back().map_or(0, |append| append.block.id.sequence);
+        self.sync_to = self.history.last().sequence.max(waiting);
+        self.go_on_syncing(id, out);
+    }
+
+    fn go_on_syncing(&mut self, id: StreamId, out: &mut Vec<Output>) {
+        if self.synced < self.sync_to {
+            self.sync_written(id, out);
+        }
+    }
+
+    /// Has written blocks put on the disk, unless a sync is under way: another one follows it if it is needed.
+    fn sync_written(&mut self, id: StreamId, out: &mut Vec<Output>) {
         if self.syncing.is_none() && self.turn.is_none() && self.synced < self.written {
             self.syncing = Some(self.written);
             out.push(Output::Disk(Op::Sync { stream: id, life: self.life, upto: self.written }));
@@ -232,6 +252,7 @@ impl Stream {
         self.settle();
         self.acknowledge();
         self.turn(id, out);
+        self.go_on_syncing(id, out);
     }
 
     /// True if nothing is under way and all is on the disk. Otherwise it takes the next step to that.
@@ -240,14 +261,14 @@ impl Stream {
         if !self.flights.is_empty() || self.turn.is_some() {
             return false;
         }
-        self.sync(id, out);
+        self.sync_written(id, out);
         self.synced >= self.written
     }
 
     /// Another term is promised: nothing is known of its owner's log, and blocks that wait for a new life are dropped.
     pub fn begin_term(&mut self) {
         self.queue.clear();
-        (self.matched, self.claimed) = (0, 0);
+        (self.matched, self.claimed, self.sync_to) = (0, 0, 0);
     }
 
     /// The planted mistake [`Mistake::SealsInFlight`]: writes under way count as if they had never departed.

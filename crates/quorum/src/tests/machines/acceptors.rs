@@ -296,3 +296,57 @@ fn a_reset_that_comes_too_early_is_answered() {
     tester.order(2, Order::Reset { stream: STREAM, base });
     assert_eq!(tester.reports(), [(2, Report::Missed { stream: STREAM, last: id(1, 1) })]);
 }
+
+fn cached(tester: &mut Tester, sequence: u64, through: bool) {
+    let block = Block { id: id(1, sequence), cut: Cut(sequence), is_start: false, body: Arc::from(*b"x") };
+    let before = if sequence == 1 { BlockId::default() } else { id(1, sequence - 1) };
+    tester.order(1, Order::Append { stream: STREAM, before, committed: 0, through, block });
+}
+
+fn synced(tester: &mut Tester, upto: u64) {
+    tester.done(Done::Synced { stream: STREAM, life: FolderLife(4), upto });
+}
+
+/// Nobody orders a second sync: what it is for was written later, or while another one was under way.
+#[test]
+fn a_sync_that_comes_too_early_is_made_up_for() {
+    let sync = |upto| Op::Sync { stream: STREAM, life: FolderLife(4), upto };
+    let mut tester = Tester::new(1, &[]);
+    (1..=3).for_each(|sequence| cached(&mut tester, sequence, false));
+    tester.written(4, 1);
+    tester.ops();
+    tester.order(1, Order::Sync { stream: STREAM });
+    assert_eq!(tester.ops(), [sync(1)]);
+    tester.written(4, 2);
+    tester.order(1, Order::Sync { stream: STREAM });
+    assert_eq!(tester.ops(), [], "one is under way");
+    synced(&mut tester, 1);
+    assert_eq!(tester.ops(), [sync(2)]);
+    synced(&mut tester, 2);
+    assert_eq!(tester.ops(), []);
+    tester.written(4, 3);
+    assert_eq!(tester.ops(), [sync(3)]);
+    synced(&mut tester, 3);
+    assert_eq!(tester.acknowledged().last(), Some(&id(1, 3)));
+    cached(&mut tester, 4, false);
+    tester.ops();
+    tester.written(4, 4);
+    assert_eq!(tester.ops(), [], "nobody wants this one on the disk");
+}
+
+/// The setting has changed: a block is written past the cache, and those before it lie there.
+#[test]
+fn what_lies_in_the_cache_before_a_block_past_it_is_synced() {
+    let mut tester = Tester::new(1, &[]);
+    (1..=3).for_each(|sequence| cached(&mut tester, sequence, sequence == 3));
+    (1..=3).for_each(|sequence| tester.written(4, sequence));
+    let synced = tester.ops().iter().find_map(|op| if let Op::Sync { upto, .. } = op { Some(*upto) } else { None });
+    assert_eq!(synced, Some(3));
+    self::synced(&mut tester, 3);
+    assert_eq!(tester.acknowledged().last(), Some(&id(1, 3)));
+    cached(&mut tester, 4, true);
+    tester.ops();
+    tester.written(4, 4);
+    assert_eq!(tester.ops(), []);
+    assert_eq!(tester.acknowledged(), [id(1, 4)]);
+}
