@@ -471,11 +471,16 @@ impl Owner {
     pub fn cut(&mut self, id: StreamId, base: Base, out: &mut Vec<Event>) -> Result<(), NotNow> {
         let leads = self.stage == Stage::Leading;
         let stream = self.streams.get_mut(id.index()).filter(|_| leads).ok_or(NotNow)?;
+        let before = stream.history.base();
         if base.id.sequence > stream.synced || !stream.begin_at(base) {
             return Err(NotNow);
         }
         self.tell_followers(&Order::Cut { stream: id, base }, out);
-        // Acceptors that need what was cut begin where the log does.
+        // Acceptors that need what was cut begin where the log does. One that was to begin at the place of before may not
+        // have done so: what it has may rank above that (rule G9).
+        if base != before {
+            self.reset_again(id);
+        }
         self.pump(id, out);
         Ok(())
     }

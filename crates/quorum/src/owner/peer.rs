@@ -208,6 +208,12 @@ impl Owner {
         }
     }
 
+    /// The log begins later than before: acceptors that were told to begin where it did are told again.
+    pub(super) fn reset_again(&mut self, id: StreamId) {
+        let marks = self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index()));
+        marks.for_each(|mark| mark.is_resetting = false);
+    }
+
     pub(super) fn pump_all(&mut self, out: &mut Vec<Event>) {
         stream_ids(self.streams.len()).for_each(|stream| self.pump(stream, out));
     }

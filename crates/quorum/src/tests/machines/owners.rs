@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::world::{Packet, Plan, World, name_of};
-use crate::{AcceptorId, BlockId, Contact, Cut, Event, History, Limits, NotNow, Order, Owner, Reply, Report, Request};
-use crate::{ShardId, Stage, StreamId, Term};
+use crate::{
+    AcceptorId, Base, BlockId, Contact, Cut, Event, History, Limits, NotNow, Order, Owner, Reply, Report, Request,
+    ShardId, Stage, StreamId, Term,
+};
 
 const STREAM: StreamId = StreamId(0);
 
@@ -586,4 +588,41 @@ fn an_answer_of_before_the_connection_broke_makes_no_follower() {
     tester.world.connect(&tester.plan, host, 0);
     tester.run(&[0, 1, 2]);
     assert_eq!(tester.behind(host), [(0, 0), (1, 0), (2, 0)].into());
+}
+
+/// An acceptor is to begin where the log does, and has not done so when the log is cut again: it has not answered, has
+/// answered for the place of before, or has a tail that ranks above that (rule G9).
+#[test]
+fn a_reset_that_a_cut_overtakes_is_made_again() {
+    let term = Term::new(1).unwrap();
+    let id = |sequence| BlockId { term, sequence };
+    let base = |sequence| Base { id: id(sequence), cut: Cut(sequence) };
+    let ack = |written| Report::Ack { stream: STREAM, written, synced: written };
+    let orders = |events: Vec<Event>| {
+        let of_third = |event| match event {
+            Event::Send { to, request, .. } if to == name_of(2) => Some(request.order),
+            _ => None,
+        };
+        let orders = events.into_iter().filter_map(of_third).filter(|order| !matches!(order, Order::Cut { .. }));
+        orders.collect::<Vec<_>>()
+    };
+    let reset = |sequence| [Order::Reset { stream: STREAM, base: base(sequence) }];
+    for answer in [None, Some(3), Some(99)] {
+        let (mut owner, mut out) = (leading(Limits::default(), &[0, 1, 2], 8), Vec::new());
+        owner.cut(STREAM, base(3), &mut out).unwrap();
+        let sealed = Report::Sealed { histories: vec![History::default()] };
+        assert_eq!(orders(tell(&mut owner, 2, sealed)), reset(3));
+        let first = |owner: &mut Owner| answer.map(|at| tell(owner, 2, ack(id(at)))).unwrap_or_default();
+        if answer == Some(99) {
+            assert_eq!(orders(first(&mut owner)), [], "it would be refused again");
+        }
+        out.clear();
+        owner.cut(STREAM, base(6), &mut out).unwrap();
+        assert_eq!(orders(out), reset(6), "{answer:?}");
+        if answer == Some(3) {
+            assert_eq!(orders(first(&mut owner)), []);
+        }
+        let sent = orders(tell(&mut owner, 2, ack(id(6))));
+        assert!(matches!(&sent[..], [Order::Append { .. }, Order::Append { .. }]), "{sent:?}");
+    }
 }
