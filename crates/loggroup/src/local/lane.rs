@@ -67,6 +67,8 @@ pub struct Lane<D: Disk> {
     /// Writes that have not.
     pub in_flight: usize,
     pub reader: Option<Reader<D>>,
+    /// A life has begun since the last read: the reader may stand at a block that it dropped.
+    pub is_reader_late: bool,
     pub reads: VecDeque<Wanted>,
     /// The next read lacked a resource. It is tried again after a while.
     pub read_waits: bool,
@@ -95,6 +97,7 @@ impl<D: Disk> Lane<D> {
             queue: VecDeque::new(),
             landed: Vec::new(),
             in_flight: 0,
+            is_reader_late: false,
             reads: VecDeque::new(),
             read_waits: false,
             cut: None,

@@ -159,6 +159,7 @@ impl<D: Disk> Shared<D> {
         let came = carry_out(&mut hand, (self.shard, StreamId(at as u16)), &task);
         let mut state = self.lock();
         let Some(lane) = state.lanes.get_mut(at) else { return Handed::Told(Vec::new()) };
+        lane.is_reader_late |= matches!(task, Task::Begin { .. });
         match came {
             Ok(Came::Done(done)) => {
                 lane.lack = None;
@@ -284,8 +285,11 @@ impl<D: Disk> State<D> {
             if lane.reader.is_some()
                 && !lane.read_waits
                 && let Some(what) = lane.reads.pop_front()
-                && let Some(reader) = lane.reader.take()
+                && let Some(mut reader) = lane.reader.take()
             {
+                if std::mem::take(&mut lane.is_reader_late) {
+                    reader.forget();
+                }
                 return Some(Job(Kind::Read(at, reader, what)));
             }
         }

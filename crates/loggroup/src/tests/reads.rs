@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quorum::{BlockId, Order, Reply, Report, Request, StreamId};
+use quorum::{Block, BlockId, Order, Reply, Report, Request, StreamId};
 use redolog::simulated::Simulated;
 
 use super::made::{LIMITS, SHARD, lsn, record, start, term};
@@ -63,4 +63,82 @@ fn a_read_that_lacks_a_descriptor_is_tried_again() {
     work(true);
     assert_eq!(of_reads(), [2]);
     assert!(!local.lacks() && local.figures().trouble.is_none());
+}
+
+/// A read has ended with the last block, and a life drops what follows. The block that comes in its place is read.
+#[test]
+fn a_read_gives_no_block_that_a_life_has_dropped() {
+    let place = Place { own: Simulated::default(), streams: vec![Simulated::default()], locks: Vec::new() };
+    let folder = Folder::make(place, SHARD, quorum::AcceptorId([1; 16]), LIMITS).unwrap_or_else(|why| panic!("{why}"));
+    let local = Local::by_hand(folder).unwrap_or_else(|why| panic!("{why}"));
+    let heard: Arc<Mutex<Vec<Reply>>> = Arc::default();
+    let ears = heard.clone();
+    let caller = local.caller(Arc::new(move |_, what| {
+        if let Heard::Reply(reply) = what {
+            ears.lock().unwrap_or_else(PoisonError::into_inner).push(reply);
+        }
+    }));
+    let send = |of, order| {
+        caller.send(Request { shard: SHARD, term: term(of), order });
+        work(&local);
+    };
+    let append = |of, before: BlockId, block: &Block| {
+        let block = block.clone();
+        send(of, Order::Append { stream: STREAM, before, committed: 0, through: true, block });
+    };
+    let read = |of, from| {
+        send(of, Order::Read { stream: STREAM, from, most: 8 });
+        let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = heard.iter().rev().find_map(|reply| match &reply.report {
+            Report::Blocks { blocks, .. } => Some(blocks.clone()),
+            _ => None,
+        });
+        read.unwrap_or_default()
+    };
+    send(1, Order::Seal);
+    let first = start(BlockId::default(), 1, lsn(STREAM, 0));
+    append(1, BlockId::default(), &first);
+    assert_eq!(read(1, 1), [first.clone()]);
+    append(1, first.id, &record(STREAM, first.id, 1, 2, &[7; 100]));
+    send(2, Order::Seal);
+    let other = start(first.id, 2, lsn(STREAM, 0));
+    append(2, first.id, &other);
+    assert_eq!(read(2, 2), [other]);
+}
+
+/// An owner has another connection, and seals there. What was on its way by the one before changes nothing of where the
+/// answer goes.
+#[test]
+fn a_late_order_does_not_take_the_answer_to_a_seal() {
+    let place = Place { own: Simulated::default(), streams: vec![Simulated::default()], locks: Vec::new() };
+    let folder = Folder::make(place, SHARD, quorum::AcceptorId([1; 16]), LIMITS).unwrap_or_else(|why| panic!("{why}"));
+    let local = Local::by_hand(folder).unwrap_or_else(|why| panic!("{why}"));
+    let heard: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let [first, second] = [1, 2].map(|connection| {
+        let ears = heard.clone();
+        local.caller(Arc::new(move |_, what| {
+            let is_answer = matches!(&what, Heard::Reply(Reply { report: Report::Sealed { .. }, .. }));
+            ears.lock().unwrap_or_else(PoisonError::into_inner).extend(is_answer.then_some(connection));
+        }))
+    });
+    let request = |order| Request { shard: SHARD, term: term(1), order };
+    first.send(request(Order::Seal));
+    work(&local);
+    let block = start(BlockId::default(), 1, lsn(STREAM, 0));
+    let append = Order::Append { stream: STREAM, before: BlockId::default(), committed: 0, through: true, block };
+    // A write is under way, so the answer has to wait.
+    first.send(request(append));
+    second.send(request(Order::Seal));
+    first.send(request(Order::Advance { stream: STREAM, committed: 1 }));
+    work(&local);
+    assert_eq!(*heard.lock().unwrap_or_else(PoisonError::into_inner), [1, 2]);
+}
+
+fn work(local: &Local<Simulated>) {
+    while let Some(job) = local.job(false) {
+        let mut next = Some(job);
+        while let Some(job) = next {
+            next = local.carry_out(job);
+        }
+    }
 }

@@ -37,8 +37,8 @@ impl<D: Disk> Reader<D> {
         Self { disk, segments: Vec::new(), spot: None }
     }
 
-    /// Forgets where it was: the folder's blocks have changed.
-    pub(super) fn forget(&mut self) {
+    /// Forgets where it was: the folder's blocks have changed, by a life that has begun.
+    pub fn forget(&mut self) {
         self.spot = None;
     }
 
