@@ -96,9 +96,10 @@ pub(crate) struct Stream {
     state: AtomicU8,
     /// `always` was set since its thread looked.
     demanded: AtomicBool,
-    /// The term that is wanted, and true if all that was taken is on the disk, and that term has begun.
+    /// The term that is wanted.
     term: AtomicU32,
-    rests: AtomicBool,
+    /// One more than the term that has begun, if all that was taken before is on the disk.
+    rested: AtomicU32,
     /// Its watermark waits for those of other streams.
     waits_for_commit: AtomicBool,
     /// A record in it stands on one that is not on the disk of another stream.
@@ -345,7 +346,7 @@ impl Log {
 
     /// Has the streams take no records, or take them again. Records that are left meanwhile wait.
     pub fn pause(&self, paused: bool) {
-        self.shared.streams.iter().for_each(|stream| stream.rests.store(false, SeqCst));
+        self.shared.streams.iter().for_each(|stream| stream.rested.store(0, SeqCst));
         self.shared.paused.store(paused, SeqCst);
         self.shared.streams.iter().for_each(|stream| stream.bell.ring());
     }
@@ -353,16 +354,25 @@ impl Log {
     /// True if everything that was taken is on the own disk, and the term that was asked for has begun there. The streams
     /// are paused.
     pub fn rests(&self) -> bool {
-        self.shared.streams.iter().all(|stream| stream.rests.load(SeqCst))
+        // A thread that has looked for the term of before may say late that it has begun.
+        self.shared.streams.iter().all(|stream| stream.rested.load(SeqCst) == stream.term.load(SeqCst) + 1)
     }
 
     /// Has each stream place the start block of a later term. The streams are paused, and rest ([`Self::rests`]).
     pub fn begin_term(&self, term: u32) {
         for stream in &self.shared.streams {
-            stream.rests.store(false, SeqCst);
             stream.term.store(term, SeqCst);
             stream.bell.ring();
         }
+    }
+
+    /// A thread has looked for the wanted term, and says that this has begun when `then` is over.
+    #[cfg(test)]
+    pub(crate) fn rest_late(&self, then: impl FnOnce(&Self)) {
+        let of = |stream: &Stream| stream.rested.load(SeqCst);
+        let rested: Vec<_> = self.shared.streams.iter().map(of).collect();
+        then(self);
+        self.shared.streams.iter().zip(rested).for_each(|(stream, rested)| stream.rested.store(rested, SeqCst));
     }
 
     /// The copies follow another owner: no watermark moves any more, and the log fails with this reason (rule G6).

@@ -47,7 +47,7 @@ impl<D: Disk> Runner<D> {
             Err(error) => return Err(error),
         }
         self.advance();
-        self.stream().rests.store(true, SeqCst);
+        self.stream().rested.store(term + 1, SeqCst);
         Ok(true)
     }
 }
