@@ -28,7 +28,9 @@ use std::sync::Arc;
 
 use clocks::{BootMs, UnixMs};
 
-use crate::{HybridTime, Lock, Member, Message, Origin, ParticipantId, Prepare, Refusal, Settings, Stamp, TxnId};
+use crate::{
+    Heirs, HybridTime, Lock, Member, Message, Origin, ParticipantId, Prepare, Refusal, Settings, Stamp, TxnId,
+};
 use moment::Aim;
 
 /// The part of a transaction at one participant.
@@ -215,6 +217,8 @@ pub struct Coordinator {
     timers: BTreeSet<(BootMs, u64)>,
     /// The lives of participants, as last heard of.
     peers: BTreeMap<ParticipantId, u64>,
+    /// Lost participants whose log another has taken over.
+    heirs: Heirs,
     /// The sequence below which a participant knows that all is finished.
     told: BTreeMap<ParticipantId, u64>,
     /// When participants are told about finished ones.
@@ -235,6 +239,7 @@ impl Coordinator {
             open: BTreeMap::new(),
             timers: BTreeSet::new(),
             peers: BTreeMap::new(),
+            heirs: Heirs::default(),
             told: BTreeMap::new(),
             tell: None,
             slow_until: BootMs::ZERO,
@@ -373,16 +378,27 @@ impl Coordinator {
 
     /// A message has come.
     pub fn message(&mut self, now: BootMs, from: Member, message: Message, out: &mut Vec<Event>) {
+        if self.heirs.is_continued(from.id) {
+            return;
+        }
         self.peer(now, from, out);
         match message {
-            Message::Prepared { tx, replies } if self.is_mine(tx) => self.prepared(now, from.id, tx, replies, out),
+            Message::Prepared { tx, replies } if self.is_mine(tx) => {
+                self.prepared(now, self.named(from.id, tx), tx, replies, out);
+            }
             Message::Fetched { tx, round, found } if self.is_mine(tx) => {
-                self.fetched(now, from.id, (tx, round), found, out);
+                self.fetched(now, self.named(from.id, tx), (tx, round), found, out);
             }
             Message::Refused { tx, why } if self.is_mine(tx) => self.refused(now, from.id, tx, why, out),
             Message::Acknowledged { tx } if self.is_mine(tx) => self.acknowledged(now, from.id, tx),
             _ => {}
         }
+    }
+
+    /// The participant of the attempt for which `from` speaks.
+    fn named(&self, from: ParticipantId, tx: TxnId) -> ParticipantId {
+        let parts = self.open.get(&tx.sequence).map_or(&[][..], |open| &open.parts);
+        self.heirs.named(from, parts.iter().map(|part| part.member.id)).unwrap_or(from)
     }
 
     fn is_mine(&self, tx: TxnId) -> bool {
@@ -400,10 +416,27 @@ impl Coordinator {
 
     /// A link to a participant is there again: unanswered messages are sent again, because they may have been lost.
     pub fn linked(&mut self, now: BootMs, participant: ParticipantId, out: &mut Vec<Event>) {
-        self.told.entry(participant).and_modify(|told| *told = 0);
+        let heirs = &self.heirs;
+        let told = self.told.iter_mut().filter(|(to, _)| heirs.of(**to) == participant);
+        told.for_each(|(_, told)| *told = 0);
         self.plan_to_tell(now);
         for sequence in self.open.keys().copied().collect::<Vec<_>>() {
             self.resend(sequence, Some(participant), out);
+        }
+    }
+
+    /// The log of a lost participant was taken over by another one. That one answers for it: what the lost one has not
+    /// answered is sent again. Transactions between two attempts go to the present owners of their keys.
+    pub fn continued(&mut self, now: BootMs, lost: ParticipantId, heir: ParticipantId, out: &mut Vec<Event>) {
+        if !self.heirs.add(lost, heir) {
+            return;
+        }
+        self.linked(now, heir, out);
+        for sequence in self.open.keys().copied().collect::<Vec<_>>() {
+            let Some(open) = self.open.get(&sequence) else { continue };
+            if open.phase == Phase::Waiting && open.parts.iter().any(|part| part.member.id == lost) {
+                self.route_again(now, sequence, out);
+            }
         }
     }
 

@@ -38,11 +38,10 @@ impl Inquiry {
         self.answers.insert(participant, status);
     }
 
-    /// The members that may have a new answer: the others' answers are for good.
+    /// The members that may have a new answer: the others' answers are for good. `others`: all but the one that asks.
     pub(crate) fn open<'a>(
         &'a self,
-        me: ParticipantId,
-        members: &'a [Member],
+        others: &'a [Member],
         lost: &'a [ParticipantId],
     ) -> impl Iterator<Item = Member> + 'a {
         let open = move |member: &&Member| {
@@ -51,25 +50,24 @@ impl Inquiry {
                 Some(Status::Bereft { lost: known }) => *known >= lost.len() as u64,
                 _ => false,
             };
-            member.id != me && !lost.contains(&member.id) && !said
+            !lost.contains(&member.id) && !said
         };
-        members.iter().filter(open).copied()
+        others.iter().filter(open).copied()
     }
 
-    /// The verdict of `me`, which is prepared. `lost`: members that are not heard any more; nor is the coordinator.
-    pub(crate) fn verdict(&self, me: ParticipantId, members: &[Member], lost: &[ParticipantId]) -> Verdict {
+    /// The verdict of a participant that is prepared. `lost`: members that are not heard any more; nor is the
+    /// coordinator.
+    pub(crate) fn verdict(&self, others: &[Member], lost: &[ParticipantId]) -> Verdict {
         let of = |wanted: &[Status]| self.answers.values().any(|status| wanted.contains(status));
-        let is_prepared = |member: &Member| {
-            let answer = self.answers.get(&member.id);
-            member.id == me || matches!(answer, Some(Status::Prepared | Status::Bereft { .. }))
-        };
+        let is_prepared =
+            |member: &Member| matches!(self.answers.get(&member.id), Some(Status::Prepared | Status::Bereft { .. }));
         if of(&[Status::Committed]) {
             Verdict::Commit
         } else if of(&[Status::Refused, Status::Aborted]) {
             Verdict::Abort
-        } else if members.iter().all(is_prepared) {
+        } else if others.iter().all(is_prepared) {
             Verdict::Commit
-        } else if !lost.is_empty() && self.open(me, members, lost).next().is_none() {
+        } else if !lost.is_empty() && self.open(others, lost).next().is_none() {
             Verdict::Presume
         } else {
             Verdict::Open

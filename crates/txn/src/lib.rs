@@ -16,6 +16,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod coordinator;
+mod heirs;
 mod id;
 mod inquiry;
 pub mod locks;
@@ -26,6 +27,7 @@ mod settings;
 mod wire;
 
 pub use coordinator::{Coordinator, Event, Part};
+pub use heirs::Heirs;
 pub use id::{HybridTime, Life, Member, NodeId, Origin, ParticipantId, Recipient, Stamp, TxnId};
 pub use message::{Lock, Message, Prepare, Refusal, Status};
 pub use participant::{Action, Execution, Participant};

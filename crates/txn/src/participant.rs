@@ -28,8 +28,8 @@ use std::sync::Arc;
 use clocks::{BootMs, UnixMs};
 
 use crate::{
-    Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepared, Recipient, Record, RecordKind, Refusal,
-    Settings, Stamp, Status, TxnId,
+    Heirs, Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepared, Recipient, Record, RecordKind,
+    Refusal, Settings, Stamp, Status, TxnId,
 };
 use attempt::{Attempt, Logged, Phase, Want};
 
@@ -161,6 +161,8 @@ pub struct Participant {
     peers: BTreeMap<NodeId, u64>,
     /// Participants that are lost for good.
     lost: BTreeSet<ParticipantId>,
+    /// Lost ones whose log another has taken over. This one may be their heir.
+    heirs: Heirs,
     /// The reason why it takes part in nothing, while it does not.
     refuses: Option<Box<[u8]>>,
 }
@@ -176,6 +178,7 @@ impl Participant {
             finished: BTreeMap::new(),
             peers: BTreeMap::new(),
             lost: BTreeSet::new(),
+            heirs: Heirs::default(),
             refuses: None,
         }
     }
@@ -275,7 +278,8 @@ impl Participant {
         self.known.iter().filter_map(|(tx, attempt)| match &attempt.phase {
             Phase::Prepared { prepared, inquiry, .. } => {
                 let lost = self.bereft(*tx).unwrap_or_default();
-                let open = inquiry.open(self.me.id, &prepared.members, &lost).map(|member| member.id).collect();
+                let others = self.others(&prepared.members);
+                let open = inquiry.open(&others, &lost).map(|member| self.heirs.of(member.id)).collect();
                 Some((&**prepared, open))
             }
             _ => None,
@@ -400,12 +404,13 @@ impl Participant {
 
     fn overdue(&mut self, now: BootMs, tx: TxnId, out: &mut Vec<Action>) {
         let lost = self.bereft(tx).unwrap_or_default();
+        let others = self.others_of(tx);
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
             Phase::Queued { .. } | Phase::Executing { .. } | Phase::Held { .. } => self.give_up(tx, out),
             Phase::Fetched { .. } => self.let_go(tx, out),
-            Phase::Prepared { prepared, inquiry, .. } => {
-                for member in inquiry.open(self.me.id, &prepared.members, &lost) {
+            Phase::Prepared { inquiry, .. } => {
+                for member in inquiry.open(&others, &lost) {
                     out.push(to_participant(member.id, Message::Inquire { tx, incarnation: member.incarnation }));
                 }
                 self.arm(tx, Some(now + self.settings.patience_ms));
@@ -440,6 +445,24 @@ impl Participant {
     /// True if the coordinator has ended: its node was heard of in a later life.
     fn is_gone(&self, origin: Origin) -> bool {
         self.peers.get(&origin.life.node).is_some_and(|known| *known > origin.life.incarnation)
+    }
+
+    /// True if this is the participant's own name, or that of one whose log it has taken over.
+    fn is_me(&self, id: ParticipantId) -> bool {
+        self.heirs.of(id) == self.me.id
+    }
+
+    /// The other ones among `members`.
+    fn others(&self, members: &[Member]) -> Vec<Member> {
+        members.iter().filter(|member| !self.is_me(member.id)).copied().collect()
+    }
+
+    /// The other participants of an attempt that is prepared; none, if it is not.
+    fn others_of(&self, tx: TxnId) -> Vec<Member> {
+        match self.known.get(&tx).map(|attempt| &attempt.phase) {
+            Some(Phase::Prepared { prepared, .. }) => self.others(&prepared.members),
+            _ => Vec::new(),
+        }
     }
 
     /// True if the coordinator has said that no node will ask about the transaction.

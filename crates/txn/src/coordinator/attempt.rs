@@ -138,7 +138,7 @@ impl Coordinator {
     /// Sends unanswered messages again, to one participant or to all.
     pub(super) fn resend(&mut self, sequence: u64, only: Option<ParticipantId>, out: &mut Vec<Event>) {
         let Some(open) = self.open.get(&sequence) else { return };
-        let meant = |participant: ParticipantId| only.is_none_or(|only| only == participant);
+        let meant = |participant: ParticipantId| only.is_none_or(|only| only == self.heirs.of(participant));
         // A participant that is not asked yet in this attempt may hold something of earlier ones, too.
         let aborting: Vec<(u32, ParticipantId)> =
             open.aborting.iter().filter(|(_, participant)| meant(*participant)).copied().collect();
@@ -189,11 +189,13 @@ impl Coordinator {
     /// Attempts that wait for a participant's answer, and whether it may have bound itself: then they may be committed
     /// as soon as it answers.
     pub fn waits_for(&self, participant: ParticipantId) -> impl Iterator<Item = (TxnId, bool)> {
-        let origin = self.origin;
+        let (origin, heirs) = (self.origin, &self.heirs);
         self.open.iter().filter_map(move |(sequence, open)| {
-            let at = open.parts.iter().position(|part| part.member.id == participant)?;
+            let at = open.parts.iter().position(|part| heirs.of(part.member.id) == participant)?;
             let (waits, binds) = match &open.phase {
-                Phase::Preparing { answers } => (answers[at].is_none(), open.logged() && !open.is_unasked(participant)),
+                Phase::Preparing { answers } => {
+                    (answers[at].is_none(), open.logged() && !open.is_unasked(open.parts[at].member.id))
+                }
                 Phase::Fetching { looks } => (looks[at].is_awaited(), false),
                 _ => (false, false),
             };

@@ -64,18 +64,24 @@ impl Coordinator {
     }
 
     pub(super) fn refused(&mut self, now: BootMs, from: ParticipantId, tx: TxnId, why: Refusal, out: &mut Vec<Event>) {
-        let sequence = tx.sequence;
+        let (sequence, heir) = (tx.sequence, from);
+        let from = self.named(heir, tx);
         let Some(open) = self.open.get_mut(&sequence) else { return };
         let part = open.parts.iter().any(|part| part.member.id == from);
         let preparing = matches!(open.phase, Phase::Fetching { .. } | Phase::Running | Phase::Preparing { .. });
         if open.attempt != tx.attempt || !preparing || !part {
             // A participant that refuses has nothing to abort.
-            open.aborting.remove(&(tx.attempt, from));
+            let heirs = &self.heirs;
+            open.aborting.retain(|(attempt, id)| *attempt != tx.attempt || *id != heir && heirs.of(*id) != heir);
             return self.close(sequence, now);
         }
         self.drop_attempt(sequence, Some(from), out);
         let Some(open) = self.open.get_mut(&sequence) else { return };
         match why {
+            // The heir of a lost participant takes no new part in its name.
+            Refusal::Conflict | Refusal::Stale | Refusal::Over if !open.abandoned && from != heir => {
+                return self.route_again(now, sequence, out);
+            }
             Refusal::Conflict if !open.abandoned => {
                 open.first = Some(from);
                 return self.wait(now, sequence);
@@ -98,11 +104,11 @@ impl Coordinator {
         let Some(open) = self.open.get_mut(&tx.sequence) else { return };
         match &mut open.phase {
             Phase::Committing { owing } | Phase::Left { owing } if open.attempt == tx.attempt => {
-                owing.remove(&from);
+                owing.retain(|id| *id != from && self.heirs.of(*id) != from);
             }
-            _ => {
-                open.aborting.remove(&(tx.attempt, from));
-            }
+            _ => open
+                .aborting
+                .retain(|(attempt, id)| *attempt != tx.attempt || *id != from && self.heirs.of(*id) != from),
         }
         self.close(tx.sequence, now);
     }

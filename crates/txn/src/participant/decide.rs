@@ -132,11 +132,16 @@ impl Participant {
             }
             return self.inform(tx, out);
         }
-        if incarnation > self.me.incarnation || self.is_finished(tx) {
+        // Another life of this participant, or any of one whose log it has.
+        let is_other = match self.heirs.has(self.me.id) {
+            true => incarnation != self.me.incarnation,
+            false => incarnation < self.me.incarnation,
+        };
+        if !is_other && incarnation > self.me.incarnation || self.is_finished(tx) {
             // A participant that may ask does not do this.
             return;
         }
-        if incarnation < self.me.incarnation || self.is_gone(tx.origin) || self.is_followed(tx) {
+        if is_other || self.is_gone(tx.origin) || self.is_followed(tx) {
             return out.push(send(from, Message::Status { tx, status: Status::Refused }));
         }
         let mut attempt = Attempt::new(Phase::Refused { logged: Logged::Appending });
@@ -148,8 +153,9 @@ impl Participant {
     /// Another participant answers.
     pub(super) fn status(&mut self, from: Recipient, tx: TxnId, status: Status, out: &mut Vec<Action>) {
         let (Some(attempt), Recipient::Participant(from)) = (self.known.get_mut(&tx), from) else { return };
-        if let Phase::Prepared { inquiry, .. } = &mut attempt.phase {
-            inquiry.answered(from, status);
+        if let Phase::Prepared { prepared, inquiry, .. } = &mut attempt.phase {
+            let members = prepared.members.iter().map(|member| member.id);
+            inquiry.answered(self.heirs.named(from, members).unwrap_or(from), status);
             self.conclude(tx, out);
         }
     }
@@ -160,7 +166,7 @@ impl Participant {
             return;
         };
         let lost = self.bereft(tx).unwrap_or_default();
-        match inquiry.verdict(self.me.id, &prepared.members, &lost) {
+        match inquiry.verdict(&self.others(&prepared.members), &lost) {
             Verdict::Commit => self.install(tx, out),
             Verdict::Presume => {
                 out.push(Action::Presumed { tx, lost });

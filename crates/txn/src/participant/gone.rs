@@ -52,11 +52,30 @@ impl Participant {
         }
     }
 
+    /// The log of a lost participant was taken over by another one, or by this one, which has replayed it. It answers
+    /// for the lost one from now on. Messages of the lost one are not heard any more.
+    pub fn continued(&mut self, now: BootMs, lost: ParticipantId, heir: ParticipantId) {
+        if !self.heirs.add(lost, heir) {
+            return;
+        }
+        self.lost.remove(&lost);
+        let waits = self.known.iter().filter(|(_, attempt)| match &attempt.phase {
+            Phase::Prepared { prepared, .. } => prepared.members.iter().any(|member| member.id == lost),
+            Phase::Committed { owing: Some(owing), .. } => owing.contains(&lost),
+            _ => false,
+        });
+        for tx in waits.map(|(tx, _)| *tx).collect::<Vec<_>>() {
+            self.arm(tx, Some(now));
+        }
+    }
+
     /// True if this one is not heard any more.
     pub(super) fn is_deaf_to(&self, sender: Recipient) -> bool {
         match sender {
             Recipient::Coordinator(node) => self.peers.get(&node) == Some(&NEVER),
-            Recipient::Participant(participant) => self.lost.contains(&participant),
+            Recipient::Participant(participant) => {
+                self.lost.contains(&participant) || self.heirs.is_continued(participant)
+            }
         }
     }
 
@@ -111,6 +130,7 @@ impl Participant {
         if !self.is_gone(tx.origin) {
             return;
         }
+        let (me, heirs) = (self.me.id, &self.heirs);
         let Some(attempt) = self.known.get_mut(&tx) else { return };
         match &mut attempt.phase {
             // Answers that were not given may be refusals.
@@ -121,7 +141,7 @@ impl Participant {
             // A participant that asks about an unknown attempt hears that it was refused.
             Phase::Aborted | Phase::Refused { logged: Logged::No | Logged::Yes } => self.forget(tx),
             Phase::Committed { members, owing: owing @ None } => {
-                let others = members.iter().map(|member| member.id).filter(|id| *id != self.me.id);
+                let others = members.iter().map(|member| member.id).filter(|id| heirs.of(*id) != me);
                 let owed: BTreeSet<ParticipantId> = others.filter(|id| !self.lost.contains(id)).collect();
                 if owed.is_empty() {
                     return self.forget(tx);
@@ -143,7 +163,7 @@ impl Participant {
     pub(super) fn acknowledged(&mut self, from: Recipient, tx: TxnId) {
         let (Some(attempt), Recipient::Participant(from)) = (self.known.get_mut(&tx), from) else { return };
         if let Phase::Committed { owing: Some(owing), .. } = &mut attempt.phase {
-            owing.remove(&from);
+            owing.retain(|id| *id != from && self.heirs.of(*id) != from);
             if owing.is_empty() {
                 self.forget(tx);
             }

@@ -37,12 +37,15 @@ impl Participant {
             return out.push(send(from, answer));
         }
         let named = prepare.members.iter().find(|member| member.id == self.me.id).map(|member| member.incarnation);
-        if self.is_finished(tx) || self.is_gone(tx.origin) || named.is_none_or(|named| named > self.me.incarnation) {
+        // A part of one whose log this one has is of an earlier life in any case.
+        let is_inherited = prepare.members.iter().any(|member| member.id != self.me.id && self.is_me(member.id));
+        let is_late = !is_inherited && named.is_none_or(|named| named > self.me.incarnation);
+        if self.is_finished(tx) || self.is_gone(tx.origin) || is_late {
             // It was under way for long: no node waits for an answer.
             return;
         }
         let refuse = |why| send(from, Message::Refused { tx, why });
-        if named != Some(self.me.incarnation) {
+        if is_inherited || named != Some(self.me.incarnation) {
             return out.push(refuse(Refusal::Stale));
         }
         if self.is_followed(tx) {

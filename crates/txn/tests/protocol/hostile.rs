@@ -100,7 +100,12 @@ fn participants_stand_everything() {
         let mut held: BTreeMap<TxnId, i32> = BTreeMap::new();
         for _ in 0..400 {
             let (tx, now, mut out) = (tx(&mut dice), BootMs(dice.next() % 5000), Vec::new());
-            match dice.below(11) {
+            match dice.below(12) {
+                11 if dice.percent(20) => {
+                    // It may be the heir itself.
+                    let [lost, heir] = [(); 2].map(|()| ParticipantId(dice.next() % 3));
+                    participant.continued(now, lost, heir);
+                }
                 10 => participant.fetched(now, tx, Arc::from([1]), &mut out),
                 0 => participant.locked(tx, dice.percent(70), &mut out),
                 1 => {
@@ -155,7 +160,11 @@ fn coordinators_stand_everything() {
                 let (locks, commands) = program(1, &[], &[node as u16]);
                 Part { member: Member { id: ParticipantId(node), incarnation: 1 }, locks, commands, writes: node != 2 }
             };
-            match dice.below(15) {
+            match dice.below(16) {
+                15 if dice.percent(20) => {
+                    let [lost, heir] = [(); 2].map(|()| ParticipantId(dice.next() % 3));
+                    coordinator.continued(now, lost, heir, &mut out);
+                }
                 14 => _ = coordinator.widen(now, (sequence, tx.attempt), vec![part(dice.next() % 3)], &mut out),
                 10 => {
                     coordinator.begin_fetching(

@@ -3,6 +3,7 @@
 mod answers;
 mod formats;
 mod glue;
+mod heirs;
 mod hostile;
 mod locks;
 mod models;

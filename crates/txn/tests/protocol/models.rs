@@ -5,9 +5,12 @@
 //! `HOLDFAST_LONG=1 cargo test --release -p txn --test protocol models` explores the large ones, too.
 //! Mistakes made on purpose (`glue::Mistake`) must be found.
 
+mod step;
+mod transaction;
 mod world;
 
-use self::world::{Cluster, Transaction};
+use self::transaction::Transaction;
+use self::world::Cluster;
 use crate::glue::Mistake;
 use stateright::{Checker, HasDiscoveries, Model};
 
@@ -131,6 +134,28 @@ fn a_coordinator_crashes() {
 fn a_participant_is_lost_for_good() {
     explore("lost", Cluster { forgets: 1, ticks: 2, ..alone(2) });
     explore("lost, three", Cluster { forgets: 1, ticks: 0, ..alone(3) });
+}
+
+/// A server is lost for good, and another node has its log. The lost one may still run for a while.
+#[test]
+fn a_participant_is_recovered_elsewhere() {
+    explore("recovered", Cluster { recoveries: 1, ticks: 1, ..alone(2) });
+    explore("recovered, fetching", Cluster { recoveries: 1, ticks: 0, ..fetching(alone(2)) });
+    explore("recovered, widening", Cluster { recoveries: 1, ticks: 0, ..widening() });
+    if long() {
+        explore("recovered, crossing", Cluster { recoveries: 1, ticks: 0, ..crossing() });
+        explore("recovered, started again", Cluster { recoveries: 1, server_crashes: 1, ticks: 0, ..alone(2) });
+    }
+}
+
+#[test]
+fn a_participant_is_recovered_elsewhere_and_the_coordinator_ends() {
+    explore("recovered, ended", Cluster { recoveries: 1, coordinator_crashes: 1, ticks: 0, ..alone(2) });
+}
+
+#[test]
+fn participants_are_recovered_one_after_the_other() {
+    explore("both recovered", Cluster { recoveries: 2, ticks: 0, ..alone(2) });
 }
 
 #[test]
@@ -306,4 +331,9 @@ fn a_stale_incarnation_is_noticed() {
 #[test]
 fn a_refusal_that_is_not_remembered_is_noticed() {
     finds("silence", Cluster { ticks: 2, ..alone(2) }, Mistake::UnloggedRefusal);
+}
+
+#[test]
+fn an_heir_that_knows_nothing_of_transactions_is_noticed() {
+    finds("recovered", Cluster { recoveries: 1, ticks: 0, ..alone(2) }, Mistake::EmptyHeir);
 }

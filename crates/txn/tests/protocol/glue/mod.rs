@@ -39,6 +39,8 @@ pub enum Mistake {
     HalfUnlock,
     /// A prepared participant knows only the participants of the first request.
     FirstMembers,
+    /// The heir of a lost participant has the data of its log, and not what that says about transactions.
+    EmptyHeir,
 }
 
 /// The owner of a lock.
@@ -118,6 +120,8 @@ pub struct Server {
     pub pending: Vec<Entry>,
     pub store: BTreeMap<u16, Vec<u32>>,
     pub lost: BTreeSet<NodeId>,
+    /// Lost participants whose log another one has.
+    pub heirs: BTreeMap<ParticipantId, ParticipantId>,
     settings: Settings,
 }
 
@@ -142,6 +146,7 @@ impl Server {
             pending: Vec::new(),
             store: BTreeMap::new(),
             lost: BTreeSet::new(),
+            heirs: BTreeMap::new(),
             settings,
         }
     }
@@ -151,6 +156,25 @@ impl Server {
         let mut durable = std::mem::take(&mut self.durable);
         durable.extend(self.pending.drain(..).take(kept));
         let me = Life { incarnation: self.me.incarnation + 1, ..self.me };
+        self.begin(now, me, durable, said);
+    }
+
+    /// Another node takes over the log of this one, which is lost for good: the committed records, and the first `kept`
+    /// of the others. This one may not know that yet. What it appends is not committed any more.
+    pub fn heir(&self, now: BootMs, me: Life, kept: usize, said: &mut Vec<Said>) -> Self {
+        let mut durable = self.durable.clone();
+        durable.extend(self.pending.iter().take(kept).cloned());
+        if self.mistake == Mistake::EmptyHeir {
+            durable.retain(|entry| !matches!(entry, Entry::Record(_)));
+        }
+        let mut heir = self.clone();
+        heir.heirs.insert(Member::of(self.me).id, Member::of(me).id);
+        heir.begin(now, me, durable, said);
+        heir
+    }
+
+    /// A life begins with this log.
+    fn begin(&mut self, now: BootMs, me: Life, durable: Vec<Entry>, said: &mut Vec<Said>) {
         let mut server = Self::new(me, self.settings, self.mistake);
         (server.instant, server.holds_back) = (self.instant, self.holds_back);
         for entry in &durable {
@@ -176,8 +200,15 @@ impl Server {
             }
         }
         server.durable = durable;
-        let lost = std::mem::replace(self, server).lost;
-        lost.into_iter().for_each(|node| self.lost(now, node, said));
+        let before = std::mem::replace(self, server);
+        before.heirs.into_iter().for_each(|(lost, heir)| self.continued(now, lost, heir));
+        before.lost.into_iter().for_each(|node| self.lost(now, node, said));
+    }
+
+    /// The log of a lost participant was taken over.
+    pub fn continued(&mut self, now: BootMs, lost: ParticipantId, heir: ParticipantId) {
+        self.heirs.insert(lost, heir);
+        self.participant.continued(now, lost, heir);
     }
 
     pub fn message(&mut self, now: BootMs, from: Life, message: Message, said: &mut Vec<Said>) {
@@ -282,7 +313,8 @@ impl Server {
             match action {
                 Action::Send { to: Recipient::Coordinator(node), message } => said.push(Said::Send(node, message)),
                 Action::Send { to: Recipient::Participant(id), message } => {
-                    said.push(Said::Send(NodeId(id.0), message))
+                    let to = self.heirs.get(&id).unwrap_or(&id);
+                    said.push(Said::Send(NodeId(to.0), message))
                 }
                 Action::Lock { tx, stamp, locks, patient, widens } => {
                     if widens && self.mistake == Mistake::HalfUnlock {

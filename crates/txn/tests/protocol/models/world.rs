@@ -10,6 +10,8 @@ use txn::{
     Coordinator, Event, HybridTime, Life, Member, Message, NodeId, Origin, Part, ParticipantId, Settings, TxnId,
 };
 
+use super::step::Step;
+use super::transaction::{Place, Transaction, part_of, server};
 use crate::glue::history::{Observed, check};
 use crate::glue::{Mistake, Reads, Said, Server, by_participant, decode_reads, made, program};
 
@@ -31,41 +33,7 @@ const NOW: BootMs = BootMs::ZERO;
 const LATER: u64 = 1;
 
 /// The node of the first coordinator.
-const COORDINATORS: u64 = 100;
-
-/// A server, the keys that are read there, and the keys that are appended to. Keys of two servers are different.
-pub type Place = (usize, Vec<u16>, Vec<u16>);
-
-#[derive(Clone, Debug)]
-pub struct Transaction {
-    pub coordinator: usize,
-    pub id: u32,
-    pub parts: Vec<Place>,
-    /// Parts that a fetching transaction turns out to need as well, one after the other.
-    pub further: Vec<Place>,
-}
-
-impl Transaction {
-    pub fn new(coordinator: usize, id: u32, parts: Vec<Place>) -> Self {
-        Self { coordinator, id, parts, further: Vec::new() }
-    }
-
-    /// All places that it needs.
-    fn places(&self) -> impl Iterator<Item = &Place> {
-        self.parts.iter().chain(&self.further)
-    }
-}
-
-/// A server's part.
-fn part_of(id: u32, (at, reads, writes): &Place) -> Part {
-    let (locks, commands) = program(id, reads, writes);
-    Part { member: Member::of(server(*at)), locks, commands, writes: !writes.is_empty() }
-}
-
-/// A server in its first life.
-fn server(at: usize) -> Life {
-    Life { node: NodeId(at as u64 + 1), incarnation: 1 }
-}
+pub const COORDINATORS: u64 = 100;
 
 /// The cluster, and how often each kind of fault may happen.
 #[derive(Clone, Debug)]
@@ -84,6 +52,8 @@ pub struct Cluster {
     pub ticks: u8,
     /// The number of servers that are removed for good.
     pub forgets: u8,
+    /// The number of servers whose log another node takes over.
+    pub recoveries: u8,
     /// True if servers hold parts back before they ask for their locks.
     pub holds_back: bool,
     /// How often a server does not let a part wait for locks any longer.
@@ -107,6 +77,7 @@ impl Cluster {
             repeated: 0,
             ticks: 1,
             forgets: 0,
+            recoveries: 0,
             holds_back: false,
             doubts: 0,
             mistake: Mistake::None,
@@ -133,6 +104,7 @@ type Made = Vec<(ParticipantId, Arc<[u8]>)>;
 struct Host {
     me: Life,
     machine: Coordinator,
+    heirs: BTreeMap<ParticipantId, ParticipantId>,
     /// True if it has ended: the one that came after it has nothing to do.
     ended: bool,
     /// Transactions by sequence.
@@ -158,65 +130,10 @@ pub struct World {
     aborted: BTreeSet<(TxnId, NodeId)>,
     /// Servers that are lost for good, known or not.
     lost: BTreeSet<usize>,
-    left: [u8; 7],
+    /// Servers whose log another one has: that one.
+    heirs: BTreeMap<usize, usize>,
+    left: [u8; 8],
     broken: Option<&'static str>,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub enum Step {
-    Deliver(Message, NodeId),
-    Lose(Message, NodeId),
-    Repeat(Message, NodeId),
-    /// The log of a server is committed.
-    Flush(usize),
-    /// A server crashes and starts again: with everything that it has appended, or with the committed records.
-    Crash(usize, bool),
-    End(usize),
-    /// A server hears that a coordinator has started again.
-    Hear(usize, usize),
-    /// A server is removed for good, and others hear of that.
-    Forget(usize),
-    ServerHears(usize, usize),
-    HostHears(usize, usize),
-    TickServer(usize),
-    TickHost(usize),
-    /// A part that a server has held back asks for its locks.
-    Ask(usize, TxnId),
-    /// A server does not let a part wait for its locks any longer.
-    Doubt(usize, TxnId),
-    Plain(usize),
-}
-
-impl std::fmt::Debug for Step {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut message = |what: &str, message: &Message, to: &NodeId| {
-            let text = format!("{message:?}");
-            let kind = text.split([' ', '(']).next().unwrap_or("");
-            let status =
-                if let Message::Status { status, .. } = message { format!(" {status:?}") } else { String::new() };
-            let tx = message.tx().map(|tx| format!("{}:{}:{}", tx.origin.life.node.0, tx.sequence, tx.attempt));
-            write!(f, "{what} {kind}{status} {} to {}", tx.unwrap_or_default(), to.0)
-        };
-        match self {
-            Step::Deliver(m, to) => message("deliver", m, to),
-            Step::Lose(m, to) => message("lose", m, to),
-            Step::Repeat(m, to) => message("repeat", m, to),
-            Step::Flush(at) => write!(f, "flush {}", at + 1),
-            Step::Crash(at, kept) => write!(f, "crash {}, kept {kept}", at + 1),
-            Step::End(host) => write!(f, "end {}", COORDINATORS as usize + host),
-            Step::Hear(at, host) => write!(f, "{} hears that {} ended", at + 1, COORDINATORS as usize + host),
-            Step::Forget(at) => write!(f, "forget {}", at + 1),
-            Step::ServerHears(at, lost) => write!(f, "{} hears that {} is lost", at + 1, lost + 1),
-            Step::HostHears(host, lost) => {
-                write!(f, "{} hears that {} is lost", COORDINATORS as usize + host, lost + 1)
-            }
-            Step::TickServer(at) => write!(f, "tick {}", at + 1),
-            Step::TickHost(host) => write!(f, "tick {}", COORDINATORS as usize + host),
-            Step::Ask(at, tx) => write!(f, "{} asks for the locks of {tx:?}", at + 1),
-            Step::Doubt(at, tx) => write!(f, "{} does not wait for the locks of {tx:?}", at + 1),
-            Step::Plain(at) => write!(f, "plain {at}"),
-        }
-    }
 }
 
 const LOSE: usize = 0;
@@ -226,6 +143,7 @@ const END: usize = 3;
 const TICK: usize = 4;
 const FORGET: usize = 5;
 const DOUBT: usize = 6;
+const RECOVER: usize = 7;
 
 impl World {
     fn said(&mut self, from: Life, said: Vec<Said>) {
@@ -265,6 +183,7 @@ impl World {
         for event in events {
             let (sequence, answer) = match event {
                 Event::Send { to, message } => {
+                    let to = self.hosts[host].heirs.get(&to).unwrap_or(&to);
                     self.send(from, NodeId(to.0), message);
                     continue;
                 }
@@ -299,7 +218,7 @@ impl World {
                     continue;
                 }
                 Event::Reroute { sequence } => {
-                    if self.lost.is_empty() {
+                    if self.lost.is_empty() && self.heirs.is_empty() {
                         self.broken = Some("nothing has moved");
                     }
                     let mut events = Vec::new();
@@ -321,6 +240,10 @@ impl World {
     fn on_server(&mut self, at: usize, f: impl FnOnce(&mut Server, &mut Vec<Said>)) {
         let mut said = Vec::new();
         f(&mut self.servers[at], &mut said);
+        if self.heirs.contains_key(&at) {
+            // Its log takes nothing any more: it may hear that it is prepared where only its heir is.
+            said.retain(|said| !matches!(said, Said::Broken(_)));
+        }
         let me = self.servers[at].me;
         self.said(me, said);
     }
@@ -351,10 +274,32 @@ impl World {
         self.on_server(at, |server, said| server.lost(NOW, NodeId(lost as u64 + 1), said));
     }
 
-    /// Servers that belong to the cluster.
+    /// A server whose log another one has, and the one that has it now.
+    fn continued(&self, lost: usize) -> (ParticipantId, ParticipantId) {
+        let mut heir = self.heirs[&lost];
+        while let Some(next) = self.heirs.get(&heir) {
+            heir = *next;
+        }
+        (ParticipantId(lost as u64 + 1), ParticipantId(heir as u64 + 1))
+    }
+
+    fn server_learns(&mut self, at: usize, lost: usize) {
+        let (lost, heir) = self.continued(lost);
+        self.on_server(at, |server, _| server.continued(NOW, lost, heir));
+    }
+
+    fn host_learns(&mut self, host: usize, lost: usize) {
+        let (lost, heir) = self.continued(lost);
+        let mut events = Vec::new();
+        self.hosts[host].heirs.insert(lost, heir);
+        self.hosts[host].machine.continued(NOW, lost, heir, &mut events);
+        self.events(host, events);
+    }
+
+    /// Servers that belong to the cluster, and have a log.
     fn there(&self) -> impl Iterator<Item = usize> + use<> {
-        let lost = self.lost.clone();
-        (0..self.servers.len()).filter(move |at| !lost.contains(at))
+        let (lost, heirs) = (self.lost.clone(), self.heirs.clone());
+        (0..self.servers.len()).filter(move |at| !lost.contains(at) && !heirs.contains_key(at))
     }
 
     /// There are no more faults, and everything that can go on does, in a fair order. Returns true if it comes to an
@@ -364,6 +309,14 @@ impl World {
         for lost in self.lost.clone() {
             self.there().for_each(|at| world.server_hears(at, lost));
             (0..self.hosts.len()).filter(|host| !self.hosts[*host].ended).for_each(|host| world.host_hears(host, lost));
+        }
+        for lost in self.heirs.keys() {
+            self.there().for_each(|at| world.server_learns(at, *lost));
+            let hosts = (0..self.hosts.len()).filter(|host| !self.hosts[*host].ended);
+            hosts.for_each(|host| world.host_learns(host, *lost));
+            // Its process ends at last, and messages to it are lost.
+            let node = NodeId(*lost as u64 + 1);
+            world.network.retain(|(_, to, _)| *to != node);
         }
         for round in 0..100 {
             if world.is_settled() {
@@ -504,7 +457,7 @@ impl Model for Cluster {
             let me = Life { node: NodeId(COORDINATORS + at as u64), incarnation: 1 };
             let machine = Coordinator::new(Origin { life: me, lane: 0 }, NO_TIME);
             let (ids, found, made, further) = Default::default();
-            Host { me, machine, ended: false, ids, found, made, further }
+            Host { me, machine, heirs: BTreeMap::new(), ended: false, ids, found, made, further }
         };
         let server_at = |at: usize| {
             let mut server = Server::new(server(at), NO_TIME, self.mistake);
@@ -521,6 +474,7 @@ impl Model for Cluster {
             committed: BTreeSet::new(),
             aborted: BTreeSet::new(),
             lost: BTreeSet::new(),
+            heirs: BTreeMap::new(),
             left: [
                 self.lost,
                 self.repeated,
@@ -529,6 +483,7 @@ impl Model for Cluster {
                 self.ticks,
                 self.forgets,
                 self.doubts,
+                self.recoveries,
             ],
             broken: None,
         };
@@ -562,10 +517,17 @@ impl Model for Cluster {
             }
         }
         for (at, server) in world.servers.iter().enumerate() {
-            if !server.pending.is_empty() {
+            let has_log = !world.heirs.contains_key(&at);
+            if has_log && !server.pending.is_empty() {
                 steps.push(Step::Flush(at));
             }
-            if world.left[CRASH] > 0 {
+            if has_log && world.left[RECOVER] > 0 {
+                steps.push(Step::Recover(at, false));
+                if !server.pending.is_empty() {
+                    steps.push(Step::Recover(at, true));
+                }
+            }
+            if has_log && world.left[CRASH] > 0 {
                 steps.push(Step::Crash(at, false));
                 if !server.pending.is_empty() {
                     steps.push(Step::Crash(at, true));
@@ -597,6 +559,14 @@ impl Model for Cluster {
             steps.extend(servers.map(|at| Step::ServerHears(at, *lost)));
             let hosts = world.hosts.iter().enumerate().filter(|(_, host)| !host.ended);
             steps.extend(hosts.map(|(host, _)| Step::HostHears(host, *lost)));
+        }
+        for lost in world.heirs.keys() {
+            let (id, heir) = world.continued(*lost);
+            let is_news = move |known: &BTreeMap<_, _>| known.get(&id) != Some(&heir);
+            let servers = world.there().filter(|at| is_news(&world.servers[*at].heirs));
+            steps.extend(servers.map(|at| Step::ServerLearns(at, *lost)));
+            let hosts = world.hosts.iter().enumerate().filter(|(_, host)| !host.ended && is_news(&host.heirs));
+            steps.extend(hosts.map(|(host, _)| Step::HostLearns(host, *lost)));
         }
         if world.left[FORGET] > 0 {
             steps.extend(world.there().map(Step::Forget));
@@ -649,6 +619,19 @@ impl Model for Cluster {
                 world.left[FORGET] -= 1;
                 world.lost.insert(at);
             }
+            Step::Recover(at, kept) => {
+                world.left[RECOVER] -= 1;
+                let kept = if kept { usize::MAX } else { 0 };
+                let (heir, mut said) = (world.servers.len(), Vec::new());
+                let server = world.servers[at].heir(NOW, server(heir), kept, &mut said);
+                world.servers.push(server);
+                world.heirs.insert(at, heir);
+                world.said(self::server(heir), said);
+                // It is recovered with what the metadata say.
+                world.heirs.clone().keys().for_each(|lost| world.server_learns(heir, *lost));
+            }
+            Step::ServerLearns(at, lost) => world.server_learns(at, lost),
+            Step::HostLearns(host, lost) => world.host_learns(host, lost),
             Step::ServerHears(at, lost) => world.server_hears(at, lost),
             Step::HostHears(host, lost) => world.host_hears(host, lost),
             Step::TickServer(at) => {
