@@ -9,7 +9,7 @@
 pub const FIRST: u16 = 8;
 
 /// The highest level of this build.
-pub const HIGHEST: u16 = 11;
+pub const HIGHEST: u16 = 12;
 
 /// From this level on a cluster has users. An origin names the user of forwarded commands
 /// ([`crate::items::Item::Principal`]) and of parts of transactions, and libraries of functions may come with users.
@@ -22,6 +22,10 @@ pub const MACHINES: u16 = 10;
 /// From this level on the metadata have shards: a process is given a term of its shard
 /// ([`crate::meta::Command::Lead`]).
 pub const SHARDS: u16 = 11;
+
+/// From this level on the metadata remember whose shard another node has taken over, so that transactions that were under
+/// way come to their end ([`crate::Map::continued`]).
+pub const HEIRS: u16 = 12;
 
 /// From this level on a node writes version 4 of the log: its blocks can be copied to other machines.
 pub const LOG_FRAMES: u16 = 10;

@@ -27,7 +27,7 @@ mod voters;
 
 pub use codec::Malformed;
 pub use id::{ClusterId, ID_BYTES, NodeId};
-pub use map::Map;
+pub use map::{Continued, Map};
 pub use quorum::{AcceptorId, ShardId, Term};
 pub use slot::{SLOTS, Slot};
 pub use time::{BootNs, LeaseEnd};

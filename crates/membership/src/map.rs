@@ -84,6 +84,18 @@ pub struct Map {
     reported: Vec<Reported>,
     gone: Vec<u32>,
     gone_shards: Vec<ShardId>,
+    former: Vec<(u32, ShardId)>,
+}
+
+/// What became of the log of a node whose shard another node was to take over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Continued<'a> {
+    /// This node has it, or will have it before it serves: its present life was given a term of the shard.
+    By(&'a Node),
+    /// The node that is to have it has not begun a life with it.
+    Waits,
+    /// It is gone: the shard was dissolved.
+    Lost,
 }
 
 impl Map {
@@ -107,7 +119,7 @@ impl Map {
         let blocks = owners.chunks(BLOCK).map(of_block).collect();
         let level = level::FIRST;
         let (log_servers, shards, groups, reported) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (gone, gone_shards) = (Vec::new(), Vec::new());
+        let (gone, gone_shards, former) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             cluster,
             version,
@@ -123,6 +135,7 @@ impl Map {
             reported,
             gone,
             gone_shards,
+            former,
         }
     }
 
@@ -146,6 +159,11 @@ impl Map {
         Self { gone, gone_shards, ..self }
     }
 
+    /// The same map, where other nodes have taken over the shards of the nodes of these numbers, which ascend.
+    pub fn with_former(self, former: Vec<(u32, ShardId)>) -> Self {
+        Self { former, ..self }
+    }
+
     /// The same map, in a cluster of this level.
     pub fn with_level(self, level: u16) -> Self {
         Self { level, ..self }
@@ -165,6 +183,23 @@ impl Map {
     /// Shards that were dissolved, ascending. Their numbers say nothing about nodes.
     pub fn gone_shards(&self) -> &[ShardId] {
         &self.gone_shards
+    }
+
+    /// Numbers of nodes whose shard another node has taken over, or was to take over, ascending. They may be gone. None
+    /// of them owns a shard again.
+    pub fn former_owners(&self) -> impl Iterator<Item = u32> + '_ {
+        self.former.iter().map(|(number, _)| *number)
+    }
+
+    /// The node that has the log of a former owner. None: it is none.
+    pub fn continued(&self, number: u32) -> Option<Continued<'_>> {
+        let at = self.former.binary_search_by_key(&number, |(former, _)| *former).ok()?;
+        let shard = self.shards.iter().find(|shard| shard.id == self.former[at].1);
+        Some(match shard.map(|shard| (shard.incarnation, self.index_of(shard.owner))) {
+            Some((1.., Some(owner))) => Continued::By(self.node(owner)),
+            Some(_) => Continued::Waits,
+            None => Continued::Lost,
+        })
     }
 
     /// All shards, in the order of their numbers.

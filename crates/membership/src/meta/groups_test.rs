@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::codec::Reader;
-use crate::{AcceptorId, Term};
+use crate::{AcceptorId, Continued, Term};
 
 fn id(n: u8) -> NodeId {
     NodeId([n; 20])
@@ -15,9 +15,12 @@ fn describe(n: u8, incarnation: u64) -> Describe {
 
 /// Nodes 1 to 4 with shards of their numbers, and the log-server 5.
 fn formed() -> State {
+    formed_of(level::SHARDS)
+}
+
+fn formed_of(level: u16) -> State {
     let mut state = State::new();
     let nodes = (1..=4).map(|n| describe(n, 1)).collect();
-    let level = level::SHARDS;
     state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes, settings: Vec::new(), level });
     done(&mut state, &Command::JoinLog { node: describe(5, 1), settings: Vec::new(), level });
     state
@@ -315,6 +318,68 @@ fn a_node_without_slots_takes_over_a_shard_with_copies() {
     settled(&mut state, 1, &[60, 20, 30]);
 }
 
+/// Rule T5: logs name the nodes that have owned a shard, and others ask the present owner about them.
+#[test]
+fn former_owners_of_a_shard_are_known_for_good() {
+    let mut state = formed_of(level::HEIRS);
+    for n in [6, 7] {
+        done(&mut state, &Command::Join { node: describe(n, 1), settings: Vec::new(), level: level::HEIRS });
+    }
+    done(&mut state, &add("g", default(&[1, 2, 3])));
+    done(&mut state, &uses("g", &[1]));
+    three_report(&mut state);
+    lead(&mut state, 1);
+    settled(&mut state, 1, &[10, 30, 20]);
+    let number = |state: &State, n: u8| state.map(|_| true).member(id(n)).unwrap().number;
+    let [first, second] = [1, 6].map(|n| number(&state, n));
+    let by = |state: &State, number: u32| match state.map(|_| true).continued(number) {
+        Some(Continued::By(node)) => Some(node.id),
+        _ => None,
+    };
+    assert_eq!(state.map(|_| true).continued(first), None);
+    done(&mut state, &recover(1, 6));
+    assert_eq!(state.map(|_| true).continued(first), Some(Continued::Waits), "no life of it has the log");
+    lead(&mut state, 1);
+    assert_eq!(by(&state, first), Some(id(6)));
+    assert_eq!(refused(&mut state, &recover(1, 1)), no(GroupRefusal::HasLost(id(1))));
+    // The heir is lost as well, and the first owner is forgotten.
+    done(&mut state, &recover(1, 7));
+    assert_eq!(state.map(|_| true).continued(first), Some(Continued::Waits));
+    lead(&mut state, 1);
+    done(&mut state, &replace("g", at(1, "-"), at(7, "-")));
+    done(&mut state, &Command::Forget { id: id(1) });
+    assert_eq!([first, second].map(|number| by(&state, number)), [Some(id(7)); 2]);
+    let map = state.map(|_| true);
+    assert_eq!(
+        (map.gone().collect::<Vec<_>>(), map.former_owners().collect::<Vec<_>>()),
+        (vec![first], vec![first, second])
+    );
+    let snapshot = state.snapshot().state;
+    let former =
+        [&[2, 0, 0, 0][..], &first.to_le_bytes(), &[1, 0, 0, 0], &second.to_le_bytes(), &[1, 0, 0, 0]].concat();
+    assert_eq!(snapshot[4..8], [8, 0, 0, 0]);
+    assert!(snapshot.windows(former.len()).any(|bytes| bytes == former), "{snapshot:?}");
+    // With its last owner the log is gone.
+    done(&mut state, &replace("g", at(7, "-"), at(2, "/x")));
+    done(&mut state, &Command::Forget { id: id(7) });
+    let map = state.map(|_| true);
+    assert_eq!([first, second].map(|number| map.continued(number)), [Some(Continued::Lost); 2]);
+}
+
+#[test]
+fn below_their_level_former_owners_are_not_kept() {
+    let mut state = formed();
+    done(&mut state, &Command::Join { node: describe(6, 1), settings: Vec::new(), level: 11 });
+    done(&mut state, &add("g", default(&[1, 2, 3])));
+    done(&mut state, &uses("g", &[1]));
+    three_report(&mut state);
+    lead(&mut state, 1);
+    settled(&mut state, 1, &[10, 30, 20]);
+    done(&mut state, &recover(1, 6));
+    assert_eq!(state.map(|_| true).former_owners().count(), 0);
+    assert_eq!(state.snapshot().state[4..8], [7, 0, 0, 0], "nodes of a build before read it");
+}
+
 #[test]
 fn what_a_dissolved_shard_had_is_gone() {
     let mut state = formed();
@@ -376,6 +441,7 @@ fn refusals_are_read_as_they_are_written() {
         GroupRefusal::Owns(id(2), shard),
         GroupRefusal::OneCopy(shard),
         GroupRefusal::OtherStreams(shard, 2),
+        GroupRefusal::HasLost(id(2)),
     ];
     for (number, why) in (1u8..).zip(all) {
         let response = Response::Refused(Refusal::Group(why));

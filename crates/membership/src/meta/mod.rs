@@ -219,13 +219,14 @@ impl State {
                 None => ranges.push(Range { start, end, node }),
             }
         }
-        let Shards { all, gone_nodes, gone, .. } = &self.shards;
+        let Shards { all, gone_nodes, gone, former, .. } = &self.shards;
         Map::new(self.cluster, self.version, self.epoch, nodes, ranges)
             .with_level(self.level)
             .with_log_servers(log_servers)
             .with_groups(self.groups.all(), self.groups.reported())
             .with_shards(all.values().cloned().collect())
             .with_gone(gone_nodes.iter().copied().collect(), gone.iter().copied().collect())
+            .with_former(former.iter().map(|(number, shard)| (*number, *shard)).collect())
     }
 
     fn by_number(&self) -> Vec<(NodeId, &Member)> {

@@ -129,11 +129,15 @@ pub(super) struct Shards {
     pub gone_nodes: BTreeSet<u32>,
     /// Shards that were dissolved.
     pub gone: BTreeSet<ShardId>,
+    /// The shards of nodes, by their numbers, that other nodes have taken over (`level::HEIRS`). For good: their logs
+    /// name these nodes.
+    pub former: BTreeMap<u32, ShardId>,
 }
 
 impl Default for Shards {
     fn default() -> Self {
-        Self { next: 1, all: BTreeMap::new(), gone_nodes: BTreeSet::new(), gone: BTreeSet::new() }
+        let (gone_nodes, gone) = (BTreeSet::new(), BTreeSet::new());
+        Self { next: 1, all: BTreeMap::new(), gone_nodes, gone, former: BTreeMap::new() }
     }
 }
 
@@ -144,7 +148,7 @@ impl Shards {
         let all = nodes.iter().map(|(number, owner)| (ShardId(*number), Shard::new(ShardId(*number), *owner)));
         let gone_nodes: BTreeSet<u32> = (1..next).filter(|number| !nodes.contains_key(number)).collect();
         let gone = gone_nodes.iter().map(|number| ShardId(*number)).collect();
-        Self { next, all: all.collect(), gone_nodes, gone }
+        Self { next, all: all.collect(), gone_nodes, gone, former: BTreeMap::new() }
     }
 
     /// A new one.
@@ -169,8 +173,8 @@ impl Shards {
         self.all.values().filter(move |shard| shard.owner == owner)
     }
 
-    /// Appends them.
-    pub fn put(&self, out: &mut Vec<u8>) {
+    /// Appends them; `former`: with the nodes that have lost theirs.
+    pub fn put(&self, out: &mut Vec<u8>, former: bool) {
         out.extend_from_slice(&self.next.to_le_bytes());
         put_count(out, self.all.len());
         self.all.values().for_each(|shard| shard.put(out));
@@ -178,10 +182,17 @@ impl Shards {
         self.gone.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
         put_count(out, self.gone_nodes.len());
         self.gone_nodes.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        if former {
+            put_count(out, self.former.len());
+            for (number, shard) in &self.former {
+                out.extend_from_slice(&number.to_le_bytes());
+                out.extend_from_slice(&shard.0.to_le_bytes());
+            }
+        }
     }
 
-    /// The next ones in `from`.
-    pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    /// The next ones in `from`, as [`Self::put`] appends them.
+    pub fn read(from: &mut Reader<'_>, former: bool) -> Result<Self, Malformed> {
         let next = from.u32()?;
         let mut all = BTreeMap::new();
         for _ in 0..from.count(super::NODES_MAX)? {
@@ -192,10 +203,16 @@ impl Shards {
         let gone: BTreeSet<ShardId> = (0..count).map(|_| from.u32().map(ShardId)).collect::<Result<_, _>>()?;
         let count = from.count(GONE_MAX)?;
         let gone_nodes = (0..count).map(|_| from.u32()).collect::<Result<_, _>>()?;
+        let count = if former { from.count(GONE_MAX)? } else { 0 };
+        let one = |from: &mut Reader<'_>| Ok((from.u32()?, ShardId(from.u32()?)));
+        let former: BTreeMap<u32, ShardId> = (0..count).map(|_| one(from)).collect::<Result<_, _>>()?;
+        if former.values().any(|id| !all.contains_key(id) && !gone.contains(id)) {
+            return Err(Malformed("shards that nodes have lost"));
+        }
         if all.keys().chain(&gone).any(|id| !(1..next).contains(&id.0)) || all.keys().any(|id| gone.contains(id)) {
             return Err(Malformed("numbers of shards below the next one"));
         }
-        Ok(Self { next, all, gone_nodes, gone })
+        Ok(Self { next, all, gone_nodes, gone, former })
     }
 }
 

@@ -13,8 +13,11 @@ use crate::{ClusterId, NodeId, ShardId, level};
 /// The newest format of snapshots. All others are read as well. Version 1 has no libraries, in versions 1 and 2 a
 /// member has no port for smart clients. In the first three libraries are among the other bytes and a cluster has no
 /// settings, in the first four no levels. Before version 6 there
-/// are no machines. Only the last has shards.
-const VERSION: u32 = 7;
+/// are no machines. The last two have shards, and only the last has the nodes that have lost theirs.
+const VERSION: u32 = 8;
+
+/// The format below [`level::HEIRS`].
+const WITH_SHARDS: u32 = 7;
 
 /// The format below [`level::SHARDS`].
 const WITH_MACHINES: u32 = 6;
@@ -40,7 +43,8 @@ impl State {
     /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
     pub fn snapshot(&self) -> Image {
         let format = match self.level {
-            level if level >= level::SHARDS => VERSION,
+            level if level >= level::HEIRS => VERSION,
+            level if level >= level::SHARDS => WITH_SHARDS,
             level if level >= level::MACHINES => WITH_MACHINES,
             level if level > level::FIRST => WITH_LEVELS,
             _ => WITHOUT_LEVELS,
@@ -72,7 +76,7 @@ impl State {
             if format >= WITH_MACHINES {
                 put_bytes(&mut out, member.machine.as_bytes());
             }
-            if format >= VERSION {
+            if format >= WITH_SHARDS {
                 out.push(u8::from(member.kind == Kind::Log));
             }
         }
@@ -81,8 +85,8 @@ impl State {
             put_bytes(&mut out, name.as_bytes());
             put_bytes(&mut out, value.as_bytes());
         }
-        if format >= VERSION {
-            self.shards.put(&mut out);
+        if format >= WITH_SHARDS {
+            self.shards.put(&mut out, format >= VERSION);
             self.groups.put(&mut out);
         }
         // Below the level of shards a node's shard has the node's number.
@@ -113,7 +117,7 @@ impl State {
         }
         let format = from.u32()?;
         if !(1..=VERSION).contains(&format) {
-            return Err(Malformed("a snapshot of version 1 to 7"));
+            return Err(Malformed("a snapshot of version 1 to 8"));
         }
         let (formed, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
         let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
@@ -130,7 +134,7 @@ impl State {
         let setting = |from: &mut Reader<'_>| Ok((from.text(TEXT_MAX)?.to_owned(), from.text(TEXT_MAX)?.to_owned()));
         let settings = (0..count).map(|_| setting(&mut from)).collect::<Result<BTreeMap<_, _>, _>>()?;
         let shards = shards(&mut from, format, next_number, &members)?;
-        let groups = if format >= VERSION { Groups::read(&mut from)? } else { Groups::default() };
+        let groups = if format >= WITH_SHARDS { Groups::read(&mut from)? } else { Groups::default() };
         let mut owners = Vec::with_capacity(SLOTS);
         for _ in 0..from.count(SLOTS)? {
             let (end, owner) = (usize::from(from.u16()?), from.u32()?);
@@ -175,7 +179,7 @@ fn shards(
     members: &BTreeMap<NodeId, Member>,
 ) -> Result<Shards, Malformed> {
     let shards = match format {
-        VERSION => Shards::read(from)?,
+        WITH_SHARDS.. => Shards::read(from, format >= VERSION)?,
         _ => Shards::of_nodes(next_number, &members.iter().map(|(id, member)| (member.number, *id)).collect()),
     };
     let owns = |owner: &NodeId| members.get(owner).is_some_and(|member| member.kind == Kind::Data);
@@ -198,7 +202,7 @@ fn member(from: &mut Reader<'_>, format: u32) -> Result<(NodeId, Member), Malfor
         client_port: if format > 2 { from.u16()? } else { 0 },
         level: if format > WITHOUT_LEVELS { from.u16()? } else { level::FIRST },
         machine: if format >= WITH_MACHINES { from.text(TEXT_MAX)?.to_owned() } else { String::new() },
-        kind: if format >= VERSION && from.flag()? { Kind::Log } else { Kind::Data },
+        kind: if format >= WITH_SHARDS && from.flag()? { Kind::Log } else { Kind::Data },
     };
     Ok((id, member))
 }

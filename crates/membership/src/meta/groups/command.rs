@@ -113,6 +113,8 @@ pub enum GroupRefusal {
     Owns(NodeId, ShardId),
     /// The owner of the shard has its only copy.
     OneCopy(ShardId),
+    /// Another node has taken over the node's shard.
+    HasLost(NodeId),
 }
 
 impl From<GroupRefusal> for Refusal {
@@ -160,6 +162,10 @@ impl fmt::Display for GroupRefusal {
             Self::OneCopy(shard) => {
                 write!(f, "the log of shard {} has no copies on other machines: nothing can be recovered", shard.0)
             }
+            Self::HasLost(id) => write!(
+                f,
+                "another node has taken over the shard of node {id}: started with an empty folder it is a new node, which can take one over"
+            ),
         }
     }
 }
@@ -331,6 +337,10 @@ impl GroupRefusal {
                 put_shard(out, *shard);
                 out.extend_from_slice(&streams.to_le_bytes());
             }
+            Self::HasLost(id) => {
+                out.push(17);
+                id.put(out);
+            }
         }
     }
 
@@ -356,6 +366,7 @@ impl GroupRefusal {
             14 => Self::Owns(NodeId::read(from)?, shard(from)?),
             15 => Self::OneCopy(shard(from)?),
             16 => Self::OtherStreams(shard(from)?, from.u16()?),
+            17 => Self::HasLost(NodeId::read(from)?),
             _ => return Err(Malformed("the refusal of a change of groups")),
         })
     }

@@ -342,7 +342,12 @@ impl State {
             self.shards.gone.insert(id);
         }
         if let Some(of) = self.shards.all.get_mut(shard) {
-            (of.owner, of.incarnation) = (*to, 0);
+            let before = std::mem::replace(&mut of.owner, *to);
+            of.incarnation = 0;
+            let number = self.members.get(&before).map(|member| member.number);
+            if let Some(number) = number.filter(|_| self.level >= level::HEIRS) {
+                self.shards.former.insert(number, *shard);
+            }
         }
         self.epoch += 1;
         if let Some(member) = self.members.get_mut(to) {
@@ -356,13 +361,17 @@ impl State {
     /// Checks that a node may take over a shard, as far as the metadata know.
     ///
     /// # Errors
-    /// The shard has one copy only, or the node has keys of its own.
+    /// The shard has one copy only, or the node has keys of its own. Or it has lost a shard before: logs name it as the
+    /// owner of that one.
     pub fn may_recover(&self, shard: ShardId, to: NodeId) -> Result<(), Refusal> {
         let Some(of) = self.shards.all.get(&shard) else { return Err(GroupRefusal::NoShard(shard).into()) };
         let member = self.members.get(&to).filter(|member| member.kind == Kind::Data && !member.lost);
         match (member, self.slots_of(to)) {
             (None, _) => Err(Refusal::Unknown(to)),
             _ if of.owner == to => Err(GroupRefusal::Owns(to, shard).into()),
+            (Some(member), _) if self.shards.former.contains_key(&member.number) => {
+                Err(GroupRefusal::HasLost(to).into())
+            }
             (_, slots @ 1..) => Err(Refusal::OwnsSlots { id: to, slots: slots as u32 }),
             _ if of.settled.len() < 2 => Err(GroupRefusal::OneCopy(shard).into()),
             _ => Ok(()),
