@@ -134,7 +134,7 @@ def wipe_all(world):
 
 @nemesis
 def wipe_all_busy(world):
-    """Copies: the same in the middle of transactions. Does not hold yet."""
+    """Copies: the same in the middle of transactions."""
     return all_wiped(world, quietly=False)
 
 

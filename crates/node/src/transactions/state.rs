@@ -48,6 +48,8 @@ pub(crate) struct Transactions {
     pub(super) clients: BTreeMap<TxnId, Client>,
     /// The nodes that the map names as removed from the cluster.
     pub(super) gone: BTreeSet<NodeId>,
+    /// The participants that the map names as lost.
+    pub(super) lost: BTreeSet<ParticipantId>,
     /// The last attempt of each block, by the coordinator's sequence. Blocks that have ended leave it now and then.
     pub(super) told: BTreeMap<u64, Told>,
     /// Orders the sending of attempts and the ends of links.

@@ -9,7 +9,7 @@ use super::client::{Client, Watched};
 use super::inherited::has_inherited;
 use super::plan::NOT_SERVED;
 use super::port::{Desk, Port, Transacting};
-use super::{is_at, life, member, wire};
+use super::{continued, life, member, place, wire};
 use crate::cluster::Role;
 use crate::cluster::origin::Broken;
 use crate::worker::token::Token;
@@ -33,6 +33,8 @@ impl<P: Port> Transacting<'_, P> {
         let Some(me) = peers.life() else { return };
         let mut actions = Vec::new();
         let has_inherited = has_inherited(node);
+        let map = peers.map.clone();
+        let (heirs, lost) = continued(&map);
         peers.shared.parts.begin(me, || {
             if has_inherited {
                 return Participant::refusing(Member::of(me), Settings::default(), NOT_SERVED);
@@ -40,7 +42,9 @@ impl<P: Port> Transacting<'_, P> {
             // Reading the log has locked the keys of prepared transactions.
             let outcomes = node.engine.transactions.outcomes();
             let records = outcomes.records().cloned();
-            Participant::restore(Member::of(me), Settings::default(), now, records, &mut Vec::new())
+            let mut parts = Participant::restore(Member::of(me), Settings::default(), now, records, &mut Vec::new());
+            heirs.iter().for_each(|(lost, heir)| parts.continued(now, *lost, *heir));
+            parts
         });
         if has_inherited {
             // This node takes part in nothing before its inherited transactions are settled, and says so.
@@ -51,14 +55,23 @@ impl<P: Port> Transacting<'_, P> {
             .coordinator
             .get_or_insert_with(|| Coordinator::new(txn::Origin { life: me, lane }, Settings::default()));
         let mut events = Vec::new();
-        let map = peers.map.clone();
+        // Before anything goes to the present owners of a lost node's keys.
+        for (lost, heir) in heirs {
+            coordinator.continued(now, lost, heir, &mut events);
+            peers.shared.parts.with(|parts| parts.continued(now, lost, heir));
+        }
         // Removed nodes never come back. A node that cannot be found (`Node::lost`) may.
-        for node in map.gone().map(|number| NodeId(number.into())).filter(|node| txn.gone.insert(*node)) {
-            coordinator.lost(now, ParticipantId::of(node), &mut events);
-            peers.shared.parts.with(|parts| {
-                parts.lost(now, ParticipantId::of(node));
-                parts.gone(now, node, &mut actions);
-            });
+        let gone = map.gone().map(|number| NodeId(number.into()));
+        let is_lost = |node: NodeId| u32::try_from(node.0).is_ok_and(|number| map.continued(number).is_none());
+        let gone: Vec<NodeId> = gone.filter(|node| txn.gone.insert(*node)).collect();
+        let lost =
+            lost.into_iter().chain(gone.iter().filter(|node| is_lost(**node)).map(|node| ParticipantId::of(*node)));
+        for participant in lost.filter(|participant| txn.lost.insert(*participant)) {
+            coordinator.lost(now, participant, &mut events);
+            peers.shared.parts.with(|parts| parts.lost(now, participant));
+        }
+        for node in gone {
+            peers.shared.parts.with(|parts| parts.gone(now, node, &mut actions));
         }
         // This node itself settles what its earlier life coordinated.
         peers.shared.parts.with(|parts| parts.peer(now, me, &mut actions));
@@ -184,7 +197,8 @@ impl<P: Port> Transacting<'_, P> {
             txn.note_told(prepare, to);
         }
         let Some(me) = peers.shared.parts.me() else { return };
-        if is_at(to, me.node) {
+        let Some(to) = place(to, &peers.map) else { return };
+        if to == me.node {
             let of = |tx: TxnId| txn.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
             let watched = match &message {
                 Message::Prepare(prepare) | Message::Fetch(prepare) if wire::watch(&prepare.commands).is_some() => {
@@ -196,7 +210,7 @@ impl<P: Port> Transacting<'_, P> {
             let caller = message.tx().filter(|_| asks(&message)).map_or_else(Caller::default, caller);
             return txn.heard.push_back((me, message, Client { watched, caller }));
         }
-        let Some(place) = peers.map.nodes().iter().position(|node| is_at(to, life(node).node)) else { return };
+        let Some(place) = peers.map.nodes().iter().position(|node| life(node).node == to) else { return };
         let link = peers.link_to(place as u16);
         if peers.links[link].is_full() {
             // The coordinator or the participant sends it again later.
@@ -283,6 +297,8 @@ impl<P: Port> Transacting<'_, P> {
                 node.send(usize::from(lane), crate::Message::Transaction(Box::new((from, message))));
             }
             Some(_) => {}
+            // Another node answers for this one: it has its log.
+            None if u32::try_from(me.node.0).is_ok_and(|me| peers.map.continued(me).is_some()) => {}
             None => {
                 let (mut actions, tx) = (Vec::new(), message.tx());
                 if let Message::Status { tx, .. } = message {

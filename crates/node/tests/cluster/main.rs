@@ -30,6 +30,7 @@ mod parts;
 mod pipelines;
 mod principals;
 mod reads;
+mod recoveries;
 mod settings;
 mod shown;
 mod slices;

@@ -19,6 +19,8 @@ use crate::crumbs::crumbled;
 use crate::leader::{Leader, Librarian};
 use crate::ledger::{Disks, Ledger};
 pub use crate::shown::shown;
+pub use recovered::{recovered_map, without};
+mod recovered;
 
 /// One end of a connection: the node, the worker, and the worker's token.
 type End = (usize, usize, Token);
@@ -53,8 +55,8 @@ impl Setup {
         let mut values = Values::default();
         values.set("protected-mode", b"no").unwrap();
         self.settings.iter().for_each(|(name, value)| values.set(name, value.as_bytes()).unwrap());
-        let live = Arc::new(Live::new(values, None, Renames::default()));
         let clocks = Arc::new(Clocks { hand: clock.clone(), ahead_ms: AtomicU64::new(0) });
+        let live = Live::new(values, None, Renames::default()).into();
         let node = Node::new(live, clocks.clone(), self.workers, 7, Facts::default());
         let ledger = disks.map(|disks| Ledger::open(disks, &node, self.workers));
         let lease: &'static Given = Box::leak(Box::new(Given(AtomicU64::new(u64::MAX))));
@@ -376,8 +378,7 @@ impl Net {
 
     /// Time passes.
     pub fn sleep(&mut self, ms: u64) {
-        self.clock.us.fetch_add(ms * 1000, Relaxed);
-        self.clock.ns.fetch_add(ms * 1_000_000, Relaxed);
+        self.clock_only(ms);
         self.run();
     }
 
@@ -394,8 +395,8 @@ impl Net {
     fn connect_as(&mut self, node: usize, smart: bool) -> usize {
         let machine = &mut self.machines[node];
         let worker = self.clients.len() % machine.workers.len();
-        let now = machine.node.clock.unix_ms();
-        let token = machine.workers[worker].accept(Peer { loopback: true, smart, ..Peer::default() }, now).unwrap();
+        let (now, peer) = (machine.node.clock.unix_ms(), Peer { loopback: true, smart, ..Peer::default() });
+        let token = machine.workers[worker].accept(peer, now).unwrap();
         self.clients.push(Client {
             end: (node, worker, token),
             to: Pipe::default(),
@@ -474,8 +475,7 @@ impl Net {
     /// The bytes that a client has sent arrive, and the end of its stream; the client still reads.
     pub fn end(&mut self, client: usize) {
         let client = &mut self.clients[client];
-        let (node, worker, token) = client.end;
-        let bytes: Vec<u8> = client.to.bytes.drain(..).collect();
+        let ((node, worker, token), bytes) = (client.end, client.to.bytes.drain(..).collect::<Vec<u8>>());
         let worker = &mut self.machines[node].workers[worker];
         worker.input(token, &bytes);
         worker.ended(token);
@@ -597,8 +597,8 @@ impl Net {
             return;
         }
         let other = self.chance(self.machines[to].workers.len() as u64) as usize;
-        let now = self.machines[to].node.clock.unix_ms();
-        let accepted = self.machines[to].workers[other].accept_link(&format!("node-{node}"), now);
+        let (now, name) = (self.machines[to].node.clock.unix_ms(), format!("node-{node}"));
+        let accepted = self.machines[to].workers[other].accept_link(&name, now);
         let (a, b) = ((node, worker, token), (to, other, accepted));
         self.links.insert(a, (b, Pipe::default()));
         self.links.insert(b, (a, Pipe::default()));
