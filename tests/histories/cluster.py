@@ -19,6 +19,7 @@ def slot(key):
 LOG_DIRS = ("one", "two")  # of a log-server
 GROUPS = ("nodes", "log-server")
 SPARES = 2  # nodes that own no slots
+JOIN_S = 60  # until a log-server has joined
 
 
 class Cluster:
@@ -148,14 +149,19 @@ class Cluster:
 
     def has_copies(self):
         """Gives all logs copies. True if that has worked."""
-        said = self.text("CLUSTER", "GROUP", "ADD", "default", *map(self.place, self.places))
+        # A log-server may join later than the nodes form the cluster.
+        end = time.monotonic() + JOIN_S
+        while (said := self.text("CLUSTER", "GROUP", "ADD", "default", *map(self.place, self.places))) != "OK" and time.monotonic() < end:
+            time.sleep(0.1)
+        if said != "OK":
+            return False
         while "(no folder yet)" in self.status():
             time.sleep(0.1)
         # A log has copies from its node's next start on.
         for act in self.kill, self.start:
             for node in self.data:
                 act(node)
-        return said == "OK" and self.until_ok() is not None
+        return self.until_ok() is not None
 
     def end(self):
         for server in self.servers.values():

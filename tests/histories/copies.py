@@ -9,7 +9,7 @@ from nemeses import LEASE_S, Missing, need, nemesis
 from wire import Closed
 
 SAYS_S = 30  # until the status names what is wrong
-OTHER_FOLDER = "another folder was at"
+LOST = ("another folder was at", " are gone")  # a folder, or a part of one that is spread over several disks
 
 
 def need_group(world):
@@ -34,7 +34,7 @@ def stir(world, node):
 
 def begin_anew(world, node, place):
     """A folder was wiped: it does not vote, the status says so, and it is given its place again by hand."""
-    said = world.until(lambda: OTHER_FOLDER in world.cluster.status(), SAYS_S)
+    said = world.until(lambda: any(lost in world.cluster.status() for lost in LOST), SAYS_S)
     if not said:
         return world.problem(f"a folder of node {node} was wiped, and the status does not say so: {world.cluster.status()}")
     world.sleep(0.0, 2.0)

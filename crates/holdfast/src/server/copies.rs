@@ -24,11 +24,11 @@ const COPIES: &str = "holdfast/copies";
 pub(super) const BESIDE: &str = "copies";
 
 /// Opens or makes the folders of a node. `dir` is the node's directory. A node whose log is on several disks keeps copies
-/// on the same disks.
+/// on the same disks. `is_known`: see [`make`].
 ///
 /// # Errors
 /// They cannot be used.
-pub fn of_node(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Made, String> {
+pub fn of_node(settings: &Settings, dir: &Path, wanted: &Wanted, is_known: bool) -> Result<Made, String> {
     let logs = Places::of(settings, dir).logs;
     let folders: Vec<PathBuf> = match wanted.dir.as_str() {
         DEFAULT_DIR if logs.len() > 1 => logs.iter().map(|log| log.join(BESIDE)).collect(),
@@ -38,7 +38,7 @@ pub fn of_node(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Made,
     if let Some(devices) = DEVICES.get() {
         logs.iter().for_each(|log| devices.share(&log.join(BESIDE), log));
     }
-    make(&folders, wanted)
+    make(&folders, wanted, is_known)
 }
 
 /// Names the own log of a node that owns the shard: it is the first of its copies.
@@ -56,10 +56,12 @@ pub fn of_owner(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Made
 }
 
 /// Opens or makes the folders of a copy in these directories, which its streams are spread over, and runs its acceptor.
+/// `is_known`: the metadata have the name of a folder there. If they do not, one that has lost something goes: its place
+/// has been given anew, and it does not vote (rule G9).
 ///
 /// # Errors
 /// They cannot be used.
-pub fn make(directories: &[PathBuf], wanted: &Wanted) -> Result<Made, String> {
+pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<Made, String> {
     let Wanted { shard, streams, .. } = wanted;
     let streams = streams.ok_or("the own log of a shard's owner is in no such place")?;
     let of_it = |(_, of, place, _): &(AcceptorId, ShardId, Vec<PathBuf>, Figures)| of == shard && place == directories;
@@ -67,9 +69,14 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted) -> Result<Made, String> {
         return Ok(Made { acceptor, streams });
     }
     let opened = match acceptors().open(directories, *shard, streams) {
-        Err(Unusable::Empty) => {
-            let fresh = AcceptorId(chance::random().map_err(|why| why.to_string())?);
-            acceptors().make(directories, *shard, streams, fresh)
+        Err(Unusable::Empty) => fresh(directories, *shard, streams)?,
+        Err(why @ (Unusable::Lost(_) | Unusable::Damaged(_))) if !is_known => {
+            tracing::warn!(
+                "What is left of a copy of the log of shard {} is removed, as it does not vote: {why}",
+                shard.0
+            );
+            acceptors().clear(directories, *shard).map_err(|why| why.to_string())?;
+            fresh(directories, *shard, streams)?
         }
         opened => opened,
     };
@@ -77,6 +84,11 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted) -> Result<Made, String> {
     let names: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
     tracing::info!("A copy of the log of shard {} is kept in {}", shard.0, names.join(" "));
     Ok(Made { acceptor, streams })
+}
+
+fn fresh(directories: &[PathBuf], shard: ShardId, streams: u16) -> Result<Result<AcceptorId, Unusable>, String> {
+    let id = AcceptorId(chance::random().map_err(|why| why.to_string())?);
+    Ok(acceptors().make(directories, shard, streams, id))
 }
 
 /// How long a copy has to be unwanted before it is removed.

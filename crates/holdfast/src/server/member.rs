@@ -413,9 +413,9 @@ fn hooks(
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
         copies: Arc::new(move || owner.upgrade().map_or_else(Vec::new, |node| node.reported_copies())),
-        on_place: Arc::new(move |wanted| match (wanted.streams, placer.upgrade()) {
+        on_place: Arc::new(move |wanted, is_known| match (wanted.streams, placer.upgrade()) {
             (None, Some(node)) => given.check().and_then(|()| copies::of_owner(&node.config.settings(), &dir, wanted)),
-            (_, Some(node)) => copies::of_node(&node.config.settings(), &dir, wanted),
+            (_, Some(node)) => copies::of_node(&node.config.settings(), &dir, wanted, is_known),
             (_, None) => Err("the node stops".to_owned()),
         }),
         on_log: Arc::new(copies::serve),

@@ -128,7 +128,7 @@ impl Copied {
         self.has_all_at(0);
     }
 
-    fn has_all_at(&self, node: usize) {
+    pub fn has_all_at(&self, node: usize) {
         let mut client = self.nodes.client(node);
         for value in 0..self.count {
             assert!(client.call(&format!("get key:{value}")).ends_with(&format!(" {value}")), "key {value}");
@@ -239,9 +239,17 @@ fn the_streams_of_a_copy_are_spread_over_the_directories_of_a_log_server() {
 
     // One that is lost is missed: the folder counts for nothing, and the others go on.
     copied.servers[0] = None;
-    fs::remove_dir_all(copied.scratches[0].path().join(format!("{}/shard-1", found[1].1))).unwrap();
+    let parts = ["one", "two"].map(|name| copied.scratches[0].path().join(name).join("shard-1"));
+    let other = parts.iter().find(|part| !part.join("acceptor").exists()).unwrap();
+    fs::remove_dir_all(other).unwrap();
     copied.start(0);
-    copied.status(|status| !status.contains("health: ok"));
+    copied.status(|status| status.contains("the files of stream") && status.contains("are gone"));
+    copied.sets(20);
+    // It counts again, anew, when it has been given the place.
+    let [_, one, _] = copied.places();
+    assert!(copied.group(&["replace", &one, &one]).contains("takes the place of"));
+    copied.is_whole();
+    copied.servers[1] = None;
     copied.sets(20);
 }
 

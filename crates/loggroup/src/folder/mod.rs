@@ -28,7 +28,7 @@ pub(crate) use self::checked::named;
 pub use self::checked::{Checked, check_copy};
 use self::identity::Identity;
 pub(crate) use self::promise::Promise;
-pub(crate) use self::spread::{Spread, remove_folders};
+pub(crate) use self::spread::{Spread, clear_folders, remove_folders};
 
 /// The disks of a folder: of its own files, and of each stream.
 pub struct Place<D> {

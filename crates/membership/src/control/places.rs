@@ -34,8 +34,10 @@ pub struct Made {
     pub streams: u16,
 }
 
-/// Opens a folder, or makes it if there is none. It may wait for a disk. An error is in words; it is asked again.
-pub type OnPlace = Arc<dyn Fn(&Wanted) -> Result<Made, String> + Send + Sync>;
+/// Opens a folder, or makes it if there is none. False: the metadata know no folder at this place. It is new, or an
+/// operator has given it anew, so whatever cannot be opened there may go. It may wait for a disk. An error is in words; it
+/// is asked again.
+pub type OnPlace = Arc<dyn Fn(&Wanted, bool) -> Result<Made, String> + Send + Sync>;
 
 /// The folders of this process.
 pub struct Places {
@@ -128,19 +130,19 @@ impl Agent {
         wanted: &Wanted,
         made: &mut BTreeMap<Wanted, Made>,
     ) -> Result<(), String> {
+        let place = Place { member: self.me(), dir: wanted.dir.clone() };
+        let known = map.reported().iter().find(|known| known.shard == wanted.shard && known.place == place);
         let there = match made.get(wanted) {
             Some(there) => *there,
             None => {
-                let (open, what) = (Arc::clone(&self.places.open), wanted.clone());
-                let opening = tokio::task::spawn_blocking(move || open(&what));
+                let (open, what, is_known) = (Arc::clone(&self.places.open), wanted.clone(), known.is_some());
+                let opening = tokio::task::spawn_blocking(move || open(&what, is_known));
                 let there = opening.await.map_err(|why| why.to_string())??;
                 made.insert(wanted.clone(), there);
                 there
             }
         };
-        let place = Place { member: self.me(), dir: wanted.dir.clone() };
-        let is_known = |known: &&crate::meta::Reported| known.shard == wanted.shard && known.place == place;
-        if map.reported().iter().find(is_known).is_some_and(|known| known.id == there.acceptor) {
+        if known.is_some_and(|known| known.id == there.acceptor) {
             return Ok(());
         }
         let incarnation = self.disk.kept().incarnation;

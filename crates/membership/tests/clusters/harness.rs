@@ -224,7 +224,7 @@ impl Node {
             on_data: Arc::new(move |link| links.send(link).unwrap()),
             on_no_link: Arc::new(move |tag, why| no_links.send((tag, why)).unwrap()),
             is_leaving: Arc::new(|| false),
-            on_place: Arc::new(move |wanted| {
+            on_place: Arc::new(move |wanted, _| {
                 if wanted.dir == "/bad" {
                     return Err("a test says so".to_owned());
                 }

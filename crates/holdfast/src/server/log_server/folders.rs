@@ -61,20 +61,20 @@ impl Folders {
     }
 
     /// Opens the folders for a copy of a shard's log, or makes them. By default its streams are spread over all directories
-    /// that can be used.
+    /// that can be used. `is_known`: see [`copies::make`].
     ///
     /// # Errors
     /// The directory is not one of this log-server, or cannot be used.
-    pub fn make(&self, wanted: &Wanted) -> Result<Made, String> {
+    pub fn make(&self, wanted: &Wanted, is_known: bool) -> Result<Made, String> {
         let usable = |folder: &&Folder| folder.lock.is_ok();
         if wanted.dir == DEFAULT_DIR {
             let all: Vec<PathBuf> = self.0.iter().filter(usable).map(|folder| folder.path.clone()).collect();
-            return copies::make(&all, wanted);
+            return copies::make(&all, wanted, is_known);
         }
         let is_it = |folder: &&Folder| folder.path == Path::new(&wanted.dir);
         let folder = self.0.iter().find(is_it).ok_or("this log-server has no such directory (`--dirs`)")?;
         folder.lock.as_ref().map_err(String::clone)?;
-        copies::make(std::slice::from_ref(&folder.path), wanted)
+        copies::make(std::slice::from_ref(&folder.path), wanted, is_known)
     }
 
     /// The directories that cannot be used, in words; empty: none.

@@ -144,7 +144,7 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         copies: Arc::new(Vec::new),
         may_serve: Arc::new(|| Ok(())),
         on_log: Arc::new(copies::serve),
-        on_place: Arc::new(move |wanted| placing.make(wanted)),
+        on_place: Arc::new(move |wanted, is_known| placing.make(wanted, is_known)),
         is_leaving: Arc::new(move || stops.load(Ordering::Acquire)),
         on_configuration: Arc::new(move |known: &Configuration| live.take(known.values())),
         // It runs no functions, and users log in at nodes.
