@@ -27,5 +27,8 @@ pub const SHARDS: u16 = 11;
 /// way come to their end ([`crate::Map::continued`]).
 pub const HEIRS: u16 = 12;
 
+/// From this level on the metadata have the settings of each shard ([`crate::meta::Command::SetShard`]).
+pub const SHARD_SETTINGS: u16 = 12;
+
 /// From this level on a node writes version 4 of the log: its blocks can be copied to other machines.
 pub const LOG_FRAMES: u16 = 10;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use node::cluster::change_settings;
+use node::cluster::{change_settings, change_shard};
 use node::config::{Rights, SetError, Settings, Wanted};
 use node::{Done, Node, Outcome, Task};
 
@@ -55,12 +55,15 @@ fn back_up(switch: &Switch, folder: &Path) -> Outcome {
     })
 }
 
-/// `CONFIG SET`, which may switch the log on or off: all of it, or nothing.
+/// `CONFIG SET`, which may switch the log on or off: all of it, or nothing. The metadata know of settings of the shard
+/// first, so no answered change is lost with this node.
 fn configure(node: &Node, switch: &Switch, pairs: &[Vec<u8>], rights: Rights) -> Outcome {
     let args: Vec<&[u8]> = pairs.iter().map(Vec::as_slice).collect();
     let text = |error: SetError| error.text();
     // Another client's may have come before.
-    let Wanted { changed, settings: wanted, .. } = node.config.would_set(&args, rights).map_err(text)?;
+    let Wanted { changed, settings: wanted, of_shard, .. } = node.config.would_set(&args, rights).map_err(text)?;
+    let in_shard = changed.iter().find(|name| of_shard.iter().any(|(of, _)| of == *name));
+    let _changing = in_shard.map(|name| change_shard(node, name, of_shard.clone())).transpose()?;
     let before = node.config.settings();
     let switch_to = |settings: &Settings| if settings.appendonly { switch.on(settings) } else { switch.off() };
     let switches = changed.contains(&"appendonly");

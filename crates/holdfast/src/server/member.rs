@@ -1,7 +1,7 @@
 //! The server's part in a cluster: the thread that keeps the metadata with the other nodes, and what it tells the
 //! workers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use loggroup::{Listener, Port};
 use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
-use membership::meta::{Command, Configuration, LIBRARIES_MAX, Response, Setting, Shard};
+use membership::meta::{Command, Configuration, HAS_LOG, LIBRARIES_MAX, Response, Setting, Shard};
 use membership::{AcceptorId, BootNs, LeaseEnd, Map, NodeId, level};
 use net::Links;
 use node::cluster::{
-    Administration, Agreed, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged, join, split, take_agreed,
+    Administration, Agreed, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged, ShardChanged, join, split,
+    take_agreed,
 };
 use node::config::{Live, Settings, seeds};
 use node::{Clock, Node};
@@ -82,7 +83,8 @@ pub fn log_format(settings: &Settings, dir: &Path, is_new: bool) -> Format {
 }
 
 /// Takes the settings of the server's cluster from its files. This comes before clients, because a password of the
-/// cluster keeps some out. It comes before reading data, because the cluster's limits choose the encodings of values.
+/// cluster keeps some out. It comes before reading data, because the cluster's limits choose the encodings of values, and
+/// the settings of the node's shard say whether there is a log.
 pub fn take_known_settings(live: &Live) {
     let settings = live.settings();
     if settings.takes_part_in_cluster() {
@@ -90,7 +92,17 @@ pub fn take_known_settings(live: &Live) {
         if known.version() > 0 {
             live.take(known.values());
         }
+        if let Some(shard) = known_shard(&settings)
+            && let Err(why) = take_settings_of(live, &shard)
+        {
+            tracing::warn!("{why}");
+        }
     }
+}
+
+fn take_settings_of(live: &Live, shard: &Shard) -> Result<(), String> {
+    let settings = shard.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    live.take_of_shard(settings).map_err(|why| String::from_utf8_lossy(&why.text()).into_owned())
 }
 
 /// Takes the users of the server's cluster from its files, before clients come: a user that is gone, or may do less by
@@ -181,6 +193,10 @@ impl Administration for Kept {
 
     fn configure(&self, settings: Vec<Setting>, then: SettingsChanged) {
         self.0.configure(settings, then);
+    }
+
+    fn set_shard(&self, settings: BTreeMap<String, String>, then: ShardChanged) {
+        self.0.set_shard(settings, then);
     }
 
     fn settled(&self, then: Changed) {
@@ -391,7 +407,8 @@ fn hooks(
     let (holder, placer) = (Weak::clone(&watcher), Weak::clone(&watcher));
     let (taken, failed) = (links.clone(), links.clone());
     let (leaver, troubled, configured, owner) = (watcher.clone(), watcher.clone(), watcher.clone(), watcher.clone());
-    let (again, serves) = (Arc::clone(&given.again), Arc::clone(&given.again));
+    let (again, serves, logs) = (Arc::clone(&given.again), Arc::clone(&given.again), Arc::clone(&given.again));
+    let (of_shard, runs) = (watcher.clone(), watcher.clone());
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
             copies::heed(&map);
@@ -430,6 +447,20 @@ fn hooks(
                 node.config.take(known.values());
             }
         }),
+        on_shard: Arc::new(move |shard| match of_shard.upgrade() {
+            Some(node) if shard.settings.get(HAS_LOG).is_some_and(|value| value == "yes") && !has_log(&node) => {
+                begin_again(&logs, &node, &format!("shard {} has a log", shard.id.0));
+                Err(format!("it starts again with appendonly yes, which shard {} has", shard.id.0))
+            }
+            Some(node) => take_settings_of(&node.config, shard),
+            None => Ok(()),
+        }),
+        shard_settings: Arc::new(move || {
+            let settings = runs.upgrade().map_or_else(Vec::new, |node| node.config.of_shard());
+            let as_text =
+                |(name, value): (&str, Vec<u8>)| (name.to_owned(), String::from_utf8_lossy(&value).into_owned());
+            settings.into_iter().map(as_text).collect()
+        }),
         on_libraries: Arc::new(move |version, payload| {
             holder.upgrade().map_or(Ok(()), |node| take_libraries(&node, version, payload))
         }),
@@ -460,11 +491,18 @@ const ANSWER: Duration = Duration::from_millis(300);
 /// slots without their keys.
 fn starts_again(again: &Again, node: &Arc<Node>, map: &Map, me: NodeId) -> bool {
     let Some(shard) = again.given(map, me) else { return false };
+    begin_again(again, node, &format!("this node is given shard {}, whose log has copies", shard.id.0));
+    true
+}
+
+fn has_log(node: &Node) -> bool {
+    node.config.settings().appendonly
+}
+
+/// Has the process stop and start again, unless it stops already.
+fn begin_again(again: &Again, node: &Arc<Node>, why: &str) {
     if !node.is_stopping() && again.want() {
-        tracing::warn!(
-            "This node is given shard {}: it stops, and starts again with the copies of its log",
-            shard.id.0
-        );
+        tracing::warn!("This node stops, and starts again: {why}");
         let stopped = Arc::clone(node);
         let stop = move || {
             std::thread::park_timeout(ANSWER);
@@ -474,7 +512,6 @@ fn starts_again(again: &Again, node: &Arc<Node>, map: &Map, me: NodeId) -> bool 
             node.stop();
         }
     }
-    true
 }
 
 /// How long a change of users waits for workers that are busy.

@@ -14,6 +14,7 @@ mod metrics;
 mod nodes;
 mod restarts;
 mod settings;
+mod shard_settings;
 #[path = "../support/mod.rs"]
 mod support;
 mod tools;

@@ -53,6 +53,11 @@ impl Nodes {
 
     /// Starts a node with the files in its directory.
     pub fn start(&mut self, node: usize) {
+        self.start_with(node, &[]);
+    }
+
+    /// As [`Self::start`], with these settings behind the others.
+    pub fn start_with(&mut self, node: usize, more: &[&str]) {
         if !self.file(node).exists() {
             fs::write(self.file(node), "").unwrap();
         }
@@ -61,7 +66,7 @@ impl Nodes {
         let settings = ["--bind", "127.0.0.1", "--dir", &dir, "--appendonly", "yes", "--cluster-seeds", &self.seeds];
         // A start reads the newest segments whole. Without optimization that takes seconds if they are as large as
         // usual.
-        let settings = [&settings[..], &["--log-segment-size", "1mb", "--logfile", &log]].concat();
+        let settings = [&settings[..], &["--log-segment-size", "1mb", "--logfile", &log], more].concat();
         self.servers[node] = Some(Server::with_file_on_port(self.ports[node], &self.file(node), &settings));
     }
 

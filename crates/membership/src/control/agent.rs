@@ -17,6 +17,7 @@ use super::libraries::Taken;
 use super::links::{Links, Op, Reply};
 use super::places::Places;
 use super::relay::Relays;
+use super::shard::OfShard;
 use super::storage::Machine;
 use super::told::Told;
 use super::types::{CommittedLeaderId, Types, Wire};
@@ -124,6 +125,7 @@ pub struct Agent {
     pub volatile: Mutex<Volatile>,
     pub libraries: Taken,
     pub configured: Configured,
+    pub of_shard: OfShard,
     /// See [`super::Hooks::trouble`].
     pub trouble: Trouble,
     /// See [`super::Hooks::copies`].

@@ -118,7 +118,7 @@ impl Agent {
 
     /// Waits until a leader answers that a majority has just confirmed. A change is asked for once: if the asked node
     /// had gone, it would be open whether the change was made.
-    async fn until_it_is_led(self: &Arc<Self>) -> Result<(), String> {
+    pub(super) async fn until_it_is_led(self: &Arc<Self>) -> Result<(), String> {
         let mut body = Vec::new();
         self.me().put(&mut body);
         let mut why = "no answer".to_owned();

@@ -119,6 +119,7 @@ impl Agent {
                         agent.shared.say("");
                         agent.locate().await;
                         agent.take_term().await;
+                        agent.tell_shard_settings().await;
                     }
                     Err(why) => agent.excuse(why),
                 }
@@ -150,6 +151,7 @@ impl Agent {
             .map_err(|_| "this node is stopping".to_owned())?;
         self.until_it_has_libraries().await?;
         self.until_it_has_configuration().await?;
+        self.until_it_has_shard_settings().await?;
         let (before, now) = (self.shared.lease_until.get(), (self.clock)());
         self.shared.lease_until.extend(sent.after(self.settings.lease.as_nanos() as u64));
         if before > BootNs::default() && before < now {

@@ -20,6 +20,7 @@ mod past;
 mod places;
 mod relay;
 mod serve;
+mod shard;
 mod shelf;
 mod status;
 mod storage;
@@ -53,6 +54,7 @@ use links::Links;
 use network::Network;
 use places::Places;
 use relay::Relays;
+use shard::OfShard;
 use storage::{Log, Machine};
 use stream::Stream;
 use tls::Tls;
@@ -64,6 +66,7 @@ pub use copies::{CopyReport, CopyState};
 pub use folder::KeptError;
 pub use libraries::OnLibraries;
 pub use places::{Made, OnPlace, Wanted};
+pub use shard::{ChangingShard, OnShard, ShardSettings};
 pub use status::{NodeStatus, Status};
 
 use crate::handshake::{Party, Peer, Role};
@@ -218,6 +221,10 @@ pub struct Hooks {
     pub on_libraries: OnLibraries,
     /// Takes the cluster's settings: this node has no lease before it has them.
     pub on_configuration: OnConfiguration,
+    /// Takes the settings of this node's shard: this node has no lease before it runs by them.
+    pub on_shard: OnShard,
+    /// The settings of its shard by which this node runs.
+    pub shard_settings: ShardSettings,
     /// The troubles of this node.
     pub trouble: Trouble,
     /// The copies of the log that this node owns.
@@ -446,6 +453,17 @@ impl Control {
         self.runtime.spawn(async move { then(agent.configure(settings).await) });
     }
 
+    /// Changes the settings of this node's shard in the metadata: they replace all. The control thread calls `then` when
+    /// more than half of the voting nodes have the change on their disks. This process is to run by them then.
+    pub fn set_shard(
+        &self,
+        settings: BTreeMap<String, String>,
+        then: impl FnOnce(Result<ChangingShard, NotConfigured>) + Send + 'static,
+    ) {
+        let agent = Arc::clone(&self.agent);
+        self.runtime.spawn(async move { then(agent.set_shard(settings).await) });
+    }
+
     /// Opens a data link to a node: it comes to [`Hooks::on_data`] with `tag`, or a reason to [`Hooks::on_no_link`].
     pub fn dial(&self, node: NodeId, tag: u64) {
         let (agent, hooks) = (Arc::clone(&self.agent), self.hooks.clone());
@@ -579,6 +597,7 @@ async fn agent(
         volatile,
         libraries: Taken::new(found_libraries, Arc::clone(&hooks.on_libraries)),
         configured: Configured::new(found, Arc::clone(&hooks.on_configuration)),
+        of_shard: OfShard::new(Arc::clone(&hooks.on_shard), Arc::clone(&hooks.shard_settings)),
         trouble: Arc::clone(&hooks.trouble),
         copies: Arc::clone(&hooks.copies),
         places: Places::new(Arc::clone(&hooks.on_place)),

@@ -62,6 +62,7 @@ impl fmt::Display for Command {
             Self::Lead(ask) => {
                 write!(f, "the term after {} of shard {} to {}", ask.known.get(), ask.shard.0, ask.id)
             }
+            Self::SetShard(ask) => write!(f, "settings of shard {}: {:?}", ask.shard.0, ask.settings),
             Self::Leave { id } => write!(f, "leave {id}"),
             Self::Forget { id } => write!(f, "forget {id}"),
             Self::Set { name, value } => write!(f, "set {name} {value}"),

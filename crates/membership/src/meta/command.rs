@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use super::configuration::{self, CONFIGURATION_MAX, CONFIGURED_MAX, Setting};
 use super::groups::{GroupCommand, GroupRefusal};
-use super::shards::{self, Lead};
+use super::shards::{self, Lead, SetShard};
 use super::{LIBRARIES_MAX, NODES_MAX, SETTINGS_MAX, TEXT_MAX};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::{ClusterId, NodeId, ShardId, Term, level};
 
 /// The newest format of commands and responses. All others are read as well. Version 1 lacks libraries. In versions 1
 /// and 2 a node has no port for smart clients. In the first three a cluster has no settings, in the first four no
-/// level, in the first five no machines. Only the last has shards.
-const VERSION: u8 = 7;
+/// level, in the first five no machines, in the first six no shards. Only the last has settings of shards.
+const VERSION: u8 = 8;
+
+/// The format of commands about shards, groups and log-servers.
+const WITH_SHARDS: u8 = 7;
 
 /// The format of commands that name a machine.
 const WITH_MACHINES: u8 = 6;
@@ -159,6 +162,8 @@ pub enum Command {
     },
     /// A process asks for the next term of its node's shard (rule G1), at [`level::SHARDS`] alone.
     Lead(Lead),
+    /// The owner of a shard says by which settings the shard is run, at [`level::SHARD_SETTINGS`] alone.
+    SetShard(SetShard),
     /// Log groups change, or what lies in them, at [`level::SHARDS`] alone.
     Group(GroupCommand),
     /// The cluster's level rises (rule U1).
@@ -275,6 +280,8 @@ pub enum Refusal {
         /// Its term.
         term: Term,
     },
+    /// The shard's log has copies: it cannot be switched off.
+    HasCopies(ShardId),
     /// The change of groups cannot be.
     Group(GroupRefusal),
     /// The libraries have changed since.
@@ -324,6 +331,11 @@ impl fmt::Display for Refusal {
             ),
             Self::Group(why) => write!(f, "{why}"),
             Self::NotOwner { id, shard } => write!(f, "node {id} does not own shard {}", shard.0),
+            Self::HasCopies(shard) => write!(
+                f,
+                "the log of shard {} has copies: take its group away with `holdfast cluster group use - {}`, and restart the node",
+                shard.0, shard.0
+            ),
             Self::OtherTerm { shard, term } => write!(f, "the term of shard {} is {}", shard.0, term.get()),
             Self::Superseded { version } => write!(f, "the libraries have been changed: they are of version {version}"),
             Self::Unconfigured => write!(f, "the cluster has no settings yet"),
@@ -367,6 +379,7 @@ mod tag {
     pub const LEAD: u8 = 12;
     pub const JOIN_LOG: u8 = 13;
     pub const GROUP: u8 = 14;
+    pub const SET_SHARD: u8 = 15;
 }
 
 fn put_settings(out: &mut Vec<u8>, settings: &[(String, String)]) {
@@ -405,7 +418,8 @@ impl Command {
             }
             Self::Raise { .. } => WITH_LEVELS,
             Self::Locate { .. } => WITH_MACHINES,
-            Self::Lead(_) | Self::JoinLog { .. } | Self::Group(_) => VERSION,
+            Self::Lead(_) | Self::JoinLog { .. } | Self::Group(_) => WITH_SHARDS,
+            Self::SetShard(_) => VERSION,
             _ => WITHOUT_LEVELS,
         }
     }
@@ -466,6 +480,10 @@ impl Command {
                 out.push(tag::GROUP);
                 change.put(out);
             }
+            Self::SetShard(ask) => {
+                out.push(tag::SET_SHARD);
+                ask.put(out);
+            }
             Self::Lead(ask) => {
                 out.push(tag::LEAD);
                 ask.put(out);
@@ -504,7 +522,7 @@ impl Command {
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let version = from.u8()?;
         if !(1..=VERSION).contains(&version) {
-            return Err(Malformed("a command of version 1 to 7"));
+            return Err(Malformed("a command of version 1 to 8"));
         }
         let level = |from: &mut Reader<'_>| if version < WITH_LEVELS { Ok(0) } else { from.u16() };
         let node = if version < 3 { Describe::read_without_client_port } else { Describe::read };
@@ -525,11 +543,12 @@ impl Command {
                 incarnation: from.u64()?,
                 machine: from.text(TEXT_MAX)?.to_owned(),
             },
-            tag::GROUP if version >= VERSION => Self::Group(GroupCommand::read(from)?),
-            tag::JOIN_LOG if version >= VERSION => {
+            tag::GROUP if version >= WITH_SHARDS => Self::Group(GroupCommand::read(from)?),
+            tag::JOIN_LOG if version >= WITH_SHARDS => {
                 Self::JoinLog { node: node(from)?, settings: settings(from)?, level: level(from)? }
             }
-            tag::LEAD if version >= VERSION => Self::Lead(Lead::read(from)?),
+            tag::LEAD if version >= WITH_SHARDS => Self::Lead(Lead::read(from)?),
+            tag::SET_SHARD if version >= VERSION => Self::SetShard(SetShard::read(from)?),
             tag::SET => Self::Set { name: from.text(TEXT_MAX)?.to_owned(), value: from.text(TEXT_MAX)?.to_owned() },
             tag::CONFIGURE => Self::Configure { first: from.flag()?, settings: configuration::read(from)? },
             tag::LIBRARIES => Self::Libraries {
@@ -549,7 +568,8 @@ impl Response {
             Self::Refused(Refusal::LowLevel { .. }) => WITH_LEVELS,
             Self::Refused(
                 Refusal::EarlierLevel { .. } | Refusal::Group(_) | Refusal::NotOwner { .. } | Refusal::OtherTerm { .. },
-            ) => VERSION,
+            ) => WITH_SHARDS,
+            Self::Refused(Refusal::HasCopies(_)) => VERSION,
             _ => WITHOUT_LEVELS,
         });
         let why = match self {
@@ -609,6 +629,10 @@ impl Response {
                 out.extend_from_slice(&shard.0.to_le_bytes());
                 out.extend_from_slice(&term.get().to_le_bytes());
             }
+            Refusal::HasCopies(shard) => {
+                out.push(21);
+                out.extend_from_slice(&shard.0.to_le_bytes());
+            }
             Refusal::Group(why) => {
                 out.push(20);
                 why.put(out);
@@ -632,7 +656,7 @@ impl Response {
     /// The bytes are none, or of a version that this build does not read.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         if !(1..=VERSION).contains(&from.u8()?) {
-            return Err(Malformed("a response of version 1 to 7"));
+            return Err(Malformed("a response of version 1 to 8"));
         }
         let text = |from: &mut Reader<'_>| from.text(TEXT_MAX).map(str::to_owned);
         let why = match from.u8()? {
@@ -651,6 +675,7 @@ impl Response {
             14 => Refusal::Unconfigured,
             16 => Refusal::LowLevel { id: NodeId::read(from)?, has: from.u16()?, needs: from.u16()? },
             15 => Refusal::ConfigurationTooLarge { bytes: from.u64()? },
+            21 => Refusal::HasCopies(ShardId(from.u32()?)),
             20 => Refusal::Group(GroupRefusal::read(from)?),
             19 => Refusal::EarlierLevel { has: from.u16()?, needs: from.u16()? },
             17 => Refusal::NotOwner { id: NodeId::read(from)?, shard: ShardId(from.u32()?) },

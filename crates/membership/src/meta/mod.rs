@@ -32,7 +32,7 @@ pub use groups::{
 };
 pub use libraries::{LIBRARIES_MAX, Libraries};
 use shards::Shards;
-pub use shards::{ACCEPTORS_MAX, Acceptor, Lead, Shard};
+pub use shards::{ACCEPTORS_MAX, Acceptor, HAS_LOG, Lead, SHARD_SETTINGS_MAX, SetShard, Shard};
 pub use snapshot::Image;
 #[cfg(test)]
 pub(crate) use snapshot::of_version_3;
@@ -120,6 +120,7 @@ impl State {
             Command::Raise { level, heard } => self.raise_level(*level, heard),
             Command::Locate { id, incarnation, machine } => self.locate(*id, *incarnation, machine),
             Command::Lead(ask) => self.lead(ask),
+            Command::SetShard(ask) => self.set_shard(ask),
             Command::Group(change) => self.change_groups(change),
             Command::Leave { id } => self.leave(*id),
             Command::Forget { id } => self.forget(*id),

@@ -14,6 +14,12 @@ use crate::{NodeId, level};
 /// Most acceptors of a shard in one set.
 pub const ACCEPTORS_MAX: usize = 15;
 
+/// Most settings of a shard.
+pub const SHARD_SETTINGS_MAX: usize = 16;
+
+/// The setting of a shard that says whether it has a log. Without a log it can have no copies.
+pub const HAS_LOG: &str = "appendonly";
+
 /// Most numbers in a list of what is gone: as many as there are numbers.
 const GONE_MAX: usize = u32::MAX as usize;
 
@@ -47,6 +53,8 @@ pub struct Shard {
     pub pending_since: Term,
     /// How many streams its log has, as its owner has reported; 0: the owner has not.
     pub streams: u16,
+    /// Settings by which its owner runs, whichever node that is: names and values. Empty: no owner has said.
+    pub settings: BTreeMap<String, String>,
 }
 
 impl Shard {
@@ -62,10 +70,11 @@ impl Shard {
             pending: None,
             pending_since: Term::ZERO,
             streams: 0,
+            settings: BTreeMap::new(),
         }
     }
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Vec<u8>, has_settings: bool) {
         out.extend_from_slice(&self.id.0.to_le_bytes());
         self.owner.put(out);
         out.extend_from_slice(&self.incarnation.to_le_bytes());
@@ -78,9 +87,12 @@ impl Shard {
         }
         out.extend_from_slice(&self.pending_since.get().to_le_bytes());
         out.extend_from_slice(&self.streams.to_le_bytes());
+        if has_settings {
+            put_settings(out, &self.settings);
+        }
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>, has_settings: bool) -> Result<Self, Malformed> {
         Ok(Self {
             id: ShardId(from.u32()?),
             owner: NodeId::read(from)?,
@@ -91,8 +103,22 @@ impl Shard {
             pending: if from.flag()? { Some(acceptors(from)?) } else { None },
             pending_since: term(from)?,
             streams: from.u16()?,
+            settings: if has_settings { settings(from)? } else { BTreeMap::new() },
         })
     }
+}
+
+fn put_settings(out: &mut Vec<u8>, settings: &BTreeMap<String, String>) {
+    put_count(out, settings.len());
+    for (name, value) in settings {
+        put_bytes(out, name.as_bytes());
+        put_bytes(out, value.as_bytes());
+    }
+}
+
+fn settings(from: &mut Reader<'_>) -> Result<BTreeMap<String, String>, Malformed> {
+    let count = from.count(SHARD_SETTINGS_MAX)?;
+    (0..count).map(|_| Ok((from.text(TEXT_MAX)?.to_owned(), from.text(TEXT_MAX)?.to_owned()))).collect()
 }
 
 fn put_acceptors(out: &mut Vec<u8>, acceptors: &[Acceptor]) {
@@ -173,16 +199,16 @@ impl Shards {
         self.all.values().filter(move |shard| shard.owner == owner)
     }
 
-    /// Appends them; `former`: with the nodes that have lost theirs.
-    pub fn put(&self, out: &mut Vec<u8>, former: bool) {
+    /// Appends them; `whole`: with the nodes that have lost theirs, and with settings.
+    pub fn put(&self, out: &mut Vec<u8>, whole: bool) {
         out.extend_from_slice(&self.next.to_le_bytes());
         put_count(out, self.all.len());
-        self.all.values().for_each(|shard| shard.put(out));
+        self.all.values().for_each(|shard| shard.put(out, whole));
         put_count(out, self.gone.len());
         self.gone.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
         put_count(out, self.gone_nodes.len());
         self.gone_nodes.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-        if former {
+        if whole {
             put_count(out, self.former.len());
             for (number, shard) in &self.former {
                 out.extend_from_slice(&number.to_le_bytes());
@@ -192,18 +218,18 @@ impl Shards {
     }
 
     /// The next ones in `from`, as [`Self::put`] appends them.
-    pub fn read(from: &mut Reader<'_>, former: bool) -> Result<Self, Malformed> {
+    pub fn read(from: &mut Reader<'_>, whole: bool) -> Result<Self, Malformed> {
         let next = from.u32()?;
         let mut all = BTreeMap::new();
         for _ in 0..from.count(super::NODES_MAX)? {
-            let shard = Shard::read(from)?;
+            let shard = Shard::read(from, whole)?;
             all.insert(shard.id, shard);
         }
         let count = from.count(GONE_MAX)?;
         let gone: BTreeSet<ShardId> = (0..count).map(|_| from.u32().map(ShardId)).collect::<Result<_, _>>()?;
         let count = from.count(GONE_MAX)?;
         let gone_nodes = (0..count).map(|_| from.u32()).collect::<Result<_, _>>()?;
-        let count = if former { from.count(GONE_MAX)? } else { 0 };
+        let count = if whole { from.count(GONE_MAX)? } else { 0 };
         let one = |from: &mut Reader<'_>| Ok((from.u32()?, ShardId(from.u32()?)));
         let former: BTreeMap<u32, ShardId> = (0..count).map(|_| one(from)).collect::<Result<_, _>>()?;
         if former.values().any(|id| !all.contains_key(id) && !gone.contains(id)) {
@@ -251,6 +277,33 @@ impl Lead {
     }
 }
 
+/// The process that owns a shard says by which settings the shard is run. They replace all that it had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetShard {
+    /// The shard.
+    pub shard: ShardId,
+    /// The owner.
+    pub id: NodeId,
+    /// Its life: how often it has started.
+    pub incarnation: u64,
+    /// Names and values: at most [`SHARD_SETTINGS_MAX`], each of at most [`TEXT_MAX`] bytes.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl SetShard {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.shard.0.to_le_bytes());
+        self.id.put(out);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        put_settings(out, &self.settings);
+    }
+
+    pub(super) fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (shard, id, incarnation) = (ShardId(from.u32()?), NodeId::read(from)?, from.u64()?);
+        Ok(Self { shard, id, incarnation, settings: settings(from)? })
+    }
+}
+
 impl State {
     /// The shards, by their numbers.
     pub fn shards(&self) -> impl Iterator<Item = &Shard> {
@@ -278,6 +331,33 @@ impl State {
         of.term = next_term(known, incarnation, of_log).ok_or(Refusal::TooMany)?;
         of.incarnation = incarnation;
         self.version += 1;
+        Ok(())
+    }
+
+    /// Changes the settings of a shard, as its owner says.
+    pub(super) fn set_shard(&mut self, ask: &SetShard) -> Result<(), Refusal> {
+        let SetShard { shard, id, incarnation, settings } = ask;
+        if self.level < level::SHARD_SETTINGS {
+            return Err(Refusal::EarlierLevel { has: self.level, needs: level::SHARD_SETTINGS });
+        }
+        let Some(member) = self.members.get(id) else { return Err(Refusal::Unknown(*id)) };
+        if *incarnation != member.incarnation {
+            return Err(Refusal::EarlierLife { id: *id, known: member.incarnation });
+        }
+        let Some(of) = self.shards.all.get_mut(shard).filter(|of| of.owner == *id) else {
+            return Err(Refusal::NotOwner { id: *id, shard: *shard });
+        };
+        if settings.len() > SHARD_SETTINGS_MAX {
+            return Err(Refusal::TooMany);
+        }
+        let has_log = settings.get(HAS_LOG).is_none_or(|value| value != "no");
+        if !has_log && (of.settled.len() > 1 || of.pending.is_some()) {
+            return Err(Refusal::HasCopies(*shard));
+        }
+        if of.settings != *settings {
+            of.settings.clone_from(settings);
+            self.version += 1;
+        }
         Ok(())
     }
 }

@@ -22,7 +22,7 @@ fn formed(nodes: u8, level: u16) -> State {
 }
 
 fn join(n: u8) -> Command {
-    Command::Join { node: describe(n, 1), settings: Vec::new(), level: 11 }
+    Command::Join { node: describe(n, 1), settings: Vec::new(), level: 12 }
 }
 
 fn term(number: u32) -> Term {
@@ -175,6 +175,103 @@ fn golden_bytes() {
     ]
     .concat();
     let snapshot = state.snapshot();
+    assert!(snapshot.state.windows(shards.len()).any(|bytes| bytes == shards), "{:?}", snapshot.state);
+    assert_eq!(State::restore(&snapshot).as_ref(), Ok(&state));
+}
+
+fn set(shard: u32, (n, incarnation): (u8, u64), settings: &[(&str, &str)]) -> Command {
+    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Command::SetShard(SetShard { shard: ShardId(shard), id: id(n), incarnation, settings })
+}
+
+fn value<'a>(state: &'a State, shard: u32, name: &str) -> Option<&'a str> {
+    of(state, shard).settings.get(name).map(String::as_str)
+}
+
+#[test]
+fn only_the_process_that_owns_a_shard_changes_its_settings_a13() {
+    let mut state = formed(2, level::SHARD_SETTINGS);
+    assert_eq!(value(&state, 2, "appendfsync"), None);
+    let always = [("appendfsync", "always"), ("appendonly", "yes")];
+    done(&mut state, &set(2, (2, 1), &always));
+    assert_eq!((value(&state, 2, "appendfsync"), value(&state, 1, "appendfsync")), (Some("always"), None));
+    let version = state.version();
+    done(&mut state, &set(2, (2, 1), &always));
+    assert_eq!(state.version(), version, "they are the same");
+    let other = Refusal::NotOwner { id: id(1), shard: ShardId(2) };
+    assert_eq!(refused(&mut state, &set(2, (1, 1), &always)), other);
+    assert_eq!(refused(&mut state, &set(2, (9, 1), &always)), Refusal::Unknown(id(9)));
+    done(&mut state, &Command::Alive { node: describe(2, 2), settings: Vec::new(), level: 12 });
+    let everysec = [("appendfsync", "everysec")];
+    assert_eq!(refused(&mut state, &set(2, (2, 1), &everysec)), Refusal::EarlierLife { id: id(2), known: 2 });
+    assert_eq!(value(&state, 2, "appendfsync"), Some("always"));
+    done(&mut state, &set(2, (2, 2), &everysec));
+    assert_eq!((value(&state, 2, "appendfsync"), value(&state, 2, "appendonly")), (Some("everysec"), None));
+    let names: Vec<String> = (0..=SHARD_SETTINGS_MAX).map(|n| n.to_string()).collect();
+    let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
+    assert_eq!(refused(&mut state, &set(2, (2, 2), &many)), Refusal::TooMany);
+    assert_eq!(State::restore(&state.snapshot()).as_ref(), Ok(&state));
+    // Below the level nothing holds them.
+    let mut state = formed(2, level::SHARDS);
+    let early = Refusal::EarlierLevel { has: 11, needs: 12 };
+    assert_eq!(refused(&mut state, &set(2, (2, 1), &always)), early);
+    assert_eq!(state.snapshot().state[4..8], [7, 0, 0, 0]);
+    let heard = [1, 2].map(|n| Heard { id: id(n), incarnation: 1, level: 12 });
+    done(&mut state, &Command::Raise { level: 12, heard: heard.to_vec() });
+    assert_eq!(state.snapshot().state[4..8], [8, 0, 0, 0]);
+    done(&mut state, &set(2, (2, 1), &always));
+    assert_eq!(State::restore(&state.snapshot()).as_ref(), Ok(&state));
+}
+
+/// A log that others have copies of is the shard's: it cannot be switched off under them. The settings stay with the
+/// shard when another node recovers it.
+#[test]
+fn settings_belong_to_the_shard_and_not_to_its_owner_a13() {
+    let mut state = formed(3, level::SHARD_SETTINGS);
+    let everysec = [("appendfsync", "everysec"), ("appendonly", "yes")];
+    let off = [("appendfsync", "everysec"), ("appendonly", "no")];
+    done(&mut state, &join(4));
+    done(&mut state, &set(1, (1, 1), &off));
+    done(&mut state, &set(1, (1, 1), &everysec));
+    let acceptor = |n: u8| Acceptor { id: AcceptorId([n; 16]), node: id(n) };
+    state.shards.all.get_mut(&ShardId(1)).unwrap().pending = Some(vec![acceptor(1), acceptor(2)]);
+    assert_eq!(refused(&mut state, &set(1, (1, 1), &off)), Refusal::HasCopies(ShardId(1)));
+    let only = state.shards.all.get_mut(&ShardId(1)).unwrap();
+    (only.settled, only.pending) = (vec![acceptor(1), acceptor(2), acceptor(3)], None);
+    assert_eq!(refused(&mut state, &set(1, (1, 1), &off)), Refusal::HasCopies(ShardId(1)));
+    let recover = Recover { shard: ShardId(1), to: id(4) };
+    done(&mut state, &Command::Group(GroupCommand::Recover(recover)));
+    assert_eq!((of(&state, 1).owner, value(&state, 1, "appendfsync")), (id(4), Some("everysec")));
+}
+
+#[test]
+fn golden_bytes_of_settings() {
+    let mut out = Vec::new();
+    let ask = set(3, (2, 5), &[("a", "b")]);
+    ask.put(&mut out);
+    let golden = [&b"\x08\x0f\x03\0\0\0"[..], &[2; 20], b"\x05\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0a\x01\0\0\0b"];
+    assert_eq!(out, golden.concat());
+    assert_eq!(Command::read(&mut Reader::new(&out)), Ok(ask));
+    out[0] = 7;
+    assert!(Command::read(&mut Reader::new(&out)).is_err(), "version 7 has none");
+    out.clear();
+    let refused = Response::Refused(Refusal::HasCopies(ShardId(3)));
+    refused.put(&mut out);
+    assert_eq!(out, b"\x08\x15\x03\0\0\0");
+    assert_eq!(Response::read(&mut Reader::new(&out)), Ok(refused));
+    let mut state = formed(1, level::SHARD_SETTINGS);
+    done(&mut state, &set(1, (1, 1), &[("a", "b")]));
+    let shards = [
+        &b"\x02\0\0\0\x01\0\0\0\x01\0\0\0"[..],
+        &[1; 20],
+        &[0; 8 + 4 + 4 + 4 + 1 + 4 + 2],
+        b"\x01\0\0\0\x01\0\0\0a\x01\0\0\0b",
+        &[0; 4 + 4 + 4 + 4 + 4],
+        b"\x01\0\0\0\xff\x3f\x01\0\0\0",
+    ]
+    .concat();
+    let snapshot = state.snapshot();
+    assert_eq!(snapshot.state[4..8], [8, 0, 0, 0]);
     assert!(snapshot.state.windows(shards.len()).any(|bytes| bytes == shards), "{:?}", snapshot.state);
     assert_eq!(State::restore(&snapshot).as_ref(), Ok(&state));
 }

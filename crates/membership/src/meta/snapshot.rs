@@ -13,10 +13,10 @@ use crate::{ClusterId, NodeId, ShardId, level};
 /// The newest format of snapshots. All others are read as well. Version 1 has no libraries, in versions 1 and 2 a
 /// member has no port for smart clients. In the first three libraries are among the other bytes and a cluster has no
 /// settings, in the first four no levels. Before version 6 there
-/// are no machines. The last two have shards, and only the last has the nodes that have lost theirs.
+/// are no machines. The last two have shards, and only the last has their settings and the nodes that have lost theirs.
 const VERSION: u32 = 8;
 
-/// The format below [`level::HEIRS`].
+/// The format below [`level::HEIRS`] and [`level::SHARD_SETTINGS`], which are one.
 const WITH_SHARDS: u32 = 7;
 
 /// The format below [`level::SHARDS`].

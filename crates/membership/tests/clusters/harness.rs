@@ -18,7 +18,7 @@ use membership::meta::{Command, Configuration, Response, Setting};
 use membership::{AcceptorId, BootNs, Map, NodeId};
 
 /// The longest wait before a test gives up. Machines that run tests may be slow.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 const PORT: u16 = 7000;
 const BUS_PORT: u16 = 17000;
@@ -32,6 +32,8 @@ pub struct Node {
     maps: Arc<Mutex<Vec<Arc<Map>>>>,
     libraries: Arc<Mutex<(u64, Vec<u8>)>>,
     configuration: Arc<Mutex<Configuration>>,
+    /// The settings by which it runs its shard.
+    pub of_shard: Arc<Mutex<BTreeMap<String, String>>>,
     /// True if it cannot take libraries.
     pub refuses: Arc<AtomicBool>,
     /// The trouble that it reports.
@@ -197,7 +199,21 @@ impl Node {
         let (links, no_links, trouble) = (channel(), channel(), Arc::default());
         let (configuration, reports, copies) = (Arc::default(), Arc::default(), Arc::default());
         let control = None;
-        Self { settings, control, maps, libraries, configuration, refuses, trouble, reports, copies, links, no_links }
+        let of_shard = Arc::default();
+        Self {
+            settings,
+            control,
+            maps,
+            libraries,
+            configuration,
+            of_shard,
+            refuses,
+            trouble,
+            reports,
+            copies,
+            links,
+            no_links,
+        }
     }
 
     /// The folder of its certificates.
@@ -218,6 +234,7 @@ impl Node {
         let trouble = Arc::clone(&self.trouble);
         self.configuration = Arc::default();
         let configuration = Arc::clone(&self.configuration);
+        let (of_shard, taken_of_shard) = (Arc::clone(&self.of_shard), Arc::clone(&self.of_shard));
         let (copies, fill) = (Arc::clone(&self.copies), Arc::clone(&random));
         let hooks = Hooks {
             on_map: Arc::new(move |map| maps.lock().unwrap().push(map)),
@@ -242,6 +259,13 @@ impl Node {
             },
             may_serve: Arc::new(|| Ok(())),
             on_log: Arc::new(drop),
+            on_shard: Arc::new(move |shard| {
+                if !shard.settings.is_empty() {
+                    taken_of_shard.lock().unwrap().clone_from(&shard.settings);
+                }
+                Ok(())
+            }),
+            shard_settings: Arc::new(move || of_shard.lock().unwrap().clone()),
             on_configuration: Arc::new(move |taken| configuration.lock().unwrap().clone_from(taken)),
             on_libraries: Arc::new(move |version, payload| {
                 if refuses.load(Ordering::Relaxed) {

@@ -1,8 +1,12 @@
-//! Every start of a node gets a term of its shard (rule G1).
+//! Every start of a node gets a term of its shard (rule G1), and runs by the settings that the shard has.
 
+use std::collections::BTreeMap;
+use std::sync::mpsc::channel;
+
+use membership::control::{ChangingShard, NotConfigured};
 use membership::{Map, NodeId};
 
-use crate::harness::{Nodes, wait};
+use crate::harness::{Node, Nodes, PATIENCE, wait};
 
 /// The nodes' terms, when the present process of each has one.
 fn terms(nodes: &Nodes) -> Vec<u32> {
@@ -34,4 +38,48 @@ fn every_start_gets_a_term_above_its_log_g1() {
     nodes.nodes.iter_mut().for_each(|node| node.start());
     nodes.serve();
     assert_eq!(terms(&nodes), [3, 73, 3]);
+}
+
+fn settings(value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("appendfsync".to_owned(), value.to_owned())])
+}
+
+fn set(node: &Node, value: &str) -> Result<ChangingShard, NotConfigured> {
+    let (tell, told) = channel();
+    node.control().set_shard(settings(value), move |changed| drop(tell.send(changed)));
+    told.recv_timeout(PATIENCE).unwrap()
+}
+
+/// Waits until `at` knows that the shard of `node` has this value.
+fn until_known(at: &Node, node: &Node, value: &str) {
+    let has = |map: &Map| map.shards_of(node.id()).next().is_some_and(|shard| shard.settings == settings(value));
+    wait("the shard's settings are known", || has(&at.map()).then_some(()));
+}
+
+#[test]
+fn a_shard_is_run_by_the_settings_that_its_last_owner_had_a13() {
+    let mut nodes = Nodes::prepared(39, 3);
+    nodes.nodes.iter().for_each(|node| *node.of_shard.lock().unwrap() = settings("always"));
+    nodes.nodes.iter_mut().for_each(|node| node.start());
+    nodes.serve();
+    (0..3).for_each(|node| until_known(&nodes.nodes[0], &nodes.nodes[node], "always"));
+    // As a start with another configuration file: what the metadata have holds.
+    nodes.nodes[1].stop();
+    *nodes.nodes[1].of_shard.lock().unwrap() = settings("everysec");
+    nodes.nodes[1].start();
+    nodes.serve();
+    assert_eq!(*nodes.nodes[1].of_shard.lock().unwrap(), settings("always"), "since before it had a lease");
+    // A change reaches the metadata first. While it is carried out nothing takes it back.
+    let changing = wait("a change", || set(&nodes.nodes[1], "everysec").ok());
+    until_known(&nodes.nodes[0], &nodes.nodes[1], "everysec");
+    *nodes.nodes[1].of_shard.lock().unwrap() = settings("everysec");
+    drop(changing);
+    // One that is not carried out is taken back.
+    drop(wait("a change", || set(&nodes.nodes[1], "no").ok()));
+    until_known(&nodes.nodes[0], &nodes.nodes[1], "everysec");
+    until_known(&nodes.nodes[0], &nodes.nodes[2], "always");
+    // Nothing changes without a majority.
+    nodes.nodes[0].stop();
+    nodes.nodes[2].stop();
+    assert!(matches!(set(&nodes.nodes[1], "no"), Err(NotConfigured::Unled(_))));
 }

@@ -1,10 +1,10 @@
 //! The requests of commands to the keeper of the cluster's metadata.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ::membership::NodeId;
-use ::membership::control::{NotConfigured, Status};
+use ::membership::control::{ChangingShard, NotConfigured, Status};
 use ::membership::meta::{Command, Setting};
 
 /// Called with the outcome of a change of the metadata; the error is in words.
@@ -16,6 +16,9 @@ pub type LibrariesChanged = Box<dyn FnOnce(Result<bool, String>) + Send>;
 
 /// Called with the outcome of a change of settings of the cluster.
 pub type SettingsChanged = Box<dyn FnOnce(Result<(), NotConfigured>) + Send>;
+
+/// Called with the outcome of a change of the settings of this node's shard.
+pub type ShardChanged = Box<dyn FnOnce(Result<ChangingShard, NotConfigured>) + Send>;
 
 /// The keeper of the cluster's metadata. No caller waits in it: answers come from a thread of its own.
 pub trait Administration: Send + Sync {
@@ -37,6 +40,13 @@ pub trait Administration: Send + Sync {
     /// Changes settings of the cluster. It is answered when more than half of the voting nodes have them on their
     /// disks, and this node has taken them.
     fn configure(&self, settings: Vec<Setting>, then: SettingsChanged);
+
+    /// Changes the settings of this node's shard, all of which are named. It is answered when more than half of the
+    /// voting nodes have them on their disks. The node puts them into effect while it holds the answer.
+    fn set_shard(&self, settings: BTreeMap<String, String>, then: ShardChanged) {
+        let _ = settings;
+        then(Ok(ChangingShard::default()));
+    }
 
     /// Notes that the node's data hold no transactions of another node any more, also not after a crash.
     fn settled(&self, then: Changed);

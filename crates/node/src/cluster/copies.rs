@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::membership::control::{CopyReport, CopyState, Status};
 use ::membership::map::Node;
-use ::membership::meta::{Acceptor, Group, Place, Reported, Shard};
+use ::membership::meta::{Acceptor, Group, HAS_LOG, Place, Reported, Shard};
 use ::membership::{AcceptorId, Map, NodeId, ShardId};
 
 use crate::figures::amount::human;
@@ -147,6 +147,12 @@ pub(crate) fn findings(status: &Status) -> Findings {
             alone.join(", ")
         ));
     }
+    let promises = |shard: &&Shard| map.slots_of_shard(shard) > 0 && fsync(shard) != "?";
+    let promises: Vec<_> = map.shards().iter().filter(promises).map(|shard| (shard.id.0, fsync(shard))).collect();
+    if promises.iter().any(|(_, fsync)| *fsync != promises[0].1) {
+        let each: Vec<String> = promises.iter().map(|(id, fsync)| format!("{id} ({fsync})")).collect();
+        notes.push(format!("shards differ in appendfsync: {}", each.join(", ")));
+    }
     Findings { problems, notes }
 }
 
@@ -225,7 +231,7 @@ pub(crate) fn group_rows(status: &Status) -> Vec<Vec<String>> {
 /// The copies of shards' logs: a row for each shard that has slots, or copies.
 pub(crate) fn shard_rows(status: &Status) -> Vec<Vec<String>> {
     let map = &status.map;
-    let mut rows = vec![["SHARD", "OWNER", "TERM", "GROUP", "COPIES", "PLACES"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["SHARD", "OWNER", "TERM", "FSYNC", "GROUP", "COPIES", "PLACES"].map(str::to_owned).to_vec()];
     let shown = map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0 || shard.settled.len() > 1);
     rows.extend(shown.map(|shard| {
         let (wanted, known) = (map.copies_of(shard), reports(status, shard));
@@ -235,12 +241,21 @@ pub(crate) fn shard_rows(status: &Status) -> Vec<Vec<String>> {
             shard.id.0.to_string(),
             address(map, shard.owner),
             shard.term.get().to_string(),
+            fsync(shard).to_owned(),
             map.group_of(shard).map_or_else(|| "-".to_owned(), |group| group.name.clone()),
             format!("{} of {}", counting(map, shard), wanted.len().max(1)),
             if places.is_empty() { own() } else { places.join(" ") },
         ]
     }));
     rows
+}
+
+/// When the log of a shard is synced, as its owner has said.
+fn fsync(shard: &Shard) -> &str {
+    match shard.settings.get(HAS_LOG).map(String::as_str) {
+        Some("no") => "no log",
+        _ => shard.settings.get("appendfsync").map_or("?", String::as_str),
+    }
 }
 
 /// A place of a shard's copies, whether the copy counts, and how far it is behind.
@@ -323,6 +338,7 @@ mod tests {
             pending: pending.map(|of| of.iter().map(|n| acceptor(*n)).collect()),
             pending_since: Term::ZERO,
             streams: 1,
+            settings: BTreeMap::from([("appendfsync".to_owned(), "always".to_owned())]),
         };
         let places = vec![place(1, "-"), place(2, "-"), place(3, "/mnt/a")];
         let reported = |n: u8| {
@@ -406,8 +422,8 @@ mod tests {
         for line in [
             "health: ok\n",
             "  note: no standby: with the copies of its log, shard 1 survives the loss of a log disk, and not of its store\n",
-            "\nSHARD  OWNER          TERM  GROUP    COPIES  PLACES\n",
-            "\n1      10.0.0.1:7001  4     default  3 of 3  10.0.0.1:7001/- 10.0.0.1:7003/mnt/a 10.0.0.1:7002/-\n",
+            "\nSHARD  OWNER          TERM  FSYNC   GROUP    COPIES  PLACES\n",
+            "\n1      10.0.0.1:7001  4     always  default  3 of 3  10.0.0.1:7001/- 10.0.0.1:7003/mnt/a 10.0.0.1:7002/-\n",
             "rack-3  log   up ",
         ] {
             assert!(well.contains(line), "{line}: {well}");
@@ -474,6 +490,21 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }
+    }
+
+    #[test]
+    fn shards_whose_logs_promise_different_things_are_told() {
+        let mut of_one = status(&[1, 2, 3], None, &[1, 2, 3]);
+        let mut shards = of_one.map.shards().to_vec();
+        let settings = BTreeMap::from([(HAS_LOG.to_owned(), "no".to_owned())]);
+        shards.push(Shard { id: ShardId(2), owner: id(2), settings, settled: Vec::new(), ..shards[0].clone() });
+        let range = |start, end, node| Range { start: Slot::new(start).unwrap(), end: Slot::new(end).unwrap(), node };
+        let ranges = vec![range(0, 9, 0), range(10, 16383, 1)];
+        let map = Map::new(of_one.map.cluster(), 4, 1, of_one.map.nodes().to_vec(), ranges);
+        of_one.map = Arc::new(map.with_log_servers(vec![node(3)]).with_shards(shards));
+        let text = status_text(&of_one);
+        assert!(text.contains("  note: shards differ in appendfsync: 1 (always), 2 (no log)\n"), "{text}");
+        assert!(text.contains("2      10.0.0.1:7002  4     no log  "), "{text}");
     }
 
     #[test]

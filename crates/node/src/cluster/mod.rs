@@ -49,7 +49,7 @@ use std::sync::{Arc, LazyLock, OnceLock, PoisonError, RwLock};
 use ::membership::{BootNs, Map, NodeId};
 
 pub use crate::scripts::libraries::Agreed;
-pub use admin::{Administration, Changed, LibrariesChanged, SettingsChanged};
+pub use admin::{Administration, Changed, LibrariesChanged, SettingsChanged, ShardChanged};
 pub use agreed::{join, split, take_agreed};
 pub(crate) use answers::{Answers, Asks};
 pub(crate) use awaited::Awaited;
@@ -59,8 +59,8 @@ pub use outbound::Dial;
 pub(crate) use peers::Peers;
 pub(crate) use remote::Remote;
 pub(crate) use role::{Inbound, Role};
-pub use settings::change_settings;
 pub(crate) use settings::check as check_settings;
+pub use settings::{change_settings, change_shard};
 pub use status::status_text;
 pub use verdict::{Question, Verdict};
 

@@ -1,8 +1,10 @@
 //! CONFIG SET of settings that are the cluster's: its metadata have them, and every node takes them from there.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
-use ::membership::control::NotConfigured;
+use ::membership::control::{ChangingShard, NotConfigured};
 use ::membership::meta::{Setting, VALUE_MAX};
 use command::Error;
 
@@ -57,6 +59,37 @@ pub fn change_settings(node: &Arc<Node>, settings: Vec<Shared>, job: Arc<Job>) {
         });
     };
     admin.configure(settings, Box::new(then));
+}
+
+/// How long a change of a shard's settings is waited for.
+const CHANGED: Duration = Duration::from_secs(20);
+
+/// Changes the settings of the node's shard in the metadata: all of them, and `name` is the one that a client has named.
+/// The caller puts them into effect before it gives up what it gets. It waits here. None: the node is no node of a
+/// cluster.
+///
+/// # Errors
+///
+/// The reply: nothing is changed here.
+pub fn change_shard(node: &Node, name: &str, settings: Vec<Shared>) -> Result<Option<ChangingShard>, Vec<u8>> {
+    let Some(cluster) = node.cluster() else { return Ok(None) };
+    let Some(admin) = cluster.administration() else { return Ok(None) };
+    let down = |why: &str| format!("CLUSTERDOWN {why}").replace(['\r', '\n'], " ").into_bytes();
+    let unchanged = |why: &str| down(&format!("the settings of this node's shard were not changed: {why}"));
+    if cluster.lease().until() <= node.clock.boot_ns() {
+        return Err(unchanged(&cluster.lease().reason()));
+    }
+    let as_text = |(name, value): Shared| (name.to_owned(), String::from_utf8_lossy(&value).into_owned());
+    let (tell, told) = channel();
+    admin.set_shard(settings.into_iter().map(as_text).collect(), Box::new(move |changed| drop(tell.send(changed))));
+    let changed = told.recv_timeout(CHANGED).unwrap_or_else(|_| Err(NotConfigured::Unknown("no answer".to_owned())));
+    changed.map(Some).map_err(|why| match why {
+        NotConfigured::Refused(why) => SetError::Failed { name: name.into(), why }.text(),
+        NotConfigured::Unled(why) => unchanged(&why),
+        NotConfigured::Unknown(why) => {
+            down(&format!("it is not certain that the settings of this node's shard were changed: {why}"))
+        }
+    })
 }
 
 /// Has the cluster's users say that `default` has the new `requirepass` and no other password: those that it had before

@@ -106,15 +106,20 @@ pub fn markdown() -> String {
          In a cluster a setting is **the cluster's** if the outcome of a command, or anything else that a client is told,\n\
          depends on it: a client does not see which node serves a key. Every other setting is a node's own: folders, addresses\n\
          and ports; memory, threads and disks of its machine; what it measures and logs; what it needs before it finds its\n\
-         cluster; settings without effect. `appendonly`, `appendfsync` and `databases` are a node's own for now (`databases`\n\
-         must be the same at all nodes).\n\
+         cluster; settings without effect. `databases` is a node's own, and must be the same at all nodes.\n\
          \n\
          `CONFIG SET` of a cluster's setting, at any node, holds at all nodes, also at nodes that join or come back later. It\n\
          answers OK when more than half of the voting nodes have the value on their disks and the node that was asked uses\n\
          it. Other nodes use it within a heartbeat (0.1 s), or at the latest after the length of a lease (2 s). Without a\n\
          majority it is refused with -CLUSTERDOWN. A **fixed** setting keeps the value that the cluster began with. If a file\n\
          or a command line has another value, the cluster's value holds, and the node logs a warning. A value has at most 1024\n\
-         bytes. [operating/cluster.md](operating/cluster.md#settings) says how a cluster begins, what `CONFIG REWRITE` writes,\n\
+         bytes.\n\
+         \n\
+         A setting is **the shard's** if it says what the log of a shard promises: the node that owns the shard runs by it,\n\
+         whichever node that is. `CONFIG SET` at that node changes it, and answers OK when more than half of the voting nodes\n\
+         have it on their disks, too.\n\
+         \n\
+         [operating/cluster.md](operating/cluster.md#settings) says how a cluster begins, what `CONFIG REWRITE` writes,\n\
          and what happens to the password.\n",
     );
     for section in SECTIONS {
@@ -132,6 +137,9 @@ pub fn markdown() -> String {
             }
             if row.is_of_cluster() {
                 what.push_str(" **The cluster's.**");
+            }
+            if row.is_of_shard() {
+                what.push_str(" **The shard's.**");
             }
             if row.immutable {
                 what.push_str(" **Fixed.**");

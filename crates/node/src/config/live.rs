@@ -61,6 +61,8 @@ pub struct Wanted {
     pub settings: Settings,
     /// The cluster's settings that it names.
     pub of_cluster: Vec<Shared>,
+    /// All settings of a shard, if it changes one.
+    pub of_shard: Vec<Shared>,
 }
 
 /// The reason why `CONFIG REWRITE` did not write.
@@ -194,7 +196,9 @@ impl Live {
         let mut settings = Settings::of(&plan.values);
         settings.know(state.hash);
         let changed = plan.changed.iter().map(|(_, row)| row.name).collect();
-        Ok(Wanted { changed, settings, of_cluster: shared::named(&plan.values, args) })
+        let concerns_shard = plan.changed.iter().any(|(_, row)| row.is_of_shard());
+        let of_shard = if concerns_shard { shared::of_shard(&plan.values) } else { Vec::new() };
+        Ok(Wanted { changed, settings, of_cluster: shared::named(&plan.values, args), of_shard })
     }
 
     /// The settings with which a cluster begins whose first node this is: this node's values of the cluster's settings,
@@ -209,7 +213,7 @@ impl Live {
     pub fn take<'a>(&self, settings: impl IntoIterator<Item = (&'a str, &'a [u8])>) {
         let mut state = self.state();
         let taken = shared::read(&state.values, settings);
-        let named = std::mem::take(&mut state.named);
+        let named = shared::take_named(&mut state.named);
         let hashes = (state.hash, taken.hash);
         shared::say(&state.values, &taken.values, hashes, state.of_cluster, &named);
         let State { values, hash, host, .. } = &mut *state;
@@ -229,6 +233,43 @@ impl Live {
         state.of_cluster = true;
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// The settings of a shard by which this node runs.
+    pub fn of_shard(&self) -> Vec<Shared> {
+        shared::of_shard(&self.state().values)
+    }
+
+    /// Takes the settings of the node's shard, as the metadata have them. A warning names those whose values in file or
+    /// command line differ.
+    ///
+    /// # Errors
+    ///
+    /// One of them could not be put into effect; nothing is changed then.
+    pub fn take_of_shard<'a>(&self, settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<(), SetError> {
+        let mut state = self.state();
+        let other = shared::other_of_shard(&state.values, settings);
+        if other.is_empty() {
+            return Ok(());
+        }
+        let State { values, hash, named, host, .. } = &mut *state;
+        let mut plan = Plan { values: values.clone(), changed: Vec::new() };
+        for (id, row, value) in other {
+            plan.values.put(id, value);
+            plan.changed.push((id, row));
+        }
+        let mut settings = match host {
+            Some(host) => change::carry_out(values, &mut plan, host.as_mut())?,
+            None => Settings::of(&plan.values),
+        };
+        for change in &plan.changed {
+            shared::say_of_shard(values, &plan.values, *change, named.remove(&change.0));
+        }
+        *values = plan.values;
+        settings.know(*hash);
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     /// `CONFIG REWRITE`: brings the configuration file up to date. It reads and writes files, so it is not for the data

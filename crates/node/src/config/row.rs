@@ -28,13 +28,16 @@ pub enum Acts {
 /// It is the cluster's if a command's outcome, or anything that a client sees, depends on it. A client does not see
 /// which node serves a key, so all nodes must agree. All other settings are the node's: places, addresses and ports;
 /// memory, threads and disks of its machine; what it watches and logs; what must be known before a node finds its
-/// cluster; and settings without an effect. `appendonly`, `appendfsync` and `databases` stay a node's for now.
+/// cluster; and settings without an effect. A setting is a shard's if it says what the shard's log promises: whichever
+/// node runs the shard keeps the promise. `databases` is a node's, and must be the same at all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Every node has its own value.
     Node,
     /// All nodes have the value that the cluster's metadata name.
     Cluster,
+    /// The metadata have a value for each shard, which whichever node owns the shard runs by.
+    Shard,
 }
 
 /// Says what is wrong with a text, if anything is.
@@ -105,6 +108,11 @@ impl Row {
         self.owner == Owner::Cluster
     }
 
+    /// True if the value belongs to a shard of a cluster.
+    pub fn is_of_shard(&self) -> bool {
+        self.owner == Owner::Shard
+    }
+
     pub(super) const fn alias(self, alias: &'static str) -> Row {
         Row { alias: Some(alias), ..self }
     }
@@ -123,6 +131,10 @@ impl Row {
 
     pub(super) const fn cluster(self) -> Row {
         Row { owner: Owner::Cluster, ..self }
+    }
+
+    pub(super) const fn shard(self) -> Row {
+        Row { owner: Owner::Shard, ..self }
     }
 
     pub(super) const fn immutable(self) -> Row {

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::kind::Value;
 use super::login;
 use super::row::Row;
 use super::table::{self, Id};
@@ -13,6 +14,9 @@ pub const HASH: &str = "requirepass-sha256";
 
 /// The setting that it belongs to.
 const PASSWORD: &str = "requirepass";
+
+/// The setting of a shard that says whether it has a log.
+const HAS_LOG: &str = "appendonly";
 
 /// A name and a value.
 pub type Shared = (&'static str, Vec<u8>);
@@ -76,6 +80,56 @@ pub(super) fn read<'a>(values: &Values, settings: impl IntoIterator<Item = (&'a 
 /// The cluster's settings that differ.
 pub(super) fn changed(before: &Values, after: &Values) -> Vec<(Id, &'static Row)> {
     rows().filter(|(id, _)| before.get(*id) != after.get(*id)).collect()
+}
+
+/// Takes the cluster's settings out of `named`.
+pub(super) fn take_named(named: &mut BTreeSet<Id>) -> BTreeSet<Id> {
+    rows().map(|(id, _)| id).filter(|id| named.remove(id)).collect()
+}
+
+/// The settings of a shard, with their values.
+pub(super) fn of_shard(values: &Values) -> Vec<Shared> {
+    table::rows().filter(|(_, row)| row.is_of_shard()).map(|(id, row)| (row.name, values.show(id, row))).collect()
+}
+
+/// The settings of a shard that its metadata have otherwise than this node, with the metadata's values. A log that was
+/// switched off stays so until a start that has it on: that loads what is on the disks.
+pub(super) fn other_of_shard<'a>(
+    values: &Values,
+    settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Vec<(Id, &'static Row, Value)> {
+    let row = |name: &str| table::find(name.as_bytes()).filter(|(_, row)| row.is_of_shard());
+    let read = |(name, text): (&str, &str)| {
+        let Some((id, row)) = row(name) else {
+            tracing::warn!(cause = name, "the shard has a setting that this version does not know: '{name}'");
+            return None;
+        };
+        match values.read(id, row, &words_of(row.kind, text.as_bytes())) {
+            Ok(value) => Some((id, row, value)),
+            Err(why) => {
+                tracing::warn!(cause = row.name, "the shard's value of '{name}' is not taken: {why}");
+                None
+            }
+        }
+    };
+    let is_other = |(id, row, value): &(Id, &Row, Value)| {
+        values.get(*id) != value && !(row.name == HAS_LOG && *value == Value::Bool(false))
+    };
+    settings.into_iter().filter_map(read).filter(is_other).collect()
+}
+
+/// Logs that the shard has another value than this node's file or command line.
+pub(super) fn say_of_shard(before: &Values, after: &Values, (id, row): (Id, &'static Row), is_named: bool) {
+    let (was, is) = (shown(before, id, row), shown(after, id, row));
+    if is_named {
+        tracing::warn!(
+            cause = row.name,
+            "'{}' is '{was}' in this node's configuration and '{is}' in the shard that it owns: the shard's value holds. CONFIG SET at this node changes it, CONFIG REWRITE brings the file up to date",
+            row.name
+        );
+    } else {
+        tracing::info!(cause = row.name, "'{}' is '{is}', as the shard of this node has it; it was '{was}'", row.name);
+    }
 }
 
 /// A value for the log.

@@ -126,8 +126,8 @@ fn set(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     if ctx.node.cluster().is_some_and(|cluster| cluster.administration().is_some()) && !wanted.of_cluster.is_empty() {
         return set_of_cluster(ctx, &pairs, rights, wanted);
     }
-    if wanted.changed.contains(&"appendonly")
-        && let Some(job) = switch_log(ctx, &pairs, rights, Vec::new())?
+    if let Some(name) = takes_long(ctx, &wanted)
+        && let Some(job) = set_elsewhere(ctx, name, &pairs, rights, Vec::new())?
     {
         return Ok(Flow::Job(job));
     }
@@ -144,8 +144,8 @@ fn set_of_cluster(ctx: &mut SessionCtx<'_>, pairs: &[&[u8]], rights: Rights, wan
     check_settings(&wanted.of_cluster)?;
     let is_own = |pair: &&[&[u8]]| find(pair[0]).is_some_and(|(_, row)| !row.is_of_cluster());
     let own: Vec<&[u8]> = pairs.chunks(2).filter(is_own).flatten().copied().collect();
-    if wanted.changed.contains(&"appendonly")
-        && let Some(job) = switch_log(ctx, &own, rights, wanted.of_cluster.clone())?
+    if let Some(name) = takes_long(ctx, &wanted)
+        && let Some(job) = set_elsewhere(ctx, name, &own, rights, wanted.of_cluster.clone())?
     {
         return Ok(Flow::Job(job));
     }
@@ -157,15 +157,25 @@ fn set_of_cluster(ctx: &mut SessionCtx<'_>, pairs: &[&[u8]], rights: Rights, wan
     Ok(Flow::Job(job))
 }
 
-/// Makes a thread switch the log on or off, if there is one, and change settings of the cluster after that.
-fn switch_log(
+/// The setting that another thread has to change: the log is switched on or off, or the metadata have to know.
+fn takes_long(ctx: &SessionCtx<'_>, wanted: &Wanted) -> Option<&'static str> {
+    let in_cluster = ctx.node.cluster().is_some_and(|cluster| cluster.administration().is_some());
+    let takes_long = |name: &&&str| {
+        **name == "appendonly" || in_cluster && find(name.as_bytes()).is_some_and(|(_, row)| row.is_of_shard())
+    };
+    wanted.changed.iter().find(takes_long).copied()
+}
+
+/// Makes a thread change settings, if there is one, and settings of the cluster after that. `name` is one of them.
+fn set_elsewhere(
     ctx: &SessionCtx<'_>,
+    name: &str,
     pairs: &[&[u8]],
     rights: Rights,
     of_cluster: Vec<Shared>,
 ) -> Result<Option<Arc<Job>>, Error> {
     if ctx.block.is_some() {
-        return Err(Error::new("ERR CONFIG SET appendonly is not allowed in a transaction or script"));
+        return Err(Error::text(format!("ERR CONFIG SET {name} is not allowed in a transaction or script")));
     }
     let pairs = pairs.iter().map(|word| word.to_vec()).collect();
     Ok(ctx.node.jobs.ask(Task::Configure { pairs, rights, of_cluster }))

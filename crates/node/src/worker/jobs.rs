@@ -16,7 +16,7 @@ use crate::durability::sent::Sent;
 /// The work of a job.
 #[derive(Debug)]
 pub enum Task {
-    /// `CONFIG SET` with these arguments, which switch the log on or off.
+    /// `CONFIG SET` with these arguments, which switch the log on or off, or change other settings of the node's shard.
     Configure {
         /// Names and values.
         pairs: Vec<Vec<u8>>,

@@ -5,6 +5,7 @@ mod answers;
 mod folders;
 mod options;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -147,6 +148,9 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         on_place: Arc::new(move |wanted, is_known| placing.make(wanted, is_known)),
         is_leaving: Arc::new(move || stops.load(Ordering::Acquire)),
         on_configuration: Arc::new(move |known: &Configuration| live.take(known.values())),
+        // It owns no shard.
+        on_shard: Arc::new(|_| Ok(())),
+        shard_settings: Arc::new(BTreeMap::new),
         // It runs no functions, and users log in at nodes.
         on_libraries: Arc::new(|_, _| Ok(())),
     }

@@ -18,13 +18,15 @@ pub(super) static LOG: Section = Section {
             "Whether writes go to a log, so that they survive a crash. After a change to `no`, log and store keep \
              their present contents, and a later start loads those. A change to `yes` replaces them with the \
              contents of memory. It is refused if they hold data that this server has not loaded.",
-        ),
+        )
+        .shard(),
         row(
             "appendfsync",
             Kind::Enum(&["everysec", "always", "no"]),
             "always",
             "When the log is flushed to disk: before the reply, every second, or when the system wants.",
-        ),
+        )
+        .shard(),
         row("log-dirs", Kind::Special(Special::LogDirs), "holdfast/log", "Directories of the log, with one stream in each.")
             .own()
             .immutable(),

@@ -1,5 +1,6 @@
 //! Nodes that are lost for good, and others that have their logs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use membership::map::Range;
@@ -36,6 +37,7 @@ pub fn recovered_map(owners: usize, nodes: usize, version: u64, recoveries: &[(u
         pending: None,
         pending_since: Term::ZERO,
         streams: 0,
+        settings: BTreeMap::new(),
     };
     let shards = shards.into_iter().map(shard).collect();
     Map::new(all.cluster(), version, 1, members, ranges)
