@@ -92,11 +92,12 @@ impl<D: Disk> Reader<D> {
         self.segments.clear();
         for name in self.disk.list()? {
             if name.ends_with(".log") && !is_spare(&name) && !is_made(&name) && !is_end(&name) {
-                match open(&*self.disk, name) {
+                match open(&*self.disk, name.clone()) {
                     Ok(segment) => self.segments.push(segment),
-                    // It was given up meanwhile.
                     Err(Damage::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(Damage::Io(error)) => return Err(error),
+                    // It was given up while it was opened, and may be another segment by now.
+                    Err(_) if !self.disk.list()?.contains(&name) => {}
                     Err(damage) => return Err(io::Error::other(damage.to_string())),
                 }
             }
@@ -115,7 +116,12 @@ impl<D: Disk> Reader<D> {
         let later = self.segments.iter().skip(index + 1).map(|segment| segment.header.last.sequence);
         let limit = later.min().unwrap_or(u64::MAX);
         let Some(Segment { name, header, size, .. }) = self.segments.get(index) else { return Ok(None) };
-        let window = Window::new(self.disk.open(name)?, Format::Four, *size);
+        let file = match self.disk.open(name) {
+            // It was given up meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let window = Window::new(file, Format::Four, *size);
         let (at, life, number) = (SEGMENT_HEADER as u64, header.life, header.block);
         Ok(Some(Spot { window, at, life, number, next: header.last.sequence + 1, limit }))
     }

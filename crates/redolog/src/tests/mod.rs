@@ -9,6 +9,7 @@ mod grouped;
 mod lacking;
 mod lives;
 mod merging;
+mod reading;
 mod reuse;
 mod running;
 mod standing;
