@@ -204,15 +204,15 @@ def chosen_servers(options):
             fail(f"--server takes NAME=COMMAND, not `{server}`")
         pairs.append((name, command))
     if options.ceiling:
-        pairs.append((CEILING, shlex.quote(ceiling())))
+        pairs.append((CEILING, shlex.quote(example("ceiling"))))
     return pairs
 
 
-def ceiling():
-    """The example's path; built if it is not there."""
-    build = REPOSITORY / "target" / "release" / "examples" / "ceiling"
+def example(name):
+    """The path of an example in crates/net; built if it is not there."""
+    build = REPOSITORY / "target" / "release" / "examples" / name
     if not build.exists():
-        subprocess.run(["cargo", "build", "--release", "-p", "net", "--example", "ceiling"], cwd=REPOSITORY, check=True)
+        subprocess.run(["cargo", "build", "--release", "-p", "net", "--example", name], cwd=REPOSITORY, check=True)
     return str(build)
 
 

@@ -5,12 +5,25 @@ import subprocess
 import time
 from pathlib import Path
 
-from servers import Client, Server, cpus, fail, pin
+from servers import Client, Server, cpus, example, fail, pin
 
 PATIENCE = 60  # seconds until a cluster has formed
 BUS = 10_000  # from the port for clients to that for nodes, as in Redis
 SMART = 1_000  # from the port for clients to that for smart clients
 SECRET = "experiment"
+
+
+class Relay:
+    """A slow network: bytes for the first address of a pair come to the second one after half of `round_trip_ms`, and so do those that come back."""
+
+    def __init__(self, options, round_trip_ms, pairs):
+        command = [example("relay"), str(round_trip_ms / 2000), *(f"{here}={there}" for here, there in pairs)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=pin(cpus(options.server_cpu), options.nice))
+        self.process.stdout.readline()
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
 
 
 def free_ports(count):

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from cluster import SECRET, Cluster, Nodes, RedisCluster, free_ports  # noqa: E402
+from cluster import SECRET, Cluster, Nodes, RedisCluster, Relay, free_ports  # noqa: E402
 from plot import svg  # noqa: E402
 import servers  # noqa: E402
 from servers import REPOSITORY, Client, Server, bench, cpus, default_holdfast, fail, machine, pin, table  # noqa: E402,F401

@@ -64,6 +64,7 @@ const UNSAFE: &[&str] = &[
     "redolog/src/run/slice.rs",
     "redolog/src/run/soon.rs",
     "redolog/tests/held.rs",
+    "net/examples/relay.rs",
     "net/src/lane.rs",
     "net/src/listen.rs",
     "net/src/epoll/wait.rs",
