@@ -9,7 +9,7 @@ from nemeses import LEASE_S, Missing, need, nemesis
 from wire import Closed
 
 SAYS_S = 30  # until the status names what is wrong
-LOST = ("another folder was at", " are gone")  # a folder, or a part of one that is spread over several disks
+LOST = ("another folder was at", " are gone", "has the blocks of another acceptor")  # a folder, or a part of one that is spread over several disks
 
 
 def need_group(world):

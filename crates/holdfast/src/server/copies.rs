@@ -68,15 +68,14 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<
     if let Some((acceptor, ..)) = acceptors().figures().into_iter().find(of_it) {
         return Ok(Made { acceptor, streams });
     }
-    let opened = match acceptors().open(directories, *shard, streams) {
-        Err(Unusable::Empty) => fresh(directories, *shard, streams)?,
+    let opened = match open(directories, *shard, streams)? {
         Err(why @ (Unusable::Lost(_) | Unusable::Damaged(_))) if !is_known => {
             tracing::warn!(
                 "What is left of a copy of the log of shard {} is removed, as it does not vote: {why}",
                 shard.0
             );
             acceptors().clear(directories, *shard).map_err(|why| why.to_string())?;
-            fresh(directories, *shard, streams)?
+            open(directories, *shard, streams)?
         }
         opened => opened,
     };
@@ -86,9 +85,15 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<
     Ok(Made { acceptor, streams })
 }
 
-fn fresh(directories: &[PathBuf], shard: ShardId, streams: u16) -> Result<Result<AcceptorId, Unusable>, String> {
-    let id = AcceptorId(chance::random().map_err(|why| why.to_string())?);
-    Ok(acceptors().make(directories, shard, streams, id))
+/// Opens the folders, or makes them where there is no acceptor.
+fn open(directories: &[PathBuf], shard: ShardId, streams: u16) -> Result<Result<AcceptorId, Unusable>, String> {
+    Ok(match acceptors().open(directories, shard, streams) {
+        Err(Unusable::Empty) => {
+            let id = AcceptorId(chance::random().map_err(|why| why.to_string())?);
+            acceptors().make(directories, shard, streams, id)
+        }
+        opened => opened,
+    })
 }
 
 /// How long a copy has to be unwanted before it is removed.

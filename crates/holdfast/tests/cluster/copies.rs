@@ -238,17 +238,19 @@ fn the_streams_of_a_copy_are_spread_over_the_directories_of_a_log_server() {
     copied.is_whole();
 
     // One that is lost is missed: the folder counts for nothing, and the others go on.
-    copied.servers[0] = None;
-    let parts = ["one", "two"].map(|name| copied.scratches[0].path().join(name).join("shard-1"));
-    let other = parts.iter().find(|part| !part.join("acceptor").exists()).unwrap();
-    fs::remove_dir_all(other).unwrap();
-    copied.start(0);
-    copied.status(|status| status.contains("the files of stream") && status.contains("are gone"));
-    copied.sets(20);
-    // It counts again, anew, when it has been given the place.
     let [_, one, _] = copied.places();
-    assert!(copied.group(&["replace", &one, &one]).contains("takes the place of"));
-    copied.is_whole();
+    for (has_name, said) in [(false, "are gone"), (true, "has the blocks of another acceptor")] {
+        copied.servers[0] = None;
+        let parts = ["one", "two"].map(|name| copied.scratches[0].path().join(name).join("shard-1"));
+        let lost = parts.iter().find(|part| part.join("acceptor").exists() == has_name).unwrap();
+        fs::remove_dir_all(lost).unwrap();
+        copied.start(0);
+        copied.status(|status| status.contains(said));
+        copied.sets(20);
+        // It counts again, anew, when it has been given the place.
+        assert!(copied.group(&["replace", &one, &one]).contains("takes the place of"));
+        copied.is_whole();
+    }
     copied.servers[1] = None;
     copied.sets(20);
 }
