@@ -459,7 +459,10 @@ impl Node {
         let loss = self.durable().and_then(|durable| durable.log().own_loss());
         let loss =
             loss.map(|why| format!("a disk of its own log has failed, and the log goes on with its copies: {why}"));
-        refusal.into_iter().chain(loss).collect::<Vec<_>>().join("; ")
+        let around = self.durable().and_then(|durable| durable.log().around()).filter(|_| loss.is_none());
+        let around = around
+            .map(|why| format!("its own log's disk takes nothing for now, and the log goes on with its copies: {why}"));
+        refusal.into_iter().chain(loss).chain(around).collect::<Vec<_>>().join("; ")
     }
 
     /// Its log has waited so many nanoseconds for other copies: LATENCY shows that from `latency-monitor-threshold` on.

@@ -362,6 +362,16 @@ impl Owner {
         self.read_elsewhere(to, out);
     }
 
+    /// The caller's own folder has everything again that it has acknowledged or will, and takes blocks of this term. It
+    /// did not answer the seal, where its log was the one that the caller had in memory.
+    pub fn resumed(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
+        let leads = matches!(self.stage, Stage::Copying | Stage::Begun | Stage::Leading);
+        if let Some(peer) = self.peers.get_mut(&acceptor).filter(|peer| leads && !peer.is_failed) {
+            (peer.is_here, peer.is_following) = (true, true);
+            self.look(out);
+        }
+    }
+
     /// An acceptor cannot be reached.
     pub fn lost(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
         let Some(peer) = self.peers.get_mut(&acceptor) else { return };

@@ -30,6 +30,14 @@ impl Aligned {
         append(&mut self.bytes);
     }
 
+    /// A copy of these bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let mut copy = Self::default();
+        copy.clear(bytes.len());
+        copy.append(|to| to.extend_from_slice(bytes));
+        copy
+    }
+
     /// Appends zeros up to a multiple of [`PAGE`].
     pub(crate) fn pad(&mut self) {
         let whole = (self.bytes.len() - self.from).next_multiple_of(PAGE);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use crate::format::{Frame, Name};
+use crate::lack::Lack;
 use crate::own::Own;
 use crate::place::Placer;
 use crate::{Disk, Lsn, Writer};
@@ -36,6 +37,35 @@ pub trait Copies: Send + Sync {
     fn lost(&self, why: &str) -> bool {
         let _ = why;
         false
+    }
+
+    /// True if the log may go on without the own folder.
+    fn can_lack_own(&self) -> bool {
+        false
+    }
+
+    /// The log goes around the own disk of a stream, for this reason: nothing is told of the own folder until it has been
+    /// brought up. `None`: it has been, or was given up.
+    fn around(&self, stream: u16, why: Option<Around>) {
+        let _ = (stream, why);
+    }
+}
+
+/// The reason why the log goes around an own disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Around {
+    /// It lacks a resource.
+    Lacks(Lack),
+    /// An operation does not return.
+    Hangs,
+}
+
+impl std::fmt::Display for Around {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Lacks(lack) => lack.fmt(f),
+            Self::Hangs => f.write_str("a write or a sync does not return"),
+        }
     }
 }
 
@@ -138,9 +168,19 @@ impl Copied {
         self.copies.departs(self.stream, frame).map_err(io::Error::other)
     }
 
+    pub(crate) fn can_lack_own(&self) -> bool {
+        !self.is_own_lost() && self.copies.can_lack_own()
+    }
+
+    /// The log goes around the own disk now, or does not any more.
+    pub(crate) fn around(&self, why: Option<Around>) {
+        self.copies.around(self.stream, why);
+    }
+
     pub(crate) fn tell<D: Disk>(&mut self, placer: &Placer<D>) {
         let landed = placer.landed();
-        if landed != self.told && !self.is_own_lost() {
+        // In this order: what has landed while the log went around the disk is there when it does not any more.
+        if landed != self.told && !placer.disk().is_around() && !self.is_own_lost() {
             self.told = landed;
             self.copies.landed(self.stream, landed);
         }

@@ -24,11 +24,18 @@ pub struct Flight<F> {
     pub(crate) records: usize,
     /// When it departed, by the clock of the caller.
     pub(crate) since: u64,
+    /// True if the log goes around the disk, and the write is kept for later.
+    is_kept: bool,
 }
 
 impl<F: File> Flight<F> {
     pub(crate) fn new(file: Arc<GuardedFile<F>>, at: u64, bytes: Aligned, sequence: u64) -> Self {
-        Self { file, at, bytes, sequence, body: 0, records: 0, since: 0 }
+        Self { file, at, bytes, sequence, body: 0, records: 0, since: 0, is_kept: false }
+    }
+
+    /// A block that was kept for later.
+    pub(crate) fn kept(file: Arc<GuardedFile<F>>, at: u64, sequence: u64) -> Self {
+        Self { is_kept: true, ..Self::new(file, at, Aligned::default(), sequence) }
     }
 
     /// The file that it is written to.
@@ -48,8 +55,22 @@ impl<F: File> Flight<F> {
     ///
     /// The disk has failed to write it. The stream must not be written any more (rule L9).
     pub fn write(&self) -> io::Result<()> {
+        if self.is_kept {
+            return Ok(());
+        }
         point("log-before-sync");
-        finally(self.file.write_through(self.at, self.bytes.bytes()))?;
+        finally(self.file.write_through_here(self.at, self.bytes.bytes()))?;
+        point("log-after-sync");
+        Ok(())
+    }
+
+    /// Writes it in the middle of a step, which goes on if the disk does not return.
+    pub(crate) fn write_in_step(&mut self) -> io::Result<()> {
+        if self.is_kept {
+            return Ok(());
+        }
+        point("log-before-sync");
+        finally(self.file.write_through_patiently(self.at, std::mem::take(&mut self.bytes)))?;
         point("log-after-sync");
         Ok(())
     }
@@ -60,6 +81,9 @@ impl<F: File> Flight<F> {
     ///
     /// The disk has failed to write it.
     pub fn begin(&self) -> io::Result<()> {
+        if self.is_kept {
+            return Ok(());
+        }
         self.file.write(self.at, self.bytes.bytes())
     }
 }
@@ -81,6 +105,8 @@ pub(crate) struct Flights {
     first: u64,
     /// How many are in flight.
     count: usize,
+    /// Blocks up to this one that land later were given up.
+    given_up: u64,
     /// Buffers to be used again.
     buffers: Vec<Aligned>,
 }
@@ -118,6 +144,21 @@ impl Flights {
         debug_assert_eq!(sequence, self.first + self.departed.len() as u64, "blocks depart in their order");
         self.departed.push_back(Departed { cut, body, since, landed: false });
         self.count += 1;
+    }
+
+    /// Waits for none of those in flight any more: the log goes around the disk, and they are on it before anything later
+    /// is. Returns the number of the last block and its cut, if any was in flight.
+    pub(crate) fn give_up(&mut self) -> Option<(u64, Lsn)> {
+        let (last, count) = (self.departed.back()?.cut, self.departed.len() as u64);
+        self.given_up = self.first + count - 1;
+        self.departed.clear();
+        self.count = 0;
+        Some((self.given_up, last))
+    }
+
+    /// True if this block was given up.
+    pub(crate) fn was_given_up<F>(&self, flight: &Flight<F>) -> bool {
+        flight.sequence <= self.given_up
     }
 
     /// Notes that a block has landed. Returns up to where everything is durable, if that is further than before: the

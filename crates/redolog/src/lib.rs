@@ -11,6 +11,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod aligned;
+mod around;
 mod chain;
 mod check;
 mod commit;
@@ -45,7 +46,7 @@ mod writer;
 pub use chain::{Chain, Run};
 pub use check::{Report, StreamReport, check, counted};
 pub use commit::{Committer, Promise, Round, Watermarks};
-pub use copies::{Copies, Landed, Lead};
+pub use copies::{Around, Copies, Landed, Lead};
 pub use copy::copy;
 pub use device::{Devices, Pace};
 pub use disk::{Direct, Disk, File, Folder, PAGE, PlainFile, make_folders};

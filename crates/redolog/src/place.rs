@@ -445,7 +445,11 @@ impl<D: Disk> Placer<D> {
         let at = self.at - before as u64;
         self.passed(&buffer, before + size, size, frame);
         self.flights.depart(self.block, frame.cut, body, now);
-        let mut flight = Flight::new(self.present.file.clone(), at, buffer, self.block);
+        let file = self.present.file.clone();
+        let mut flight = match file.keep_through(at, buffer)? {
+            Some(buffer) => Flight::new(file, at, buffer, self.block),
+            None => Flight::kept(file, at, self.block),
+        };
         (flight.body, flight.since) = (body, now);
         Ok(Some(flight))
     }
@@ -463,6 +467,23 @@ impl<D: Disk> Placer<D> {
             self.synced = cut.max(self.synced);
             self.synced_block = block.max(self.synced_block);
         }
+    }
+
+    /// The log goes around the disk from now on. Blocks in flight count as landed, and so does a sync that another thread
+    /// is at: later ones are done when these have returned. Returns how many blocks these are.
+    pub(crate) fn go_around(&mut self) -> usize {
+        let (flights, is_given) = (self.flights.count(), std::mem::take(&mut self.given));
+        self.disk.go_around(flights + usize::from(is_given));
+        if let Some((block, cut)) = self.flights.give_up() {
+            self.synced = cut.max(self.synced);
+            self.synced_block = block.max(self.synced_block);
+        }
+        flights
+    }
+
+    /// True if this block, which has returned, was given up.
+    pub(crate) fn was_given_up(&self, flight: &Flight<D::File>) -> bool {
+        self.flights.was_given_up(flight)
     }
 
     /// How many blocks are in flight.
@@ -483,8 +504,8 @@ impl<D: Disk> Placer<D> {
     /// Places a block, `through` to the disk or not. None is in flight.
     pub(crate) fn put(&mut self, frame: &Frame<'_>, through: bool) -> io::Result<()> {
         if through {
-            let flight = self.depart(frame, 0)?.ok_or_else(|| io::Error::other("a block is in flight"))?;
-            flight.write()?;
+            let mut flight = self.depart(frame, 0)?.ok_or_else(|| io::Error::other("a block is in flight"))?;
+            flight.write_in_step()?;
             self.land(flight);
             return Ok(());
         }

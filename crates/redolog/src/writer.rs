@@ -126,7 +126,9 @@ impl<D: Disk> Writer<D> {
     /// others.
     pub(crate) fn survives(&self) -> Lsn {
         match &self.copied {
-            Some(copied) if copied.is_own_lost() => copied.held().received().min(self.placer.cut()),
+            Some(copied) if copied.is_own_lost() || self.placer.disk().is_around() => {
+                copied.held().received().min(self.placer.cut())
+            }
             _ => self.placer.cut(),
         }
     }
@@ -260,9 +262,9 @@ fn put_copied<D: Disk>(placer: &mut Placer<D>, copied: &Copied, frame: &Frame<'_
         placer.put(frame, false)?;
         return copied.departs(frame);
     }
-    let flight = placer.depart(frame, 0)?.ok_or_else(|| io::Error::other("a block is in flight"))?;
+    let mut flight = placer.depart(frame, 0)?.ok_or_else(|| io::Error::other("a block is in flight"))?;
     copied.departs(frame)?;
-    flight.write()?;
+    flight.write_in_step()?;
     placer.land(flight);
     Ok(())
 }

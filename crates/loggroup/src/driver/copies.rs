@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use quorum::{AcceptorId, Base, BlockId, Cut, Event, Reply, Report, ShardId, StreamId, Term};
-use redolog::{Copies, Frame, Fsync, Landed, Lsn, Name};
+use quorum::{AcceptorId, Base, BlockId, Cut, Event, Reply, Report, ShardId, Stage, StreamId, Term};
+use redolog::{Around, Copies, Frame, Fsync, Landed, Lsn, Name};
 
 use super::{Driver, Inner};
 
@@ -77,9 +77,62 @@ impl Copies for Driver {
         }
         lost.is_some()
     }
+
+    fn can_lack_own(&self) -> bool {
+        let inner = self.lock();
+        !inner.is_own_lost && inner.owner.can_lack(self.own)
+    }
+
+    fn around(&self, stream: u16, why: Option<Around>) {
+        let (began, ended) = self.act(Some(stream), |inner, events| {
+            let had = !inner.around.is_empty();
+            match why {
+                Some(why) => inner.around.insert(stream, why),
+                None => inner.around.remove(&stream),
+            };
+            let has = !inner.around.is_empty();
+            if !inner.is_own_lost {
+                let is_full = inner.around.values().any(|why| matches!(why, Around::Lacks(_)));
+                inner.own_says(self, Report::Full { is_full }, events);
+                if had && !has {
+                    inner.resume(self, events);
+                }
+            }
+            (!had && has, had && !has && !inner.is_own_lost)
+        });
+        if let Some(why) = why.filter(|_| began) {
+            tracing::warn!(
+                cause = "log copies",
+                "The own log's disk takes nothing for now, and the log goes on with its other copies: {why}. It gets what it lacks when it goes on"
+            );
+        }
+        if ended {
+            tracing::info!("The own log's disk has everything again");
+        }
+    }
 }
 
 impl Inner {
+    fn own_says(&mut self, of: &Driver, report: Report, events: &mut Vec<Event>) {
+        let reply = Reply { shard: of.shard, term: self.owner.term(), report };
+        self.owner.reply(of.own, reply, events);
+    }
+
+    /// The own disk has everything again. A seal that it did not answer meanwhile is answered now. Where a log was chosen
+    /// without its answer, that log is the own one.
+    fn resume(&mut self, of: &Driver, events: &mut Vec<Event>) {
+        if matches!(self.stage(), Stage::Sealing | Stage::Fetching) {
+            self.owner.connected(of.own, events);
+        } else {
+            self.owner.resumed(of.own, events);
+        }
+        // In a term whose seal the own folder did not answer, nothing that it told was heard.
+        let landed: Vec<Landed> = self.marks.iter().map(|mark| mark.own).collect();
+        for (stream, landed) in (0..).map(StreamId).zip(landed) {
+            self.own_landed((of.shard, of.own), stream, landed, events);
+        }
+    }
+
     pub(super) fn note_end(&mut self, stream: StreamId, end: Cut) {
         if let Some(mark) = self.marks.get_mut(usize::from(stream.0)) {
             mark.end = end;
@@ -94,6 +147,9 @@ impl Inner {
         landed: Landed,
         events: &mut Vec<Event>,
     ) {
+        if let Some(mark) = self.marks.get_mut(usize::from(stream.0)) {
+            mark.own = landed;
+        }
         let Some(history) = self.owner.history(stream).filter(|_| !self.is_own_lost) else { return };
         let (Some(written), Some(synced)) = (history.at(landed.written), history.at(landed.synced)) else { return };
         let reached = if self.is_through { synced } else { written };

@@ -8,6 +8,8 @@
 //! threads write there, and the driver answers in its place.
 
 mod again;
+#[cfg(test)]
+mod around;
 mod copies;
 mod reads;
 mod shown;
@@ -26,7 +28,7 @@ use quorum::{
     AcceptorId, Base, BlockId, Cut, Event, History, Lag, Limits, Order, Owner, Reply, Report, Request, ShardId,
 };
 use quorum::{Stage, StreamId, Term};
-use redolog::{Log, Lsn};
+use redolog::{Around, Landed, Log, Lsn};
 
 use crate::port::{Heard, Listener, Port};
 
@@ -65,6 +67,8 @@ struct Mark {
     told: u64,
     /// Where the last block ends.
     end: Cut,
+    /// How far the own folder is.
+    own: Landed,
     /// The own folder has given up everything up to here, and copies could not be cut yet.
     retired: Option<Base>,
 }
@@ -82,6 +86,8 @@ struct Inner {
     is_own_taken: bool,
     own_reads: Option<Reads>,
     has_own_failed: bool,
+    /// Streams that go around the own disk for now: nothing new is told of the own folder.
+    around: BTreeMap<u16, Around>,
     /// The log goes on without the own folder, which counts for nothing any more.
     is_own_lost: bool,
     /// The log was told that no majority has room.
@@ -150,6 +156,7 @@ impl Driver {
             is_own_taken: false,
             own_reads: None,
             has_own_failed: false,
+            around: BTreeMap::new(),
             is_own_lost: false,
             is_full: false,
             is_through: limits.through,
@@ -226,9 +233,10 @@ impl Driver {
         });
     }
 
-    /// Tells acceptors how far the streams are committed, where that has changed. The caller calls it about once a
-    /// second.
+    /// Tells acceptors how far the streams are committed, where that has changed, and goes around own disks that do not
+    /// return. The caller calls it about once a second.
     pub fn tell_committed(&self) {
+        self.log.get().into_iter().for_each(Log::leave_hanging);
         self.act(None, |inner, events| {
             for (stream, mark) in (0..).map(StreamId).zip(&mut inner.marks) {
                 let committed = inner.owner.synced(stream);
@@ -366,6 +374,8 @@ impl Inner {
         let Request { shard, term, order } = request;
         let report = match order {
             _ if self.is_own_lost => Report::Failed,
+            // Not everything is on its disk. It answers when everything is.
+            Order::Seal if !self.around.is_empty() => return,
             // It is asked at a term of the same process, for which the log rests: all blocks are on its disk.
             Order::Seal => {
                 let streams = (0..self.marks.len() as u16).map(StreamId);

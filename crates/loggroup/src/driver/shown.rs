@@ -33,7 +33,7 @@ pub struct CopyShown {
     pub counts: bool,
     /// The state of its connection.
     pub contact: Contact,
-    /// The reason why it cannot be reached, in words, if it is known.
+    /// The reason why it cannot be reached, or why the own disk takes nothing for now, in words, if it is known.
     pub trouble: Option<String>,
     /// Blocks that it has not on the disk.
     pub blocks: u64,
@@ -54,8 +54,9 @@ impl Driver {
     /// The state of the copies. It waits for nothing but the driver's lock.
     #[must_use]
     pub fn shown(&self) -> Shown {
-        let (mut shown, ports) = {
+        let (mut shown, ports, around) = {
             let inner = self.lock();
+            let around = inner.around.values().next().filter(|_| !inner.is_own_lost).copied();
             let owner = &inner.owner;
             let of = |standing: quorum::Standing| {
                 let sum = |of: fn(&Behind) -> u64| standing.streams.iter().map(of).sum();
@@ -76,11 +77,14 @@ impl Driver {
             let uncommitted_bytes = owner.uncommitted_bytes() as u64;
             let shown =
                 Shown { shard: self.shard, term: owner.term(), stage: owner.stage(), uncommitted_bytes, copies };
-            (shown, ports)
+            (shown, ports, around)
         };
         // A port has a lock of its own.
         for (copy, port) in shown.copies.iter_mut().zip(ports) {
-            copy.trouble = port.filter(|_| copy.contact == Contact::Silent).and_then(|port| port.trouble());
+            copy.trouble = match around.filter(|_| copy.is_own) {
+                Some(why) => Some(why.to_string()),
+                None => port.filter(|_| copy.contact == Contact::Silent).and_then(|port| port.trouble()),
+            };
         }
         shown
     }

@@ -18,19 +18,19 @@ const SHARD: ShardId = ShardId(4);
 const LIMITS: redolog::Limits = redolog::Limits { segment: 16384, spares: 1, reserve: 0, block: 4000 };
 
 #[expect(clippy::disallowed_methods, reason = "tests run by the real clock")]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 
 /// The disks of a folder.
 #[derive(Clone)]
-struct Disks {
+pub(super) struct Disks {
     own: Simulated,
-    streams: Vec<Simulated>,
+    pub(super) streams: Vec<Simulated>,
 }
 
 impl Disks {
-    fn new(streams: usize) -> Self {
+    pub(super) fn new(streams: usize) -> Self {
         Self { own: Simulated::default(), streams: (0..streams).map(|_| Simulated::default()).collect() }
     }
 
@@ -57,28 +57,28 @@ impl Disks {
 }
 
 /// A copy that runs.
-struct Copy {
-    disks: Disks,
-    local: Local<Simulated>,
+pub(super) struct Copy {
+    pub(super) disks: Disks,
+    pub(super) local: Local<Simulated>,
 }
 
 impl Copy {
-    fn start(disks: Disks, fresh: u8) -> Self {
+    pub(super) fn start(disks: Disks, fresh: u8) -> Self {
         let local = Local::start(disks.folder(fresh)).unwrap_or_else(|why| panic!("{why}"));
         Self { disks, local }
     }
 
-    fn port(&self, listener: &Listener) -> (AcceptorId, Arc<dyn Port>) {
+    pub(super) fn port(&self, listener: &Listener) -> (AcceptorId, Arc<dyn Port>) {
         (self.local.id(), Arc::new(self.local.caller(listener.clone())))
     }
 }
 
 /// The owner while it leads.
-struct Led {
-    driver: Arc<Driver>,
-    log: Log,
+pub(super) struct Led {
+    pub(super) driver: Arc<Driver>,
+    pub(super) log: Log,
     gates: Vec<Gate>,
-    found: Vec<Lsn>,
+    pub(super) found: Vec<Lsn>,
 }
 
 fn settings(fsync: Fsync) -> Settings {
@@ -86,7 +86,7 @@ fn settings(fsync: Fsync) -> Settings {
     Settings { limits: LIMITS, fsync, clock: Arc::new(move || clock.fetch_add(1_000_000, Relaxed)), seed: 7 }
 }
 
-fn plan(term: u32, own: u8, settled: &[u8], pending: Option<&[u8]>) -> Plan {
+pub(super) fn plan(term: u32, own: u8, settled: &[u8], pending: Option<&[u8]>) -> Plan {
     let ids = |set: &[u8]| set.iter().map(|id| AcceptorId([*id; 16])).collect::<Vec<_>>();
     let (term, own) = (Term::new(term).unwrap(), AcceptorId([own; 16]));
     Plan { shard: SHARD, term, own, settled: ids(settled), pending: pending.map(ids) }
@@ -113,12 +113,12 @@ fn try_lead(disks: &Disks, plan: Plan, copies: &[&Copy], most: Duration) -> Resu
     Ok(Led { driver, log, gates, found })
 }
 
-fn lead(disks: &Disks, plan: Plan, copies: &[&Copy]) -> Led {
+pub(super) fn lead(disks: &Disks, plan: Plan, copies: &[&Copy]) -> Led {
     try_lead(disks, plan, copies, Duration::from_secs(20)).unwrap_or_else(|why| panic!("{why}"))
 }
 
 impl Led {
-    fn leave(&mut self, stream: u16, on: &[Lsn], filler: usize) -> Lsn {
+    pub(super) fn leave(&mut self, stream: u16, on: &[Lsn], filler: usize) -> Lsn {
         let gate = &mut self.gates[usize::from(stream)];
         let lsn = on.iter().copied().fold(gate.enter(), Lsn::max).above(stream);
         gate.leave(lsn, |out| Record::encode(lsn, on, &vec![7; filler], out));
@@ -127,7 +127,7 @@ impl Led {
         lsn
     }
 
-    fn is_committed(&self, lsn: Lsn, most: Duration) -> bool {
+    pub(super) fn is_committed(&self, lsn: Lsn, most: Duration) -> bool {
         let since = now();
         while self.log.marks().of(lsn.stream()) < lsn && since.elapsed() < most {
             thread::park_timeout(Duration::from_micros(200));
@@ -136,7 +136,7 @@ impl Led {
     }
 
     /// Records in both streams, all acknowledged.
-    fn write(&mut self, count: usize) -> Vec<Lsn> {
+    pub(super) fn write(&mut self, count: usize) -> Vec<Lsn> {
         let mut left: Vec<Lsn> = Vec::new();
         for at in 0..count {
             let on = left.last().copied();
@@ -147,7 +147,7 @@ impl Led {
         left
     }
 
-    fn stop(self) {
+    pub(super) fn stop(self) {
         self.log.stop();
         self.driver.stop();
     }

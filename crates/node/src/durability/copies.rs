@@ -31,7 +31,7 @@ pub struct CopyOfLog {
     pub report: CopyReport,
     /// Blocks that are under way to it.
     pub sent: u64,
-    /// The reason why it does not answer, in words, if it is known.
+    /// The reason why it does not answer, or why the own disk takes nothing for now, in words, if it is known.
     pub trouble: Option<String>,
 }
 
@@ -67,7 +67,8 @@ impl CopyOfLog {
             (CopyState::Failed, _) => format!("the disk of {place} has failed"),
             (CopyState::Silent, Some(why)) => format!("{place} does not answer ({why})"),
             (CopyState::Silent, None) => format!("{place} does not answer"),
-            (CopyState::Follows, _) => format!("{place} is {} behind", human(self.report.bytes)),
+            (CopyState::Follows, Some(why)) => format!("{place} is {} behind ({why})", human(self.report.bytes)),
+            (CopyState::Follows, None) => format!("{place} is {} behind", human(self.report.bytes)),
         }
     }
 }

@@ -5,13 +5,21 @@
 //! A worker that only waits for the log may take steps, too ([`Crew::lend`]): then no thread has to be woken. It does
 //! not wait for a hanging disk: a thread of the crew does.
 
+use std::fs::File;
+use std::io;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::disk::Disk;
 use crate::run::soon::{Late, Ring, Soon};
 use crate::run::stream::{After, LENT_MAX, Runner, Step};
 use crate::run::{Shared, slice};
+
+/// How often a thread that must not wait for a step looks whether none is taken, and the pause in between.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) struct Crew<D: Disk> {
     runner: Mutex<Runner<D>>,
@@ -111,6 +119,37 @@ impl<D: Disk> Crew<D> {
         true
     }
 
+    /// Starts a thread of the crew. No other process uses the folders while it lives.
+    pub(crate) fn start(self: &Arc<Self>, locks: &Arc<Vec<File>>) -> io::Result<JoinHandle<()>> {
+        let (crew, locks) = (self.clone(), locks.clone());
+        let run = move || {
+            crew.work();
+            drop(crew);
+            drop(locks);
+        };
+        thread::Builder::new().name(format!("log-{}", self.index)).spawn(run)
+    }
+
+    /// Goes around the own disk if it does not return, and starts other threads in place of those that wait for it. It
+    /// waits for no thread that is at the disk in the middle of a step.
+    pub(crate) fn replace_hanging(self: &Arc<Self>, locks: &Arc<Vec<File>>, threads: &Mutex<Vec<JoinHandle<()>>>) {
+        if self.shared.stopping.load(SeqCst) {
+            return;
+        }
+        let hanging = (0..TRIES).find_map(|_| match self.runner.try_lock() {
+            Ok(mut runner) => Some(runner.leave_hanging()),
+            Err(_) => {
+                thread::park_timeout(PAUSE);
+                None
+            }
+        });
+        for _ in 0..hanging.unwrap_or(0) {
+            // Without it the stream goes on when one of the others returns.
+            let started = self.start(locks);
+            lock(threads).extend(started);
+        }
+    }
+
     /// Lives until the log is stopped, or something fails for good.
     pub(crate) fn work(&self) {
         slice::shorten();
@@ -129,7 +168,9 @@ impl<D: Disk> Crew<D> {
                     drop(runner);
                     let written = flight.write();
                     runner = self.lock();
-                    runner.land(flight, written);
+                    if !runner.land(flight, written) {
+                        return;
+                    }
                     late = false;
                 }
                 Step::Then(After::Sleep(most)) => {

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::commit::Moved;
-use crate::copies::Held;
+use crate::copies::{Around, Held};
 use crate::intake::Waiting;
 use crate::lack::Lack;
 use crate::own::Loss;
@@ -100,6 +100,8 @@ pub(crate) struct Stream {
     term: AtomicU32,
     /// One more than the term that has begun, if all that was taken before is on the disk.
     rested: AtomicU32,
+    /// With copies: the reason why it goes around the own disk.
+    around: Mutex<Option<Around>>,
     /// Its watermark waits for those of other streams.
     waits_for_commit: AtomicBool,
     /// A record in it stands on one that is not on the disk of another stream.
@@ -112,6 +114,14 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    fn around(&self) -> Option<Around> {
+        *self.around.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_around(&self, why: Option<Around>) {
+        *self.around.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
     /// Bytes that have been left and are not taken.
     fn left(&self) -> u64 {
         self.left.get().map_or(0, Waiting::bytes)
@@ -159,6 +169,7 @@ pub(crate) struct Shared {
     /// With copies: how far enough of them have each stream, and its crew, if there are threads.
     held: Box<[Arc<Held>]>,
     lookers: OnceLock<Box<[Looker]>>,
+    leavers: OnceLock<Box<[Looker]>>,
     /// With copies: the error for which the log goes on without its own disks.
     own_loss: Loss,
     /// With copies: no majority of them has room.
@@ -309,6 +320,16 @@ impl Log {
     /// The error for which the log goes on without its own disks, with the copies elsewhere alone (rule G10).
     pub fn own_loss(&self) -> Option<String> {
         self.shared.own_loss.get().cloned()
+    }
+
+    /// The reason why the log goes around an own disk for now: it has copies, and the own folder is brought up later.
+    pub fn around(&self) -> Option<Around> {
+        self.shared.streams.iter().find_map(Stream::around)
+    }
+
+    /// With copies: goes around own disks that do not return (rule G10). The caller calls it about once a second.
+    pub fn leave_hanging(&self) {
+        self.shared.leavers.get().into_iter().flatten().for_each(|leave| leave());
     }
 
     /// No majority of the copies has room for more, or has room again (rule L8). [`Self::look_at_room`] has the log heed

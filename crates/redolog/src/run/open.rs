@@ -4,8 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::commit::{Committer, Watermarks};
@@ -215,33 +214,37 @@ impl<D: Disk> Opened<D> {
         let helpers =
             |index| Ok([Helper::new(format!("log-keep-{index}"))?, Helper::new(format!("log-sync-{index}"))?]);
         let is_copied = self.copies.is_some();
-        let Begun { shared, gates, runners, locks } = self.begin(node, above, workers, settings, helpers)?;
+        let Begun { shared, gates, runners, locks } = self.begin(node, above, workers, settings, helpers, true)?;
         let locks = Arc::new(locks);
         let (mut threads, mut hands, mut lookers) = (Vec::new(), Vec::<Hand>::new(), Vec::<Looker>::new());
+        let (of_log, mut leavers): (Arc<Mutex<Vec<_>>>, Vec<Looker>) = (Arc::default(), Vec::new());
         for (runner, index) in runners.into_iter().zip(0..) {
             let crew = Arc::new(Crew::new(runner, shared.clone(), index, patience));
             let lent = Arc::downgrade(&crew);
             if is_copied {
+                let (left, locks, of_log) = (lent.clone(), Arc::downgrade(&locks), Arc::downgrade(&of_log));
                 lookers.push(Box::new(move || lent.upgrade().into_iter().for_each(|crew| crew.look())));
+                leavers.push(Box::new(move || {
+                    if let (Some(crew), Some(locks), Some(of_log)) = (left.upgrade(), locks.upgrade(), of_log.upgrade())
+                    {
+                        crew.replace_hanging(&locks, &of_log);
+                    }
+                }));
             } else {
                 hands.push(Box::new(move || lent.upgrade().is_some_and(|crew| crew.lend())));
             }
             for _ in 0..FLIGHTS {
-                let (crew, locks) = (crew.clone(), locks.clone());
-                let run = move || {
-                    crew.work();
-                    drop(crew);
-                    drop(locks);
-                };
-                threads.push(thread::Builder::new().name(format!("log-{index}")).spawn(run)?);
+                threads.push(crew.start(&locks)?);
             }
         }
         if is_copied {
             let _ = shared.lookers.set(lookers.into());
+            let _ = shared.leavers.set(leavers.into());
         } else {
             let _ = shared.hands.set(hands.into());
         }
-        Ok((Log { shared, threads: Arc::new(Mutex::new(threads)) }, gates))
+        of_log.lock().unwrap_or_else(PoisonError::into_inner).extend(threads);
+        Ok((Log { shared, threads: of_log }, gates))
     }
 
     /// As [`Self::start`], without threads: the holder of the [`Stepped`] does their work, for each stream. For
@@ -258,7 +261,7 @@ impl<D: Disk> Opened<D> {
         settings: Settings,
     ) -> Result<(Log, Gates, Vec<Stepped<D>>), Damage> {
         let helpers = |_| Ok([Helper::by_hand(), Helper::by_hand()]);
-        let Begun { shared, gates, runners, .. } = self.begin(node, above, workers, settings, helpers)?;
+        let Begun { shared, gates, runners, .. } = self.begin(node, above, workers, settings, helpers, false)?;
         Ok((Log { shared, threads: Arc::default() }, gates, runners.into_iter().map(Stepped).collect()))
     }
 
@@ -269,6 +272,7 @@ impl<D: Disk> Opened<D> {
         workers: usize,
         settings: Settings,
         helpers: impl Fn(u16) -> io::Result<[Helper; 2]>,
+        has_threads: bool,
     ) -> Result<Begun<D>, Damage> {
         let Self { recovery, locks, copies } = self;
         let floor = recovery.highest().max(above);
@@ -291,6 +295,7 @@ impl<D: Disk> Opened<D> {
             clock: settings.clock,
             hands: OnceLock::new(),
             lookers: OnceLock::new(),
+            leavers: OnceLock::new(),
             held: copies.iter().flat_map(|_| writers.iter().map(Held::of)).collect(),
             own_loss: Loss::default(),
             full_elsewhere: AtomicBool::new(false),
@@ -299,7 +304,7 @@ impl<D: Disk> Opened<D> {
         let promise = if settings.fsync == Fsync::Always { Promise::Synced } else { Promise::Written };
         let mut gates: Gates = (0..workers).map(|_| Vec::new()).collect();
         let mut runners = Vec::new();
-        let own = copies.clone().map(|copies| Own::new(copies, shared.own_loss.clone()));
+        let own = copies.clone().map(|copies| Own::new(copies, shared.own_loss.clone(), has_threads));
         for (mut writer, index) in writers.into_iter().zip(0u16..) {
             let lack = writer.placer().lack_at_start(settings.limits.reserve)?;
             if let (Some(copies), Some(own)) = (&copies, &own) {
@@ -354,6 +359,12 @@ impl<D: Disk> Stepped<D> {
     /// Notes that a block has been written, or not. A step follows.
     pub fn land(&mut self, flight: Flight<D::File>, written: io::Result<()>) {
         self.0.land(flight, written);
+    }
+
+    /// As [`Log::leave_hanging`].
+    #[cfg(test)]
+    pub(crate) fn leave_hanging(&mut self) -> usize {
+        self.0.leave_hanging()
     }
 
     /// A planted bug: see [`Copied::trusts_own`](crate::copies::Copied).

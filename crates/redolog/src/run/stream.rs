@@ -2,6 +2,7 @@
 //! writes a block that a step returns, nor where the others sleep.
 
 mod copied;
+mod going;
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::commit::{Committer, Moved, Promise};
-use crate::copies::Copied;
+use crate::copies::{Around, Copied};
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::intake::Take;
@@ -23,6 +24,7 @@ use crate::place::Unsynced;
 use crate::run::helper::Helper;
 use crate::run::{FAILED, Fsync, RUNNING, Shared, Stream, full};
 use crate::{Lsn, Taken};
+use going::Going;
 
 /// Longest time that records wait for which no worker has rung.
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_millis(1);
@@ -52,6 +54,8 @@ enum Done<D: Disk> {
     Made(io::Result<()>),
     /// Retired segments.
     Retired(io::Result<()>),
+    /// Did what was kept for the own disk. True: all of it.
+    BroughtUp(io::Result<bool>),
     /// Synced this.
     Synced(Unsynced<GuardedFile<D::File>>, io::Result<()>),
 }
@@ -122,6 +126,7 @@ pub(crate) struct Runner<D: Disk> {
     /// bytes.
     behind: VecDeque<(Lsn, u64)>,
     behind_bytes: u64,
+    going: Going,
     done: (Sender<Done<D>>, Receiver<Done<D>>),
     keeper: Helper,
     syncer: Helper,
@@ -157,6 +162,7 @@ impl<D: Disk> Runner<D> {
             usual: 0,
             behind: VecDeque::new(),
             behind_bytes: 0,
+            going: Going::default(),
             done: channel(),
             keeper,
             syncer,
@@ -193,15 +199,20 @@ impl<D: Disk> Runner<D> {
         step
     }
 
-    /// Notes that a block from a step has been written, or not. A step is due.
-    pub(crate) fn land(&mut self, flight: Flight<D::File>, written: io::Result<()>) {
+    /// Notes that a block from a step has been written, or not. A step is due. False: the log has gone around its disk
+    /// meanwhile, and another thread has taken the place of the calling one.
+    pub(crate) fn land(&mut self, flight: Flight<D::File>, written: io::Result<()>) -> bool {
         if self.ended {
             // Rule L9: after a failure nothing is promised, also for blocks in flight.
-            return;
+            return true;
         }
         if let Err(error) = written {
             self.fail(&error);
-            return;
+            return true;
+        }
+        if self.committer.placer().was_given_up(&flight) {
+            self.came_back(&flight);
+            return false;
         }
         self.stream().meter.landed(self.now().saturating_sub(flight.since));
         let (bytes, records) = (flight.body as u64, flight.records as u64);
@@ -210,6 +221,7 @@ impl<D: Disk> Runner<D> {
         self.count(bytes, records);
         self.landed = true;
         self.show_flights();
+        true
     }
 
     /// Rule L9.
@@ -266,7 +278,13 @@ impl<D: Disk> Runner<D> {
             }
         }
         self.look_at_room();
-        self.sync_behind();
+        self.sync_behind()?;
+        self.bring_up();
+        if self.landed {
+            // The own disk has everything again.
+            self.landed = false;
+            self.advance();
+        }
         Ok(Step::Then(After::Sleep(self.may_sleep())))
     }
 
@@ -283,7 +301,7 @@ impl<D: Disk> Runner<D> {
         let is_due = self.fsync == Fsync::Everysec && self.committer.is_unsynced() && !self.syncing;
         let sync = is_due.then(|| Duration::from_nanos((self.synced_at + SECOND).saturating_sub(self.now())));
         let segment = self.lacks_since.map(|_| RETRY);
-        records.into_iter().chain(sync).chain(segment).min()
+        records.into_iter().chain(sync).chain(segment).chain(self.going.pause()).min()
     }
 
     /// Commits the records that were left, or begins to.
@@ -380,6 +398,9 @@ impl<D: Disk> Runner<D> {
             }
             Err(error) => {
                 let Some(lack) = Lack::of(&error) else { return Err(error) };
+                if self.go_around(Around::Lacks(lack)) {
+                    return self.write(unwritten);
+                }
                 self.set_lack(Some(lack));
                 if self.shared.stopping.load(SeqCst) {
                     return Err(error);
@@ -515,7 +536,7 @@ impl<D: Disk> Runner<D> {
     }
 
     /// Makes the helper sync the written bytes, if it is time: writes go on meanwhile.
-    fn sync_behind(&mut self) {
+    fn sync_behind(&mut self) -> io::Result<()> {
         let is_asked = self.stream().sync_wanted.load(SeqCst) > self.shared.marks.synced(self.index as u16).0;
         let due = match self.fsync {
             // Bytes on their way are not written.
@@ -526,7 +547,12 @@ impl<D: Disk> Runner<D> {
             Fsync::No => self.committer.placer().unsynced_segments() > 0,
         };
         if !due || self.syncing {
-            return;
+            return Ok(());
+        }
+        if self.going.is_around() {
+            // It does not wait for the disk. The thread that else does it may.
+            self.synced_at = self.now();
+            return self.sync();
         }
         self.syncing = true;
         self.synced_at = self.now();
@@ -541,6 +567,7 @@ impl<D: Disk> Runner<D> {
             let _ = done.send(Done::Synced(unsynced, result));
             stream.bell.ring();
         });
+        Ok(())
     }
 
     /// Takes the results of the helpers.
@@ -563,6 +590,11 @@ impl<D: Disk> Runner<D> {
             Done::Retired(result) => {
                 self.lacks_since = self.lacks_since.map(|(lack, _)| (lack, 0));
                 result?;
+            }
+            Done::BroughtUp(result) => self.brought_up(result?),
+            Done::Synced(_, result) if self.going.sync_returns() => {
+                result?;
+                self.committer.placer().disk().returned();
             }
             Done::Synced(unsynced, result) => {
                 self.syncing = false;
@@ -593,7 +625,9 @@ impl<D: Disk> Runner<D> {
         let waits = placer.waits().is_some();
         let (spares, disk, room) = (placer.spares().clone(), placer.disk().clone(), placer.room());
         let left = room.saturating_sub(self.stream().backlog().saturating_sub(self.behind_bytes));
-        self.set_lack(self.lacks_since.filter(|_| left < self.reserve || waits).map(|(lack, _)| lack));
+        let lack = self.lacks_since.filter(|_| left < self.reserve || waits).map(|(lack, _)| lack);
+        let goes_around = lack.is_some() && self.can_go_around();
+        self.set_lack(lack.filter(|_| !goes_around));
         let wait = RETRY.as_nanos() as u64;
         let may_try = self.lacks_since.is_none_or(|(_, since)| self.now() >= since + wait);
         let is_ready = spares.ready() > 0;

@@ -5,20 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::running::{leave, settings};
 use crate::simulated::{Chance, Open, Simulated};
 use crate::{
-    Copies, Flight, Frame, Fsync, Gate, Kind, Landed, Lead, Log, Lsn, Name, Opened, Record, Settings, State, Step,
-    Stepped,
+    Around, Copies, Flight, Frame, Fsync, Gate, Kind, Landed, Lead, Log, Lsn, Name, Opened, Record, Settings, State,
+    Step, Stepped,
 };
 
-const LEAD: Lead = Lead { term: 7, shard: 3, acceptor: [5; 16] };
+pub(super) const LEAD: Lead = Lead { term: 7, shard: 3, acceptor: [5; 16] };
 
 /// A stream as two other folders have it: they take its blocks when the test wants it.
 #[derive(Default)]
-struct Stream {
+pub(super) struct Stream {
     /// All blocks of the term: where each ends, and its records.
-    blocks: Vec<(Lsn, Vec<Lsn>)>,
+    pub(super) blocks: Vec<(Lsn, Vec<Lsn>)>,
     /// The first block's place.
     first: u64,
-    own: Landed,
+    pub(super) own: Landed,
     /// How many blocks the others have.
     others: [usize; 2],
     syncs: usize,
@@ -27,16 +27,18 @@ struct Stream {
 
 /// Two other folders.
 #[derive(Default)]
-struct Others {
+pub(super) struct Others {
     streams: Mutex<Vec<Stream>>,
     refuses: Mutex<bool>,
     /// The error for which the own folder was given up, and true if that is allowed.
-    lost: Mutex<(bool, Option<String>)>,
+    pub(super) lost: Mutex<(bool, Option<String>)>,
+    /// Streams that went around their own disks, and came back.
+    pub(super) around: Mutex<Vec<(u16, Option<Around>)>>,
     terms: std::sync::atomic::AtomicU32,
 }
 
 impl Others {
-    fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
+    pub(super) fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,20 +92,28 @@ impl Copies for Others {
         lost.1 = Some(why.to_owned());
         lost.0
     }
+
+    fn can_lack_own(&self) -> bool {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn around(&self, stream: u16, why: Option<Around>) {
+        self.around.lock().unwrap_or_else(PoisonError::into_inner).push((stream, why));
+    }
 }
 
-struct World {
-    disks: Vec<Simulated>,
-    others: Arc<Others>,
-    log: Log,
-    gates: Vec<Vec<Gate>>,
-    stepped: Vec<Stepped<Simulated>>,
+pub(super) struct World {
+    pub(super) disks: Vec<Simulated>,
+    pub(super) others: Arc<Others>,
+    pub(super) log: Log,
+    pub(super) gates: Vec<Vec<Gate>>,
+    pub(super) stepped: Vec<Stepped<Simulated>>,
     air: Vec<Vec<Flight<Open>>>,
-    left: Vec<Lsn>,
+    pub(super) left: Vec<Lsn>,
 }
 
 impl World {
-    fn new(streams: usize, settings: Settings) -> Self {
+    pub(super) fn new(streams: usize, settings: Settings) -> Self {
         let disks: Vec<_> = (0..streams).map(|_| Simulated::default()).collect();
         let others = Arc::new(Others::default());
         *others.streams() = (0..streams).map(|_| Stream::default()).collect();
@@ -114,14 +124,14 @@ impl World {
         Self { disks, others, log, gates, stepped, air, left: Vec::new() }
     }
 
-    fn leave(&mut self, stream: usize, dependencies: &[Lsn]) -> Lsn {
+    pub(super) fn leave(&mut self, stream: usize, dependencies: &[Lsn]) -> Lsn {
         let lsn = leave(&mut self.gates[0][stream], stream as u16, dependencies);
         self.left.push(lsn);
         lsn
     }
 
     /// Everything that was left is written and lands.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for stepped in &mut self.stepped {
             for _ in 0..4 {
                 stepped.step(true);
@@ -129,13 +139,13 @@ impl World {
         }
     }
 
-    fn hold(&mut self, stream: usize) {
+    pub(super) fn hold(&mut self, stream: usize) {
         let held = self.others.held(stream);
         self.log.hold(stream as u16, held, held);
         self.log.look(stream as u16);
     }
 
-    fn others_take_all(&mut self, stream: usize) {
+    pub(super) fn others_take_all(&mut self, stream: usize) {
         let streams = &mut self.others.streams()[stream];
         streams.others = [streams.blocks.len(); 2];
     }

@@ -1,6 +1,7 @@
 //! The log as a whole, on a disk that loses, tears and reorders unsynced writes.
 
 mod alike;
+mod around;
 mod copies;
 mod crashes;
 mod failing;

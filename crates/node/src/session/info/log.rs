@@ -26,6 +26,8 @@ fn write(copies: &CopiesOfLog, t: &mut Text) {
     t.line("log_uncommitted_bytes", copies.uncommitted_bytes);
     for (number, copy) in copies.copies.iter().enumerate() {
         let state = match copy.report.state {
+            CopyState::Failed if copy.is_own => "failed",
+            _ if copy.is_own && copy.trouble.is_some() => "waits",
             _ if copy.is_own => "own",
             CopyState::Follows => "up",
             CopyState::Silent => "silent",

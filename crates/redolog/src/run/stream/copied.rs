@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::*;
 
 use super::Runner;
 use crate::Promise;
+use crate::copies::Around;
 use crate::disk::Disk;
 use crate::lack::Lack;
 
@@ -42,9 +43,14 @@ impl<D: Disk> Runner<D> {
         let term = self.stream().term.load(SeqCst);
         match self.committer.writer().begin_term(term) {
             Ok(()) => {}
-            // It is tried again when there is room.
-            Err(error) if Lack::of(&error).is_some() => return Ok(false),
-            Err(error) => return Err(error),
+            Err(error) => {
+                let lack = Lack::of(&error).ok_or(error)?;
+                // It is tried again when there is room, or at once.
+                if self.go_around(Around::Lacks(lack)) {
+                    self.stream().bell.ring();
+                }
+                return Ok(false);
+            }
         }
         self.advance();
         self.stream().rested.store(term + 1, SeqCst);
