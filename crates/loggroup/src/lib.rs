@@ -22,6 +22,7 @@ pub use driver::{
     own_promise, shard_of_own,
 };
 pub use folder::{Checked, Folder, Place, Unusable, check_copy};
+pub use link::ask;
 pub use local::{Caller, Figures, Job, Local, StreamFigures};
 pub use port::{Heard, Listener, Port};
 pub use quorum::{Contact, Limits, Stage};

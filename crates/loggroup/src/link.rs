@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorum::AcceptorId;
+use quorum::{AcceptorId, Order, Reply, Report, Request, ShardId, Term};
 use socket2::{SockRef, Socket, TcpKeepalive};
 
 const MAGIC: &[u8; 8] = b"HOLDCOPY";
@@ -152,6 +152,28 @@ pub fn answer(refused: Option<&str>) -> Vec<u8> {
 
 fn framed(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_le_bytes(), body].concat()
+}
+
+/// Asks an acceptor whether it is there, can be read, and promises anything, behind the handshake of a connection. It waits
+/// for some seconds.
+///
+/// # Errors
+/// The reason why not, in words: there is no such folder, its disk has failed, or no answer comes.
+pub fn ask(socket: OwnedFd, shard: ShardId, acceptor: AcceptorId) -> Result<(), String> {
+    let ask = || {
+        let (mut incoming, out) = Incoming::split(socket)?;
+        incoming.greet(&out, acceptor)?;
+        incoming.socket.set_read_timeout(Some(PATIENCE))?;
+        // Every acceptor of a log has promised more, and says so.
+        let (head, tail) = request_bytes(&Request { shard, term: Term::ZERO, order: Order::Seal });
+        out.send(head, tail);
+        Reply::decode(incoming.next()?).map_err(io::Error::other)
+    };
+    match ask() {
+        Ok(Reply { report: Report::Failed, .. }) => Err("its disk has failed".to_owned()),
+        Ok(_) => Ok(()),
+        Err(why) => Err(why.to_string()),
+    }
 }
 
 /// The bytes of a message with its length: a part before a body that is not copied, that body, and the part behind it.

@@ -436,6 +436,7 @@ fn hooks(
             (_, None) => Err("the node stops".to_owned()),
         }),
         on_log: Arc::new(copies::serve),
+        ask_copy: Arc::new(loggroup::ask),
         may_serve: Arc::new(move || match may_serve.load(SeqCst) {
             true if serves.is_given() => Err("it starts again, for the shard that it was given".to_owned()),
             true => Ok(()),

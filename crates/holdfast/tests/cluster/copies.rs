@@ -272,6 +272,24 @@ fn the_shard_of_a_lost_owner_is_recovered_on_a_node_that_runs() {
     copied.nodes.kill(0);
     fs::remove_dir_all(copied.nodes.dirs[0].path().join("holdfast")).unwrap();
     fs::remove_dir_all(copied.nodes.dirs[0].path().join("cluster")).unwrap();
+    // The process of a copy runs and holds a lease, but its folder is another one: it has nothing of the log.
+    let (folder, kept) = (copied.scratches[0].path().join("one/shard-1"), copied.scratches[0].path().join("kept"));
+    copied.servers[0] = None;
+    fs::rename(&folder, &kept).unwrap();
+    copied.start(0);
+    loop {
+        let said = cluster(&["recover", "1", "--on", &to]);
+        assert!(!said.contains("owns shard 1 now"), "{said}");
+        if said.contains("1 of 3 copies of the log of shard 1 can be read") && said.contains("it has no such copy") {
+            break;
+        }
+        assert!(Instant::now() < end, "{said}");
+        thread::sleep(LOOK);
+    }
+    copied.servers[0] = None;
+    fs::remove_dir_all(&folder).unwrap();
+    fs::rename(&kept, &folder).unwrap();
+    copied.start(0);
     while !cluster(&["recover", "1", "--on", &to]).contains("owns shard 1 now") {
         assert!(Instant::now() < end, "{}", cluster(&["status"]));
         thread::sleep(LOOK);

@@ -131,6 +131,8 @@ pub struct Agent {
     /// See [`super::Hooks::copies`].
     pub copies: CopyReports,
     pub places: Places,
+    /// See [`super::Hooks::ask_copy`] and [`super::Hooks::on_log`].
+    pub asks_copies: (super::AskCopy, Arc<dyn Fn(std::os::fd::OwnedFd) + Send + Sync>),
     /// See [`super::Hooks::may_serve`].
     pub may_serve: MayServe,
     /// Held while the voters are chosen and changed.
@@ -366,6 +368,12 @@ impl Agent {
             Ok(losers) => losers,
             Err(why) => return Reply::Failed(why),
         };
+        if let Command::Group(GroupCommand::Recover(recover)) = &command
+            && let Err(why) = self.can_be_read(*recover).await
+        {
+            losers.iter().for_each(|id| self.volatile().leases.release(*id));
+            return Reply::Failed(why);
+        }
         // A task of its own, because the caller may go away: the fence stays until the outcome is known.
         let agent = Arc::clone(self);
         let (mut goes, mut changes) = (None, None);
@@ -418,12 +426,6 @@ impl Agent {
                     "{host}:{bus_port} is where node {id} is, which may be alive for another {seconds:.1} s: no two nodes can be found at one place"
                 ),
             });
-        }
-        drop(volatile);
-        if let Command::Group(GroupCommand::Recover(recover)) = command {
-            self.can_be_read(*recover).inspect_err(|_| {
-                losers.iter().for_each(|id| self.volatile().leases.release(*id));
-            })?;
         }
         Ok(losers)
     }

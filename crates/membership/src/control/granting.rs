@@ -1,15 +1,22 @@
 //! The leader's grants, and its knowledge of the nodes that ask for them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::agent::Agent;
 use super::copies::{self, CopyReport};
 use super::links::Reply;
 use super::types::Wire;
-use crate::NodeId;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
+use crate::handshake::Role;
 use crate::meta::{Acceptor, Recover};
+use crate::{NodeId, ShardId};
+
+/// How long a copy has for its answer.
+const ASK: Duration = Duration::from_secs(3);
+const NO_ANSWER: &str = "it does not answer in time";
 
 /// Most bytes of a node's report about its troubles.
 pub const TROUBLE_MAX: usize = 512;
@@ -80,31 +87,60 @@ impl Agent {
         map.shards().iter().filter(|of| of.id == shard && of.owner != to).map(|of| of.owner).collect()
     }
 
-    /// Checks that a majority of a shard's acceptors can be read: their processes hold leases. A shard with one copy is
-    /// the metadata's to refuse.
+    /// Checks that a majority of a shard's acceptors can be read: each is asked, as a process may be up whose folder was
+    /// wiped, or is refused. A shard with one copy is the metadata's to refuse.
     ///
     /// # Errors
-    /// The members that do not answer, in words.
-    pub fn can_be_read(&self, Recover { shard, to }: Recover) -> Result<(), String> {
-        let (map, me, now) = (self.machine.map(), self.me(), (self.clock)());
+    /// The copies that cannot be read, in words.
+    pub async fn can_be_read(self: &Arc<Self>, Recover { shard, to }: Recover) -> Result<(), String> {
+        let map = self.machine.map();
         let Some(of) = map.shards().iter().find(|of| of.id == shard && of.owner != to) else { return Ok(()) };
-        let is_up = |node: NodeId| node == me || self.volatile().leases.held(node, now) > 0;
-        let (up, down): (Vec<&Acceptor>, Vec<&Acceptor>) = of.settled.iter().partition(|acceptor| is_up(acceptor.node));
-        let needed = of.settled.len() / 2 + 1;
-        if of.settled.len() < 2 || up.len() >= needed {
+        let (count, needed) = (of.settled.len(), of.settled.len() / 2 + 1);
+        if count < 2 {
             return Ok(());
         }
-        let name = |id: NodeId| match map.member(id) {
-            Some(member) => format!("{id} at {}:{}", member.host, member.port),
-            None => id.to_string(),
+        let ask = |acceptor: &Acceptor| {
+            let (agent, acceptor) = (Arc::clone(self), *acceptor);
+            let asking = tokio::spawn(async move {
+                let asked = tokio::time::timeout(ASK, agent.ask_copy(shard, acceptor)).await;
+                asked.unwrap_or_else(|_| Err(NO_ANSWER.to_owned()))
+            });
+            (acceptor.node, asking)
         };
+        let asked: Vec<_> = of.settled.iter().map(ask).collect();
+        let mut lacking = Vec::new();
+        for (node, asking) in asked {
+            if let Err(why) = asking.await.unwrap_or_else(|why| Err(why.to_string())) {
+                let place = match map.member(node) {
+                    Some(member) => format!("{node} at {}:{}", member.host, member.port),
+                    None => node.to_string(),
+                };
+                lacking.push(format!("{place} ({why})"));
+            }
+        }
+        if count - lacking.len() >= needed {
+            return Ok(());
+        }
         Err(format!(
-            "{} of {} copies of the log of shard {} can be read, and {needed} are needed: no answer comes from {}",
-            up.len(),
-            of.settled.len(),
+            "{} of {count} copies of the log of shard {} can be read, and {needed} are needed: no answer comes from {}",
+            count - lacking.len(),
             shard.0,
-            down.iter().map(|acceptor| name(acceptor.node)).collect::<Vec<_>>().join(", ")
+            lacking.join(", ")
         ))
+    }
+
+    async fn ask_copy(&self, shard: ShardId, acceptor: Acceptor) -> Result<(), String> {
+        let (ask, serve) = self.asks_copies.clone();
+        let socket = if acceptor.node == self.me() {
+            let (here, there) = UnixStream::pair().map_err(|why| why.to_string())?;
+            serve(there.into());
+            here.into()
+        } else {
+            let (stream, _) = self.dial_member(acceptor.node, Role::Log).await?;
+            self.carried(stream).map_err(|why| why.to_string())?
+        };
+        let asked = tokio::task::spawn_blocking(move || ask(socket, shard, acceptor.id)).await;
+        asked.unwrap_or_else(|why| Err(why.to_string()))
     }
 
     /// Takes note of the nodes that hold no lease. The leader logs those whose lease has ended, and those that have one

@@ -73,7 +73,7 @@ use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;
 use crate::map::Map;
 use crate::meta::{Command, Configuration, Kind, Response, Setting, Shard};
-use crate::{BootNs, ClusterId, LeaseEnd, NodeId, level};
+use crate::{AcceptorId, BootNs, ClusterId, LeaseEnd, NodeId, ShardId, level};
 
 /// The clock of leases.
 pub type BootClock = Arc<dyn Fn() -> BootNs + Send + Sync>;
@@ -203,6 +203,9 @@ pub type Trouble = Arc<dyn Fn() -> String + Send + Sync>;
 /// Returns the state of each copy of the log that a node owns.
 pub type CopyReports = Arc<dyn Fn() -> Vec<CopyReport> + Send + Sync>;
 
+/// Returns why an acceptor of a shard cannot be read, if so. The socket is as [`DataLink::socket`].
+pub type AskCopy = Arc<dyn Fn(OwnedFd, ShardId, AcceptorId) -> Result<(), String> + Send + Sync>;
+
 /// Returns why a node must have no lease yet, though it takes part: it does not have its data.
 pub type MayServe = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
@@ -234,6 +237,8 @@ pub struct Hooks {
     /// Gets the socket of every connection of an owner to the acceptors of this process, from the control thread. It is as
     /// [`DataLink::socket`].
     pub on_log: Arc<dyn Fn(OwnedFd) + Send + Sync>,
+    /// Asks an acceptor at the other end of a connection for logs whether it can be read. Called on a thread that may wait.
+    pub ask_copy: AskCopy,
     /// Says whether this node may have a lease.
     pub may_serve: MayServe,
 }
@@ -507,7 +512,7 @@ impl Drop for Control {
 }
 
 impl Agent {
-    async fn dial_member(&self, node: NodeId, role: Role) -> Result<(Stream, Peer), String> {
+    pub(super) async fn dial_member(&self, node: NodeId, role: Role) -> Result<(Stream, Peer), String> {
         let place = self.known(node).ok_or_else(|| format!("the cluster has no node {node}"))?;
         let dialed = self.links.dial((&place.host, place.bus_port), role).await;
         let (stream, peer) = dialed.map_err(|why| why.to_string())?;
@@ -524,7 +529,7 @@ impl Agent {
     }
 
     /// A socket that leads to where the connection does.
-    fn carried(&self, stream: Stream) -> io::Result<OwnedFd> {
+    pub(super) fn carried(&self, stream: Stream) -> io::Result<OwnedFd> {
         match (stream, &self.relays) {
             (Stream::Plain(socket), _) => Ok(socket.into_std()?.into()),
             (Stream::Tls(stream), Some(relays)) => relays.carry(stream),
@@ -602,6 +607,7 @@ async fn agent(
         copies: Arc::clone(&hooks.copies),
         places: Places::new(Arc::clone(&hooks.on_place)),
         may_serve: Arc::clone(&hooks.may_serve),
+        asks_copies: (Arc::clone(&hooks.ask_copy), Arc::clone(&hooks.on_log)),
         changing: tokio::sync::Mutex::default(),
     })
 }

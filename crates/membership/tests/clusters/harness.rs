@@ -266,6 +266,7 @@ impl Node {
                 Ok(())
             }),
             shard_settings: Arc::new(move || of_shard.lock().unwrap().clone()),
+            ask_copy: Arc::new(|_, _, _| Ok(())),
             on_configuration: Arc::new(move |taken| configuration.lock().unwrap().clone_from(taken)),
             on_libraries: Arc::new(move |version, payload| {
                 if refuses.load(Ordering::Relaxed) {

@@ -146,6 +146,7 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         may_serve: Arc::new(|| Ok(())),
         on_log: Arc::new(copies::serve),
         on_place: Arc::new(move |wanted, is_known| placing.make(wanted, is_known)),
+        ask_copy: Arc::new(loggroup::ask),
         is_leaving: Arc::new(move || stops.load(Ordering::Acquire)),
         on_configuration: Arc::new(move |known: &Configuration| live.take(known.values())),
         // It owns no shard.
