@@ -215,7 +215,10 @@ impl Owner {
         pending: Option<Vec<AcceptorId>>,
         out: &mut Vec<Event>,
     ) -> Result<Self, NotNow> {
-        if !matches!(before.stage, Stage::Begun | Stage::Leading) || !term.is_next_of(before.term) {
+        // An owner that did not come to lead still has its own log, if that was its source.
+        let has_log = matches!(before.stage, Stage::Begun | Stage::Leading)
+            || before.is_own_source && before.stage != Stage::Fenced;
+        if !has_log || !term.is_next_of(before.term) {
             return Err(NotNow);
         }
         let mut owner = Self {
@@ -338,6 +341,25 @@ impl Owner {
         self.uncounted.push(acceptor);
         self.peers.insert(acceptor, Peer::new(self.streams.len()));
         self.send(acceptor, Order::Seal, out);
+    }
+
+    /// Lets go of acceptors that count for nothing, unless they are among these. While the shard is led.
+    pub fn let_go(&mut self, wanted: &[AcceptorId], out: &mut Vec<Event>) {
+        if self.stage != Stage::Leading {
+            return;
+        }
+        let (gone, kept): (Vec<_>, Vec<_>) = self.uncounted.iter().partition(|id| !wanted.contains(id));
+        self.uncounted = kept;
+        let counts: Vec<AcceptorId> = self.acceptors().collect();
+        for id in gone.into_iter().filter(|id| !counts.contains(id)) {
+            self.peers.remove(&id);
+            self.read_elsewhere(id, out);
+        }
+    }
+
+    /// All acceptors that it has to do with.
+    pub fn peers(&self) -> impl Iterator<Item = AcceptorId> + '_ {
+        self.peers.keys().copied()
     }
 
     /// Has no log chosen without an acceptor's answer, unless its disk fails. The caller's own folder is one: with blocks

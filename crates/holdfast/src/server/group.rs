@@ -4,15 +4,19 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::Duration;
 
-use loggroup::{Dial, Driver, Listener, Plan, Port, Remote};
+use loggroup::{Dial, Driver, Ended, Listener, Plan, Port, Remote};
 use membership::control::Control;
 use membership::meta::{Acceptor, Command, GroupCommand, Lead, Response, Settle, Shard};
 use membership::{AcceptorId, Map, NodeId, Term};
 
 /// How long a change of the metadata is waited for.
 const ANSWER: Duration = Duration::from_secs(5);
+
+/// The pause before another try.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Blocks by which new acceptors may lag when they begin to count: the streams pause until these have arrived.
 const BEHIND_MAX: u64 = 16;
@@ -33,6 +37,8 @@ impl Group {
         let Some(control) = self.0.upgrade() else { return Ok(()) };
         let Some(shard) = own_shard(&control) else { return Ok(()) };
         reach(&control, copies, &shard);
+        let named: Vec<Acceptor> = shard.settled.iter().chain(shard.pending.iter().flatten()).copied().collect();
+        copies.keep_only(&ids(&named));
         match &shard.pending {
             None if copies.may_settle() => copies.settled(),
             Some(pending) if copies.may_settle() && shard.pending_since < copies.term() => {
@@ -44,6 +50,31 @@ impl Group {
         }
         Ok(())
     }
+
+    /// True if the metadata want the same acceptors as this plan's: those that were pending are not withdrawn.
+    pub fn stays(&self, shard: &Shard) -> bool {
+        self.0.upgrade().is_none_or(|control| stays(&control, shard))
+    }
+
+    /// The next term of the shard, for the owner of this one.
+    ///
+    /// # Errors
+    /// The metadata do not answer, or have given the shard to another owner or start.
+    pub fn next_term(&self, shard: &Shard) -> Result<Shard, String> {
+        let control = self.0.upgrade().ok_or("the server stops")?;
+        next_term(&control, shard)
+    }
+}
+
+fn stays(control: &Control, shard: &Shard) -> bool {
+    own_shard(control).is_none_or(|now| now.pending == shard.pending)
+}
+
+fn next_term(control: &Control, shard: &Shard) -> Result<Shard, String> {
+    let (id, incarnation) = (control.id(), control.incarnation());
+    let ask = Lead { shard: shard.id, known: shard.term, id, incarnation, of_log: 0 };
+    submit(control, Command::Lead(ask))?;
+    own_shard(control).filter(|next| is_next(next.term, shard.term)).ok_or_else(|| "there is no next term".to_owned())
 }
 
 /// The shard of the node, if the metadata have given this start a term of it (rule G1).
@@ -123,14 +154,33 @@ fn change(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard, pending: 
         // They catch up while the log runs.
         return Ok(());
     }
-    let (id, incarnation) = (control.id(), control.incarnation());
-    let ask = Lead { shard: shard.id, known: copies.term(), id, incarnation, of_log: 0 };
-    submit(control, Command::Lead(ask))?;
-    let shard = own_shard(control).filter(|shard| is_next(shard.term, copies.term())).ok_or("there is no next term")?;
-    // The set may have grown until the term was given.
-    reach(control, copies, &shard);
-    // Without a majority the streams stand still, as they would in the term before.
-    copies.again(plan(&shard, copies.own()), &mut |_, _| true).map_err(|why| why.to_string())
+    let mut shard = next_term(control, &Shard { term: copies.term(), ..shard.clone() })?;
+    loop {
+        // The set may have grown until the term was given.
+        reach(control, copies, &shard);
+        // Without a majority the streams stand still, as they would in the term before. But a set that was withdrawn is not
+        // waited for: another term goes without it.
+        let begun = copies.again(plan(&shard, copies.own()), &mut |_, _| stays(control, &shard));
+        match begun {
+            Err(Ended::Stopped) if !copies.is_over() => {}
+            begun => return begun.map_err(|why| why.to_string()),
+        }
+        tracing::warn!(
+            cause = "log copies",
+            "The copies that the log of shard {} was to get are withdrawn",
+            shard.id.0
+        );
+        shard = loop {
+            match next_term(control, &shard) {
+                Ok(next) => break next,
+                Err(why) if copies.is_over() => return Err(why),
+                Err(why) => {
+                    tracing::warn!(cause = "log copies", "The log waits for another term: {why}");
+                    thread::park_timeout(AGAIN);
+                }
+            }
+        };
+    }
 }
 
 fn is_next(term: Term, before: Term) -> bool {

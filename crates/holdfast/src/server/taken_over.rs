@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use loggroup::{Driver, Ended, Limits, Own, Stage};
+use membership::meta::Shard;
 use node::cluster::place_of_copy;
 use node::config::Settings;
 use node::{LookAtCopies, Node};
@@ -20,7 +21,7 @@ use redolog::{Log, State};
 use super::chance;
 use super::copies_watched::{self, News, Watch};
 use super::durable::{Disks, Stored, limits_of_log};
-use super::group;
+use super::group::{self, Group};
 use super::member::{self, Membership};
 use super::places::Places;
 
@@ -76,7 +77,7 @@ pub fn bring_up(
     membership: &Membership,
 ) -> Result<Option<Disks>, Box<dyn Error>> {
     let mut waits = Waits::new(node, "A term is waited for: the metadata have given none to this start");
-    let shard = loop {
+    let mut shard = loop {
         if let Some(shard) = membership.shard() {
             break shard;
         }
@@ -85,6 +86,43 @@ pub fn bring_up(
         }
         thread::park_timeout(LOOK);
     };
+    let group = membership.group();
+    loop {
+        if let Some(driver) = try_bring_up(settings, node, &stored, membership, &shard)? {
+            return Ok(Some(stored.with_log(settings, Arc::clone(&node.clock), driver)?));
+        }
+        if node.is_stopping() {
+            return Ok(None);
+        }
+        let Some(next) = next_term(&group, &shard, node) else { return Ok(None) };
+        shard = next;
+    }
+}
+
+/// The next term, after acceptors of this one were withdrawn. `None`: the server stops.
+fn next_term(group: &Group, shard: &Shard, node: &Arc<Node>) -> Option<Shard> {
+    tracing::warn!("The copies that the log of shard {} was to get are withdrawn", shard.id.0);
+    let mut waits = Waits::new(node, "");
+    loop {
+        match group.next_term(shard) {
+            Ok(next) => return Some(next),
+            Err(why) => waits.text = format!("A term is waited for: {why}"),
+        }
+        if !waits.go_on() {
+            return None;
+        }
+        thread::park_timeout(EVERY);
+    }
+}
+
+/// `None`: the server stops, or acceptors that were pending are withdrawn.
+fn try_bring_up(
+    settings: &Settings,
+    node: &Arc<Node>,
+    stored: &Stored,
+    membership: &Membership,
+    shard: &Shard,
+) -> Result<Option<Arc<Driver>>, Box<dyn Error>> {
     let own = Own::at(&stored.places.logs, shard.id, limits_of_log(settings), AcceptorId(chance::random()?))?;
     if own.term() >= shard.term {
         return Err(format!(
@@ -94,14 +132,15 @@ pub fn bring_up(
         )
         .into());
     }
-    let plan = group::plan(&shard, own.acceptor());
+    let plan = group::plan(shard, own.acceptor());
     let copies: BTreeSet<_> = plan.settled.iter().chain(plan.pending.iter().flatten()).collect();
     let (count, term) = (copies.len(), plan.term.get());
     tracing::info!("The log of shard {} is taken over from its {count} copies, in term {term}", plan.shard.0);
     let limits = Limits { through: settings.appendfsync == node::config::AppendFsync::Always, ..Limits::default() };
-    let driver = own.bring_up(plan, limits, |listener| membership.ports(&shard, listener), &mut saying(node, shard.id));
-    match driver {
-        Ok(driver) => Ok(Some(stored.with_log(settings, Arc::clone(&node.clock), driver)?)),
+    let (group, mut say) = (membership.group(), saying(node, shard.id));
+    let mut wait = |stage, silent: &[AcceptorId]| group.stays(shard) && say(stage, silent);
+    match own.bring_up(plan, limits, |listener| membership.ports(shard, listener), &mut wait) {
+        Ok(driver) => Ok(Some(driver)),
         Err(loggroup::NotStarted::Ended(Ended::Stopped)) => Ok(None),
         Err(why) => Err(why.into()),
     }

@@ -34,6 +34,27 @@ impl Driver {
         drop(before);
     }
 
+    /// Lets go of acceptors that count for nothing and are not among these: the ways to them end.
+    pub fn keep_only(&self, wanted: &[AcceptorId]) {
+        let gone: Vec<Arc<dyn Port>> = self.act(None, |inner, events| {
+            let wanted: Vec<AcceptorId> = wanted.iter().copied().chain([self.own]).collect();
+            inner.owner.let_go(&wanted, events);
+            let peers: Vec<AcceptorId> = inner.owner.peers().collect();
+            let is_gone = |id: &&AcceptorId| !peers.contains(id) && !wanted.contains(id);
+            let gone: Vec<AcceptorId> = inner.ports.keys().filter(is_gone).copied().collect();
+            gone.iter().filter_map(|id| inner.ports.remove(id)).collect()
+        });
+        // Without the lock: the end of a port waits for its thread, which may wait for that.
+        drop(gone);
+    }
+
+    /// True if nothing is waited for any more: the caller has given up, or another term has followed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let inner = self.lock();
+        inner.is_stopped || inner.fenced_by.is_some()
+    }
+
     /// Those of these acceptors that there is no way to.
     #[must_use]
     pub fn lacking(&self, acceptors: &[AcceptorId]) -> Vec<AcceptorId> {
@@ -58,7 +79,8 @@ impl Driver {
     /// ([`Self::follow_up`]).
     ///
     /// # Errors
-    /// The term does not follow, the owner was fenced, or the caller gives up. Then the log has ended.
+    /// The term does not follow, or the owner was fenced: then the log has ended. Or the caller gives up ([`Ended::Stopped`]):
+    /// then the streams wait until it calls this again with the next term.
     pub fn again(&self, plan: Plan, wait: Wait<'_>) -> Result<(), Ended> {
         let Some(log) = self.log.get() else { return Err(Ended::Other("no log runs here".to_owned())) };
         log.pause(true);

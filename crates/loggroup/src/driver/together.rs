@@ -561,3 +561,42 @@ fn a_read_of_the_own_folder_outlasts_its_acceptor() {
     work(&[&b]);
     assert_eq!(driver.behind(&[b.id()]), Some(0));
 }
+
+/// Acceptors that are pending never answer, and are withdrawn: the owner goes on in another term. They are let go of.
+#[test]
+fn acceptors_that_are_withdrawn_are_not_waited_for() {
+    let (own, b, c) = (Disks::new(2), Copy::start(Disks::new(2), 2), Copy::start(Disks::new(2), 3));
+    let d = Copy::start(Disks::new(2), 4);
+    let mut led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&b, &c]);
+    let mut all = led.write(10);
+    led.driver.follow_up(|listener| vec![d.port(listener)]);
+    d.local.stop().unwrap();
+    let ids = |of: &[u8]| of.iter().map(|id| AcceptorId([*id; 16])).collect::<Vec<_>>();
+    let mut looks = 0;
+    let mut withdrawn = |stage: quorum::Stage, _: &[AcceptorId]| {
+        looks += u32::from(stage == quorum::Stage::Sealing);
+        looks < 3
+    };
+    let given_up = led.driver.again(plan(2, 1, &[1, 2, 3], Some(&[1, 4, 5])), &mut withdrawn);
+    assert_eq!(given_up, Err(super::Ended::Stopped));
+    led.driver.again(plan(3, 1, &[1, 2, 3], None), &mut |_, _| true).unwrap();
+    all.extend(led.write(10));
+    assert_eq!(led.driver.lacking(&ids(&[4])), []);
+    led.driver.keep_only(&ids(&[1, 2, 3]));
+    assert_eq!(led.driver.lacking(&ids(&[2, 3, 4])), ids(&[4]), "the way to it has ended");
+    assert!(led.driver.lags().iter().all(|lag| lag.acceptor != AcceptorId([4; 16])));
+    // One that is brought up and does not count yet is let go of as well.
+    let e = Copy::start(Disks::new(2), 6);
+    led.driver.follow_up(|listener| vec![e.port(listener)]);
+    led.driver.keep_only(&ids(&[1, 2, 3, 6]));
+    assert_eq!(led.driver.lacking(&ids(&[6])), []);
+    led.driver.keep_only(&ids(&[1, 2, 3]));
+    assert_eq!(led.driver.lacking(&ids(&[6])), ids(&[6]));
+    assert!(led.driver.lags().iter().all(|lag| lag.acceptor != AcceptorId([6; 16])));
+    all.extend(led.write(10));
+    led.stop();
+    let led = lead(&own, plan(4, 1, &[1, 2, 3], None), &[&b, &c]);
+    all.sort();
+    assert_eq!(led.found, all);
+    led.stop();
+}
