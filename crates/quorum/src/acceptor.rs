@@ -340,6 +340,9 @@ impl Acceptor {
         if self.is_sealing || !self.is_promise_durable {
             return;
         }
+        if told.lacks {
+            self.reply(self.promised, Report::Blocks { stream: id, blocks: Vec::new() }, out);
+        }
         if let Some(last) = told.missed {
             self.reply(self.promised, Report::Missed { stream: id, last }, out);
         }
@@ -356,6 +359,8 @@ impl Acceptor {
 /// Reports of a stream that are to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Told {
+    /// The first block that was asked for is not here.
+    lacks: bool,
     missed: Option<BlockId>,
     ack: Option<(BlockId, BlockId)>,
 }

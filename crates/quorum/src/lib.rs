@@ -7,7 +7,7 @@
 //!
 //! Messages, completions of the disk and what the owner is told go in. Messages ([`Request`], [`Reply`]), operations of
 //! the disk ([`Op`]) and [`Event`]s come out. The machines know no clock, no thread, no socket and no file. Records are
-//! bytes to them. Nothing in the server uses this crate yet.
+//! bytes to them. `loggroup` connects them to the server's log.
 //!
 //! The rules are defined in `docs/internals/rules.md` (letter G), and the page is `docs/internals/quorum.md`. The models
 //! of this crate's tests explore small groups.

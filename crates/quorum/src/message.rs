@@ -101,7 +101,7 @@ pub enum Report {
         /// The last block that is on the disk; all before it are there, too.
         synced: BlockId,
     },
-    /// An order did not fit what is there.
+    /// An append or a reset did not fit what is there.
     Missed {
         /// The stream.
         stream: StreamId,
@@ -112,7 +112,7 @@ pub enum Report {
     Blocks {
         /// Their stream.
         stream: StreamId,
-        /// They follow one another.
+        /// They follow one another. None: the first one is not there.
         blocks: Vec<Block>,
     },
     /// The disk failed. Nothing is taken and nothing is promised any more.

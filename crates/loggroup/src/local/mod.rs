@@ -91,7 +91,7 @@ impl<D: Disk> Shared<D> {
         for output in out {
             match output {
                 Output::Reply(reply) => {
-                    let is_answer = matches!(reply.report, Report::Blocks { .. } | Report::Missed { .. });
+                    let is_answer = matches!(reply.report, Report::Blocks { .. });
                     let asker = state.asker.as_ref().filter(|_| is_answer);
                     let of_term = || state.callers.iter().rev().find(|(term, _)| *term == reply.term);
                     let caller = asker.or_else(|| of_term().map(|(_, listener)| listener));

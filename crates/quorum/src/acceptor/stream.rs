@@ -283,14 +283,19 @@ impl Stream {
         self.committed = self.committed.max(self.claimed.min(self.matched).min(self.synced));
     }
 
-    /// Gives blocks that are on the disk.
+    /// Gives blocks that are on the disk, and stay if a life is to begin.
     pub fn read(&mut self, id: StreamId, term: Term, from: u64, most: u32, out: &mut Vec<Output>) {
-        let is_here = from > self.history.base().id.sequence && from <= self.synced && self.turn.is_none();
-        if !is_here || most == 0 {
-            self.told.missed = Some(self.history.last());
+        let stays = match self.turn {
+            None => u64::MAX,
+            Some(Turn::Wanted(Keep::UpTo(place)) | Turn::UnderWay(Keep::UpTo(place))) => place,
+            Some(Turn::Wanted(Keep::Nothing(_)) | Turn::UnderWay(Keep::Nothing(_))) => 0,
+        };
+        let last = self.synced.min(stays);
+        if from <= self.history.base().id.sequence || from > last || most == 0 {
+            self.told.lacks = true;
             return;
         }
-        let upto = self.synced.min(from.saturating_add(u64::from(most).min(READ_MAX) - 1));
+        let upto = last.min(from.saturating_add(u64::from(most).min(READ_MAX) - 1));
         out.push(Output::Disk(Op::Read { stream: id, term, from, upto }));
     }
 

@@ -122,10 +122,6 @@ impl Owner {
 
     /// An order did not fit the blocks of an acceptor. The owner sends the blocks behind its last one, or seals again.
     pub(super) fn missed(&mut self, from: AcceptorId, id: StreamId, last: BlockId, out: &mut Vec<Event>) {
-        self.cannot_read(from, id);
-        if self.stage == Stage::Fetching {
-            return self.source_is_gone(from, out);
-        }
         let Some(stream) = self.streams.get(id.index()) else { return };
         let has = stream.history.has(last);
         let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.is_following) else { return };

@@ -84,11 +84,13 @@ impl Owner {
         }
     }
 
-    /// Takes blocks of the log that was chosen. Blocks that do not follow those that are here came late, or twice.
+    /// Takes blocks of the log that was chosen. Blocks of before came late, or twice. Of a source that gives others than it
+    /// has named the owner hears once more what is there.
     pub(super) fn fetched(&mut self, from: AcceptorId, id: StreamId, blocks: Vec<Block>, out: &mut Vec<Event>) {
         let ring_bytes = self.limits.ring_bytes;
         let Some(stream) = self.streams.get_mut(id.index()) else { return };
         let mut is_new = false;
+        let first = blocks.first().map_or(0, |block| block.id.sequence);
         for block in blocks {
             let Some(fetch) = stream.fetch.filter(|fetch| fetch.source == from) else { break };
             if block.id.sequence != fetch.next || !stream.history.has(block.id) {
@@ -101,8 +103,12 @@ impl Owner {
             stream.keep(block);
             stream.let_go(ring_bytes);
         }
+        let is_other = stream.fetch.is_some_and(|fetch| fetch.source == from && fetch.next <= first);
         if is_new {
             self.fetch(Some(id), out);
+        } else if is_other {
+            self.source_is_gone(from, out);
+            self.connected(from, out);
         }
     }
 

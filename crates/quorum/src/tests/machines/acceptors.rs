@@ -246,7 +246,7 @@ fn what_is_cut_is_not_read() {
     tester.order(1, Order::Cut { stream: STREAM, base });
     assert_eq!(tester.ops(), [Op::Cut { stream: STREAM, base }]);
     tester.order(1, Order::Read { stream: STREAM, from: 2, most: 9 });
-    assert_eq!(tester.reports(), [(1, Report::Missed { stream: STREAM, last: id(1, 3) })]);
+    assert_eq!(tester.reports(), [(1, Report::Blocks { stream: STREAM, blocks: vec![] })]);
     tester.order(1, Order::Read { stream: STREAM, from: 3, most: 9 });
     assert_eq!(tester.ops(), [Op::Read { stream: STREAM, term: term(1), from: 3, upto: 3 }]);
     tester.append(1, id(1, 1), id(1, 2));
@@ -349,4 +349,16 @@ fn what_lies_in_the_cache_before_a_block_past_it_is_synced() {
     tester.written(4, 4);
     assert_eq!(tester.ops(), []);
     assert_eq!(tester.acknowledged(), [id(1, 4)]);
+}
+
+/// The blocks that a new life keeps are read before it has begun.
+#[test]
+fn what_stays_is_read_while_a_life_begins() {
+    let mut tester = Tester::new(2, &[1, 1, 1]);
+    tester.append(2, id(1, 2), id(2, 3));
+    assert!(matches!(tester.ops()[..], [Op::Begin { .. }]));
+    tester.order(2, Order::Read { stream: STREAM, from: 1, most: 9 });
+    assert_eq!(tester.ops(), [Op::Read { stream: STREAM, term: term(2), from: 1, upto: 2 }]);
+    tester.order(2, Order::Read { stream: STREAM, from: 3, most: 9 });
+    assert_eq!(tester.reports(), [(2, Report::Blocks { stream: STREAM, blocks: vec![] })]);
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::super::world::{Packet, Plan, World, name_of};
 use crate::{
-    AcceptorId, Base, BlockId, Contact, Cut, Event, History, Limits, NotNow, Order, Owner, Reply, Report, Request,
-    ShardId, Stage, StreamId, Term,
+    AcceptorId, Base, Block, BlockId, Contact, Cut, Event, History, Limits, NotNow, Order, Owner, Reply, Report,
+    Request, ShardId, Stage, StreamId, Term,
 };
 
 const STREAM: StreamId = StreamId(0);
@@ -625,4 +625,63 @@ fn a_reset_that_a_cut_overtakes_is_made_again() {
         let sent = orders(tell(&mut owner, 2, ack(id(6))));
         assert!(matches!(&sent[..], [Order::Append { .. }, Order::Append { .. }]), "{sent:?}");
     }
+}
+
+/// A source gives another block than it has named. Otherwise the owner would wait for the right one for ever.
+#[test]
+fn a_source_that_gives_another_block_is_sealed_again() {
+    let (shard, first, term) = (ShardId(1), Term::new(1).unwrap(), Term::new(2).unwrap());
+    let mut history = History::default();
+    (1..=2).for_each(|sequence| assert!(history.push(BlockId { term: first, sequence })));
+    let (mut out, names) = (Vec::new(), [0, 1, 2].map(name_of).to_vec());
+    let known = vec![History::default()];
+    let mut owner = Owner::new((shard, term), names, None, known, Limits::default(), &mut out);
+    let mut tell = |from, report| {
+        out.clear();
+        owner.reply(name_of(from), Reply { shard, term, report }, &mut out);
+        let sent = out.iter().filter_map(|event| match event {
+            Event::Send { to, request, .. } => Some((*to, request.order.clone())),
+            _ => None,
+        });
+        (owner.stage(), sent.collect::<Vec<_>>())
+    };
+    let read = |from| (name_of(1), Order::Read { stream: STREAM, from, most: Limits::default().read_blocks });
+    let blocks = |term, sequence| {
+        let id = BlockId { term, sequence };
+        Report::Blocks {
+            stream: STREAM,
+            blocks: vec![Block { id, cut: Cut(1), is_start: false, body: Arc::default() }],
+        }
+    };
+    let sealed = |history: &History| Report::Sealed { histories: vec![history.clone()] };
+    tell(0, sealed(&History::default()));
+    assert_eq!(tell(1, sealed(&history)), (Stage::Fetching, vec![read(1)]));
+    assert_eq!(tell(1, blocks(first, 1)), (Stage::Fetching, vec![read(2)]));
+    assert_eq!(tell(1, blocks(first, 1)), (Stage::Fetching, vec![]), "it came twice");
+    assert_eq!(tell(1, blocks(Term::ZERO, 2)), (Stage::Sealing, vec![(name_of(1), Order::Seal)]));
+    assert_eq!(tell(1, sealed(&history)), (Stage::Fetching, vec![read(1)]));
+    tell(1, blocks(first, 1));
+    assert_eq!(tell(1, blocks(first, 2)).0, Stage::Copying);
+}
+
+/// An append does not fit what an acceptor has, which was asked for blocks. It gives these nevertheless.
+#[test]
+fn an_append_that_does_not_fit_says_nothing_of_reads() {
+    let mut owner = leading(Limits { ring_bytes: 0, ..Limits::default() }, &[0, 1, 2], 6);
+    let mut out = Vec::new();
+    owner.lost(name_of(1), &mut out);
+    let reads = |events: Vec<Event>| {
+        let read = |event| match event {
+            Event::Send { to, request: Request { order: Order::Read { from, .. }, .. }, .. } => Some((to, from)),
+            _ => None,
+        };
+        events.into_iter().filter_map(read).collect::<Vec<_>>()
+    };
+    let sealed = |history: &History| Report::Sealed { histories: vec![history.clone()] };
+    assert_eq!(reads(tell(&mut owner, 2, sealed(&History::default()))), [(name_of(0), 1)]);
+    let log = owner.history(STREAM).unwrap().clone();
+    tell(&mut owner, 0, Report::Missed { stream: STREAM, last: log.last() });
+    owner.lost(name_of(2), &mut out);
+    owner.connected(name_of(2), &mut out);
+    assert_eq!(reads(tell(&mut owner, 2, sealed(&History::default()))), [(name_of(0), 1)], "it has this one");
 }
