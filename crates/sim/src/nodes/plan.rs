@@ -215,7 +215,10 @@ impl Plan {
             copies: if nodes == 5 && chance.below(2) == 0 { 5 } else { 3 },
             movable: 0,
             length: 3_000_000 + chance.below(5_000_000),
-            breaks: 100_000 + chance.below(if planted == Planted::Nothing { 900_000 } else { 300_000 }),
+            breaks: 100_000
+                + chance.below(if planted == Planted::Nothing { 900_000 } else { 300_000 })
+                // Clients have to read in between.
+                + if planted == Planted::ServesSealed { 500_000 } else { 0 },
             faults,
             ..plan
         }

@@ -3,5 +3,6 @@
 mod cluster;
 mod cluster_planted;
 mod copies;
+mod copies_planted;
 mod planted;
 mod seeds;

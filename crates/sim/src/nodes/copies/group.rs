@@ -162,6 +162,10 @@ impl World {
             return Ok(());
         }
         member.tell_time(self.now);
+        if member.host.has_failed() && self.plan.planted == Planted::ServesSealed && !self.is_over {
+            // The log takes nothing before the shard is led.
+            return self.wipe(node, 12).and_then(|()| self.crash(node));
+        }
         if member.host.has_failed() {
             // A supervisor sees it and starts the node again.
             return self.crash(node);

@@ -87,6 +87,8 @@ struct Process {
     own: Option<AcceptorId>,
     /// When its start, or its change of acceptors, began.
     since: Time,
+    /// Its shard was led here: its log has something.
+    has_led: bool,
 }
 
 /// A folder with copies of a shard's log, whose disks are those of its node.
@@ -115,6 +117,11 @@ pub struct Copies {
 }
 
 impl Copies {
+    /// True if a node makes the planted mistake `serves-sealed` by now: the first term leads first.
+    fn serves_sealed(&self, node: usize, planted: Planted) -> bool {
+        planted == Planted::ServesSealed && self.processes[node].has_led
+    }
+
     /// True if a node is being started.
     pub fn rises(&self, node: usize) -> bool {
         self.processes.get(node).is_some_and(|process| process.rise.is_some())
@@ -189,11 +196,20 @@ impl World {
                 drawer.id = fresh(&mut self.story.chance);
             }
         }
-        let opened = match is_new {
-            true => Folder::make(place_of(disks), drawer.shard, drawer.id, LIMITS),
-            false => Folder::open(place_of(disks), drawer.shard, LIMITS),
+        let disks = disks.clone();
+        let open = |drawer: &Drawer| {
+            let opened = match is_new {
+                true => Folder::make(place_of(&disks), drawer.shard, drawer.id, LIMITS),
+                false => Folder::open(place_of(&disks), drawer.shard, LIMITS),
+            };
+            opened.and_then(Local::by_hand)
         };
-        let started = opened.and_then(Local::by_hand);
+        let mut started = open(drawer);
+        if started.is_err() && hardware.is_full() {
+            note!(self.story.trace, "folder {which} does not open before there is room");
+            hardware.make_room();
+            started = open(drawer);
+        }
         if self.plan.planted == Planted::UnsyncedCopies {
             disks[1..].iter().for_each(Simulated::forget_to_sync);
         }

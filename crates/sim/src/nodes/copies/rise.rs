@@ -20,6 +20,10 @@ use crate::nodes::metadata;
 use crate::nodes::plan::Planted;
 use crate::note;
 
+/// With the planted mistake `serves-sealed`: how long blocks of a shard that is not led take to others, and its owner
+/// serves with them alone, at most. Microseconds.
+pub const SEALED_US: u64 = 2_500_000;
+
 /// A start, as far as it has come.
 pub enum Rise {
     /// It waits for a term.
@@ -164,9 +168,9 @@ impl World {
             None => return self.follow_up(node, Chore::Turn(0)),
             Some(Rise::Waits(_)) => Ok(false),
             Some(Rise::Copying(..)) => driver.is_copied(),
-            Some(Rise::Begun(..)) => match self.plan.planted {
-                Planted::ServesSealed => Ok(true),
-                _ => driver.leads(),
+            Some(Rise::Begun(..)) => match self.copies.serves_sealed(node, self.plan.planted) {
+                true => Ok(true),
+                false => driver.leads(),
             },
         };
         match is_next {
@@ -320,14 +324,17 @@ impl World {
         self.story.counts.in_doubt += in_doubt;
         self.story.counts.led += 1;
         self.start_chores(node);
+        let is_sealed = self.copies.serves_sealed(node, self.plan.planted) && !self.is_over;
+        self.copies.processes[node].has_led = true;
         // Blocks may be on their way from before.
         for stream in 0..self.plan.node.streams {
             self.want(node, Chore::Land(stream), self.now + 1);
         }
         self.put_copying(1_000, Copying::Keep { node, life });
-        if self.plan.planted == Planted::ServesSealed && !self.is_over && self.story.once_in(2) {
-            // It shows if the own log is gone before the start blocks are elsewhere.
-            let wait = self.story.chance.below(5_000);
+        if is_sealed {
+            // It shows if clients have read what the own log alone has, and that is gone then. They read when the node has
+            // a lease.
+            let wait = self.story.chance.below(SEALED_US);
             self.put_copying(wait, Copying::Wipe { node, life });
         }
         self.follow_up(node, Chore::Turn(0))

@@ -10,8 +10,10 @@ use quorum::{Order, Reply, Request};
 use redolog::simulated::Simulated;
 
 use super::World;
+use super::rise::SEALED_US;
 use crate::invariants::Verdict;
 use crate::nodes::agenda::{Copying, Time};
+use crate::nodes::plan::Planted;
 use crate::note;
 
 /// Longest time until an owner hears that a wire has ended, microseconds.
@@ -91,8 +93,16 @@ impl World {
 
     /// The requests that a node's driver has sent go on their way.
     pub(super) fn send_there(&mut self, node: usize) {
-        let Some(keeper) = &mut self.copies.processes[node].keeper else { return };
+        let process = &self.copies.processes[node];
+        let Some(keeper) = &process.keeper else { return };
         let (from, due) = ((node, keeper.number), std::mem::take(&mut *keeper.outbox.lock()));
+        let slow = match self.plan.planted {
+            Planted::ServesSealed if self.is_over || !process.has_led => 1,
+            Planted::ServesSealed if keeper.driver.leads() == Ok(false) => SEALED_US,
+            // Then the own log alone has the last blocks when a process ends.
+            Planted::ServesSealed => SEALED_US / 40,
+            _ => 1,
+        };
         for (acceptor, request) in due {
             let Some(keeper) = &mut self.copies.processes[node].keeper else { return };
             let records = keeper.departed.records(&request);
@@ -102,7 +112,10 @@ impl World {
             let Some(wire) = wire else { continue };
             let mut bytes = Vec::new();
             request.encode(&mut bytes);
-            let at = self.now + self.network.latency(node, wire.to, &mut self.story.chance);
+            let mut at = self.now + self.network.latency(node, wire.to, &mut self.story.chance);
+            if slow > 1 && matches!(request.order, Order::Append { .. }) {
+                at += self.story.chance.below(slow);
+            }
             wire.last[0] = wire.last[0].max(at);
             wire.there.push_back((wire.last[0], bytes));
             let wait = wire.last[0] - self.now;
