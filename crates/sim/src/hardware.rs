@@ -88,10 +88,15 @@ impl Hardware {
         disk.fail_sync_after(chance.below(most));
     }
 
-    /// Some disk of the log has no room for more bytes or for one more segment, or no file descriptor is left for the
-    /// log.
+    /// The disks of segments: of its own log, and of copies.
+    fn of_segments(&self) -> impl Iterator<Item = &Simulated> {
+        self.disks.iter().chain(self.copies.values().flat_map(|disks| disks.iter().skip(1)))
+    }
+
+    /// Some disk of segments has no room for more bytes or for one more segment, or no file descriptor is left for it.
     pub fn fill(&self, chance: &mut Chance) {
-        let disk = &self.disks[chance.below(self.disks.len() as u64) as usize];
+        let all: Vec<&Simulated> = self.of_segments().collect();
+        let disk = all[chance.below(all.len() as u64) as usize];
         match chance.below(3) {
             0 => disk.set_room(Some(0)),
             1 => disk.set_out_of_descriptors(true),
@@ -99,14 +104,14 @@ impl Hardware {
         }
     }
 
-    /// True if some disk of the log has no room for more, or little, or no descriptor.
+    /// True if some disk of segments has no room for more, or little, or no descriptor.
     pub fn is_full(&self) -> bool {
-        self.disks.iter().any(Simulated::is_tight)
+        self.of_segments().any(Simulated::is_tight)
     }
 
-    /// All disks of the log have room and descriptors again.
+    /// All disks of segments have room and descriptors again.
     pub fn make_room(&self) {
-        for disk in &self.disks {
+        for disk in self.of_segments() {
             disk.set_room(None);
             disk.set_out_of_descriptors(false);
         }

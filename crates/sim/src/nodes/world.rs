@@ -507,6 +507,11 @@ impl World {
             if self.clients[client].link.to.is_none() {
                 self.connect(client);
             }
+            if self.clients[client].link.to.is_none() {
+                // A fault that was planned before has stopped that node.
+                self.step()?;
+                continue;
+            }
             let from = self.history.deeds.len();
             let known = &mut self.clients[client];
             let request = known.look(&mut self.history, self.now);
