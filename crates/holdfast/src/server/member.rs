@@ -409,6 +409,7 @@ fn hooks(
     let (leaver, troubled, configured, owner) = (watcher.clone(), watcher.clone(), watcher.clone(), watcher.clone());
     let (again, serves, logs) = (Arc::clone(&given.again), Arc::clone(&given.again), Arc::clone(&given.again));
     let (of_shard, runs) = (watcher.clone(), watcher.clone());
+    let leads = Arc::clone(&given.again);
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
             copies::heed(&map);
@@ -442,6 +443,7 @@ fn hooks(
             true => Ok(()),
             false => Err("its log is being taken over from the copies".to_owned()),
         }),
+        may_lead: Arc::new(move |map, me| leads.given(map, me).is_none()),
         is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
         on_configuration: Arc::new(move |known: &Configuration| {
             if let Some(node) = configured.upgrade() {

@@ -21,7 +21,7 @@ use super::shard::OfShard;
 use super::storage::Machine;
 use super::told::Told;
 use super::types::{CommittedLeaderId, Types, Wire};
-use super::{BootClock, CopyReports, MayServe, Random, Settings, Trouble};
+use super::{BootClock, CopyReports, MayLead, MayServe, Random, Settings, Trouble};
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
@@ -135,6 +135,8 @@ pub struct Agent {
     pub asks_copies: (super::AskCopy, Arc<dyn Fn(std::os::fd::OwnedFd) + Send + Sync>),
     /// See [`super::Hooks::may_serve`].
     pub may_serve: MayServe,
+    /// See [`super::Hooks::may_lead`].
+    pub may_lead: MayLead,
     /// Held while the voters are chosen and changed.
     pub changing: tokio::sync::Mutex<()>,
 }

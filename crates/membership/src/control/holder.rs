@@ -175,7 +175,8 @@ impl Agent {
         tracing::debug!("the cluster has not taken note of this node's machine: {why}");
     }
 
-    /// Asks for a term of this node's shard, unless this process has been given one (rule G1). As above.
+    /// Asks for a term of this node's shard, unless this process has been given one (rule G1), or has the log of another
+    /// shard. As above.
     async fn take_term(self: &Arc<Self>) {
         let (id, incarnation) = {
             let kept = self.disk.kept();
@@ -184,6 +185,9 @@ impl Agent {
         let map = self.machine.map();
         let lacks = |shard: &&Shard| shard.incarnation != incarnation && map.level() >= level::SHARDS;
         let Some(&Shard { id: shard, term: known, .. }) = map.shards_of(id).find(lacks) else { return };
+        if !(self.may_lead)(&map, id) {
+            return;
+        }
         let of_log = self.settings.log_term;
         match self.submit(&Command::Lead(Lead { shard, known, id, incarnation, of_log })).await {
             Ok(Response::Done { .. }) => {}

@@ -209,6 +209,10 @@ pub type AskCopy = Arc<dyn Fn(OwnedFd, ShardId, AcceptorId) -> Result<(), String
 /// Returns why a node must have no lease yet, though it takes part: it does not have its data.
 pub type MayServe = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
+/// Returns false if this process is not the one that is to run the shard which the map gives its node: the node starts
+/// again for it.
+pub type MayLead = Arc<dyn Fn(&Map, NodeId) -> bool + Send + Sync>;
+
 /// The callbacks.
 #[derive(Clone)]
 pub struct Hooks {
@@ -241,6 +245,9 @@ pub struct Hooks {
     pub ask_copy: AskCopy,
     /// Says whether this node may have a lease.
     pub may_serve: MayServe,
+    /// Says whether this process may have a term of its node's shard (rule G1). Others take a process that has one for
+    /// one that has the shard's log (rule T5).
+    pub may_lead: MayLead,
 }
 
 /// The control thread of this process.
@@ -608,6 +615,7 @@ async fn agent(
         places: Places::new(Arc::clone(&hooks.on_place)),
         may_serve: Arc::clone(&hooks.may_serve),
         asks_copies: (Arc::clone(&hooks.ask_copy), Arc::clone(&hooks.on_log)),
+        may_lead: Arc::clone(&hooks.may_lead),
         changing: tokio::sync::Mutex::default(),
     })
 }

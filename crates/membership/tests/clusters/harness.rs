@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -36,6 +36,8 @@ pub struct Node {
     pub of_shard: Arc<Mutex<BTreeMap<String, String>>>,
     /// True if it cannot take libraries.
     pub refuses: Arc<AtomicBool>,
+    /// If true, it takes no term; how often it was asked whether it may.
+    pub leads_not: Arc<(AtomicBool, AtomicUsize)>,
     /// The trouble that it reports.
     pub trouble: Arc<Mutex<String>>,
     /// The copies of its log that it reports.
@@ -200,6 +202,7 @@ impl Node {
         let (configuration, reports, copies) = (Arc::default(), Arc::default(), Arc::default());
         let control = None;
         let of_shard = Arc::default();
+        let leads_not = Arc::default();
         Self {
             settings,
             control,
@@ -208,6 +211,7 @@ impl Node {
             configuration,
             of_shard,
             refuses,
+            leads_not,
             trouble,
             reports,
             copies,
@@ -258,6 +262,13 @@ impl Node {
                 Arc::new(move || reports.lock().unwrap().clone())
             },
             may_serve: Arc::new(|| Ok(())),
+            may_lead: {
+                let leads_not = Arc::clone(&self.leads_not);
+                Arc::new(move |_, _| {
+                    leads_not.1.fetch_add(1, Ordering::Relaxed);
+                    !leads_not.0.load(Ordering::Relaxed)
+                })
+            },
             on_log: Arc::new(drop),
             on_shard: Arc::new(move |shard| {
                 if !shard.settings.is_empty() {

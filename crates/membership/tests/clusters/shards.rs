@@ -1,6 +1,7 @@
 //! Every start of a node gets a term of its shard (rule G1), and runs by the settings that the shard has.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 
 use membership::control::{ChangingShard, NotConfigured};
@@ -82,4 +83,20 @@ fn a_shard_is_run_by_the_settings_that_its_last_owner_had_a13() {
     nodes.nodes[0].stop();
     nodes.nodes[2].stop();
     assert!(matches!(set(&nodes.nodes[1], "no"), Err(NotConfigured::Unled(_))));
+}
+
+/// It runs until it starts again, and answers others: they take a process with a term for one that has the shard's log.
+#[test]
+fn a_process_that_has_another_log_takes_no_term_t5() {
+    let mut nodes = Nodes::prepared(48, 3);
+    nodes.nodes[1].leads_not.0.store(true, Relaxed);
+    nodes.nodes.iter_mut().for_each(|node| node.start());
+    nodes.serve();
+    let asked = || nodes.nodes[1].leads_not.1.load(Relaxed);
+    wait("it has been asked more than once", || (asked() > 2).then_some(()));
+    let (map, me) = (nodes.nodes[0].map(), nodes.nodes[1].id());
+    let given: Vec<u32> = map.shards_of(me).map(|shard| shard.term.get()).collect();
+    assert_eq!(given, [0]);
+    nodes.nodes[1].leads_not.0.store(false, Relaxed);
+    assert_eq!(terms(&nodes), [2, 2, 2]);
 }

@@ -144,6 +144,7 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         trouble: Arc::new(move || folders.trouble()),
         copies: Arc::new(Vec::new),
         may_serve: Arc::new(|| Ok(())),
+        may_lead: Arc::new(|_, _| true),
         on_log: Arc::new(copies::serve),
         on_place: Arc::new(move |wanted, is_known| placing.make(wanted, is_known)),
         ask_copy: Arc::new(loggroup::ask),
