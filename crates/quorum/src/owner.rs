@@ -267,6 +267,22 @@ impl Owner {
         self.streams.iter().map(Stream::uncommitted_bytes).sum()
     }
 
+    /// How many blocks of a stream too few acceptors have written for a majority. 0 as long as the shard is not led.
+    ///
+    /// One acceptor that is slow, or is lost, does not raise it if a majority goes on without that one.
+    #[must_use]
+    pub fn ahead(&self, stream: StreamId) -> u64 {
+        let leads = self.stage == Stage::Leading;
+        self.streams.get(stream.index()).filter(|_| leads).map_or(0, Stream::ahead)
+    }
+
+    /// True if another block of a stream would be under way at once to as many acceptors as a majority needs: the window
+    /// of the slowest of these is not full. Otherwise it would wait here, and a later one may be larger instead.
+    #[must_use]
+    pub fn has_room(&self, stream: StreamId) -> bool {
+        self.ahead(stream) < self.limits.window_blocks
+    }
+
     /// How far each acceptor is behind.
     pub fn lags(&self) -> impl Iterator<Item = Lag> + '_ {
         self.peers.iter().flat_map(move |(acceptor, peer)| {

@@ -89,11 +89,16 @@ pub struct Lead {
     pub acceptor: [u8; 16],
 }
 
+/// So many blocks are ahead of enough copies that no other one is made.
+pub(crate) const NO_ROOM: u64 = u64::MAX;
+
 /// How far enough copies have a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     received: AtomicU64,
     synced: AtomicU64,
+    /// How many blocks too few copies have. [`NO_ROOM`]: another one would wait.
+    ahead: AtomicU64,
     /// The copies follow another owner: no mark moves any more.
     is_over: AtomicBool,
 }
@@ -118,6 +123,15 @@ impl Held {
 
     pub(crate) fn synced(&self) -> Lsn {
         Lsn(self.synced.load(Acquire))
+    }
+
+    /// Too few copies have this many blocks, or [`NO_ROOM`].
+    pub(crate) fn set_ahead(&self, ahead: u64) {
+        self.ahead.store(ahead, SeqCst);
+    }
+
+    pub(crate) fn ahead(&self) -> u64 {
+        self.ahead.load(SeqCst)
     }
 
     pub(crate) fn end(&self) {

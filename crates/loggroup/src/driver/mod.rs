@@ -69,6 +69,8 @@ struct Mark {
     end: Cut,
     /// How far the own folder is.
     own: Landed,
+    /// How many blocks were ahead of a majority as the log was told, and true if there was room for another.
+    ahead: (u64, bool),
     /// The own folder has given up everything up to here, and copies could not be cut yet.
     retired: Option<Base>,
 }
@@ -283,6 +285,7 @@ impl Driver {
             self.news.notify_all();
         }
         if let Some(log) = log {
+            inner.note_ahead(log, &mut moved);
             moved.streams().for_each(|stream| inner.hold(log, stream));
         }
         let is_full = inner.owner.is_full();
@@ -404,6 +407,20 @@ impl Inner {
     fn hold(&self, log: &Log, stream: u16) {
         if let Some(mark) = self.marks.get(usize::from(stream)) {
             log.hold(stream, Lsn(mark.received.0), Lsn(mark.synced.0));
+        }
+    }
+
+    /// Tells the log how many blocks are ahead of a majority. It looks where that are fewer than before.
+    fn note_ahead(&mut self, log: &Log, moved: &mut Moved) {
+        for (stream, mark) in (0..).map(StreamId).zip(&mut self.marks) {
+            let ahead = (self.owner.ahead(stream), self.owner.has_room(stream));
+            let before = std::mem::replace(&mut mark.ahead, ahead);
+            if ahead != before {
+                log.note_ahead(stream.0, ahead.0, ahead.1);
+            }
+            if ahead.0 < before.0 {
+                moved.add(stream);
+            }
         }
     }
 

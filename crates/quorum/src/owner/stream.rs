@@ -145,6 +145,11 @@ impl Stream {
         Behind { blocks, bytes, sent: mark.sent(base) }
     }
 
+    /// How many blocks no majority has written.
+    pub fn ahead(&self) -> u64 {
+        self.history.last().sequence.saturating_sub(self.received)
+    }
+
     pub fn uncommitted_bytes(&self) -> usize {
         let behind = self.ring.iter().rev().take_while(|block| block.id.sequence > self.held);
         behind.map(Block::size).sum()

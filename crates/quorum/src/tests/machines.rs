@@ -3,3 +3,4 @@
 mod acceptors;
 mod histories;
 mod owners;
+mod windows;

@@ -161,6 +161,9 @@ pub fn walk(seed: u64, plant: Plant, tell: bool) -> Walked {
         world.take(&plan, step);
         taken += 1;
     }
+    if plant == Plant::None && world.ghosts.broken.is_none() && !world.comes_to_rest(&plan) {
+        world.ghosts.broken = Some("a stream waits for room that does not come");
+    }
     let ghosts = &world.ghosts;
     Walked { broken: ghosts.broken, steps: taken, led: ghosts.shown.len(), acknowledged: ghosts.acknowledged.len() }
 }

@@ -11,7 +11,7 @@ use super::folder::{Folder, Lies};
 use crate::planted::{Mistake, Planted};
 use crate::{
     Acceptor, AcceptorId, Base, Block, Cut, Event, History, Limits, Op, Order, Output, Owner, Reply, Report, Request,
-    ShardId, StreamId, Term,
+    ShardId, Stage, StreamId, Term,
 };
 
 pub const SHARD: ShardId = ShardId(1);
@@ -621,6 +621,34 @@ impl World {
         if is_wrong {
             self.ghosts.break_on("an owner does not know whether an acceptor has room");
         }
+    }
+
+    /// All faults are over: every acceptor has room and is connected once more, and what is under way arrives. Returns
+    /// false if a majority answers the last owner, and that one still has no room for a block of some stream.
+    pub fn comes_to_rest(&mut self, plan: &Plan) -> bool {
+        let Some(host) = self.hosts.len().checked_sub(1) else { return true };
+        for at in 0..self.machines.len() {
+            if self.machines[at].is_full {
+                self.set_room(plan, at, false);
+            }
+        }
+        (0..self.machines.len()).for_each(|at| self.connect(plan, host, at));
+        loop {
+            if let Some(packet) = self.network.pop_first() {
+                self.deliver(plan, packet);
+            } else if let Some(at) = self.machines.iter().position(|machine| !machine.ops.is_empty()) {
+                self.land(plan, at, 0);
+            } else {
+                break;
+            }
+        }
+        let owner = &self.hosts[host].owner;
+        let silent: Vec<_> = owner.silent().collect();
+        let answers =
+            |set: &Vec<usize>| set.iter().filter(|at| !silent.contains(&name_of(**at))).count() * 2 > set.len();
+        let has_majority = answers(&self.settled) && self.pending.as_ref().is_none_or(answers);
+        let has_room = (0..plan.streams as u16).all(|stream| owner.has_room(StreamId(stream)));
+        owner.stage() != Stage::Leading || !has_majority || has_room
     }
 
     pub fn is_newest(&self, host: usize) -> bool {

@@ -105,7 +105,11 @@ impl<D: Disk> Crew<D> {
     /// Moves the watermark on the calling thread. If another thread takes a step now, that one does it after the step.
     pub(crate) fn look(&self) {
         match self.runner.try_lock() {
-            Ok(mut runner) => runner.advance(),
+            Ok(mut runner) => {
+                if runner.look() {
+                    self.shared.streams[self.index].bell.ring();
+                }
+            }
             Err(_) => self.shared.streams[self.index].bell.ring(),
         }
     }

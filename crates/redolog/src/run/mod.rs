@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::commit::Moved;
-use crate::copies::{Around, Held};
+use crate::copies::{Around, Held, NO_ROOM};
 use crate::intake::Waiting;
 use crate::lack::Lack;
 use crate::own::Loss;
@@ -350,6 +350,17 @@ impl Log {
     /// If there is no such stream, or the log has no copies.
     pub fn hold(&self, stream: u16, received: Lsn, synced: Lsn) {
         self.shared.held[usize::from(stream)].set(received, synced);
+    }
+
+    /// Too few copies have this many blocks of a stream. Without `has_room` another block would only wait. So if replies
+    /// wait for copies, no more are made: records collect, and the next block is larger. [`Self::look`] has the log heed
+    /// it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stream, or the log has no copies.
+    pub fn note_ahead(&self, stream: u16, ahead: u64, has_room: bool) {
+        self.shared.held[usize::from(stream)].set_ahead(if has_room { ahead } else { NO_ROOM });
     }
 
     /// Moves a stream's watermark on the calling thread, or has a thread of the stream do it. Not for a thread that is in

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::commit::{Committer, Moved, Promise};
-use crate::copies::{Around, Copied};
+use crate::copies::{Around, Copied, NO_ROOM};
 use crate::disk::Disk;
 use crate::flight::Flight;
 use crate::intake::Take;
@@ -283,7 +283,9 @@ impl<D: Disk> Runner<D> {
         if self.landed {
             // The own disk has everything again.
             self.landed = false;
-            self.advance();
+            if self.look() {
+                self.stream().bell.note();
+            }
         }
         Ok(Step::Then(After::Sleep(self.may_sleep())))
     }
@@ -297,7 +299,9 @@ impl<D: Disk> Runner<D> {
         if self.unwritten.is_some() {
             return Some(RETRY);
         }
-        let records = self.committer.intake().has_records().then_some(PATIENCE_MAX);
+        // Where copies have to answer first, the thread that hears them looks.
+        let is_free = self.ahead() == 0;
+        let records = (is_free && self.committer.intake().has_records()).then_some(PATIENCE_MAX);
         let is_due = self.fsync == Fsync::Everysec && self.committer.is_unsynced() && !self.syncing;
         let sync = is_due.then(|| Duration::from_nanos((self.synced_at + SECOND).saturating_sub(self.now())));
         let segment = self.lacks_since.map(|_| RETRY);
@@ -306,20 +310,27 @@ impl<D: Disk> Runner<D> {
 
     /// Commits the records that were left, or begins to.
     fn round(&mut self, asked: bool) -> io::Result<Round<D::File>> {
+        if self.committer.copied().is_some() {
+            self.look();
+        }
         let round = match self.unwritten.take() {
             Some(unwritten) => self.write(unwritten)?,
             None if !self.is_paused() && self.may_take(asked) => self.take()?,
             None => Round::Busy,
         };
         self.advance();
+        if self.committer.copied().is_some() && !matches!(round, Round::Write(_)) && self.look() {
+            // Copies have answered in between.
+            self.stream().bell.note();
+        }
         Ok(round)
     }
 
     /// True if to take the records now. Not when only a block has landed and no worker waits for more: a worker that
     /// leaves records rings when it has left all.
     fn may_take(&mut self, asked: bool) -> bool {
-        match self.committer.placer().in_flight() {
-            0 => asked || self.stream().demand.is_wanted() || !self.is_settled(),
+        match (self.committer.placer().in_flight(), self.ahead()) {
+            (0, 0) => asked || self.stream().demand.is_wanted() || !self.is_settled(),
             _ => self.is_settled() && self.stream().pays(),
         }
     }
@@ -447,15 +458,19 @@ impl<D: Disk> Runner<D> {
 
     /// Shows what is in flight: since when, and from how many bytes on another block pays.
     fn show_flights(&mut self) {
-        let placer = self.committer.placer();
-        let (count, bytes, since) = (placer.in_flight(), placer.bytes_in_flight(), placer.in_flight_since());
-        let stream = self.stream();
-        stream.meter.in_flight(since);
+        let since = self.committer.placer().in_flight_since();
+        self.stream().meter.in_flight(since);
+        self.show_worth();
+    }
+
+    fn show_worth(&mut self) {
+        let (ahead, placer) = (self.ahead(), self.committer.placer());
+        let (count, bytes) = (placer.in_flight(), placer.bytes_in_flight());
         let usual = self.usual * WORTH / 100;
-        stream.demand.set_worth(match count {
-            0 => 0,
-            FLIGHTS.. => u64::MAX,
-            _ => usual.max(bytes / count as u64).max(1),
+        self.stream().demand.set_worth(match (count, ahead) {
+            (0, 0) => 0,
+            (FLIGHTS.., _) | (_, NO_ROOM) => u64::MAX,
+            _ => usual.max(bytes / count.max(1) as u64).max(1),
         });
     }
 

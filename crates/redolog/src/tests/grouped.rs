@@ -483,3 +483,123 @@ fn p7_a_watermark_of_the_own_disk_is_noticed() {
     let noticed = (0..600).find(|seed| lose_a_folder(*seed, 1, true).is_err());
     assert!(noticed.is_some(), "a promised record was lost with the own disk");
 }
+
+impl World {
+    /// How many blocks went out, and how many records the last one has.
+    fn blocks(&self) -> (usize, usize) {
+        let streams = self.others.streams();
+        (streams[0].blocks.len(), streams[0].blocks.last().map_or(0, |(_, records)| records.len()))
+    }
+
+    /// A block of so many records, which all copies have.
+    fn block_of(&mut self, records: usize) {
+        for _ in 0..records {
+            self.leave(0, &[]);
+        }
+        self.settle();
+        self.others_take_all(0);
+        self.hold(0);
+        self.settle();
+    }
+
+    fn ahead(&mut self, ahead: u64, has_room: bool) {
+        self.log.note_ahead(0, ahead, has_room);
+        self.log.look(0);
+        self.settle();
+    }
+}
+
+/// Blocks that copies could not take yet would be small, and wait.
+#[test]
+fn records_collect_while_copies_have_no_room() {
+    let mut world = World::new(1, settings(Fsync::Always));
+    world.ahead(4, false);
+    for _ in 0..3 {
+        world.leave(0, &[]);
+        world.log.ring(0);
+        world.settle();
+    }
+    assert_eq!(world.blocks(), (0, 0));
+    world.ahead(3, true);
+    assert_eq!(world.blocks(), (1, 3), "one block has them all");
+    world.others_take_all(0);
+    world.hold(0);
+    world.settle();
+    assert_eq!(world.log.marks().of(0), *world.left.last().unwrap());
+}
+
+/// As with blocks in flight to the own disk, another one departs beside them if it is about as large as blocks are.
+#[test]
+fn a_small_block_waits_for_those_ahead_of_copies() {
+    let mut world = World::new(1, settings(Fsync::Always));
+    (0..30).for_each(|_| world.block_of(10));
+    world.ahead(1, true);
+    world.leave(0, &[]);
+    world.settle();
+    assert_eq!(world.blocks().0, 30, "it is small");
+    for _ in 0..9 {
+        world.leave(0, &[]);
+    }
+    world.log.ring(0);
+    world.settle();
+    assert_eq!(world.blocks(), (31, 10));
+    world.ahead(2, true);
+    world.leave(0, &[]);
+    world.settle();
+    assert_eq!(world.blocks().0, 31);
+    world.ahead(0, true);
+    assert_eq!(world.blocks(), (32, 1), "nothing is ahead of it");
+}
+
+/// With `everysec` replies do not wait for copies, so nothing else does.
+#[test]
+fn copies_without_room_hold_nothing_up_whose_replies_do_not_wait_for_them() {
+    let mut world = World::new(1, settings(Fsync::Everysec));
+    world.ahead(4, false);
+    let first = world.leave(0, &[]);
+    world.settle();
+    assert_eq!((world.blocks(), world.log.marks().of(0)), ((1, 1), first));
+
+    let mut world = World::new(1, settings(Fsync::Always));
+    world.ahead(4, false);
+    let first = world.leave(0, &[]);
+    world.settle();
+    assert_eq!(world.blocks(), (0, 0));
+    world.log.set_fsync(Fsync::Everysec);
+    world.settle();
+    world.settle();
+    assert_eq!((world.blocks(), world.log.marks().of(0)), ((1, 1), first));
+}
+
+/// Records that a stream's sleeping threads have not taken are taken when copies have room, rung for or not.
+#[test]
+fn threads_are_woken_when_copies_have_room() {
+    let others = Arc::new(Others::default());
+    *others.streams() = vec![Stream::default()];
+    let mut opened = Opened::of(vec![Simulated::default()], &[]).unwrap();
+    opened.copy_to(LEAD, others.clone());
+    let (log, mut gates) = opened.start([1; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
+    for round in 0..200 {
+        let has_room = round % 3 == 0;
+        log.note_ahead(0, 2, has_room);
+        let lsn = leave(&mut gates[0][0], 0, &[]);
+        if round % 2 == 0 {
+            log.ring(0);
+        }
+        log.look(0);
+        if !has_room {
+            assert!(others.streams()[0].blocks.last().is_none_or(|(end, _)| *end < lsn));
+        }
+        log.note_ahead(0, 0, true);
+        log.look(0);
+        // Otherwise it waits for ever.
+        while others.streams()[0].blocks.last().is_none_or(|(end, _)| *end < lsn) {
+            std::thread::yield_now();
+        }
+    }
+    log.note_ahead(0, 9, false);
+    let last = leave(&mut gates[0][0], 0, &[]);
+    log.ring(0);
+    assert_eq!(log.stop(), State::Running, "a stop does not wait for room");
+    assert!(others.streams()[0].blocks.last().is_some_and(|(end, _)| *end >= last));
+}

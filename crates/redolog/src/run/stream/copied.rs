@@ -23,6 +23,22 @@ impl<D: Disk> Runner<D> {
         }
     }
 
+    /// How many blocks are ahead of enough copies, where replies wait for these: as blocks in flight do, they keep others
+    /// back. A stop does not wait for copies.
+    pub(super) fn ahead(&self) -> u64 {
+        let Some(copied) = self.committer.copied() else { return 0 };
+        let waits = self.is_settled() && !self.shared.stopping.load(SeqCst);
+        if waits { copied.held().ahead() } else { 0 }
+    }
+
+    /// Moves the watermark, and heeds how many blocks are ahead of copies. True if a step would take records now.
+    pub(crate) fn look(&mut self) -> bool {
+        self.advance();
+        self.show_worth();
+        let may_take = !self.ended && !self.is_paused() && self.unwritten.is_none() && self.is_settled();
+        may_take && self.may_take(self.committer.intake().has_records())
+    }
+
     #[cfg(test)]
     pub(crate) fn trust_own(&mut self) {
         let copied = self.committer.writer().copied_mut();
