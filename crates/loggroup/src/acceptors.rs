@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use quorum::{AcceptorId, Request, ShardId};
 use redolog::{Devices, Folder as Disk, Limits};
 
-use crate::folder::{Folder, Place, Spread, Unusable, clear_folders, remove_folders};
+use crate::folder::{Cluster, Folder, Place, Spread, Unusable, clear_folders, remove_folders};
 use crate::link::{Incoming, Outgoing, answer, reply_bytes};
 use crate::local::{Figures, Local};
 use crate::port::{Heard, Port};
@@ -59,14 +59,21 @@ impl Acceptors {
     /// Starts the acceptor of a shard in these directories, which its streams are spread over.
     ///
     /// # Errors
-    /// There is none ([`Unusable::Empty`]), it lost something, or a disk cannot be used.
-    pub fn open(&self, directories: &[PathBuf], shard: ShardId, streams: u16) -> Result<AcceptorId, Unusable> {
+    /// There is none ([`Unusable::Empty`]), it is another cluster's, it lost something, or a disk cannot be used.
+    pub fn open(
+        &self,
+        directories: &[PathBuf],
+        shard: ShardId,
+        streams: u16,
+        cluster: Option<Cluster>,
+    ) -> Result<AcceptorId, Unusable> {
         let spread = Spread::of(directories, shard, streams)?;
         let folder = Folder::open(self.place(&spread, shard)?, shard, self.limits)?;
-        self.start(directories, folder)
+        self.start(directories, folder.of_cluster(cluster)?)
     }
 
-    /// Makes the folders of a shard in these directories, and starts its acceptor: `id` is chosen by chance.
+    /// Makes the folders of a shard in these directories, and starts its acceptor: `id` is chosen by chance. `cluster`:
+    /// the one of the shard, if it is known.
     ///
     /// # Errors
     /// There is an acceptor already, or a disk has no room, or has failed.
@@ -75,10 +82,11 @@ impl Acceptors {
         directories: &[PathBuf],
         shard: ShardId,
         streams: u16,
+        cluster: Option<Cluster>,
         id: AcceptorId,
     ) -> Result<AcceptorId, Unusable> {
         let spread = Spread::of(directories, shard, streams)?;
-        let folder = Folder::make(self.place(&spread, shard)?, shard, id, self.limits)?;
+        let folder = Folder::make_in(cluster, self.place(&spread, shard)?, shard, id, self.limits)?;
         self.start(directories, folder)
     }
 

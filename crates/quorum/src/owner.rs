@@ -348,8 +348,14 @@ impl Owner {
         out.push(Event::Send { to, request, apart });
     }
 
-    /// Has an acceptor brought up that counts for no majority: the owner's own folder, where metadata do not name it. Its
-    /// log may be chosen, as any log that an owner has made.
+    /// True if an acceptor may end this term, be chosen, and give blocks to others: it counts, or is the caller's own
+    /// folder. Any other folder may be of another time, and its names those of other blocks.
+    fn heeds(&self, acceptor: AcceptorId) -> bool {
+        self.awaited == Some(acceptor) || self.acceptors().any(|id| id == acceptor)
+    }
+
+    /// Has an acceptor brought up that counts for no majority. Nothing that it says decides anything, unless the owner
+    /// waits for it.
     pub fn follow(&mut self, acceptor: AcceptorId, out: &mut Vec<Event>) {
         if self.stage == Stage::Fenced || self.peers.contains_key(&acceptor) {
             return;
@@ -425,7 +431,7 @@ impl Owner {
             return;
         }
         match reply.report {
-            Report::Refused { promised } if promised > self.term => self.fence(promised, out),
+            Report::Refused { promised } if promised > self.term => self.contradicted(from, promised, out),
             // A late answer to a term of the same process says nothing about this one.
             _ if reply.term != self.term => {}
             Report::Refused { .. } => self.connected(from, out),
@@ -449,6 +455,16 @@ impl Owner {
                     self.choose(out);
                 }
             }
+        }
+    }
+
+    /// An acceptor knows a later term. One that is not heeded cannot follow.
+    fn contradicted(&mut self, from: AcceptorId, by: Term, out: &mut Vec<Event>) {
+        if self.heeds(from) {
+            return self.fence(by, out);
+        }
+        if let Some(peer) = self.peers.get_mut(&from) {
+            (peer.is_here, peer.is_following, peer.answer) = (false, false, None);
         }
     }
 

@@ -51,13 +51,14 @@ pub fn of_owner(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Made
     }
     let logs = Places::of(settings, dir).logs;
     let fresh = AcceptorId(chance::random().map_err(|why| why.to_string())?);
-    let acceptor = loggroup::name_of_own(&logs, wanted.shard, fresh).map_err(|why| why.to_string())?;
+    let cluster = wanted.cluster.map(|cluster| cluster.0);
+    let acceptor = loggroup::name_of_own(&logs, wanted.shard, cluster, fresh).map_err(|why| why.to_string())?;
     Ok(Made { acceptor, streams: logs.len() as u16 })
 }
 
 /// Opens or makes the folders of a copy in these directories, which its streams are spread over, and runs its acceptor.
-/// `is_known`: the metadata have the name of a folder there. If they do not, one that has lost something goes: its place
-/// has been given anew, and it does not vote (rule G9).
+/// `is_known`: the metadata have the name of a folder there. If they do not, one that has lost something is put aside: its
+/// place has been given anew, and it does not vote (rule G9).
 ///
 /// # Errors
 /// They cannot be used.
@@ -68,14 +69,22 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<
     if let Some((acceptor, ..)) = acceptors().figures().into_iter().find(of_it) {
         return Ok(Made { acceptor, streams });
     }
-    let opened = match open(directories, *shard, streams)? {
+    let cluster = wanted.cluster.map(|cluster| cluster.0);
+    let open = || match acceptors().open(directories, *shard, streams, cluster) {
+        Err(Unusable::Empty) => {
+            let fresh = AcceptorId(chance::random()?);
+            acceptors().make(directories, *shard, streams, cluster, fresh)
+        }
+        opened => opened,
+    };
+    let opened = match open() {
         Err(why @ (Unusable::Lost(_) | Unusable::Damaged(_))) if !is_known => {
             tracing::warn!(
                 "What is left of a copy of the log of shard {} is removed, as it does not vote: {why}",
                 shard.0
             );
             acceptors().clear(directories, *shard).map_err(|why| why.to_string())?;
-            open(directories, *shard, streams)?
+            open()
         }
         opened => opened,
     };
@@ -83,17 +92,6 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<
     let names: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
     tracing::info!("A copy of the log of shard {} is kept in {}", shard.0, names.join(" "));
     Ok(Made { acceptor, streams })
-}
-
-/// Opens the folders, or makes them where there is no acceptor.
-fn open(directories: &[PathBuf], shard: ShardId, streams: u16) -> Result<Result<AcceptorId, Unusable>, String> {
-    Ok(match acceptors().open(directories, shard, streams) {
-        Err(Unusable::Empty) => {
-            let id = AcceptorId(chance::random().map_err(|why| why.to_string())?);
-            acceptors().make(directories, shard, streams, id)
-        }
-        opened => opened,
-    })
 }
 
 /// How long a copy has to be unwanted before it is removed.

@@ -321,6 +321,11 @@ impl Membership {
         group::own_shard(&self.control)
     }
 
+    /// The cluster, if the node belongs to one.
+    pub fn cluster(&self) -> Option<loggroup::Cluster> {
+        self.control.cluster().map(|cluster| cluster.0)
+    }
+
     /// Ways to the acceptors of the shard at other members.
     pub fn ports(&self, shard: &Shard, listener: &Listener) -> Vec<(AcceptorId, Arc<dyn Port>)> {
         let pending = shard.pending.iter().flatten().filter(|acceptor| !shard.settled.contains(acceptor));

@@ -123,7 +123,8 @@ fn try_bring_up(
     membership: &Membership,
     shard: &Shard,
 ) -> Result<Option<Arc<Driver>>, Box<dyn Error>> {
-    let own = Own::at(&stored.places.logs, shard.id, limits_of_log(settings), AcceptorId(chance::random()?))?;
+    let (limits, fresh) = (limits_of_log(settings), AcceptorId(chance::random()?));
+    let own = Own::at(&stored.places.logs, shard.id, membership.cluster(), limits, fresh)?;
     if own.term() >= shard.term {
         return Err(format!(
             "the own log folder knows term {}, and the metadata give {} to this start: they are of another time",

@@ -14,7 +14,7 @@ use quorum::{AcceptorId, History, Limits, ShardId, Term};
 use redolog::{Damage, Disk, Lead, Log, Opened, Reader, Replica};
 
 use super::{Driver, Ended, OwnReads, Plan, Wait};
-use crate::folder::{Folder, Place, Unusable, named, shard_of};
+use crate::folder::{Cluster, Folder, Identity, Place, Unusable, named, shard_of};
 use crate::local::Local;
 use crate::port::{Listener, Port};
 
@@ -75,11 +75,17 @@ impl Own {
     ///
     /// # Errors
     /// A directory is used by another process, cannot be read or written, or has lost something. Or the log has blocks of
-    /// version 3.
-    pub fn at(logs: &[PathBuf], shard: ShardId, limits: redolog::Limits, fresh: AcceptorId) -> Result<Self, Unusable> {
+    /// version 3, or is another cluster's.
+    pub fn at(
+        logs: &[PathBuf],
+        shard: ShardId,
+        cluster: Option<Cluster>,
+        limits: redolog::Limits,
+        fresh: AcceptorId,
+    ) -> Result<Self, Unusable> {
         refuse_old(logs)?;
         let _held = naming();
-        Self::on(|| Place::of(&own_folder(logs), logs), shard, limits, fresh)
+        Self::of_cluster(cluster, || Place::of(&own_folder(logs), logs), shard, limits, fresh)
     }
 }
 
@@ -93,9 +99,14 @@ fn naming() -> MutexGuard<'static, ()> {
 /// The name of the acceptor in the directories of a log that may be running. It gets the name `fresh` if it has none.
 ///
 /// # Errors
-/// No log has begun there, it has blocks of version 3, or those of an acceptor whose name is gone. Or the directory cannot
-/// be used.
-pub fn name_of_own(logs: &[PathBuf], shard: ShardId, fresh: AcceptorId) -> Result<AcceptorId, Unusable> {
+/// No log has begun there, it has blocks of version 3, or those of an acceptor whose name is gone, or it is another
+/// cluster's. Or the directory cannot be used.
+pub fn name_of_own(
+    logs: &[PathBuf],
+    shard: ShardId,
+    cluster: Option<Cluster>,
+    fresh: AcceptorId,
+) -> Result<AcceptorId, Unusable> {
     let _held = naming();
     let begun = |folder: &PathBuf| {
         let names = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -112,7 +123,8 @@ pub fn name_of_own(logs: &[PathBuf], shard: ShardId, fresh: AcceptorId) -> Resul
             }
         }
     }
-    Folder::name(redolog::Folder::new(&own_folder(logs))?, shard, fresh, logs.len() as u16)
+    let identity = Identity { acceptor: fresh, shard, streams: logs.len() as u16, cluster };
+    Folder::name(redolog::Folder::new(&own_folder(logs))?, identity)
 }
 
 /// Blocks of version 3 cannot be copied. Without this an owner would wait for ever for a copy that has them.
@@ -168,9 +180,19 @@ impl<D: Disk> Own<D> {
         limits: redolog::Limits,
         fresh: AcceptorId,
     ) -> Result<Self, Unusable> {
+        Self::of_cluster(None, place, shard, limits, fresh)
+    }
+
+    fn of_cluster(
+        cluster: Option<Cluster>,
+        place: impl Fn() -> Result<Place<D>, Unusable>,
+        shard: ShardId,
+        limits: redolog::Limits,
+        fresh: AcceptorId,
+    ) -> Result<Self, Unusable> {
         match Folder::open(place()?, shard, limits) {
-            Err(Unusable::Empty) => Self::of(Folder::make(place()?, shard, fresh, limits)?),
-            opened => Self::of(opened?),
+            Err(Unusable::Empty) => Self::of(Folder::make_in(cluster, place()?, shard, fresh, limits)?),
+            opened => Self::of(opened?.of_cluster(cluster)?),
         }
     }
 

@@ -28,7 +28,7 @@ pub struct Checked {
 /// There is no acceptor, its name or its promise cannot be read, a stream is gone, or a process uses it.
 pub fn check_copy(directories: &[PathBuf], shard: ShardId) -> Result<Checked, Unusable> {
     let own = folder_of(&Spread::of(directories, shard, 0)?.own, shard);
-    let (Identity { acceptor, shard: of, streams }, promised) = named(&own).map_err(|why| match why {
+    let (Identity { acceptor, shard: of, streams, .. }, promised) = named(&own).map_err(|why| match why {
         Unusable::Empty => Unusable::Lost("its files acceptor and promise are not here".to_owned()),
         why => why,
     })?;

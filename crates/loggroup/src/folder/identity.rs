@@ -11,31 +11,38 @@ use crate::checksum;
 pub const NAME: &str = "acceptor";
 const MAKING: &str = "making-acceptor";
 const MAGIC: &[u8; 8] = b"HOLDACPT";
-const VERSION: u32 = 1;
+/// The first version names no cluster.
+const VERSION: u32 = 2;
 /// Bytes of the file.
 pub const SIZE: usize = 64;
+
+/// The name of a cluster: shards of two clusters may have one number.
+pub type Cluster = [u8; 20];
 
 /// The acceptor of a folder.
 ///
 /// ```text
-/// acceptor := magic "HOLDACPT" · crc u32 (of what follows) · version u32 (1) · acceptor 16 bytes · shard u32
-///             · streams u16 · zeros up to byte 64
+/// acceptor := magic "HOLDACPT" · crc u32 (of what follows) · version u32 (2) · acceptor 16 bytes · shard u32
+///             · streams u16 · zeros u16 · cluster 20 bytes · zeros up to byte 64
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     pub acceptor: AcceptorId,
     pub shard: ShardId,
     pub streams: u16,
+    /// None: it is not known.
+    pub cluster: Option<Cluster>,
 }
 
 impl Identity {
     pub fn encode(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[12..16].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&if self.cluster.is_some() { VERSION } else { 1 }.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.acceptor.0);
         bytes[32..36].copy_from_slice(&self.shard.0.to_le_bytes());
         bytes[36..38].copy_from_slice(&self.streams.to_le_bytes());
+        bytes[40..60].copy_from_slice(&self.cluster.unwrap_or_default());
         let sum = checksum(&bytes[12..]);
         bytes[8..12].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -44,16 +51,17 @@ impl Identity {
     /// `None`: these are no such bytes.
     pub fn decode(bytes: &[u8; SIZE]) -> Option<Self> {
         let whole = bytes[..8] == *MAGIC && bytes[8..12] == checksum(&bytes[12..]).to_le_bytes();
-        if !whole || bytes[12..16] != VERSION.to_le_bytes() {
-            return None;
-        }
-        let (acceptor, rest) = bytes[16..].split_first_chunk::<16>()?;
+        let (version, rest) = bytes[12..].split_first_chunk::<4>()?;
+        let version = Some(u32::from_le_bytes(*version)).filter(|version| whole && (1..=VERSION).contains(version))?;
+        let (acceptor, rest) = rest.split_first_chunk::<16>()?;
         let (shard, rest) = rest.split_first_chunk::<4>()?;
-        let streams = rest.first_chunk::<2>()?;
+        let (streams, rest) = rest.split_first_chunk::<2>()?;
+        let cluster = rest.get(2..)?.first_chunk::<20>()?;
         Some(Self {
             acceptor: AcceptorId(*acceptor),
             shard: ShardId(u32::from_le_bytes(*shard)),
             streams: u16::from_le_bytes(*streams),
+            cluster: (version > 1).then_some(*cluster),
         })
     }
 
@@ -94,24 +102,47 @@ mod tests {
 
     #[test]
     fn golden_bytes_of_an_acceptor() {
-        let it = Identity { acceptor: AcceptorId([0xac; 16]), shard: ShardId(0x0102_0304), streams: 5 };
-        let hex: String = it.encode()[..40].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, GOLDEN);
-        assert_eq!(Identity::decode(&it.encode()), Some(it));
-        for at in 0..SIZE {
-            let mut bytes = it.encode();
-            bytes[at] ^= 1;
-            assert_eq!(Identity::decode(&bytes), None, "byte {at}");
+        let (acceptor, shard) = (AcceptorId([0xac; 16]), ShardId(0x0102_0304));
+        for (cluster, golden) in [(None, OLD), (Some([0xc1; 20]), GOLDEN)] {
+            let it = Identity { acceptor, shard, streams: 5, cluster };
+            let hex: String = it.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, golden);
+            assert_eq!(Identity::decode(&it.encode()), Some(it));
+            for at in 0..SIZE {
+                let mut bytes = it.encode();
+                bytes[at] ^= 1;
+                assert_eq!(Identity::decode(&bytes), None, "byte {at}");
+            }
         }
+        // A later version.
+        let mut bytes = Identity { acceptor, shard, streams: 5, cluster: None }.encode();
+        bytes[12] = 3;
+        let sum = checksum(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Identity::decode(&bytes), None);
     }
 
-    const GOLDEN: &str = concat!(
+    const OLD: &str = concat!(
         "484f4c4441435054",
         "b7040651",
         "01000000",
         "acacacacacacacacacacacacacacacac",
         "04030201",
         "0500",
-        "0000"
+        "0000",
+        "0000000000000000000000000000000000000000",
+        "00000000"
+    );
+
+    const GOLDEN: &str = concat!(
+        "484f4c4441435054",
+        "8a447ad7",
+        "02000000",
+        "acacacacacacacacacacacacacacacac",
+        "04030201",
+        "0500",
+        "0000",
+        "c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1",
+        "00000000"
     );
 }

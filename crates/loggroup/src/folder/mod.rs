@@ -26,7 +26,8 @@ use redolog::{Chain, Damage, Disk, Holder, Limits, Lsn, Name, Replica};
 pub(crate) use self::blocks::{check, decoded, encoded};
 pub(crate) use self::checked::named;
 pub use self::checked::{Checked, check_copy};
-use self::identity::Identity;
+pub use self::identity::Cluster;
+pub(crate) use self::identity::Identity;
 pub(crate) use self::promise::Promise;
 pub(crate) use self::spread::{Spread, clear_folders, remove_folders};
 
@@ -135,6 +136,7 @@ impl From<Damage> for Unusable {
 pub struct Folder<D: Disk> {
     pub(crate) shard: ShardId,
     pub(crate) acceptor: AcceptorId,
+    cluster: Option<Cluster>,
     pub(crate) promise: Promise<D>,
     pub(crate) streams: Vec<Replica<D>>,
     pub(crate) locks: Vec<std::fs::File>,
@@ -146,7 +148,8 @@ impl<D: Disk> Folder<D> {
     /// # Errors
     /// There is none, it is another shard's, or it lost something.
     pub fn open(place: Place<D>, shard: ShardId, limits: Limits) -> Result<Self, Unusable> {
-        let Identity { acceptor, shard: of, streams } = Identity::read(&place.own)?.ok_or(Unusable::Empty)?;
+        let identity = Identity::read(&place.own)?.ok_or(Unusable::Empty)?;
+        let Identity { acceptor, shard: of, streams, cluster } = identity;
         if of != shard || usize::from(streams) != place.streams.len() {
             return Err(Unusable::Lost(format!(
                 "{} is of shard {}, which has {streams} streams, not of shard {} with {}",
@@ -165,7 +168,18 @@ impl<D: Disk> Folder<D> {
         if let Some(other) = streams.iter().find(|stream| stream.is_of_another()) {
             return Err(of_another(other));
         }
-        Ok(Self { shard, acceptor, promise, streams, locks })
+        Ok(Self { shard, acceptor, cluster, promise, streams, locks })
+    }
+
+    /// The same, if it is a copy of a log of this cluster, or does not say of which.
+    ///
+    /// # Errors
+    /// It is one of another cluster.
+    pub(crate) fn of_cluster(self, cluster: Option<Cluster>) -> Result<Self, Unusable> {
+        match (self.cluster, cluster) {
+            (Some(of), Some(cluster)) if of != cluster => Err(of_another_cluster()),
+            _ => Ok(self),
+        }
     }
 
     /// Makes the folder of a new acceptor. Streams may be there: the log of a shard that has had no copies so far. Their
@@ -174,6 +188,17 @@ impl<D: Disk> Folder<D> {
     /// # Errors
     /// There is an acceptor already, or the blocks of one that has lost its name. Or the disk has no room, or has failed.
     pub fn make(place: Place<D>, shard: ShardId, acceptor: AcceptorId, limits: Limits) -> Result<Self, Unusable> {
+        Self::make_in(None, place, shard, acceptor, limits)
+    }
+
+    /// As [`Self::make`], in a cluster.
+    pub(crate) fn make_in(
+        cluster: Option<Cluster>,
+        place: Place<D>,
+        shard: ShardId,
+        acceptor: AcceptorId,
+        limits: Limits,
+    ) -> Result<Self, Unusable> {
         if Identity::read(&place.own)?.is_some() {
             return Err(Unusable::Lost(format!("{} is there already", place.own.describe("acceptor"))));
         }
@@ -187,17 +212,20 @@ impl<D: Disk> Folder<D> {
             // So that a stream without files is one that lost them. An earlier try may have begun it.
             stream.begin(stream.life() + 1, redolog::Keep::UpTo(Name::default()))?;
         }
-        let own =
-            Identity { acceptor, shard, streams: count }.write(place.own, |own| Promise::make(own, acceptor, shard))?;
+        let identity = Identity { acceptor, shard, streams: count, cluster };
+        let own = identity.write(place.own, |own| Promise::make(own, acceptor, shard))?;
         let (locks, promise) = (place.locks, Promise::open(own, acceptor, shard)?);
-        Ok(Self { shard, acceptor, promise, streams, locks })
+        Ok(Self { shard, acceptor, cluster, promise, streams, locks })
     }
 
     /// Names a folder whose streams are there and may be written meanwhile: the acceptor that is there, or a new one. No
     /// stream is opened.
-    pub(crate) fn name(own: D, shard: ShardId, acceptor: AcceptorId, streams: u16) -> Result<AcceptorId, Unusable> {
+    pub(crate) fn name(own: D, new: Identity) -> Result<AcceptorId, Unusable> {
         match Identity::read(&own)? {
-            Some(there) if there.shard == shard && there.streams == streams => Ok(there.acceptor),
+            Some(there) if there.cluster.is_some_and(|of| new.cluster.is_some_and(|cluster| of != cluster)) => {
+                Err(of_another_cluster())
+            }
+            Some(there) if there.shard == new.shard && there.streams == new.streams => Ok(there.acceptor),
             Some(there) => Err(Unusable::Lost(format!(
                 "{} is of shard {}, which has {} streams",
                 own.describe("acceptor"),
@@ -205,9 +233,8 @@ impl<D: Disk> Folder<D> {
                 there.streams
             ))),
             None => {
-                let identity = Identity { acceptor, shard, streams };
-                identity.write(own, |own| Promise::make(own, acceptor, shard))?;
-                Ok(acceptor)
+                new.write(own, |own| Promise::make(own, new.acceptor, new.shard))?;
+                Ok(new.acceptor)
             }
         }
     }
@@ -253,6 +280,10 @@ fn open_streams<D: Disk>(
         Replica::open(disk, holder, limits).map_err(Unusable::from)
     };
     disks.into_iter().zip(0..).map(open).collect()
+}
+
+fn of_another_cluster() -> Unusable {
+    Unusable::Lost("a copy of the log of another cluster is there: remove it, or name another directory".to_owned())
 }
 
 fn of_another<D: Disk>(stream: &Replica<D>) -> Unusable {

@@ -225,7 +225,7 @@ impl<D: Disk> Local<D> {
 
     fn open(folder: Folder<D>, is_by_hand: bool) -> Result<Self, Unusable> {
         let found = folder.found()?;
-        let Folder { shard, acceptor: id, promise, streams, locks } = folder;
+        let Folder { shard, acceptor: id, promise, streams, locks, .. } = folder;
         let mut out = Vec::new();
         let acceptor = Acceptor::open(shard, promise.term(), found, &mut out);
         let promises = Promises { hand: Some(promise), wanted: Vec::new() };

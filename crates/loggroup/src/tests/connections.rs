@@ -14,7 +14,7 @@ use quorum::{AcceptorId, Block, BlockId, Cut, Event, History, Limits as OwnerLim
 use quorum::{Request, Stage, StreamId};
 use redolog::{Limits, Lsn};
 
-use super::made::{SHARD, body, lsn, term};
+use super::made::{LIMITS, SHARD, body, lsn, term};
 use crate::link::{Incoming, Outgoing, answer, reply_bytes};
 use crate::{Acceptors, Dial, Heard, Listener, Port, Remote, Unusable};
 
@@ -43,9 +43,9 @@ impl Site {
     fn start(&mut self, id: AcceptorId) {
         let acceptors = Acceptors::new(Limits { segment: 1 << 16, ..Limits::default() }, None);
         let directories = ["a", "b"].map(|name| self.directory.join(name));
-        match acceptors.open(&directories, SHARD, STREAMS) {
+        match acceptors.open(&directories, SHARD, STREAMS, None) {
             Ok(found) => assert_eq!(found, id),
-            Err(Unusable::Empty) => drop(acceptors.make(&directories, SHARD, STREAMS, id).expect("room")),
+            Err(Unusable::Empty) => drop(acceptors.make(&directories, SHARD, STREAMS, None, id).expect("room")),
             Err(why) => panic!("{why}"),
         }
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -306,4 +306,31 @@ fn old_blocks_do_not_delay_those_of_now() {
     drop(of_now);
     let (_now, _) = taken(&dialed);
     assert_eq!(heard.recv_timeout(patience), Ok(Heard::Connected));
+}
+
+/// Shards of two clusters have one number, and a log-server may still have what another cluster left.
+#[test]
+fn a_copy_of_another_cluster_is_refused() {
+    let path = std::env::temp_dir().join(format!("holdfast-clusters-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    let (directories, ours, theirs) = ([path.clone()], Some([1; 20]), Some([2; 20]));
+    let open = |cluster| {
+        let acceptors = Acceptors::new(LIMITS, None);
+        let opened = acceptors.open(&directories, SHARD, STREAMS, cluster);
+        acceptors.stop().expect("the disk works");
+        opened
+    };
+    let make = |cluster, id| {
+        let acceptors = Acceptors::new(LIMITS, None);
+        acceptors.make(&directories, SHARD, STREAMS, cluster, AcceptorId([id; 16])).expect("room");
+        acceptors.stop().expect("the disk works");
+    };
+    make(theirs, 5);
+    assert!(matches!(open(ours), Err(Unusable::Lost(why)) if why.contains("another cluster")));
+    assert_eq!(open(theirs).expect("its own"), AcceptorId([5; 16]));
+    // One of before there were names of clusters.
+    std::fs::remove_dir_all(&path).expect("it is there");
+    make(None, 6);
+    assert_eq!(open(ours).expect("nothing speaks against it"), AcceptorId([6; 16]));
+    std::fs::remove_dir_all(&path).expect("it is there");
 }

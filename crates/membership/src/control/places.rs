@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::agent::Agent;
 use crate::map::Map;
 use crate::meta::{Command, GroupCommand, Place, Report, Response};
-use crate::{AcceptorId, NodeId, ShardId};
+use crate::{AcceptorId, ClusterId, NodeId, ShardId};
 
 /// How long a failed attempt is left alone, unless the metadata change.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -17,6 +17,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// A folder that this process is to have.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Wanted {
+    /// The cluster, which every folder names from now on.
+    pub cluster: Option<ClusterId>,
     /// The shard whose log it copies.
     pub shard: ShardId,
     /// An absolute path, or [`crate::meta::DEFAULT_DIR`].
@@ -91,7 +93,7 @@ fn wanted(map: &Map, me: NodeId) -> Vec<Wanted> {
             false => Some(shard.streams),
         };
         let mine = map.copies_of(shard).into_iter().filter(|place| place.member == me);
-        mine.map(|Place { dir, .. }| Wanted { shard: shard.id, dir, streams }).collect()
+        mine.map(|Place { dir, .. }| Wanted { cluster: map.cluster(), shard: shard.id, dir, streams }).collect()
     };
     map.shards().iter().flat_map(of_shard).collect()
 }

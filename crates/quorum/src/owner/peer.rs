@@ -272,7 +272,7 @@ impl Owner {
 
     /// An acceptor that has a block which memory has not.
     fn source_of(&self, but: AcceptorId, stream: StreamId, sequence: u64) -> Option<AcceptorId> {
-        let mut others = self.peers.iter().filter(|(id, peer)| **id != but && peer.follows());
+        let mut others = self.peers.iter().filter(|(id, peer)| **id != but && peer.follows() && self.heeds(**id));
         others
             .find(|(_, peer)| (peer.mark(stream).base + 1..=peer.mark(stream).synced).contains(&sequence))
             .map(|(id, _)| *id)

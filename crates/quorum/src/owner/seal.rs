@@ -14,7 +14,7 @@ impl Owner {
         (peer.is_here, peer.is_failed, peer.is_full) = (true, false, false);
         // Its promise is lost, or this term is: a block of a higher term is there.
         if let Some(by) = histories.iter().map(|history| history.last().term).max().filter(|last| *last > self.term) {
-            return self.fence(by, out);
+            return self.contradicted(from, by, out);
         }
         peer.answer = Some(histories);
         match self.stage {
@@ -24,9 +24,9 @@ impl Owner {
         }
     }
 
-    /// The answers of acceptors that can be asked for blocks.
+    /// The answers of acceptors that are heeded and can be asked for blocks.
     fn answers(&self) -> impl Iterator<Item = (AcceptorId, &Vec<History>)> {
-        let sound = self.peers.iter().filter(|(_, peer)| !peer.is_failed);
+        let sound = self.peers.iter().filter(|(id, peer)| !peer.is_failed && self.heeds(**id));
         sound.filter_map(|(id, peer)| Some((*id, peer.answer.as_ref()?)))
     }
 
