@@ -22,6 +22,8 @@
 //! failed 15 :=                                                                  to an owner
 //! full 16   := is full u8                                                       to an owner
 //! ```
+//!
+//! Sequences, and places (`last`, `first`, `committed`, `from`), are below 2^63.
 
 use std::sync::Arc;
 
@@ -36,6 +38,8 @@ const SUM: usize = 4;
 /// Least bytes of a block and of a run.
 const BLOCK_LEAST: usize = 25;
 const RUN: usize = 12;
+/// The highest place of a block. No log comes near it, and places below can be counted on without an overflow.
+const PLACE_MAX: u64 = u64::MAX / 2;
 
 mod kind {
     pub const APPEND: u8 = 1;
@@ -191,8 +195,14 @@ impl<'a> Reader<'a> {
         if usize::from(stream) < STREAMS_MAX { Ok(StreamId(stream)) } else { Err(Malformed("a stream's number")) }
     }
 
+    /// The place of a block.
+    fn place(&mut self) -> Result<u64, Malformed> {
+        let place = self.u64()?;
+        if place <= PLACE_MAX { Ok(place) } else { Err(Malformed("a place that no block has")) }
+    }
+
     fn id(&mut self) -> Result<BlockId, Malformed> {
-        Ok(BlockId { term: self.term()?, sequence: self.u64()? })
+        Ok(BlockId { term: self.term()?, sequence: self.place()? })
     }
 
     fn base(&mut self) -> Result<Base, Malformed> {
@@ -223,8 +233,8 @@ impl<'a> Reader<'a> {
     }
 
     fn history(&mut self) -> Result<History, Malformed> {
-        let (base, last, count) = (self.base()?, self.u64()?, self.count()?);
-        let runs = self.many(count, RUN, |reader| Ok(Run { first: reader.u64()?, term: reader.term()? }))?;
+        let (base, last, count) = (self.base()?, self.place()?, self.count()?);
+        let runs = self.many(count, RUN, |reader| Ok(Run { first: reader.place()?, term: reader.term()? }))?;
         History::from_runs(base, runs, last).ok_or(Malformed("runs that are no history"))
     }
 
@@ -317,13 +327,13 @@ impl Request {
             kind::APPEND => Order::Append {
                 stream: from.stream()?,
                 before: from.id()?,
-                committed: from.u64()?,
+                committed: from.place()?,
                 through: from.flag()?,
                 block: from.block()?,
             },
             kind::SYNC => Order::Sync { stream: from.stream()? },
-            kind::ADVANCE => Order::Advance { stream: from.stream()?, committed: from.u64()? },
-            kind::READ => Order::Read { stream: from.stream()?, from: from.u64()?, most: from.u32()? },
+            kind::ADVANCE => Order::Advance { stream: from.stream()?, committed: from.place()? },
+            kind::READ => Order::Read { stream: from.stream()?, from: from.place()?, most: from.u32()? },
             kind::CUT => Order::Cut { stream: from.stream()?, base: from.base()? },
             kind::RESET => Order::Reset { stream: from.stream()?, base: from.base()? },
             _ => return Err(Malformed("no message for an acceptor")),

@@ -161,6 +161,45 @@ fn what_nobody_writes_is_refused() {
     assert!(Reply::decode(&summed(sealed[..sealed.len() - 4].to_vec())).is_err(), "terms that fall");
 }
 
+/// Places are counted on from: none is so high that the next one overflows.
+#[test]
+fn places_that_no_block_has_are_refused() {
+    let far = u64::MAX;
+    let near = |order: fn(u64) -> Order, report: fn(u64) -> Report, place: u64| {
+        let (mut asked, mut told) = (Vec::new(), Vec::new());
+        Request { shard: SHARD, term: term(6), order: order(place) }.encode(&mut asked);
+        Reply { shard: SHARD, term: term(6), report: report(place) }.encode(&mut told);
+        (Request::decode(&asked).is_ok(), Reply::decode(&told).is_ok())
+    };
+    let orders: [fn(u64) -> Order; 5] = [
+        |place| Order::Append {
+            stream: STREAM,
+            before: id(3, place),
+            committed: 9,
+            through: true,
+            block: Block { id: id(5, place), ..block() },
+        },
+        |place| Order::Append { stream: STREAM, before: id(3, 9), committed: place, through: true, block: block() },
+        |committed| Order::Advance { stream: STREAM, committed },
+        |from| Order::Read { stream: STREAM, from, most: 4 },
+        |place| Order::Reset { stream: STREAM, base: Base { id: id(3, place), cut: Cut(1) } },
+    ];
+    let reports: [fn(u64) -> Report; 5] = [
+        |place| Report::Ack { stream: STREAM, written: id(3, 9), synced: id(3, place) },
+        |place| Report::Missed { stream: STREAM, last: id(3, place) },
+        |place| Report::Blocks { stream: STREAM, blocks: vec![Block { id: id(5, place), ..block() }] },
+        |place| Report::Sealed { histories: vec![History::new(Base { id: id(3, place), cut: Cut(1) })] },
+        |last| Report::Sealed {
+            histories: History::from_runs(base(), vec![Run { first: 10, term: term(3) }], last).into_iter().collect(),
+        },
+    ];
+    for (order, report) in orders.into_iter().zip(reports) {
+        assert_eq!(near(order, report, far / 2), (true, true));
+        assert_eq!(near(order, report, far / 2 + 1), (false, false));
+        assert_eq!(near(order, report, far), (false, false));
+    }
+}
+
 proptest! {
     #[test]
     fn no_damage_goes_unnoticed(at in 0usize..200, bit in 0u8..8) {
