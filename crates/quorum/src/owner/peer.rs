@@ -285,12 +285,12 @@ impl Owner {
     }
 
     pub(super) fn majority_of(&self, of: impl Fn(AcceptorId) -> u64) -> u64 {
-        let of_set = |set: &Vec<AcceptorId>| {
-            let mut places: Vec<u64> = set.iter().map(|id| of(*id)).collect();
-            places.sort_unstable_by(|a, b| b.cmp(a));
-            places.get(places.len() / 2).copied().unwrap_or(0)
-        };
-        self.pending.as_ref().map_or(u64::MAX, &of_set).min(of_set(&self.settled))
+        self.pending.as_ref().map_or(u64::MAX, |set| majority_in(set, &of)).min(majority_in(&self.settled, &of))
+    }
+
+    /// The same of the settled acceptors alone.
+    pub(super) fn majority_of_settled(&self, of: impl Fn(AcceptorId) -> u64) -> u64 {
+        majority_in(&self.settled, &of)
     }
 
     /// Looks how far the acceptors are: the shard may be led, and watermarks may move.
@@ -331,4 +331,11 @@ impl Owner {
             }
         }
     }
+}
+
+/// The place that a majority of a set has reached.
+fn majority_in(set: &[AcceptorId], of: impl Fn(AcceptorId) -> u64) -> u64 {
+    let mut places: Vec<u64> = set.iter().map(|id| of(*id)).collect();
+    places.sort_unstable_by(|a, b| b.cmp(a));
+    places.get(places.len() / 2).copied().unwrap_or(0)
 }

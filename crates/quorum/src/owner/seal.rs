@@ -57,10 +57,11 @@ impl Owner {
         let rank = |history: &History| if longest { (0, history.last().sequence) } else { ranked(history) };
         let Some((source, chosen)) = of_stream.max_by_key(|(_, history)| rank(history)) else { return };
         let chosen = chosen.clone();
-        let held = self.majority_of(|id| {
+        let common = |id: AcceptorId| {
             let answer = self.peers.get(&id).and_then(|peer| peer.answer.as_ref());
             answer.and_then(|answer| chosen.common(answer.get(stream.index())?)).unwrap_or(0)
-        });
+        };
+        let held = (self.majority_of(common), self.majority_of_settled(common));
         if let Some(own) = self.streams.get_mut(stream.index()) {
             own.take_over(chosen, held, source);
         }

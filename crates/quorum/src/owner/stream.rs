@@ -33,6 +33,9 @@ pub(super) struct Stream {
     ring_bytes: usize,
     /// The place up to which a majority has everything on the disk, of whatever term. It commits nothing by itself.
     pub held: u64,
+    /// The same for the settled acceptors alone. While acceptors change, the log that is taken over need not stay in
+    /// memory for the new ones: it can be read again.
+    pub settled_hold: u64,
     /// The place of the start block. The highest one if it is not there yet.
     pub start: u64,
     /// The place of the last [`super::Event::Received`].
@@ -50,6 +53,7 @@ impl Stream {
             ring: VecDeque::new(),
             ring_bytes: 0,
             held: 0,
+            settled_hold: 0,
             start: u64::MAX,
             received: 0,
             synced: 0,
@@ -63,13 +67,14 @@ impl Stream {
         self.fetch = None;
     }
 
-    /// Takes over a log that was chosen, of which a majority has everything up to `held`.
-    pub fn take_over(&mut self, chosen: History, held: u64, source: AcceptorId) {
+    /// Takes over a log that was chosen, of which a majority has everything up to `held`, and one of the settled acceptors
+    /// up to `settled`.
+    pub fn take_over(&mut self, chosen: History, (held, settled): (u64, u64), source: AcceptorId) {
         let known = chosen.common(&self.known).unwrap_or(0);
-        let next = known.min(held).max(chosen.base().id.sequence) + 1;
+        let next = known.min(settled).max(chosen.base().id.sequence) + 1;
         self.fetch = (next <= chosen.last().sequence).then_some(Fetch { source, next });
         self.history = chosen;
-        self.held = held;
+        (self.held, self.settled_hold) = (held, settled);
         self.ring.clear();
         self.ring_bytes = 0;
     }
@@ -88,11 +93,13 @@ impl Stream {
         self.ring.push_back(block);
     }
 
-    /// Lets blocks go that a majority has, the oldest first, down to a number of bytes. The last one stays.
+    /// Lets blocks go that a majority has, the oldest first, down to a number of bytes. The last one stays. Of the log that
+    /// was taken over a majority of the settled acceptors is enough.
     pub fn let_go(&mut self, bytes: usize) {
+        let upto = self.held.max(self.settled_hold.min(self.start.saturating_sub(1)));
         while self.ring_bytes > bytes
             && self.ring.len() > 1
-            && self.ring.front().is_some_and(|block| block.id.sequence <= self.held)
+            && self.ring.front().is_some_and(|block| block.id.sequence <= upto)
         {
             self.pop();
         }

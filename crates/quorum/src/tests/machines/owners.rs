@@ -365,50 +365,6 @@ fn an_uncounted_acceptor_is_brought_up_and_counts_for_nothing() {
     assert_eq!(owner.synced(STREAM), 2);
 }
 
-/// A folder that counts for nothing may be of another time or another cluster: its terms and its log are not heeded.
-#[test]
-fn an_uncounted_acceptor_neither_fences_nor_is_chosen() {
-    let of_term = |number, last| {
-        let mut history = History::default();
-        (1..=last).for_each(|sequence| {
-            assert!(history.push(BlockId { term: Term::new(number).unwrap(), sequence }));
-        });
-        Report::Sealed { histories: vec![history] }
-    };
-    let (shard, term, limits, mut out) = (ShardId(1), Term::new(5).unwrap(), Limits::default(), Vec::new());
-    let of = vec![name_of(0), name_of(1), name_of(2)];
-    let new = |out: &mut Vec<Event>| {
-        let mut owner = Owner::new((shard, term), of.clone(), None, vec![History::default()], limits, out);
-        owner.follow(name_of(3), out);
-        owner
-    };
-    let mut owner = new(&mut out);
-    let tell = |owner: &mut Owner, from: usize, report: Report, out: &mut Vec<Event>| {
-        owner.reply(name_of(from), Reply { shard, term, report }, out);
-    };
-    tell(&mut owner, 3, of_term(4, 9), &mut out);
-    (0..2).for_each(|from| tell(&mut owner, from, of_term(3, 2), &mut out));
-    assert_eq!(owner.history(STREAM).unwrap().last(), BlockId { term: Term::new(3).unwrap(), sequence: 2 });
-    let is_read = |event: &Event| match event {
-        Event::Send { to, request, .. } => *to == name_of(3) && matches!(request.order, Order::Read { .. }),
-        _ => false,
-    };
-    assert!(!out.iter().any(is_read), "{out:?}");
-    // Nor does it end the term, whether it has promised a later one or has its blocks.
-    tell(&mut owner, 3, Report::Refused { promised: Term::new(9).unwrap() }, &mut out);
-    tell(&mut owner, 3, of_term(9, 1), &mut out);
-    assert_eq!(owner.stage(), Stage::Fetching);
-    assert!(owner.silent().any(|silent| silent == name_of(3)));
-    // The own folder is heeded, whether it counts or not.
-    let mut owner = new(&mut out);
-    owner.wait_for(name_of(3));
-    (0..2).for_each(|from| tell(&mut owner, from, of_term(3, 2), &mut out));
-    tell(&mut owner, 3, of_term(4, 9), &mut out);
-    assert_eq!(owner.history(STREAM).unwrap().last().sequence, 9);
-    tell(&mut owner, 0, Report::Refused { promised: Term::new(9).unwrap() }, &mut out);
-    assert_eq!(owner.stage(), Stage::Fenced);
-}
-
 /// An acceptor has given up the first blocks, as another one asks for them. It still gives the later ones.
 #[test]
 fn one_that_lacks_a_block_is_asked_for_later_ones() {
