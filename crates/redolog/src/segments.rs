@@ -182,12 +182,12 @@ pub fn has_old_blocks<D: Disk>(disk: &D) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The acceptor that has the newest segment of a folder. None: there is no segment, it cannot be told, or the log had no
-/// copies.
+/// The acceptor that has the newest segment of a folder, and its shard. None: there is no segment, it cannot be told, or
+/// the log had no copies.
 ///
 /// # Errors
 /// The folder cannot be read.
-pub fn newest_acceptor<D: Disk>(disk: &D) -> io::Result<Option<[u8; 16]>> {
+pub fn newest_holder<D: Disk>(disk: &D) -> io::Result<Option<([u8; 16], u32)>> {
     let Some(newest) = disk.list()?.into_iter().filter(|name| is_segment(name)).max() else { return Ok(None) };
     let file = disk.open(&newest)?;
     let mut bytes = [0; SEGMENT_HEADER];
@@ -195,8 +195,8 @@ pub fn newest_acceptor<D: Disk>(disk: &D) -> io::Result<Option<[u8; 16]>> {
         return Ok(None);
     }
     file.read(0, &mut bytes)?;
-    let acceptor = SegmentHeader::decode(&bytes).ok().map(|header| header.acceptor);
-    Ok(acceptor.filter(|acceptor| *acceptor != [0; 16]))
+    let holder = SegmentHeader::decode(&bytes).ok().map(|header| (header.acceptor, header.shard));
+    Ok(holder.filter(|(acceptor, _)| *acceptor != [0; 16]))
 }
 
 fn is_segment(name: &str) -> bool {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorum::{AcceptorId, History, Limits, ShardId, Term};
-use redolog::{Damage, Disk, Lead, Log, Opened, Reader, Replica};
+use redolog::{Damage, Disk, Holder, Lead, Log, Lsn, Name, Opened, Reader, Replica};
 
 use super::{Driver, Ended, OwnReads, Plan, Wait};
 use crate::folder::{Cluster, Folder, Identity, Place, Unusable, named, shard_of};
@@ -85,6 +85,7 @@ impl Own {
     ) -> Result<Self, Unusable> {
         refuse_old(logs)?;
         let _held = naming();
+        refuse_nameless(logs)?;
         Self::of_cluster(cluster, || Place::of(&own_folder(logs), logs), shard, limits, fresh)
     }
 }
@@ -116,13 +117,7 @@ pub fn name_of_own(
         return Err(Unusable::Lost(format!("no log has begun in {}", folder.display())));
     }
     refuse_old(logs)?;
-    if !is_acceptor(logs) {
-        for folder in logs {
-            if redolog::newest_acceptor(&redolog::Folder::to_read(folder))?.is_some() {
-                return Err(Unusable::Lost(format!("{} has blocks of a copy whose name is gone", folder.display())));
-            }
-        }
-    }
+    refuse_nameless(logs)?;
     let identity = Identity { acceptor: fresh, shard, streams: logs.len() as u16, cluster };
     Folder::name(redolog::Folder::new(&own_folder(logs))?, identity)
 }
@@ -137,18 +132,47 @@ fn refuse_old(logs: &[PathBuf]) -> Result<(), Unusable> {
     Ok(())
 }
 
+/// A log of several directories has lost the one with its name, which may only be away.
+fn refuse_nameless(logs: &[PathBuf]) -> Result<(), Unusable> {
+    let Some((folder, shard)) = nameless(logs)? else { return Ok(()) };
+    Err(Unusable::Lost(format!(
+        "{} has blocks of the log of shard {}, whose name as a copy is not in {}: is a disk not mounted? With all directories of the log empty it is read from its other copies",
+        folder.display(),
+        shard.0,
+        own_folder(logs).display(),
+    )))
+}
+
+/// A directory with blocks of an acceptor, and its shard, if its name is not there.
+fn nameless(logs: &[PathBuf]) -> Result<Option<(PathBuf, ShardId)>, Unusable> {
+    if is_acceptor(logs) {
+        return Ok(None);
+    }
+    for (folder, stream) in logs.iter().zip(0..).filter(|(folder, _)| folder.exists()) {
+        let disk = redolog::Folder::to_read(folder);
+        let Some((acceptor, shard)) = redolog::newest_holder(&disk)? else { continue };
+        let holder = Holder { acceptor, shard, stream, streams: logs.len() as u16 };
+        // An acceptor that was being made has none.
+        let has_blocks = |of: Replica<_>| of.last() != (Name::default(), Lsn::ZERO);
+        if Replica::open(disk, holder, redolog::Limits::default()).map_or(true, has_blocks) {
+            return Ok(Some((folder.clone(), ShardId(shard))));
+        }
+    }
+    Ok(None)
+}
+
 /// True if there is an acceptor in these directories of a log.
 pub fn is_acceptor(logs: &[PathBuf]) -> bool {
     own_folder(logs).join("acceptor").exists()
 }
 
-/// The shard whose acceptor is in these directories of a log; none: there is no acceptor.
+/// The shard whose acceptor, or whose blocks as an acceptor's, are in these directories of a log; none: neither.
 ///
 /// # Errors
-/// Its file cannot be read, or is damaged.
+/// A file cannot be read, or the acceptor's is damaged.
 pub fn shard_of_own(logs: &[PathBuf]) -> Result<Option<ShardId>, Unusable> {
     if !is_acceptor(logs) {
-        return Ok(None);
+        return Ok(nameless(logs)?.map(|(_, shard)| shard));
     }
     shard_of(&redolog::Folder::to_read(&own_folder(logs)))
 }

@@ -53,7 +53,8 @@ impl Spread {
                 [one, other, ..] => {
                     let name = Identity::read(&redolog::Folder::to_read(&folder(own)))?.map(|named| named.acceptor.0);
                     let of = |directory: &PathBuf| {
-                        redolog::newest_acceptor(&redolog::Folder::to_read(&part(directory))).unwrap_or_default()
+                        let holder = redolog::newest_holder(&redolog::Folder::to_read(&part(directory)));
+                        holder.unwrap_or_default().map(|(acceptor, _)| acceptor)
                     };
                     let mut right = found.iter().filter(|directory| name.is_some() && of(directory) == name);
                     match (right.next(), right.next()) {

@@ -9,7 +9,7 @@ use redolog::{Disk, Opened, Reader, Replica};
 use super::made::{LIMITS, SHARD, id, lsn, record, start, term};
 use crate::folder::encoded;
 use crate::local::{Came, Task, carry_out};
-use crate::{Folder, Place, Unusable};
+use crate::{Folder, Own, Place, Unusable, shard_of_own};
 
 const STREAM: StreamId = StreamId(0);
 const ACCEPTOR: AcceptorId = AcceptorId([0xac; 16]);
@@ -234,6 +234,35 @@ fn a_folder_without_a_name_is_made_anew() {
     one.lead(1, 3, true);
     let folder = Folder::open(place(), SHARD, LIMITS).unwrap_or_else(|why| panic!("{why}"));
     assert_eq!((folder.acceptor(), folder.streams[0].last().0), (other, crate::folder::name_of(id(1, 3))));
+}
+
+/// Rule L11: the first directory of a log is away, and the name of its acceptor with it. The others are not a log of
+/// another shard.
+#[test]
+fn a_log_whose_name_is_away_is_told() {
+    let path = std::env::temp_dir().join(format!("holdfast-nameless-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    let logs = ["a", "b"].map(|name| path.join(name));
+    let at = |id| Own::at(&logs, SHARD, None, LIMITS, AcceptorId([id; 16])).map(|own| own.acceptor());
+    at(1).unwrap_or_else(|why| panic!("{why}"));
+    std::fs::remove_dir_all(&logs[0]).expect("it is there");
+    // An acceptor that has no blocks may be made anew.
+    assert_eq!(shard_of_own(&logs).expect("it can be read"), None);
+    assert_eq!(at(2).unwrap_or_else(|why| panic!("{why}")), AcceptorId([2; 16]));
+    let holder = redolog::Holder { acceptor: [2; 16], shard: SHARD.0, stream: 1, streams: 2 };
+    let disk = redolog::Folder::new(&logs[1]).expect("it is there");
+    let mut hand = Replica::open(disk, holder, LIMITS).unwrap_or_else(|damage| panic!("{damage}"));
+    hand.begin(hand.life() + 1, redolog::Keep::UpTo(redolog::Name::default())).expect("room");
+    let first = start(BlockId::default(), 1, lsn(StreamId(1), 0));
+    let frame = crate::folder::decoded(SHARD, StreamId(1), term(0), &first).expect("a start block");
+    hand.put(&frame).expect("room");
+    drop(hand);
+    assert_eq!(at(3).unwrap_or_else(|why| panic!("{why}")), AcceptorId([2; 16]), "it has its name");
+    std::fs::remove_dir_all(&logs[0]).expect("it is there");
+    assert_eq!(shard_of_own(&logs).expect("it can be read"), Some(SHARD));
+    let says = format!("not in {}", logs[0].display());
+    assert!(matches!(at(4), Err(Unusable::Lost(why)) if why.contains(&says)));
+    std::fs::remove_dir_all(&path).expect("removed");
 }
 
 /// A real folder, for `holdfast check`, which reads a log by [`redolog::check`].
