@@ -9,7 +9,8 @@ from nemeses import LEASE_S, Missing, need, nemesis
 from wire import Closed
 
 SAYS_S = 30  # until the status names what is wrong
-LOST = ("another folder was at", " are gone", "has the blocks of another acceptor")  # a folder, or a part of one that is spread over several disks
+# A folder, or a part of one that is spread over several disks.
+LOST = ("another folder was at", " are gone", "has the blocks of another acceptor")
 
 
 def need_group(world):
@@ -99,7 +100,7 @@ def wipe_copy(world):
         folders = [folder / name for name in world.rng.sample(LOG_DIRS, world.rng.choice((1, 2)))]
     else:
         folders = [folder / "holdfast" / "copies", *(folder / f"stream-{stream}" / "copies" for stream in range(cluster.streams))]
-    lost = [copy for folder in folders for copy in folder.glob("shard-*")]
+    lost = [copy for folder in folders for copy in folder.glob("shard-*") if ".aside-" not in copy.name]
     cluster.kill(node)
     for copy in lost:
         shutil.rmtree(copy)

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use quorum::{AcceptorId, Request, ShardId};
 use redolog::{Devices, Folder as Disk, Limits};
 
-use crate::folder::{Cluster, Folder, Place, Spread, Unusable, clear_folders, remove_folders};
+use crate::folder::{Cluster, Folder, Place, Spread, Unusable, remove_folders};
 use crate::link::{Incoming, Outgoing, answer, reply_bytes};
 use crate::local::{Figures, Local};
 use crate::port::{Heard, Port};
@@ -88,14 +88,6 @@ impl Acceptors {
         let spread = Spread::of(directories, shard, streams)?;
         let folder = Folder::make_in(cluster, self.place(&spread, shard)?, shard, id, self.limits)?;
         self.start(directories, folder)
-    }
-
-    /// Removes what is in these directories of a copy that cannot be opened. No acceptor of it runs.
-    ///
-    /// # Errors
-    /// A folder cannot be removed.
-    pub fn clear(&self, directories: &[PathBuf], shard: ShardId) -> io::Result<()> {
-        clear_folders(directories, shard)
     }
 
     fn place(&self, spread: &Spread, shard: ShardId) -> Result<Place<Disk>, Unusable> {

@@ -79,11 +79,13 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<
     };
     let opened = match open() {
         Err(why @ (Unusable::Lost(_) | Unusable::Damaged(_))) if !is_known => {
-            tracing::warn!(
-                "What is left of a copy of the log of shard {} is removed, as it does not vote: {why}",
-                shard.0
-            );
-            acceptors().clear(directories, *shard).map_err(|why| why.to_string())?;
+            let aside = loggroup::put_aside(directories, *shard, cluster).map_err(|other| other.to_string())?;
+            for aside in aside {
+                let aside = aside.display();
+                tracing::warn!(
+                    "A copy that does not vote is put aside, and takes room until it is removed: {aside}: {why}"
+                );
+            }
             open()
         }
         opened => opened,

@@ -10,6 +10,7 @@
 //!
 //! A folder that lost anything is no acceptor any more: it does not vote (rule G9).
 
+mod aside;
 mod blocks;
 mod checked;
 mod identity;
@@ -23,13 +24,14 @@ use std::path::{Path, PathBuf};
 use quorum::{AcceptorId, Base, BlockId, Cut, FolderLife, Found, History, Run, ShardId, StreamId, Term};
 use redolog::{Chain, Damage, Disk, Holder, Limits, Lsn, Name, Replica};
 
+pub use self::aside::put_aside;
 pub(crate) use self::blocks::{check, decoded, encoded};
 pub(crate) use self::checked::named;
 pub use self::checked::{Checked, check_copy};
 pub use self::identity::Cluster;
 pub(crate) use self::identity::Identity;
 pub(crate) use self::promise::Promise;
-pub(crate) use self::spread::{Spread, clear_folders, remove_folders};
+pub(crate) use self::spread::{Spread, remove_folders};
 
 /// The disks of a folder: of its own files, and of each stream.
 pub struct Place<D> {

@@ -101,20 +101,6 @@ fn twice(what: &str, one: &Path, other: &Path) -> Unusable {
     Unusable::Lost(format!("{what} is twice there, in {} and in {}", one.display(), other.display()))
 }
 
-/// Removes all that is in these directories of a copy of a shard's log. The name goes first: what is left of a removal that
-/// was cut short is no acceptor.
-///
-/// # Errors
-/// A folder cannot be removed.
-pub(crate) fn clear_folders(directories: &[PathBuf], shard: ShardId) -> io::Result<()> {
-    let there = || directories.iter().map(|directory| folder_of(directory, shard)).filter(|folder| folder.exists());
-    for name in there().map(|folder| folder.join(super::identity::NAME)).filter(|name| name.exists()) {
-        fs::remove_file(&name)?;
-        fs::File::open(name.parent().unwrap_or(&name))?.sync_all()?;
-    }
-    there().try_for_each(fs::remove_dir_all)
-}
-
 fn has_segments(folder: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -172,7 +158,7 @@ mod tests {
         assert!(matches!(lost, Err(Unusable::Lost(_))));
         drop(lost);
         // Its place gets another one, of which nothing is left over.
-        clear_folders(&directories, shard).unwrap();
+        crate::put_aside(&directories, shard, None).unwrap_or_else(|why| panic!("{why}"));
         let place = || Spread::of(&directories, shard, 5).unwrap().place(shard).unwrap();
         assert!(matches!(Folder::open(place(), shard, LIMITS), Err(Unusable::Empty)));
         let new = Folder::make(place(), shard, AcceptorId([8; 16]), LIMITS).unwrap_or_else(|why| panic!("{why}"));

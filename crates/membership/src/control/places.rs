@@ -37,8 +37,8 @@ pub struct Made {
 }
 
 /// Opens a folder, or makes it if there is none. False: the metadata know no folder at this place. It is new, or an
-/// operator has given it anew, so whatever cannot be opened there may go. It may wait for a disk. An error is in words; it
-/// is asked again.
+/// operator has given it anew, so whatever cannot be opened there makes room. It may wait for a disk. An error is in words;
+/// it is asked again.
 pub type OnPlace = Arc<dyn Fn(&Wanted, bool) -> Result<Made, String> + Send + Sync>;
 
 /// The folders of this process.
