@@ -40,6 +40,9 @@ fn walk(seed: u64, plant: Plant) -> World {
             break;
         }
     }
+    if plant == Plant::None {
+        world.calms();
+    }
     world
 }
 

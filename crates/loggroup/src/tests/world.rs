@@ -1,6 +1,6 @@
 //! Three acceptors over real folders on simulated disks, their owners, and a network that loses, delays and repeats.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quorum::{
     Acceptor, AcceptorId, Block, BlockId, Cut, Done, Event, History, Keep, Limits as OwnerLimits, Op, Output, Owner,
@@ -86,6 +86,8 @@ pub struct World {
     restarts: u32,
     powers: u32,
     wipes: u32,
+    /// The acceptors that the newest owner has to connect to anew: messages were lost.
+    cut_off: BTreeSet<usize>,
     /// All blocks that owners made, each with the one before it.
     made: BTreeMap<(StreamId, BlockId), (BlockId, Block)>,
     committed: BTreeMap<(StreamId, u64), BlockId>,
@@ -116,6 +118,7 @@ impl World {
             restarts: plan.restarts,
             powers: plan.powers,
             wipes: plan.wipes,
+            cut_off: BTreeSet::new(),
             made: BTreeMap::new(),
             committed: BTreeMap::new(),
             broken: None,
@@ -292,6 +295,7 @@ impl World {
     }
 
     fn power_fails(&mut self, at: usize) {
+        self.cut_off.insert(at);
         // Writes under way are there in part.
         if let Some(live) = self.nodes[at].live.take() {
             for (_, departed, _) in &live.flights {
@@ -307,6 +311,7 @@ impl World {
     }
 
     fn restart(&mut self, at: usize) {
+        self.cut_off.insert(at);
         if let Some(live) = self.nodes[at].live.take() {
             for (_, departed, _) in &live.flights {
                 let _ = departed.flight.begin();
@@ -327,6 +332,7 @@ impl World {
     }
 
     fn give_term(&mut self) {
+        self.cut_off.clear();
         let given = self.hosts.len() as u32 + 1;
         let mut out = Vec::new();
         let limits =
@@ -448,6 +454,8 @@ impl World {
         let which = self.chance.below(self.network.len() as u64) as usize;
         let packet = self.network.swap_remove(which);
         if self.plan.lossy && self.chance.below(20) == 0 {
+            let (Packet::To(at, _) | Packet::From(at, _)) = packet;
+            self.cut_off.insert(at);
             return;
         }
         match packet {
@@ -477,6 +485,13 @@ impl World {
     fn reconnect(&mut self) {
         let Some(host) = self.newest() else { return };
         let at = self.chance.below(3) as usize;
+        self.connect(host, at);
+    }
+
+    fn connect(&mut self, host: usize, at: usize) {
+        if host + 1 == self.hosts.len() {
+            self.cut_off.remove(&at);
+        }
         let (id, mut out) = (self.nodes[at].id, Vec::new());
         self.hosts[host].owner.lost(id, &mut out);
         self.hosts[host].owner.connected(id, &mut out);
@@ -491,7 +506,12 @@ impl World {
     }
 
     fn sync(&mut self) {
-        let Some(host) = self.newest() else { return };
+        if let Some(host) = self.newest() {
+            self.sync_of(host);
+        }
+    }
+
+    fn sync_of(&mut self, host: usize) {
         let mut out = Vec::new();
         for stream in stream_ids(self.plan.streams) {
             self.hosts[host].owner.sync(stream, &mut out);
@@ -533,6 +553,47 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// No fault happens any more, and the newest owner's connections are made again that have broken. It leads, and every
+    /// acceptor that is not gone has all of its log on the disk.
+    pub fn calms(&mut self) {
+        let host =
+            self.hosts.len().checked_sub(1).filter(|_| self.nodes.iter().filter(|node| node.is_gone).count() < 2);
+        let Some(host) = host.filter(|_| self.broken.is_none()) else { return };
+        self.plan.lossy = false;
+        // A disk may still lose its power in an operation.
+        for _ in 0..8 {
+            for at in std::mem::take(&mut self.cut_off) {
+                self.connect(host, at);
+            }
+            self.come_to_rest();
+            // Blocks that were sent behind an order are synced by the next one.
+            self.sync_of(host);
+            self.come_to_rest();
+        }
+        let Host { owner, leads, .. } = &self.hosts[host];
+        let is_gone = |id: AcceptorId| self.nodes.iter().any(|node| node.id == id && node.is_gone);
+        let lag = owner.lags().find(|lag| !is_gone(lag.acceptor) && (lag.blocks > 0 || !lag.answers));
+        if !leads || lag.is_some() {
+            self.break_on(format!("an acceptor does not come to the end of the log: {lag:?}"));
+        }
+    }
+
+    fn come_to_rest(&mut self) {
+        let works = |node: &Node| node.live.as_ref().is_some_and(|live| live.ops.len() + live.flights.len() > 0);
+        for _ in 0..50_000 {
+            if self.network.is_empty() && !self.nodes.iter().any(works) {
+                return;
+            }
+            let at = self.chance.below(3) as usize;
+            match self.chance.below(3) {
+                0 => self.deliver(),
+                1 => self.operate(at),
+                _ => self.land(at),
+            }
+        }
+        self.break_on("there is always something to do");
     }
 
     pub fn acknowledged(&self) -> usize {
