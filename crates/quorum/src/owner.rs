@@ -402,6 +402,7 @@ impl Owner {
             return;
         }
         (peer.is_here, peer.is_following, peer.is_failed, peer.is_full) = (false, false, false, false);
+        self.source_is_gone(to, out);
         self.send(to, Order::Seal, out);
         self.read_elsewhere(to, out);
     }

@@ -132,6 +132,8 @@ impl Owner {
             mark.next = last.sequence + 1;
             mark.written = mark.written.min(last.sequence);
             mark.is_resetting = false;
+            // Nobody knows which blocks are still under way: either way is open.
+            mark.is_apart = stream.is_far(mark.next, self.limits.window_bytes);
         }
         self.pump(id, out);
     }

@@ -48,7 +48,13 @@ impl Owner {
             out.push(Event::Chosen);
         }
         self.stage = Stage::Fetching;
-        self.fetch(None, out);
+        // One that was lost since it answered gives nothing.
+        let is_here = |id: &AcceptorId| self.peers.get(id).is_some_and(|peer| peer.is_here);
+        let mut sources = self.streams.iter().filter_map(|stream| Some(stream.fetch?.source));
+        match sources.find(|source| !is_here(source)) {
+            Some(gone) => self.source_is_gone(gone, out),
+            None => self.fetch(None, out),
+        }
     }
 
     fn choose_log_of(&mut self, stream: StreamId) {

@@ -685,3 +685,15 @@ fn an_append_that_does_not_fit_says_nothing_of_reads() {
     owner.connected(name_of(2), &mut out);
     assert_eq!(reads(tell(&mut owner, 2, sealed(&History::default()))), [(name_of(0), 1)], "it has this one");
 }
+
+#[test]
+fn a_source_that_was_lost_before_the_choice_is_done_without() {
+    let mut tester = Tester::new(Plan::new(9, 1));
+    let first = tester.lead(&[0, 1, 2]);
+    tester.write(first, &[0]);
+    tester.world.network.clear();
+    let second = tester.lead(&[0]);
+    tester.owner(second).lost(name_of(0), &mut Vec::new());
+    tester.run(&[1, 2]);
+    assert_eq!(tester.stage(second), Stage::Leading);
+}
