@@ -555,7 +555,7 @@ impl World {
         }
     }
 
-    /// No fault happens any more, and the newest owner's connections are made again that have broken. It leads, and every
+    /// No fault happens any more, and broken connections of the newest owner are made again. It leads, and every
     /// acceptor that is not gone has all of its log on the disk.
     pub fn calms(&mut self) {
         let host =

@@ -4,7 +4,9 @@
 //! 400,000 times; `HOLDFAST_FIRST` and `HOLDFAST_SEEDS` say where to begin and how often. `HOLDFAST_SEED=n` walks once,
 //! and tells everything.
 
-use super::world::{Kind, Plan, Plant, Step, World};
+use std::collections::BTreeSet;
+
+use super::world::{Kind, Packet, Plan, Plant, Step, World};
 use crate::Limits;
 use crate::planted::Mistake;
 
@@ -147,7 +149,7 @@ pub fn walk(seed: u64, plant: Plant, tell: bool) -> Walked {
     let plan = plan_of(seed, &mut dice, plant);
     let weights: [u64; Kind::COUNT] = std::array::from_fn(|_| [1, 2, 4, 8][dice.below(4) as usize]);
     let mut world = World::new(&plan);
-    let (mut steps, mut taken) = (Vec::new(), 0);
+    let (mut steps, mut taken, mut broken) = (Vec::new(), 0, BTreeSet::new());
     if tell {
         eprintln!("{plan:#?}");
     }
@@ -158,14 +160,38 @@ pub fn walk(seed: u64, plant: Plant, tell: bool) -> Walked {
         if tell {
             eprintln!("{taken}: {}", world.describe(step));
         }
+        note_broken(&world, step, &mut broken);
         world.take(&plan, step);
         taken += 1;
     }
-    if plant == Plant::None && world.ghosts.broken.is_none() && !world.comes_to_rest(&plan) {
+    if plant == Plant::None && world.ghosts.broken.is_none() && !world.clone().comes_to_rest(&plan) {
         world.ghosts.broken = Some("a stream waits for room that does not come");
     }
+    let calms = |world: &mut World| world.calms(&plan, &mut Dice::new(seed ^ 0x6361_6c6d), broken);
+    let stays = if plant == Plant::None { calms(&mut world) } else { None };
     let ghosts = &world.ghosts;
-    Walked { broken: ghosts.broken, steps: taken, led: ghosts.shown.len(), acknowledged: ghosts.acknowledged.len() }
+    Walked {
+        broken: ghosts.broken.or(stays),
+        steps: taken,
+        led: ghosts.shown.len(),
+        acknowledged: ghosts.acknowledged.len(),
+    }
+}
+
+/// Notes the acceptors that the newest owner has to connect to anew: messages were lost.
+fn note_broken(world: &World, step: Step, broken: &mut BTreeSet<usize>) {
+    match step {
+        Step::Give | Step::GiveTwice | Step::Again(_) | Step::Change(..) => broken.clear(),
+        Step::Lose(at) => {
+            let packet = world.network.iter().nth(at);
+            broken.extend(packet.map(|(Packet::To(at, _) | Packet::From(at, _))| *at));
+        }
+        // Otherwise the owner connects at once.
+        Step::Restart(at, kept) | Step::Power(at, kept) if kept >> 62 & 1 == 0 => drop(broken.insert(at)),
+        Step::Restart(at, _) | Step::Power(at, _) => drop(broken.remove(&at)),
+        Step::Reconnect(host, to) if world.is_newest(host) => drop(broken.remove(&to)),
+        _ => {}
+    }
 }
 
 /// One of the steps: a kind by the weights, then one of that kind.

@@ -1,5 +1,6 @@
 //! A shard with its acceptors, owners, disks and network, and what must hold whatever happens.
 
+mod calm;
 mod ghosts;
 mod steps;
 
