@@ -131,7 +131,7 @@ impl Acceptors {
         held.acceptor.stop()
     }
 
-    /// Stops an acceptor that nobody wants any more, and removes its folders. The name goes first: what is left of a
+    /// Stops an acceptor that nobody wants any more, and removes its folders. The name goes first: the rest of a
     /// removal that was cut short is no acceptor.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Acceptors {
         let Some(Held { directories, acceptor }) = self.get(id) else { return Ok(()) };
         let shard = acceptor.shard();
         drop(acceptor);
-        // Its disk may have failed: what it had is not needed.
+        // Its disk may have failed: its blocks are not needed.
         let _ = self.close(id);
         remove_folders(&directories, shard, id)
     }

@@ -233,7 +233,7 @@ impl Outgoing {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a message. What the socket does not take at once is left to the thread that calls [`Self::run`].
+    /// Sends a message. Bytes that the socket does not take at once are left to the thread that calls [`Self::run`].
     pub fn send(&self, head: Vec<u8>, tail: Tail) {
         let mut waiting = self.lock();
         if waiting.is_closed {

@@ -9,7 +9,7 @@ use quorum::{AcceptorId, Reply, Request};
 pub enum Heard {
     /// The acceptor can be reached. The owner sends `Seal` before anything else.
     Connected,
-    /// The acceptor cannot be reached: what was sent may have arrived or not.
+    /// The acceptor cannot be reached: messages that were sent may have arrived or not.
     Lost,
     /// An answer of the acceptor.
     Reply(Reply),

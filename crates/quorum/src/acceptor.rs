@@ -253,7 +253,7 @@ impl Acceptor {
         self.rest(out);
     }
 
-    /// The folder has no room for more blocks, or has room again (rule L8). What was asked of the disk waits meanwhile.
+    /// The folder has no room for more blocks, or has room again (rule L8). Operations of the disk wait meanwhile.
     pub fn room(&mut self, is_full: bool, out: &mut Vec<Output>) {
         if std::mem::replace(&mut self.is_full, is_full) == is_full || self.is_failed {
             return;

@@ -3,7 +3,7 @@
 //! A *shard* has one log of several *streams*, and one *owner* at a time, for a *term*. An [`Acceptor`] is a folder that
 //! holds a copy of each stream. The [`Owner`] is the only writer of its term. It *seals*: a majority of acceptors
 //! promises to take nothing of lower terms. It takes over what they have, appends a start block to every stream, and
-//! leads when a majority has these. What a majority has on the disk from then on is committed.
+//! leads when a majority has these. Blocks that a majority has on the disk from then on are committed.
 //!
 //! Messages, completions of the disk and what the owner is told go in. Messages ([`Request`], [`Reply`]), operations of
 //! the disk ([`Op`]) and [`Event`]s come out. The machines know no clock, no thread, no socket and no file. Records are

@@ -119,7 +119,7 @@ pub enum Report {
     Failed,
     /// The folder's room for more blocks (rule L8). It is told when that changes, and behind an answer to a seal.
     Full {
-        /// True if there is none. What was sent waits.
+        /// True if there is none. Blocks that were sent wait.
         is_full: bool,
     },
 }

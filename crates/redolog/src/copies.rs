@@ -172,7 +172,7 @@ impl Copied {
         &self.held
     }
 
-    /// True if the own folder counts for nothing: what is written there is dropped.
+    /// True if the own folder counts for nothing: writes there are dropped.
     pub(crate) fn is_own_lost(&self) -> bool {
         self.own.is_lost()
     }

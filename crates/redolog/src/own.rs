@@ -1,5 +1,5 @@
-//! The own disk of a log with copies (rule G10). When it fails, the log goes on without it: what is written there from
-//! then on is dropped, and the own folder counts for nothing any more.
+//! The own disk of a log with copies (rule G10). When it fails, the log goes on without it: writes there are dropped
+//! from then on, and the own folder counts for nothing any more.
 //!
 //! When it has no room, or does not return, the log goes *around* it (`around.rs`): what is to be done there is kept in
 //! memory, in its order, and is done when the disk takes it. The stream goes on as if it were done. Nobody is told so.

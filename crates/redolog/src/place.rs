@@ -299,8 +299,8 @@ impl<D: Disk> Placer<D> {
         Ok(())
     }
 
-    /// Begins a life of the folder, with the block that says so: `mark` says what its name means. What was written before
-    /// is made durable first. After a lack it may be called again.
+    /// Begins a life of the folder, with the block that says so: `mark` says what its name means. Blocks that were written
+    /// before are made durable first. After a lack it may be called again.
     pub(crate) fn begin_life(&mut self, life: u64, mark: Mark, first: &Frame<'_>) -> io::Result<()> {
         self.sync()?;
         ensure_end(&*self.disk, &self.identity, self.present.number)?;

@@ -171,7 +171,7 @@ fn go_on(log: &Log, begun: &Result<(), Ended>) {
     match begun {
         Ok(()) => log.pause(false),
         Err(Ended::Stopped) => {}
-        // Streams that rest could not go on: what they have may be of either term.
+        // Streams that rest could not go on: their blocks may be of either term.
         Err(why) => log.end(format!("another term could not begin: {why}")),
     }
 }

@@ -18,8 +18,8 @@ use crate::folder::{Cluster, Folder, Identity, Place, Unusable, named, shard_of}
 use crate::local::Local;
 use crate::port::{Listener, Port};
 
-/// The folder beside the first stream's segments for what an acceptor has but blocks. Who removes the log removes it as
-/// well (rule G9).
+/// The folder beside the first stream's segments for all that an acceptor has but blocks. It is removed together with
+/// the log (rule G9).
 const OWN: &str = "acceptor";
 
 /// The owner's own folder: the directories of its log, as an acceptor.

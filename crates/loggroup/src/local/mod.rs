@@ -293,7 +293,7 @@ impl<D: Disk> Local<D> {
         }
     }
 
-    /// Stops it: what was written is put on the disk, and its threads end. Nothing is answered any more. By hand, no job
+    /// Stops it: all written blocks are put on the disk, and its threads end. Nothing is answered any more. By hand, no job
     /// is left, nor is one under way.
     ///
     /// # Errors
