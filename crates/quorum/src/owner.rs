@@ -379,6 +379,12 @@ impl Owner {
         }
     }
 
+    /// The acceptors that count beside the settled ones, until [`Self::settled`].
+    #[must_use]
+    pub fn pending(&self) -> Option<&[AcceptorId]> {
+        self.pending.as_deref()
+    }
+
     /// All acceptors that it has to do with.
     pub fn peers(&self) -> impl Iterator<Item = AcceptorId> + '_ {
         self.peers.keys().copied()

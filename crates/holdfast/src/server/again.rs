@@ -1,4 +1,5 @@
-//! A node that is given another shard starts again: its log and its memory are of the shard that it had.
+//! A node that is given another shard, or whose shard another node was given, starts again: its log and its memory are of
+//! the shard that it had.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -9,7 +10,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::{env, io};
 
-use membership::meta::Shard;
 use membership::{Map, NodeId, ShardId};
 
 /// The process that runs, however it was called.
@@ -22,6 +22,8 @@ pub struct Again {
     arguments: Vec<OsString>,
     /// The shard whose log has copies, as it was at the start. `None` in it: the log was not taken over from copies.
     began: OnceLock<Option<ShardId>>,
+    /// This life has had a term of that shard.
+    has_led: AtomicBool,
     is_wanted: AtomicBool,
     is_over: AtomicBool,
 }
@@ -33,6 +35,7 @@ impl Again {
             folder: env::current_dir().unwrap_or_default(),
             arguments: arguments.iter().cloned().map(OsString::from_vec).collect(),
             began: OnceLock::new(),
+            has_led: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
@@ -43,11 +46,30 @@ impl Again {
         let _ = self.began.set(shard);
     }
 
-    /// The shard of this node in `map`, if that is not the one that the process runs: the node has to start again. A log
-    /// that the node wrote alone is its shard's only copy.
-    pub fn given<'a>(&self, map: &'a Map, me: NodeId) -> Option<&'a Shard> {
+    /// Notes that the metadata have given this life a term of the shard.
+    pub fn leads(&self) {
+        self.has_led.store(true, SeqCst);
+    }
+
+    /// The reason, in words, why the node has to start again by this map.
+    pub fn wanted_by(&self, map: &Map, me: NodeId) -> Option<String> {
+        self.given_by(map, me).or_else(|| self.lost_by(map, me))
+    }
+
+    /// The map shows another shard of the node than the one that the process runs. A log that the node wrote alone is its
+    /// shard's only copy.
+    pub fn given_by(&self, map: &Map, me: NodeId) -> Option<String> {
         let began = self.began.get().copied().flatten();
-        map.shards_of(me).find(|shard| shard.settled.len() > 1 && began != Some(shard.id))
+        let shard = map.shards_of(me).find(|shard| shard.settled.len() > 1 && began != Some(shard.id))?;
+        Some(format!("this node is given shard {}, whose log has copies", shard.id.0))
+    }
+
+    /// The map shows that the shard which the process runs was given to another node.
+    fn lost_by(&self, map: &Map, me: NodeId) -> Option<String> {
+        let began = self.began.get().copied().flatten()?;
+        let life = map.member(me)?.incarnation;
+        let leads = || map.shards_of(me).any(|shard| shard.id == began && shard.incarnation == life);
+        (self.has_led.load(SeqCst) && !leads()).then(|| format!("shard {} was given to another node", began.0))
     }
 
     /// The process starts again when it has stopped. False if an operator has stopped it, or it starts again already.
@@ -60,7 +82,7 @@ impl Again {
         self.is_wanted.load(SeqCst) && !self.is_over.load(SeqCst)
     }
 
-    /// True if the node has been given another shard.
+    /// True if the node does not own the shard any more that the process runs.
     pub fn is_given(&self) -> bool {
         self.is_wanted.load(SeqCst)
     }
@@ -77,5 +99,97 @@ impl Again {
         }
         let name = env::current_exe().unwrap_or_else(|_| Path::new("holdfast").to_owned());
         Command::new(OWN_PROGRAM).arg0(name).arg("server").args(&self.arguments).exec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use membership::meta::{
+        Acceptor, Command, Describe, Group, GroupCommand, Lead, Place, Recover, Report, Settle, State,
+    };
+    use membership::{AcceptorId, ClusterId, level};
+
+    use super::*;
+
+    fn id(n: u8) -> NodeId {
+        NodeId([n; 20])
+    }
+
+    fn group(state: &mut State, command: GroupCommand) {
+        let command = Command::Group(command);
+        let response = state.apply(&command);
+        assert!(matches!(response, membership::meta::Response::Done { .. }), "{command}: {response:?}");
+    }
+
+    fn lead(state: &mut State, owner: u8) {
+        let map = state.map(|_| true);
+        let shard = map.shards_of(id(owner)).next().unwrap();
+        let (known, shard) = (shard.term, shard.id);
+        state.apply(&Command::Lead(Lead { shard, known, id: id(owner), incarnation: 1, of_log: 0 }));
+    }
+
+    /// Node 1 with all slots, and the log-server-like nodes 2 and 3, which have copies of its log. Nodes 4 and 5 have
+    /// nothing.
+    fn copied() -> State {
+        let mut state = State::new();
+        let node = |n: u8| {
+            let (port, bus_port) = (100 + u16::from(n), 200 + u16::from(n));
+            Describe { id: id(n), incarnation: 1, host: "h".to_owned(), port, bus_port, client_port: 0 }
+        };
+        let level = level::SHARDS;
+        state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes: vec![node(1)], settings: Vec::new(), level });
+        for n in 2..=5 {
+            state.apply(&Command::Join { node: node(n), settings: Vec::new(), level });
+        }
+        let place = |n: u8| Place { member: id(n), dir: "-".to_owned() };
+        group(&mut state, GroupCommand::Add(Group { name: "g".to_owned(), places: [1, 2, 3].map(place).to_vec() }));
+        group(&mut state, GroupCommand::Use { name: "g".to_owned(), shards: vec![ShardId(1)] });
+        for n in 1..=3 {
+            let (shard, id) = (ShardId(1), AcceptorId([n; 16]));
+            group(&mut state, GroupCommand::Report(Report { shard, place: place(n), incarnation: 1, id, streams: 1 }));
+        }
+        lead(&mut state, 1);
+        let map = state.map(|_| true);
+        let shard = map.shards_of(id(1)).next().unwrap();
+        let acceptors = shard.pending.iter().flatten().map(|acceptor: &Acceptor| acceptor.id).collect();
+        let settle = Settle { shard: shard.id, id: id(1), incarnation: 1, term: shard.term, acceptors };
+        group(&mut state, GroupCommand::Settle(settle));
+        state
+    }
+
+    fn recover(state: &mut State, to: u8) {
+        group(state, GroupCommand::Recover(Recover { shard: ShardId(1), to: id(to) }));
+    }
+
+    #[test]
+    fn a_node_without_slots_starts_again_for_a_shard_that_it_is_given() {
+        let (mut state, again) = (copied(), Again::new(&[]));
+        again.begins_with(None);
+        assert_eq!(again.wanted_by(&state.map(|_| true), id(4)), None);
+        recover(&mut state, 4);
+        assert!(again.wanted_by(&state.map(|_| true), id(4)).is_some_and(|why| why.contains("is given shard 1")));
+        let next = Again::new(&[]);
+        next.begins_with(Some(ShardId(1)));
+        assert_eq!(next.wanted_by(&state.map(|_| true), id(4)), None);
+        lead(&mut state, 4);
+        assert_eq!(next.wanted_by(&state.map(|_| true), id(4)), None);
+    }
+
+    #[test]
+    fn an_owner_whose_shard_is_given_away_starts_again_even_if_it_has_come_back() {
+        let (mut state, again) = (copied(), Again::new(&[]));
+        again.begins_with(Some(ShardId(1)));
+        again.leads();
+        assert_eq!(again.wanted_by(&state.map(|_| true), id(1)), None);
+        recover(&mut state, 4);
+        let gone = again.wanted_by(&state.map(|_| true), id(1)).unwrap();
+        assert!(gone.contains("was given to another node"), "{gone}");
+        // It hears of both changes at once.
+        lead(&mut state, 4);
+        recover(&mut state, 5);
+        let both = Again::new(&[]);
+        both.begins_with(Some(ShardId(1)));
+        both.leads();
+        assert!(both.wanted_by(&state.map(|_| true), id(5)).is_some());
     }
 }

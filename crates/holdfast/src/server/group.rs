@@ -10,7 +10,7 @@ use std::time::Duration;
 use loggroup::{Dial, Driver, Ended, Listener, Plan, Port, Remote};
 use membership::control::Control;
 use membership::meta::{Acceptor, Command, GroupCommand, Lead, Response, Settle, Shard};
-use membership::{AcceptorId, Map, NodeId, Term};
+use membership::{AcceptorId, Map, NodeId, ShardId, Term};
 
 /// How long a change of the metadata is waited for.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -39,13 +39,21 @@ impl Group {
         reach(&control, copies, &shard);
         let named: Vec<Acceptor> = shard.settled.iter().chain(shard.pending.iter().flatten()).copied().collect();
         copies.keep_only(&ids(&named));
-        match &shard.pending {
-            None if copies.may_settle() => copies.settled(),
-            Some(pending) if copies.may_settle() && shard.pending_since < copies.term() => {
+        let counted = copies.pending();
+        match (&shard.pending, counted) {
+            (None, Some(counted)) if !is_same(&counted, &ids(&shard.settled)) => {
+                // Majorities of it need not meet those of what comes next.
+                withdrawn(shard.id);
+                lead_again(&control, copies, &shard)?;
+            }
+            (None, Some(_)) if copies.may_settle() => copies.settled(),
+            (Some(pending), Some(counted))
+                if copies.may_settle() && shard.pending_since < copies.term() && is_same(&counted, &ids(pending)) =>
+            {
                 settle(&control, &shard, pending)?;
                 copies.settled();
             }
-            Some(pending) if shard.pending_since >= copies.term() => change(&control, copies, &shard, pending)?,
+            (Some(pending), _) if shard.pending_since >= copies.term() => change(&control, copies, &shard, pending)?,
             _ => {}
         }
         Ok(())
@@ -128,6 +136,14 @@ fn member_with(map: &Map, acceptor: Acceptor) -> NodeId {
     known.find(|known| known.id == acceptor.id).map_or(acceptor.node, |known| known.node)
 }
 
+fn is_same(one: &[AcceptorId], other: &[AcceptorId]) -> bool {
+    one.len() == other.len() && one.iter().all(|id| other.contains(id))
+}
+
+fn withdrawn(shard: ShardId) {
+    tracing::warn!(cause = "log copies", "The copies that the log of shard {} was to get are withdrawn", shard.0);
+}
+
 fn settle(control: &Control, shard: &Shard, pending: &[Acceptor]) -> Result<(), String> {
     let (id, incarnation) = (control.id(), control.incarnation());
     let settle = Settle { shard: shard.id, id, incarnation, term: shard.term, acceptors: ids(pending) };
@@ -154,6 +170,11 @@ fn change(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard, pending: 
         // They catch up while the log runs.
         return Ok(());
     }
+    lead_again(control, copies, shard)
+}
+
+/// Begins another term, in which the acceptors count that the metadata name then.
+fn lead_again(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard) -> Result<(), String> {
     let mut shard = next_term(control, &Shard { term: copies.term(), ..shard.clone() })?;
     loop {
         // The set may have grown until the term was given.
@@ -165,11 +186,7 @@ fn change(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard, pending: 
             Err(Ended::Stopped) if !copies.is_over() => {}
             begun => return begun.map_err(|why| why.to_string()),
         }
-        tracing::warn!(
-            cause = "log copies",
-            "The copies that the log of shard {} was to get are withdrawn",
-            shard.id.0
-        );
+        withdrawn(shard.id);
         shard = loop {
             match next_term(control, &shard) {
                 Ok(next) => break next,

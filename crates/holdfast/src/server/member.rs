@@ -14,7 +14,7 @@ use std::time::Duration;
 use loggroup::{Listener, Port};
 use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
 use membership::meta::{Command, Configuration, HAS_LOG, LIBRARIES_MAX, Response, Setting, Shard};
-use membership::{AcceptorId, BootNs, LeaseEnd, Map, NodeId, level};
+use membership::{AcceptorId, BootNs, LeaseEnd, Map, NodeId, ShardId, level};
 use net::Links;
 use node::cluster::{
     Administration, Agreed, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged, ShardChanged, join, split,
@@ -225,6 +225,7 @@ pub struct Membership {
     control: Arc<Control>,
     /// The node has its data, and may have a lease.
     may_serve: Arc<AtomicBool>,
+    again: Arc<Again>,
 }
 
 impl Membership {
@@ -308,7 +309,7 @@ impl Membership {
         });
         tracing::info!("Node {} listens for other nodes at {}", control.id(), control.bus());
         say_where_smart_clients_go(port, told);
-        Ok(Some(Membership { control, may_serve }))
+        Ok(Some(Membership { control, may_serve, again: Arc::clone(again) }))
     }
 
     /// The node has its data from now on.
@@ -318,12 +319,26 @@ impl Membership {
 
     /// The shard of the node, once the metadata have given this start a term of it (rule G1).
     pub fn shard(&self) -> Option<Shard> {
-        group::own_shard(&self.control)
+        group::own_shard(&self.control).inspect(|_| self.again.leads())
     }
 
     /// The cluster, if the node belongs to one.
     pub fn cluster(&self) -> Option<loggroup::Cluster> {
         self.control.cluster().map(|cluster| cluster.0)
+    }
+
+    /// The reason, in words, why this start waits in vain for a term of a shard whose log is in the node's folder: as far
+    /// as the node's own life is known to the metadata, another node owns the shard.
+    pub fn lost(&self, shard: ShardId) -> Option<String> {
+        let (map, me) = (self.control.map(), self.control.id());
+        let is_this_life = map.member(me).is_some_and(|node| node.incarnation == self.control.incarnation());
+        let of = map.shards().iter().find(|of| of.id == shard).filter(|of| is_this_life && of.owner != me)?;
+        map.shards_of(me).next().is_none().then(|| {
+            format!(
+                "node {} owns shard {} now, and has taken over its log: what is in this node's dir is of an earlier time. Start a node with an empty dir in its place",
+                of.owner, shard.0
+            )
+        })
     }
 
     /// Ways to the acceptors of the shard at other members.
@@ -444,11 +459,11 @@ fn hooks(
         on_log: Arc::new(copies::serve),
         ask_copy: Arc::new(loggroup::ask),
         may_serve: Arc::new(move || match may_serve.load(SeqCst) {
-            true if serves.is_given() => Err("it starts again, for the shard that it was given".to_owned()),
+            true if serves.is_given() => Err("it starts again, as the owner of its shard has changed".to_owned()),
             true => Ok(()),
             false => Err("its log is being taken over from the copies".to_owned()),
         }),
-        may_lead: Arc::new(move |map, me| leads.given(map, me).is_none()),
+        may_lead: Arc::new(move |map, me| leads.wanted_by(map, me).is_none()),
         is_leaving: Arc::new(move || leaver.upgrade().is_none_or(|node| node.is_stopping())),
         on_configuration: Arc::new(move |known: &Configuration| {
             if let Some(node) = configured.upgrade() {
@@ -475,7 +490,7 @@ fn hooks(
     }
 }
 
-/// True if the metadata have given the node another shard than this process runs.
+/// Tells whether the metadata have given the node another shard than this process runs.
 struct Given {
     again: Arc<Again>,
     control: Arc<OnceLock<Weak<Control>>>,
@@ -485,8 +500,8 @@ impl Given {
     /// Checks that the log of this process is that of the node's shard: otherwise it must not get the name of a copy.
     fn check(&self) -> Result<(), String> {
         let control = self.control.get().and_then(Weak::upgrade).ok_or("the node is starting")?;
-        match self.again.given(&control.map(), control.id()) {
-            Some(shard) => Err(format!("the node starts again, for shard {}", shard.id.0)),
+        match self.again.wanted_by(&control.map(), control.id()) {
+            Some(why) => Err(format!("the node starts again: {why}")),
             None => Ok(()),
         }
     }
@@ -495,12 +510,14 @@ impl Given {
 /// Before a node that is given another shard stops: a client that asked for that hears the answer.
 const ANSWER: Duration = Duration::from_millis(300);
 
-/// Has the process start again if this map gives it another shard than it runs. It must not take that map: it would serve
-/// slots without their keys.
+/// Has the process start again if this map gives it another shard than it runs, or its shard to another node. Returns true
+/// if the node must not take the map: it would serve slots without their keys. A map by which it has lost slots it must
+/// take, or it would serve those on.
 fn starts_again(again: &Again, node: &Arc<Node>, map: &Map, me: NodeId) -> bool {
-    let Some(shard) = again.given(map, me) else { return false };
-    begin_again(again, node, &format!("this node is given shard {}, whose log has copies", shard.id.0));
-    true
+    if let Some(why) = again.wanted_by(map, me) {
+        begin_again(again, node, &why);
+    }
+    again.given_by(map, me).is_some()
 }
 
 fn has_log(node: &Node) -> bool {

@@ -131,6 +131,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     snapshots::tidy_up(dir);
     member::check_data(&settings, dir)?;
     // A log that has copies is opened when these have brought it up to date.
+    taken_over::check(&settings)?;
     let has_copies = taken_over::has_copies(&settings, dir);
     let stored = if has_copies { Some(Stored::open(&settings, dir, clock.clone())?) } else { None };
     let shard = stored.as_ref().map(|stored| taken_over::begin(&settings, stored)).transpose()?;

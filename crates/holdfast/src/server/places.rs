@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 use node::config::Settings;
 
-use super::copies::BESIDE;
-
 /// Where log and store are.
 #[derive(Clone)]
 pub struct Places {
@@ -127,8 +125,8 @@ impl Places {
         self.logs.iter().any(|folder| holds_log(folder))
     }
 
-    /// Removes the log, and its name as a copy. The directories stay, which may be where disks are mounted, and so do
-    /// copies of others' logs in them.
+    /// Removes the log, and its acceptor. The directories stay, which may be where disks are mounted, and so do others in
+    /// them: copies of other nodes' logs, and what a file system keeps of its own.
     ///
     /// # Errors
     /// A file cannot be removed: the rest is removed at the next start.
@@ -136,10 +134,11 @@ impl Places {
         for folder in &self.logs {
             for entry in fs::read_dir(folder)? {
                 let path = entry?.path();
-                if path.file_name() == Some(OsStr::new(BESIDE)) {
-                    continue;
+                if path == loggroup::own_folder(&self.logs) {
+                    fs::remove_dir_all(&path)?;
+                } else if !path.is_dir() {
+                    fs::remove_file(&path)?;
                 }
-                if path.is_dir() { fs::remove_dir_all(&path)? } else { fs::remove_file(&path)? }
             }
             fs::File::open(folder)?.sync_all()?;
         }

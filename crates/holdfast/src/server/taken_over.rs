@@ -38,6 +38,22 @@ pub fn has_copies(settings: &Settings, dir: &Path) -> bool {
     settings.appendonly && settings.takes_part_in_cluster() && (member::has_group(settings) || in_folder())
 }
 
+/// Checks that a node whose shard's log has copies keeps a log.
+///
+/// # Errors
+/// It would serve the shard without one.
+pub fn check(settings: &Settings) -> Result<(), String> {
+    let shard = (!settings.appendonly && settings.takes_part_in_cluster()).then(|| member::known_shard(settings));
+    match shard.flatten().filter(|shard| shard.settled.len() > 1) {
+        Some(shard) => Err(format!(
+            "the log of this node's shard {} has {} copies, and appendonly is no: start it with `--appendonly yes`",
+            shard.id.0,
+            shard.settled.len()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Begins a start of a node whose log has copies. Returns its shard, as far as its files say.
 ///
 /// The node may have been given a shard whose owner is lost. Then the log in its folder is of the shard that it had, in
@@ -81,6 +97,9 @@ pub fn bring_up(
         if let Some(shard) = membership.shard() {
             break shard;
         }
+        if let Some(why) = loggroup::shard_of_own(&stored.places.logs)?.and_then(|of| membership.lost(of)) {
+            return Err(why.into());
+        }
         if !waits.go_on() {
             return Ok(None);
         }
@@ -123,6 +142,14 @@ fn try_bring_up(
     membership: &Membership,
     shard: &Shard,
 ) -> Result<Option<Arc<Driver>>, Box<dyn Error>> {
+    let logs = stored.places.logs.len();
+    if shard.streams != 0 && logs != usize::from(shard.streams) {
+        return Err(format!(
+            "the log of shard {} has {} streams, each in a directory of its own, and log-dirs names {logs}",
+            shard.id.0, shard.streams
+        )
+        .into());
+    }
     let (limits, fresh) = (limits_of_log(settings), AcceptorId(chance::random()?));
     let own = Own::at(&stored.places.logs, shard.id, membership.cluster(), limits, fresh)?;
     if own.term() >= shard.term {

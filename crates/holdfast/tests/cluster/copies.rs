@@ -1,6 +1,7 @@
 //! A node's log with copies at two log-servers.
 
 use std::fs;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -295,17 +296,10 @@ fn the_shard_of_a_lost_owner_is_recovered_on_a_node_that_runs() {
         thread::sleep(LOOK);
     }
     // The node that was given the shard is asked all the time, and never says that a key is not there.
-    let value = loop {
-        assert!(Instant::now() < end, "{}", copied.nodes.log(1));
-        thread::sleep(LOOK);
-        let reply = Client::connect(copied.nodes.ports[1]).and_then(|mut client| client.try_call("get key:7"));
-        if let Some(reply) = reply.filter(|reply| !reply.starts_with('-')) {
-            break reply;
-        }
-    };
+    let value = answer(&copied.nodes, 1, "get key:7");
     assert!(value.ends_with(" 7"), "{value}");
     copied.has_all_at(1);
-    assert!(copied.nodes.log(1).contains("starts again, for the shard that it was given"), "{}", copied.nodes.log(1));
+    assert!(copied.nodes.log(1).contains("this node is given shard 1"), "{}", copied.nodes.log(1));
 
     // A new node has come to the address of the lost one, whose place is given away all the same.
     copied.nodes.seeds = to.clone();
@@ -319,6 +313,73 @@ fn the_shard_of_a_lost_owner_is_recovered_on_a_node_that_runs() {
     copied.is_whole();
     copied.sets(50);
     copied.has_all_at(1);
+}
+
+/// A change of copies may be taken back at any moment of it.
+#[test]
+fn a_place_that_is_taken_away_and_given_back_keeps_its_copy() {
+    let mut copied = Copied::with("", &["holdfast/log"], &["one"], 1);
+    copied.nodes.serves(1);
+    let [_, _, two] = copied.places();
+    let other = format!("127.0.0.1:{}/-", copied.nodes.ports[1]);
+    for wait in [0, 300, 600, 900, 1200] {
+        assert!(copied.group(&["replace", &two, &other]).contains("takes the place of"));
+        thread::sleep(Duration::from_millis(wait));
+        assert!(copied.group(&["replace", &other, &two]).contains("takes the place of"));
+        copied.sets(20);
+    }
+    copied.is_whole();
+    copied.sets(50);
+    copied.nodes.kill(0);
+    copied.loses_its_log();
+}
+
+/// An owner that only stood still while its shard was recovered elsewhere has an old state of it.
+#[test]
+fn a_former_owner_that_runs_on_answers_nothing_old_and_ends() {
+    let mut copied = Copied::with("", &["holdfast/log"], &["one"], 1);
+    copied.sets(50);
+    copied.nodes.serves(1);
+    let end = Instant::now() + PATIENCE;
+    let [to, at] = [format!("127.0.0.1:{}", copied.nodes.ports[1]), copied.nodes.ports[1].to_string()];
+    let mut before = copied.nodes.client(0);
+    assert!(before.call("get key:7").ends_with(" 7"));
+    let process = copied.nodes.servers[0].as_ref().unwrap().id();
+    signal("STOP", process);
+    while !holdfast(&["cluster", "recover", "1", "--on", &to, "-p", &at]).contains("owns shard 1 now") {
+        assert!(Instant::now() < end, "{}", copied.nodes.log(1));
+        thread::sleep(LOOK);
+    }
+    assert_eq!(answer(&copied.nodes, 1, "set key:7 new"), "+OK");
+    before.send("get key:7");
+    signal("CONT", process);
+    // Its clients' connections are closed, or it has learned that the other node owns the key.
+    let reply = before.reply_within(PATIENCE);
+    assert!(reply.as_ref().is_none_or(|reply| reply.starts_with('-') || reply.ends_with(" new")), "{reply:?}");
+    while !copied.nodes.log(0).contains("owns shard 1 now, and has taken over its log") {
+        assert!(Instant::now() < end, "{}", copied.nodes.log(0));
+        let reply = Client::connect(copied.nodes.ports[0]).and_then(|mut client| client.try_call("get key:7"));
+        assert!(reply.as_ref().is_none_or(|reply| reply.starts_with('-') || reply.ends_with(" new")), "{reply:?}");
+        thread::sleep(LOOK);
+    }
+    assert!(answer(&copied.nodes, 1, "get key:7").ends_with(" new"));
+}
+
+/// The first answer of a node that is no error. The node may be starting.
+fn answer(nodes: &Nodes, node: usize, command: &str) -> String {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < end, "{}", nodes.log(node));
+        let reply = Client::connect(nodes.ports[node]).and_then(|mut client| client.try_call(command));
+        if let Some(reply) = reply.filter(|reply| !reply.starts_with('-')) {
+            return reply;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn signal(name: &str, process: u32) {
+    assert!(Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap().success());
 }
 
 /// Where a group is taken away, its copies go from the disks of the log-servers.

@@ -124,7 +124,7 @@ fn nodes_are_taken_out_of_a_cluster() {
     );
 
     // An owner of slots stays, and no node is forgotten by mistake.
-    let owns = "owns 5462 slots, and nobody else has what is stored there";
+    let owns = "owns 5462 slots, and no other node has what is stored there";
     assert!(servers[1].client().call(&format!("cluster forget {}", ids[0])).contains(owns));
     assert!(servers[0].client().call("cluster leave").contains(owns));
     assert!(servers[0].client().call(&format!("cluster forget {}", ids[0])).contains("can't forget myself"));

@@ -55,11 +55,13 @@ impl Driver {
         inner.is_stopped || inner.fenced_by.is_some()
     }
 
-    /// Those of these acceptors that there is no way to.
+    /// Those of these acceptors that there is no way to, or that the owner has nothing to do with: it may have let go of
+    /// them before.
     #[must_use]
     pub fn lacking(&self, acceptors: &[AcceptorId]) -> Vec<AcceptorId> {
         let inner = self.lock();
-        let lacks = |id: &&AcceptorId| **id != self.own && !inner.ports.contains_key(*id);
+        let peers: Vec<AcceptorId> = inner.owner.peers().collect();
+        let lacks = |id: &&AcceptorId| **id != self.own && !(inner.ports.contains_key(*id) && peers.contains(id));
         acceptors.iter().filter(lacks).copied().collect()
     }
 

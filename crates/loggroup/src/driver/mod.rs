@@ -37,7 +37,7 @@ pub use reads::OwnReads;
 use reads::Reads;
 pub use shown::{CopyShown, Shown};
 pub use stages::{Ended, Wait};
-pub use start::{NotStarted, Own, Rising, is_acceptor, name_of_own, own_promise, shard_of_own};
+pub use start::{NotStarted, Own, Rising, is_acceptor, name_of_own, own_folder, own_promise, shard_of_own};
 use waits::Waits;
 
 /// A term, as the metadata give it (rule G1).
@@ -225,6 +225,12 @@ impl Driver {
     #[must_use]
     pub fn may_settle(&self) -> bool {
         self.lock().may_settle
+    }
+
+    /// The acceptors that count beside the settled ones, until [`Self::settled`].
+    #[must_use]
+    pub fn pending(&self) -> Option<Vec<AcceptorId>> {
+        self.lock().owner.pending().map(<[_]>::to_vec)
     }
 
     /// The metadata have settled on the acceptors that were pending.

@@ -189,7 +189,8 @@ pub fn own_promise(logs: &[PathBuf]) -> Result<Option<(ShardId, AcceptorId, Term
     Ok(Some((identity.shard, identity.acceptor, promised)))
 }
 
-fn own_folder(logs: &[PathBuf]) -> PathBuf {
+/// The folder of the acceptor in these directories of a log.
+pub fn own_folder(logs: &[PathBuf]) -> PathBuf {
     logs.first().map(PathBuf::as_path).unwrap_or_else(|| Path::new("")).join(OWN)
 }
 

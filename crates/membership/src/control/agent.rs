@@ -25,7 +25,7 @@ use super::{BootClock, CopyReports, MayLead, MayServe, Random, Settings, Trouble
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
-use crate::meta::{Command, Describe, GroupCommand, Kind, Response, Setting};
+use crate::meta::{Command, Describe, GroupCommand, Kind, Refusal, Response, Setting};
 use crate::{BootNs, ClusterId, LeaseEnd, NodeId, level};
 
 /// How long a request to another node may take.
@@ -366,6 +366,13 @@ impl Agent {
             },
             other => with_level(other, of_cluster, of_node),
         };
+        if of_cluster < command.needs() {
+            // Nodes of an earlier build could not read the entry in the metadata's log (rule U1).
+            let why = Refusal::EarlierLevel { has: of_cluster, needs: command.needs() };
+            let mut answer = Vec::new();
+            Response::Refused(why).put(&mut answer);
+            return Reply::Done(answer);
+        }
         let losers = match self.fence_losers(term, &command) {
             Ok(losers) => losers,
             Err(why) => return Reply::Failed(why),

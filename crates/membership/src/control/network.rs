@@ -42,7 +42,7 @@ impl Client {
     /// The place of the node: by the map, which knows where it was started last, or by the membership.
     fn place(&self) -> (String, u16) {
         let map = self.network.machine.map();
-        let known = map.index_of(self.target.id).map(|index| map.node(index));
+        let known = map.member(self.target.id);
         known.map_or((self.target.host.clone(), self.target.bus_port), |node| (node.host.clone(), node.bus_port))
     }
 

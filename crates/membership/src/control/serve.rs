@@ -91,6 +91,12 @@ async fn meet(agent: &Agent, hooks: &Hooks, socket: TcpStream) -> Option<(Stream
         if peer.role != Role::Control && (hooks.is_leaving)() {
             return Err(Refusal::Other("this node shuts down".to_owned()));
         }
+        if peer.role == Role::Data
+            && let Err(why) = (agent.may_serve)()
+        {
+            // No worker takes commands yet. The other node waits, and tries again.
+            return Err(Refusal::Other(why));
+        }
         judge(agent, peer)
     };
     match wire::accept(socket, host, judge).await {

@@ -408,6 +408,16 @@ impl Command {
         matches!(self, Self::Libraries { .. } | Self::Configure { .. })
     }
 
+    /// The level that the cluster must have before the command may be in the metadata's log. Commands that say a level
+    /// themselves are written as the cluster's level has them.
+    pub fn needs(&self) -> u16 {
+        match self {
+            Self::Lead(_) | Self::JoinLog { .. } | Self::Group(_) => level::SHARDS,
+            Self::Locate { .. } => level::MACHINES,
+            _ => level::FIRST,
+        }
+    }
+
     /// The format that it is written in: the oldest that holds all of it (rule U1).
     fn version(&self) -> u8 {
         match self {

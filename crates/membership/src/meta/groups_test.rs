@@ -381,6 +381,36 @@ fn below_their_level_former_owners_are_not_kept() {
 }
 
 #[test]
+fn a_node_with_a_copy_takes_over_nothing_and_stays_while_that_counts() {
+    let mut state = formed();
+    for n in [6, 7] {
+        done(&mut state, &Command::Join { node: describe(n, 1), settings: Vec::new(), level: 11 });
+    }
+    done(&mut state, &add("g", default(&[1, 5, 6])));
+    done(&mut state, &uses("g", &[1]));
+    for (member, folder) in [(1, 10), (5, 50), (6, 60)] {
+        done(&mut state, &report(1, at(member, "-"), folder));
+    }
+    let has_copy = no(GroupRefusal::HasCopy(id(6), ShardId(1)));
+    lead(&mut state, 1);
+    let pending = sets(&state, 1).1.unwrap();
+    settled(&mut state, 1, &pending);
+    assert_eq!(refused(&mut state, &recover(1, 6)), has_copy);
+    // Its place is another's, and its copy counts until that one has everything.
+    done(&mut state, &replace("g", at(6, "-"), at(7, "-")));
+    let counts = no(GroupRefusal::Counts(id(6), ShardId(1)));
+    assert_eq!(refused(&mut state, &Command::Forget { id: id(6) }), counts);
+    assert_eq!(refused(&mut state, &Command::Leave { id: id(6) }), counts);
+    assert_eq!(refused(&mut state, &recover(1, 6)), has_copy);
+    done(&mut state, &report(1, at(7, "-"), 70));
+    assert_eq!(refused(&mut state, &recover(1, 7)), no(GroupRefusal::HasCopy(id(7), ShardId(1))), "it is to get all");
+    lead(&mut state, 1);
+    let pending = sets(&state, 1).1.unwrap();
+    settled(&mut state, 1, &pending);
+    done(&mut state, &Command::Leave { id: id(6) });
+}
+
+#[test]
 fn what_a_dissolved_shard_had_is_gone() {
     let mut state = formed();
     done(&mut state, &add("default", default(&[2, 3, 4])));

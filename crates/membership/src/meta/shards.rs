@@ -58,6 +58,11 @@ pub struct Shard {
 }
 
 impl Shard {
+    /// True if an acceptor at this member counts, or will.
+    pub(super) fn has_copy_at(&self, member: NodeId) -> bool {
+        self.settled.iter().chain(self.pending.iter().flatten()).any(|acceptor| acceptor.node == member)
+    }
+
     pub(super) fn new(id: ShardId, owner: NodeId) -> Self {
         let (group, settled) = (String::new(), Vec::new());
         Self {

@@ -78,7 +78,10 @@ pub(crate) fn first_machines(map: &Map) -> Result<Vec<Place>, String> {
     let mut machines: Vec<&str> = Vec::new();
     let mut places = Vec::new();
     for node in map.nodes().iter().filter(|node| !node.lost) {
-        if !node.machine.is_empty() && machines.contains(&node.machine.as_str()) {
+        if node.machine.is_empty() {
+            return Err(format!("node {} has not said yet on which machine it runs: try again", node.id));
+        }
+        if machines.contains(&node.machine.as_str()) {
             continue;
         }
         machines.push(&node.machine);

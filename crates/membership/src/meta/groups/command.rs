@@ -115,6 +115,10 @@ pub enum GroupRefusal {
     OneCopy(ShardId),
     /// Another node has taken over the node's shard.
     HasLost(NodeId),
+    /// The node has a copy of the log of the shard.
+    HasCopy(NodeId, ShardId),
+    /// A copy at the member still counts for the log of the shard.
+    Counts(NodeId, ShardId),
 }
 
 impl From<GroupRefusal> for Refusal {
@@ -165,6 +169,16 @@ impl fmt::Display for GroupRefusal {
             Self::HasLost(id) => write!(
                 f,
                 "another node has taken over the shard of node {id}: started with an empty folder it is a new node, which can take one over"
+            ),
+            Self::HasCopy(id, shard) => write!(
+                f,
+                "node {id} has a copy of the log of shard {}, from which it is read: recover it on a node without one, such as a new node with an empty dir",
+                shard.0
+            ),
+            Self::Counts(id, shard) => write!(
+                f,
+                "a copy at member {id} counts for the log of shard {} until another one takes its place: `holdfast cluster group show` shows when",
+                shard.0
             ),
         }
     }
@@ -341,6 +355,16 @@ impl GroupRefusal {
                 out.push(17);
                 id.put(out);
             }
+            Self::HasCopy(id, shard) => {
+                out.push(18);
+                id.put(out);
+                put_shard(out, *shard);
+            }
+            Self::Counts(id, shard) => {
+                out.push(19);
+                id.put(out);
+                put_shard(out, *shard);
+            }
         }
     }
 
@@ -367,6 +391,8 @@ impl GroupRefusal {
             15 => Self::OneCopy(shard(from)?),
             16 => Self::OtherStreams(shard(from)?, from.u16()?),
             17 => Self::HasLost(NodeId::read(from)?),
+            18 => Self::HasCopy(NodeId::read(from)?, shard(from)?),
+            19 => Self::Counts(NodeId::read(from)?, shard(from)?),
             _ => return Err(Malformed("the refusal of a change of groups")),
         })
     }

@@ -361,8 +361,8 @@ impl State {
     /// Checks that a node may take over a shard, as far as the metadata know.
     ///
     /// # Errors
-    /// The shard has one copy only, or the node has keys of its own. Or it has lost a shard before: logs name it as the
-    /// owner of that one.
+    /// The shard has one copy only, or the node has keys of its own, or a copy: a node reads copies at others only. Or it
+    /// has lost a shard before: logs name it as the owner of that one.
     pub fn may_recover(&self, shard: ShardId, to: NodeId) -> Result<(), Refusal> {
         let Some(of) = self.shards.all.get(&shard) else { return Err(GroupRefusal::NoShard(shard).into()) };
         let member = self.members.get(&to).filter(|member| member.kind == Kind::Data && !member.lost);
@@ -374,14 +374,21 @@ impl State {
             }
             (_, slots @ 1..) => Err(Refusal::OwnsSlots { id: to, slots: slots as u32 }),
             _ if of.settled.len() < 2 => Err(GroupRefusal::OneCopy(shard).into()),
+            _ if of.has_copy_at(to) => Err(GroupRefusal::HasCopy(to, shard).into()),
             _ => Ok(()),
         }
     }
 
-    /// The group that keeps a member in the cluster, if one does.
+    /// Checks that no place of a group, and no copy of another node's log, keeps a member in the cluster.
+    ///
+    /// # Errors
+    /// The group, or the shard whose log would lose a copy that counts.
     pub(super) fn is_free(&self, id: NodeId) -> Result<(), Refusal> {
-        match self.groups.with(id) {
-            Some(name) => Err(GroupRefusal::InGroup(id, name.clone()).into()),
+        if let Some(name) = self.groups.with(id) {
+            return Err(GroupRefusal::InGroup(id, name.clone()).into());
+        }
+        match self.shards.all.values().find(|of| of.owner != id && of.has_copy_at(id)) {
+            Some(of) => Err(GroupRefusal::Counts(id, of.id).into()),
             None => Ok(()),
         }
     }

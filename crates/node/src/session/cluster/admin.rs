@@ -35,7 +35,7 @@ pub(super) fn change(ctx: &SessionCtx<'_>, command: Command) -> Result<Flow, Err
 
 /// The error for a node that owns slots and therefore may not leave.
 fn owns(who: &str, slots: usize, what: &str) -> Error {
-    Error::text(format!("ERR {who} owns {slots} slots, and nobody else has what is stored there: {what}"))
+    Error::text(format!("ERR {who} owns {slots} slots, and no other node has what is stored there: {what}"))
 }
 
 /// A node that owns slots has data that no other node has: it is forgotten only on an explicit word.
@@ -56,6 +56,12 @@ pub(super) fn forget(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     }
     let slots = index.map_or(0, |index| map.slots_of(index));
     if slots > 0 && !loses {
+        if let Some(shard) = map.shards_of(id).find(|shard| shard.settled.len() > 1) {
+            return Err(Error::text(format!(
+                "ERR node {id} owns {slots} slots, and the log of its shard has copies: CLUSTER RECOVER {} ON another node keeps what is stored there. CLUSTER FORGET {id} LOSE-DATA gives the slots, empty, to the other nodes, and the copies are removed",
+                shard.id.0
+            )));
+        }
         let then = format!("CLUSTER FORGET {id} LOSE-DATA gives the slots, empty, to the other nodes");
         return Err(owns(&format!("node {id}"), slots, &then));
     }

@@ -191,8 +191,10 @@ impl World {
         driver.tell_committed();
         self.reach_acceptors(node, &driver, &shard);
         let (may_settle, term) = (driver.may_settle(), driver.term());
+        let is_withdrawn = |counted: Vec<AcceptorId>| !counted.iter().all(|id| ids(&shard.settled).contains(id));
         match &shard.pending {
-            None if may_settle => driver.settled(),
+            None if driver.pending().is_some_and(is_withdrawn) && heard => self.change(node, &shard, &shard.settled),
+            None if may_settle && !driver.pending().is_some_and(is_withdrawn) => driver.settled(),
             Some(pending) if may_settle && shard.pending_since < term && heard => {
                 let (id, incarnation) = (metadata::id(node), self.members[node].seat.life());
                 let settle = Settle { shard: shard.id, id, incarnation, term, acceptors: ids(pending) };
