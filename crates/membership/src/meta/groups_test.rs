@@ -347,6 +347,10 @@ fn former_owners_of_a_shard_are_known_for_good() {
     assert_eq!(state.map(|_| true).continued(first), Some(Continued::Waits));
     lead(&mut state, 1);
     done(&mut state, &replace("g", at(1, "-"), at(7, "-")));
+    done(&mut state, &report(1, at(7, "-"), 70));
+    lead(&mut state, 1);
+    let pending = sets(&state, 1).1.unwrap();
+    settled(&mut state, 1, &pending);
     done(&mut state, &Command::Forget { id: id(1) });
     assert_eq!([first, second].map(|number| by(&state, number)), [Some(id(7)); 2]);
     let map = state.map(|_| true);
