@@ -98,6 +98,7 @@ pub fn bring_up(
             break shard;
         }
         if let Some(why) = loggroup::shard_of_own(&stored.places.logs)?.and_then(|of| membership.lost(of)) {
+            tracing::error!("{why}");
             return Err(why.into());
         }
         if !waits.go_on() {
