@@ -3,7 +3,7 @@
 use super::{Event, Owner, Stage};
 use crate::id::stream_ids;
 use crate::planted::Mistake;
-use crate::{AcceptorId, Block, BlockId, History, Order, StreamId};
+use crate::{AcceptorId, Base, Block, BlockId, History, Order, StreamId};
 
 /// How far an acceptor is in a stream. All places are of blocks of the owner's log.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -14,7 +14,9 @@ pub(super) struct Mark {
     pub written: u64,
     /// The last block that it has on the disk.
     pub synced: u64,
-    /// Where its blocks began when it answered the seal: it can be read above that.
+    /// Where its blocks began when it answered the seal.
+    begins: Base,
+    /// It can be read above this place: at first, above where its blocks began.
     base: u64,
     /// True if it was told to begin where the log does, and has not done so yet.
     is_resetting: bool,
@@ -85,9 +87,10 @@ impl Owner {
             }
             let has = common.unwrap_or(0);
             let next = common.unwrap_or(base.id.sequence) + 1;
-            let (synced, begins) = (mark.synced.max(has), history.base().id.sequence);
-            let is_resetting = common.is_none();
-            *mark = Mark { next, written: has, synced, base: begins, is_resetting, reads_from: None, is_apart: false };
+            let (synced, begins) = (mark.synced.max(has), history.base());
+            let (base, is_resetting) = (begins.id.sequence, common.is_none());
+            let (written, reads_from, is_apart) = (has, None, false);
+            *mark = Mark { next, written, synced, begins, base, is_resetting, reads_from, is_apart };
         }
         for (stream, base) in resets {
             self.send(acceptor, Order::Reset { stream, base }, out);
@@ -130,7 +133,6 @@ impl Owner {
         }
         if let Some(mark) = peer.marks.get_mut(id.index()) {
             mark.next = last.sequence + 1;
-            mark.written = mark.written.min(last.sequence);
             mark.is_resetting = false;
             // Nobody knows which blocks are still under way: either way is open.
             mark.is_apart = stream.is_far(mark.next, self.limits.window_bytes);
@@ -195,15 +197,20 @@ impl Owner {
     /// They are asked for again.
     pub fn read_elsewhere(&mut self, from: AcceptorId, out: &mut Vec<Event>) {
         for id in stream_ids(self.streams.len()) {
-            let marks = self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index()));
-            let mut asked = false;
-            for mark in marks.filter(|mark| mark.reads_from == Some(from)) {
-                (mark.reads_from, asked) = (None, true);
-            }
-            if asked {
+            if self.forget_reads(from, id) {
                 self.pump(id, out);
             }
         }
+    }
+
+    /// Blocks of a stream that an acceptor was asked for do not come. Returns true if there were any.
+    pub(super) fn forget_reads(&mut self, from: AcceptorId, id: StreamId) -> bool {
+        let marks = self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index()));
+        let mut asked = false;
+        for mark in marks.filter(|mark| mark.reads_from == Some(from)) {
+            (mark.reads_from, asked) = (None, true);
+        }
+        asked
     }
 
     /// The log begins later than before: acceptors that were told to begin where it did are told again.
@@ -255,7 +262,11 @@ impl Owner {
             return None;
         }
         let Some(block) = block else {
-            let source = self.source_of(to, id, next)?;
+            let Some(source) = self.source_of(to, id, next) else {
+                let base = self.begin_of_another(to, id, next).filter(|_| flying == 0)?;
+                set(self, &|mark| (mark.next, mark.is_resetting) = (base.id.sequence + 1, true));
+                return Some((Order::Reset { stream: id, base }, false));
+            };
             let order = Order::Read { stream: id, from: next, most: self.limits.read_blocks };
             set(self, &|mark| (mark.reads_from, mark.is_apart) = (Some(source), true));
             self.send_by(source, order, true, out);
@@ -278,6 +289,16 @@ impl Owner {
         others
             .find(|(_, peer)| (peer.mark(stream).base + 1..=peer.mark(stream).synced).contains(&sequence))
             .map(|(id, _)| *id)
+    }
+
+    /// Where to begin an acceptor that needs a block which nobody has, if others begin behind that one: an owner of before
+    /// has cut it, and an acceptor that had not heard of that gave this owner its log. What was cut is committed, and in
+    /// the store of every copy that counts (rule G12).
+    fn begin_of_another(&self, but: AcceptorId, stream: StreamId, sequence: u64) -> Option<Base> {
+        let history = &self.streams.get(stream.index())?.history;
+        let others = self.peers.iter().filter(|(id, peer)| **id != but && peer.follows() && self.heeds(**id));
+        let begins = others.map(|(_, peer)| peer.mark(stream).begins);
+        begins.filter(|base| base.id.sequence >= sequence && history.has(base.id)).min_by_key(|base| base.id.sequence)
     }
 
     /// The place up to which a majority of the acceptors has a stream: of the old ones and of the new ones, while they

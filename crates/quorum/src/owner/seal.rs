@@ -1,5 +1,7 @@
 //! Before it leads, an owner chooses logs out of a majority's answers, and reads the blocks that it lacks.
 
+use std::cmp::Reverse;
+
 use super::{Event, Owner, Stage};
 use crate::id::stream_ids;
 use crate::planted::Mistake;
@@ -20,7 +22,11 @@ impl Owner {
         match self.stage {
             Stage::Sealing => self.choose(out),
             Stage::Fetching => {}
-            _ => self.position(from, out),
+            _ => {
+                // What it was asked for before it has answered, on whatever connection, may be lost.
+                stream_ids(streams).for_each(|id| _ = self.forget_reads(from, id));
+                self.position(from, out);
+            }
         }
     }
 
@@ -61,7 +67,10 @@ impl Owner {
         let longest = self.planted.is(Mistake::LongestLog);
         let of_stream = self.answers().filter_map(|(id, answer)| Some((id, answer.get(stream.index())?)));
         let rank = |history: &History| if longest { (0, history.last().sequence) } else { ranked(history) };
-        let Some((source, chosen)) = of_stream.max_by_key(|(_, history)| rank(history)) else { return };
+        // Of equal ones the log that begins first: a store that was lost may need what the others have cut.
+        let begins = |history: &History| Reverse(history.base().id.sequence);
+        let best = of_stream.max_by_key(|(_, history)| (rank(history), begins(history)));
+        let Some((source, chosen)) = best else { return };
         let chosen = chosen.clone();
         let common = |id: AcceptorId| {
             let answer = self.peers.get(&id).and_then(|peer| peer.answer.as_ref());

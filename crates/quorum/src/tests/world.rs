@@ -145,6 +145,8 @@ pub struct Machine {
     pub is_full: bool,
     /// The term whose seal this process has answered last.
     pub sealed: Option<Term>,
+    /// It was sent an order while it had a seal to answer. So late is an order of an earlier connection alone.
+    pub has_dropped: bool,
 }
 
 /// A process that owns the shard in a term, or has.
@@ -208,7 +210,8 @@ fn names(set: &[usize]) -> Vec<AcceptorId> {
 impl World {
     pub fn new(plan: &Plan) -> Self {
         let (ops, is_full, sealed) = (Vec::new(), false, None);
-        let machine = Machine { acceptor: None, folder: Folder::new(plan.streams), ops, is_full, sealed };
+        let folder = Folder::new(plan.streams);
+        let machine = Machine { acceptor: None, folder, ops, is_full, sealed, has_dropped: false };
         let mut world = Self {
             machines: vec![machine; plan.acceptors + plan.spare],
             hosts: Vec::new(),
@@ -332,7 +335,13 @@ impl World {
     }
 
     fn reach_acceptor(&mut self, plan: &Plan, at: usize, mut request: Request) {
-        let Some(acceptor) = &mut self.machines[at].acceptor else { return };
+        let Machine { acceptor: Some(acceptor), sealed, has_dropped, .. } = &mut self.machines[at] else { return };
+        if request.order == Order::Seal && request.term >= acceptor.promised() {
+            // The acceptor says nothing before it has answered.
+            *sealed = None;
+        } else if sealed.is_none() {
+            *has_dropped = true;
+        }
         let (mut out, sent) = (Vec::new(), request.term);
         let lower = plan.plant == Plant::TakesLowerTerms && matches!(request.order, Order::Append { .. });
         if lower {
@@ -526,6 +535,10 @@ impl World {
     /// An acceptor's process ends and starts again. Of what was under way and of what the cache has, the bits of `kept`
     /// say what stays.
     pub fn restart(&mut self, plan: &Plan, at: usize, has_power: bool, kept: u64) {
+        // A process says that it has failed for its own life alone: a connection to it ends with it.
+        let fails =
+            |packet: &Packet| matches!(packet, Packet::From(from, r) if *from == at && r.report == Report::Failed);
+        self.network.retain(|packet| !fails(packet));
         let machine = &mut self.machines[at];
         for (bit, op) in std::mem::take(&mut machine.ops).into_iter().enumerate() {
             if kept >> (bit % 16) & 1 == 1 {

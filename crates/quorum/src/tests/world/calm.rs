@@ -31,7 +31,7 @@ impl World {
                 let mut events = Vec::new();
                 self.hosts[host].owner.lost(name_of(at), &mut events);
                 self.events(plan, host, events);
-            } else if broken.contains(&at) {
+            } else if broken.contains(&at) || self.machines[at].has_dropped {
                 self.connect(plan, host, at);
             }
         }
