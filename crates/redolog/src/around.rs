@@ -42,7 +42,7 @@ impl<F> Op<F> {
     }
 }
 
-/// What is to be done at a disk, in its order.
+/// The operations that are left for a disk, in their order.
 pub(crate) struct Around<F> {
     ops: VecDeque<Op<F>>,
     bytes: usize,

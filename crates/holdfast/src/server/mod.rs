@@ -213,7 +213,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
         |listening| live.set_host(Box::new(Process { log, switch: host_switch, listening, certificates, title }));
     let server =
         Server::start(Arc::clone(&node), listeners, driver, u64::from_le_bytes(chance::random()?), &links, open)?;
-    // What the metadata have said of the shard meanwhile has found no log to tell.
+    // The log takes over settings that the metadata have given to the shard meanwhile.
     live.follow(|settings| switch.follow(settings));
     // Not before: a reader of the file takes the server for one that serves.
     let _pid_file = PidFile::write(settings.pidfile.as_deref());

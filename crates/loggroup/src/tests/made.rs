@@ -1,11 +1,13 @@
-//! Blocks as an owner makes them.
+//! Blocks as an owner makes them, and an acceptor for them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use quorum::{Block, BlockId, Cut, ShardId, StreamId, Term};
+use quorum::{AcceptorId, Block, BlockId, Cut, Reply, ShardId, StreamId, Term};
+use redolog::simulated::Simulated;
 use redolog::{Frame, Kind, Limits, Lsn, Record};
 
-use crate::folder::name_of;
+use crate::folder::{Folder, Place, name_of};
+use crate::{Caller, Heard, Local};
 
 pub const SHARD: ShardId = ShardId(7);
 
@@ -43,4 +45,23 @@ pub fn record(stream: StreamId, before: BlockId, of: u32, count: u64, effects: &
 
 pub fn start(before: BlockId, of: u32, cut: Lsn) -> Block {
     Block { id: id(of, before.sequence + 1), cut: Cut(cut.0), is_start: true, body: Arc::default() }
+}
+
+/// An acceptor in a new folder whose streams are on these disks. The test carries its jobs out.
+pub fn by_hand(streams: Vec<Simulated>, limits: Limits) -> Local<Simulated> {
+    let place = Place { own: Simulated::default(), streams, locks: Vec::new() };
+    let folder = Folder::make(place, SHARD, AcceptorId([1; 16]), limits).unwrap_or_else(|why| panic!("{why}"));
+    Local::by_hand(folder).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// A connection to an acceptor, and the replies that have come over it.
+pub fn connected(local: &Local<Simulated>) -> (Caller<Simulated>, Arc<Mutex<Vec<Reply>>>) {
+    let heard: Arc<Mutex<Vec<Reply>>> = Arc::default();
+    let ears = heard.clone();
+    let caller = local.caller(Arc::new(move |_, what| {
+        if let Heard::Reply(reply) = what {
+            ears.lock().unwrap_or_else(PoisonError::into_inner).push(reply);
+        }
+    }));
+    (caller, heard)
 }

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use quorum::{Block, BlockId, Order, Reply, Report, Request, StreamId};
 use redolog::simulated::Simulated;
 
-use super::made::{LIMITS, SHARD, lsn, record, start, term};
-use crate::folder::{Folder, Place};
+use super::made::{LIMITS, SHARD, by_hand, connected, lsn, record, start, term};
 use crate::{Heard, Local, Port};
 
 const STREAM: StreamId = StreamId(0);
@@ -15,16 +14,8 @@ const STREAM: StreamId = StreamId(0);
 #[test]
 fn a_read_that_lacks_a_descriptor_is_tried_again() {
     let disk = Simulated::default();
-    let place = Place { own: Simulated::default(), streams: vec![disk.clone()], locks: Vec::new() };
-    let folder = Folder::make(place, SHARD, quorum::AcceptorId([1; 16]), LIMITS).unwrap_or_else(|why| panic!("{why}"));
-    let local = Local::by_hand(folder).unwrap_or_else(|why| panic!("{why}"));
-    let heard: Arc<Mutex<Vec<Reply>>> = Arc::default();
-    let ears = heard.clone();
-    let caller = local.caller(Arc::new(move |_, what| {
-        if let Heard::Reply(reply) = what {
-            ears.lock().unwrap_or_else(PoisonError::into_inner).push(reply);
-        }
-    }));
+    let local = by_hand(vec![disk.clone()], LIMITS);
+    let (caller, heard) = connected(&local);
     let send = |order| {
         caller.send(Request { shard: SHARD, term: term(1), order });
     };
@@ -68,16 +59,8 @@ fn a_read_that_lacks_a_descriptor_is_tried_again() {
 /// A read has ended with the last block, and a life drops what follows. The block that comes in its place is read.
 #[test]
 fn a_read_gives_no_block_that_a_life_has_dropped() {
-    let place = Place { own: Simulated::default(), streams: vec![Simulated::default()], locks: Vec::new() };
-    let folder = Folder::make(place, SHARD, quorum::AcceptorId([1; 16]), LIMITS).unwrap_or_else(|why| panic!("{why}"));
-    let local = Local::by_hand(folder).unwrap_or_else(|why| panic!("{why}"));
-    let heard: Arc<Mutex<Vec<Reply>>> = Arc::default();
-    let ears = heard.clone();
-    let caller = local.caller(Arc::new(move |_, what| {
-        if let Heard::Reply(reply) = what {
-            ears.lock().unwrap_or_else(PoisonError::into_inner).push(reply);
-        }
-    }));
+    let local = by_hand(vec![Simulated::default()], LIMITS);
+    let (caller, heard) = connected(&local);
     let send = |of, order| {
         caller.send(Request { shard: SHARD, term: term(of), order });
         work(&local);
@@ -110,9 +93,7 @@ fn a_read_gives_no_block_that_a_life_has_dropped() {
 /// answer goes.
 #[test]
 fn a_late_order_does_not_take_the_answer_to_a_seal() {
-    let place = Place { own: Simulated::default(), streams: vec![Simulated::default()], locks: Vec::new() };
-    let folder = Folder::make(place, SHARD, quorum::AcceptorId([1; 16]), LIMITS).unwrap_or_else(|why| panic!("{why}"));
-    let local = Local::by_hand(folder).unwrap_or_else(|why| panic!("{why}"));
+    let local = by_hand(vec![Simulated::default()], LIMITS);
     let heard: Arc<Mutex<Vec<usize>>> = Arc::default();
     let [first, second] = [1, 2].map(|connection| {
         let ears = heard.clone();

@@ -1,30 +1,21 @@
 //! Writes of several streams at once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use quorum::{BlockId, Order, Reply, Report, Request, StreamId};
 use redolog::simulated::Simulated;
 
-use super::made::{SHARD, lsn, record, start, term};
-use crate::folder::{Folder, Place};
-use crate::{Heard, Local, Port};
+use super::made::{SHARD, by_hand, connected, lsn, record, start, term};
+use crate::Port;
 
 /// A stream whose disk is slow has two writes under way, however many blocks have come: the threads of others stay free.
 #[test]
 fn a_slow_stream_leaves_threads_for_others() {
     let streams = (0..2).map(|_| Simulated::default()).collect();
-    let place = Place { own: Simulated::default(), streams, locks: Vec::new() };
     // All blocks fit into one segment: a full one waits for its writes.
     let limits = redolog::Limits { segment: 1 << 20, spares: 1, reserve: 0, block: 16 << 20 };
-    let folder = Folder::make(place, SHARD, quorum::AcceptorId([1; 16]), limits).unwrap_or_else(|why| panic!("{why}"));
-    let local = Local::by_hand(folder).unwrap_or_else(|why| panic!("{why}"));
-    let heard: Arc<Mutex<Vec<Reply>>> = Arc::default();
-    let ears = heard.clone();
-    let caller = local.caller(Arc::new(move |_, what| {
-        if let Heard::Reply(reply) = what {
-            ears.lock().unwrap_or_else(PoisonError::into_inner).push(reply);
-        }
-    }));
+    let local = by_hand(streams, limits);
+    let (caller, heard) = connected(&local);
     let send = |order| caller.send(Request { shard: SHARD, term: term(1), order });
     // Everything is done but writes past the cache, which are given back.
     let step = || {

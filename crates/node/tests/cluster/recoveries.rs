@@ -52,6 +52,16 @@ fn answered(net: &mut Net, at: usize, [a, x, z]: &[String; OWNERS]) {
     }
 }
 
+/// A client of node `at` sets all keys. Nodes 0 and 2 are prepared, and node 1 is not: its disk hangs. Returns the client.
+fn waiting(net: &mut Net, at: usize, [a, x, z]: &[String; OWNERS]) -> usize {
+    net.hang_log(1, true);
+    let client = net.connect(at);
+    net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
+    (0..20).for_each(|_| net.sleep(1));
+    assert!(has_locks(net, 0) && has_locks(net, 2) && net.replies(client).is_empty());
+    client
+}
+
 #[test]
 fn a_participant_is_lost_before_it_hears_of_the_commit() {
     for (workers, seed) in [(1, 2), (2, 3)] {
@@ -89,12 +99,7 @@ fn a_coordinator_is_lost_when_it_has_answered() {
 fn a_coordinator_is_lost_before_it_is_prepared_itself() {
     for (workers, seed) in [(1, 2), (2, 3)] {
         let (mut net, keys) = cluster(workers, seed);
-        net.hang_log(1, true);
-        let client = net.connect(1);
-        let [a, x, z] = &keys;
-        net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
-        (0..20).for_each(|_| net.sleep(1));
-        assert!(has_locks(&net, 0) && has_locks(&net, 2) && net.replies(client).is_empty());
+        waiting(&mut net, 1, &keys);
         let disks = net.loses(1);
         a_while(&mut net);
         assert!(has_locks(&net, 0) && has_locks(&net, 2), "the lost node may have been prepared");
@@ -109,12 +114,7 @@ fn a_coordinator_is_lost_before_it_is_prepared_itself() {
 fn a_participant_is_lost_before_it_is_prepared() {
     for (workers, seed) in [(1, 2), (2, 3)] {
         let (mut net, keys) = cluster(workers, seed);
-        net.hang_log(1, true);
-        let client = net.connect(0);
-        let [a, x, z] = &keys;
-        net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
-        (0..20).for_each(|_| net.sleep(1));
-        assert!(has_locks(&net, 0) && has_locks(&net, 2) && net.replies(client).is_empty());
+        let client = waiting(&mut net, 0, &keys);
         let disks = net.loses(1);
         net.recovers(disks, 3, map(3, &[(1, 3)]));
         a_while(&mut net);
@@ -170,12 +170,7 @@ fn an_heir_is_lost_too() {
 fn a_lost_node_is_forgotten_while_its_heir_has_its_log() {
     for forgotten_first in [true, false] {
         let (mut net, keys) = cluster(1, 2);
-        net.hang_log(1, true);
-        let client = net.connect(1);
-        let [a, x, z] = &keys;
-        net.send(client, &format!("MSET {a} 1 {x} 1 {z} 1"));
-        (0..20).for_each(|_| net.sleep(1));
-        assert!(has_locks(&net, 0) && has_locks(&net, 2) && net.replies(client).is_empty());
+        waiting(&mut net, 1, &keys);
         let disks = net.loses(1);
         a_while(&mut net);
         let now = map(3, &[(1, 3)]);
