@@ -122,6 +122,8 @@ pub struct Committer<D: Disk> {
     writer: Writer<D>,
     marks: Arc<Watermarks>,
     promise: Promise,
+    /// Records up to here may have been left while a sync was promised: they keep that.
+    strong: Lsn,
     /// Records that stand on records in other streams which were not known to survive on the disk (rule L6).
     standing: BTreeMap<Lsn, Vec<Lsn>>,
     /// With a weaker promise: the dependencies of the records up to here are committed.
@@ -141,6 +143,7 @@ impl<D: Disk> Committer<D> {
             writer,
             marks,
             promise,
+            strong: Lsn::ZERO,
             standing: BTreeMap::new(),
             settled: Lsn::ZERO,
             buffer: Vec::new(),
@@ -148,8 +151,8 @@ impl<D: Disk> Committer<D> {
         }
     }
 
-    /// Changes the promise of replies. Replies that were queued under a stronger promise keep it: the stream is synced
-    /// first (rule L6).
+    /// Changes the promise of replies. Records that were left under a stronger promise keep it: the stream is synced
+    /// first, and copies are asked to (rule L6).
     ///
     /// # Errors
     ///
@@ -159,6 +162,11 @@ impl<D: Disk> Committer<D> {
             self.writer.sync()?;
         }
         if self.promise != promise {
+            if promise == Promise::Written {
+                self.strong = self.writer.written();
+                // Those that got a block through the cache have not synced it, even if the own disk has.
+                self.writer.copied().into_iter().for_each(Copied::sync);
+            }
             // Records that were left under the stronger promise may stand on these, too.
             self.settled = Lsn::ZERO;
         }
@@ -323,9 +331,10 @@ impl<D: Disk> Committer<D> {
         if self.is_over() {
             return Moved::default();
         }
+        let durable = self.writer.durable();
         let mut end = match self.promise {
-            Promise::Synced => self.writer.durable(),
-            Promise::Written => self.writer.survives(),
+            Promise::Written if durable >= self.strong => self.writer.survives(),
+            _ => durable,
         };
         if end == self.writer.written() {
             end = end.max(self.passed);

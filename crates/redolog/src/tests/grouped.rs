@@ -568,7 +568,44 @@ fn copies_without_room_hold_nothing_up_whose_replies_do_not_wait_for_them() {
     world.log.set_fsync(Fsync::Everysec);
     world.settle();
     world.settle();
-    assert_eq!((world.blocks(), world.log.marks().of(0)), ((1, 1), first));
+    assert_eq!(world.blocks(), (1, 1), "it goes out, and waits for a majority, as it was left before");
+    assert!(world.log.marks().of(0) < first);
+}
+
+/// Rule L6: a record keeps the promise under which it was left, and copies are asked to sync. One of later waits behind it.
+#[test]
+fn a_weaker_setting_takes_no_promise_back_l6() {
+    let mut world = World::new(2, settings(Fsync::Always));
+    let first = world.leave(0, &[]);
+    world.settle();
+    let late = world.leave(0, &[first]);
+    let syncs = world.others.streams()[0].syncs;
+    world.log.set_fsync(Fsync::Everysec);
+    for _ in 0..3 {
+        world.settle();
+    }
+    assert!(world.others.streams()[0].syncs > syncs, "a copy may have the last of them in its cache");
+    let second = world.leave(0, &[]);
+    let third = world.leave(1, &[second]);
+    world.settle();
+    assert!(world.log.marks().of(0) < first, "no majority has it");
+    assert!(world.log.marks().of(1) < third);
+    let end = world.others.streams()[0].blocks.iter().find(|(end, _)| *end >= late).map(|(end, _)| *end).unwrap();
+    world.log.hold(0, end, end);
+    world.log.look(0);
+    world.settle();
+    assert_eq!(
+        (world.log.marks().of(0), world.log.marks().of(1)),
+        (second, third),
+        "the rest waits for the own system"
+    );
+    world.log.set_fsync(Fsync::Always);
+    for _ in 0..3 {
+        world.settle();
+    }
+    let last = world.leave(0, &[]);
+    world.settle();
+    assert!(world.log.marks().of(0) < last);
 }
 
 /// Records that a stream's sleeping threads have not taken are taken when copies have room, rung for or not.
