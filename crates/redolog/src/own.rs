@@ -5,11 +5,11 @@
 //! memory, in its order, and is done when the disk takes it. The stream goes on as if it were done. Nobody is told so.
 //!
 //! Operations that a thread does in the middle of a step are done by another thread, which it leaves if they do not return.
-//! They are few: those of a change of segments, and syncs. Writes of blocks are not among them.
+//! So are writes into the cache, and those past it that are not in flight. A thread that has returned does the next one.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::mpsc::{RecvError, RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvError, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Own {
     has_threads: bool,
 }
 
-/// How long a write past the cache may take before the log goes around the disk.
+/// How long a write of a block may take before the log goes around the disk.
 pub(crate) const HANGS: Duration = Duration::from_secs(2);
 
 /// How long other operations may. A sync writes what waits in the cache, and making a segment writes all of it: on a slow
@@ -60,11 +60,16 @@ impl Own {
     }
 }
 
+/// A job for a thread that does operations.
+type Job = Box<dyn FnOnce() + Send>;
+
 /// The state that a disk and its files share. Without copies nothing of it is ever set.
 struct Guard<F> {
     own: OnceLock<Arc<Own>>,
     is_around: AtomicBool,
     around: Mutex<Around<F>>,
+    /// The way to a thread that has nothing to do. It ends with the way.
+    idle: Mutex<Option<Sender<Job>>>,
 }
 
 /// Errors that have callers of their own, and say nothing about the disk.
@@ -74,7 +79,8 @@ fn is_usual(error: &io::Error) -> bool {
 
 impl<F: File> Guard<F> {
     fn new() -> Arc<Self> {
-        Arc::new(Self { own: OnceLock::new(), is_around: AtomicBool::new(false), around: Mutex::default() })
+        let is_around = AtomicBool::new(false);
+        Arc::new(Self { own: OnceLock::new(), is_around, around: Mutex::default(), idle: Mutex::default() })
     }
 
     fn around(&self) -> MutexGuard<'_, Around<F>> {
@@ -160,7 +166,7 @@ impl<F: File> Guard<F> {
         op: Op<F>,
         operation: impl FnOnce(&Op<F>) -> io::Result<()> + Send + 'static,
     ) -> io::Result<()> {
-        let most = if matches!(op, Op::Through { .. }) { HANGS } else { HANGS_LONG };
+        let most = if matches!(op, Op::Through { .. } | Op::Write { .. }) { HANGS } else { HANGS_LONG };
         let job = Arc::new(Mutex::new(Some((op, operation))));
         let is_settled = Arc::new(AtomicBool::new(false));
         let (tell, told) = channel();
@@ -174,13 +180,16 @@ impl<F: File> Guard<F> {
                 let _ = tell.send(done);
             }
         };
-        if thread::Builder::new().name("log-own".into()).spawn(run).is_err() {
+        let Some(thread) = self.give(Box::new(run)) else {
             let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
             return job.map_or(Ok(()), |(op, operation)| operation(&op));
-        }
+        };
         let died = |_| io::Error::other("a thread of the log has panicked");
         match told.recv_timeout(most) {
-            Ok(done) => return done,
+            Ok(done) => {
+                *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+                return done;
+            }
             Err(RecvTimeoutError::Disconnected) => return Err(died(RecvError)),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -194,6 +203,24 @@ impl<F: File> Guard<F> {
             return told.recv().map_err(died)?;
         }
         Ok(())
+    }
+
+    /// Has a thread that is idle, or a new one, do something, and returns the way to it. `None`: the system has none.
+    fn give(&self, job: Job) -> Option<Sender<Job>> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let job = match idle {
+            Some(thread) => match thread.send(job) {
+                Ok(()) => return Some(thread),
+                // It has panicked.
+                Err(job) => job.0,
+            },
+            None => job,
+        };
+        let (thread, jobs) = channel::<Job>();
+        let work = move || jobs.into_iter().for_each(|job| job());
+        thread::Builder::new().name("log-own".into()).spawn(work).ok()?;
+        thread.send(job).ok()?;
+        Some(thread)
     }
 
     fn go_around(&self, under_way: usize) {
@@ -472,8 +499,16 @@ impl<F: File> File for GuardedFile<F> {
     }
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let op = |slot| Op::Write { slot, at, bytes: bytes.to_vec() };
-        self.act("a write", is_usual, op, |file| file.write(at, bytes))
+        if self.guard.own.get().is_none() {
+            return self.file.get().map_or(Ok(()), |file| file.write(at, bytes));
+        }
+        let (slot, file) = (self.file.clone(), self.file.clone());
+        let operation = move |op: &Op<F>| match (file.get(), op) {
+            (Some(file), Op::Write { at, bytes, .. }) => file.write(*at, bytes),
+            _ => Ok(()),
+        };
+        let op = || Op::Write { slot, at, bytes: bytes.to_vec() };
+        self.guard.act_patiently(|| "a write".to_owned(), is_usual, op, operation)
     }
 
     fn sync(&self) -> io::Result<()> {

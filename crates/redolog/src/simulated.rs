@@ -102,6 +102,8 @@ struct Inside {
     swallows: bool,
     /// Syncs wait while this is set.
     stalled: bool,
+    /// Writes do.
+    stalls_writes: bool,
 }
 
 impl Inside {
@@ -261,6 +263,11 @@ impl Simulated {
         self.inside().stalled = stalled;
     }
 
+    /// True if writes take for ever, also those into the cache.
+    pub fn stall_writes(&self, stalled: bool) {
+        self.inside().stalls_writes = stalled;
+    }
+
     /// Flips a bit of a durable file.
     pub fn damage(&self, name: &str, at: usize) {
         let inside = self.inside();
@@ -394,6 +401,9 @@ impl File for Open {
 
     fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let fails = self.1.inside().step()?;
+        while self.1.inside().stalls_writes {
+            std::thread::yield_now();
+        }
         let mut data = self.data();
         let place = at as usize..at as usize + bytes.len();
         if data.swallowed {

@@ -223,49 +223,83 @@ fn an_own_disk_that_cannot_be_brought_up_is_given_up() {
     }
 }
 
-/// With threads: both of a stream's wait for a disk that does not return. Others take their places.
-#[test]
-fn threads_that_wait_for_a_hanging_disk_are_replaced() {
-    let (others, disk) = (Arc::new(Others::default()), Simulated::default());
-    *others.streams() = vec![Stream::default()];
-    others.lost.lock().unwrap().0 = true;
-    let mut opened = Opened::of(vec![disk.clone()], &[]).unwrap();
-    opened.copy_to(LEAD, others.clone());
-    let limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 16 << 20 };
-    let settings = Settings { limits, clock: passing(10_000_000), ..settings(Fsync::Always) };
-    let (log, mut gates) = opened.start([1; 16], Lsn(0), 1, settings).unwrap();
-    let held = |log: &crate::Log| {
-        let held = others.streams()[0].blocks.last().map_or(Lsn::ZERO, |(end, _)| *end);
-        log.hold(0, held, held);
-        log.look(0);
-    };
-    let mut left = Vec::new();
-    for round in 0..3 {
-        disk.stall(true);
-        for _ in 0..50 {
-            let lsn = leave(&mut gates[0][0], 0, &[]);
-            left.push(lsn);
-            log.ring(0);
-            while log.marks().of(0) < lsn {
-                log.leave_hanging();
-                held(&log);
-                thread::park_timeout(Duration::from_micros(100));
-            }
+/// A log with threads, whose copies go on without the own disk and have everything at once.
+struct Running {
+    others: Arc<Others>,
+    log: crate::Log,
+    gates: Vec<Vec<crate::Gate>>,
+    left: Vec<Lsn>,
+}
+
+impl Running {
+    fn start(disk: &Simulated, fsync: Fsync) -> Self {
+        let others = Arc::new(Others::default());
+        *others.streams() = vec![Stream::default()];
+        others.lost.lock().unwrap().0 = true;
+        let mut opened = Opened::of(vec![disk.clone()], &[]).unwrap();
+        opened.copy_to(LEAD, others.clone());
+        let limits = Limits { segment: 16384, spares: 1, reserve: 0, block: 16 << 20 };
+        let settings = Settings { limits, clock: passing(10_000_000), ..settings(fsync) };
+        let (log, gates) = opened.start([1; 16], Lsn(0), 1, settings).unwrap();
+        Self { others, log, gates, left: Vec::new() }
+    }
+
+    /// A record that is committed.
+    fn write(&mut self) {
+        let lsn = leave(&mut self.gates[0][0], 0, &[]);
+        self.left.push(lsn);
+        self.log.ring(0);
+        while self.log.marks().of(0) < lsn {
+            self.log.leave_hanging();
+            let held = self.others.streams()[0].blocks.last().map_or(Lsn::ZERO, |(end, _)| *end);
+            self.log.hold(0, held, held);
+            self.log.look(0);
+            thread::park_timeout(Duration::from_micros(100));
         }
-        assert_eq!(log.around(), Some(Around::Hangs), "{round}");
-        disk.stall(false);
-        while log.around().is_some() {
+    }
+
+    fn wait_for_own(&self) {
+        while self.log.around().is_some() {
             thread::park_timeout(Duration::from_millis(1));
         }
     }
-    let last = leave(&mut gates[0][0], 0, &[]);
-    left.push(last);
-    log.ring(0);
-    while log.marks().of(0) < last {
-        held(&log);
-        thread::yield_now();
+
+    /// The own disk has everything.
+    fn end(mut self, disk: Simulated) {
+        self.write();
+        wait(self.log.marks(), 0, *self.left.last().unwrap());
+        assert_eq!(self.log.stop(), State::Running);
+        assert_eq!(super::running::found(&[disk]), self.left);
     }
-    wait(log.marks(), 0, last);
-    assert_eq!(log.stop(), State::Running);
-    assert_eq!(super::running::found(&[disk]), left);
+}
+
+/// Both threads of a stream wait for a disk that does not return. Others take their places.
+#[test]
+fn threads_that_wait_for_a_hanging_disk_are_replaced() {
+    let disk = Simulated::default();
+    let mut running = Running::start(&disk, Fsync::Always);
+    for round in 0..3 {
+        disk.stall(true);
+        (0..50).for_each(|_| running.write());
+        assert_eq!(running.log.around(), Some(Around::Hangs), "{round}");
+        disk.stall(false);
+        running.wait_for_own();
+    }
+    running.end(disk);
+}
+
+/// A write into the cache does not return. The thread that takes the step leaves it.
+#[test]
+fn a_write_into_the_cache_that_does_not_return_is_gone_around() {
+    let disk = Simulated::default();
+    let mut running = Running::start(&disk, Fsync::Everysec);
+    for _ in 0..2 {
+        (0..5).for_each(|_| running.write());
+        disk.stall_writes(true);
+        (0..50).for_each(|_| running.write());
+        assert_eq!(running.log.around(), Some(Around::Hangs));
+        disk.stall_writes(false);
+        running.wait_for_own();
+    }
+    running.end(disk);
 }
