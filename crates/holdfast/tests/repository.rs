@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The rooms, the lowest first: a crate uses those before it.
-const ROOMS: [&str; 20] = [
+const ROOMS: [&str; 21] = [
     "clocks",
     "headroom",
     "resp",
@@ -24,6 +24,7 @@ const ROOMS: [&str; 20] = [
     "script",
     "txn",
     "quorum",
+    "standby",
     "loggroup",
     "engine",
     "membership",

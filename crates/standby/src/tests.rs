@@ -1,0 +1,3 @@
+//! The machines one by one.
+
+mod machines;

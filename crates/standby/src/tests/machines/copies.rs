@@ -1,0 +1,65 @@
+//! The metadata.
+
+use quorum::Cut;
+
+use super::{counted, owned, process, term};
+use crate::{Change, Copies, Process, Refusal};
+
+fn count(by: Process, of: u32, standby: Process, covered: u64, floor: u64) -> Change {
+    Change::Count { term: term(of), by, standby, covered: Cut(covered), floor: Cut(floor) }
+}
+
+fn flags(copies: &Copies, node: u32) -> Option<(u64, bool, bool)> {
+    copies.standby(crate::NodeNumber(node)).map(|of| (of.life, of.is_pinned, of.is_electable))
+}
+
+#[test]
+fn a_standby_is_counted_only_with_a_pin_and_the_owners_word_s4() {
+    let (mut copies, owner, standby) = (owned(), process(1, 1), process(2, 1));
+    assert_eq!(copies.apply(count(owner, 1, standby, 10, 5)), Err(Refusal::NotPinned));
+    assert_eq!(copies.apply(Change::Pin { standby: owner }), Err(Refusal::IsOwner));
+    copies.apply(Change::Pin { standby }).expect("a pin");
+    assert_eq!(flags(&copies, 2), Some((1, true, false)));
+    assert_eq!(copies.apply(count(owner, 1, standby, 10, 11)), Err(Refusal::IsCut));
+    assert_eq!(copies.apply(count(standby, 1, standby, 10, 5)), Err(Refusal::NotOwner), "its own word");
+    assert_eq!(copies.apply(count(owner, 2, standby, 10, 5)), Err(Refusal::OtherTerm(term(1))));
+    assert_eq!(copies.apply(Change::TakeOver { known: term(1), to: standby, rests_ms: 0 }), Err(Refusal::NotElectable));
+    copies.apply(count(owner, 1, standby, 10, 10)).expect("a count");
+    assert_eq!(flags(&copies, 2), Some((1, true, true)));
+}
+
+#[test]
+fn a_standby_that_was_given_up_is_pinned_in_another_life_s4() {
+    let (mut copies, owner, standby) = (counted(), process(1, 1), process(2, 1));
+    copies.apply(Change::GiveUp { term: term(1), by: owner, standby }).expect("it is given up");
+    assert_eq!(flags(&copies, 2), Some((1, false, false)));
+    assert_eq!(copies.apply(count(owner, 1, standby, 10, 5)), Err(Refusal::NotPinned), "a word from before");
+    assert_eq!(copies.apply(Change::Pin { standby }), Err(Refusal::EarlierLife(1)));
+    copies.apply(Change::Pin { standby: process(2, 2) }).expect("another life");
+    assert_eq!(copies.apply(count(owner, 1, standby, 10, 5)), Err(Refusal::EarlierLife(2)));
+    copies.apply(count(owner, 1, process(2, 2), 20, 15)).expect("a count");
+    // It begins anew by itself: nothing counts it before its store has something again.
+    copies.apply(Change::Pin { standby: process(2, 3) }).expect("another life");
+    assert_eq!(flags(&copies, 2), Some((3, true, false)));
+}
+
+#[test]
+fn a_term_is_given_once_and_the_owner_of_before_stays_pinned() {
+    let mut copies = counted();
+    copies
+        .apply(Change::TakeOver { known: term(1), to: process(2, 4), rests_ms: 0 })
+        .expect("a later life has the store");
+    assert_eq!((copies.term(), copies.owner()), (term(2), process(2, 4)));
+    assert_eq!((flags(&copies, 1), flags(&copies, 2)), (Some((1, true, false)), None));
+    let (owner, other) = (process(1, 1), process(3, 1));
+    for late in
+        [Change::TakeOver { known: term(1), to: other, rests_ms: 0 }, Change::Lead { known: term(1), by: owner }]
+    {
+        assert_eq!(copies.apply(late), Err(Refusal::OtherTerm(term(2))));
+    }
+    assert_eq!(copies.apply(Change::Lead { known: term(2), by: owner }), Err(Refusal::NotOwner));
+    assert_eq!(copies.apply(Change::Lead { known: term(2), by: process(2, 3) }), Err(Refusal::EarlierLife(4)));
+    copies.apply(Change::Lead { known: term(2), by: process(2, 5) }).expect("a start");
+    assert_eq!((copies.term(), copies.owner()), (term(3), process(2, 5)));
+    assert_eq!(flags(&copies, 3), Some((1, true, true)), "a count outlives terms: the pin was never gone");
+}
