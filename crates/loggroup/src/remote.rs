@@ -5,11 +5,12 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
-use quorum::{AcceptorId, Reply, Request};
+use quorum::{AcceptorId, Reply, Report, Request};
 
 use crate::link::{Incoming, Outgoing, request_bytes};
 use crate::port::{Heard, Listener, Port};
@@ -18,7 +19,7 @@ use crate::port::{Heard, Listener, Port};
 /// seconds.
 pub type Dial = Arc<dyn Fn() -> io::Result<OwnedFd> + Send + Sync>;
 
-/// How long the pause before another try is: at first, and at most.
+/// How long the pause before another try is: at first, and at most. It grows until a connection is of use.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// The second connection.
@@ -51,6 +52,8 @@ struct Shared {
     listener: Listener,
     state: Mutex<State>,
     stopped: Condvar,
+    /// The connection has brought blocks, or the acknowledgement of some. One that ends before that may do so every time.
+    is_of_use: AtomicBool,
 }
 
 impl Shared {
@@ -64,8 +67,10 @@ impl Shared {
         while !self.lock().is_stopped {
             match self.connect() {
                 Ok((incoming, outgoing)) => {
-                    pause = PAUSE.0;
                     self.use_one(incoming, &outgoing);
+                    if self.is_of_use.swap(false, SeqCst) {
+                        pause = PAUSE.0;
+                    }
                 }
                 Err(error) => self.note(&error),
             }
@@ -103,7 +108,11 @@ impl Shared {
         if !is_stopped {
             (self.listener)(self.id, Heard::Connected);
             let ended = self.listen(incoming);
-            tracing::debug!("the connection to a copy of the log ends: {ended}");
+            if self.is_of_use.load(SeqCst) {
+                tracing::debug!("the connection to a copy of the log ends: {ended}");
+            } else {
+                self.note(&ended);
+            }
         }
         let (apart, thread) = {
             let mut state = self.lock();
@@ -187,7 +196,11 @@ impl Shared {
         loop {
             let reply = incoming.next().and_then(|bytes| Reply::decode(bytes).map_err(io::Error::other));
             match reply {
-                Ok(reply) => (self.listener)(self.id, Heard::Reply(reply)),
+                Ok(reply) => {
+                    let is_of_use = matches!(reply.report, Report::Ack { .. } | Report::Blocks { .. });
+                    self.is_of_use.fetch_or(is_of_use, SeqCst);
+                    (self.listener)(self.id, Heard::Reply(reply));
+                }
                 Err(error) => return error,
             }
         }
@@ -211,7 +224,8 @@ impl Remote {
     /// # Errors
     /// The system has no thread for it.
     pub fn start(id: AcceptorId, dial: Dial, listener: Listener) -> io::Result<Self> {
-        let shared = Arc::new(Shared { id, dial, listener, state: Mutex::default(), stopped: Condvar::new() });
+        let (state, stopped, is_of_use) = Default::default();
+        let shared = Arc::new(Shared { id, dial, listener, state, stopped, is_of_use });
         let running = shared.clone();
         let thread = thread::Builder::new().name("copy-link".into()).spawn(move || running.run())?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })

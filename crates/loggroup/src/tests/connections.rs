@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorum::{AcceptorId, Block, BlockId, Cut, Event, History, Limits as OwnerLimits, Order, Owner, Reply, Report};
 use quorum::{Request, Stage, StreamId};
@@ -263,6 +263,41 @@ fn taken(dialed: &Receiver<UnixStream>) -> (Incoming, Arc<Outgoing>) {
     assert_eq!(incoming.greeted().expect("a greeting"), IDS[0]);
     outgoing.send(answer(None), None);
     (incoming, outgoing)
+}
+
+/// A process greets, and ends the connection when the seal comes. It is not dialed twenty times a second.
+#[test]
+fn connections_of_no_use_are_made_less_often() {
+    let (dials, dialed) = channel();
+    let dial: Dial = Arc::new(move || {
+        let (here, there) = UnixStream::pair()?;
+        dials.send((there, now())).map_err(std::io::Error::other)?;
+        Ok(here.into())
+    });
+    let remote = Remote::start(IDS[0], dial, Arc::new(|_, _| {})).expect("a thread");
+    let trouble = || remote.trouble();
+    let sealed = Reply { shard: SHARD, term: term(1), report: Report::Sealed { histories: Vec::new() } };
+    let at = BlockId::default();
+    let useful = Reply { report: Report::Ack { stream: StreamId(0), written: at, synced: at }, ..sealed.clone() };
+    let end_one = |reply: &Reply| {
+        let (socket, at) = dialed.recv_timeout(Duration::from_secs(20)).expect("it dials");
+        let of_before = trouble();
+        let (mut incoming, outgoing) = Incoming::split(socket.into()).expect("a socket");
+        incoming.greeted().expect("a greeting");
+        outgoing.send(answer(None), None);
+        outgoing.send(reply_bytes(reply), None);
+        outgoing.close();
+        (at, of_before)
+    };
+    let dialed_at: Vec<_> = (0..5).map(|_| end_one(&sealed).0).collect();
+    assert!(dialed_at[4] - dialed_at[0] >= Duration::from_millis(50 + 100 + 200 + 400), "{dialed_at:?}");
+    assert!(end_one(&useful).1.is_some(), "the reason is shown");
+    assert_eq!(end_one(&sealed).1, None, "that one was of use, and may be made again at once");
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test of pauses")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Nothing is read of the connection for old blocks, of which there are many. A block of now comes all the same. When
