@@ -222,6 +222,7 @@ impl<P: Port> Forwarding<'_, P> {
         // Once by each map: if the maps contradict each other, that must end.
         if version > conn.map.version
             && owed.wanted
+            && !owed.is_resent
             && conn.has_executed_nothing_since()
             && (!is_block || self.queue_again(conn, &command))
         {
@@ -233,7 +234,8 @@ impl<P: Port> Forwarding<'_, P> {
             return conn.run_next(command);
         }
         let until = self.engine().now() + MAP_MS;
-        if matches!(expect, Expect::Hole(_) | Expect::Block(_, None)) && !conn.session.chooses_what_to_cache() {
+        let is_whole = matches!(expect, Expect::Hole(_) | Expect::Block(_, None));
+        if is_whole && !owed.is_resent && !conn.session.chooses_what_to_cache() {
             return self.take_returned(conn, Returned { owed, is_block, from: link, version, command, until });
         }
         conn.map.version = conn.map.version.max(version);

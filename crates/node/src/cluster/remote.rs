@@ -42,6 +42,8 @@ pub(crate) struct Owed {
     pub(crate) wanted: bool,
     /// The database that the client had selected.
     pub(crate) db: u16,
+    /// The command was sent back, and is under way by a later map than others of its connection.
+    pub(crate) is_resent: bool,
 }
 
 impl Owed {

@@ -3,6 +3,9 @@
 //! Such a command goes to the present owner of its keys, and its reply into the hole that it had. Until then its
 //! connection sends nothing more. All commands of a connection that are under way were sent by one map: before it sends
 //! by another one, it waits for their replies. So two commands on one key never overtake each other.
+//!
+//! A command that is sent back once more fails. A later one may have been sent back by a newer map, and have been executed
+//! where that one leads.
 
 use clocks::UnixMs;
 use resp::{Args, Batch, Decoder, Limits};
@@ -11,7 +14,7 @@ use super::blocks::{EXEC, MULTI};
 use super::kinds::Kind;
 use super::peers::HOME;
 use super::port::{Forwarding, Port};
-use super::remote::{Expect, Returned};
+use super::remote::{Expect, Owed, Returned};
 use crate::admission::cluster::{Place, TRY_AGAIN};
 use crate::session::Multi;
 use crate::table::Table;
@@ -113,15 +116,16 @@ impl<P: Port> Forwarding<'_, P> {
 
     fn send_one(&mut self, conn: &mut Conn, link: usize, next: &Returned) {
         let Returned { owed, is_block, command, .. } = next;
+        let owed = Owed { is_resent: true, ..*owed };
         // The client may have selected another database since.
         let db = std::mem::replace(&mut conn.session.db, owed.db);
         if *is_block {
             let count = self.block_of(command).map_or(0, |multi| multi.queue.len());
             let bytes = [MULTI, command, EXEC].concat();
             let expected = std::iter::repeat_with(|| Expect::Nothing).take(1 + count);
-            self.ask(conn, link, None, &bytes, expected.chain([Expect::Block(*owed, None)]));
+            self.ask(conn, link, None, &bytes, expected.chain([Expect::Block(owed, None)]));
         } else {
-            self.ask(conn, link, None, command, [Expect::Hole(*owed)]);
+            self.ask(conn, link, None, command, [Expect::Hole(owed)]);
         }
         conn.session.db = db;
         if link != HOME

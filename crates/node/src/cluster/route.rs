@@ -462,7 +462,7 @@ impl<P: Port> Forwarding<'_, P> {
             conn.session.replies = Replies::On;
         }
         self.port.ensure_out(conn);
-        Owed { hole: conn.out.open_hole(), wanted, db: conn.session.db }
+        Owed { hole: conn.out.open_hole(), wanted, db: conn.session.db, is_resent: false }
     }
 
     /// Sends commands over a link, in the state of the session. `raw`: as they came; `args`: those of a command that

@@ -163,6 +163,53 @@ fn a_pipeline_keeps_its_order() {
     }
 }
 
+/// Two changes of an owner are under way, and a node hears of the second one between two commands on one key that are sent
+/// back. The earlier one does not come to the third owner behind the later one.
+#[test]
+fn a_pipeline_keeps_its_order_while_an_owner_changes_twice() {
+    let key = key_of(1, 4, "k");
+    // The second node's slots get to the third by the second map, and to `last` by the third.
+    let map = |version: u64, last: u16| {
+        let even = even_map(4, 1);
+        let heir = if version == 2 { 2 } else { last };
+        let mut nodes: Vec<Member> = even.nodes().to_vec();
+        nodes[2].epoch = 2;
+        nodes[usize::from(heir)].epoch = version;
+        let of = |range: &Range| Range { node: if range.node == 1 { heir } else { range.node }, ..*range };
+        Arc::new(Map::new(even.cluster(), version, version, nodes, even.ranges().iter().map(of).collect()))
+    };
+    let mut overtaken = 0;
+    let cases = (0..3).flat_map(|a| (0..4).flat_map(move |b| (0..5).map(move |c| (a, b, c))));
+    for ((between, apart, second), last) in cases.flat_map(|case| [(case, 1), (case, 3)]) {
+        let mut net = Net::new(4, 1, 3);
+        let client = net.connect(0);
+        net.ask(client, &format!("EXISTS {key} {} {}", key_of(2, 4, "k"), key_of(3, 4, "k")));
+        net.cluster(1).set_map(map(2, last));
+        [2, 3].iter().for_each(|node| net.cluster(*node).set_map(map(3, last)));
+        net.send(client, &format!("SET {key} old"));
+        net.turns(between);
+        net.send(client, &format!("SET {key} new"));
+        net.turns(apart);
+        net.cluster(0).set_map(map(2, last));
+        if last == 1 {
+            net.cluster(1).set_map(map(3, last));
+        }
+        net.turns(second);
+        [0, 1].iter().for_each(|node| net.cluster(*node).set_map(map(3, last)));
+        (0..4).for_each(|_| a_while(&mut net));
+        let replies = net.heard(client);
+        let found = net.say(client, &format!("GET {key}"));
+        let case = format!("{between} {apart} {second}, {last}: {replies:?}, {found}");
+        match &*replies[1] {
+            "OK" => assert_eq!(found, "new", "{case}"),
+            why => assert!(why.starts_with("-TRYAGAIN") && found != "new", "{case}"),
+        }
+        overtaken += u32::from(last == 3 && replies[0].starts_with("-TRYAGAIN") && replies[1] == "OK");
+        assert!(net.is_quiet());
+    }
+    assert!(overtaken > 0, "one would have come behind the later one");
+}
+
 /// A command that is sent back behind replies to earlier ones runs again, also if replies of its own node follow.
 #[test]
 fn what_is_sent_back_behind_what_was_answered_runs_again() {
