@@ -412,6 +412,7 @@ impl Command {
     /// themselves are written as the cluster's level has them.
     pub fn needs(&self) -> u16 {
         match self {
+            Self::SetShard(_) => level::SHARD_SETTINGS,
             Self::Lead(_) | Self::JoinLog { .. } | Self::Group(_) => level::SHARDS,
             Self::Locate { .. } => level::MACHINES,
             _ => level::FIRST,

@@ -3,6 +3,7 @@
 use super::command::Heard;
 use super::*;
 use crate::codec::Reader;
+use crate::{AcceptorId, Term};
 
 fn id(n: u8) -> NodeId {
     NodeId([n; 20])
@@ -168,4 +169,42 @@ fn machines_are_known_from_their_level_on() {
     .concat();
     let snapshot = state.snapshot().state;
     assert!(snapshot.windows(member.len()).any(|bytes| bytes == member), "{snapshot:?}");
+}
+
+/// Rule U1: a leader writes no command into the metadata's log whose format nodes of the cluster's level may not read.
+/// Formers and commands that say a level are written as the level has them.
+#[test]
+fn a_command_needs_the_level_that_its_format_is_of() {
+    let shard = ShardId(1);
+    let place = Place { member: id(1), dir: DEFAULT_DIR.to_owned() };
+    let group = Group { name: "g".to_owned(), places: vec![place.clone()] };
+    let (one, incarnation, acceptor) = (id(1), 1, AcceptorId([1; 16]));
+    let groups = [
+        GroupCommand::Add(group),
+        GroupCommand::Use { name: "g".to_owned(), shards: vec![shard] },
+        GroupCommand::Replace { name: "g".to_owned(), old: place.clone(), new: place.clone() },
+        GroupCommand::Report(Report { shard, place, incarnation, id: acceptor, streams: 1 }),
+        GroupCommand::Settle(Settle { shard, id: one, incarnation, term: Term::ZERO, acceptors: vec![acceptor] }),
+        GroupCommand::Recover(Recover { shard, to: one }),
+    ];
+    let others = [
+        Command::Leave { id: one },
+        Command::Forget { id: one },
+        Command::Locate { id: one, incarnation, machine: "m".to_owned() },
+        Command::Lead(Lead { shard, known: Term::ZERO, id: one, incarnation, of_log: 0 }),
+        Command::SetShard(SetShard { shard, id: one, incarnation, settings: Default::default() }),
+        Command::JoinLog { node: describe(1, 1), settings: Vec::new(), level: level::SHARDS },
+        join(4, 0),
+        alive(1, 2, 0),
+    ];
+    for command in groups.map(Command::Group).into_iter().chain(others) {
+        let of_format = match bytes(&command)[0] {
+            4 => level::FIRST,
+            6 => level::MACHINES,
+            7 => level::SHARDS,
+            8 => level::SHARD_SETTINGS,
+            other => panic!("{command}: format {other}"),
+        };
+        assert_eq!(command.needs(), of_format, "{command}");
+    }
 }
