@@ -139,6 +139,9 @@ pub struct Agent {
     pub may_lead: MayLead,
     /// Held while the voters are chosen and changed.
     pub changing: tokio::sync::Mutex<()>,
+    /// Held by a command that takes leases away, from its look at the metadata until it is applied: another one may change
+    /// from whom they have to be taken.
+    pub fencing: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Tasks that are dropped at the end.
@@ -373,6 +376,10 @@ impl Agent {
             Response::Refused(why).put(&mut answer);
             return Reply::Done(answer);
         }
+        let fencing = match fences(&command) {
+            true => Some(Arc::clone(&self.fencing).lock_owned().await),
+            false => None,
+        };
         let losers = match self.fence_losers(term, &command) {
             Ok(losers) => losers,
             Err(why) => return Reply::Failed(why),
@@ -394,6 +401,7 @@ impl Agent {
         let once = command.is_asked_once();
         let writing = tokio::spawn(async move {
             let mut reply = agent.write(term, command).await;
+            drop(fencing);
             if once && matches!(reply, Reply::NotLeader(_)) {
                 // It may be in the log, and be done.
                 reply = Reply::Failed("the metadata are led by another node now".to_owned());
@@ -423,6 +431,7 @@ impl Agent {
             }
             _ => return Ok(Vec::new()),
         };
+        debug_assert!(fences(command), "{command}");
         let now = (self.clock)();
         let mut volatile = self.volatile();
         for (fenced, id) in losers.iter().enumerate() {
@@ -560,6 +569,18 @@ impl Wire for ClusterId {
 /// True if the answer to a command says that it is done.
 fn is_done(answer: &[u8]) -> bool {
     matches!(Response::read(&mut Reader::new(answer)), Ok(Response::Done { .. }))
+}
+
+/// True if a command may take leases away: see [`Agent::fence_losers`].
+fn fences(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Forget { .. }
+            | Command::Join { .. }
+            | Command::JoinLog { .. }
+            | Command::Alive { .. }
+            | Command::Group(GroupCommand::Recover(_))
+    )
 }
 
 #[cfg(test)]

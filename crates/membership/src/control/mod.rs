@@ -617,6 +617,7 @@ async fn agent(
         asks_copies: (Arc::clone(&hooks.ask_copy), Arc::clone(&hooks.on_log)),
         may_lead: Arc::clone(&hooks.may_lead),
         changing: tokio::sync::Mutex::default(),
+        fencing: Arc::default(),
     })
 }
 
