@@ -176,7 +176,7 @@ impl Agent {
     }
 
     /// Asks for a term of this node's shard, unless this process has been given one (rule G1), or has the log of another
-    /// shard. As above.
+    /// shard. It may fail: the next renewal asks again.
     async fn take_term(self: &Arc<Self>) {
         let (id, incarnation) = {
             let kept = self.disk.kept();

@@ -1,7 +1,8 @@
 //! Shards: sets of slots with one log each. A node owns its shard, and the shard owns its slots.
 //!
-//! Today every node owns one shard, which comes and goes with the node. Below [`level::SHARDS`] the metadata have no
-//! room for shards: the shard of a node has the node's number there, and no term.
+//! A node gets a shard when it joins, and owns one at a time. The shard of a lost owner may be given to another node, whose
+//! own shard is gone then. Below [`level::SHARDS`] the metadata have no room for shards: the shard of a node has the node's
+//! number there, and no term.
 
 use std::collections::{BTreeMap, BTreeSet};
 
