@@ -67,6 +67,10 @@ counts! {
     wiped: "folders wiped",
     /// Terms that began because acceptors change.
     changed: "changes of copies",
+    /// Requests to acceptors that came before older ones about old blocks, by the other way.
+    overtook_old: "requests before older ones about old blocks",
+    /// Requests about old blocks that came before older ones, by the second way.
+    overtook_new: "requests about old blocks before older ones",
     /// Sets of acceptors that were settled.
     settled: "changes settled",
     /// Records that were lost, none of them promised.

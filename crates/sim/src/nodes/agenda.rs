@@ -157,10 +157,19 @@ pub enum Copying {
     There {
         /// Over which wire.
         wire: u64,
+        /// Over which of its ways.
+        way: usize,
     },
     /// A reply may arrive.
     Back {
         /// Over which wire.
+        wire: u64,
+        /// Over which of its ways.
+        way: usize,
+    },
+    /// The second way of a wire is there, or cannot be had.
+    Apart {
+        /// Which wire.
         wire: u64,
     },
     /// The owner hears that a wire has ended.

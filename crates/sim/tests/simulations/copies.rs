@@ -20,7 +20,9 @@ fn what_must_hold_holds_with_copies() {
         }
         sum += outcome.counts;
         // Results of a seed depend on everything: six seeds, and as many more as are needed for enough events.
-        if seed >= 5 && sum.led > 25 && sum.wiped > 5 && sum.changed > 2 && sum.settled > 12 && sum.answered > 500 {
+        let are_folders_lost = sum.wiped > 5 && sum.changed > 2 && sum.settled > 12;
+        let overtake = sum.overtook_old > 10 && sum.overtook_new > 5;
+        if seed >= 5 && sum.led > 25 && sum.answered > 500 && are_folders_lost && overtake {
             return;
         }
     }

@@ -38,12 +38,15 @@ const AGAIN_US: u64 = 100_000;
 /// for good, and the metadata name others by now.
 const PATIENCE_US: Time = 5_000_000;
 
+/// A request, to whom, and whether it may go by the second way.
+type Due = (AcceptorId, Request, bool);
+
 /// The requests that a driver has sent.
 #[derive(Clone, Default)]
-struct Outbox(Arc<Mutex<VecDeque<(AcceptorId, Request)>>>);
+struct Outbox(Arc<Mutex<VecDeque<Due>>>);
 
 impl Outbox {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(AcceptorId, Request)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Due>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -56,7 +59,11 @@ struct Way {
 
 impl Port for Way {
     fn send(&self, request: Request) {
-        self.outbox.lock().push_back((self.acceptor, request));
+        self.outbox.lock().push_back((self.acceptor, request, false));
+    }
+
+    fn send_apart(&self, request: Request) {
+        self.outbox.lock().push_back((self.acceptor, request, true));
     }
 }
 
@@ -165,8 +172,9 @@ impl World {
     pub(super) fn copy(&mut self, copying: Copying) -> Verdict {
         match copying {
             Copying::Dial { from, acceptor } => self.dial_acceptor(from, acceptor),
-            Copying::There { wire } => self.carry_there(wire),
-            Copying::Back { wire } => self.carry_back(wire),
+            Copying::There { wire, way } => self.carry_there(wire, way),
+            Copying::Back { wire, way } => self.carry_back(wire, way),
+            Copying::Apart { wire } => self.open_apart(wire),
             Copying::Lost { wire } => self.hear_end(wire),
             Copying::Work { folder, life } => self.work(folder, life),
             Copying::Rise { node, life } => self.rise(node, life),

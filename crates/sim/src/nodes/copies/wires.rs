@@ -1,13 +1,15 @@
-//! Connections between owners and acceptors. Each keeps its bytes in order, and may end with some of them under way. What
-//! an owner of before has sent may arrive after its end.
+//! Connections between owners and acceptors. What an owner of before has sent may arrive after its end.
+//!
+//! A wire has two ways, as `loggroup::Remote` has two connections. Each keeps its own bytes in order. The second one is
+//! for old blocks, and is made when it is needed first. The two end together, each with some bytes under way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loggroup::{Caller, Heard, Port};
+use loggroup::{Caller, Heard, Local, Port};
 use membership::AcceptorId;
 use quorum::{Order, Reply, Request};
-use redolog::simulated::Simulated;
+use redolog::simulated::{Chance, Simulated};
 
 use super::World;
 use super::rise::SEALED_US;
@@ -19,7 +21,42 @@ use crate::note;
 /// Longest time until an owner hears that a wire has ended, microseconds.
 const WITHIN: Time = 200_000;
 
-/// A connection.
+/// The way that every wire has, and the one for old blocks.
+const FIRST: usize = 0;
+const SECOND: usize = 1;
+
+/// How much longer bytes may take on one of two ways, microseconds: then those of the other overtake them.
+const SLOWER: [Time; 4] = [1, 1, 2_000, 30_000];
+
+/// Bytes under way: when they arrive, how many were sent on the wire before them, and they.
+type UnderWay = VecDeque<(Time, u64, Vec<u8>)>;
+
+/// A connection of a wire.
+#[derive(Default)]
+struct Connection {
+    /// None: the acceptor's process has ended, or there is no such connection.
+    caller: Option<Caller<Simulated>>,
+    there: UnderWay,
+    back: UnderWay,
+    /// When the last bytes arrive, in each direction.
+    last: [Time; 2],
+    /// How much longer bytes take.
+    slow: Time,
+}
+
+/// The second way.
+#[derive(Default)]
+enum Apart {
+    #[default]
+    None,
+    /// It is being made, for these requests.
+    Dialed(Vec<Request>),
+    Open,
+    /// There is none to be had: the first one has to do.
+    Never,
+}
+
+/// The connections to an acceptor.
 struct Wire {
     /// The owner's node, and the number of its driver.
     from: (usize, u64),
@@ -27,14 +64,28 @@ struct Wire {
     folder: usize,
     /// The acceptor's node.
     to: usize,
-    /// None: the acceptor's process has ended.
-    caller: Option<Caller<Simulated>>,
-    there: VecDeque<(Time, Vec<u8>)>,
-    back: VecDeque<(Time, Vec<u8>)>,
-    /// When the last bytes arrive, in each direction.
-    last: [Time; 2],
+    ways: [Connection; 2],
+    apart: Apart,
+    /// How many requests were sent.
+    sent: u64,
     /// The owner uses it.
     is_open: bool,
+}
+
+impl Wire {
+    /// The owner does not use it any more. A part of what is under way arrives.
+    fn close(&mut self, chance: &mut Chance) {
+        (self.is_open, self.apart) = (false, Apart::Never);
+        for way in &mut self.ways {
+            way.back.clear();
+            way.there.truncate(chance.below(way.there.len() as u64 + 1) as usize);
+        }
+    }
+
+    /// Nothing is under way to the acceptor any more.
+    fn is_empty(&self) -> bool {
+        self.ways.iter().all(|way| way.there.is_empty())
+    }
 }
 
 /// See the module's text.
@@ -42,14 +93,24 @@ struct Wire {
 pub struct Wires {
     all: BTreeMap<u64, Wire>,
     next: u64,
-    /// Replies that acceptors have given, and over which wire.
-    replies: Arc<Mutex<Vec<(u64, Reply)>>>,
+    /// Replies that acceptors have given, and over which way of which wire.
+    replies: Arc<Mutex<Vec<(u64, usize, Reply)>>>,
 }
 
 impl Wires {
     fn of(&self, from: (usize, u64), acceptor: AcceptorId) -> Option<u64> {
         let is_it = |wire: &Wire| wire.is_open && wire.from == from && wire.acceptor == acceptor;
         self.all.iter().find(|(_, wire)| is_it(wire)).map(|(number, _)| *number)
+    }
+
+    /// A connection to an acceptor, for a way of a wire.
+    fn caller(&self, local: &Local<Simulated>, number: u64, way: usize) -> Caller<Simulated> {
+        let replies = self.replies.clone();
+        local.caller(Arc::new(move |_, heard| {
+            if let Heard::Reply(reply) = heard {
+                replies.lock().unwrap_or_else(PoisonError::into_inner).push((number, way, reply));
+            }
+        }))
     }
 }
 
@@ -67,7 +128,6 @@ impl World {
         let to = self.copies.processes[from.0].keeper.as_ref().and_then(|keeper| keeper.places.get(&acceptor).copied());
         let Some(to) = to else { return Ok(()) };
         let reaches = self.reach(from.0, to);
-        let number = self.copies.wires.next;
         let has = |drawer: &super::Drawer| drawer.local.as_ref().is_some_and(|local| local.id() == acceptor);
         let folder = self.copies.drawers.iter().position(has).filter(|_| reaches);
         let local = folder.and_then(|folder| self.copies.drawers[folder].local.as_ref());
@@ -76,16 +136,11 @@ impl World {
             self.put_copying(wait, Copying::Dial { from, acceptor });
             return Ok(());
         };
-        let replies = self.copies.wires.replies.clone();
-        let caller = local.caller(Arc::new(move |_, heard| {
-            if let Heard::Reply(reply) = heard {
-                replies.lock().unwrap_or_else(PoisonError::into_inner).push((number, reply));
-            }
-        }));
-        let (there, back, last) = (VecDeque::new(), VecDeque::new(), [self.now; 2]);
+        let number = self.copies.wires.next;
+        let caller = Some(self.copies.wires.caller(local, number, FIRST));
+        let ways = [Connection { caller, ..Connection::default() }, Connection::default()];
+        let wire = Wire { from, acceptor, folder, to, ways, apart: Apart::None, sent: 0, is_open: true };
         self.copies.wires.next += 1;
-        let caller = Some(caller);
-        let wire = Wire { from, acceptor, folder, to, caller, there, back, last, is_open: true };
         self.copies.wires.all.insert(number, wire);
         note!(self.story.trace, "wire {number} from node {} to folder {folder} at node {to}", from.0);
         self.hear_of_acceptor(from.0, acceptor, Heard::Connected)
@@ -93,48 +148,110 @@ impl World {
 
     /// The requests that a node's driver has sent go on their way.
     pub(super) fn send_there(&mut self, node: usize) {
-        let process = &self.copies.processes[node];
-        let Some(keeper) = &process.keeper else { return };
+        let Some(keeper) = &self.copies.processes[node].keeper else { return };
         let (from, due) = ((node, keeper.number), std::mem::take(&mut *keeper.outbox.lock()));
-        let slow = match self.plan.planted {
-            Planted::ServesSealed if self.is_over || !process.has_led => 1,
-            Planted::ServesSealed if keeper.driver.leads() == Ok(false) => SEALED_US,
-            // Then the own log alone has the last blocks when a process ends.
-            Planted::ServesSealed => SEALED_US / 40,
-            _ => 1,
-        };
-        for (acceptor, request) in due {
+        for (acceptor, request, apart) in due {
             let Some(keeper) = &mut self.copies.processes[node].keeper else { return };
             let records = keeper.departed.records(&request);
             self.members[node].host.note_departed(records);
             let Some(number) = self.copies.wires.of(from, acceptor) else { continue };
-            let wire = self.copies.wires.all.get_mut(&number).filter(|wire| wire.caller.is_some());
-            let Some(wire) = wire else { continue };
-            let mut bytes = Vec::new();
-            request.encode(&mut bytes);
-            let mut at = self.now + self.network.latency(node, wire.to, &mut self.story.chance);
-            if slow > 1 && matches!(request.order, Order::Append { .. }) {
-                at += self.story.chance.below(slow);
-            }
-            wire.last[0] = wire.last[0].max(at);
-            wire.there.push_back((wire.last[0], bytes));
-            let wait = wire.last[0] - self.now;
-            self.put_copying(wait, Copying::There { wire: number });
+            if apart { self.send_apart(number, request) } else { self.put_there(number, FIRST, &request) }
         }
+    }
+
+    /// A planted mistake: how much longer requests of a node with blocks may take, microseconds.
+    fn slow_of(&self, node: usize) -> Time {
+        let process = &self.copies.processes[node];
+        match (&process.keeper, self.plan.planted) {
+            (Some(_), Planted::ServesSealed) if self.is_over || !process.has_led => 1,
+            (Some(keeper), Planted::ServesSealed) if keeper.driver.leads() == Ok(false) => SEALED_US,
+            // Then the own log alone has the last blocks when a process ends.
+            (Some(_), Planted::ServesSealed) => SEALED_US / 40,
+            _ => 1,
+        }
+    }
+
+    /// A request goes by the second way, which may have to be made for it.
+    fn send_apart(&mut self, number: u64, request: Request) {
+        let Some(wire) = self.copies.wires.all.get_mut(&number) else { return };
+        match &mut wire.apart {
+            Apart::Dialed(waiting) => waiting.push(request),
+            Apart::Open => self.put_there(number, SECOND, &request),
+            Apart::Never => self.put_there(number, FIRST, &request),
+            Apart::None => {
+                wire.apart = Apart::Dialed(vec![request]);
+                let (from, to) = (wire.from.0, wire.to);
+                let wait = 2 * self.network.latency(from, to, &mut self.story.chance);
+                self.put_copying(wait, Copying::Apart { wire: number });
+            }
+        }
+    }
+
+    /// The second way of a wire is there, or there is none to be had.
+    pub(super) fn open_apart(&mut self, number: u64) -> Verdict {
+        let Some(wire) = self.copies.wires.all.get(&number) else { return Ok(()) };
+        let (from, to, folder) = (wire.from.0, wire.to, wire.folder);
+        let busy = self.members[from].paused_until.max(self.members[to].paused_until);
+        if busy > self.now {
+            let wait = busy - self.now;
+            self.put_copying(wait, Copying::Apart { wire: number });
+            return Ok(());
+        }
+        let can = self.reach(from, to) && !self.story.once_in(8);
+        let local = self.copies.drawers[folder].local.as_ref().filter(|_| can);
+        let caller = local.map(|local| self.copies.wires.caller(local, number, SECOND));
+        let Some(wire) = self.copies.wires.all.get_mut(&number) else { return Ok(()) };
+        let Apart::Dialed(waiting) = std::mem::take(&mut wire.apart) else {
+            wire.apart = Apart::Never;
+            return Ok(());
+        };
+        let way = if caller.is_some() { SECOND } else { FIRST };
+        note!(self.story.trace, "wire {number}: {} old ones go by way {way}", waiting.len());
+        if caller.is_some() {
+            let slower = SLOWER[self.story.one_of(SLOWER.len())];
+            wire.ways[self.story.one_of(2)].slow = self.story.chance.below(slower);
+            (wire.apart, wire.ways[SECOND].caller) = (Apart::Open, caller);
+        } else {
+            wire.apart = Apart::Never;
+        }
+        waiting.iter().for_each(|request| self.put_there(number, way, request));
+        Ok(())
+    }
+
+    /// A request goes on its way.
+    fn put_there(&mut self, number: u64, which: usize, request: &Request) {
+        let Some(slow) = self.copies.wires.all.get(&number).map(|wire| self.slow_of(wire.from.0)) else { return };
+        let Some(wire) = self.copies.wires.all.get_mut(&number) else { return };
+        let way = &mut wire.ways[which];
+        if way.caller.is_none() {
+            return;
+        }
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        let mut at = self.now + way.slow + self.network.latency(wire.from.0, wire.to, &mut self.story.chance);
+        if slow > 1 && matches!(request.order, Order::Append { .. }) {
+            at += self.story.chance.below(slow);
+        }
+        way.last[0] = way.last[0].max(at);
+        way.there.push_back((way.last[0], wire.sent, bytes));
+        wire.sent += 1;
+        let wait = way.last[0] - self.now;
+        self.put_copying(wait, Copying::There { wire: number, way: which });
     }
 
     /// The replies that acceptors have given go on their way.
     pub(super) fn send_back(&mut self) {
         let due = std::mem::take(&mut *self.copies.wires.replies.lock().unwrap_or_else(PoisonError::into_inner));
-        for (number, reply) in due {
+        for (number, which, reply) in due {
             let Some(wire) = self.copies.wires.all.get_mut(&number) else { continue };
             let mut bytes = Vec::new();
             reply.encode(&mut bytes);
-            let at = self.now + self.network.latency(wire.to, wire.from.0, &mut self.story.chance);
-            wire.last[1] = wire.last[1].max(at);
-            wire.back.push_back((wire.last[1], bytes));
-            let wait = wire.last[1] - self.now;
-            self.put_copying(wait, Copying::Back { wire: number });
+            let way = &mut wire.ways[which];
+            let at = self.now + way.slow + self.network.latency(wire.to, wire.from.0, &mut self.story.chance);
+            way.last[1] = way.last[1].max(at);
+            way.back.push_back((way.last[1], 0, bytes));
+            let wait = way.last[1] - self.now;
+            self.put_copying(wait, Copying::Back { wire: number, way: which });
         }
     }
 
@@ -149,24 +266,29 @@ impl World {
     }
 
     /// A request may arrive.
-    pub(super) fn carry_there(&mut self, number: u64) -> Verdict {
+    pub(super) fn carry_there(&mut self, number: u64, which: usize) -> Verdict {
         let Some(wire) = self.copies.wires.all.get(&number) else { return Ok(()) };
         let (from, to) = (wire.from.0, wire.to);
         if let Some(wait) = self.is_held_up(from, to) {
             if self.network.blocked.contains(&(from, to)) && self.story.once_in(30) {
                 return self.break_one(number);
             }
-            self.put_copying(wait, Copying::There { wire: number });
+            self.put_copying(wait, Copying::There { wire: number, way: which });
             return Ok(());
         }
         let Some(wire) = self.copies.wires.all.get_mut(&number) else { return Ok(()) };
-        let Some((_, bytes)) = wire.there.pop_front_if(|(at, _)| *at <= self.now) else { return Ok(()) };
+        let way = &mut wire.ways[which];
+        let Some((_, sent, bytes)) = way.there.pop_front_if(|(at, ..)| *at <= self.now) else { return Ok(()) };
         let folder = wire.folder;
-        if let (Ok(request), Some(caller)) = (Request::decode(&bytes), &wire.caller) {
-            note!(self.story.trace, "wire {number}: {}", said(&request));
+        if let (Ok(request), Some(caller)) = (Request::decode(&bytes), &way.caller) {
+            note!(self.story.trace, "wire {number}, way {which}: {}", said(&request));
             caller.send(request);
         }
-        if !wire.is_open && wire.there.is_empty() {
+        if wire.ways[1 - which].there.front().is_some_and(|(_, other, _)| *other < sent) {
+            let counts = &mut self.story.counts;
+            *[&mut counts.overtook_old, &mut counts.overtook_new][which] += 1;
+        }
+        if !wire.is_open && wire.is_empty() {
             self.copies.wires.all.remove(&number);
         }
         self.send_back();
@@ -175,15 +297,16 @@ impl World {
     }
 
     /// A reply may arrive.
-    pub(super) fn carry_back(&mut self, number: u64) -> Verdict {
+    pub(super) fn carry_back(&mut self, number: u64, which: usize) -> Verdict {
         let Some(wire) = self.copies.wires.all.get(&number) else { return Ok(()) };
         let (from, to) = (wire.to, wire.from.0);
         if let Some(wait) = self.is_held_up(from, to) {
-            self.put_copying(wait, Copying::Back { wire: number });
+            self.put_copying(wait, Copying::Back { wire: number, way: which });
             return Ok(());
         }
         let Some(wire) = self.copies.wires.all.get_mut(&number) else { return Ok(()) };
-        let Some((_, bytes)) = wire.back.pop_front_if(|(at, _)| *at <= self.now) else { return Ok(()) };
+        let back = &mut wire.ways[which].back;
+        let Some((.., bytes)) = back.pop_front_if(|(at, ..)| *at <= self.now) else { return Ok(()) };
         let (from, acceptor, is_open) = (wire.from, wire.acceptor, wire.is_open);
         match Reply::decode(&bytes) {
             Ok(reply) if is_open && self.is_driver(from) => {
@@ -218,10 +341,8 @@ impl World {
         let Some(wire) = self.copies.wires.all.get_mut(&number) else { return Ok(()) };
         note!(self.story.trace, "wire {number} breaks");
         let (from, acceptor, was_open) = (wire.from, wire.acceptor, wire.is_open);
-        wire.is_open = false;
-        wire.back.clear();
-        wire.there.truncate(self.story.chance.below(wire.there.len() as u64 + 1) as usize);
-        if wire.there.is_empty() {
+        wire.close(&mut self.story.chance);
+        if wire.is_empty() {
             self.copies.wires.all.remove(&number);
         }
         if !was_open || !self.is_driver(from) {
@@ -256,14 +377,12 @@ impl World {
         for number in of_node {
             let Some(wire) = self.copies.wires.all.get_mut(&number) else { continue };
             if wire.to != node {
-                wire.is_open = false;
-                wire.back.clear();
-                wire.there.truncate(self.story.chance.below(wire.there.len() as u64 + 1) as usize);
-                if !wire.there.is_empty() {
+                wire.close(&mut self.story.chance);
+                if !wire.is_empty() {
                     continue;
                 }
             } else if wire.is_open && wire.from.0 != node {
-                (wire.caller, wire.there, wire.back) = (None, VecDeque::new(), VecDeque::new());
+                (wire.ways, wire.apart) = (<[Connection; 2]>::default(), Apart::Never);
                 let wait = 1 + self.story.chance.below(WITHIN);
                 self.put_copying(wait, Copying::Lost { wire: number });
                 continue;
