@@ -26,6 +26,7 @@ const ROOMS: [&str; 21] = [
     "quorum",
     "standby",
     "loggroup",
+    "sentinel",
     "engine",
     "membership",
     "node",

@@ -30,6 +30,7 @@ mod places;
 pub mod process;
 pub mod rehearsal;
 mod replay;
+mod sentinel;
 mod snapshots;
 mod supervisor;
 mod switch;
@@ -159,6 +160,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     }
     // Before the data is read, which may take long: probes ask meanwhile.
     let endpoint = metrics::Endpoint::start(&settings, &node)?;
+    sentinel::start(&settings, &node)?;
     let links = Links::new(Arc::clone(&node));
     let mut signals = Some(signals);
     let (mut membership, mut disks, mut data) = (None, disks, None);

@@ -13,6 +13,7 @@ mod log_servers;
 mod metrics;
 mod nodes;
 mod restarts;
+mod sentinel;
 mod settings;
 mod shard_settings;
 #[path = "../support/mod.rs"]

@@ -69,6 +69,8 @@ pub struct Settings {
     /// 0 for none.
     pub metrics_port: u16,
     pub metrics_bind: Vec<u8>,
+    pub sentinel_port: u16,
+    pub sentinel_master_name: Vec<u8>,
     /// Connections that the system keeps until a worker takes them.
     pub tcp_backlog: i32,
     /// Seconds; 0 for never.
@@ -285,6 +287,8 @@ impl Settings {
             },
             metrics_port: read.number("metrics-port"),
             metrics_bind: read.text("metrics-bind"),
+            sentinel_port: read.number("sentinel-port"),
+            sentinel_master_name: read.text("sentinel-master-name"),
             tcp_backlog: read.number("tcp-backlog"),
             tcp_keepalive: read.number("tcp-keepalive"),
             timeout: read.number("timeout"),

@@ -40,6 +40,22 @@ pub(super) static SECTION: Section = Section {
         )
         .own()
         .immutable(),
+        row(
+            "sentinel-port",
+            PORT,
+            "0",
+            "TCP port at which clients of Redis Sentinel are answered, without a password; 0 for none.",
+        )
+        .own()
+        .immutable(),
+        row(
+            "sentinel-master-name",
+            Kind::Text,
+            "mymaster",
+            "The name by which they ask for a node that serves; `shard-N` is the owner of a shard.",
+        )
+        .own()
+        .immutable(),
         row("tcp-backlog", int(0), "511", "Connections that the kernel keeps waiting to be accepted.").immutable(),
         row("tcp-keepalive", int(0), "300", "Seconds of silence before the kernel probes a connection; 0 for never."),
         row("timeout", int(0), "0", "Seconds after which an idle client is disconnected; 0 for never.").cluster(),
