@@ -165,7 +165,11 @@ fn group(what: &GroupWhat) -> Result<(), String> {
         GroupWhat::Use { target, name, shards } => {
             let rest: Vec<String> = [name.clone()].into_iter().chain(shards.iter().map(u32::to_string)).collect();
             let whose = if shards.is_empty() { "all shards" } else { "these shards" };
-            tell(target, words("USE", &rest), format!("{whose} use the group {name}"))
+            let done = match name.as_str() {
+                "-" => format!("{whose} have no group of their own, and use the group `default` if there is one"),
+                name => format!("{whose} use the group {name}"),
+            };
+            tell(target, words("USE", &rest), done)
         }
         GroupWhat::Replace { target, old, new, group } => {
             let rest: Vec<String> = [old.clone(), new.clone()].into_iter().chain(group.clone()).collect();

@@ -178,10 +178,11 @@ impl Administration for Kept {
     }
 
     fn change(&self, command: Command, then: Changed) {
-        self.0.submit(command, |response| {
+        let control = Arc::clone(&self.0);
+        self.0.submit(command, move |response| {
             then(match response {
                 Ok(Response::Done { .. }) => Ok(()),
-                Ok(Response::Refused(why)) => Err(why.to_string()),
+                Ok(Response::Refused(why)) => Err(why.in_words(&control.map())),
                 Err(why) => Err(why),
             });
         });

@@ -152,7 +152,7 @@ impl Agent {
         let report = Report { shard: wanted.shard, place, incarnation, id, streams };
         match self.submit(&Command::Group(GroupCommand::Report(report))).await? {
             Response::Done { .. } => Ok(()),
-            Response::Refused(why) => Err(why.to_string()),
+            Response::Refused(why) => Err(why.in_words(map)),
         }
     }
 }

@@ -333,7 +333,7 @@ impl fmt::Display for Refusal {
             Self::NotOwner { id, shard } => write!(f, "node {id} does not own shard {}", shard.0),
             Self::HasCopies(shard) => write!(
                 f,
-                "the log of shard {} has copies: take its group away with `holdfast cluster group use - {}`, and restart the node",
+                "the log of shard {} has copies: take its group away with `holdfast cluster group use - {}`, or have it use a group of one place if there is a group `default`, and restart the node",
                 shard.0, shard.0
             ),
             Self::OtherTerm { shard, term } => write!(f, "the term of shard {} is {}", shard.0, term.get()),

@@ -139,6 +139,9 @@ fn a_group_is_a_name_and_places_of_members() {
     assert_eq!(refused(&mut state, &Command::Forget { id: id(5) }), stays);
     done(&mut state, &replace("g", at(5, "/mnt/a"), at(2, "-")));
     done(&mut state, &replace("g", at(5, "/mnt/b"), at(3, "-")));
+    let version = state.version();
+    done(&mut state, &replace("g", at(5, "/mnt/b"), at(3, "-")));
+    assert_eq!(state.version(), version, "it is so already");
     done(&mut state, &Command::Leave { id: id(5) });
 }
 
@@ -300,7 +303,7 @@ fn a_node_without_slots_takes_over_a_shard_with_copies() {
     three_report(&mut state);
     let term = lead(&mut state, 1);
     settled(&mut state, 1, &[10, 30, 20]);
-    assert_eq!(refused(&mut state, &recover(1, 1)), no(GroupRefusal::Owns(id(1), ShardId(1))));
+    assert_eq!(state.may_recover(ShardId(1), id(1)), Err(no(GroupRefusal::Owns(id(1), ShardId(1)))));
     assert_eq!(refused(&mut state, &recover(9, 6)), no(GroupRefusal::NoShard(ShardId(9))));
     assert_eq!(refused(&mut state, &recover(1, 5)), Refusal::Unknown(id(5)), "a log-server has no keys");
     assert!(matches!(refused(&mut state, &recover(1, 2)), Refusal::OwnsSlots { .. }));
@@ -312,6 +315,9 @@ fn a_node_without_slots_takes_over_a_shard_with_copies() {
     let now = of(&state, 1);
     assert_eq!((now.owner, now.incarnation, now.term.get()), (id(6), 0, term), "it asks for a term of its own");
     assert_eq!(sets(&state, 1), (vec![10, 30, 20], None), "the lost folder still counts");
+    let version = state.version();
+    done(&mut state, &recover(1, 6));
+    assert_eq!(state.version(), version, "it is so already");
     done(&mut state, &report(1, at(6, "-"), 60));
     assert_eq!(sets(&state, 1).1, Some(vec![60, 20, 30]));
     assert_eq!(lead(&mut state, 1), term + 1);

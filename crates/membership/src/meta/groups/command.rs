@@ -6,6 +6,7 @@ use quorum::{AcceptorId, ShardId, Term};
 
 use super::super::shards::{ACCEPTORS_MAX, term};
 use super::{DIR_MAX, GROUP_NAME_MAX, Group, PLACES_MAX, Place, places, put_places};
+use crate::Map;
 use crate::NodeId;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::meta::{NODES_MAX, Refusal};
@@ -180,6 +181,20 @@ impl fmt::Display for GroupRefusal {
                 "a copy at member {id} counts for the log of shard {} until another one takes its place: `holdfast cluster group show` shows when",
                 shard.0
             ),
+        }
+    }
+}
+
+impl Refusal {
+    /// The reason as operators read it: where groups, places and copies are refused, members are named by their addresses
+    /// for clients.
+    pub fn in_words(&self, map: &Map) -> String {
+        let text = self.to_string();
+        match self {
+            Self::Group(_) => map.members().fold(text, |text, member| {
+                text.replace(&member.id.to_string(), &format!("{}:{}", member.host, member.port))
+            }),
+            _ => text,
         }
     }
 }

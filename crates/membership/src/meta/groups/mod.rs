@@ -257,7 +257,9 @@ impl State {
             return Err(GroupRefusal::NoGroup(name.to_owned()).into());
         };
         let Some(at) = places.iter().position(|place| place == old) else {
-            return Err(GroupRefusal::NoPlace(old.clone()).into());
+            // It may be asked for again, after an answer that was lost.
+            let is_done = places.contains(new);
+            return if is_done { Ok(()) } else { Err(GroupRefusal::NoPlace(old.clone()).into()) };
         };
         self.may_be_in_a_group(new)?;
         if old != new && places.contains(new) {
@@ -335,6 +337,10 @@ impl State {
     /// A node without slots takes over a shard whose owner is lost. The owner holds no lease, and a majority of the
     /// acceptors answers: the leader has seen to that.
     fn recover(&mut self, Recover { shard, to }: &Recover) -> Result<(), Refusal> {
+        if self.shards.all.get(shard).is_some_and(|of| of.owner == *to) {
+            // It may be asked for again, after an answer that was lost.
+            return Ok(());
+        }
         self.may_recover(*shard, *to)?;
         let empty: Vec<ShardId> = self.shards.of(*to).map(|of| of.id).collect();
         for id in empty {

@@ -19,7 +19,7 @@ pub(super) fn group(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let changed = match ctx.args.len() {
         3 if ctx.is(2, "show") => return show(ctx),
         4.. if ctx.is(2, "add") => add(ctx, &map)?,
-        4.. if ctx.is(2, "use") => uses(ctx)?,
+        4.. if ctx.is(2, "use") => uses(ctx, &map)?,
         5 | 6 if ctx.is(2, "replace") => replace(ctx, &map)?,
         _ => return Err(Error::SYNTAX),
     };
@@ -81,9 +81,17 @@ fn add(ctx: &SessionCtx<'_>, map: &Map) -> Result<GroupCommand, Error> {
     Ok(GroupCommand::Add(Group { name, places }))
 }
 
-fn uses(ctx: &SessionCtx<'_>) -> Result<GroupCommand, Error> {
+fn uses(ctx: &SessionCtx<'_>, map: &Map) -> Result<GroupCommand, Error> {
     let name = if ctx.arg(3) == b"-" { String::new() } else { name(ctx, 3)? };
-    let shards = (4..ctx.args.len()).map(|at| shard(ctx, at)).collect::<Result<_, _>>()?;
+    let shards: Vec<ShardId> = (4..ctx.args.len()).map(|at| shard(ctx, at)).collect::<Result<_, _>>()?;
+    let has_default = map.groups().iter().any(|group| group.name == DEFAULT_GROUP);
+    let mut chosen = map.shards().iter().filter(|shard| shards.is_empty() || shards.contains(&shard.id)).peekable();
+    let is_known = chosen.peek().is_some();
+    if name.is_empty() && has_default && is_known && chosen.all(|shard| shard.group.is_empty()) {
+        return Err(error(format!(
+            "shards that have no group of their own use the group {DEFAULT_GROUP}, and these have none: for a shard without copies make a group of one place, and have the shard use that"
+        )));
+    }
     Ok(GroupCommand::Use { name, shards })
 }
 
@@ -95,7 +103,12 @@ fn replace(ctx: &SessionCtx<'_>, map: &Map) -> Result<GroupCommand, Error> {
     let name = match (named, with.next(), with.next()) {
         (Some(name), ..) => name,
         (None, Some(name), None) => name,
-        (None, None, _) => return Err(error(format!("no group has the place {}", place_text(map, &old)))),
+        (None, None, _) => {
+            // It may be asked for again: then the new place is there.
+            let is_done = |group: &&Group| group.places.contains(&new);
+            let known = map.groups().iter().find(is_done).map(|group| group.name.clone());
+            known.ok_or_else(|| error(format!("no group has the place {}", place_text(map, &old))))?
+        }
         (None, Some(one), Some(other)) => {
             return Err(error(format!("the groups {one} and {other} have this place: name one behind it")));
         }
