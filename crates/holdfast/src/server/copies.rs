@@ -1,9 +1,9 @@
 //! Folders for copies of the logs of shards.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -66,7 +66,14 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<
     let Wanted { shard, streams, .. } = wanted;
     let streams = streams.ok_or("the own log of a shard's owner is in no such place")?;
     let of_it = |(_, of, place, _): &(AcceptorId, ShardId, Vec<PathBuf>, Figures)| of == shard && place == directories;
-    if let Some((acceptor, ..)) = acceptors().figures().into_iter().find(of_it) {
+    let found = {
+        // No removal begins in between.
+        let mut named = named();
+        let found = acceptors().figures().into_iter().find(of_it).map(|(acceptor, ..)| acceptor);
+        named.0.tell(*shard, found)?;
+        found
+    };
+    if let Some(acceptor) = found {
         return Ok(Made { acceptor, streams });
     }
     let cluster = wanted.cluster.map(|cluster| cluster.0);
@@ -98,27 +105,25 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<
 
 /// How long a copy has to be unwanted before it is removed.
 const UNWANTED: Duration = Duration::from_secs(5);
+/// How long the metadata may take to name a copy of which they were told.
+const TOLD: Duration = Duration::from_secs(60);
 
 /// The copies of this process that the metadata have named, and the metadata as they were heard of last.
-static NAMED: Mutex<(BTreeSet<AcceptorId>, Option<Arc<Map>>)> = Mutex::new((BTreeSet::new(), None));
+static NAMED: Mutex<(Named, Option<Arc<Map>>)> = Mutex::new((Named::new(), None));
+
+fn named() -> MutexGuard<'static, (Named, Option<Arc<Map>>)> {
+    NAMED.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Removes the folders of copies that the metadata have named, and name no more: the group has changed, or the shard is
 /// gone. A copy counts until its successor does, so by then no owner asks it.
 pub fn heed(map: &Arc<Map>) {
-    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut named = named();
     named.1 = Some(map.clone());
     let Some(acceptors) = ACCEPTORS.get() else { return };
-    for id in acceptors.ids() {
-        if names(map, id) {
-            named.0.insert(id);
-        } else if named.0.remove(&id) {
-            let remove = move || {
-                thread::park_timeout(UNWANTED);
-                remove_if_unwanted(id);
-            };
-            // It is tried again when the process has named the copy again.
-            let _ = thread::Builder::new().name("copy-remove".into()).spawn(remove);
-        }
+    for id in named.0.hear(&acceptors.ids(), |id| names(map, id)) {
+        // It is tried again when the process has named the copy again.
+        let _ = thread::Builder::new().name("copy-remove".into()).spawn(move || remove_if_unwanted(id));
     }
 }
 
@@ -130,14 +135,89 @@ fn names(map: &Map, id: AcceptorId) -> bool {
 }
 
 fn remove_if_unwanted(id: AcceptorId) {
-    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
-    if named.1.as_ref().is_none_or(|map| names(map, id)) {
-        return;
+    let mut wait = UNWANTED;
+    loop {
+        thread::park_timeout(wait);
+        let Some(held) = acceptors().get(id) else { return };
+        let mut named = named();
+        let is_named = named.1.as_ref().is_none_or(|map| names(map, id));
+        match named.0.may_go(id, held.acceptor.shard(), is_named) {
+            May::Stay => return,
+            May::Wait => wait = TOLD,
+            May::Go => break,
+        }
     }
-    drop(named);
     match acceptors().remove(id) {
         Ok(()) => tracing::info!("A copy of a log that is not wanted any more was removed"),
         Err(why) => tracing::warn!(cause = "log copy", "a copy of a log that is not wanted stays: {why}"),
+    }
+    named().0.gone(id);
+}
+
+/// The copies of a process, as the metadata know them. One that is wanted again is not removed meanwhile.
+struct Named {
+    named: BTreeSet<AcceptorId>,
+    /// The process has found them where a copy is wanted, and tells the metadata so.
+    told: BTreeSet<AcceptorId>,
+    /// Their folders are being removed.
+    going: BTreeMap<AcceptorId, ShardId>,
+}
+
+/// Whether the folder of a copy may be removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum May {
+    /// It is wanted.
+    Stay,
+    /// It may be.
+    Wait,
+    /// It may. [`Named::gone`] follows.
+    Go,
+}
+
+impl Named {
+    const fn new() -> Self {
+        Self { named: BTreeSet::new(), told: BTreeSet::new(), going: BTreeMap::new() }
+    }
+
+    /// Hears which of these copies the metadata name. Returns those that they name no more.
+    fn hear(&mut self, all: &[AcceptorId], is_named: impl Fn(AcceptorId) -> bool) -> Vec<AcceptorId> {
+        let mut gone = Vec::new();
+        for id in all {
+            if is_named(*id) {
+                self.named.insert(*id);
+                self.told.remove(id);
+            } else if self.named.remove(id) {
+                gone.push(*id);
+            }
+        }
+        gone
+    }
+
+    /// A copy of a shard is wanted, and `found` is there: the metadata are told.
+    ///
+    /// # Errors
+    /// A folder of a copy of the shard is being removed.
+    fn tell(&mut self, shard: ShardId, found: Option<AcceptorId>) -> Result<(), String> {
+        if self.going.values().any(|of| *of == shard) {
+            return Err("a copy that was there before is being removed".to_owned());
+        }
+        self.told.extend(found);
+        Ok(())
+    }
+
+    fn may_go(&mut self, id: AcceptorId, shard: ShardId, is_named: bool) -> May {
+        if is_named {
+            return May::Stay;
+        }
+        if self.told.remove(&id) {
+            return May::Wait;
+        }
+        self.going.insert(id, shard);
+        May::Go
+    }
+
+    fn gone(&mut self, id: AcceptorId) {
+        self.going.remove(&id);
     }
 }
 
@@ -174,5 +254,37 @@ pub fn serve(socket: OwnedFd) {
 pub fn stop() {
     if let Err(why) = acceptors().stop() {
         tracing::warn!("a copy of a log could not be closed: {why}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARD: ShardId = ShardId(3);
+
+    #[test]
+    fn a_copy_that_is_wanted_again_stays() {
+        let [one, other] = [1, 2].map(|n| AcceptorId([n; 16]));
+        let all = [one, other];
+        let mut named = Named::new();
+        assert_eq!(named.hear(&all, |_| false), [], "they have not been named yet");
+        assert_eq!(named.hear(&all, |_| true), []);
+        assert_eq!(named.hear(&all, |id| id == other), [one]);
+        assert_eq!(named.may_go(one, SHARD, true), May::Stay);
+        // It is found where a copy is wanted, before the metadata know.
+        named.tell(SHARD, Some(one)).unwrap();
+        assert_eq!(named.may_go(one, SHARD, false), May::Wait);
+        assert_eq!(named.hear(&all, |_| true), []);
+        assert_eq!(named.may_go(one, SHARD, true), May::Stay);
+        // They do not take it.
+        assert_eq!(named.hear(&all, |id| id == other), [one]);
+        named.tell(SHARD, Some(one)).unwrap();
+        assert_eq!(named.may_go(one, SHARD, false), May::Wait);
+        assert_eq!(named.may_go(one, SHARD, false), May::Go);
+        assert!(named.tell(SHARD, None).is_err(), "its folder may still be there");
+        named.tell(ShardId(4), Some(other)).unwrap();
+        named.gone(one);
+        named.tell(SHARD, None).unwrap();
     }
 }
