@@ -17,6 +17,7 @@ use redolog::{Damage, Format, Fsync, Gate, Limits, Log, Lsn, Opened, State};
 use store::{Embedded, Store};
 
 use super::chance;
+use super::group::Group;
 use super::places::Places;
 use super::{checkpoints, copies, loaders, member, process, replay, taken_over, warm_up};
 
@@ -39,8 +40,8 @@ pub struct Disks {
     pub(super) store: Arc<dyn Store>,
     pub(super) header: Option<Header>,
     pub(super) places: Places,
-    /// The copies of the log, if it has any.
-    pub(super) copies: Option<Arc<Driver>>,
+    /// The copies of the log, if it has any, and what the metadata say of them.
+    pub(super) copies: Option<(Arc<Driver>, Group)>,
 }
 
 /// A store that was opened before the log is there: that has to be taken over from its copies first.
@@ -142,12 +143,12 @@ impl Disks {
 
         self.heed(&recovered)?;
         let copies = self.copies.take();
-        if let Some(copies) = &copies {
+        if let Some((copies, _)) = &copies {
             copies.lead(&mut self.log)?;
         }
         let running = run(self.log, self.node, highest, node, settings, fsync(settings.appendfsync))?;
-        if let Some(copies) = &copies {
-            taken_over::follow(copies, &running.log, node)?;
+        if let Some((copies, group)) = &copies {
+            taken_over::follow(copies, group, &running.log, node)?;
         }
         note_streams(&*self.store, running.log.streams())?;
         note_places(&*self.store, &self.places);
@@ -168,6 +169,7 @@ impl Disks {
         let thread =
             checkpoints::start(Arc::clone(node), log.clone(), for_checkpoints, checkpointer, state.clone(), tail)?;
         let places = self.places;
+        let copies = copies.map(|(copies, _)| copies);
         Ok(Kept { log, gates, checkpoints: state, thread, readers, places, node: Arc::clone(node), copies })
     }
 
@@ -227,7 +229,7 @@ impl Stored {
         self,
         settings: &Settings,
         clock: Arc<dyn Clock>,
-        copies: Arc<Driver>,
+        copies: (Arc<Driver>, Group),
     ) -> Result<Disks, Box<dyn Error>> {
         let Stored { node, store, places } = self;
         let log = open_log(settings, &places.logs, clock);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use loggroup::{Dial, Driver, Ended, Listener, Plan, Port, Remote};
+use loggroup::{Dial, Driver, Ended, Listener, Plan, Port, Remote, Stage, Wait};
 use membership::control::Control;
 use membership::meta::{Acceptor, Command, GroupCommand, Lead, Response, Settle, Shard};
 use membership::{AcceptorId, Map, NodeId, ShardId, Term};
@@ -39,22 +39,18 @@ impl Group {
         reach(&control, copies, &shard);
         let named: Vec<Acceptor> = shard.settled.iter().chain(shard.pending.iter().flatten()).copied().collect();
         copies.keep_only(&ids(&named));
-        let counted = copies.pending();
-        match (&shard.pending, counted) {
-            (None, Some(counted)) if !is_same(&counted, &ids(&shard.settled)) => {
-                // Majorities of it need not meet those of what comes next.
+        match next(&shard, copies.pending().as_deref(), copies.may_settle(), copies.term()) {
+            Next::Nothing => {}
+            Next::WithoutPending => {
                 withdrawn(shard.id);
-                lead_again(&control, copies, &shard)?;
+                lead_again(&control, copies, &shard, &mut |_, _| true)?;
             }
-            (None, Some(_)) if copies.may_settle() => copies.settled(),
-            (Some(pending), Some(counted))
-                if copies.may_settle() && shard.pending_since < copies.term() && is_same(&counted, &ids(pending)) =>
-            {
+            Next::IsSettled => copies.settled(),
+            Next::Settle(pending) => {
                 settle(&control, &shard, pending)?;
                 copies.settled();
             }
-            (Some(pending), _) if shard.pending_since >= copies.term() => change(&control, copies, &shard, pending)?,
-            _ => {}
+            Next::Change(pending) => change(&control, copies, &shard, pending)?,
         }
         Ok(())
     }
@@ -64,6 +60,28 @@ impl Group {
         self.0.upgrade().is_none_or(|control| stays(&control, shard))
     }
 
+    /// True if acceptors count in the present term that the metadata do not want any more: they have withdrawn the set.
+    pub fn has_withdrawn(&self, copies: &Driver) -> bool {
+        let Some(shard) = self.0.upgrade().and_then(|control| own_shard(&control)) else { return false };
+        let is = |set: &[Acceptor], counted: &[AcceptorId]| is_same(counted, &ids(set));
+        let is_wanted = |counted: &[AcceptorId]| {
+            is(&shard.settled, counted) || shard.pending.as_deref().is_some_and(|pending| is(pending, counted))
+        };
+        copies.pending().is_some_and(|counted| !is_wanted(&counted))
+    }
+
+    /// Goes on in another term, in which the acceptors count that the metadata name then. `goes_on`: false if the caller
+    /// gives up.
+    ///
+    /// # Errors
+    /// The metadata give no term: it is tried again. Or the log has ended.
+    pub fn lead_again(&self, copies: &Arc<Driver>, goes_on: Wait<'_>) -> Result<(), String> {
+        let control = self.0.upgrade().ok_or("the server stops")?;
+        let shard = own_shard(&control).ok_or("another process owns the shard")?;
+        withdrawn(shard.id);
+        lead_again(&control, copies, &shard, goes_on)
+    }
+
     /// The next term of the shard, for the owner of this one.
     ///
     /// # Errors
@@ -71,6 +89,35 @@ impl Group {
     pub fn next_term(&self, shard: &Shard) -> Result<Shard, String> {
         let control = self.0.upgrade().ok_or("the server stops")?;
         next_term(&control, shard)
+    }
+}
+
+/// The next thing that the metadata want of a shard's owner.
+#[derive(PartialEq, Eq, Debug)]
+enum Next<'a> {
+    Nothing,
+    /// The set that counts beside the settled one was withdrawn. Its majorities need not meet those of what comes next.
+    WithoutPending,
+    /// That set is the settled one.
+    IsSettled,
+    /// That set has everything.
+    Settle(&'a [Acceptor]),
+    /// There is another set.
+    Change(&'a [Acceptor]),
+}
+
+/// `counted`: the acceptors that count beside the settled ones in this term. `may_settle`: they have everything.
+fn next<'a>(shard: &'a Shard, counted: Option<&[AcceptorId]>, may_settle: bool, term: Term) -> Next<'a> {
+    match (&shard.pending, counted) {
+        (None, Some(counted)) if !is_same(counted, &ids(&shard.settled)) => Next::WithoutPending,
+        (None, Some(_)) if may_settle => Next::IsSettled,
+        (Some(pending), Some(counted))
+            if may_settle && shard.pending_since < term && is_same(counted, &ids(pending)) =>
+        {
+            Next::Settle(pending)
+        }
+        (Some(pending), _) if shard.pending_since >= term => Next::Change(pending),
+        _ => Next::Nothing,
     }
 }
 
@@ -170,27 +217,31 @@ fn change(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard, pending: 
         // They catch up while the log runs.
         return Ok(());
     }
-    lead_again(control, copies, shard)
+    lead_again(control, copies, shard, &mut |_, _| true)
 }
 
-/// Begins another term, in which the acceptors count that the metadata name then.
-fn lead_again(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard) -> Result<(), String> {
+/// Begins another term, in which the acceptors count that the metadata name then. `goes_on`: false if the caller gives up.
+fn lead_again(control: &Arc<Control>, copies: &Arc<Driver>, shard: &Shard, goes_on: Wait<'_>) -> Result<(), String> {
     let mut shard = next_term(control, &Shard { term: copies.term(), ..shard.clone() })?;
     loop {
         // The set may have grown until the term was given.
         reach(control, copies, &shard);
         // Without a majority the streams stand still, as they would in the term before. But a set that was withdrawn is not
         // waited for: another term goes without it.
-        let begun = copies.again(plan(&shard, copies.own()), &mut |_, _| stays(control, &shard));
+        let mut is_given_up = false;
+        let begun = copies.again(plan(&shard, copies.own()), &mut |stage, silent| {
+            is_given_up |= !goes_on(stage, silent);
+            !is_given_up && stays(control, &shard)
+        });
         match begun {
-            Err(Ended::Stopped) if !copies.is_over() => {}
+            Err(Ended::Stopped) if !is_given_up && !copies.is_over() => {}
             begun => return begun.map_err(|why| why.to_string()),
         }
         withdrawn(shard.id);
         shard = loop {
             match next_term(control, &shard) {
                 Ok(next) => break next,
-                Err(why) if copies.is_over() => return Err(why),
+                Err(why) if copies.is_over() || !goes_on(Stage::Leading, &[]) => return Err(why),
                 Err(why) => {
                     tracing::warn!(cause = "log copies", "The log waits for another term: {why}");
                     thread::park_timeout(AGAIN);
@@ -211,5 +262,54 @@ fn submit(control: &Control, command: Command) -> Result<(), String> {
     match told.recv_timeout(ANSWER).map_err(|_| "the metadata do not answer".to_owned())?? {
         Response::Done { .. } => Ok(()),
         Response::Refused(why) => Err(why.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(of: &[u8]) -> Vec<Acceptor> {
+        of.iter().map(|n| Acceptor { id: AcceptorId([*n; 16]), node: NodeId([*n; 20]) }).collect()
+    }
+
+    /// Rule G11: the owner goes on with the sets that the metadata have, whatever it has sealed.
+    #[test]
+    fn a_withdrawn_set_is_not_taken_for_settled_g11() {
+        let term = Term::new(5).unwrap_or(Term::ZERO);
+        let of = |settled: &[u8], pending: Option<&[u8]>, since: u32| Shard {
+            id: ShardId(1),
+            owner: NodeId([1; 20]),
+            incarnation: 1,
+            term,
+            group: String::new(),
+            settled: set(settled),
+            pending: pending.map(set),
+            pending_since: Term::new(since).unwrap_or(Term::ZERO),
+            streams: 1,
+            settings: BTreeMap::new(),
+        };
+        let (old, new, other) = ([1, 2, 3], [1, 2, 4], [1, 2, 5]);
+        let counted = ids(&set(&new));
+        let next = |shard: &Shard, counted: Option<&[AcceptorId]>, has_all| match next(shard, counted, has_all, term) {
+            Next::Nothing => "nothing",
+            Next::WithoutPending => "without",
+            Next::IsSettled => "is settled",
+            Next::Settle(pending) if pending == set(&new) => "settle",
+            Next::Settle(_) => "settle another",
+            Next::Change(_) => "change",
+        };
+        for has_all in [false, true] {
+            assert_eq!(next(&of(&old, None, 4), Some(&counted), has_all), "without", "{has_all}");
+            assert_eq!(next(&of(&old, None, 4), None, has_all), "nothing");
+            // Another set has taken its place: it is for a later term.
+            assert_eq!(next(&of(&old, Some(&other), 5), Some(&counted), has_all), "change");
+            assert_eq!(next(&of(&old, Some(&other), 5), None, has_all), "change");
+            assert_eq!(next(&of(&old, Some(&other), 4), Some(&counted), has_all), "nothing");
+        }
+        let order = [4, 1, 2];
+        assert_eq!(next(&of(&order, None, 4), Some(&counted), true), "is settled");
+        assert_eq!(next(&of(&old, Some(&new), 4), Some(&counted), true), "settle");
+        assert_eq!(next(&of(&old, Some(&new), 4), Some(&counted), false), "nothing", "it lacks something");
     }
 }

@@ -109,7 +109,7 @@ pub fn bring_up(
     let group = membership.group();
     loop {
         if let Some(driver) = try_bring_up(settings, node, &stored, membership, &shard)? {
-            return Ok(Some(stored.with_log(settings, Arc::clone(&node.clock), driver)?));
+            return Ok(Some(stored.with_log(settings, Arc::clone(&node.clock), (driver, group))?));
         }
         if node.is_stopping() {
             return Ok(None);
@@ -175,9 +175,22 @@ fn try_bring_up(
     }
 }
 
-/// Waits until the shard is led. `log` runs in the own folder.
-pub fn follow(copies: &Arc<Driver>, log: &Log, node: &Arc<Node>) -> Result<(), Box<dyn Error>> {
-    copies.follow(log, &mut saying(node, copies.shard()))?;
+/// Waits until the shard is led. `log` runs in the own folder. Start blocks that wait for acceptors which the metadata have
+/// withdrawn come in another term.
+pub fn follow(copies: &Arc<Driver>, group: &Group, log: &Log, node: &Arc<Node>) -> Result<(), Box<dyn Error>> {
+    let mut say = saying(node, copies.shard());
+    let mut led = copies.follow(log, &mut |stage, silent| !group.has_withdrawn(copies) && say(stage, silent));
+    while led == Err(Ended::Stopped) && !node.is_stopping() && !copies.is_over() {
+        led = match group.lead_again(copies, &mut say) {
+            Ok(()) => Ok(()),
+            Err(why) => {
+                tracing::warn!(cause = "log copies", "The log waits for another term: {why}");
+                thread::park_timeout(EVERY);
+                Err(Ended::Stopped)
+            }
+        };
+    }
+    led?;
     tracing::info!("The shard is led here, in term {}", copies.term().get());
     Ok(())
 }

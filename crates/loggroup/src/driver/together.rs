@@ -606,3 +606,39 @@ fn acceptors_that_are_withdrawn_are_not_waited_for() {
     assert_eq!(led.found, all);
     led.stop();
 }
+
+/// Acceptors that are pending answer the seal of a start, and not the start blocks, and are withdrawn: the start goes on in
+/// another term.
+#[test]
+fn a_start_goes_on_without_acceptors_that_are_withdrawn() {
+    let (own, b, c) = (Disks::new(2), Copy::start(Disks::new(2), 2), Copy::start(Disks::new(2), 3));
+    let d = Copy::start(Disks::new(2), 4);
+    let mut led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&b, &c]);
+    let mut all = led.write(10);
+    led.stop();
+    let since = now();
+    let mut wait = |_: quorum::Stage, _: &[AcceptorId]| since.elapsed() < Duration::from_secs(20);
+    let ports = |listener: &Listener| [&b, &c, &d].iter().map(|copy| copy.port(listener)).collect();
+    let rising = plan(2, 1, &[1, 2, 3], Some(&[1, 4, 5]));
+    let driver = Own::of(own.folder(1)).unwrap().bring_up(rising, Limits::default(), ports, &mut wait).unwrap();
+    d.local.stop().unwrap();
+    let mut opened = Opened::of(own.streams.clone(), &[]).unwrap();
+    let mut found = Vec::new();
+    opened.replay(|record| found.push(record.lsn)).unwrap();
+    driver.lead(&mut opened).unwrap();
+    let (log, mut gates) = opened.start([9; 16], Lsn(0), 1, settings(Fsync::Always)).unwrap();
+    let mut looks = 0;
+    let followed = driver.follow(&log, &mut |_, _| {
+        looks += 1;
+        looks < 3
+    });
+    assert_eq!(followed, Err(super::Ended::Stopped));
+    driver.again(plan(3, 1, &[1, 2, 3], None), &mut wait).unwrap();
+    let mut led = Led { driver, log, gates: gates.remove(0), found };
+    all.extend(led.write(10));
+    led.stop();
+    let led = lead(&own, plan(4, 1, &[1, 2, 3], None), &[&b, &c]);
+    all.sort();
+    assert_eq!(led.found, all);
+    led.stop();
+}
