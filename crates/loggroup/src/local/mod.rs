@@ -36,8 +36,11 @@ struct State<D: Disk> {
     acceptor: Acceptor,
     promises: Promises<D>,
     lanes: Vec<Lane<D>>,
-    /// The latest connection of each owner that it has sealed on, the latest owner last.
-    callers: Vec<(Term, Listener)>,
+    /// The latest connection of each owner that it has sealed on, the latest owner last, and which one it is in the order
+    /// of connections: 0 if no seal came on it.
+    callers: Vec<(Term, Listener, u64)>,
+    /// How many connections there were.
+    connections: u64,
     /// The connection that asked for the read which the present step is about. The answer goes there: connections for
     /// old blocks hear nothing else.
     asker: Option<Listener>,
@@ -93,8 +96,8 @@ impl<D: Disk> Shared<D> {
                 Output::Reply(reply) => {
                     let is_answer = matches!(reply.report, Report::Blocks { .. });
                     let asker = state.asker.as_ref().filter(|_| is_answer);
-                    let of_term = || state.callers.iter().rev().find(|(term, _)| *term == reply.term);
-                    let caller = asker.or_else(|| of_term().map(|(_, listener)| listener));
+                    let of_term = || state.callers.iter().rev().find(|(term, ..)| *term == reply.term);
+                    let caller = asker.or_else(|| of_term().map(|(_, listener, _)| listener));
                     told.extend(caller.map(|listener| (listener.clone(), reply)));
                 }
                 Output::Disk(op) => {
@@ -153,14 +156,19 @@ impl<D: Disk> State<D> {
         }
     }
 
-    /// The latest connection of an owner is the one that its last seal came on. A connection for old blocks has none.
-    fn note(&mut self, term: Term, is_seal: bool, listener: &Listener) {
-        let is_known = !is_seal && self.callers.iter().any(|(known, _)| *known == term);
-        if is_known || self.callers.last().is_some_and(|(last, known)| *last == term && Arc::ptr_eq(known, listener)) {
+    /// The latest connection of an owner is the last one that a seal came on. A connection for old blocks has none. A seal
+    /// that came on an earlier one may be taken later, by another thread: what it asks for goes to the latest, too.
+    fn note(&mut self, term: Term, is_seal: bool, listener: &Listener, number: u64) {
+        let known = self.callers.iter().find(|(known, ..)| *known == term);
+        if known.is_some_and(|(_, _, latest)| !is_seal || *latest > number) {
             return;
         }
-        self.callers.retain(|(known, _)| *known != term);
-        self.callers.push((term, listener.clone()));
+        let is_same = |(last, _, latest): &(Term, Listener, u64)| *last == term && *latest == number;
+        if self.callers.last().is_some_and(is_same) {
+            return;
+        }
+        self.callers.retain(|(known, ..)| *known != term);
+        self.callers.push((term, listener.clone(), if is_seal { number } else { 0 }));
         if self.callers.len() > CALLERS_MAX {
             self.callers.remove(0);
         }
@@ -230,12 +238,13 @@ impl<D: Disk> Local<D> {
         let acceptor = Acceptor::open(shard, promise.term(), found, &mut out);
         let promises = Promises { hand: Some(promise), wanted: Vec::new() };
         let lanes = streams.into_iter().map(Lane::new).collect();
-        let (callers, idle) = (Vec::new(), 0);
+        let (callers, connections, idle) = (Vec::new(), 0, 0);
         let state = State {
             acceptor,
             promises,
             lanes,
             callers,
+            connections,
             asker: None,
             idle,
             is_closing: false,
@@ -269,7 +278,9 @@ impl<D: Disk> Local<D> {
     /// A way to it, for an owner in this process or for the connection of one. `listener` hears its replies.
     #[must_use]
     pub fn caller(&self, listener: Listener) -> Caller<D> {
-        Caller { shared: self.shared.clone(), listener }
+        let mut state = self.shared.lock();
+        state.connections += 1;
+        Caller { shared: self.shared.clone(), listener, number: state.connections }
     }
 
     /// Its state.
@@ -333,6 +344,8 @@ impl<D: Disk> Drop for Local<D> {
 pub struct Caller<D: Disk> {
     shared: Arc<Shared<D>>,
     listener: Listener,
+    /// Its number in the order of connections.
+    number: u64,
 }
 
 impl<D: Disk> Port for Caller<D> {
@@ -349,7 +362,7 @@ impl<D: Disk> Port for Caller<D> {
             if state.is_closing {
                 return;
             }
-            state.note(request.term, matches!(request.order, Order::Seal), &self.listener);
+            state.note(request.term, matches!(request.order, Order::Seal), &self.listener, self.number);
             let asker = matches!(request.order, Order::Read { .. }).then(|| self.listener.clone());
             self.shared.step_for(asker, &mut state, |acceptor, out| acceptor.request(request, out))
         };

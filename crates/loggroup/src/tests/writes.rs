@@ -1,12 +1,12 @@
 //! Writes of several streams at once.
 
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use quorum::{BlockId, Order, Reply, Report, Request, StreamId};
 use redolog::simulated::Simulated;
 
-use super::made::{SHARD, by_hand, connected, lsn, record, start, term};
-use crate::Port;
+use super::made::{LIMITS, SHARD, by_hand, connected, lsn, record, start, term};
+use crate::{Caller, Port};
 
 /// A stream whose disk is slow has two writes under way, however many blocks have come: the threads of others stay free.
 #[test]
@@ -53,4 +53,30 @@ fn a_slow_stream_leaves_threads_for_others() {
         let is_last = |reply: &Reply| matches!(&reply.report, Report::Ack { stream: of, written, .. } if *of == stream && *written == last);
         assert!(heard.iter().any(is_last), "{stream:?}");
     }
+}
+
+/// An owner's first connection breaks, and its seal is taken behind that of the second one, by another thread. Without an
+/// acknowledgement on the second one the owner would wait for ever.
+#[test]
+fn a_late_seal_of_an_earlier_connection_takes_no_reply() {
+    let (local, stream) = (by_hand(vec![Simulated::default()], LIMITS), StreamId(0));
+    let [(first, unheard), (second, heard)] = [(); 2].map(|()| connected(&local));
+    let step = |caller: &Caller<Simulated>, order| {
+        caller.send(Request { shard: SHARD, term: term(1), order });
+        while let Some(job) = local.job(false) {
+            let mut next = Some(job);
+            while let Some(job) = next {
+                next = local.carry_out(job);
+            }
+        }
+    };
+    step(&second, Order::Seal);
+    step(&first, Order::Seal);
+    let (before, block) = (BlockId::default(), start(BlockId::default(), 1, lsn(stream, 0)));
+    let written = block.id;
+    step(&second, Order::Append { stream, before, committed: 0, through: true, block });
+    let lock = |of: &Mutex<Vec<Reply>>| of.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    assert_eq!(lock(&unheard), []);
+    let ack = Report::Ack { stream, written, synced: written };
+    assert_eq!(lock(&heard).last().map(|reply| &reply.report), Some(&ack), "{:?}", lock(&heard));
 }
