@@ -76,6 +76,9 @@ pub enum Change {
         known: Term,
         /// The process.
         by: Process,
+        /// For how many milliseconds it executes nothing: 0 for the owner itself. A later life rests, however long ago it
+        /// has started: reads of the life that had the shard may still count.
+        rests_ms: u64,
     },
 }
 
@@ -186,7 +189,7 @@ impl Copies {
                 self.give_up(standby)
             }
             Change::TakeOver { known, to, rests_ms } => self.take_over(known, to, rests_ms),
-            Change::Lead { known, by } => self.lead(known, by),
+            Change::Lead { known, by, rests_ms } => self.lead(known, by, rests_ms),
         }
     }
 
@@ -258,7 +261,7 @@ impl Copies {
         Ok(())
     }
 
-    fn lead(&mut self, known: Term, by: Process) -> Result<(), Refusal> {
+    fn lead(&mut self, known: Term, by: Process, rests_ms: u64) -> Result<(), Refusal> {
         if known != self.term {
             return Err(Refusal::OtherTerm(self.term));
         }
@@ -268,7 +271,7 @@ impl Copies {
         if by.life < self.owner.life {
             return Err(Refusal::EarlierLife(self.owner.life));
         }
-        self.begin_term(by, 0)
+        self.begin_term(by, rests_ms)
     }
 
     /// Rule G1: the only place that gives a term. The owner of before stays pinned: its store has all that the log has

@@ -85,7 +85,8 @@ impl Floor {
 
     /// The floor: the log may give up what lies at or below it.
     pub fn get(&mut self) -> Cut {
-        let lowest = self.pinned.values().map(|pinned| pinned.covered.unwrap_or_default()).min();
+        let counts = |pinned: &&Pinned| pinned.is_electable || !self.planted.is(Mistake::CountsUnpinned);
+        let lowest = self.pinned.values().filter(counts).map(|pinned| pinned.covered.unwrap_or_default()).min();
         let waits = lowest.filter(|_| !self.planted.is(Mistake::CutsAlone)).unwrap_or(self.own);
         self.given = self.given.max(self.own.min(waits));
         self.given

@@ -127,6 +127,9 @@ pub struct Leader {
     settings: Settings,
     reign: u64,
     since: BootMs,
+    /// The shard's term, and when it began as far as this leader knows.
+    term: Term,
+    begun: BootMs,
     seen: BTreeMap<NodeNumber, Seen>,
     /// The arrival of the last renewal that was granted, in this reign, and whose.
     granted: Option<(Process, BootMs)>,
@@ -149,6 +152,8 @@ impl Leader {
             settings,
             reign: 0,
             since: BootMs::ZERO,
+            term: Term::ZERO,
+            begun: BootMs::ZERO,
             seen: BTreeMap::new(),
             granted: None,
             ended: BTreeMap::new(),
@@ -161,10 +166,19 @@ impl Leader {
 
     /// It leads in a reign, which it may have found out just now. What it knew from an earlier one is void, except for
     /// changes under way and for ends of processes.
-    pub fn reign(&mut self, reign: u64, now: BootMs) {
+    pub fn reign(&mut self, reign: u64, copies: &Copies, now: BootMs) {
         if reign != self.reign {
             let (ended, fenced, planted) = (std::mem::take(&mut self.ended), self.fenced, self.planted);
-            *self = Self { reign, since: now, ended, fenced, planted, ..Self::new(self.settings) };
+            let term = copies.term();
+            *self = Self { reign, since: now, term, begun: now, ended, fenced, planted, ..Self::new(self.settings) };
+        }
+    }
+
+    /// An owner has a lease's time to renew for the first time, and reads that the one before has answered are over
+    /// when it is taken over for being silent.
+    fn look(&mut self, copies: &Copies, now: BootMs) {
+        if copies.term() != self.term {
+            (self.term, self.begun) = (copies.term(), now);
         }
     }
 
@@ -202,6 +216,7 @@ impl Leader {
     /// It gets no lease.
     pub fn renew(&mut self, copies: &Copies, renewal: Renewal, now: BootMs) -> Result<u64, Refused> {
         let Renewal { process, health, position } = renewal;
+        self.look(copies, now);
         if self.has_ended(process) {
             return Err(Refused::Fenced);
         }
@@ -239,7 +254,8 @@ impl Leader {
     /// after the begin of this reign. An owner gets three chances to renew with this leader.
     fn over(&self, owner: Process) -> BootMs {
         let granted = self.granted.filter(|(process, _)| *process == owner).map_or(BootMs::ZERO, |(_, at)| at);
-        let last = if self.planted.is(Mistake::ForgetsItsReign) { granted } else { granted.max(self.since) };
+        let last =
+            if self.planted.is(Mistake::ForgetsItsReign) { granted } else { granted.max(self.since).max(self.begun) };
         let lease = self.settings.lease_ms.max(3 * self.settings.renew_ms);
         last + lease + lease.div_ceil(8)
     }
@@ -247,6 +263,7 @@ impl Leader {
     /// Looks whether a standby has to take the shard over.
     pub fn decide(&mut self, copies: &Copies, now: BootMs) -> Decision {
         let (owner, known) = (copies.owner(), copies.term());
+        self.look(copies, now);
         if self.is_fenced(copies) {
             return Decision::Wait(BootMs::NEVER);
         }

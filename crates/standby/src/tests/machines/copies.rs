@@ -3,7 +3,7 @@
 use quorum::Cut;
 
 use super::{counted, owned, process, term};
-use crate::{Change, Copies, Process, Refusal};
+use crate::{Change, Copies, Part, Process, Refusal};
 
 fn count(by: Process, of: u32, standby: Process, covered: u64, floor: u64) -> Change {
     Change::Count { term: term(of), by, standby, covered: Cut(covered), floor: Cut(floor) }
@@ -52,14 +52,34 @@ fn a_term_is_given_once_and_the_owner_of_before_stays_pinned() {
     assert_eq!((copies.term(), copies.owner()), (term(2), process(2, 4)));
     assert_eq!((flags(&copies, 1), flags(&copies, 2)), (Some((1, true, false)), None));
     let (owner, other) = (process(1, 1), process(3, 1));
-    for late in
-        [Change::TakeOver { known: term(1), to: other, rests_ms: 0 }, Change::Lead { known: term(1), by: owner }]
-    {
+    for late in [
+        Change::TakeOver { known: term(1), to: other, rests_ms: 0 },
+        Change::Lead { known: term(1), by: owner, rests_ms: 0 },
+    ] {
         assert_eq!(copies.apply(late), Err(Refusal::OtherTerm(term(2))));
     }
-    assert_eq!(copies.apply(Change::Lead { known: term(2), by: owner }), Err(Refusal::NotOwner));
-    assert_eq!(copies.apply(Change::Lead { known: term(2), by: process(2, 3) }), Err(Refusal::EarlierLife(4)));
-    copies.apply(Change::Lead { known: term(2), by: process(2, 5) }).expect("a start");
+    assert_eq!(copies.apply(Change::Lead { known: term(2), by: owner, rests_ms: 0 }), Err(Refusal::NotOwner));
+    assert_eq!(
+        copies.apply(Change::Lead { known: term(2), by: process(2, 3), rests_ms: 0 }),
+        Err(Refusal::EarlierLife(4))
+    );
+    copies.apply(Change::Lead { known: term(2), by: process(2, 5), rests_ms: 45 }).expect("a start");
+    assert_eq!(copies.rests_ms(), 45);
     assert_eq!((copies.term(), copies.owner()), (term(3), process(2, 5)));
     assert_eq!(flags(&copies, 3), Some((1, true, true)), "a count outlives terms: the pin was never gone");
+}
+
+#[test]
+fn a_process_finds_its_part() {
+    let mut copies = counted();
+    let part = |copies: &Copies, node, life, has_store| copies.part_of(process(node, life), has_store);
+    assert_eq!((part(&copies, 1, 1, true), part(&copies, 1, 2, true)), (Part::Owns, Part::Leads));
+    assert_eq!((part(&copies, 2, 1, true), part(&copies, 2, 3, true)), (Part::Follows, Part::Follows));
+    assert_eq!((part(&copies, 2, 3, false), part(&copies, 2, 1, false)), (Part::Pins, Part::StartsAgain));
+    assert_eq!(part(&copies, 4, 1, true), Part::Pins);
+    copies.apply(Change::Pin { standby: process(2, 3) }).expect("it begins anew");
+    assert_eq!((part(&copies, 2, 3, false), part(&copies, 2, 3, true)), (Part::Waits, Part::Follows));
+    let give_up = Change::GiveUp { term: term(1), by: process(1, 1), standby: process(2, 3) };
+    copies.apply(give_up).expect("it is given up");
+    assert_eq!((part(&copies, 2, 3, true), part(&copies, 2, 4, true)), (Part::StartsAgain, Part::Pins));
 }

@@ -11,7 +11,7 @@ const SETTINGS: Settings =
 
 fn leader() -> Leader {
     let mut leader = Leader::new(SETTINGS);
-    leader.reign(1, BootMs(0));
+    leader.reign(1, &counted(), BootMs(0));
     leader
 }
 
@@ -48,7 +48,7 @@ fn a_silent_owner_has_a_lease_of_the_leaders_own_reign_s6() {
     standbys_renew(&mut leader, 900);
     assert_eq!(leader.decide(&copies, BootMs(999)), Decision::Wait(BootMs(1_000)));
     // Another leader waits as long from its begin, whatever it has heard of.
-    leader.reign(2, BootMs(990));
+    leader.reign(2, &copies, BootMs(990));
     standbys_renew(&mut leader, 1_800);
     assert_eq!(leader.decide(&copies, BootMs(1_889)), Decision::Wait(BootMs(1_890)));
     assert_eq!(taken(leader.decide(&copies, BootMs(1_890))), Some((process(3, 1), Why::Silent, 0)));
@@ -156,4 +156,15 @@ fn the_longest_log_goes_before_the_least_lag_and_the_priority_s5() {
     assert_eq!(best(of(60, 9, 1), of(60, 9, 1)), Some(2));
     assert_eq!(best(Position { is_beside_leader: true, ..position(60, 9) }, position(60, 9)), Some(3));
     assert_eq!((best(of(60, 9, 0), of(10, 99, 1)), best(of(60, 9, 0), of(10, 99, 0))), (Some(3), None));
+}
+
+#[test]
+fn a_successor_has_the_time_of_a_lease_to_renew_s6() {
+    let (mut leader, mut copies) = (leader(), counted());
+    leader.ended(process(1, 1));
+    standbys_renew(&mut leader, 2_000);
+    assert_eq!(taken(leader.decide(&copies, BootMs(2_000))), Some((process(3, 1), Why::Ended, 90)));
+    copies.apply(Change::TakeOver { known: term(1), to: process(3, 1), rests_ms: 90 }).expect("it is electable");
+    leader.done(true, BootMs(2_010));
+    assert_eq!(leader.decide(&copies, BootMs(2_011)), Decision::Wait(BootMs(2_911)));
 }
