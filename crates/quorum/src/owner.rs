@@ -126,7 +126,7 @@ pub struct Limits {
     pub ring_bytes: usize,
     /// Most blocks of one read.
     pub read_blocks: u32,
-    /// True if blocks are written past the cache.
+    /// True if blocks are written past the cache. Those for which nobody may order a sync always are.
     pub through: bool,
 }
 

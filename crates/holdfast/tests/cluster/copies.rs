@@ -222,6 +222,40 @@ fn a_wiped_copy_counts_when_it_has_been_given_the_place() {
     copied.loses_its_log();
 }
 
+/// With `everysec` blocks go into the cache. Nobody orders a sync while a start or a new copy is brought up to date.
+#[test]
+fn a_start_and_a_new_copy_come_up_whatever_replies_wait_for() {
+    let mut copied = Copied::new();
+    let mut client = copied.nodes.client(0);
+    assert_eq!(client.call("config set appendfsync everysec"), "+OK");
+    copied.sets(50);
+    for is_killed in [false, true] {
+        if is_killed {
+            copied.nodes.kill(0);
+        } else {
+            copied.ends();
+        }
+        copied.nodes.start(0);
+        copied.is_whole();
+    }
+    copied.has_all();
+    // Nothing is written meanwhile.
+    copied.servers[0] = None;
+    fs::remove_dir_all(copied.scratches[0].path().join("one/shard-1")).unwrap();
+    copied.start(0);
+    copied.status(|status| status.contains("another folder was at"));
+    let [own, one, _] = copied.places();
+    assert!(copied.group(&["replace", &one, &one]).contains("takes the place of"));
+    copied.is_whole();
+    copied.ends();
+    fs::remove_dir_all(copied.nodes.dirs[0].path().join(copied.logs[0])).unwrap();
+    copied.nodes.start(0);
+    copied.status(|status| status.contains("another folder was at"));
+    copied.has_all();
+    assert!(copied.group(&["replace", &own, &own]).contains("takes the place of"));
+    copied.is_whole();
+}
+
 /// The streams of a log lie on different disks of its log-servers.
 #[test]
 fn the_streams_of_a_copy_are_spread_over_the_directories_of_a_log_server() {

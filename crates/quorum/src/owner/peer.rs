@@ -1,6 +1,6 @@
 //! An owner's knowledge of its acceptors, and the blocks that it sends them.
 
-use super::{Event, Owner, Stage};
+use super::{Event, Owner, Stage, Stream};
 use crate::id::stream_ids;
 use crate::planted::Mistake;
 use crate::{AcceptorId, Base, Block, BlockId, History, Order, StreamId};
@@ -185,7 +185,7 @@ impl Owner {
             if let Some(before) = before.filter(|_| block.id.sequence == mark.next) {
                 mark.next += 1;
                 let (block, committed) = (block.clone(), stream.synced);
-                orders.push(Order::Append { stream: id, before, committed, through: self.limits.through, block });
+                orders.push(Order::Append { stream: id, before, committed, through: true, block });
             }
         }
         for order in orders {
@@ -278,9 +278,16 @@ impl Owner {
         }
         let before = stream.history.at(next - 1)?;
         let (block, committed) = (block.clone(), stream.synced);
-        let order = Order::Append { stream: id, before, committed, through: self.limits.through, block };
+        let through = self.limits.through || self.is_late(stream, next);
+        let order = Order::Append { stream: id, before, committed, through, block };
         set(self, &|mark| (mark.next, mark.is_apart) = (next + 1, apart));
         Some((order, apart))
+    }
+
+    /// True if nobody may order a sync behind a block: no records are appended yet, or a majority has written it, and may
+    /// have been asked to sync. It is written past the cache.
+    fn is_late(&self, stream: &Stream, sequence: u64) -> bool {
+        self.stage != Stage::Leading || sequence <= stream.received.max(stream.held)
     }
 
     /// An acceptor that has a block which memory has not.
