@@ -63,6 +63,8 @@ counts! {
     moved: "slots moved",
     /// Shards of nodes with copies that were led after a start.
     led: "shards led",
+    /// Shards of lost nodes that others were given.
+    recovered: "shards recovered",
     /// Folders that were wiped.
     wiped: "folders wiped",
     /// Terms that began because acceptors change.

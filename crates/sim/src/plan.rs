@@ -89,6 +89,8 @@ pub struct Plan {
     pub lock_timeout_ms: u64,
     /// `cluster-takeover-wait`.
     pub takeover_wait_ms: u64,
+    /// The log is never cut.
+    pub keeps_log: bool,
     /// Check only the replies to clients and whether the server starts, not the records of the log.
     pub clients_only: bool,
 }
@@ -119,6 +121,7 @@ impl Plan {
             forgets: None,
             lock_timeout_ms: 0,
             takeover_wait_ms: 0,
+            keeps_log: false,
             clients_only: false,
         }
     }

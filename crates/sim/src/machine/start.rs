@@ -193,6 +193,7 @@ impl Machine {
             inner,
             platter: hardware.platter.clone(),
             planted: plan.planted,
+            keeps_log: plan.keeps_log,
             cuts_too_far: None,
             has_cut: false,
         };

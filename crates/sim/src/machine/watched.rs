@@ -14,6 +14,7 @@ pub struct Watched {
     pub(super) inner: Outside,
     pub(super) platter: Platter,
     pub(super) planted: Planted,
+    pub(super) keeps_log: bool,
     /// The log was cut, and the durable store had less.
     pub cuts_too_far: Option<String>,
     /// The log was cut since the last look at this.
@@ -34,6 +35,9 @@ impl World for Watched {
     }
 
     fn cut(&mut self, covered: &[Lsn]) {
+        if self.keeps_log {
+            return;
+        }
         self.has_cut = true;
         let early = self.inner.left();
         let covered = if self.planted == Planted::EarlyTruncate { &early[..] } else { covered };

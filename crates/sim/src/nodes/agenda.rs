@@ -217,6 +217,30 @@ pub enum Copying {
         /// Which.
         node: usize,
     },
+    /// An operator gives the shard of a lost node to another one.
+    Recover {
+        /// The lost one.
+        node: usize,
+    },
+    /// An operator gives the place of a lost node to another one.
+    Regroup {
+        /// The lost one.
+        node: usize,
+    },
+    /// A node that was given another shard than it runs starts again.
+    Again {
+        /// Which.
+        node: usize,
+        /// In which life.
+        life: u64,
+    },
+    /// A node makes folders that the metadata want at it, and reports them.
+    Tend {
+        /// Which.
+        node: usize,
+        /// In which life.
+        life: u64,
+    },
 }
 
 /// The thing that ends.

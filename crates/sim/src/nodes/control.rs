@@ -1,7 +1,7 @@
 //! The nodes' control threads: leases, the map, and changes of it.
 
 use super::agenda::Chore;
-use super::agenda::{Event, Talk};
+use super::agenda::{Copying, Event, Talk};
 use super::clients::list;
 use super::invariants::lease;
 use super::metadata::{LEASE_NS, RENEW_US};
@@ -38,7 +38,7 @@ impl World {
                 let wait = self.members[from].lasts(RENEW_US);
                 self.agenda.put(now + wait, Event::Talk(talk));
                 let to = self.metadata.asks(from);
-                if self.reach(from, to) && !self.members[from].is_off {
+                if self.reach(from, to) && !self.members[from].is_off && !self.is_given_another(from) {
                     self.members[from].tell_time(now);
                     let sent = self.members[from].boot_ns();
                     let from = (from, self.members[from].seat.life());
@@ -91,7 +91,9 @@ impl World {
 
     fn follow(&mut self, node: usize) {
         let entries = 1 + self.story.chance.below(4) as usize;
-        if self.metadata.follow(node, entries) {
+        let is_new = self.metadata.follow(node, entries);
+        // The leader has applied what was decided.
+        if is_new || self.metadata.known(node).version() != self.members[node].seat.map().version() {
             self.tell_map(node);
         }
         self.extend(node);
@@ -103,6 +105,12 @@ impl World {
         let member = &mut self.members[node];
         note!(self.story.trace, "node {node} has map {}", map.version());
         member.seat.set_map(map.clone());
+        if self.is_given_another(node) {
+            // With this map it would serve slots without their keys.
+            let life = self.members[node].life;
+            return self.put_copying(1, Copying::Again { node, life });
+        }
+        let member = &mut self.members[node];
         if member.is_off {
             return self.copies.tell_map(node, map);
         }

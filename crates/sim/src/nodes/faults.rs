@@ -16,6 +16,9 @@ pub const KINDS: u32 = 12;
 /// As before, where logs have copies.
 pub const KINDS_WITH_COPIES: u32 = 16;
 
+/// As before, where nodes are lost for good.
+const KINDS_WITH_LOSS: u32 = 17;
+
 /// A node stops at once, and is started later.
 pub const CRASH: u32 = 1 << 0;
 /// As before, at some change of a disk.
@@ -28,6 +31,8 @@ pub const SLOW: u32 = 1 << 5 | 1 << 6;
 pub const MOVE: u32 = 1 << 9;
 /// The faults of copies: folders are wiped, and connections to acceptors break.
 pub const OF_COPIES: u32 = 0b1111 << 12;
+/// A node is lost for good with its disks, and another one gets its shard.
+pub const LOSS: u32 = 1 << 16;
 
 /// Seconds, in microseconds.
 const SECOND: Time = 1_000_000;
@@ -51,9 +56,15 @@ impl World {
             return Ok(());
         }
         self.plan_fault();
-        let kinds = if self.plan.copies > 0 { KINDS_WITH_COPIES } else { KINDS };
+        let kinds = match (self.plan.copies, self.plan.spares) {
+            (0, _) => KINDS,
+            (_, 0) => KINDS_WITH_COPIES,
+            _ => KINDS_WITH_LOSS,
+        };
         let kind = self.story.chance.below(u64::from(kinds)) as u32;
         let kind = if self.plan.faults.count_ones() == 1 { self.plan.faults.trailing_zeros() } else { kind };
+        // There are few nodes to lose.
+        let kind = if self.plan.spares > 0 && self.story.once_in(4) { LOSS.trailing_zeros() } else { kind };
         if self.plan.faults & (1 << kind) == 0 {
             return Ok(());
         }
@@ -129,6 +140,7 @@ impl World {
             }
             12..15 => return self.wipe(node, kind),
             15 => return self.break_wire(),
+            16 => return self.lose(node),
             _ => {}
         }
         Ok(())
@@ -258,7 +270,7 @@ impl World {
 
     /// A node that is off is started.
     pub(super) fn start(&mut self, node: usize) -> Verdict {
-        if !self.members[node].is_off || self.copies.rises(node) {
+        if !self.members[node].is_off || self.members[node].is_lost || self.copies.rises(node) {
             return Ok(());
         }
         let member = &mut self.members[node];

@@ -23,6 +23,8 @@ pub struct Member {
     pub life: u64,
     /// It is off, until it is started.
     pub is_off: bool,
+    /// It is off for ever, and its disks are gone.
+    pub is_lost: bool,
     /// Nothing of it runs before.
     pub paused_until: Time,
     /// How fast its clock goes, in thousandths.
@@ -45,6 +47,7 @@ impl Member {
             seat,
             life: 0,
             is_off: false,
+            is_lost: false,
             paused_until: 0,
             // A tenth between the fastest and the slowest: leases provide for an eighth.
             rate: 950 + chance.below(100),

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use membership::leases::Leases;
 use membership::map::Range;
-use membership::meta::{Command, Describe, Refusal, Response, State};
-use membership::{BootNs, ClusterId, Map, NodeId, Slot, level};
+use membership::meta::{Command, Describe, GroupCommand, Recover, Refusal, Response, State};
+use membership::{BootNs, ClusterId, Map, NodeId, ShardId, Slot, level};
 
 /// How long a lease lasts, nanoseconds: as in the server.
 pub const LEASE_NS: u64 = 2_000_000_000;
@@ -42,6 +42,8 @@ pub struct Metadata {
     voters: Vec<Voter>,
     /// The node that was elected last, and its term.
     elected: (usize, u64),
+    /// A planted mistake: nobody hears that a node has the log of another one.
+    forgets_heirs: bool,
 }
 
 /// The name of a node.
@@ -71,20 +73,28 @@ pub fn node_at(bus_port: u16) -> usize {
 }
 
 impl Metadata {
-    /// A cluster of so many nodes has been formed, and all know it.
-    pub fn new(nodes: usize) -> Self {
+    /// A cluster of so many nodes has been formed, and others without slots have joined. All know it.
+    pub fn new((nodes, spares): (usize, usize), forgets_heirs: bool) -> Self {
         let mut state = State::new();
-        let nodes: Vec<Describe> = (0..nodes).map(|node| describe(node, 0)).collect();
+        let (mut first, level) =
+            ((0..nodes + spares).map(|node| describe(node, 0)).collect::<Vec<Describe>>(), level::HIGHEST);
         let voter = || Voter { applied: 1, leases: Leases::new(LEASE_NS), asks: 0, leads: None, waiting: Vec::new() };
-        let voters = nodes.iter().map(|_| voter()).collect();
-        state.apply(&Command::Form { cluster: ClusterId([9; 20]), nodes, settings: Vec::new(), level: level::HIGHEST });
+        let voters = first.iter().map(|_| voter()).collect();
+        let joining = first.split_off(nodes);
+        state.apply(&Command::Form { cluster: ClusterId([9; 20]), nodes: first, settings: Vec::new(), level });
+        for node in joining {
+            state.apply(&Command::Join { node, settings: Vec::new(), level });
+        }
         let maps = vec![Arc::new(state.map(|_| true))];
-        Self { state, moved: Default::default(), moves: 0, maps, voters, elected: (0, 0) }
+        Self { state, moved: Default::default(), moves: 0, maps, voters, elected: (0, 0), forgets_heirs }
     }
 
     /// The map of now, with the slots that have moved.
     fn map(&self) -> Map {
         let map = self.state.map(|_| true);
+        if self.moves == 0 {
+            return if self.forgets_heirs { map.with_former(Vec::new()) } else { map };
+        }
         let (slots, epochs) = &self.moved;
         let mut nodes = map.nodes().to_vec();
         for node in &mut nodes {
@@ -150,6 +160,24 @@ impl Metadata {
             Response::Refused(why) => Err(why),
             Response::Done { .. } => Ok(()),
         }
+    }
+
+    /// True if a node can be given the shard of a lost one, as far as the metadata know.
+    pub fn may_recover(&self, shard: ShardId, to: usize) -> bool {
+        self.state.may_recover(shard, id(to)).is_ok()
+    }
+
+    /// The leader gives the shard of a lost node to another one, if that node can have no lease any more. True if it has.
+    pub fn recover(&mut self, shard: ShardId, (from, to): (usize, usize), now: BootNs) -> bool {
+        let (leader, term) = self.elected;
+        let voter = &mut self.voters[leader];
+        if voter.leads != Some(term) || voter.leases.fence(term, id(from), now).is_err() {
+            return false;
+        }
+        let recover = Command::Group(GroupCommand::Recover(Recover { shard, to: id(to) }));
+        let is_done = self.submit(&recover).is_ok();
+        self.voters[leader].leases.release(id(from));
+        is_done
     }
 
     fn append(&mut self, command: Option<&Command>) {

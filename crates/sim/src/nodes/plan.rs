@@ -42,6 +42,8 @@ pub enum Planted {
     TermTwice,
     /// With copies: disks of the others say that they have synced, and have not.
     UnsyncedCopies,
+    /// With copies: nodes do not hear which node has the log of a lost one (rule T5).
+    NoHeir,
 }
 
 impl Planted {
@@ -59,12 +61,13 @@ impl Planted {
     ];
 
     /// Those of clusters whose logs have copies.
-    pub const OF_COPIES: [(&'static str, Planted); 5] = [
+    pub const OF_COPIES: [(&'static str, Planted); 6] = [
         ("serves-sealed", Planted::ServesSealed),
         ("wiped-votes", Planted::WipedVotes),
         ("trusts-own", Planted::TrustsOwn),
         ("term-twice", Planted::TermTwice),
         ("unsynced-copies", Planted::UnsyncedCopies),
+        ("no-heir", Planted::NoHeir),
     ];
 
     /// It is one of [`Self::OF_COPIES`].
@@ -96,8 +99,10 @@ impl Planted {
 /// How a cluster is.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Nodes.
+    /// Nodes with slots.
     pub nodes: usize,
+    /// Nodes without slots, which may be given the shards of others that are lost for good.
+    pub spares: usize,
     /// How each of them is.
     pub node: plan::Plan,
     /// Clients.
@@ -151,6 +156,7 @@ impl Plan {
             lock_timeout_ms: 0,
             // Drawn separately, too.
             takeover_wait_ms: Chance(seed ^ 0x7761_6974).below(2) * 2_500,
+            keeps_log: false,
             clients_only: false,
         };
         // Drawn separately, so that the runs of other seeds stay the same.
@@ -177,6 +183,7 @@ impl Plan {
         };
         Plan {
             nodes: [2, 3, 3, 3, 4, 5][chance.below(6) as usize],
+            spares: 0,
             node,
             clients: 3 + chance.below(4) as usize,
             keys: 4 + chance.below(12) as usize,
@@ -197,9 +204,17 @@ impl Plan {
         let plan = Plan::of(seed, planted);
         let mut chance = Chance(seed ^ 0x636f_7079);
         let nodes = [3, 3, 3, 4, 5][chance.below(5) as usize];
-        // Copies promise nothing for other settings than this.
-        let node = plan::Plan { fsync: Fsync::Always, ..plan.node };
+        // Drawn separately, so that the runs of other seeds stay the same.
+        let spares = match Chance(seed ^ 0x6865_6972).below(4) {
+            _ if planted == Planted::NoHeir => 2,
+            few @ 1.. if few < 3 && planted == Planted::Nothing => few as usize,
+            _ => 0,
+        };
+        // Copies promise nothing for other settings than this. An heir has the log alone.
+        let node = plan::Plan { fsync: Fsync::Always, keeps_log: spares > 0, ..plan.node };
         let faults = match chance.below(4) {
+            // The own log is wiped when the node serves, which is planned there.
+            _ if planted == Planted::ServesSealed => faults::CRASH,
             // A mistake shows where folders and processes come and go.
             _ if planted.is_about_copies() => {
                 faults::OF_COPIES | faults::CRASH | faults::POWER | faults::PART | faults::SLOW
@@ -208,13 +223,15 @@ impl Plan {
             1 => chance.bits() as u32,
             _ => faults::OF_COPIES | chance.bits() as u32 | chance.bits() as u32,
         };
+        let faults = if spares > 0 { faults | faults::LOSS } else { faults };
         Plan {
             nodes,
+            spares,
             node,
             clients: 3 + chance.below(3) as usize,
             copies: if nodes == 5 && chance.below(2) == 0 { 5 } else { 3 },
             movable: 0,
-            length: 3_000_000 + chance.below(5_000_000),
+            length: 3_000_000 + chance.below(5_000_000) + if planted == Planted::ServesSealed { 8_000_000 } else { 0 },
             breaks: 100_000
                 + chance.below(if planted == Planted::Nothing { 900_000 } else { 300_000 })
                 // Clients have to read in between.

@@ -55,9 +55,9 @@ impl World {
     pub fn new(seed: u64, plan: Plan, keep: bool) -> Result<World, Violation> {
         let mut story = Story { chance: Chance(seed), trace: Trace::new(keep), counts: Counts::default() };
         note!(story.trace, "{plan:?}");
-        let metadata = Metadata::new(plan.nodes);
+        let metadata = Metadata::new((plan.nodes, plan.spares), plan.planted == Planted::NoHeir);
         let mut members = Vec::new();
-        for node in 0..plan.nodes {
+        for node in 0..plan.nodes + plan.spares {
             let ignores = plan.planted == Planted::LeaseIgnored;
             let seat = Arc::new(Seat::new(metadata::id(node), metadata.latest().clone(), ignores));
             let hardware = Hardware { seat: Some(seat.clone()), ..Hardware::new(plan.node.streams) };
@@ -497,7 +497,7 @@ impl World {
         let rests = |member: &Member| {
             !member.is_off && !member.host.machine.node.engine.transactions.any() && member.host.is_committed()
         };
-        self.clients.iter().all(Client::is_quiet) && self.members.iter().all(rests)
+        self.clients.iter().all(Client::is_quiet) && self.members.iter().filter(|member| !member.is_lost).all(rests)
     }
 
     /// A client reads every list.

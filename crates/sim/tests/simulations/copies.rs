@@ -22,7 +22,7 @@ fn what_must_hold_holds_with_copies() {
         // Results of a seed depend on everything: six seeds, and as many more as are needed for enough events.
         let are_folders_lost = sum.wiped > 5 && sum.changed > 2 && sum.settled > 12;
         let overtake = sum.overtook_old > 10 && sum.overtook_new > 5;
-        if seed >= 5 && sum.led > 25 && sum.answered > 500 && are_folders_lost && overtake {
+        if seed >= 5 && sum.led > 25 && sum.answered > 500 && sum.recovered > 1 && are_folders_lost && overtake {
             return;
         }
     }

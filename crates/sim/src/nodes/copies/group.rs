@@ -22,7 +22,7 @@ use crate::note;
 /// Blocks by which new acceptors may lag when they begin to count, as in the server.
 const BEHIND_MAX: u64 = 16;
 
-fn place_of(node: usize) -> Place {
+pub(super) fn place_of(node: usize) -> Place {
     Place { member: metadata::id(node), dir: DEFAULT_DIR.to_owned() }
 }
 
@@ -40,7 +40,6 @@ impl World {
         self.copies.processes.resize_with(nodes, Process::default);
         let places = (0..self.plan.copies).map(place_of).collect();
         let add = Command::Group(GroupCommand::Add(Group { name: DEFAULT_GROUP.to_owned(), places }));
-        let streams = self.plan.node.streams as u16;
         self.submit(&add)?;
         let map = self.metadata.latest().clone();
         for node in 0..nodes {
@@ -54,14 +53,10 @@ impl World {
             if let Err(why) = Own::on(place, shard.id, LIMITS, name) {
                 return violated("start", format_args!("no acceptor can be made: {why}"));
             }
-            self.copies.processes[node].own = Some(name);
+            (self.copies.processes[node].own, self.copies.processes[node].shard) = (Some(name), Some(shard.id));
             for place in map.copies_of(shard).iter().skip(1) {
                 let at = metadata::node_of(place.member);
-                let (id, jobs) = (AcceptorId::default(), Vec::new());
-                let drawer =
-                    Drawer { shard: shard.id, streams, at, id, is_wiped: false, local: None, jobs, is_woken: false };
-                self.copies.drawers.push(drawer);
-                self.open_drawer(self.copies.drawers.len() - 1)?;
+                self.add_drawer(shard.id, at)?;
             }
         }
         // Owners report first.
@@ -91,15 +86,18 @@ impl World {
     }
 
     /// The folders at a node, the own log first: owners report before others.
-    fn reports(&self, node: usize, incarnation: u64) -> Vec<Command> {
+    pub(super) fn reports(&self, node: usize, incarnation: u64) -> Vec<Command> {
         let streams = self.plan.node.streams as u16;
         let report = |shard, id| {
             let report = Report { shard, place: place_of(node), incarnation, id, streams };
             Command::Group(GroupCommand::Report(report))
         };
         let map = self.metadata.latest();
-        let own = map.shards_of(metadata::id(node)).next().zip(self.copies.processes[node].own);
-        let copies = self.copies.drawers.iter().filter(|drawer| drawer.at == node);
+        let process = &self.copies.processes[node];
+        let is_its = |shard: &&Shard| process.shard == Some(shard.id);
+        let own = map.shards_of(metadata::id(node)).find(is_its).zip(process.own);
+        let is_there = |drawer: &&Drawer| map.shards().iter().any(|shard| shard.id == drawer.shard);
+        let copies = self.copies.drawers.iter().filter(|drawer| drawer.at == node).filter(is_there);
         let of_own = own.map(|(shard, id)| report(shard.id, id));
         of_own.into_iter().chain(copies.map(|drawer| report(drawer.shard, drawer.id))).collect()
     }
@@ -120,12 +118,14 @@ impl World {
         let map = self.metadata.known(node);
         let is_rising = self.members[node].is_off;
         let twice = self.plan.planted == Planted::TermTwice && is_rising && self.copies.processes[node].own.is_none();
-        let is_given = |shard: &&Shard| shard.incarnation == incarnation || twice && shard.incarnation > 0;
+        let is_its = |shard: &&Shard| self.copies.processes[node].shard == Some(shard.id);
+        let is_given =
+            |shard: &&Shard| is_its(shard) && (shard.incarnation == incarnation || twice && shard.incarnation > 0);
         map.shards_of(metadata::id(node)).find(is_given).cloned()
     }
 
     /// True if a node's command is applied now.
-    fn is_heard(&self, node: usize) -> bool {
+    pub(super) fn is_heard(&self, node: usize) -> bool {
         let leader = self.metadata.leader();
         self.metadata.is_led() && self.reach(node, leader) && self.has_majority(leader)
     }
@@ -137,7 +137,8 @@ impl World {
         }
         let incarnation = self.members[node].seat.life();
         let shard = self.metadata.known(node).shards_of(metadata::id(node)).next().cloned();
-        if let Some(shard) = shard.filter(|_| self.is_heard(node)) {
+        let has_log = |shard: &Shard| self.copies.processes[node].shard == Some(shard.id);
+        if let Some(shard) = shard.filter(has_log).filter(|_| self.is_heard(node)) {
             let (id, known) = (metadata::id(node), shard.term);
             let ask = Command::Lead(Lead { shard: shard.id, known, id, incarnation, of_log: 0 });
             // Refused while the cluster does not know this start.
@@ -256,16 +257,18 @@ impl World {
     }
 
     /// True if an acceptor has what it ever had.
-    fn is_intact(&self, acceptor: &Acceptor) -> bool {
-        let process = &self.copies.processes[metadata::node_of(acceptor.node)];
+    pub(super) fn is_intact(&self, acceptor: &Acceptor) -> bool {
+        let node = metadata::node_of(acceptor.node);
+        let process = &self.copies.processes[node];
         let is_own = process.own == Some(acceptor.id) && !process.wipes_log;
-        is_own || self.copies.drawers.iter().any(|drawer| drawer.id == acceptor.id && !drawer.is_wiped)
+        let is_copy = |drawer: &Drawer| drawer.id == acceptor.id && !drawer.is_wiped;
+        !self.members[node].is_lost && (is_own || self.copies.drawers.iter().any(is_copy))
     }
 
-    /// True if a majority of a shard's acceptors is intact without this one.
-    fn can_lose(&self, shard: &Shard, lost: Option<AcceptorId>) -> bool {
+    /// True if a majority of a shard's acceptors is intact without these.
+    pub(super) fn can_lose(&self, shard: &Shard, is_lost: impl Fn(&Acceptor) -> bool) -> bool {
         let stays = |set: &[Acceptor]| {
-            let intact = set.iter().filter(|acceptor| Some(acceptor.id) != lost && self.is_intact(acceptor));
+            let intact = set.iter().filter(|acceptor| !is_lost(acceptor) && self.is_intact(acceptor));
             intact.count() > set.len() / 2
         };
         stays(&shard.settled) && shard.pending.as_deref().is_none_or(stays)
@@ -273,12 +276,15 @@ impl World {
 
     /// Folders of a node are wiped: its own log (12), a copy (13), or all (14). A majority of every shard's stays.
     pub(crate) fn wipe(&mut self, node: usize, kind: u32) -> Verdict {
+        if self.members[node].is_lost {
+            return Ok(());
+        }
         let map = self.metadata.latest().clone();
         let mut is_any = false;
         let own = map.shards_of(metadata::id(node)).next();
         if let Some(own) = own.filter(|_| kind != 13 && node < self.plan.copies) {
             let process = &self.copies.processes[node];
-            if process.own.is_some() && self.can_lose(own, process.own) {
+            if process.own.is_some() && self.can_lose(own, |acceptor| process.own == Some(acceptor.id)) {
                 self.copies.processes[node].wipes_log = true;
                 is_any = true;
             }
@@ -289,7 +295,8 @@ impl World {
         for which in at_node.into_iter().filter(|which| kind == 14 || kind == 13 && *which == some) {
             let drawer = &self.copies.drawers[which];
             let shard = map.shards().iter().find(|shard| shard.id == drawer.shard);
-            if !drawer.is_wiped && shard.is_some_and(|shard| self.can_lose(shard, Some(drawer.id))) {
+            if !drawer.is_wiped && shard.is_some_and(|shard| self.can_lose(shard, |acceptor| acceptor.id == drawer.id))
+            {
                 self.copies.drawers[which].is_wiped = true;
                 self.story.counts.wiped += 1;
                 is_any = true;
@@ -308,6 +315,9 @@ impl World {
 
     /// An operator gives the place of a node anew, if another folder is there.
     pub(super) fn replace(&mut self, node: usize) -> Verdict {
+        if self.members[node].is_lost {
+            return Ok(());
+        }
         let process = &self.copies.processes[node];
         let awaits = process.wipes_log
             || process.own.is_none()

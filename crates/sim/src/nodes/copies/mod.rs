@@ -3,10 +3,11 @@
 //! Every shard's log is kept at its owner and at nodes of one group. A node that starts gets a term, seals a majority,
 //! fills its own log and leads before it serves ([`rise`]). Messages go as bytes over [`wires`]. Jobs of acceptors are
 //! done one after the other, in any order in which threads could do them. Acceptors change as the metadata say
-//! ([`group`]).
+//! ([`group`]). Other nodes get the shards of nodes that are lost for good ([`heirs`]).
 
 mod departed;
 mod group;
+mod heirs;
 mod rise;
 mod wires;
 
@@ -92,6 +93,8 @@ struct Process {
     wipes_log: bool,
     /// The acceptor in its own log, once that is known.
     own: Option<AcceptorId>,
+    /// The shard whose log its own is.
+    shard: Option<ShardId>,
     /// When its start, or its change of acceptors, began.
     since: Time,
     /// Its shard was led here: its log has something.
@@ -181,6 +184,10 @@ impl World {
             Copying::Keep { node, life } => self.keep(node, life),
             Copying::Ask { node, life } => self.ask_term(node, life),
             Copying::Replace { node } => self.replace(node),
+            Copying::Recover { node } => self.recover(node),
+            Copying::Regroup { node } => self.regroup(node),
+            Copying::Again { node, life } => self.start_again(node, life),
+            Copying::Tend { node, life } => self.tend_folders(node, life),
             Copying::Wipe { node, life } if self.members[node].life == life => self.wipe(node, 12),
             Copying::Wipe { .. } => Ok(()),
         }

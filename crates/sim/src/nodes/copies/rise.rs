@@ -66,6 +66,8 @@ impl World {
                 (ended, has_failed || is_power)
             }
         });
+        self.take_over(node)?;
+        let (member, process) = (&mut self.members[node], &mut self.copies.processes[node]);
         if std::mem::take(&mut process.wipes_log) {
             note!(self.story.trace, "the log of node {node} is wiped");
             member.host.hardware.wipe_log();
@@ -88,6 +90,9 @@ impl World {
         self.agenda.put(self.now + 1_000, Event::Talk(Talk::Announce { from: (node, incarnation) }));
         self.put_copying(2_000, Copying::Ask { node, life });
         self.put_copying(3_000, Copying::Rise { node, life });
+        if self.plan.spares > 0 {
+            self.put_copying(5_000, Copying::Tend { node, life });
+        }
         self.open_drawers(node)
     }
 
