@@ -167,7 +167,8 @@ impl Metadata {
         self.state.may_recover(shard, id(to)).is_ok()
     }
 
-    /// The leader gives the shard of a lost node to another one, if that node can have no lease any more. True if it has.
+    /// The leader gives the shard of a lost node to another one, if the lost one can have no lease any more. True if it
+    /// has.
     pub fn recover(&mut self, shard: ShardId, (from, to): (usize, usize), now: BootNs) -> bool {
         let (leader, term) = self.elected;
         let voter = &mut self.voters[leader];
