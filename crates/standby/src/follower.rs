@@ -5,8 +5,8 @@
 //!
 //! - each stream is *settled* beyond it: committed blocks, with the start block of the newest term among them. A start
 //!   says which records before it are void;
-//! - each stream is settled in its term, or a later one. What an owner has said about LSNs that it will not give binds
-//!   no successor.
+//! - all streams are settled in the same term, the newest that one of them is settled in. What an owner has said about
+//!   LSNs that it will not give binds no successor; below `always`, neither does what it has called committed.
 //!
 //! Batches are the gate of what must not see half of one: readers of several keys and the checkpointer pass between two.
 
@@ -160,11 +160,12 @@ impl Follower {
     /// The stream whose next record may be applied.
     fn lowest(&self) -> Option<usize> {
         let heads = self.tails.iter().enumerate().filter_map(|(at, tail)| Some((tail.head()?, at)));
-        let ((lsn, term), at) = match self.planted.is(Mistake::AppliesStreamsApart) {
+        let (lsn, at) = match self.planted.is(Mistake::AppliesStreamsApart) {
             true => heads.min_by_key(|(_, at)| *at)?,
             false => heads.min()?,
         };
-        let is_settled = |tail: &Tail| tail.passed() >= lsn && tail.settled_term() >= term;
+        let newest = self.tails.iter().map(Tail::settled_term).max()?;
+        let is_settled = |tail: &Tail| tail.passed() >= lsn && tail.settled_term() == newest;
         (self.planted.is(Mistake::AppliesStreamsApart) || self.tails.iter().all(is_settled)).then_some(at)
     }
 

@@ -129,15 +129,15 @@ impl Tail {
         }
     }
 
-    /// The next record to apply, with its term.
-    pub fn head(&self) -> Option<(Cut, Term)> {
+    /// The next record to apply.
+    pub fn head(&self) -> Option<Cut> {
         let mut settled = self.blocks.iter().take_while(|block| block.id.sequence <= self.settled.sequence);
-        settled.find_map(|block| Some((*block.records.iter().find(|lsn| **lsn > self.had)?, block.id.term)))
+        settled.find_map(|block| block.records.iter().find(|lsn| **lsn > self.had).copied())
     }
 
     /// Takes that record.
     pub fn take(&mut self) -> Option<Cut> {
-        let (lsn, _) = self.head()?;
+        let lsn = self.head()?;
         let block = self.blocks.iter_mut().find(|block| block.records.contains(&lsn))?;
         block.records.retain(|other| *other > lsn);
         let id = block.id;
