@@ -11,6 +11,8 @@ pub(crate) enum Mistake {
     AppliesUncommitted,
     /// P11: a standby applies each stream by itself (rule S1).
     AppliesStreamsApart,
+    /// A standby applies while its streams are settled in different terms (rule S1).
+    MixesTerms,
     /// P12: an owner does not look at its lease (rule O1).
     IgnoresLease,
     /// P13: a successor does not rest after an early end of a lease (rule S7).

@@ -71,7 +71,7 @@ fn favour(plan: &mut Plan) {
     };
     match mistake {
         Mistake::FlushesAhead | Mistake::GoesOn => plan.always = false,
-        Mistake::AppliesStreamsApart | Mistake::QuietCovers => plan.streams = 2,
+        Mistake::AppliesStreamsApart | Mistake::QuietCovers | Mistake::MixesTerms => plan.streams = 2,
         Mistake::DropsParked | Mistake::ThawsByTimer => (plan.switchovers, plan.kills) = (3, 0),
         Mistake::ForgetsItsReign => (plan.elections, plan.kills) = (6, 0),
         Mistake::IgnoresLease => (plan.stops, plan.kills) = (2, 0),
@@ -226,6 +226,7 @@ mistakes! {
     p22_a_lease_is_looked_at_early: Plant::LooksEarly, [LATE, STALE];
     p28_a_standby_is_counted_without_a_pin: Plant::Inside(Mistake::CountsUnpinned), [GAP, UNFIT];
     p32_a_pop_runs_again: Plant::Inside(Mistake::RunsAgain), [TWICE];
+    a_standby_mixes_terms: Plant::Inside(Mistake::MixesTerms), [PREFIX, OTHERWISE];
     a_standby_is_elected_that_is_not_counted: Plant::Inside(Mistake::ElectsUncounted), [GAP, OTHERWISE];
     an_earlier_life_is_counted: Plant::Inside(Mistake::CountsEarlierLives), [UNFIT];
     a_leader_forgets_when_it_began: Plant::Inside(Mistake::ForgetsItsReign), [TWO, LATE, READER];
