@@ -22,7 +22,7 @@ enum What {
     /// Removes another node from the cluster for good. It stops voting and cannot join again as the same node.
     ///
     /// A node that owns slots is refused, because no other node has its keys. If its disk is there, start it again
-    /// instead.
+    /// instead. If its log has copies, `holdfast cluster recover` may bring its shard back.
     Forget {
         #[command(flatten)]
         target: Target,
@@ -47,8 +47,10 @@ enum What {
     },
     /// Has a node without slots take over a shard whose owner is lost with its store.
     ///
-    /// The shard's log is read from its copies. It is refused while the owner may be alive, or if a majority of the
-    /// copies cannot be read.
+    /// The shard's log is read from its copies. Count on it only as long as no checkpoint has cut the log: what was cut
+    /// is in the lost store alone, and then the node does not start. If the owner's disks may be whole, start the owner
+    /// again instead: after this it cannot serve the shard any more. It is refused while the owner may be alive, or if
+    /// a majority of the copies cannot be read.
     Recover {
         #[command(flatten)]
         target: Target,
@@ -68,14 +70,17 @@ enum What {
 #[derive(Subcommand)]
 enum GroupWhat {
     /// Makes a group. The group `default` is used by every shard that has no other one.
+    ///
+    /// Then restart the nodes, one after the other: a shard gets its first copies at the next start of its node. A
+    /// group cannot be removed.
     Add {
         #[command(flatten)]
         target: Target,
         /// The name of the group
         name: String,
-        /// Its places: HOST:PORT/DIR, where HOST:PORT is the address of a node or log-server as `holdfast cluster
-        /// status` shows it. DIR is a directory there, or `-` for the default one. For the group `default` without
-        /// places: the first nodes on three machines
+        /// Its places: HOST:PORT/DIR, where HOST:PORT is the address of a node or log-server for clients, which
+        /// `holdfast cluster status` shows before the `@`; its name may stand for it. DIR is an absolute path there, or
+        /// `-` for the default one. For the group `default` without places: the first nodes on three machines
         places: Vec<String>,
     },
     /// Shows groups, their places and the copies there
@@ -83,7 +88,7 @@ enum GroupWhat {
         #[command(flatten)]
         target: Target,
     },
-    /// Has shards use a group
+    /// Has shards use a group; without numbers of shards: all of them
     Use {
         #[command(flatten)]
         target: Target,
