@@ -66,7 +66,7 @@ fn favour(plan: &mut Plan) {
     (plan.stops, plan.losses, plan.elections, plan.switchovers, plan.give_ups, plan.bootstraps) = (0, 0, 0, 0, 0, 0);
     (plan.always, plan.kills, plan.commands) = (true, 2, 16);
     let Plant::Inside(mistake) = plan.plant else {
-        plan.stops = 2;
+        (plan.stops, plan.kills) = if plan.plant == Plant::LeadsUnrested { (0, 3) } else { (2, 2) };
         return;
     };
     match mistake {
@@ -222,6 +222,7 @@ mistakes! {
     p11_a_standby_applies_streams_apart: Plant::Inside(Mistake::AppliesStreamsApart), [PREFIX];
     p12_an_owner_ignores_its_lease: Plant::Inside(Mistake::IgnoresLease), [TWO, UNFIT, LATE, STALE];
     p13_a_successor_does_not_rest: Plant::Inside(Mistake::RestsNever), [READER];
+    p13_a_later_life_does_not_rest: Plant::LeadsUnrested, [READER];
     p15_a_cut_ignores_standbys: Plant::Inside(Mistake::CutsAlone), [GAP, UNFIT];
     p22_a_lease_is_looked_at_early: Plant::LooksEarly, [LATE, STALE];
     p28_a_standby_is_counted_without_a_pin: Plant::Inside(Mistake::CountsUnpinned), [GAP, UNFIT];

@@ -31,6 +31,8 @@ pub enum Plant {
     Inside(Mistake),
     /// P7: an owner acknowledges what its own disk has.
     AcknowledgesOwn,
+    /// P13: a later life of the owner's node does not rest when it gets the shard back.
+    LeadsUnrested,
     /// P22: an owner looks at its lease before the bytes of a command arrive.
     LooksEarly,
 }

@@ -3,7 +3,7 @@
 use clocks::BootMs;
 use quorum::Term;
 
-use super::{Packet, Plan, Role, SETTINGS, World};
+use super::{Packet, Plan, Plant, Role, SETTINGS, World};
 use crate::planted::Mistake;
 use crate::{Change, Decision, Part, Position, Process, Renewal, Why};
 
@@ -113,7 +113,8 @@ impl World {
             Part::Leads => {
                 self.leader.alive(me);
                 if self.leader.may_lead(&self.metadata, me, self.leaders_clock()) {
-                    let rests_ms = SETTINGS.d_ms + SETTINGS.d_ms / 8;
+                    let rests = SETTINGS.d_ms + SETTINGS.d_ms / 8;
+                    let rests_ms = if plan.plant == Plant::LeadsUnrested { 0 } else { rests };
                     self.propose(Change::Lead { known, by: me, rests_ms });
                 }
             }
