@@ -6,6 +6,7 @@ use resp::Args;
 use super::answers::Question;
 use super::gathering::{Gather, Then};
 use super::merge::Merge;
+use super::outbound::Outbound;
 use super::peers::{HOME, slot_of};
 use super::port::{Forwarding, Port};
 use super::remote::{Expect, Owed, Remote};
@@ -91,17 +92,20 @@ impl<P: Port> Forwarding<'_, P> {
         }
         let Desk { peers, engine, .. } = self.desk();
         let now = engine.now();
+        let link_to = |node: &::membership::map::Node| {
+            links.iter().map(|link| &peers.links[*link]).find(|link| link.node == Some(node.id))
+        };
         let fails = |node: &&::membership::map::Node| {
-            let link = links.iter().find(|link| peers.links[**link].node == Some(node.id));
-            node.lost || peers.holds_no_lease(node.id) || link.is_some_and(|link| peers.links[*link].is_down(now))
+            node.lost || peers.holds_no_lease(node.id) || link_to(node).is_some_and(|link| link.is_down(now))
         };
         if let Some(node) = peers.map.nodes().iter().find(fails) {
             let text = format!(
                 "CLUSTERDOWN The node at {}:{} cannot be reached, or does not serve: nothing was done, as all have to do it",
                 node.host, node.port
             );
-            let is_lost = node.lost;
-            let waits = if is_lost { None } else { self.wait_for_node(conn) };
+            // It was waited for already, by this command or by others.
+            let in_vain = node.lost || link_to(node).is_some_and(Outbound::is_out_of_reach);
+            let waits = if in_vain { None } else { self.wait_for_node(conn) };
             return waits.or_else(|| Some(self.decline(conn, command, text.as_bytes())));
         }
         let link = links.iter().copied().find(|link| *link != HOME && peers.links[*link].open_end().is_none())?;

@@ -15,7 +15,7 @@ use resp::append_request;
 
 use super::frames::Stage;
 use super::outbound::Outbound;
-use super::outbound::{DIAL_MS, Dial, LINK_MAX, OWED_MAX, State};
+use super::outbound::{Dial, LINK_MAX, OWED_MAX, State};
 use super::peers::{HOME, Peers, give_back};
 use super::port::{Forwarding, Port};
 use super::probe::Probe;
@@ -103,8 +103,9 @@ impl<P: Port> Forwarding<'_, P> {
         }
         let token = self.add_link_end(now, Role::Origin(link));
         if link != HOME {
+            let wait_ms = self.settings().cluster_takeover_wait;
             let peers = self.peers();
-            peers.links[link].state = State::Dialing(token, now + DIAL_MS);
+            peers.links[link].dial(token, now, wait_ms);
             return peers.dials.push((token, link));
         }
         let other = self.add_link_end(now, Role::Owner(Box::new(Inbound::new("", Some(token)))));

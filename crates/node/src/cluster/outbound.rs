@@ -15,12 +15,15 @@ use crate::worker::token::Token;
 pub(super) const LINK_MAX: usize = 4 << 20;
 
 /// A link that is not open after so many milliseconds has failed.
-pub(super) const DIAL_MS: u64 = 2_000;
+const DIAL_MS: u64 = 2_000;
 /// Milliseconds before a link that has failed is dialed again: first, and at most.
 const BACKOFF_MS: (u64, u64) = (10, 500);
 
 /// The longest pause between two dials while commands wait for the node: it serves soon after it is back.
 const HELD_BACKOFF_MS: u64 = 50;
+
+/// The shortest time that a dial has while commands wait for the node, in milliseconds.
+const HELD_DIAL_MS: u64 = 500;
 
 /// Most scripts that are kept for a node until it is back. For others clients get -NOSCRIPT there, and load them again.
 pub(super) const OWED_MAX: usize = 1000;
@@ -96,8 +99,9 @@ pub(crate) struct Outbound {
     /// Connections that wait until fewer bytes wait here.
     pub(super) waiting: Vec<Token>,
     pub(super) failures: u32,
-    /// For how long it has been dialed in vain: the time of unanswered dials, and the pause after each, in
-    /// milliseconds.
+    /// When it was dialed last.
+    pub(super) dialed: UnixMs,
+    /// For how long it has been dialed in vain: the time of dials, and the pause after each, in milliseconds.
     pub(super) vain_ms: u64,
     /// It was last dialed in vain: it is dialed again, whether or not there are items.
     pub(super) in_vain: bool,
@@ -136,6 +140,7 @@ impl Outbound {
             free: Vec::new(),
             waiting: Vec::new(),
             failures: 0,
+            dialed: UnixMs::ZERO,
             vain_ms: 0,
             in_vain: false,
             is_lost: false,
@@ -294,8 +299,8 @@ impl Outbound {
         if self.holds() { self.stage.len() } else { 0 }
     }
 
-    /// True if it has been dialed in vain for at least so many milliseconds. That is counted in failures, not in time:
-    /// a machine that has stood still as a whole has not dialed.
+    /// True if it has been dialed in vain for at least so many milliseconds. A dial counts for [`DIAL_MS`] at most: a
+    /// machine that has stood still as a whole has not dialed.
     pub(crate) fn is_out_of_reach_for(&self, ms: u64) -> bool {
         self.is_out_of_reach() && self.vain_ms > ms
     }
@@ -316,13 +321,23 @@ impl Outbound {
         (clients, waiting)
     }
 
+    /// Notes that it is being dialed. Its last dial before commands are refused is shorter, so that they do not wait
+    /// much longer than `wait_ms`: `cluster-takeover-wait`.
+    pub(super) fn dial(&mut self, token: Token, now: UnixMs, wait_ms: u64) {
+        let left = wait_ms.saturating_sub(self.vain_ms);
+        let most = if self.is_lost { DIAL_MS } else { left.clamp(HELD_DIAL_MS, DIAL_MS) };
+        (self.state, self.dialed) = (State::Dialing(token, now + most), now);
+    }
+
     /// Notes that it has ended, or could not be opened. `wait_ms`: `cluster-takeover-wait`.
     pub(super) fn fail(&mut self, now: UnixMs, wait_ms: u64) {
         self.in_vain = self.open_end().is_none() || self.given_up;
-        let is_unanswered = matches!(self.state, State::Dialing(_, until) if until <= now);
+        let was_dialed = matches!(self.state, State::Dialing(..));
+        // Also if it was given up early: a stopped process takes connections, and answers none.
+        let unanswered = if was_dialed { now.abs_diff(self.dialed).min(DIAL_MS) } else { 0 };
         let most = if self.is_lost { u64::MAX } else { HELD_BACKOFF_MS };
         let pause = backoff(self.failures).min(most);
-        self.vain_ms += pause + if is_unanswered { DIAL_MS } else { 0 };
+        self.vain_ms += pause + unanswered;
         self.is_lost = self.in_vain && self.vain_ms >= wait_ms;
         self.state = State::Down(now + pause);
         self.failures = self.failures.saturating_add(1);

@@ -84,3 +84,49 @@ fn commands_wait_for_a_lease_and_not_for_ever() {
     };
     assert!(flushed.starts_with("-CLUSTERDOWN") || flushed.starts_with("-ERR 1 of 2"), "{flushed}");
 }
+
+/// As a stopped process, whose system still takes connections: no handshake ends, and nothing comes over links.
+#[test]
+fn a_node_that_takes_connections_and_says_nothing_is_given_up_in_time() {
+    // The metadata's leader has said that the node holds no lease, or has not.
+    for suspects in [&[1][..], &[]] {
+        let (mut net, [client, other], [near, far]) = two(6);
+        let owed = net.connect(0);
+        let leader = net.hears_of_silent(0, &[]);
+        net.ask(owed, &format!("SET {far} 1"));
+        net.ask(client, &format!("SET {near} 1"));
+        (net.stalled, net.mute) = (vec![1], vec![1]);
+        net.send(owed, &format!("INCR {far}"));
+        leader.says(&[1]);
+        pass(&mut net, 2000);
+        assert!(net.clients[owed].closed && net.heard(owed).is_empty(), "it may have been executed");
+        leader.says(suspects);
+        pass(&mut net, 4000);
+        let again = net.say(other, &format!("INCR {far}"));
+        assert!(again.starts_with("-CLUSTERDOWN"), "it has been dialed for long: {again}");
+        (net.stalled, net.mute) = (Vec::new(), Vec::new());
+        pass(&mut net, 4000);
+        let value = net.say(other, &format!("GET {far}"));
+        assert!(["1", "2"].contains(&&*value), "none that was refused was executed: {value}");
+        net.cut(0, 1);
+        net.mute = vec![1];
+        net.send(client, &format!("INCR {far}"));
+        net.send(other, "FLUSHALL");
+        pass(&mut net, 2400);
+        assert!(net.heard(client).is_empty(), "it may be back soon");
+        pass(&mut net, 600);
+        let heard = net.heard(client);
+        assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "suspects {suspects:?}: {heard:?}");
+        let heard = net.heard(other);
+        assert!(heard.len() == 1 && heard[0].starts_with("-CLUSTERDOWN"), "suspects {suspects:?}: {heard:?}");
+        for command in [format!("GET {far}"), format!("MSET {near} 2 {far} 2"), "FLUSHALL".into()] {
+            let heard = net.say(client, &command);
+            assert!(heard.starts_with("-CLUSTERDOWN"), "at once, from now on: {command}: {heard}");
+        }
+        net.mute.clear();
+        leader.says(&[]);
+        pass(&mut net, 4000);
+        assert_eq!(net.say(client, &format!("MGET {near} {far}")), format!("[1 {value}]"));
+        assert!(net.is_quiet());
+    }
+}
