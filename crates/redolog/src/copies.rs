@@ -29,6 +29,12 @@ pub trait Copies: Send + Sync {
     /// All copies are to sync soon the blocks that were written up to now: the own folder begins to.
     fn sync(&self, stream: u16);
 
+    /// True if the own folder may give up segments. Before the shard is led it is perhaps the only one in reach that has
+    /// blocks which others lack, and without which they do not take the start block.
+    fn may_retire(&self) -> bool {
+        true
+    }
+
     /// The own folder has given up its segments up to this block, which ends at `cut`.
     fn retired(&self, stream: u16, last: Name, cut: Lsn);
 
@@ -202,6 +208,10 @@ impl Copied {
 
     pub(crate) fn sync(&self) {
         self.copies.sync(self.stream);
+    }
+
+    pub(crate) fn may_retire(&self) -> bool {
+        self.copies.may_retire()
     }
 
     pub(crate) fn retired(&self, last: Name, cut: Lsn) {

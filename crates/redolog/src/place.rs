@@ -647,6 +647,11 @@ impl<D: Disk> Placer<D> {
         self.spares.retire_all(&*self.disk, &full)
     }
 
+    /// True if there are segments whose records are all at or below `end`.
+    pub(crate) fn may_retire(&self, end: Lsn) -> bool {
+        self.full.front().is_some_and(|full| full.end <= end)
+    }
+
     /// The segments that [`Self::truncate`] gives up, for another thread to do that.
     pub(crate) fn retired(&mut self, end: Lsn) -> Vec<Full> {
         let count = self.full.iter().take_while(|full| full.end <= end).count();

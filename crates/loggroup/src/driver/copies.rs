@@ -46,6 +46,10 @@ impl Copies for Driver {
         });
     }
 
+    fn may_retire(&self) -> bool {
+        self.lock().stage() == Stage::Leading
+    }
+
     fn retired(&self, stream: u16, last: Name, cut: Lsn) {
         let Some(term) = Term::new(last.term) else { return };
         let base = Base { id: BlockId { term, sequence: last.sequence }, cut: Cut(cut.0) };

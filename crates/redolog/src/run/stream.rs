@@ -669,6 +669,11 @@ impl<D: Disk> Runner<D> {
 
     fn truncate(&mut self) {
         let end = Lsn(self.stream().truncate.load(SeqCst));
+        if !self.committer.placer().may_retire(end)
+            || self.committer.copied().is_some_and(|copied| !copied.may_retire())
+        {
+            return;
+        }
         let placer = self.committer.placer();
         let retired = placer.retired(end);
         if retired.is_empty() {

@@ -34,6 +34,8 @@ pub(super) struct Others {
     pub(super) lost: Mutex<(bool, Option<String>)>,
     /// Streams that went around their own disks, and came back.
     pub(super) around: Mutex<Vec<(u16, Option<Around>)>>,
+    /// The shard is not led yet.
+    waits: std::sync::atomic::AtomicBool,
     terms: std::sync::atomic::AtomicU32,
 }
 
@@ -81,6 +83,10 @@ impl Copies for Others {
 
     fn sync(&self, stream: u16) {
         self.streams()[usize::from(stream)].syncs += 1;
+    }
+
+    fn may_retire(&self) -> bool {
+        !self.waits.load(std::sync::atomic::Ordering::SeqCst)
     }
 
     fn retired(&self, stream: u16, last: Name, cut: Lsn) {
@@ -362,7 +368,12 @@ fn segments_that_are_given_up_are_named() {
     }
     world.others_take_all(0);
     world.hold(0);
+    world.others.waits.store(true, std::sync::atomic::Ordering::SeqCst);
     world.log.truncate(&[last]);
+    world.settle();
+    assert!(world.others.streams()[0].retired.is_none(), "others may need what no one else has");
+    world.others.waits.store(false, std::sync::atomic::Ordering::SeqCst);
+    world.log.ring(0);
     world.settle();
     let streams = world.others.streams();
     let (name, cut) = streams[0].retired.expect("segments were given up");
