@@ -25,6 +25,7 @@ fn seen(copies: &Driver, map: &Map) -> CopiesOfLog {
             state: match copy.contact {
                 Contact::Follows => CopyState::Follows,
                 Contact::Silent => CopyState::Silent,
+                Contact::Full => CopyState::Full,
                 Contact::Failed => CopyState::Failed,
             },
             blocks: copy.blocks,
@@ -124,6 +125,7 @@ impl Watch {
                     "The copy of the log of shard {shard} at {} answers again, and is brought up: {left}",
                     copy.place
                 )),
+                CopyState::Full => News::Bad(format!("A copy of the log of shard {shard} takes nothing until there is room: {}: {left}", copy.text())),
                 CopyState::Silent => News::Bad(format!("A copy of the log of shard {shard} is lost: {}: {left}", copy.text())),
                 CopyState::Failed => News::Bad(format!(
                     "A copy of the log of shard {shard} is lost: {}, and takes nothing until its place is replaced: {left}",

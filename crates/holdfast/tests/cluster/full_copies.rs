@@ -41,6 +41,7 @@ fn a_log_is_full_when_a_majority_of_its_copies_is() {
     // No file can be opened.
     let before = limit_files(ids[0], 3);
     copied.fills(3 << 20);
+    copied.status(|status| status.contains("has no room: make some") && status.contains("(no room, "));
 
     limit_files(ids[1], 3);
     let mut client = copied.nodes.client(0);

@@ -17,6 +17,8 @@ pub enum CopyState {
     Follows,
     /// It does not answer.
     Silent,
+    /// Its disk has no room.
+    Full,
     /// Its disk has failed.
     Failed,
 }
@@ -60,6 +62,7 @@ pub fn put(out: &mut Vec<u8>, reports: &[CopyReport]) {
             CopyState::Follows => 0,
             CopyState::Silent => 1,
             CopyState::Failed => 2,
+            CopyState::Full => 3,
         });
         out.extend_from_slice(&blocks.to_le_bytes());
         out.extend_from_slice(&bytes.to_le_bytes());
@@ -81,6 +84,7 @@ pub fn read(from: &mut Reader<'_>) -> Result<Vec<CopyReport>, Malformed> {
             0 => CopyState::Follows,
             1 => CopyState::Silent,
             2 => CopyState::Failed,
+            3 => CopyState::Full,
             _ => return Err(Malformed("the state of a copy")),
         };
         Ok(CopyReport { id, counts, state, blocks: from.u64()?, bytes: from.u64()? })

@@ -340,7 +340,8 @@ mod tests {
             blocks: 5,
             bytes: 1 << 40,
         };
-        let all = vec![copy(1, CopyState::Follows), copy(2, CopyState::Silent), copy(3, CopyState::Failed)];
+        let states = [CopyState::Follows, CopyState::Silent, CopyState::Failed, CopyState::Full];
+        let all: Vec<_> = (1..).zip(states).map(|(n, state)| copy(n, state)).collect();
         for (trouble, copies) in [("", Vec::new()), ("it writes nothing", all.clone())] {
             let (trouble, other) = (trouble.to_owned(), NodeId([4; 20]));
             let renewal =

@@ -139,6 +139,12 @@ pub(crate) fn findings(status: &Status) -> Findings {
                 Some(CopyState::Failed) => {
                     format!("the disk of the copy of shard {} at {place} has failed: replace the place", shard.id.0)
                 }
+                Some(CopyState::Full) => {
+                    format!(
+                        "the copy of shard {} at {place} has no room: make some on its disk, or replace the place",
+                        shard.id.0
+                    )
+                }
                 _ => format!("the copy of shard {} at {place} does not answer the shard's owner", shard.id.0),
             });
         }
@@ -269,6 +275,7 @@ fn copy(map: &Map, shard: &Shard, place: &Place, known: &[CopyReport]) -> String
         None | Some((CopyState::Follows, 0)) => String::new(),
         Some((CopyState::Follows, bytes)) => format!("{} behind", human(bytes)),
         Some((CopyState::Silent, _)) => "does not answer".to_owned(),
+        Some((CopyState::Full, bytes)) => format!("no room, {} behind", human(bytes)),
         Some((CopyState::Failed, _)) => "its disk has failed".to_owned(),
     };
     let counts = id.is_some_and(|id| is_settled(shard, id));
@@ -490,6 +497,15 @@ mod tests {
             "  2 of 3 copies of shard 1 are up: if one more fails, nothing can be written\n",
             "  the disk of the copy of shard 1 at 10.0.0.1:7003/mnt/a has failed: replace the place\n",
             "10.0.0.1:7003/mnt/a (its disk has failed)",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        shown.nodes[0].copies = vec![report(3, CopyState::Full, 9)];
+        let text = status_text(&shown);
+        for line in [
+            "  2 of 3 copies of shard 1 are up: if one more fails, nothing can be written\n",
+            "  the copy of shard 1 at 10.0.0.1:7003/mnt/a has no room: make some on its disk, or replace the place\n",
+            "10.0.0.1:7003/mnt/a (no room, ",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }

@@ -10,6 +10,8 @@ pub enum Contact {
     Follows,
     /// It has not: there is no connection, or it has not answered there.
     Silent,
+    /// Its folder has no room: what is sent waits there.
+    Full,
     /// Its disk has failed: it takes nothing any more.
     Failed,
 }
@@ -47,6 +49,7 @@ impl Owner {
             counts: self.settled.contains(id),
             contact: match (peer.is_failed, peer.follows()) {
                 (true, _) => Contact::Failed,
+                (_, true) if peer.is_full => Contact::Full,
                 (_, true) => Contact::Follows,
                 _ => Contact::Silent,
             },

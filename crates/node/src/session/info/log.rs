@@ -31,6 +31,7 @@ fn write(copies: &CopiesOfLog, t: &mut Text) {
             _ if copy.is_own => "own",
             CopyState::Follows => "up",
             CopyState::Silent => "silent",
+            CopyState::Full => "full",
             CopyState::Failed => "failed",
         };
         let (counts, blocks, bytes) = (u8::from(copy.report.counts), copy.report.blocks, copy.report.bytes);
