@@ -649,15 +649,20 @@ impl<D: Disk> Placer<D> {
 
     /// True if there are segments whose records are all at or below `end`.
     pub(crate) fn may_retire(&self, end: Lsn) -> bool {
-        self.full.front().is_some_and(|full| full.end <= end)
+        self.count_retired(end) > 0
+    }
+
+    fn count_retired(&self, end: Lsn) -> usize {
+        let count = self.full.iter().take_while(|full| full.end <= end).count();
+        // Without a segment of its own, only the last one shows how far the stream has gone.
+        let kept = usize::from(self.waits.is_some());
+        count.min(self.full.len().saturating_sub(kept))
     }
 
     /// The segments that [`Self::truncate`] gives up, for another thread to do that.
     pub(crate) fn retired(&mut self, end: Lsn) -> Vec<Full> {
-        let count = self.full.iter().take_while(|full| full.end <= end).count();
-        // Without a segment of its own, only the last one shows how far the stream has gone.
-        let kept = usize::from(self.waits.is_some());
-        self.full.drain(..count.min(self.full.len().saturating_sub(kept))).collect()
+        let count = self.count_retired(end);
+        self.full.drain(..count).collect()
     }
 
     /// The segments whose blocks all lie at or below a place in the log, or were dropped.

@@ -676,9 +676,6 @@ impl<D: Disk> Runner<D> {
         }
         let placer = self.committer.placer();
         let retired = placer.retired(end);
-        if retired.is_empty() {
-            return;
-        }
         let (spares, disk, size) = (placer.spares().clone(), placer.disk().clone(), placer.size());
         if let (Some(copied), Some((last, cut))) = (self.committer.copied(), retired.last().map(|full| full.last)) {
             copied.retired(last, cut);
