@@ -14,7 +14,7 @@ const SUBSCRIPTIONS_MAX: usize = 1000;
 /// Bounds of a request: nobody has to authenticate, so they are those of Redis for clients that have not.
 const LIMITS: Limits = Limits { proto_max_bulk_len: 16 * 1024, authenticated: false };
 
-/// Whether a connection goes on.
+/// The state of a connection behind a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flow {
     Goes,

@@ -144,7 +144,7 @@ fn subscribers_hear_of_another_master() {
     assert!(!client.0.is_subscribed());
 }
 
-/// What a client announces takes no memory, and neither do its subscriptions without end.
+/// A request that a client announces takes no memory, and its subscriptions have a bound.
 #[test]
 fn a_client_has_bounds() {
     let mut client = Client::new();

@@ -1,4 +1,4 @@
-//! What a cluster knows of its masters.
+//! The masters of a cluster, and the processes that answer for them.
 
 /// The channel of a new address.
 const SWITCH: &str = "+switch-master";

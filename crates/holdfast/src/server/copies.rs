@@ -163,7 +163,7 @@ struct Named {
     going: BTreeMap<AcceptorId, ShardId>,
 }
 
-/// Whether the folder of a copy may be removed.
+/// A decision about the folder of a copy that the metadata do not name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum May {
     /// It is wanted.

@@ -23,7 +23,7 @@ impl Owner {
             Stage::Sealing => self.choose(out),
             Stage::Fetching => {}
             _ => {
-                // What it was asked for before it has answered, on whatever connection, may be lost.
+                // Reads that the acceptor was asked for before its answer may be lost, on any connection.
                 stream_ids(streams).for_each(|id| _ = self.forget_reads(from, id));
                 self.position(from, out);
             }

@@ -11,7 +11,7 @@ use sentinel::{Master, Place, View};
 /// elected knows of no leases before the nodes have renewed theirs.
 const SILENT: u8 = 4;
 
-/// What the process itself knows.
+/// The part of the view that the process knows without the metadata.
 pub struct Local {
     name: String,
     host: String,
