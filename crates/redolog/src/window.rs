@@ -8,23 +8,35 @@ use crate::format::{BODY_MAX, Block, FRAME_HEAD, Format, Head, has_sound_header}
 /// Bytes read at once.
 pub(crate) const CHUNK: usize = 1 << 20;
 
+/// The same where a few blocks are wanted, which are often short.
+const CHUNK_SMALL: usize = 64 << 10;
+
 /// A part of a file in memory.
 pub(crate) struct Window<F> {
     file: F,
     format: Format,
     size: u64,
+    /// Bytes read at once.
+    chunk: usize,
     from: u64,
     bytes: Vec<u8>,
+    /// How many of them are the file's. The rest is kept for the next read.
+    valid: usize,
 }
 
 impl<F: File> Window<F> {
     pub(crate) fn new(file: F, format: Format, size: u64) -> Self {
-        Self { file, format, size, from: 0, bytes: Vec::new() }
+        Self { file, format, size, chunk: CHUNK, from: 0, bytes: Vec::new(), valid: 0 }
+    }
+
+    /// The same for a few blocks at a time.
+    pub(crate) fn small(file: F, format: Format, size: u64) -> Self {
+        Self { chunk: CHUNK_SMALL, ..Self::new(file, format, size) }
     }
 
     /// Forgets what is in memory: the file may have been written to.
     pub(crate) fn forget(&mut self) {
-        self.bytes.clear();
+        self.valid = 0;
     }
 
     /// `len` bytes at `at`, and more; `None` if the file is shorter.
@@ -32,15 +44,19 @@ impl<F: File> Window<F> {
         if at + len as u64 > self.size {
             return Ok(None);
         }
-        let end = self.from + self.bytes.len() as u64;
+        let end = self.from + self.valid as u64;
         if at < self.from || at + len as u64 > end {
             let most = usize::try_from(self.size - at).unwrap_or(usize::MAX);
-            self.bytes.resize(len.max(CHUNK).min(most), 0);
-            self.file.read(at, &mut self.bytes)?;
-            self.from = at;
+            let wanted = len.max(self.chunk).min(most);
+            if self.bytes.len() < wanted {
+                self.bytes.resize(wanted, 0);
+            }
+            self.valid = 0;
+            self.file.read(at, &mut self.bytes[..wanted])?;
+            (self.from, self.valid) = (at, wanted);
         }
         let from = (at - self.from) as usize;
-        Ok(Some(&self.bytes[from..]))
+        Ok(Some(&self.bytes[from..self.valid]))
     }
 
     /// The beginning of a block at `at`, unchecked.

@@ -1,5 +1,6 @@
 //! An owner's knowledge of its acceptors, and the blocks that it sends them.
 
+use super::stream::Fetch;
 use super::{Event, Owner, Stage, Stream};
 use crate::id::stream_ids;
 use crate::planted::Mistake;
@@ -20,8 +21,8 @@ pub(super) struct Mark {
     base: u64,
     /// True if it was told to begin where the log does, and has not done so yet.
     is_resetting: bool,
-    /// The acceptor that was asked for the next block, where memory does not have that.
-    reads_from: Option<AcceptorId>,
+    /// The read of the next block that is under way, where memory does not have that one.
+    read: Option<Fetch>,
     /// True if blocks under way go apart from those of now. It changes when none is under way: each of the two ways keeps
     /// its order, and they have none between them.
     is_apart: bool,
@@ -31,6 +32,10 @@ impl Mark {
     /// Blocks that are under way to it, in a stream that begins behind `base`.
     pub fn sent(&self, base: u64) -> u64 {
         self.next.saturating_sub(1 + self.written.max(base))
+    }
+
+    fn reads_from(&self, source: AcceptorId) -> bool {
+        self.read.is_some_and(|read| read.source == source)
     }
 }
 
@@ -89,8 +94,8 @@ impl Owner {
             let next = common.unwrap_or(base.id.sequence) + 1;
             let (synced, begins) = (mark.synced.max(has), history.base());
             let (base, is_resetting) = (begins.id.sequence, common.is_none());
-            let (written, reads_from, is_apart) = (has, None, false);
-            *mark = Mark { next, written, synced, begins, base, is_resetting, reads_from, is_apart };
+            let (written, read, is_apart) = (has, None, false);
+            *mark = Mark { next, written, synced, begins, base, is_resetting, read, is_apart };
         }
         for (stream, base) in resets {
             self.send(acceptor, Order::Reset { stream, base }, out);
@@ -145,8 +150,8 @@ impl Owner {
     fn cannot_read(&mut self, from: AcceptorId, id: StreamId) {
         let mut lacks = None;
         for mark in self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index())) {
-            if mark.reads_from == Some(from) {
-                mark.reads_from = None;
+            if mark.reads_from(from) {
+                mark.read = None;
                 lacks = Some(lacks.map_or(mark.next, |lacks: u64| lacks.min(mark.next)));
             }
         }
@@ -175,10 +180,12 @@ impl Owner {
     fn catch_up(&mut self, to: AcceptorId, from: AcceptorId, id: StreamId, blocks: &[Block], out: &mut Vec<Event>) {
         let Some(stream) = self.streams.get(id.index()) else { return };
         let Some(mark) = self.peers.get_mut(&to).and_then(|peer| peer.marks.get_mut(id.index())) else { return };
-        if mark.reads_from != Some(from) {
+        // Another answer is one to an earlier read, or to a read for another acceptor: the own one is still to come.
+        let is_it = |read: Fetch| read.source == from && blocks.first().is_some_and(|b| b.id.sequence == read.next);
+        if !mark.read.is_some_and(is_it) {
             return;
         }
-        mark.reads_from = None;
+        mark.read = None;
         let mut orders = Vec::new();
         for block in blocks.iter().filter(|block| stream.history.has(block.id)) {
             let before = block.id.sequence.checked_sub(1).and_then(|before| stream.history.at(before));
@@ -207,8 +214,8 @@ impl Owner {
     pub(super) fn forget_reads(&mut self, from: AcceptorId, id: StreamId) -> bool {
         let marks = self.peers.values_mut().filter_map(|peer| peer.marks.get_mut(id.index()));
         let mut asked = false;
-        for mark in marks.filter(|mark| mark.reads_from == Some(from)) {
-            (mark.reads_from, asked) = (None, true);
+        for mark in marks.filter(|mark| mark.reads_from(from)) {
+            (mark.read, asked) = (None, true);
         }
         asked
     }
@@ -242,7 +249,7 @@ impl Owner {
         let base = stream.history.base();
         let (next, last) = (mark.next, stream.history.last().sequence);
         let flying = mark.sent(base.id.sequence);
-        if next > last || flying >= self.limits.window_blocks || mark.reads_from.is_some() || mark.is_resetting {
+        if next > last || flying >= self.limits.window_blocks || mark.read.is_some() || mark.is_resetting {
             return None;
         }
         let set = |owner: &mut Self, f: &dyn Fn(&mut Mark)| {
@@ -268,7 +275,7 @@ impl Owner {
                 return Some((Order::Reset { stream: id, base }, false));
             };
             let order = Order::Read { stream: id, from: next, most: self.limits.read_blocks };
-            set(self, &|mark| (mark.reads_from, mark.is_apart) = (Some(source), true));
+            set(self, &|mark| (mark.read, mark.is_apart) = (Some(Fetch { source, next }), true));
             self.send_by(source, order, true, out);
             return None;
         };

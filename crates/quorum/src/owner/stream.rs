@@ -13,7 +13,7 @@ const COUNTED_MAX: usize = 4096;
 /// An acceptor that lacks more blocks than this is far behind.
 const FAR: usize = 256;
 
-/// Blocks that are read from an acceptor before the shard is led.
+/// Blocks that are read from an acceptor: before the shard is led, or for another acceptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Fetch {
     /// The acceptor whose log was chosen.

@@ -121,7 +121,7 @@ impl<D: Disk> Reader<D> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        let window = Window::new(file, Format::Four, *size);
+        let window = Window::small(file, Format::Four, *size);
         let (at, life, number) = (SEGMENT_HEADER as u64, header.life, header.block);
         Ok(Some(Spot { window, at, life, number, next: header.last.sequence + 1, limit }))
     }

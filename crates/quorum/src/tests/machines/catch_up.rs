@@ -31,6 +31,10 @@ fn history(base: Base) -> History {
     History::from_runs(base, vec![first], 3).expect("a history")
 }
 
+fn block(sequence: u64) -> Block {
+    Block { id: id(1, sequence), cut: Cut(sequence), is_start: false, body: Arc::from([0u8; 9]) }
+}
+
 struct Led {
     owner: Owner,
     sent: Vec<(AcceptorId, Order)>,
@@ -70,8 +74,6 @@ fn led(bases: [Base; 2]) -> Led {
     }
     let (read, source) = [A, B].into_iter().find_map(|at| Some((led.orders(at).pop()?, at))).expect("a read");
     let Order::Read { from, .. } = read else { panic!("{read:?}") };
-    let block =
-        |sequence| Block { id: id(1, sequence), cut: Cut(sequence), is_start: false, body: Arc::from([0u8; 9]) };
     led.hears(source, Report::Blocks { stream: STREAM, blocks: (from..=3).map(block).collect() });
     led.acts(|owner, out| owner.begin(&[Cut(3)], out).expect("all blocks are here"));
     for from in [A, B] {
@@ -105,4 +107,33 @@ fn an_acceptor_begins_where_the_others_do_if_nobody_has_what_it_needs() {
     led.hears(C, Report::Ack { stream: STREAM, written: id(1, 2), synced: id(1, 2) });
     let reads = led.orders(B);
     assert!(matches!(reads.last(), Some(Order::Read { from: 3, .. })), "{reads:?}");
+}
+
+/// Otherwise each of these answers lets another read follow, and no read is ever answered by its own answer.
+#[test]
+fn an_answer_to_another_read_asks_for_nothing() {
+    const D: AcceptorId = AcceptorId([4; 16]);
+    let mut led = led([Base::default(), base(2)]);
+    led.hears(C, Report::Sealed { histories: vec![History::default()] });
+    led.acts(|owner, out| owner.follow(D, out));
+    let first = History::from_runs(Base::default(), vec![Run { first: 1, term: term(1) }], 1).expect("a history");
+    led.hears(D, Report::Sealed { histories: vec![first] });
+    let reads = led.orders(A);
+    assert!(matches!(reads[..], [.., Order::Read { from: 1, .. }, Order::Read { from: 2, .. }]), "{reads:?}");
+    let blocks = |which: &[u64]| Report::Blocks { stream: STREAM, blocks: which.iter().map(|at| block(*at)).collect() };
+    // The first block is for C alone, which lacks the second one, too. D waits for its own answer.
+    led.hears(A, blocks(&[1]));
+    let reads = led.orders(A);
+    assert!(matches!(reads[..], [Order::Read { from: 2, .. }]), "{reads:?}");
+    for _ in 0..3 {
+        led.hears(A, blocks(&[1]));
+        assert_eq!(led.orders(A), [], "an old answer");
+    }
+    led.orders(C);
+    led.hears(A, blocks(&[2]));
+    for (at, name) in [(C, "C"), (D, "D")] {
+        let orders = led.orders(at);
+        let is_second = |order: &Order| matches!(order, Order::Append { block, .. } if block.id.sequence == 2);
+        assert!(orders.iter().any(is_second), "{name}: {orders:?}");
+    }
 }
