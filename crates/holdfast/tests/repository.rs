@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The rooms, the lowest first: a crate uses those before it.
-const ROOMS: [&str; 22] = [
+const ROOMS: [&str; 23] = [
     "clocks",
     "headroom",
     "resp",
@@ -20,6 +20,7 @@ const ROOMS: [&str; 22] = [
     "keyspace",
     "redolog",
     "store",
+    "shipping",
     "command",
     "script",
     "txn",

@@ -47,6 +47,8 @@ pub enum Role {
     Data = 2,
     /// Copies of a log: the initiator owns it, and the other end has acceptors.
     Log = 3,
+    /// A checkpoint of a shard's store: the initiator wants one, and the other end owns the shard.
+    Store = 4,
 }
 
 /// A node's data about itself.
@@ -376,6 +378,7 @@ impl<'a> Acceptor<'a> {
                     1 => Role::Control,
                     2 => Role::Data,
                     3 => Role::Log,
+                    4 => Role::Store,
                     _ => return Err(Malformed("a role").into()),
                 };
                 let greeting = greeting(&mut from)?;
@@ -440,7 +443,7 @@ mod tests {
 
     #[test]
     fn two_of_one_cluster_come_to_speak() {
-        for role in [Role::Control, Role::Data, Role::Log] {
+        for role in [Role::Control, Role::Data, Role::Log, Role::Store] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
             assert_eq!(at_a, Ok(Peer { party: b, role, version: 12, highest: 12 }));

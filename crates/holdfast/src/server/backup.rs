@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use clocks::UnixMs;
 use engine::checkpoint::{header, moment};
 use node::Checkpoints;
 use redolog::{Gate, Log};
+use store::Store;
 
 use super::places::Places;
 use super::switch::Switch;
@@ -68,13 +70,7 @@ pub fn write(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(),
 fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), String> {
     let Sources { log, gates, checkpoints, places } = sources;
     let folders = &places.logs;
-    let _hold = Hold(checkpoints);
-    let ticket = checkpoints.hold();
-    switch.wait_for(log, || checkpoints.outcome(ticket).is_some())?;
-    if checkpoints.outcome(ticket) == Some(false) {
-        return Err(checkpoints.state().failed.unwrap_or_default());
-    }
-    let store = checkpoints.store().ok_or("there is no store any more")?;
+    let (_hold, store) = checkpointed(switch, log, checkpoints)?;
     let header = header(&*store).map_err(|error| error.to_string())?.ok_or("the store has no checkpoint")?;
     let made = switch.node.clock.unix_ms();
     let (ends, held) = find_moment(switch, gates)?;
@@ -102,6 +98,28 @@ fn write_to(switch: &Switch, sources: Sources<'_>, folder: &Path) -> Result<(), 
         folder.display()
     );
     Ok(())
+}
+
+/// Makes a checkpoint. There is no other before the value is dropped that comes with the store.
+fn checkpointed<'a>(
+    switch: &Switch,
+    log: &Log,
+    checkpoints: &'a Checkpoints,
+) -> Result<(Hold<'a>, Arc<dyn Store>), String> {
+    let hold = Hold(checkpoints);
+    let ticket = checkpoints.hold();
+    switch.wait_for(log, || checkpoints.outcome(ticket).is_some())?;
+    if checkpoints.outcome(ticket) == Some(false) {
+        return Err(checkpoints.state().failed.unwrap_or_default());
+    }
+    let store = checkpoints.store().ok_or("there is no store any more")?;
+    Ok((hold, store))
+}
+
+/// Makes a checkpoint, and copies the store as it is then to `folder`, which is made: by links to tables where possible.
+pub fn copy_store(switch: &Switch, log: &Log, checkpoints: &Checkpoints, folder: &Path) -> Result<(), String> {
+    let (_hold, store) = checkpointed(switch, log, checkpoints)?;
+    store.backup(folder).map(drop).map_err(|error| error.to_string())
 }
 
 /// Returns the LSN in each stream of the record that stands for the moment, and how long workers may have waited, in

@@ -25,12 +25,14 @@ use node::{Clock, Node};
 use redolog::Format;
 
 use super::again::Again;
+use super::bootstrap::Bootstraps;
 use super::chance::{self, Source};
 use super::clock::SystemClock;
 use super::copies;
 use super::group::{self, Group};
 use super::machine;
 use super::places::Places;
+use super::switch::Switch;
 
 /// Between the port for clients and that for nodes, as in Redis.
 const BUS: u16 = 10_000;
@@ -227,6 +229,7 @@ pub struct Membership {
     /// The node has its data, and may have a lease.
     may_serve: Arc<AtomicBool>,
     again: Arc<Again>,
+    bootstraps: Arc<Bootstraps>,
 }
 
 impl Membership {
@@ -250,7 +253,8 @@ impl Membership {
         copies::begin(&node.config.settings(), clock.clone());
         let kept: Arc<OnceLock<Weak<Control>>> = Arc::default();
         let given = Given { again: Arc::clone(again), control: Arc::clone(&kept) };
-        let hooks = hooks(node, links, &known, (dir, Arc::clone(&may_serve), given));
+        let bootstraps = Bootstraps::new();
+        let hooks = hooks(node, links, &known, (dir, Arc::clone(&may_serve), given), &bootstraps);
         // This process holds its disks by now, so an earlier life has ended.
         let started = clock.boot_ns();
         let clock = Arc::new(move || clock.boot_ns());
@@ -310,11 +314,12 @@ impl Membership {
         });
         tracing::info!("Node {} listens for other nodes at {}", control.id(), control.bus());
         say_where_smart_clients_go(port, told);
-        Ok(Some(Membership { control, may_serve, again: Arc::clone(again) }))
+        Ok(Some(Membership { control, may_serve, again: Arc::clone(again), bootstraps }))
     }
 
     /// The node has its data from now on.
-    pub fn may_serve(&self) {
+    pub fn may_serve(&self, switch: &Arc<Switch>) {
+        self.bootstraps.begin(switch);
         self.may_serve.store(true, SeqCst);
     }
 
@@ -423,6 +428,7 @@ fn hooks(
     links: &Links,
     known: &Arc<OnceLock<Arc<Cluster>>>,
     (dir, may_serve, given): (PathBuf, Arc<AtomicBool>, Given),
+    bootstraps: &Arc<Bootstraps>,
 ) -> Hooks {
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
     let (holder, placer) = (Weak::clone(&watcher), Weak::clone(&watcher));
@@ -430,7 +436,7 @@ fn hooks(
     let (leaver, troubled, configured, owner) = (watcher.clone(), watcher.clone(), watcher.clone(), watcher.clone());
     let (again, serves, logs) = (Arc::clone(&given.again), Arc::clone(&given.again), Arc::clone(&given.again));
     let (of_shard, runs) = (watcher.clone(), watcher.clone());
-    let leads = Arc::clone(&given.again);
+    let (leads, stores) = (Arc::clone(&given.again), Arc::clone(bootstraps));
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
             copies::heed(&map);
@@ -458,6 +464,7 @@ fn hooks(
             (_, None) => Err("the node stops".to_owned()),
         }),
         on_log: Arc::new(copies::serve),
+        on_store: Arc::new(move |socket| stores.serve(socket)),
         ask_copy: Arc::new(loggroup::ask),
         may_serve: Arc::new(move || match may_serve.load(SeqCst) {
             true if serves.is_given() => Err("it starts again, as the owner of its shard has changed".to_owned()),

@@ -3,6 +3,7 @@
 mod again;
 mod asides;
 mod backup;
+mod bootstrap;
 mod chance;
 mod checkpoints;
 mod chores;
@@ -208,7 +209,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
         Some(membership) => Some(membership),
         None => Membership::begin(&settings, &node, data, &links, clock, (true, again))?,
     };
-    membership.iter().for_each(Membership::may_serve);
+    membership.iter().for_each(|membership| membership.may_serve(&switch));
     let certificates = membership.as_ref().map(Membership::certificates).unwrap_or_default();
     let host_switch = Arc::clone(&switch);
     let open =

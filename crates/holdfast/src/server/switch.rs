@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +50,8 @@ pub struct Switch {
     pub(super) node: Arc<Node>,
     seed: u64,
     kept: Mutex<Option<Kept>>,
+    /// Held by whoever holds checkpoints back: a backup, or a copy of the store.
+    copying: Mutex<()>,
     /// Above the number of every freeze of data in memory.
     epoch: AtomicU64,
     /// Incarnations of logs of this process: it has loaded them, begun them, or found them empty.
@@ -66,7 +68,7 @@ impl Switch {
     /// For a node that hashes with `seed`. `kept` is its log and store, if it started with any.
     pub fn new(node: Arc<Node>, seed: u64, kept: Option<Kept>) -> Self {
         let own = Mutex::new(kept.iter().flat_map(|kept| kept.log.incarnations()).collect());
-        Self { node, seed, kept: Mutex::new(kept), epoch: AtomicU64::new(0), own }
+        Self { node, seed, kept: Mutex::new(kept), copying: Mutex::default(), epoch: AtomicU64::new(0), own }
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
@@ -185,6 +187,7 @@ impl Switch {
 
     /// Writes a backup of one moment to this directory, which is new or empty.
     pub fn back_up(&self, folder: &Path) -> Result<(), String> {
+        let _copying = self.copying();
         // Nobody switches meanwhile: it is the same thread that does. Others need to know the log.
         let taken = self.kept().as_mut().map(|kept| {
             (kept.log.clone(), kept.checkpoints.clone(), kept.places.clone(), std::mem::take(&mut kept.gates))
@@ -196,6 +199,23 @@ impl Switch {
             kept.gates = gates;
         }
         written
+    }
+
+    /// Makes a checkpoint, and copies the store as it is then to this directory, which is new.
+    pub fn copy_store(&self, folder: &Path) -> Result<(), String> {
+        let _copying = self.copying();
+        let kept = self.kept().as_ref().map(|kept| (kept.log.clone(), kept.checkpoints.clone()));
+        let (log, checkpoints) = kept.ok_or("appendonly is off")?;
+        backup::copy_store(self, &log, &checkpoints, folder)
+    }
+
+    fn copying(&self) -> MutexGuard<'_, ()> {
+        self.copying.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The directory of the store, if the log is on.
+    pub fn store_folder(&self) -> Option<PathBuf> {
+        self.kept().as_ref().map(|kept| kept.places.store.clone())
     }
 
     /// Begins a generation: from one moment on everything is logged.

@@ -241,6 +241,8 @@ pub struct Hooks {
     /// Gets the socket of every connection of an owner to the acceptors of this process, from the control thread. It is as
     /// [`DataLink::socket`].
     pub on_log: Arc<dyn Fn(OwnedFd) + Send + Sync>,
+    /// Gets the socket of every connection of a node that wants a copy of this node's store, in the same way.
+    pub on_store: Arc<dyn Fn(OwnedFd) + Send + Sync>,
     /// Asks an acceptor at the other end of a connection for logs whether it can be read. Called on a thread that may wait.
     pub ask_copy: AskCopy,
     /// Says whether this node may have a lease.
@@ -490,9 +492,18 @@ impl Control {
     /// Opens a connection to the acceptors of a member; `then` gets its socket, from the control thread. It is as
     /// [`DataLink::socket`].
     pub fn dial_log(&self, member: NodeId, then: impl FnOnce(Result<OwnedFd, String>) + Send + 'static) {
+        self.dial_for(member, Role::Log, then);
+    }
+
+    /// Opens a connection to a member for a copy of its store, in the same way.
+    pub fn dial_store(&self, member: NodeId, then: impl FnOnce(Result<OwnedFd, String>) + Send + 'static) {
+        self.dial_for(member, Role::Store, then);
+    }
+
+    fn dial_for(&self, member: NodeId, role: Role, then: impl FnOnce(Result<OwnedFd, String>) + Send + 'static) {
         let agent = Arc::clone(&self.agent);
         self.runtime.spawn(async move {
-            let dialed = agent.dial_member(member, Role::Log).await;
+            let dialed = agent.dial_member(member, role).await;
             then(dialed.and_then(|(stream, _)| agent.carried(stream).map_err(|why| why.to_string())));
         });
     }

@@ -136,6 +136,13 @@ async fn serve(agent: Arc<Agent>, stream: Stream, peer: Peer, hooks: &Hooks) {
         }
         return;
     }
+    if peer.role == Role::Store {
+        match agent.carried(stream) {
+            Ok(socket) => (hooks.on_store)(socket),
+            Err(why) => tracing::warn!("a connection for a copy of the store cannot be used: {why}"),
+        }
+        return;
+    }
     if peer.role == Role::Data {
         match agent.carried(stream) {
             Ok(socket) => (hooks.on_data)(DataLink { socket, peer, dialed: None }),

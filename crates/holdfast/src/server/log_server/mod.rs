@@ -146,6 +146,8 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         may_serve: Arc::new(|| Ok(())),
         may_lead: Arc::new(|_, _| true),
         on_log: Arc::new(copies::serve),
+        // It has no store.
+        on_store: Arc::new(drop),
         on_place: Arc::new(move |wanted, is_known| placing.make(wanted, is_known)),
         ask_copy: Arc::new(loggroup::ask),
         is_leaving: Arc::new(move || stops.load(Ordering::Acquire)),

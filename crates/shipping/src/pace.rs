@@ -1,0 +1,63 @@
+//! A limit of bytes per second, so that a shipment leaves disk and network to clients.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// The clock of a shipment and its pauses, handed in.
+pub trait Pauses {
+    /// Nanoseconds since some moment. They never fall.
+    fn now_ns(&self) -> u64;
+    /// Waits.
+    fn pause(&self, time: Duration);
+}
+
+/// How far a shipment may be ahead of its pace: bytes that are sent at once after a pause.
+const AHEAD_NS: u64 = 20_000_000;
+
+/// A limit. It may change while a shipment is under way.
+#[derive(Debug)]
+pub struct Pace(AtomicU64);
+
+impl Pace {
+    /// At most so many bytes a second. 0: no limit.
+    #[must_use]
+    pub fn new(bytes_per_second: u64) -> Self {
+        Self(AtomicU64::new(bytes_per_second))
+    }
+
+    /// Another limit, from now on.
+    pub fn set(&self, bytes_per_second: u64) {
+        self.0.store(bytes_per_second, Relaxed);
+    }
+}
+
+/// The place of one shipment in its pace.
+pub(crate) struct Meter<'a> {
+    pace: &'a Pace,
+    pauses: &'a dyn Pauses,
+    /// The moment at which everything up to now has had its time.
+    due_ns: u64,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn new(pace: &'a Pace, pauses: &'a dyn Pauses) -> Self {
+        Self { pace, pauses, due_ns: pauses.now_ns() }
+    }
+
+    /// Bytes have been sent: waits until they have had their time.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        let per_second = self.pace.0.load(Relaxed);
+        let now = self.pauses.now_ns();
+        if per_second == 0 {
+            self.due_ns = now;
+            return;
+        }
+        let time = u128::from(bytes) * 1_000_000_000 / u128::from(per_second);
+        // Time that was not used, as disk or network were slow, is not made up for.
+        self.due_ns = self.due_ns.max(now).saturating_add(u64::try_from(time).unwrap_or(u64::MAX));
+        let early = self.due_ns.saturating_sub(now);
+        if early > AHEAD_NS {
+            self.pauses.pause(Duration::from_nanos(early));
+        }
+    }
+}
