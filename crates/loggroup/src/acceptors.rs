@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use quorum::{AcceptorId, Request, ShardId};
 use redolog::{Devices, Folder as Disk, Limits};
 
+use crate::driver::{own_folder, remove_log};
 use crate::folder::{Cluster, Folder, Place, Spread, Unusable, remove_folders};
 use crate::link::{Incoming, Outgoing, answer, reply_bytes};
 use crate::local::{Figures, Local};
@@ -18,8 +19,10 @@ use crate::port::{Heard, Port};
 /// An acceptor of this process.
 #[derive(Clone)]
 pub struct Held {
-    /// The directories that its streams are spread over.
+    /// The directories that its streams are spread over. Of a log that the process ran: those of its streams.
     pub directories: Vec<PathBuf>,
+    /// It is the log of a shard that the node has owned.
+    is_log: bool,
     /// The acceptor.
     pub acceptor: Arc<Local<Disk>>,
 }
@@ -69,7 +72,7 @@ impl Acceptors {
     ) -> Result<AcceptorId, Unusable> {
         let spread = Spread::of(directories, shard, streams)?;
         let folder = Folder::open(self.place(&spread, shard)?, shard, self.limits)?;
-        self.start(directories, folder.of_cluster(cluster)?)
+        self.start(directories, false, folder.of_cluster(cluster)?)
     }
 
     /// Makes the folders of a shard in these directories, and starts its acceptor: `id` is chosen by chance. `cluster`:
@@ -87,7 +90,22 @@ impl Acceptors {
     ) -> Result<AcceptorId, Unusable> {
         let spread = Spread::of(directories, shard, streams)?;
         let folder = Folder::make_in(cluster, self.place(&spread, shard)?, shard, id, self.limits)?;
-        self.start(directories, folder)
+        self.start(directories, false, folder)
+    }
+
+    /// Starts the acceptor in the directories of a log that this process does not run: its node owned the shard before.
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_log(&self, logs: &[PathBuf], shard: ShardId, cluster: Option<Cluster>) -> Result<AcceptorId, Unusable> {
+        let own = own_folder(logs);
+        let place = Place::of(&own, logs)?;
+        let place = match &self.devices {
+            Some(devices) => place.on(devices, &own, logs),
+            None => place,
+        };
+        let folder = Folder::open(place, shard, self.limits)?;
+        self.start(logs, true, folder.of_cluster(cluster)?)
     }
 
     fn place(&self, spread: &Spread, shard: ShardId) -> Result<Place<Disk>, Unusable> {
@@ -98,10 +116,10 @@ impl Acceptors {
         })
     }
 
-    fn start(&self, directories: &[PathBuf], folder: Folder<Disk>) -> Result<AcceptorId, Unusable> {
+    fn start(&self, directories: &[PathBuf], is_log: bool, folder: Folder<Disk>) -> Result<AcceptorId, Unusable> {
         let acceptor = Arc::new(Local::start(folder)?);
         let id = acceptor.id();
-        self.held().insert(id, Held { directories: directories.to_vec(), acceptor });
+        self.held().insert(id, Held { directories: directories.to_vec(), is_log, acceptor });
         Ok(id)
     }
 
@@ -137,20 +155,21 @@ impl Acceptors {
     /// # Errors
     /// A folder cannot be removed.
     pub fn remove(&self, id: AcceptorId) -> io::Result<()> {
-        let Some(Held { directories, acceptor }) = self.get(id) else { return Ok(()) };
+        let Some(Held { directories, is_log, acceptor }) = self.get(id) else { return Ok(()) };
         let shard = acceptor.shard();
         drop(acceptor);
         // Its disk may have failed: its blocks are not needed.
         let _ = self.close(id);
-        remove_folders(&directories, shard, id)
+        if is_log { remove_log(&directories) } else { remove_folders(&directories, shard, id) }
     }
 
     /// The state of each acceptor, and the directories of its streams.
     #[must_use]
     pub fn figures(&self) -> Vec<(AcceptorId, ShardId, Vec<PathBuf>, Figures)> {
         let held: Vec<_> = self.held().values().cloned().collect();
-        let of =
-            |Held { directories, acceptor }: Held| (acceptor.id(), acceptor.shard(), directories, acceptor.figures());
+        let of = |Held { directories, acceptor, .. }: Held| {
+            (acceptor.id(), acceptor.shard(), directories, acceptor.figures())
+        };
         held.into_iter().map(of).collect()
     }
 

@@ -19,9 +19,9 @@ mod tests;
 pub use acceptors::{Acceptors, Held};
 pub use driver::{
     Again, CopyShown, Driver, Ended, NotStarted, Own, OwnReads, Plan, Rising, Shown, Wait, is_acceptor, name_of_own,
-    own_folder, own_promise, shard_of_own,
+    own_folder, own_promise, remove_log, shard_of_own,
 };
-pub use folder::{Checked, Cluster, Folder, Place, Unusable, check_copy, put_aside};
+pub use folder::{Checked, Cluster, Folder, Place, Unusable, check_copy, logs_of_copy, put_aside};
 pub use link::ask;
 pub use local::{Caller, Figures, Job, Local, StreamFigures};
 pub use port::{Heard, Listener, Port};

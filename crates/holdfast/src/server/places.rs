@@ -125,26 +125,6 @@ impl Places {
         self.logs.iter().any(|folder| holds_log(folder))
     }
 
-    /// Removes the log, and its acceptor. The directories stay, which may be where disks are mounted, and so do others in
-    /// them: copies of other nodes' logs, and what a file system keeps of its own.
-    ///
-    /// # Errors
-    /// A file cannot be removed: the rest is removed at the next start.
-    pub fn remove_log(&self) -> io::Result<()> {
-        for folder in &self.logs {
-            for entry in fs::read_dir(folder)? {
-                let path = entry?.path();
-                if path == loggroup::own_folder(&self.logs) {
-                    fs::remove_dir_all(&path)?;
-                } else if !path.is_dir() {
-                    fs::remove_file(&path)?;
-                }
-            }
-            fs::File::open(folder)?.sync_all()?;
-        }
-        Ok(())
-    }
-
     /// Where there is data, if anywhere.
     pub fn data(&self) -> Option<&Path> {
         let log = self.logs.iter().find(|folder| holds_log(folder));

@@ -80,7 +80,7 @@ pub fn begin(settings: &Settings, stored: &Stored) -> Result<Option<ShardId>, Bo
         .into());
     }
     tracing::warn!("This node owns shard {} now: the log of the shard that it had is removed", shard.id.0);
-    places.remove_log()?;
+    loggroup::remove_log(&places.logs)?;
     places.make()?;
     Ok(Some(shard.id))
 }

@@ -37,7 +37,7 @@ pub use reads::OwnReads;
 use reads::Reads;
 pub use shown::{CopyShown, Shown};
 pub use stages::{Ended, Wait};
-pub use start::{NotStarted, Own, Rising, is_acceptor, name_of_own, own_folder, own_promise, shard_of_own};
+pub use start::{NotStarted, Own, Rising, is_acceptor, name_of_own, own_folder, own_promise, remove_log, shard_of_own};
 use waits::Waits;
 
 /// A term, as the metadata give it (rule G1).

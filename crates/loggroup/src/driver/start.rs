@@ -7,6 +7,8 @@
 //! So there is one recovery: whatever the own folder lacked is there before the log is opened.
 
 use std::fmt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +16,7 @@ use quorum::{AcceptorId, History, Limits, ShardId, Term};
 use redolog::{Damage, Disk, Holder, Lead, Log, Lsn, Name, Opened, Reader, Replica};
 
 use super::{Driver, Ended, OwnReads, Plan, Wait};
-use crate::folder::{Cluster, Folder, Identity, Place, Unusable, named, shard_of};
+use crate::folder::{Cluster, Folder, Identity, NAME, Place, Unusable, folder_above, named, shard_of};
 use crate::local::Local;
 use crate::port::{Listener, Port};
 
@@ -163,7 +165,7 @@ fn nameless(logs: &[PathBuf]) -> Result<Option<(PathBuf, ShardId)>, Unusable> {
 
 /// True if there is an acceptor in these directories of a log.
 pub fn is_acceptor(logs: &[PathBuf]) -> bool {
-    own_folder(logs).join("acceptor").exists()
+    own_folder(logs).join(NAME).exists()
 }
 
 /// The shard whose acceptor, or whose blocks as an acceptor's, are in these directories of a log; none: neither.
@@ -189,9 +191,40 @@ pub fn own_promise(logs: &[PathBuf]) -> Result<Option<(ShardId, AcceptorId, Term
     Ok(Some((identity.shard, identity.acceptor, promised)))
 }
 
-/// The folder of the acceptor in these directories of a log.
+/// The folder of the acceptor in these directories of a log. A log that began as a copy has it where copies do: above
+/// those of its streams.
 pub fn own_folder(logs: &[PathBuf]) -> PathBuf {
-    logs.first().map(PathBuf::as_path).unwrap_or_else(|| Path::new("")).join(OWN)
+    let above = logs.iter().filter_map(|log| folder_above(log)).find(|folder| folder.join(NAME).exists());
+    let first = || logs.first().map(PathBuf::as_path).unwrap_or_else(|| Path::new(""));
+    above.map_or_else(|| first().join(OWN), Path::to_owned)
+}
+
+/// Removes a log, and its acceptor first. The directories stay, which may be where disks are mounted, and so do other
+/// folders in them: copies of other nodes' logs, and what a file system keeps of its own.
+///
+/// # Errors
+/// A file cannot be removed. The rest is no acceptor any more, and can be removed by another call.
+pub fn remove_log(logs: &[PathBuf]) -> io::Result<()> {
+    let own = own_folder(logs);
+    match fs::remove_file(own.join(NAME)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    if own.exists() {
+        fs::File::open(&own)?.sync_all()?;
+    }
+    for folder in logs {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path == own {
+                fs::remove_dir_all(&path)?;
+            } else if !path.is_dir() {
+                fs::remove_file(&path)?;
+            }
+        }
+        fs::File::open(folder)?.sync_all()?;
+    }
+    Ok(())
 }
 
 impl<D: Disk> Own<D> {

@@ -29,7 +29,7 @@ pub(crate) use self::blocks::{check, decoded, encoded};
 pub(crate) use self::checked::named;
 pub use self::checked::{Checked, check_copy};
 pub use self::identity::Cluster;
-pub(crate) use self::identity::Identity;
+pub(crate) use self::identity::{Identity, NAME};
 pub(crate) use self::promise::Promise;
 pub(crate) use self::spread::{Spread, remove_folders};
 
@@ -83,6 +83,22 @@ fn folder_of(directory: &Path, shard: ShardId) -> PathBuf {
 
 fn stream_in(folder: &Path, stream: u16) -> PathBuf {
     folder.join(format!("stream-{stream}"))
+}
+
+/// The folder `shard-N` of a copy, if this is that of one of its streams.
+pub(crate) fn folder_above(stream: &Path) -> Option<&Path> {
+    let has = |path: &Path, begin: &str| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin));
+    stream.parent().filter(|above| has(stream, "stream-") && has(above, "shard-"))
+}
+
+/// The directories of the streams of a shard's copy in these directories, in their order: those of its log, once its node
+/// owns the shard.
+///
+/// # Errors
+/// A directory cannot be read, or a stream is in several of them.
+pub fn logs_of_copy(directories: &[PathBuf], shard: ShardId, streams: u16) -> Result<Vec<PathBuf>, Unusable> {
+    let spread = Spread::of(directories, shard, streams)?;
+    Ok((0..).zip(&spread.streams).map(|(at, directory)| stream_in(&folder_of(directory, shard), at)).collect())
 }
 
 /// The reason why a folder cannot be used.

@@ -265,6 +265,36 @@ fn a_log_whose_name_is_away_is_told() {
     std::fs::remove_dir_all(&path).expect("removed");
 }
 
+/// A copy whose node comes to own the shard is the owner's log, under its own name, and a copy again if another node
+/// owns the shard.
+#[test]
+fn a_copy_becomes_a_log_and_a_copy_again() {
+    let path = std::env::temp_dir().join(format!("holdfast-becomes-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    let directories = ["a", "b"].map(|name| path.join(name));
+    let acceptors = crate::Acceptors::new(LIMITS, None);
+    let id = acceptors.make(&directories, SHARD, 3, None, ACCEPTOR).unwrap_or_else(|why| panic!("{why}"));
+    acceptors.close(id).expect("it stops");
+    let logs = crate::logs_of_copy(&directories, SHARD, 3).unwrap_or_else(|why| panic!("{why}"));
+    assert!(crate::is_acceptor(&logs));
+    assert_eq!(shard_of_own(&logs).expect("it can be read"), Some(SHARD));
+    let other = AcceptorId([9; 16]);
+    let own = Own::at(&logs, SHARD, None, LIMITS, other).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(own.acceptor(), ACCEPTOR, "no other one is made");
+    assert!(acceptors.open_log(&logs, SHARD, None).is_err(), "it is in use");
+    drop(own);
+    assert_eq!(crate::name_of_own(&logs, SHARD, None, other).unwrap_or_else(|why| panic!("{why}")), ACCEPTOR);
+    let again = acceptors.open_log(&logs, SHARD, None).unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(again, ACCEPTOR);
+    // It is not wanted any more.
+    std::fs::create_dir(logs[0].join("other")).expect("a folder");
+    acceptors.remove(again).expect("it can be removed");
+    assert!(!crate::is_acceptor(&logs) && logs[0].join("other").exists());
+    let files = |log: &std::path::PathBuf| std::fs::read_dir(log).expect("it is there").count();
+    assert_eq!(logs.iter().map(files).collect::<Vec<_>>(), [1, 0, 0]);
+    std::fs::remove_dir_all(&path).expect("removed");
+}
+
 /// A real folder, for `holdfast check`, which reads a log by [`redolog::check`].
 #[test]
 fn the_offline_check_reads_a_folder() {
