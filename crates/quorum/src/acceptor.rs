@@ -15,7 +15,7 @@ mod stream;
 use self::stream::Stream;
 use crate::id::stream_ids;
 use crate::planted::{Mistake, Planted};
-use crate::{Base, Block, BlockId, FolderLife, History, Order, Reply, Report, Request, ShardId, StreamId, Term};
+use crate::{Base, Block, BlockId, Cut, FolderLife, History, Order, Reply, Report, Request, ShardId, StreamId, Term};
 
 /// A request of an acceptor to its caller.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -142,6 +142,16 @@ pub struct Found {
     pub history: History,
 }
 
+/// How far a standby may apply a stream of its acceptor: blocks that are on this disk, and committed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Mark {
+    /// The last of these blocks, or where the stream begins. It never falls.
+    pub committed: BlockId,
+    /// The word of the owner of the block's term, if the block is one of these: behind it no record of that term gets an
+    /// LSN at or below the cut.
+    pub quiet: Option<(BlockId, Cut)>,
+}
+
 /// An acceptor of a shard, in one life of its process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acceptor {
@@ -155,6 +165,8 @@ pub struct Acceptor {
     is_failed: bool,
     /// True if the folder has no room for more blocks (rule L8).
     is_full: bool,
+    /// True if a standby reads from it.
+    wants_marks: bool,
     streams: Vec<Stream>,
     pub(crate) planted: Planted,
 }
@@ -172,6 +184,7 @@ impl Acceptor {
             is_sealing: false,
             is_failed: false,
             is_full: false,
+            wants_marks: false,
             streams: found.into_iter().map(Stream::new).collect(),
             planted: Planted::default(),
         };
@@ -200,7 +213,13 @@ impl Acceptor {
         self.streams.get(stream.index()).map(Stream::history)
     }
 
-    /// The place up to which a stream's blocks are here and committed: a standby may apply these.
+    /// How far a standby may apply a stream (rule S1).
+    #[must_use]
+    pub fn mark(&self, stream: StreamId) -> Option<Mark> {
+        self.streams.get(stream.index())?.mark(self.promised, self.planted)
+    }
+
+    /// The place up to which a stream's blocks are here and committed.
     #[must_use]
     pub fn committed(&self, stream: StreamId) -> Option<u64> {
         self.streams.get(stream.index()).map(Stream::committed)
@@ -264,6 +283,17 @@ impl Acceptor {
         }
     }
 
+    /// A standby reads from here, or does not any more. Its owner is asked for marks meanwhile.
+    pub fn want_marks(&mut self, wants: bool, out: &mut Vec<Output>) {
+        if std::mem::replace(&mut self.wants_marks, wants) == wants || self.is_failed {
+            return;
+        }
+        // As of its room: an owner hears of it behind the answer to its seal.
+        if !self.is_sealing && self.is_promise_durable {
+            self.reply(self.promised, Report::Wants { marks: wants }, out);
+        }
+    }
+
     /// Rule G10: the folder takes nothing and promises nothing any more. It still has the blocks that it acknowledged.
     fn fail(&mut self, out: &mut Vec<Output>) {
         self.is_failed = true;
@@ -279,7 +309,8 @@ impl Acceptor {
             self.promised = term;
             self.is_promise_durable = false;
             out.push(Output::Disk(Op::Promise(term)));
-            self.streams.iter_mut().for_each(Stream::begin_term);
+            let planted = self.planted;
+            self.streams.iter_mut().for_each(|stream| stream.begin_term(planted));
         }
         self.is_sealing = true;
         self.rest(out);
@@ -305,6 +336,9 @@ impl Acceptor {
             if self.is_full {
                 self.reply(self.promised, Report::Full { is_full: true }, out);
             }
+            if self.wants_marks {
+                self.reply(self.promised, Report::Wants { marks: true }, out);
+            }
         }
     }
 
@@ -321,6 +355,9 @@ impl Acceptor {
             Order::Append { .. } => {}
             Order::Sync { stream } => self.at(stream, out, |stream, at, out| stream.sync(at, out)),
             Order::Advance { stream, committed } => self.at(stream, out, |stream, _, _| stream.advance(committed)),
+            Order::Mark { stream, committed, after, quiet } => {
+                self.at(stream, out, |stream, _, _| stream.note_mark(committed, (after, quiet)));
+            }
             Order::Read { stream, from, most } => {
                 self.at(stream, out, |stream, at, out| stream.read(at, term, from, most, out));
             }

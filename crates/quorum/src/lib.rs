@@ -25,7 +25,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use acceptor::{Acceptor, Done, Found, Keep, Op, Output};
+pub use acceptor::{Acceptor, Done, Found, Keep, Mark, Op, Output};
 pub use history::{History, Run};
 pub use id::{AcceptorId, Base, Block, BlockId, Cut, FolderLife, ShardId, StreamId, Term};
 pub use message::{Order, Reply, Report, Request};

@@ -1,6 +1,6 @@
 //! Messages between an owner and an acceptor. Their bytes are in `wire`.
 
-use crate::{Base, Block, BlockId, History, ShardId, StreamId, Term};
+use crate::{Base, Block, BlockId, Cut, History, ShardId, StreamId, Term};
 
 /// A message of an owner to an acceptor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -58,6 +58,17 @@ pub enum Order {
         stream: StreamId,
         /// The last block to forget.
         base: Base,
+    },
+    /// Hear how far a standby may apply a stream. Only an acceptor that has asked for it is told so ([`Report::Wants`]).
+    Mark {
+        /// The stream.
+        stream: StreamId,
+        /// The last block that the owner knows committed.
+        committed: BlockId,
+        /// The place of a block of the owner's term. With `quiet`: behind it no record of the term gets an LSN at or below.
+        after: u64,
+        /// See `after`.
+        quiet: Cut,
     },
     /// Begin behind a block that the acceptor does not have, and that is committed.
     Reset {
@@ -121,5 +132,11 @@ pub enum Report {
     Full {
         /// True if there is none. Blocks that were sent wait.
         is_full: bool,
+    },
+    /// Whether a standby reads from the acceptor. It is told when that changes, and behind an answer to a seal. An owner of
+    /// a build before there were standbys does not know it.
+    Wants {
+        /// True if the acceptor wants [`Order::Mark`]s.
+        marks: bool,
     },
 }

@@ -11,6 +11,7 @@
 //! Each state is one of the whole shard (rule G5): no record of a term is appended to any stream, nor sent anywhere,
 //! before the start blocks of all streams are on a majority.
 
+mod marks;
 mod peer;
 mod seal;
 mod standing;
@@ -408,6 +409,7 @@ impl Owner {
             return;
         }
         (peer.is_here, peer.is_following, peer.is_failed, peer.is_full) = (false, false, false, false);
+        peer.told = None;
         self.source_is_gone(to, out);
         self.send(to, Order::Seal, out);
         self.read_elsewhere(to, out);
@@ -451,6 +453,7 @@ impl Owner {
                     peer.is_full = is_full;
                 }
             }
+            Report::Wants { marks } => self.wants(from, marks),
             Report::Failed => {
                 if let Some(peer) = self.peers.get_mut(&from) {
                     peer.is_failed = true;

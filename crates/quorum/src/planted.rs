@@ -17,6 +17,10 @@ pub(crate) enum Mistake {
     ResetsBackwards,
     /// Figure 8 of Raft's paper: blocks of earlier terms are committed by counting copies (rule G5).
     CountsOldTerms,
+    /// P10: a standby is shown what is on its acceptor's disk, committed or not (rule S1).
+    ShowsUncommitted,
+    /// An acceptor takes an owner's word about LSNs for that of the next one (rule S1).
+    KeepsQuiet,
     /// Blocks are dropped by writing over them, without a new life of the folder (rule G3).
     DropsInPlace,
 }

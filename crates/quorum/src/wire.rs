@@ -21,9 +21,11 @@
 //! missed 14 := stream u16 · last id                                             to an owner
 //! failed 15 :=                                                                  to an owner
 //! full 16   := is full u8                                                       to an owner
+//! mark 17   := stream u16 · committed id · after u64 · quiet u64                to an acceptor that wants it
+//! wants 18  := marks u8                                                         to an owner
 //! ```
 //!
-//! Sequences, and places (`last`, `first`, `committed`, `from`), are below 2^63.
+//! Sequences, and places (`last`, `first`, `committed`, `from`, `after`), are below 2^63.
 
 use std::sync::Arc;
 
@@ -56,6 +58,8 @@ mod kind {
     pub const MISSED: u8 = 14;
     pub const FAILED: u8 = 15;
     pub const FULL: u8 = 16;
+    pub const MARK: u8 = 17;
+    pub const WANTS: u8 = 18;
 }
 
 /// Bytes that are no message, and the reason.
@@ -265,6 +269,7 @@ impl Request {
             Order::Append { .. } => kind::APPEND,
             Order::Sync { .. } => kind::SYNC,
             Order::Advance { .. } => kind::ADVANCE,
+            Order::Mark { .. } => kind::MARK,
             Order::Read { .. } => kind::READ,
             Order::Cut { .. } => kind::CUT,
             Order::Reset { .. } => kind::RESET,
@@ -282,6 +287,12 @@ impl Request {
             Order::Advance { stream, committed } => {
                 to.stream(*stream);
                 to.u64(*committed);
+            }
+            Order::Mark { stream, committed, after, quiet } => {
+                to.stream(*stream);
+                to.id(*committed);
+                to.u64(*after);
+                to.u64(quiet.0);
             }
             Order::Read { stream, from, most } => {
                 to.stream(*stream);
@@ -333,6 +344,12 @@ impl Request {
             },
             kind::SYNC => Order::Sync { stream: from.stream()? },
             kind::ADVANCE => Order::Advance { stream: from.stream()?, committed: from.place()? },
+            kind::MARK => Order::Mark {
+                stream: from.stream()?,
+                committed: from.id()?,
+                after: from.place()?,
+                quiet: Cut(from.u64()?),
+            },
             kind::READ => Order::Read { stream: from.stream()?, from: from.place()?, most: from.u32()? },
             kind::CUT => Order::Cut { stream: from.stream()?, base: from.base()? },
             kind::RESET => Order::Reset { stream: from.stream()?, base: from.base()? },
@@ -354,6 +371,7 @@ impl Reply {
             Report::Blocks { .. } => kind::BLOCKS,
             Report::Failed => kind::FAILED,
             Report::Full { .. } => kind::FULL,
+            Report::Wants { .. } => kind::WANTS,
         };
         Writer(out).message(kind, self.shard, self.term, |to| match &self.report {
             Report::Sealed { histories } => {
@@ -376,7 +394,7 @@ impl Reply {
                 blocks.iter().for_each(|block| to.block(block));
             }
             Report::Failed => {}
-            Report::Full { is_full } => to.u8(u8::from(*is_full)),
+            Report::Full { is_full: flag } | Report::Wants { marks: flag } => to.u8(u8::from(*flag)),
         });
     }
 
@@ -403,6 +421,7 @@ impl Reply {
             }
             kind::FAILED => Report::Failed,
             kind::FULL => Report::Full { is_full: from.flag()? },
+            kind::WANTS => Report::Wants { marks: from.flag()? },
             _ => return Err(Malformed("no message for an owner")),
         };
         from.end()?;

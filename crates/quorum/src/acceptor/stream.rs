@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::{Found, Keep, Op, Output, Told};
+use super::{Found, Keep, Mark, Op, Output, Told};
 use crate::planted::{Mistake, Planted};
-use crate::{Base, Block, BlockId, FolderLife, History, StreamId, Term};
+use crate::{Base, Block, BlockId, Cut, FolderLife, History, StreamId, Term};
 
 /// Most blocks under way to the disk. An owner sends fewer ahead ([`crate::Limits`]).
 const FLIGHTS_MAX: usize = 64;
@@ -65,6 +65,8 @@ pub(super) struct Stream {
     claimed: u64,
     /// The place up to which blocks are here and committed. It never falls.
     committed: u64,
+    /// That owner's word: behind the place no record gets an LSN at or below the cut.
+    quiet: (u64, Cut),
     told: Told,
 }
 
@@ -85,6 +87,7 @@ impl Stream {
             matched: 0,
             claimed: 0,
             committed: 0,
+            quiet: (0, Cut(0)),
             told: Told::default(),
         }
     }
@@ -266,9 +269,12 @@ impl Stream {
     }
 
     /// Another term is promised: nothing is known of its owner's log, and blocks that wait for a new life are dropped.
-    pub fn begin_term(&mut self) {
+    pub fn begin_term(&mut self, planted: Planted) {
         self.queue.clear();
         (self.matched, self.claimed, self.sync_to) = (0, 0, 0);
+        if !planted.is(Mistake::KeepsQuiet) {
+            self.quiet = (0, Cut(0));
+        }
     }
 
     /// The planted mistake [`Mistake::SealsInFlight`]: writes under way count as if they had never departed.
@@ -281,6 +287,27 @@ impl Stream {
     pub fn advance(&mut self, committed: u64) {
         self.claimed = self.claimed.max(committed);
         self.committed = self.committed.max(self.claimed.min(self.matched).min(self.synced));
+    }
+
+    /// The present term's owner says how far a standby may go. A block that is named is the owner's, with all before it: no
+    /// append need say so.
+    pub fn note_mark(&mut self, committed: BlockId, quiet: (u64, Cut)) {
+        if self.turn.is_none() && self.history.has(committed) {
+            self.matched = self.matched.max(committed.sequence);
+        }
+        self.quiet = self.quiet.max(quiet);
+        self.advance(committed.sequence);
+    }
+
+    /// How far a standby may go, in the term that is promised.
+    pub fn mark(&self, promised: Term, planted: Planted) -> Option<Mark> {
+        let upto = if planted.is(Mistake::ShowsUncommitted) { self.synced } else { self.committed };
+        // What the stream begins behind is committed, or no owner would have cut it.
+        let committed = self.history.at(upto.max(self.history.base().id.sequence))?;
+        let (after, cut) = self.quiet;
+        let after = BlockId { term: promised, sequence: after };
+        let is_here = after.sequence <= committed.sequence && self.history.has(after);
+        Some(Mark { committed, quiet: is_here.then_some((after, cut)) })
     }
 
     /// Gives blocks that are on the disk, and stay if a life is to begin.

@@ -1,5 +1,6 @@
 //! An owner's knowledge of its acceptors, and the blocks that it sends them.
 
+use super::marks::Told;
 use super::stream::Fetch;
 use super::{Event, Owner, Stage, Stream};
 use crate::id::stream_ids;
@@ -51,6 +52,8 @@ pub(super) struct Peer {
     /// Its answer to the seal, until the owner has found where the two logs part.
     pub answer: Option<Vec<History>>,
     pub marks: Vec<Mark>,
+    /// What it was told of each stream, for the standby that reads there. None: there is none.
+    pub told: Option<Vec<Told>>,
 }
 
 impl Peer {
@@ -62,6 +65,7 @@ impl Peer {
             is_full: false,
             answer: None,
             marks: vec![Mark::default(); streams],
+            told: None,
         }
     }
 

@@ -12,8 +12,8 @@ impl Owner {
     pub(super) fn sealed(&mut self, from: AcceptorId, histories: Vec<History>, out: &mut Vec<Event>) {
         let streams = self.streams.len();
         let Some(peer) = self.peers.get_mut(&from).filter(|_| histories.len() == streams) else { return };
-        // Of its room it speaks behind this.
-        (peer.is_here, peer.is_failed, peer.is_full) = (true, false, false);
+        // Of its room, and of a standby that reads there, it speaks behind this.
+        (peer.is_here, peer.is_failed, peer.is_full, peer.told) = (true, false, false, None);
         // Its promise is lost, or this term is: a block of a higher term is there.
         if let Some(by) = histories.iter().map(|history| history.last().term).max().filter(|last| *last > self.term) {
             return self.contradicted(from, by, out);

@@ -43,6 +43,8 @@ pub(super) struct Stream {
     /// The place of the last [`super::Event::Synced`].
     pub synced: u64,
     pub fetch: Option<Fetch>,
+    /// Behind the place, which is of a block of the term, no record gets an LSN at or below the cut.
+    pub quiet: (u64, Cut),
 }
 
 impl Stream {
@@ -58,6 +60,7 @@ impl Stream {
             received: 0,
             synced: 0,
             fetch: None,
+            quiet: (0, Cut(0)),
         }
     }
 
@@ -65,6 +68,7 @@ impl Stream {
     pub fn forget_start(&mut self) {
         self.start = u64::MAX;
         self.fetch = None;
+        self.quiet = (0, Cut(0));
     }
 
     /// Takes over a log that was chosen, of which a majority has everything up to `held`, and one of the settled acceptors

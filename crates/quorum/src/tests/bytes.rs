@@ -89,6 +89,7 @@ fn messages_for_an_acceptor() {
         request(Order::Read { stream, from: 9, most: 4 }),
         request(Order::Cut { stream, base }),
         request(Order::Reset { stream, base }),
+        request(Order::Mark { stream, committed: id(3, 9), after: 9, quiet: Cut(0x77) }),
     ];
     let expected = [
         golden(3, &[], [0x48, 0xc4, 0xa2, 0xb8]),
@@ -98,6 +99,7 @@ fn messages_for_an_acceptor() {
         golden(5, &[STREAM_BYTES, NINE, &[4, 0, 0, 0]], [0xf5, 0x59, 0x8b, 0x27]),
         golden(8, &[STREAM_BYTES, BASE], [0x65, 0x4d, 0x24, 0xf3]),
         golden(11, &[STREAM_BYTES, BASE], [0xf2, 0xec, 0xcd, 0x7a]),
+        golden(17, &[STREAM_BYTES, ID, NINE, &[0x77, 0, 0, 0, 0, 0, 0, 0]], [0xdb, 0x61, 0x30, 0x2b]),
     ];
     assert_eq!(bytes, expected);
 }
@@ -113,6 +115,7 @@ fn messages_for_an_owner() {
         reply(Report::Blocks { stream, blocks: vec![block(), block()] }),
         reply(Report::Failed),
         reply(Report::Full { is_full: true }),
+        reply(Report::Wants { marks: true }),
     ];
     let expected = [
         golden(4, &[HISTORIES], [0xe0, 0x4f, 0x35, 0xbb]),
@@ -122,6 +125,7 @@ fn messages_for_an_owner() {
         golden(6, &[STREAM_BYTES, &[2, 0, 0, 0], BLOCK, BLOCK], [0x54, 0x48, 0xef, 0x6f]),
         golden(15, &[], [0xec, 0xf4, 0x1e, 0xde]),
         golden(16, &[&[1]], [0xe7, 0x1b, 0xaf, 0xbe]),
+        golden(18, &[&[1]], [0x5c, 0x9a, 0xef, 0x2d]),
     ];
     assert_eq!(bytes, expected);
 }
@@ -171,7 +175,7 @@ fn places_that_no_block_has_are_refused() {
         Reply { shard: SHARD, term: term(6), report: report(place) }.encode(&mut told);
         (Request::decode(&asked).is_ok(), Reply::decode(&told).is_ok())
     };
-    let orders: [fn(u64) -> Order; 5] = [
+    let orders: [fn(u64) -> Order; 7] = [
         |place| Order::Append {
             stream: STREAM,
             before: id(3, place),
@@ -182,6 +186,8 @@ fn places_that_no_block_has_are_refused() {
         |place| Order::Append { stream: STREAM, before: id(3, 9), committed: place, through: true, block: block() },
         |committed| Order::Advance { stream: STREAM, committed },
         |from| Order::Read { stream: STREAM, from, most: 4 },
+        |place| Order::Mark { stream: STREAM, committed: id(3, place), after: 9, quiet: Cut(1) },
+        |after| Order::Mark { stream: STREAM, committed: id(3, 9), after, quiet: Cut(1) },
         |place| Order::Reset { stream: STREAM, base: Base { id: id(3, place), cut: Cut(1) } },
     ];
     let reports: [fn(u64) -> Report; 5] = [
@@ -193,7 +199,7 @@ fn places_that_no_block_has_are_refused() {
             histories: History::from_runs(base(), vec![Run { first: 10, term: term(3) }], last).into_iter().collect(),
         },
     ];
-    for (order, report) in orders.into_iter().zip(reports) {
+    for (order, report) in orders.into_iter().zip(reports.into_iter().cycle()) {
         assert_eq!(near(order, report, far / 2), (true, true));
         assert_eq!(near(order, report, far / 2 + 1), (false, false));
         assert_eq!(near(order, report, far), (false, false));
@@ -210,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(kind in 0u8..18, bytes in vec(any::<u8>(), 0..200), small in vec(0u8..12, 0..200)) {
+    fn no_bytes_panic(kind in 0u8..20, bytes in vec(any::<u8>(), 0..200), small in vec(0u8..12, 0..200)) {
         for bytes in [bytes, small] {
             let all = summed([&[1, kind, 1, 0, 0, 0, 1, 0, 0, 0][..], &bytes].concat());
             if let Ok(request) = Request::decode(&all) {

@@ -1,6 +1,6 @@
 //! A folder of an acceptor as a disk has it: what was written, and what a power failure leaves of that.
 
-use crate::{Base, Block, Done, FolderLife, Found, History, Keep, Op, StreamId, Term};
+use crate::{Base, Block, BlockId, Done, FolderLife, Found, History, Keep, Op, StreamId, Term};
 
 /// A place for a block. What was written last may be in the page cache only.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -156,6 +156,13 @@ impl Folder {
             all.push(Found { life: place.life, history });
         }
         Ok((self.promise, all))
+    }
+
+    /// True if a block is on the disk, with all before it, or the stream begins behind it.
+    pub fn has_synced(&self, stream: StreamId, id: BlockId) -> bool {
+        let place = &self.places[stream.index()];
+        let mut durable = place.slots.iter().map_while(|slot| slot.durable.as_ref());
+        id == place.base.id || durable.any(|block| block.id == id)
     }
 
     pub fn blocks(&self, stream: StreamId) -> impl Iterator<Item = &Block> {

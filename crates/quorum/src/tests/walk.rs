@@ -77,6 +77,7 @@ fn plan_of(seed: u64, dice: &mut Dice, plant: Plant) -> Plan {
     // Drawn apart: walks without it stay as they are.
     let mut apart = Dice::new(seed ^ 0x726f_6f6d);
     plan.lacks = if apart.one_in(3) { 1 + apart.small(4) } else { 0 };
+    plan.standbys = apart.one_in(2);
     favour(&mut plan);
     plan
 }
@@ -100,6 +101,7 @@ fn favour(plan: &mut Plan) {
         wipes: 0,
         failures: 0,
         lacks: 0,
+        standbys: false,
         streams: 1,
         ..plan.clone()
     };
@@ -114,6 +116,7 @@ fn favour(plan: &mut Plan) {
             (plan.through, plan.limits.through, plan.hurry) = (false, false, 4);
             plan.powers = 3;
         }
+        Plant::Inside(Mistake::KeepsQuiet) => (plan.standbys, plan.writes, plan.hurry) = (true, 4, 4),
         Plant::Amnesia => plan.wipes = 2,
         Plant::SealsNewOnly => (plan.spare, plan.changes) = (2, 2),
         Plant::Inside(Mistake::ResetsBackwards) => (plan.cuts, plan.bootstraps) = (2, 4),
@@ -279,6 +282,7 @@ const TWO: &str = "two blocks have one name";
 const VERSION: &str = "a version is given that was shown as another one";
 const PLACE: &str = "two blocks are committed at one place";
 const TAKEN: &str = "an acceptor takes a block for committed that is not";
+const BELOW: &str = "a record comes where its owner has said that none does";
 const FALLS: &str = "a folder has blocks that do not follow one another";
 const CHAIN: &str = "a folder has a chain that never was";
 
@@ -305,6 +309,7 @@ mistakes! {
     p4_a_shard_is_served_early: Plant::ServesEarly, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     p5_a_wiped_folder_votes: Plant::Amnesia, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     p6_a_stale_append_cuts: Plant::Inside(Mistake::StaleAppendCuts), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    p10_a_standby_is_shown_what_is_not_committed: Plant::Inside(Mistake::ShowsUncommitted), 100, [TAKEN];
     p21_a_version_has_no_record: Plant::VersionsWithoutRecords, 20_000, [VERSION];
     p23_only_the_new_set_is_sealed: Plant::SealsNewOnly, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     p26_a_seal_is_answered_in_flight: Plant::Inside(Mistake::SealsInFlight), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN, CHAIN];
@@ -313,5 +318,6 @@ mistakes! {
     p34_owners_acknowledge_by_other_settings: Plant::SettingsDiffer, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     p35_an_acceptor_starts_unsynced: Plant::StartsUnsynced, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     figure_8_an_old_block_is_committed_by_counting: Plant::Inside(Mistake::CountsOldTerms), 60_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
+    a_word_outlives_its_term: Plant::Inside(Mistake::KeepsQuiet), 20_000, [BELOW];
     blocks_are_dropped_in_place: Plant::Inside(Mistake::DropsInPlace), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN, CHAIN, FALLS];
 }

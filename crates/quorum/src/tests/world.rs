@@ -2,6 +2,7 @@
 
 mod calm;
 mod ghosts;
+mod standbys;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -11,8 +12,8 @@ pub use self::steps::{Kind, Step};
 use super::folder::{Folder, Lies};
 use crate::planted::{Mistake, Planted};
 use crate::{
-    Acceptor, AcceptorId, Base, Block, Cut, Event, History, Limits, Op, Order, Output, Owner, Reply, Report, Request,
-    ShardId, Stage, StreamId, Term,
+    Acceptor, AcceptorId, Base, Block, Cut, Event, History, Limits, Mark, Op, Order, Output, Owner, Reply, Report,
+    Request, ShardId, Stage, StreamId, Term,
 };
 
 pub const SHARD: ShardId = ShardId(1);
@@ -77,6 +78,8 @@ pub struct Plan {
     pub limits: Limits,
     /// Owners say how far they are where no append says so.
     pub advances: bool,
+    /// Standbys read from the acceptors, and owners say how far these may go.
+    pub standbys: bool,
     /// How much more often terms are given.
     pub hurry: u64,
     pub plant: Plant,
@@ -109,6 +112,7 @@ impl Plan {
             lacks: 0,
             limits: Limits { window_blocks: 8, read_blocks: 8, ..Limits::default() },
             advances: false,
+            standbys: false,
             hurry: 1,
             plant: Plant::None,
         }
@@ -147,6 +151,8 @@ pub struct Machine {
     pub sealed: Option<Term>,
     /// It was sent an order while it had a seal to answer. So late is an order of an earlier connection alone.
     pub has_dropped: bool,
+    /// How far a standby that reads here may have gone, for each stream.
+    pub followed: Vec<Mark>,
 }
 
 /// A process that owns the shard in a term, or has.
@@ -183,6 +189,7 @@ pub struct Left {
     pub wipes: u8,
     pub failures: u8,
     pub lacks: u8,
+    pub marks: u8,
     pub twice: u8,
 }
 
@@ -211,7 +218,8 @@ impl World {
     pub fn new(plan: &Plan) -> Self {
         let (ops, is_full, sealed) = (Vec::new(), false, None);
         let folder = Folder::new(plan.streams);
-        let machine = Machine { acceptor: None, folder, ops, is_full, sealed, has_dropped: false };
+        let followed = vec![Mark::default(); plan.streams];
+        let machine = Machine { acceptor: None, folder, ops, is_full, sealed, has_dropped: false, followed };
         let mut world = Self {
             machines: vec![machine; plan.acceptors + plan.spare],
             hosts: Vec::new(),
@@ -232,6 +240,7 @@ impl World {
                 wipes: plan.wipes,
                 failures: plan.failures,
                 lacks: plan.lacks,
+                marks: if plan.standbys { 20 } else { 0 },
                 twice: u8::from(plan.plant == Plant::TermTwice),
             },
             ghosts: Ghosts::default(),
@@ -281,16 +290,14 @@ impl World {
         let mut out = Vec::new();
         let mut acceptor = Acceptor::open(SHARD, promised, found, &mut out);
         acceptor.planted = plan.planted();
+        acceptor.want_marks(plan.standbys, &mut out);
+        self.machines[at].followed.fill(Mark::default());
         self.machines[at].acceptor = Some(acceptor);
         self.outputs(plan, at, out);
     }
 
     fn outputs(&mut self, plan: &Plan, at: usize, out: Vec<Output>) {
-        for stream in (0..plan.streams as u16).map(StreamId) {
-            let Some(acceptor) = &self.machines[at].acceptor else { break };
-            let committed = acceptor.committed(stream).and_then(|at| acceptor.history(stream)?.at(at));
-            committed.into_iter().for_each(|id| self.ghosts.check_committed(stream, id));
-        }
+        self.follow(plan, at);
         for output in out {
             if let Output::Reply(Reply { term, report: Report::Sealed { .. }, .. }) = &output {
                 self.machines[at].sealed = Some(*term);

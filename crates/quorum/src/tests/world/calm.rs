@@ -12,6 +12,7 @@ const STEPS_MAX: usize = 20_000;
 const ENDLESS: &str = "there is always something to do";
 const STAYS: &str = "a shard whose acceptors answer is not led";
 const LAGS: &str = "an acceptor does not come to the end of the log";
+const WAITS: &str = "a standby does not hear that it may go on";
 const UNSYNCED: &str = "a sync that was ordered leaves something out";
 
 impl World {
@@ -80,7 +81,19 @@ impl World {
             let at = usize::from(lag.acceptor.0[0]);
             self.machines[at].acceptor.is_some() && !self.is_refused(host, at, lag.stream)
         });
-        if is_late { Err(LAGS) } else { Ok(()) }
+        drop(lags);
+        if is_late {
+            return Err(LAGS);
+        }
+        if plan.standbys {
+            self.mark(plan, host);
+            self.run(plan, dice)?;
+        }
+        let all =
+            (0..self.machines.len()).flat_map(|at| (0..plan.streams as u16).map(move |stream| (at, StreamId(stream))));
+        // Otherwise its wish may come before the answer to the seal, and is forgotten.
+        let mut all = all.filter(|_| plan.standbys && plan.prompt);
+        if all.any(|(at, stream)| self.is_kept_waiting(host, at, stream)) { Err(WAITS) } else { Ok(()) }
     }
 
     /// True if an acceptor does not begin where the owner's log does, and has nothing of it.

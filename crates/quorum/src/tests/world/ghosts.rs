@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Host;
-use crate::{Base, Block, BlockId, StreamId, Term};
+use crate::{Base, Block, BlockId, Cut, StreamId, Term};
 
 /// A record as the model has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -150,6 +150,15 @@ impl Ghosts {
     pub fn check_committed(&mut self, stream: StreamId, id: BlockId) {
         if id.sequence > 0 && self.committed.get(&(stream, id.sequence)) != Some(&id) {
             self.break_on("an acceptor takes a block for committed that is not");
+        }
+    }
+
+    /// An owner has said that behind a block of its own no record gets an LSN at or below the cut.
+    pub fn check_quiet(&mut self, stream: StreamId, after: BlockId, cut: Cut) {
+        let of_term = (stream, after)..=(stream, BlockId { sequence: u64::MAX, ..after });
+        let mut behind = self.made.range(of_term).skip(1);
+        if behind.any(|(_, (block, _))| block.cut <= cut) {
+            self.break_on("a record comes where its owner has said that none does");
         }
     }
 

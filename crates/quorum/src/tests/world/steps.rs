@@ -31,6 +31,8 @@ pub enum Step {
     Show(usize),
     Sync(usize, u16),
     Advance(usize, u16),
+    /// An owner tells standbys how far they may go.
+    Mark(usize),
     Cut(usize, u16),
     /// An owner has an acceptor begin where its log does, whatever that has.
     Bootstrap(usize, usize, u16),
@@ -169,6 +171,9 @@ impl World {
                 push(steps, Kind::Record, Step::Show(at));
             }
         }
+        if self.left.marks > 0 && host.owner.wants_marks() {
+            push(steps, Kind::Sync, Step::Mark(at));
+        }
         for stream in 0..plan.streams as u16 {
             if !plan.through && stage >= Stage::Copying {
                 push(steps, Kind::Sync, Step::Sync(at, stream));
@@ -236,6 +241,10 @@ impl World {
                 let mut events = Vec::new();
                 self.hosts[host].owner.advance(StreamId(stream), &mut events);
                 self.events(plan, host, events);
+            }
+            Step::Mark(host) => {
+                self.left.marks -= 1;
+                self.mark(plan, host);
             }
             Step::Cut(host, stream) => {
                 self.left.cuts -= 1;
