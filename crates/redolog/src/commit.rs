@@ -214,6 +214,7 @@ impl<D: Disk> Committer<D> {
     pub(crate) fn write_from(&mut self, taken: &Taken, done: &mut usize) -> io::Result<()> {
         if taken.ends.is_empty() {
             self.passed = taken.cut;
+            self.writer.copied().into_iter().for_each(|copied| copied.passed(taken.cut));
             return Ok(());
         }
         self.writer.write_from(&self.buffer, taken, self.promise == Promise::Synced, done)?;
@@ -246,6 +247,11 @@ impl<D: Disk> Committer<D> {
     /// Notes that a block that departed has been written.
     pub(crate) fn land(&mut self, flight: Flight<D::File>) {
         self.writer.placer().land(flight);
+    }
+
+    /// Has the next cut be at or above this, although no record may be.
+    pub(crate) fn want_passed(&mut self, cut: Lsn) {
+        self.intake.want(cut);
     }
 
     /// Where records are left.

@@ -23,6 +23,12 @@ pub trait Copies: Send + Sync {
     /// The copies do not go on with this log. The log fails with that reason (rule L9).
     fn departs(&self, stream: u16, frame: &Frame<'_>) -> Result<(), String>;
 
+    /// All records of the stream up to `cut` have departed, and no later one gets an LSN at or below it: told where no block
+    /// says so. See [`crate::Log::want_passed`].
+    fn passed(&self, stream: u16, cut: Lsn) {
+        let _ = (stream, cut);
+    }
+
     /// The own folder has moved on.
     fn landed(&self, stream: u16, landed: Landed);
 
@@ -204,6 +210,10 @@ impl Copied {
             self.told = landed;
             self.copies.landed(self.stream, landed);
         }
+    }
+
+    pub(crate) fn passed(&self, cut: Lsn) {
+        self.copies.passed(self.stream, cut);
     }
 
     pub(crate) fn sync(&self) {

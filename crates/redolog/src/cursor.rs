@@ -1,7 +1,7 @@
 //! Reads the records of one stream in the order of their LSNs, from blocks that come from anywhere.
 
 use crate::Lsn;
-use crate::format::{Block, Broken, Part, RawRecord, split_record};
+use crate::format::{Block, Broken, Frame, Kind, Part, RawRecord, split_record};
 use crate::recover::Damage;
 
 /// A block that a [`Cursor`] reads.
@@ -54,13 +54,15 @@ struct Group {
     next: usize,
     /// A record some parts of which have come: its begin in the bytes, and the bytes left.
     partial: Option<(usize, Partial)>,
+    /// The last record whose first part did not come.
+    lacks: Option<Lsn>,
 }
 
 impl Group {
     fn clear(&mut self) {
         self.bytes.clear();
         self.records.clear();
-        (self.next, self.partial) = (0, None);
+        (self.next, self.partial, self.lacks) = (0, None, None);
     }
 
     fn add(&mut self, block: &Found<'_>, most: u64) -> Result<(), Broken> {
@@ -99,7 +101,10 @@ impl Group {
                 self.bytes.len()
             }
             // It began in a segment that is not needed, so it is not needed itself.
-            _ => return None,
+            _ => {
+                self.lacks = Some(part.lsn);
+                return None;
+            }
         };
         self.bytes.extend_from_slice(part.bytes);
         self.partial = Partial::behind(part).map(|partial| (begin, partial));
@@ -179,5 +184,75 @@ impl<'a> Cursor<'a> {
             }
         }
         Ok(false)
+    }
+}
+
+/// Most bytes that a record gets at once before its parts have come.
+const AT_ONCE: u64 = 64 << 20;
+
+/// Finds the records in blocks of one stream that are in memory, for a standby. The blocks come in their order. Blocks that
+/// were split from one give their records together: with the last of them.
+pub struct Gather {
+    /// Of the last block.
+    cut: Lsn,
+    group: Group,
+}
+
+impl Gather {
+    /// Behind a block that ends at `cut`.
+    #[must_use]
+    pub fn new(cut: Lsn) -> Self {
+        Self { cut, group: Group::default() }
+    }
+
+    /// Takes the next block. `None`: it is a start, or more blocks belong to it. Records that a start block finds
+    /// incomplete are void: no block has said that they are all.
+    ///
+    /// # Errors
+    /// The block has other bytes than records.
+    pub fn add(&mut self, frame: &Frame<'_>) -> Result<Option<Gathered>, Broken> {
+        let is_complete = frame.cut != self.cut;
+        self.cut = frame.cut;
+        if frame.kind == Kind::Start {
+            self.group.clear();
+            return Ok(None);
+        }
+        let block = Found { is_part: frame.is_part(), cut: frame.cut, limit: Lsn::MAX, body: frame.body };
+        self.group.add(&block, AT_ONCE)?;
+        if !is_complete {
+            return Ok(None);
+        }
+        let mut group = std::mem::take(&mut self.group);
+        group.records.sort_unstable_by_key(|(lsn, ..)| *lsn);
+        Ok(Some(Gathered(group)))
+    }
+}
+
+/// Records of one stream in the order of their LSNs, which were taken at once: all are above those of before.
+pub struct Gathered(Group);
+
+impl Gathered {
+    /// The LSNs of the records. Records of workers that have seen nothing of each other may have the same.
+    pub fn lsns(&self) -> impl ExactSizeIterator<Item = Lsn> + DoubleEndedIterator {
+        self.0.records.iter().map(|(lsn, ..)| *lsn)
+    }
+
+    /// A record by its place among these: its LSN, and its effects.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Option<(Lsn, &[u8])> {
+        let (lsn, from, to) = *self.0.records.get(at)?;
+        Some((lsn, split_record(self.0.bytes.get(from..to)?).1))
+    }
+
+    /// Bytes that it takes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.bytes.len() + self.0.records.len() * size_of::<(Lsn, usize, usize)>()
+    }
+
+    /// A record whose beginning lies before the first block that came: it is not among these.
+    #[must_use]
+    pub fn lacks(&self) -> Option<Lsn> {
+        self.0.lacks
     }
 }

@@ -132,6 +132,8 @@ pub struct Intake {
     floor: Arc<AtomicU64>,
     /// The last cut that was taken.
     done: Lsn,
+    /// The next cut is not below this, also without records.
+    wanted: Lsn,
     round: Option<Round>,
 }
 
@@ -207,7 +209,12 @@ impl Intake {
         let shared = Arc::new(AtomicU64::new(floor.0));
         let gate = |lane: &Arc<Lane>| Gate { lane: lane.clone(), lanes: lanes.clone(), floor: shared.clone() };
         let gates = lanes.iter().map(gate).collect();
-        (Intake { lanes, floor: shared, done: floor, round: None }, gates)
+        (Intake { lanes, floor: shared, done: floor, wanted: Lsn::ZERO, round: None }, gates)
+    }
+
+    /// Has the next cut be at or above this, although no record may be: workers give no LSN at or below it any more.
+    pub fn want(&mut self, cut: Lsn) {
+        self.wanted = self.wanted.max(cut);
     }
 
     /// Takes every record up to a cut, which is as high as possible, and appends them to `bytes`.
@@ -223,7 +230,7 @@ impl Intake {
     }
 
     fn begin(&self) -> Option<Round> {
-        let cut = last_left(&self.lanes);
+        let cut = last_left(&self.lanes).max(self.wanted);
         if cut <= self.done {
             return None;
         }

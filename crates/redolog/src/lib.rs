@@ -48,6 +48,7 @@ pub use check::{Report, StreamReport, check, counted};
 pub use commit::{Committer, Promise, Round, Watermarks};
 pub use copies::{Around, Copies, Landed, Lead};
 pub use copy::copy;
+pub use cursor::{Gather, Gathered};
 pub use device::{Devices, Pace};
 pub use disk::{Direct, Disk, File, Folder, PAGE, PlainFile, make_folders};
 pub use fail::point as fail_point;

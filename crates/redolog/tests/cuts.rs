@@ -95,3 +95,24 @@ fn records_of_slots_apart_are_all_taken() {
         assert!(log.0.iter().all(|(lsn, _)| *lsn > 5));
     });
 }
+
+/// A cut is wanted at which there is no record: what a worker leaves at or below it is taken with it.
+#[test]
+fn nothing_comes_below_a_cut_that_was_wanted() {
+    loom::model(|| {
+        let (mut intake, mut gates) = Intake::new(1, Lsn::ZERO);
+        let mut gate = gates.pop().unwrap();
+        let worker = thread::spawn(move || write(&mut gate, &Mutex::new(Lsn::ZERO), false));
+        let mut log = Log::default();
+        intake.want(Lsn(3));
+        let first = log.take(&mut intake);
+        let before = log.0.len();
+        worker.join().unwrap();
+        log.take(&mut intake);
+        log.take(&mut intake);
+        assert_eq!(log.0.len(), 1);
+        if let Take::Taken(taken) = first {
+            assert!(taken.cut == Lsn(3) && log.0[before..].iter().all(|(lsn, _)| *lsn > 3));
+        }
+    });
+}

@@ -37,6 +37,12 @@ impl<D: Disk> Reader<D> {
         Self { disk, segments: Vec::new(), spot: None }
     }
 
+    /// Another reader of the same folder, for another thread.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::new(self.disk.clone())
+    }
+
     /// Forgets where it was: the folder's blocks have changed, by a life that has begun.
     pub fn forget(&mut self) {
         self.spot = None;

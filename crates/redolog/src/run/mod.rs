@@ -90,6 +90,8 @@ pub(crate) struct Stream {
     bell: Bell,
     /// A thread wants everything up to here on the disk, whatever the watermark promises.
     sync_wanted: AtomicU64,
+    /// No later record is to get an LSN at or below this.
+    pass_wanted: AtomicU64,
     /// Records up to here are durable elsewhere.
     truncate: AtomicU64,
     /// `RUNNING`, or the number of the resource that it lacks.
@@ -517,6 +519,18 @@ impl Log {
         for ((stream, end), index) in self.shared.streams.iter().zip(ends).zip(0..) {
             if *end > self.synced(index) {
                 stream.sync_wanted.fetch_max(end.0, SeqCst);
+                stream.bell.ring();
+            }
+        }
+    }
+
+    /// Makes each stream pass this LSN, soon, also where no record comes: its watermark moves there, and workers give no LSN
+    /// at or below it any more. So one that is idle holds nobody up who reads all streams in the order of LSNs. Copies are
+    /// told ([`crate::Copies::passed`]). It is an LSN that the log has, in some stream.
+    pub fn want_passed(&self, lsn: Lsn) {
+        for (stream, mark) in self.shared.streams.iter().zip(self.shared.marks.all()) {
+            if mark < lsn {
+                stream.pass_wanted.fetch_max(lsn.0, SeqCst);
                 stream.bell.ring();
             }
         }

@@ -346,6 +346,8 @@ impl<D: Disk> Runner<D> {
     fn take(&mut self) -> io::Result<Round<D::File>> {
         let mut spins = 0;
         self.stream().demand.hear();
+        let wanted = Lsn(self.stream().pass_wanted.load(SeqCst));
+        self.committer.want_passed(wanted);
         loop {
             match self.committer.take() {
                 Take::Nothing => {

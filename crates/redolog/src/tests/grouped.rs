@@ -23,6 +23,8 @@ pub(super) struct Stream {
     others: [usize; 2],
     syncs: usize,
     retired: Option<(Name, Lsn)>,
+    /// How far it was said to have passed, and the blocks that there were then.
+    pub(super) passed: Vec<(Lsn, usize)>,
 }
 
 /// Two other folders.
@@ -73,6 +75,12 @@ impl Copies for Others {
         let records = if frame.kind == Kind::Records { Record::all(frame.body).flatten().collect() } else { vec![] };
         stream.blocks.push((frame.cut, records.iter().map(|record| record.lsn).collect()));
         Ok(())
+    }
+
+    fn passed(&self, stream: u16, cut: Lsn) {
+        let stream = &mut self.streams()[usize::from(stream)];
+        let blocks = stream.blocks.len();
+        stream.passed.push((cut, blocks));
     }
 
     fn landed(&self, stream: u16, landed: Landed) {

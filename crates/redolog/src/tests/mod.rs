@@ -10,6 +10,7 @@ mod grouped;
 mod lacking;
 mod lives;
 mod merging;
+mod passing;
 mod reading;
 mod reuse;
 mod running;
