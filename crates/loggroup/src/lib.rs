@@ -1,4 +1,4 @@
-//! Copies of a shard's log: acceptors' folders, connections to them, and the owner's driver.
+//! Copies of a shard's log: acceptors' folders, connections to them, the owner's driver, and the standby's reader.
 //!
 //! `quorum` decides, `redolog` writes, and neither knows the other: this crate joins them. The page is
 //! `docs/internals/quorum.md`.
@@ -23,7 +23,7 @@ pub use driver::{
 };
 pub use folder::{Checked, Cluster, Folder, Place, Unusable, check_copy, logs_of_copy, put_aside};
 pub use link::ask;
-pub use local::{Caller, Figures, Job, Local, StreamFigures};
+pub use local::{Caller, Figures, Following, Job, Local, StreamFigures, Tap, TapEnded, TapStepped};
 pub use port::{Heard, Listener, Port};
 pub use quorum::{Contact, Limits, Stage};
 pub use remote::{Dial, Remote};

@@ -114,6 +114,21 @@ impl Follower {
         self.change(stream, |tail| tail.block(block));
     }
 
+    /// The acceptor's stream begins behind this block now, which ends at `cut`: it was cut, or reset. Blocks up to there
+    /// that were not read do not come.
+    ///
+    /// # Errors
+    /// Memory lacks what the log has given up.
+    pub fn begins(&mut self, stream: StreamId, id: BlockId, cut: Cut) -> Result<(), Gap> {
+        let applied = self.applied;
+        let Some(tail) = self.tails.get_mut(usize::from(stream.0)).filter(|tail| tail.lacks(id)) else { return Ok(()) };
+        if cut > applied {
+            return Err(Gap);
+        }
+        tail.begins(id, cut);
+        Ok(())
+    }
+
     /// The acceptor has dropped the blocks behind a place: another log was chosen.
     pub fn dropped(&mut self, stream: StreamId, keeps: u64) {
         self.change(stream, |tail| tail.dropped(keeps));

@@ -28,6 +28,13 @@ impl Copies for Driver {
         })
     }
 
+    fn passed(&self, stream: u16, cut: Lsn) {
+        self.act(Some(stream), |inner, events| {
+            inner.owner.quiet(StreamId(stream), Cut(cut.0));
+            inner.owner.tell_marks(events);
+        });
+    }
+
     fn landed(&self, stream: u16, landed: Landed) {
         self.act(Some(stream), |inner, events| {
             inner.own_landed((self.shard, self.own), StreamId(stream), landed, events)

@@ -11,6 +11,9 @@ mod again;
 #[cfg(test)]
 mod around;
 mod copies;
+#[cfg(test)]
+mod followed;
+mod marks;
 mod reads;
 mod shown;
 mod stages;
@@ -22,7 +25,7 @@ mod together;
 mod waits;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use quorum::{
     AcceptorId, Base, BlockId, Cut, Event, History, Lag, Limits, Order, Owner, Reply, Report, Request, ShardId,
@@ -33,6 +36,7 @@ use redolog::{Around, Landed, Log, Lsn};
 use crate::port::{Heard, Listener, Port};
 
 pub use again::Again;
+use marks::Marking;
 pub use reads::OwnReads;
 use reads::Reads;
 pub use shown::{CopyShown, Shown};
@@ -97,6 +101,7 @@ struct Inner {
     /// Blocks are acknowledged when they are on disks, and not when they are written.
     is_through: bool,
     may_settle: bool,
+    marking: Marking,
     /// The term that has followed.
     fenced_by: Option<Term>,
     /// The caller has given up.
@@ -111,6 +116,8 @@ pub struct Driver {
     /// Notified when the stage has changed, or an acceptor has moved on while the log does not run.
     news: Condvar,
     log: OnceLock<Log>,
+    /// Itself.
+    me: Weak<Self>,
 }
 
 impl std::fmt::Debug for Driver {
@@ -163,11 +170,14 @@ impl Driver {
             is_full: false,
             is_through: limits.through,
             may_settle: false,
+            marking: Marking::ByHand,
             fenced_by: None,
             is_stopped: false,
         };
-        let driver =
-            Arc::new(Self { shard, own, inner: Mutex::new(inner), news: Condvar::new(), log: OnceLock::new() });
+        let driver = Arc::new_cyclic(|me| {
+            let (inner, news, log, me) = (Mutex::new(inner), Condvar::new(), OnceLock::new(), me.clone());
+            Self { shard, own, inner, news, log, me }
+        });
         // A port may tell its listener something while it is made.
         // One that is given up waits for its thread, which may wait for the lock.
         let ports: BTreeMap<_, _> = ports(&driver.listener()).into_iter().collect();
@@ -300,8 +310,12 @@ impl Driver {
             log.note_room(is_full);
             std::mem::replace(&mut inner.is_full, is_full) != is_full
         });
+        let is_marking = inner.begins_to_mark();
         self.send_out(inner);
         let Some(log) = log else { return result };
+        if is_marking {
+            self.begin_to_mark();
+        }
         if has_changed {
             log.look_at_room();
         }

@@ -379,6 +379,7 @@ impl Driver {
     /// As for [`Self::wait_leads`].
     pub fn follow(&self, log: &Log, wait: Wait<'_>) -> Result<(), Ended> {
         self.attach(log);
+        self.mark_by_thread();
         self.wait_leads(wait)
     }
 }

@@ -14,7 +14,7 @@ use crate::folder::{Folder, Place, Unusable};
 use crate::local::Local;
 use crate::port::{Listener, Port};
 
-const SHARD: ShardId = ShardId(4);
+pub(super) const SHARD: ShardId = ShardId(4);
 const LIMITS: redolog::Limits = redolog::Limits { segment: 16384, spares: 1, reserve: 0, block: 4000 };
 
 #[expect(clippy::disallowed_methods, reason = "tests run by the real clock")]

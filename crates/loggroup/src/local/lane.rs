@@ -69,6 +69,9 @@ pub struct Lane<D: Disk> {
     pub reader: Option<Reader<D>>,
     /// A life has begun since the last read: the reader may stand at a block that it dropped.
     pub is_reader_late: bool,
+    /// How many lives have begun, and a reader of the folder for a standby's reader to begin with.
+    pub lives: u64,
+    pub for_taps: Reader<D>,
     pub reads: VecDeque<Wanted>,
     /// The next read lacked a resource. It is tried again after a while.
     pub read_waits: bool,
@@ -93,6 +96,8 @@ impl<D: Disk> Lane<D> {
     pub fn new(replica: Replica<D>) -> Self {
         Self {
             reader: Some(replica.reader()),
+            for_taps: replica.reader(),
+            lives: 0,
             hand: Some(replica),
             queue: VecDeque::new(),
             landed: Vec::new(),

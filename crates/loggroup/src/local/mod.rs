@@ -5,13 +5,16 @@
 //! The writes themselves happen without it, several at once.
 
 mod lane;
+mod tap;
 mod work;
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use quorum::{Acceptor, AcceptorId, BlockId, Done, Op, Order, Output, Reply, Report, Request, ShardId, StreamId, Term};
+use quorum::{
+    Acceptor, AcceptorId, BlockId, Done, Keep, Op, Order, Output, Reply, Report, Request, ShardId, StreamId, Term,
+};
 use redolog::{Disk, Lack};
 
 pub(crate) use self::lane::Task;
@@ -19,6 +22,10 @@ pub(crate) use self::lane::read;
 #[cfg(test)]
 pub(crate) use self::lane::{Came, Departed, carry_out};
 use self::lane::{Lane, Wanted};
+use self::tap::Tapped;
+pub use self::tap::{Ended as TapEnded, Following, Stepped as TapStepped, Tap};
+#[cfg(test)]
+pub(crate) use self::tap::{Mistake, Planted};
 pub use self::work::Job;
 use crate::folder::{Folder, Promise, Unusable, check, number_of};
 use crate::port::{Heard, Listener, Port};
@@ -52,6 +59,8 @@ struct State<D: Disk> {
     trouble: Option<String>,
     /// The resource for which it takes no more blocks, as the owner was told.
     lack: Option<Lack>,
+    /// A standby reads here.
+    tapped: Option<Tapped>,
 }
 
 struct Shared<D: Disk> {
@@ -59,6 +68,8 @@ struct Shared<D: Disk> {
     shard: ShardId,
     state: Mutex<State<D>>,
     work: Condvar,
+    /// Notified when there is something new for the standby that reads here.
+    news: Condvar,
 }
 
 /// A reply, and the owner that it goes to.
@@ -107,6 +118,9 @@ impl<D: Disk> Shared<D> {
             }
         }
         (0..tasks.min(state.idle)).for_each(|_| self.work.notify_one());
+        if state.note_news() {
+            self.news.notify_all();
+        }
         told
     }
 
@@ -131,9 +145,16 @@ impl<D: Disk> State<D> {
     fn queue(&mut self, op: Op) {
         let (stream, task) = match op {
             Op::Promise(term) => return self.promises.wanted.push(term),
-            Op::Write { stream, life, through, block } => (stream, Task::Write { life, through, block }),
+            Op::Write { stream, life, through, block } => {
+                self.keep_recent(stream, |recent, most| recent.push(block.clone(), most));
+                (stream, Task::Write { life, through, block })
+            }
             Op::Sync { stream, life, upto } => (stream, Task::Sync { life, upto }),
             Op::Begin { stream, life, keep } => {
+                self.keep_recent(stream, |recent, _| match keep {
+                    Keep::UpTo(sequence) => recent.keep(sequence),
+                    Keep::Nothing(_) => recent.clear(),
+                });
                 let last = self.acceptor.history(stream).map_or(BlockId::default(), quorum::History::last);
                 (stream, Task::Begin { life, keep, last })
             }
@@ -251,8 +272,10 @@ impl<D: Disk> Local<D> {
             locks,
             trouble: None,
             lack: None,
+            tapped: None,
         };
-        let shared = Arc::new(Shared { id, shard, state: Mutex::new(state), work: Condvar::new() });
+        let (state, work, news) = (Mutex::new(state), Condvar::new(), Condvar::new());
+        let shared = Arc::new(Shared { id, shard, state, work, news });
         let local = Self { shared, threads: Mutex::default(), is_by_hand };
         let told = local.shared.take(&mut local.shared.lock(), out);
         local.shared.tell(told);
@@ -315,6 +338,7 @@ impl<D: Disk> Local<D> {
             state.is_closing = true;
             state.callers.clear();
             self.shared.work.notify_all();
+            self.shared.news.notify_all();
         }
         for thread in self.threads().drain(..) {
             // A thread that has panicked has told so itself.

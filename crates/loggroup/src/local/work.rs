@@ -159,7 +159,9 @@ impl<D: Disk> Shared<D> {
         let came = carry_out(&mut hand, (self.shard, StreamId(at as u16)), &task);
         let mut state = self.lock();
         let Some(lane) = state.lanes.get_mut(at) else { return Handed::Told(Vec::new()) };
-        lane.is_reader_late |= matches!(task, Task::Begin { .. });
+        let is_life = matches!(task, Task::Begin { .. });
+        lane.is_reader_late |= is_life;
+        lane.lives += u64::from(is_life);
         match came {
             Ok(Came::Done(done)) => {
                 lane.lack = None;

@@ -4,6 +4,8 @@ mod connections;
 mod made;
 mod opens;
 mod reads;
+mod tapped;
+mod taps;
 mod walk;
 mod world;
 mod writes;

@@ -6,11 +6,20 @@ use quorum::{BlockId, Cut, Term};
 
 use super::Block;
 
+/// A block that was read, and its records that are not applied.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Waiting {
+    id: BlockId,
+    cut: Cut,
+    is_start: bool,
+    records: VecDeque<Cut>,
+}
+
 /// A stream as a standby reads it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Tail {
     /// Blocks that have records to apply, or are not settled.
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<Waiting>,
     /// The last block that was read.
     read: BlockId,
     /// The last block that is known to be committed. It may not have been read.
@@ -53,9 +62,26 @@ impl Tail {
 
     pub fn block(&mut self, block: Block) {
         if block.id.sequence == self.read.sequence + 1 && block.id.term >= self.read.term {
-            self.read = block.id;
-            self.blocks.push_back(block);
+            let Block { id, cut, is_start, records } = block;
+            let had = records.partition_point(|lsn| *lsn <= self.had);
+            let mut records = VecDeque::from(records);
+            records.drain(..had);
+            self.read = id;
+            self.blocks.push_back(Waiting { id, cut, is_start, records });
         }
+    }
+
+    /// True if a block was not read.
+    pub fn lacks(&self, id: BlockId) -> bool {
+        id.sequence > self.read.sequence
+    }
+
+    /// Begins behind a block which ends at `cut`, where it lacks that one: all records up to there are applied.
+    pub fn begins(&mut self, id: BlockId, cut: Cut) {
+        self.blocks.clear();
+        (self.read, self.settled, self.passed) = (id, id, cut);
+        self.mark = self.mark.max(id);
+        self.synced(id);
     }
 
     /// Drops what was read behind a place.
@@ -105,7 +131,7 @@ impl Tail {
         while let Some(first) = self.blocks.front().map(|block| block.id.sequence) {
             let at = (self.settled.sequence + 1).saturating_sub(first) as usize;
             // A late word of an earlier term says nothing about blocks of a later one.
-            let is_meant = |block: &&Block| block.id.sequence <= upto && (any || block.id.term <= self.mark.term);
+            let is_meant = |block: &&Waiting| block.id.sequence <= upto && (any || block.id.term <= self.mark.term);
             let Some(block) = self.blocks.get(at).filter(is_meant) else { break };
             (self.settled, self.passed) = (block.id, block.cut);
             if block.is_start {
@@ -113,10 +139,8 @@ impl Tail {
                 self.void_above(at, cut);
             }
         }
-        while self.blocks.front().is_some_and(|block| {
-            let is_done = block.records.is_empty() || block.records.last().is_some_and(|last| *last <= self.had);
-            is_done && block.id.sequence <= self.settled.sequence
-        }) {
+        let settled = self.settled.sequence;
+        while self.blocks.front().is_some_and(|block| block.records.is_empty() && block.id.sequence <= settled) {
             self.blocks.pop_front();
         }
     }
@@ -132,14 +156,15 @@ impl Tail {
     /// The next record to apply.
     pub fn head(&self) -> Option<Cut> {
         let mut settled = self.blocks.iter().take_while(|block| block.id.sequence <= self.settled.sequence);
-        settled.find_map(|block| block.records.iter().find(|lsn| **lsn > self.had).copied())
+        settled.find_map(|block| block.records.front().copied())
     }
 
     /// Takes that record.
     pub fn take(&mut self) -> Option<Cut> {
         let lsn = self.head()?;
-        let block = self.blocks.iter_mut().find(|block| block.records.contains(&lsn))?;
-        block.records.retain(|other| *other > lsn);
+        let block = self.blocks.iter_mut().find(|block| block.records.front() == Some(&lsn))?;
+        // Records of workers that have seen nothing of each other may have one LSN.
+        while block.records.pop_front_if(|other| *other == lsn).is_some() {}
         let id = block.id;
         if id > self.synced && self.unsynced.back().is_none_or(|(block, _)| *block != id) {
             self.unsynced.push_back((id, lsn));

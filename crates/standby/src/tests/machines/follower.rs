@@ -149,3 +149,31 @@ fn a_store_that_lacks_what_the_log_has_given_up_is_no_beginning() {
     follower.quiet(SECOND, id(1, 2), Cut(80));
     assert_eq!(apply(&mut follower), [65], "the store has the others");
 }
+
+/// Two workers have given one LSN: their records are applied together, once.
+#[test]
+fn records_with_one_lsn_are_one() {
+    let mut follower = follower();
+    follower.block(FIRST, block(id(1, 2), 40, &[10, 10, 30]));
+    follower.committed(FIRST, id(1, 2));
+    follower.quiet(SECOND, id(1, 1), Cut(90));
+    assert_eq!(apply(&mut follower), [10, 30]);
+}
+
+/// A folder is cut while its standby reads old blocks, of which it has everything. What it lacks may not go.
+#[test]
+fn a_stream_begins_later_if_nothing_is_lacking() {
+    let mut follower = Follower::new(Cut(50), Cut(50), &[(BlockId::default(), Cut(0)); 2]).expect("no gap");
+    follower.block(FIRST, start(id(1, 1), 0));
+    follower.committed(FIRST, id(1, 1));
+    assert_eq!(follower.begins(FIRST, id(1, 5), Cut(60)), Err(Gap));
+    assert_eq!(follower.begins(FIRST, id(1, 4), Cut(40)), Ok(()));
+    assert_eq!(follower.begins(FIRST, id(1, 1), Cut(90)), Ok(()), "it was read");
+    follower.block(FIRST, block(id(1, 5), 70, &[45, 60]));
+    follower.committed(FIRST, id(1, 5));
+    follower.block(SECOND, start(id(1, 1), 0));
+    follower.committed(SECOND, id(1, 1));
+    assert!(apply(&mut follower).is_empty());
+    follower.quiet(SECOND, id(1, 1), Cut(90));
+    assert_eq!(apply(&mut follower), [60]);
+}

@@ -1,0 +1,119 @@
+//! A standby's reader with a thread of its own.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use quorum::Cut;
+use redolog::{Disk, Recovered};
+use standby::Follower;
+
+use super::{Ended, Stepped, Tap};
+
+/// Something to be done between two batches.
+type Errand = Box<dyn FnOnce(&mut Follower) + Send>;
+
+/// The part that other threads see.
+#[derive(Default)]
+struct Control {
+    errands: Mutex<Vec<Errand>>,
+    has_errands: AtomicBool,
+    is_stopped: AtomicBool,
+    applied: AtomicU64,
+    ended: Mutex<Option<Ended>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    fn is_due(&self) -> bool {
+        self.has_errands.load(SeqCst) || self.is_stopped.load(SeqCst)
+    }
+
+    fn run<D: Disk>(&self, mut tap: Tap<D>, mut apply: impl FnMut(&[Recovered<'_>])) {
+        let ended = loop {
+            if self.has_errands.swap(false, SeqCst) {
+                let errands = std::mem::take(&mut *lock(&self.errands));
+                errands.into_iter().for_each(|errand| errand(tap.follower()));
+            }
+            if self.is_stopped.load(SeqCst) {
+                break None;
+            }
+            match tap.step(&mut apply) {
+                Ok(Stepped::Applied(_)) => self.applied.store(tap.follower().applied().0, SeqCst),
+                Ok(Stepped::Went) => {}
+                Ok(Stepped::Idle) => tap.wait(&|| self.is_due()),
+                Ok(Stepped::Later) => tap.wait_a_while(),
+                Err(ended) => break Some(ended),
+            }
+        };
+        if let Some(why) = &ended {
+            tracing::warn!(cause = "standby", "The log is not followed any more: {why}");
+        }
+        *lock(&self.ended) = ended;
+    }
+}
+
+/// A thread that reads the log from an acceptor, and has records applied. It ends with this value, or when it cannot go on.
+pub struct Following {
+    control: Arc<Control>,
+    wake: Box<dyn Fn() + Send + Sync>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Following {
+    /// Begins. `apply` gets the records in the order of their LSNs, on the thread: while it works, the log waits.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub fn start<D: Disk>(mut tap: Tap<D>, apply: impl FnMut(&[Recovered<'_>]) + Send + 'static) -> io::Result<Self> {
+        let control = Arc::new(Control::default());
+        control.applied.store(tap.follower().applied().0, SeqCst);
+        let (wake, running) = (tap.waker(), control.clone());
+        let name = "copy-follow".to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(move || running.run(tap, apply))?;
+        Ok(Self { control, wake, thread: Some(thread) })
+    }
+
+    /// Has something done between two batches, on the thread: a checkpoint begins there, and a reader of several keys sees
+    /// no half of a batch. After the end of the thread nothing is done.
+    pub fn between(&self, errand: impl FnOnce(&mut Follower) + Send + 'static) {
+        lock(&self.control.errands).push(Box::new(errand));
+        self.control.has_errands.store(true, SeqCst);
+        (self.wake)();
+    }
+
+    /// The LSN of the last record that is applied.
+    #[must_use]
+    pub fn applied(&self) -> Cut {
+        Cut(self.control.applied.load(SeqCst))
+    }
+
+    /// True if the thread has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends the thread behind the present batch. Returns the reason for which it had ended before, if it had.
+    pub fn stop(mut self) -> Option<Ended> {
+        self.end();
+        lock(&self.control.ended).take()
+    }
+
+    fn end(&mut self) {
+        self.control.is_stopped.store(true, SeqCst);
+        (self.wake)();
+        // One that has panicked has told so itself.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
