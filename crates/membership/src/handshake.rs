@@ -23,7 +23,8 @@ use crate::{ClusterId, NodeId, level};
 /// clients. Before 6 owners did not tell the clients of other nodes of changes (CLIENT TRACKING). Before 7 a cluster
 /// had no settings. Before 8 a transaction could not ask for further keys within an attempt. Before 9 the metadata had
 /// no level, and origins did not say for which user they forward commands. Before 10 the metadata did not know the
-/// machines of nodes. Before 11 there were no shards. What 9 to 12 have is used at those levels only.
+/// machines of nodes. Before 11 there were no shards, and before 13 no standbys. What 9 to 13 have is used at those levels
+/// only.
 pub const VERSIONS: (u16, u16) = (level::FIRST, level::HIGHEST);
 
 /// Bytes of the longest body of a handshake: a side that has not proved anything may not send more.
@@ -446,8 +447,8 @@ mod tests {
         for role in [Role::Control, Role::Data, Role::Log, Role::Store] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
-            assert_eq!(at_a, Ok(Peer { party: b, role, version: 12, highest: 12 }));
-            assert_eq!(at_b, Ok(Peer { party: a, role, version: 12, highest: 12 }));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: 13, highest: 13 }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: 13, highest: 13 }));
         }
     }
 
@@ -475,8 +476,8 @@ mod tests {
         assert_eq!(at_b, Err(Failed::Refused(unknown)));
         assert!(at_a.unwrap_err().to_string().contains("unknown node"));
         assert_eq!(
-            common_version((13, 14)).unwrap_err().to_string(),
-            "no common protocol version: this node speaks 8 to 12, the other 13 to 14"
+            common_version((14, 15)).unwrap_err().to_string(),
+            "no common protocol version: this node speaks 8 to 13, the other 14 to 15"
         );
     }
 
@@ -513,7 +514,7 @@ mod tests {
         let mut out = Vec::new();
         Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
         let body = read(&out).unwrap().unwrap().body;
-        let golden = [&b"\x01HOLDBUS1\x02\x08\0\x0c\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        let golden = [&b"\x01HOLDBUS1\x02\x08\0\x0d\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
         assert_eq!(body, golden.concat());
     }
 

@@ -9,7 +9,7 @@
 pub const FIRST: u16 = 8;
 
 /// The highest level of this build.
-pub const HIGHEST: u16 = 12;
+pub const HIGHEST: u16 = 13;
 
 /// From this level on a cluster has users. An origin names the user of forwarded commands
 /// ([`crate::items::Item::Principal`]) and of parts of transactions, and libraries of functions may come with users.
@@ -29,6 +29,9 @@ pub const HEIRS: u16 = 12;
 
 /// From this level on the metadata have the settings of each shard ([`crate::meta::Command::SetShard`]).
 pub const SHARD_SETTINGS: u16 = 12;
+
+/// From this level on the metadata know the standbys of each shard ([`crate::meta::Command::Copies`]).
+pub const STANDBYS: u16 = 13;
 
 /// From this level on a node writes version 4 of the log: its blocks can be copied to other machines.
 pub const LOG_FRAMES: u16 = 10;

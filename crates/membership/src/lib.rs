@@ -22,6 +22,7 @@ pub mod level;
 pub mod map;
 pub mod meta;
 mod slot;
+pub mod takeovers;
 mod time;
 mod voters;
 
@@ -30,4 +31,5 @@ pub use id::{ClusterId, ID_BYTES, NodeId};
 pub use map::{Continued, Map};
 pub use quorum::{AcceptorId, ShardId, Term};
 pub use slot::{SLOTS, Slot};
+pub use standby::{NodeNumber, Standby};
 pub use time::{BootNs, LeaseEnd};

@@ -186,7 +186,7 @@ impl Map {
     }
 
     /// Numbers of nodes whose shard another node has taken over, or was to take over, ascending. They may be gone. None
-    /// of them owns a shard again.
+    /// of them owns a shard, or will own another one than that.
     pub fn former_owners(&self) -> impl Iterator<Item = u32> + '_ {
         self.former.iter().map(|(number, _)| *number)
     }
@@ -226,6 +226,11 @@ impl Map {
     /// The places where copies of a shard's log belong, the owner's own log first; empty if it has no copies.
     pub fn copies_of(&self, shard: &Shard) -> Vec<Place> {
         self.group_of(shard).map_or_else(Vec::new, |group| copies(&group.places, shard.id, shard.owner))
+    }
+
+    /// The copies of a shard's data, as the rules of standbys have them. None: the map has no such owner.
+    pub fn data_copies(&self, shard: &Shard) -> Option<standby::Copies> {
+        self.index_of(shard.owner).map(|owner| shard.copies(self.node(owner).number))
     }
 
     /// How many slots a shard has. A node owns one shard, and the slots of a node are its shard's.

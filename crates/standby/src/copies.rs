@@ -1,4 +1,4 @@
-//! The copies of a shard's data, as the metadata know them: a state machine that the cluster's metadata will hold.
+//! The copies of a shard's data, as the metadata know them: a state machine that the cluster's metadata hold.
 //!
 //! ```text
 //!          pin                    count                       take over
@@ -76,6 +76,9 @@ pub enum Change {
         known: Term,
         /// The process.
         by: Process,
+        /// The highest term in its node's own log; zero: none. A log that its owner has written alone may become the
+        /// shard's.
+        of_log: Term,
         /// For how many milliseconds it executes nothing: 0 for the owner itself. A later life rests, however long ago it
         /// has started: reads of the life that had the shard may still count.
         rests_ms: u64,
@@ -137,6 +140,18 @@ impl Copies {
         Self { term, owner, rests_ms: 0, standbys: BTreeMap::new(), planted: Planted::default() }
     }
 
+    /// Those that the metadata have written down.
+    #[must_use]
+    pub fn known(term: Term, owner: Process, rests_ms: u64, standbys: BTreeMap<NodeNumber, Standby>) -> Self {
+        Self { term, owner, rests_ms, standbys, planted: Planted::default() }
+    }
+
+    /// All standbys, to be written down.
+    #[must_use]
+    pub fn into_standbys(self) -> BTreeMap<NodeNumber, Standby> {
+        self.standbys
+    }
+
     /// The present term.
     #[must_use]
     pub fn term(&self) -> Term {
@@ -189,7 +204,7 @@ impl Copies {
                 self.give_up(standby)
             }
             Change::TakeOver { known, to, rests_ms } => self.take_over(known, to, rests_ms),
-            Change::Lead { known, by, rests_ms } => self.lead(known, by, rests_ms),
+            Change::Lead { known, by, of_log, rests_ms } => self.lead(known, by, of_log, rests_ms),
         }
     }
 
@@ -256,12 +271,12 @@ impl Copies {
         if !self.is_electable(to.node) {
             return Err(Refusal::NotElectable);
         }
-        self.begin_term(to, rests_ms)?;
+        self.begin_term(to, Term::ZERO, rests_ms)?;
         self.standbys.remove(&to.node);
         Ok(())
     }
 
-    fn lead(&mut self, known: Term, by: Process, rests_ms: u64) -> Result<(), Refusal> {
+    fn lead(&mut self, known: Term, by: Process, of_log: Term, rests_ms: u64) -> Result<(), Refusal> {
         if known != self.term {
             return Err(Refusal::OtherTerm(self.term));
         }
@@ -271,13 +286,17 @@ impl Copies {
         if by.life < self.owner.life {
             return Err(Refusal::EarlierLife(self.owner.life));
         }
-        self.begin_term(by, rests_ms)
+        self.begin_term(by, of_log, rests_ms)
     }
 
     /// Rule G1: the only place that gives a term. The owner of before stays pinned: its store has all that the log has
     /// given up, and it will follow. The new owner's word counts it.
-    fn begin_term(&mut self, owner: Process, rests_ms: u64) -> Result<(), Refusal> {
-        self.term = Term::new(self.term.get() + 1).ok_or(Refusal::NoTerm)?;
+    ///
+    /// The term is above the last one, the term of the process's own log, and the number of its node's starts.
+    fn begin_term(&mut self, owner: Process, of_log: Term, rests_ms: u64) -> Result<(), Refusal> {
+        let starts = u32::try_from(owner.life).ok().and_then(Term::new).ok_or(Refusal::NoTerm)?;
+        let last = self.term.max(of_log).max(starts);
+        self.term = Term::new(last.get() + 1).ok_or(Refusal::NoTerm)?;
         self.rests_ms = rests_ms;
         let before = std::mem::replace(&mut self.owner, owner);
         if before.node != owner.node {

@@ -39,6 +39,15 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// For how many milliseconds a successor executes nothing where unlogged reads may still count (rule S7). An eighth
+    /// is for clocks that run at different speeds.
+    #[must_use]
+    pub fn rests_ms(&self) -> u64 {
+        self.d_ms + self.d_ms.div_ceil(8)
+    }
+}
+
 /// How well a process is, as it says itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Health {
@@ -135,6 +144,8 @@ pub struct Leader {
     granted: Option<(Process, BootMs)>,
     /// Lives up to these have ended.
     ended: BTreeMap<NodeNumber, u64>,
+    /// The last life of each node, and when it was heard of first in this reign.
+    started: BTreeMap<NodeNumber, (u64, BootMs)>,
     /// The owner of a term has given its lease up. True: it has logged all reads for long enough.
     yielded: Option<(Process, Term, NodeNumber, bool)>,
     /// A change is under way that ends this term, for this reason.
@@ -157,6 +168,7 @@ impl Leader {
             seen: BTreeMap::new(),
             granted: None,
             ended: BTreeMap::new(),
+            started: BTreeMap::new(),
             yielded: None,
             fenced: None,
             last: None,
@@ -183,7 +195,11 @@ impl Leader {
     }
 
     /// A process has started: the earlier lives of its node have ended (rule S12).
-    pub fn alive(&mut self, process: Process) {
+    pub fn alive(&mut self, process: Process, now: BootMs) {
+        let known = self.started.entry(process.node).or_insert((process.life, now));
+        if known.0 < process.life {
+            *known = (process.life, now);
+        }
         if let Some(before) = process.life.checked_sub(1) {
             self.ended(Process { life: before, ..process });
         }
@@ -220,7 +236,7 @@ impl Leader {
         if self.has_ended(process) {
             return Err(Refused::Fenced);
         }
-        self.alive(process);
+        self.alive(process, now);
         self.seen.insert(process.node, Seen { life: process.life, at: now, health, position });
         if process != copies.owner() {
             return Err(Refused::NotOwner);
@@ -249,15 +265,31 @@ impl Leader {
         self.last.map_or(now, |last| last + self.settings.calm_ms)
     }
 
+    /// A lease's time for a process that is not heard, with an eighth for clocks that run at different speeds. It has three
+    /// chances to renew.
+    fn patience_ms(&self) -> u64 {
+        let lease = self.settings.lease_ms.max(3 * self.settings.renew_ms);
+        lease + lease.div_ceil(8)
+    }
+
+    /// True if the owner's node has started again, and the later life may be about to ask for the next term.
+    fn is_back(&self, owner: Process, now: BootMs) -> bool {
+        let started = self.started.get(&owner.node).copied();
+        let seen = self.seen.get(&owner.node).map(|seen| (seen.life, seen.at));
+        let is_it = |(life, at): (u64, BootMs)| {
+            let process = Process { life, ..owner };
+            process.has_replaced(owner) && now < at + self.patience_ms() && !self.has_ended(process)
+        };
+        started.is_some_and(is_it) || seen.is_some_and(is_it)
+    }
+
     /// When the lease of a process is over for certain. It counts from the arrival of a renewal, which is later than the
-    /// sending, and an eighth is for clocks that run at different speeds. What earlier leaders have granted ends a lease
-    /// after the begin of this reign. An owner gets three chances to renew with this leader.
+    /// sending. What earlier leaders have granted ends a lease after the begin of this reign.
     fn over(&self, owner: Process) -> BootMs {
         let granted = self.granted.filter(|(process, _)| *process == owner).map_or(BootMs::ZERO, |(_, at)| at);
         let last =
             if self.planted.is(Mistake::ForgetsItsReign) { granted } else { granted.max(self.since).max(self.begun) };
-        let lease = self.settings.lease_ms.max(3 * self.settings.renew_ms);
-        last + lease + lease.div_ceil(8)
+        last + self.patience_ms()
     }
 
     /// Looks whether a standby has to take the shard over.
@@ -267,7 +299,7 @@ impl Leader {
         if self.is_fenced(copies) {
             return Decision::Wait(BootMs::NEVER);
         }
-        let d_ms = self.settings.d_ms + self.settings.d_ms.div_ceil(8);
+        let d_ms = self.settings.rests_ms();
         let (why, to, rests_ms) = if self.has_ended(owner) {
             (Why::Ended, None, d_ms)
         } else if let Some((to, is_logged)) = self.yield_of(copies) {
@@ -280,7 +312,7 @@ impl Leader {
             (Why::Silent, None, 0)
         };
         // An owner that has started again would read its whole store. A standby that lags more would take longer.
-        let is_back = self.seen.get(&owner.node).is_some_and(|seen| seen.life > owner.life);
+        let is_back = self.is_back(owner, now);
         let (most, wanted) = (self.settings.lag_bytes, to);
         let is_near = |seen: &Seen| !is_back || seen.position.is_some_and(|position| position.behind_bytes <= most);
         let wanted = wanted.and_then(|node| self.best_of(copies, now, |of, _| of == node));

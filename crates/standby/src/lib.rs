@@ -7,8 +7,8 @@
 //! a [`Switchover`] hands the shard over in order.
 //!
 //! Messages, time and what the metadata say go in; changes of the metadata, and what to do, come out. The machines know
-//! no clock, no thread, no socket and no file. Nothing connects them to the server yet. How a new owner seals and takes
-//! the log over is [`quorum`]'s.
+//! no clock, no thread, no socket and no file. The cluster's metadata hold [`Copies`], and their leader asks [`Leader`];
+//! nothing else connects them to the server yet. How a new owner seals and takes the log over is [`quorum`]'s.
 //!
 //! The rules are defined in `docs/internals/rules.md` (letter S), and the page is `docs/internals/standbys.md`.
 

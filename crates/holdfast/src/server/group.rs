@@ -288,6 +288,8 @@ mod tests {
             pending_since: Term::new(since).unwrap_or(Term::ZERO),
             streams: 1,
             settings: BTreeMap::new(),
+            standbys: BTreeMap::new(),
+            rests_ms: 0,
         };
         let (old, new, other) = ([1, 2, 3], [1, 2, 4], [1, 2, 5]);
         let counted = ids(&set(&new));

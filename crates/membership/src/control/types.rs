@@ -59,6 +59,7 @@ impl fmt::Display for Command {
             Self::Raise { level, .. } => write!(f, "raise the level to {level}"),
             Self::Locate { id, machine, .. } => write!(f, "locate {id} on {machine}"),
             Self::Group(change) => write!(f, "{change}"),
+            Self::Copies(ask) => write!(f, "{ask}"),
             Self::Lead(ask) => {
                 write!(f, "the term after {} of shard {} to {}", ask.known.get(), ask.shard.0, ask.id)
             }

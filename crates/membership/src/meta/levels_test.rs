@@ -1,5 +1,7 @@
 //! Levels in the metadata (rule U1). The bytes of a cluster without levels do not change.
 
+use standby::{Change, Process};
+
 use super::command::Heard;
 use super::*;
 use crate::codec::Reader;
@@ -193,6 +195,7 @@ fn a_command_needs_the_level_that_its_format_is_of() {
         Command::Locate { id: one, incarnation, machine: "m".to_owned() },
         Command::Lead(Lead { shard, known: Term::ZERO, id: one, incarnation, of_log: 0 }),
         Command::SetShard(SetShard { shard, id: one, incarnation, settings: Default::default() }),
+        Command::Copies(ChangeCopies { shard, change: Change::Pin { standby: Process::default() } }),
         Command::JoinLog { node: describe(1, 1), settings: Vec::new(), level: level::SHARDS },
         join(4, 0),
         alive(1, 2, 0),
@@ -203,6 +206,7 @@ fn a_command_needs_the_level_that_its_format_is_of() {
             6 => level::MACHINES,
             7 => level::SHARDS,
             8 => level::SHARD_SETTINGS,
+            9 => level::STANDBYS,
             other => panic!("{command}: format {other}"),
         };
         assert_eq!(command.needs(), of_format, "{command}");

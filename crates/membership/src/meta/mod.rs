@@ -9,11 +9,15 @@ mod groups_test;
 #[cfg(test)]
 mod levels_test;
 mod libraries;
+mod response;
 mod shards;
 #[cfg(test)]
 mod shards_test;
 mod snapshot;
 mod spread;
+mod standbys;
+#[cfg(test)]
+mod standbys_test;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +27,7 @@ use std::sync::Arc;
 use crate::map::{Map, Node, Range};
 use crate::{ClusterId, NodeId, SLOTS, ShardId, level};
 
-pub use command::{ChangeId, Command, Describe, Heard, Kind, Refusal, Response};
+pub use command::{ChangeId, Command, Describe, Heard, Kind};
 pub use configuration::{CONFIGURATION_MAX, CONFIGURED_MAX, Configuration, Setting, VALUE_MAX};
 use groups::Groups;
 pub use groups::{
@@ -31,11 +35,13 @@ pub use groups::{
     Place, Recover, Report, Reported, Settle, copies,
 };
 pub use libraries::{LIBRARIES_MAX, Libraries};
+pub use response::{Refusal, Response};
 use shards::Shards;
 pub use shards::{ACCEPTORS_MAX, Acceptor, HAS_LOG, Lead, SHARD_SETTINGS_MAX, SetShard, Shard};
 pub use snapshot::Image;
 #[cfg(test)]
 pub(crate) use snapshot::of_version_3;
+pub use standbys::{ChangeCopies, CopiesRefusal, STANDBYS_MAX};
 
 /// Most nodes of a cluster.
 pub const NODES_MAX: usize = 1000;
@@ -122,6 +128,7 @@ impl State {
             Command::Lead(ask) => self.lead(ask),
             Command::SetShard(ask) => self.set_shard(ask),
             Command::Group(change) => self.change_groups(change),
+            Command::Copies(ask) => self.change_copies(ask),
             Command::Leave { id } => self.leave(*id),
             Command::Forget { id } => self.forget(*id),
             Command::Set { name, value } => self.set(name, value),
@@ -431,6 +438,7 @@ impl State {
         let Some(member) = self.members.get(&id) else { return Err(Refusal::Unknown(id)) };
         let number = member.number;
         self.is_free(id)?;
+        self.is_last_copy(id)?;
         let may_inherit = |shard: &&Shard| shard.owner != id && !self.members.get(&shard.owner).is_none_or(|m| m.lost);
         let heirs: Vec<ShardId> = self.shards.all.values().filter(may_inherit).map(|shard| shard.id).collect();
         let is_orphan = |slot: &usize| self.shards.of(id).any(|shard| shard.id.0 == self.owners[*slot]);

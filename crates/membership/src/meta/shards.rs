@@ -7,8 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quorum::{AcceptorId, ShardId, Term};
+use standby::{Change, NodeNumber, Process, Standby};
 
-use super::{Refusal, State, TEXT_MAX};
+use super::snapshot::{WITH_HEIRS, WITH_STANDBYS};
+use super::{Refusal, State, TEXT_MAX, standbys};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::{NodeId, level};
 
@@ -56,6 +58,10 @@ pub struct Shard {
     pub streams: u16,
     /// Settings by which its owner runs, whichever node that is: names and values. Empty: no owner has said.
     pub settings: BTreeMap<String, String>,
+    /// The nodes that have copies of its data, or had (rule S4). With owner and term they are [`Shard::copies`].
+    pub standbys: BTreeMap<NodeNumber, Standby>,
+    /// For how many milliseconds the owner of this term rests after it has heard of it (rule S7).
+    pub rests_ms: u64,
 }
 
 impl Shard {
@@ -77,10 +83,12 @@ impl Shard {
             pending_since: Term::ZERO,
             streams: 0,
             settings: BTreeMap::new(),
+            standbys: BTreeMap::new(),
+            rests_ms: 0,
         }
     }
 
-    fn put(&self, out: &mut Vec<u8>, has_settings: bool) {
+    fn put(&self, out: &mut Vec<u8>, format: u32) {
         out.extend_from_slice(&self.id.0.to_le_bytes());
         self.owner.put(out);
         out.extend_from_slice(&self.incarnation.to_le_bytes());
@@ -93,12 +101,17 @@ impl Shard {
         }
         out.extend_from_slice(&self.pending_since.get().to_le_bytes());
         out.extend_from_slice(&self.streams.to_le_bytes());
-        if has_settings {
+        if format >= WITH_HEIRS {
             put_settings(out, &self.settings);
+        }
+        if format >= WITH_STANDBYS {
+            standbys::put(out, &self.standbys);
+            out.extend_from_slice(&self.rests_ms.to_le_bytes());
         }
     }
 
-    fn read(from: &mut Reader<'_>, has_settings: bool) -> Result<Self, Malformed> {
+    fn read(from: &mut Reader<'_>, format: u32) -> Result<Self, Malformed> {
+        let has_standbys = format >= WITH_STANDBYS;
         Ok(Self {
             id: ShardId(from.u32()?),
             owner: NodeId::read(from)?,
@@ -109,7 +122,9 @@ impl Shard {
             pending: if from.flag()? { Some(acceptors(from)?) } else { None },
             pending_since: term(from)?,
             streams: from.u16()?,
-            settings: if has_settings { settings(from)? } else { BTreeMap::new() },
+            settings: if format >= WITH_HEIRS { settings(from)? } else { BTreeMap::new() },
+            standbys: if has_standbys { standbys::read(from)? } else { BTreeMap::new() },
+            rests_ms: if has_standbys { from.u64()? } else { 0 },
         })
     }
 }
@@ -145,13 +160,6 @@ pub(super) fn term(from: &mut Reader<'_>) -> Result<Term, Malformed> {
     Term::new(from.u32()?).ok_or(Malformed("a term"))
 }
 
-/// The term after `known` for a node that has started so often, and whose own log was last written in term `of_log`.
-/// It is above all of them: a log that its owner wrote alone may become the shard's. None: there is no such term.
-fn next_term(known: Term, starts: u64, of_log: u32) -> Option<Term> {
-    let starts = u32::try_from(starts).ok()?;
-    Term::new(known.get().max(starts).max(of_log).checked_add(1)?)
-}
-
 /// All shards, and what is gone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Shards {
@@ -161,8 +169,8 @@ pub(super) struct Shards {
     pub gone_nodes: BTreeSet<u32>,
     /// Shards that were dissolved.
     pub gone: BTreeSet<ShardId>,
-    /// The shards of nodes, by their numbers, that other nodes have taken over (`level::HEIRS`). For good: their logs
-    /// name these nodes.
+    /// The shards of nodes, by their numbers, that other nodes have taken over (`level::HEIRS`). Their logs name these
+    /// nodes, which own no other shard. One that takes its shard back is no former owner any more.
     pub former: BTreeMap<u32, ShardId>,
 }
 
@@ -197,6 +205,7 @@ impl Shards {
             self.all.remove(&id);
             self.gone.insert(id);
         }
+        self.drop_standby(NodeNumber(number));
         self.gone_nodes.insert(number);
     }
 
@@ -205,16 +214,16 @@ impl Shards {
         self.all.values().filter(move |shard| shard.owner == owner)
     }
 
-    /// Appends them; `whole`: with the nodes that have lost theirs, and with settings.
-    pub fn put(&self, out: &mut Vec<u8>, whole: bool) {
+    /// Appends them in a format of snapshots.
+    pub fn put(&self, out: &mut Vec<u8>, format: u32) {
         out.extend_from_slice(&self.next.to_le_bytes());
         put_count(out, self.all.len());
-        self.all.values().for_each(|shard| shard.put(out, whole));
+        self.all.values().for_each(|shard| shard.put(out, format));
         put_count(out, self.gone.len());
         self.gone.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
         put_count(out, self.gone_nodes.len());
         self.gone_nodes.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-        if whole {
+        if format >= WITH_HEIRS {
             put_count(out, self.former.len());
             for (number, shard) in &self.former {
                 out.extend_from_slice(&number.to_le_bytes());
@@ -224,18 +233,18 @@ impl Shards {
     }
 
     /// The next ones in `from`, as [`Self::put`] appends them.
-    pub fn read(from: &mut Reader<'_>, whole: bool) -> Result<Self, Malformed> {
+    pub fn read(from: &mut Reader<'_>, format: u32) -> Result<Self, Malformed> {
         let next = from.u32()?;
         let mut all = BTreeMap::new();
         for _ in 0..from.count(super::NODES_MAX)? {
-            let shard = Shard::read(from, whole)?;
+            let shard = Shard::read(from, format)?;
             all.insert(shard.id, shard);
         }
         let count = from.count(GONE_MAX)?;
         let gone: BTreeSet<ShardId> = (0..count).map(|_| from.u32().map(ShardId)).collect::<Result<_, _>>()?;
         let count = from.count(GONE_MAX)?;
         let gone_nodes = (0..count).map(|_| from.u32()).collect::<Result<_, _>>()?;
-        let count = if whole { from.count(GONE_MAX)? } else { 0 };
+        let count = if format >= WITH_HEIRS { from.count(GONE_MAX)? } else { 0 };
         let one = |from: &mut Reader<'_>| Ok((from.u32()?, ShardId(from.u32()?)));
         let former: BTreeMap<u32, ShardId> = (0..count).map(|_| one(from)).collect::<Result<_, _>>()?;
         if former.values().any(|id| !all.contains_key(id) && !gone.contains(id)) {
@@ -327,17 +336,12 @@ impl State {
         if incarnation != member.incarnation {
             return Err(Refusal::EarlierLife { id, known: member.incarnation });
         }
-        let Some(of) = self.shards.all.get_mut(&shard).filter(|of| of.owner == id) else {
+        if self.shards.all.get(&shard).is_none_or(|of| of.owner != id) {
             return Err(Refusal::NotOwner { id, shard });
-        };
-        if known != of.term {
-            let was_given = known < of.term && of.incarnation == incarnation;
-            return if was_given { Ok(()) } else { Err(Refusal::OtherTerm { shard, term: of.term }) };
         }
-        of.term = next_term(known, incarnation, of_log).ok_or(Refusal::TooMany)?;
-        of.incarnation = incarnation;
-        self.version += 1;
-        Ok(())
+        let by = Process { node: NodeNumber(member.number), life: incarnation };
+        let of_log = Term::new(of_log).ok_or(Refusal::TooMany)?;
+        self.change_shard(shard, Change::Lead { known, by, of_log, rests_ms: 0 })
     }
 
     /// Changes the settings of a shard, as its owner says.

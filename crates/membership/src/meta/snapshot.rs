@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use standby::NodeNumber;
+
 use super::{
     ChangeId, Configuration, Groups, Kind, Libraries, Member, NODES_MAX, SETTINGS_MAX, Shards, State, TEXT_MAX, spread,
 };
@@ -13,8 +15,15 @@ use crate::{ClusterId, NodeId, ShardId, level};
 /// The newest format of snapshots. All others are read as well. Version 1 has no libraries, in versions 1 and 2 a
 /// member has no port for smart clients. In the first three libraries are among the other bytes and a cluster has no
 /// settings, in the first four no levels. Before version 6 there
-/// are no machines. The last two have shards, and only the last has their settings and the nodes that have lost theirs.
-const VERSION: u32 = 8;
+/// are no machines. The last three have shards, the last two have their settings and the nodes that have lost theirs, and
+/// only the last has standbys.
+const VERSION: u32 = 9;
+
+/// The format below [`level::STANDBYS`].
+pub(super) const WITH_HEIRS: u32 = 8;
+
+/// The format from which on a shard has standbys.
+pub(super) const WITH_STANDBYS: u32 = 9;
 
 /// The format below [`level::HEIRS`] and [`level::SHARD_SETTINGS`], which are one.
 const WITH_SHARDS: u32 = 7;
@@ -43,7 +52,8 @@ impl State {
     /// The state as bytes: `docs/formats.md`, "The cluster's metadata".
     pub fn snapshot(&self) -> Image {
         let format = match self.level {
-            level if level >= level::HEIRS => VERSION,
+            level if level >= level::STANDBYS => VERSION,
+            level if level >= level::HEIRS => WITH_HEIRS,
             level if level >= level::SHARDS => WITH_SHARDS,
             level if level >= level::MACHINES => WITH_MACHINES,
             level if level > level::FIRST => WITH_LEVELS,
@@ -86,7 +96,7 @@ impl State {
             put_bytes(&mut out, value.as_bytes());
         }
         if format >= WITH_SHARDS {
-            self.shards.put(&mut out, format >= VERSION);
+            self.shards.put(&mut out, format);
             self.groups.put(&mut out);
         }
         // Below the level of shards a node's shard has the node's number.
@@ -117,7 +127,7 @@ impl State {
         }
         let format = from.u32()?;
         if !(1..=VERSION).contains(&format) {
-            return Err(Malformed("a snapshot of version 1 to 8"));
+            return Err(Malformed("a snapshot of version 1 to 9"));
         }
         let (formed, cluster) = (from.flag()?, ClusterId::read(&mut from)?);
         let (version, epoch, next_number) = (from.u64()?, from.u64()?, from.u32()?);
@@ -179,13 +189,15 @@ fn shards(
     members: &BTreeMap<NodeId, Member>,
 ) -> Result<Shards, Malformed> {
     let shards = match format {
-        WITH_SHARDS.. => Shards::read(from, format >= VERSION)?,
+        WITH_SHARDS.. => Shards::read(from, format)?,
         _ => Shards::of_nodes(next_number, &members.iter().map(|(id, member)| (member.number, *id)).collect()),
     };
     let owns = |owner: &NodeId| members.get(owner).is_some_and(|member| member.kind == Kind::Data);
     if shards.all.values().any(|shard| !owns(&shard.owner)) {
         return Err(Malformed("shards, each of a node"));
     }
+    let nodes = members.iter().filter(|(_, member)| member.kind == Kind::Data);
+    shards.check_standbys(&nodes.map(|(id, member)| (NodeNumber(member.number), *id)).collect())?;
     Ok(shards)
 }
 

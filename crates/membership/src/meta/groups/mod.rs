@@ -12,7 +12,9 @@ mod command;
 use std::collections::BTreeMap;
 
 use quorum::{AcceptorId, ShardId};
+use standby::NodeNumber;
 
+use super::standbys::is_last_copy_of;
 use super::{Acceptor, Kind, NODES_MAX, Refusal, Shard, State};
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::{NodeId, level};
@@ -342,6 +344,9 @@ impl State {
             return Ok(());
         }
         self.may_recover(*shard, *to)?;
+        if let Some(member) = self.members.get(to) {
+            self.shards.drop_standby(NodeNumber(member.number));
+        }
         let empty: Vec<ShardId> = self.shards.of(*to).map(|of| of.id).collect();
         for id in empty {
             self.shards.all.remove(&id);
@@ -367,7 +372,7 @@ impl State {
     /// Checks that a node may take over a shard, as far as the metadata know.
     ///
     /// # Errors
-    /// The shard has one copy only, or the node has keys of its own, or a copy: a node reads copies at others only. Or it
+    /// A standby may take the shard over. Or the shard has one copy only, or the node has keys of its own, or a copy: a node reads copies at others only. Or it
     /// has lost a shard before: logs name it as the owner of that one.
     pub fn may_recover(&self, shard: ShardId, to: NodeId) -> Result<(), Refusal> {
         let Some(of) = self.shards.all.get(&shard) else { return Err(GroupRefusal::NoShard(shard).into()) };
@@ -379,6 +384,7 @@ impl State {
                 Err(GroupRefusal::HasLost(to).into())
             }
             (_, slots @ 1..) => Err(Refusal::OwnsSlots { id: to, slots: slots as u32 }),
+            _ if is_last_copy_of(of).is_err() => is_last_copy_of(of),
             _ if of.settled.len() < 2 => Err(GroupRefusal::OneCopy(shard).into()),
             _ if of.has_copy_at(to) => Err(GroupRefusal::HasCopy(to, shard).into()),
             _ => Ok(()),

@@ -38,6 +38,8 @@ pub fn recovered_map(owners: usize, nodes: usize, version: u64, recoveries: &[(u
         pending_since: Term::ZERO,
         streams: 0,
         settings: BTreeMap::new(),
+        standbys: BTreeMap::new(),
+        rests_ms: 0,
     };
     let shards = shards.into_iter().map(shard).collect();
     Map::new(all.cluster(), version, 1, members, ranges)

@@ -1,6 +1,6 @@
 //! The metadata.
 
-use quorum::Cut;
+use quorum::{Cut, Term};
 
 use super::{counted, owned, process, term};
 use crate::{Change, Copies, Part, Process, Refusal};
@@ -49,23 +49,23 @@ fn a_term_is_given_once_and_the_owner_of_before_stays_pinned() {
     copies
         .apply(Change::TakeOver { known: term(1), to: process(2, 4), rests_ms: 0 })
         .expect("a later life has the store");
-    assert_eq!((copies.term(), copies.owner()), (term(2), process(2, 4)));
+    assert_eq!((copies.term(), copies.owner()), (term(5), process(2, 4)), "it is above the starts of the node");
     assert_eq!((flags(&copies, 1), flags(&copies, 2)), (Some((1, true, false)), None));
+    let lead = |known, by, of_log, rests_ms| Change::Lead { known: term(known), by, of_log: term(of_log), rests_ms };
     let (owner, other) = (process(1, 1), process(3, 1));
-    for late in [
-        Change::TakeOver { known: term(1), to: other, rests_ms: 0 },
-        Change::Lead { known: term(1), by: owner, rests_ms: 0 },
-    ] {
-        assert_eq!(copies.apply(late), Err(Refusal::OtherTerm(term(2))));
+    for late in [Change::TakeOver { known: term(1), to: other, rests_ms: 0 }, lead(1, owner, 0, 0)] {
+        assert_eq!(copies.apply(late), Err(Refusal::OtherTerm(term(5))));
     }
-    assert_eq!(copies.apply(Change::Lead { known: term(2), by: owner, rests_ms: 0 }), Err(Refusal::NotOwner));
-    assert_eq!(
-        copies.apply(Change::Lead { known: term(2), by: process(2, 3), rests_ms: 0 }),
-        Err(Refusal::EarlierLife(4))
-    );
-    copies.apply(Change::Lead { known: term(2), by: process(2, 5), rests_ms: 45 }).expect("a start");
+    assert_eq!(copies.apply(lead(5, owner, 0, 0)), Err(Refusal::NotOwner));
+    assert_eq!(copies.apply(lead(5, process(2, 3), 0, 0)), Err(Refusal::EarlierLife(4)));
+    copies.apply(lead(5, process(2, 5), 0, 45)).expect("a start");
     assert_eq!(copies.rests_ms(), 45);
-    assert_eq!((copies.term(), copies.owner()), (term(3), process(2, 5)));
+    assert_eq!((copies.term(), copies.owner()), (term(6), process(2, 5)));
+    copies.apply(lead(6, process(2, 5), 8, 0)).expect("its own log");
+    assert_eq!(copies.term(), term(9), "it is above the node's own log");
+    let last = Term::MAX.get();
+    assert_eq!(copies.apply(lead(9, process(2, 5), last, 0)), Err(Refusal::NoTerm));
+    assert_eq!(copies.apply(lead(9, process(2, u64::MAX), 0, 0)), Err(Refusal::NoTerm));
     assert_eq!(flags(&copies, 3), Some((1, true, true)), "a count outlives terms: the pin was never gone");
 }
 

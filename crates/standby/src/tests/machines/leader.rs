@@ -64,7 +64,7 @@ fn an_end_of_a_lease_before_its_time_is_proved_s12() {
         assert_eq!(leader.renew(&copies, renewal(process(1, 1), None), BootMs(100)), Ok(800));
         standbys_renew(&mut leader, 150);
         match is_later_life {
-            true => leader.alive(process(1, 2)),
+            true => leader.alive(process(1, 2), BootMs(150)),
             false => leader.ended(process(1, 1)),
         }
         assert_eq!(taken(leader.decide(&copies, BootMs(151))), Some((process(3, 1), Why::Ended, 90)));
@@ -84,6 +84,25 @@ fn an_owner_that_has_started_again_gives_way_to_a_standby_that_is_near_s12() {
     standbys_renew(&mut leader, 30);
     assert!(!leader.may_lead(&copies, back, BootMs(30)));
     assert_eq!(taken(leader.decide(&copies, BootMs(30))), Some((process(3, 1), Why::Ended, 90)));
+}
+
+/// It may have been heard of and not have renewed yet. After a lease's time nobody waits for it any more.
+#[test]
+fn an_owner_that_has_started_again_is_waited_for_a_lease_s12() {
+    let copies = counted();
+    for renews in [false, true] {
+        let mut leader = leader();
+        leader.alive(process(1, 2), BootMs(10));
+        leader.alive(process(1, 2), BootMs(500));
+        if renews {
+            assert_eq!(leader.renew(&copies, renewal(process(1, 2), None), BootMs(50)), Err(Refused::NotOwner));
+        }
+        let far = renewal(process(2, 1), Some(position(50, 1_001)));
+        assert_eq!(leader.renew(&copies, far, BootMs(900)), Err(Refused::NotOwner));
+        let until = if renews { 950 } else { 910 };
+        assert_eq!(taken(leader.decide(&copies, BootMs(until - 1))), None);
+        assert_eq!(taken(leader.decide(&copies, BootMs(until))), Some((process(2, 1), Why::Ended, 90)));
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! An orderly switchover, step by step, and given up at each.
 
 use clocks::BootMs;
-use quorum::Cut;
+use quorum::{Cut, Term};
 
 use super::{counted, process, term};
 use crate::switchover::{Act, GivenUp, Patience, Stage, Switchover};
@@ -118,7 +118,10 @@ fn a_yield_ends_by_the_metadata_alone_s10() {
     let mut taken = Story { copies: story.copies.clone(), machine: story.machine.clone(), acts: Vec::new() };
     let acts = taken.apply(Change::TakeOver { known: term(1), to: process(2, 1), rests_ms: 0 }, 10_000);
     assert_eq!(acts, [Act::HandOver { to: process(2, 1) }]);
-    assert_eq!(story.apply(Change::Lead { known: term(1), by: process(1, 1), rests_ms: 0 }, 10_000), []);
+    assert_eq!(
+        story.apply(Change::Lead { known: term(1), by: process(1, 1), of_log: Term::ZERO, rests_ms: 0 }, 10_000),
+        []
+    );
     assert_eq!((story.machine.stage(), story.tick(20_000)), (Stage::Resuming, vec![]));
     story.machine.serves_again(&mut story.acts);
     assert_eq!(story.acts, [Act::Thaw, Act::LogReads(false), Act::GivenUp(GivenUp::NotTaken)]);

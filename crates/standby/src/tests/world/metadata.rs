@@ -111,11 +111,11 @@ impl World {
         match self.part(at) {
             Part::Owns => self.take_over(plan, at),
             Part::Leads => {
-                self.leader.alive(me);
-                if self.leader.may_lead(&self.metadata, me, self.leaders_clock()) {
-                    let rests = SETTINGS.d_ms + SETTINGS.d_ms / 8;
-                    let rests_ms = if plan.plant == Plant::LeadsUnrested { 0 } else { rests };
-                    self.propose(Change::Lead { known, by: me, rests_ms });
+                let now = self.leaders_clock();
+                self.leader.alive(me, now);
+                if self.leader.may_lead(&self.metadata, me, now) {
+                    let rests_ms = if plan.plant == Plant::LeadsUnrested { 0 } else { SETTINGS.rests_ms() };
+                    self.propose(Change::Lead { known, by: me, of_log: Term::ZERO, rests_ms });
                 }
             }
             Part::Follows if is_standby || self.follow(plan, at, None) => {}

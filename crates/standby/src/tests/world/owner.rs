@@ -424,7 +424,7 @@ impl World {
                 }
                 Act::Lead { known } => {
                     if self.leader.may_lead(&self.metadata, me, now) {
-                        self.propose(crate::Change::Lead { known, by: me, rests_ms: 0 });
+                        self.propose(crate::Change::Lead { known, by: me, of_log: Term::ZERO, rests_ms: 0 });
                     }
                 }
                 Act::HandOver { .. } => {

@@ -1,0 +1,205 @@
+//! Takeovers of shards that have standbys, as the leader of the metadata decides on them (rules S6, S13). Pure: the time
+//! is handed in.
+//!
+//! A lease ([`crate::leases`]) is a node's: it says that the node is up, and no command takes slots from a node that has
+//! one. A shard that has standbys has a [`Leader`] besides, which judges its owner. The owner gets its lease only if both
+//! allow that. A shard without standbys has none: nothing here looks at it, or changes what its owner gets.
+
+use std::collections::BTreeMap;
+
+use clocks::BootMs;
+use standby::{Change, Copies, Decision, Leader, Process, Refused, Renewal, Settings, Why};
+
+use crate::{ShardId, Term};
+
+/// A shard that has standbys, as the metadata know it.
+#[derive(Clone, Debug)]
+pub struct CopiedShard {
+    /// Its number.
+    pub id: ShardId,
+    /// The copies of its data.
+    pub copies: Copies,
+    /// The processes of the nodes that have them: a node that has started again proves that its earlier lives have ended.
+    pub processes: Vec<Process>,
+}
+
+impl CopiedShard {
+    fn concerns(&self, process: Process) -> bool {
+        self.copies.owner().node == process.node || self.copies.standby(process.node).is_some()
+    }
+}
+
+/// A takeover that is to be proposed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Takeover {
+    /// The shard.
+    pub shard: ShardId,
+    /// The change of its copies.
+    pub change: Change,
+    /// The reason.
+    pub why: Why,
+}
+
+/// What a leader of the metadata knows of all shards that have standbys.
+#[derive(Debug)]
+pub struct Takeovers {
+    settings: Settings,
+    of: BTreeMap<ShardId, Leader>,
+}
+
+impl Takeovers {
+    /// Of leases that last `lease_ms` milliseconds and are renewed every `renew_ms`.
+    #[must_use]
+    pub fn new(lease_ms: u64, renew_ms: u64) -> Self {
+        Self { settings: Settings { lease_ms, renew_ms, ..Settings::default() }, of: BTreeMap::new() }
+    }
+
+    /// The node leads in `reign`, which it may have found out just now.
+    fn leader(&mut self, reign: u64, shard: &CopiedShard, now: BootMs) -> &mut Leader {
+        let settings = self.settings;
+        let leader = self.of.entry(shard.id).or_insert_with(|| Leader::new(settings));
+        leader.reign(reign, &shard.copies, now);
+        shard.processes.iter().for_each(|process| leader.alive(*process, now));
+        leader
+    }
+
+    /// A renewal has arrived. Returns the term of the shard that the lease is for; none for a process that owns no shard
+    /// with standbys: its lease is its node's alone.
+    ///
+    /// # Errors
+    /// The process owns a shard, and gets no lease.
+    pub fn renew(
+        &mut self,
+        reign: u64,
+        shards: &[CopiedShard],
+        renewal: Renewal,
+        now: BootMs,
+    ) -> Result<Option<Term>, Refused> {
+        let Some(shard) = shards.iter().find(|shard| shard.concerns(renewal.process)) else { return Ok(None) };
+        match self.leader(reign, shard, now).renew(&shard.copies, renewal, now) {
+            Ok(_) => Ok(Some(shard.copies.term())),
+            Err(Refused::NotOwner) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// The takeovers that are due, and when to ask again. Owners of these shards get no lease until [`Self::done`].
+    pub fn decide(&mut self, reign: u64, shards: &[CopiedShard], now: BootMs) -> (Vec<Takeover>, BootMs) {
+        self.of.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
+        let (mut due, mut again) = (Vec::new(), BootMs::NEVER);
+        for shard in shards {
+            match self.leader(reign, shard, now).decide(&shard.copies, now) {
+                Decision::TakeOver { change, why } => due.push(Takeover { shard: shard.id, change, why }),
+                Decision::Wait(until) => again = again.min(until),
+            }
+        }
+        (due, again)
+    }
+
+    /// True if a process of the owner's node may be given the next term of a shard: no standby goes before it.
+    pub fn may_lead(
+        &mut self,
+        reign: u64,
+        shards: &[CopiedShard],
+        (shard, process): (ShardId, Process),
+        now: BootMs,
+    ) -> bool {
+        let shard = shards.iter().find(|of| of.id == shard);
+        shard.is_none_or(|shard| self.leader(reign, shard, now).may_lead(&shard.copies, process, now))
+    }
+
+    /// A takeover is committed and applied, or has failed for good.
+    pub fn done(&mut self, shard: ShardId, is_taken: bool, now: BootMs) {
+        if let Some(leader) = self.of.get_mut(&shard) {
+            leader.done(is_taken, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use standby::{Health, NodeNumber, Position};
+
+    use super::*;
+
+    const SHARD: ShardId = ShardId(7);
+
+    fn process(node: u32, life: u64) -> Process {
+        Process { node: NodeNumber(node), life }
+    }
+
+    fn term(number: u32) -> Term {
+        Term::new(number).unwrap()
+    }
+
+    /// Node 1 owns the shard in term 2, and node 2 is a counted standby.
+    fn counted() -> CopiedShard {
+        let (owner, standby) = (process(1, 1), process(2, 1));
+        let mut copies = Copies::new(term(2), owner);
+        copies.apply(Change::Pin { standby }).unwrap();
+        let (covered, floor) = (quorum::Cut(5), quorum::Cut(5));
+        copies.apply(Change::Count { term: term(2), by: owner, standby, covered, floor }).unwrap();
+        CopiedShard { id: SHARD, copies, processes: vec![owner, standby] }
+    }
+
+    fn renewal(process: Process, behind_bytes: u64) -> Renewal {
+        let position = Position { log: quorum::Cut(9), behind_bytes, priority: 100, is_beside_leader: false };
+        Renewal { process, health: Health::default(), position: Some(position) }
+    }
+
+    #[test]
+    fn a_silent_owner_is_taken_over_in_the_leaders_own_reign_s6() {
+        let (mut takeovers, shards) = (Takeovers::new(1000, 250), [counted()]);
+        let at = |ms: u64| BootMs(100_000 + ms);
+        assert_eq!(takeovers.renew(3, &shards, renewal(process(1, 1), 0), at(0)), Ok(Some(term(2))));
+        assert_eq!(
+            takeovers.renew(3, &shards, renewal(process(2, 1), 0), at(900)),
+            Ok(None),
+            "a standby's is its node's"
+        );
+        assert_eq!(takeovers.renew(3, &shards, renewal(process(5, 1), 0), at(900)), Ok(None), "it has no copy");
+        assert_eq!(takeovers.decide(3, &shards, at(1124)), (Vec::new(), at(1125)));
+        // Another leader does not know when the owner renewed last.
+        assert_eq!(takeovers.decide(4, &shards, at(1125)), (Vec::new(), at(1125 + 1125)));
+        takeovers.renew(4, &shards, renewal(process(2, 1), 0), at(2000)).unwrap();
+        let change = Change::TakeOver { known: term(2), to: process(2, 1), rests_ms: 0 };
+        let due = Takeover { shard: SHARD, change, why: Why::Silent };
+        assert_eq!(takeovers.decide(4, &shards, at(2250)), (vec![due], BootMs::NEVER));
+        // The owner that comes back gets no lease while that is under way, and no term.
+        assert_eq!(takeovers.renew(4, &shards, renewal(process(1, 1), 0), at(2251)), Err(Refused::Fenced));
+        assert!(!takeovers.may_lead(4, &shards, (SHARD, process(1, 1)), at(2251)));
+        takeovers.done(SHARD, false, at(2260));
+        assert_eq!(takeovers.renew(4, &shards, renewal(process(1, 1), 0), at(2261)), Ok(Some(term(2))));
+    }
+
+    /// The metadata know a later life of the owner's node: that proves that the owner has ended.
+    #[test]
+    fn an_owner_that_has_started_again_gives_way_to_a_near_standby_s12() {
+        let (mut takeovers, mut shards) = (Takeovers::new(1000, 250), [counted()]);
+        let at = |ms: u64| BootMs(100_000 + ms);
+        takeovers.renew(3, &shards, renewal(process(1, 1), 0), at(0)).unwrap();
+        shards[0].processes[0] = process(1, 2);
+        takeovers.renew(3, &shards, renewal(process(1, 2), 0), at(10)).unwrap();
+        assert!(takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(10)), "no standby was heard");
+        takeovers.renew(3, &shards, renewal(process(2, 1), 1 << 30), at(11)).unwrap();
+        assert!(takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(12)), "the standby is far behind");
+        assert!(takeovers.decide(3, &shards, at(12)).0.is_empty());
+        takeovers.renew(3, &shards, renewal(process(2, 1), 0), at(13)).unwrap();
+        assert!(!takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(14)));
+        let (due, _) = takeovers.decide(3, &shards, at(14));
+        let change = Change::TakeOver { known: term(2), to: process(2, 1), rests_ms: 225 };
+        assert_eq!(due, [Takeover { shard: SHARD, change, why: Why::Ended }], "reads of the life before may count");
+    }
+
+    #[test]
+    fn a_shard_without_standbys_is_nobodys() {
+        let mut takeovers = Takeovers::new(1000, 250);
+        assert_eq!(takeovers.renew(3, &[], renewal(process(1, 1), 0), BootMs(5)), Ok(None));
+        assert_eq!(takeovers.decide(3, &[], BootMs(9_000)), (Vec::new(), BootMs::NEVER));
+        assert!(takeovers.may_lead(3, &[], (SHARD, process(1, 2)), BootMs(9_000)));
+        let shards = [counted()];
+        takeovers.renew(3, &shards, renewal(process(1, 1), 0), BootMs(10_000)).unwrap();
+        takeovers.decide(3, &[], BootMs(10_001));
+        assert!(takeovers.of.is_empty(), "it is forgotten with its standbys");
+    }
+}
