@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use loggroup::{Listener, Port};
-use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
+use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Standing, Status, TlsFiles};
 use membership::meta::{Command, Configuration, HAS_LOG, LIBRARIES_MAX, Response, Setting, Shard};
 use membership::{AcceptorId, BootNs, LeaseEnd, Map, NodeId, ShardId, level};
 use net::Links;
@@ -458,6 +458,8 @@ fn hooks(
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
         copies: Arc::new(move || owner.upgrade().map_or_else(Vec::new, |node| node.reported_copies())),
+        // No process follows the log of another one yet: an owner says no more than that it renews.
+        standing: Arc::new(Standing::default),
         on_place: Arc::new(move |wanted, is_known| match (wanted.streams, placer.upgrade()) {
             (None, Some(node)) => given.check().and_then(|()| copies::of_owner(&node.config.settings(), &dir, wanted)),
             (_, Some(node)) => copies::of_node(&node.config.settings(), &dir, wanted, is_known),

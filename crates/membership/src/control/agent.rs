@@ -7,6 +7,7 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::{LinearizerOption, Raft};
+use standby::Change;
 
 use super::configuration::Configured;
 use super::copies::CopyReport;
@@ -18,15 +19,17 @@ use super::links::{Links, Op, Reply};
 use super::places::Places;
 use super::relay::Relays;
 use super::shard::OfShard;
+use super::standing::Standing;
 use super::storage::Machine;
 use super::told::Told;
 use super::types::{CommittedLeaderId, Types, Wire};
-use super::{BootClock, CopyReports, MayLead, MayServe, Random, Settings, Trouble};
+use super::{BootClock, CopyReports, MayLead, MayServe, Random, Settings, Standings, Trouble};
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
-use crate::meta::{Command, Describe, GroupCommand, Kind, Refusal, Response, Setting};
-use crate::{BootNs, ClusterId, LeaseEnd, NodeId, level};
+use crate::meta::{ChangeCopies, Command, Describe, GroupCommand, Kind, Refusal, Response, Setting};
+use crate::takeovers::Takeovers;
+use crate::{BootNs, ClusterId, LeaseEnd, NodeId, Term, level};
 
 /// How long a request to another node may take.
 pub const ASK: Duration = Duration::from_secs(2);
@@ -68,6 +71,8 @@ pub struct Shared {
     pub silent: Mutex<Arc<BTreeSet<NodeId>>>,
     /// Nodes that have led.
     pub led: Mutex<Led>,
+    /// See [`super::Control::leased`].
+    pub leased: Mutex<Option<(Term, BootNs)>>,
 }
 
 /// The leaders so far.
@@ -101,6 +106,12 @@ impl Shared {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The leader has granted a lease, for a term of a shard with standbys or for none. Answers may come out of order.
+    pub fn hear_of_lease(&self, of_shard: Option<Term>, until: BootNs) {
+        let mut known = self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = of_shard.map(|term| (term, until)).max(*known);
+    }
+
     /// The leader has told which nodes are silent.
     pub fn hear_of_silent(&self, silent: BTreeSet<NodeId>) {
         let mut known = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,6 +141,10 @@ pub struct Agent {
     pub trouble: Trouble,
     /// See [`super::Hooks::copies`].
     pub copies: CopyReports,
+    /// See [`super::Hooks::standing`].
+    pub standing: Standings,
+    /// Wakes [`Self::decide_takeovers`].
+    pub looks_at_shards: tokio::sync::Notify,
     pub places: Places,
     /// See [`super::Hooks::ask_copy`] and [`super::Hooks::on_log`].
     pub asks_copies: (super::AskCopy, Arc<dyn Fn(std::os::fd::OwnedFd) + Send + Sync>),
@@ -164,6 +179,10 @@ pub struct Volatile {
     pub troubles: BTreeMap<NodeId, String>,
     /// The copies of their logs, as these have reported them to this one.
     pub copies: BTreeMap<NodeId, Vec<CopyReport>>,
+    /// How well and how far processes with copies of shards' data are, as they have reported it to this one.
+    pub standings: BTreeMap<NodeId, Standing>,
+    /// What this node knows, as a leader, of shards with standbys.
+    pub takeovers: Takeovers,
     /// The nodes that are up, and those that were.
     pub watched: Watched,
 }
@@ -376,6 +395,9 @@ impl Agent {
             Response::Refused(why).put(&mut answer);
             return Reply::Done(answer);
         }
+        if let Err(why) = self.may_be_given_a_term(term, &command) {
+            return Reply::Failed(why);
+        }
         let fencing = match fences(&command) {
             true => Some(Arc::clone(&self.fencing).lock_owned().await),
             false => None,
@@ -426,6 +448,7 @@ impl Agent {
         let (losers, place) = match command {
             Command::Forget { id } => (vec![*id], None),
             Command::Group(GroupCommand::Recover(recover)) => (self.losers_of(*recover), None),
+            Command::Copies(ChangeCopies { shard, change: Change::TakeOver { .. } }) => (self.owner_of(*shard), None),
             Command::Join { node, .. } | Command::JoinLog { node, .. } | Command::Alive { node, .. } => {
                 (self.others_at(node), Some(node))
             }
@@ -477,7 +500,7 @@ impl Agent {
 
     /// Puts a command into the log, if this node leads in `term`. Returns when it was applied, or when this node no
     /// longer leads in that term: the next leader confirms renewals at an index above the command's.
-    async fn write(&self, term: u64, command: Command) -> Reply {
+    pub async fn write(&self, term: u64, command: Command) -> Reply {
         let (responder, answer) = openraft::impls::OneshotResponder::new_pair();
         let leader = CommittedLeaderId::new(term);
         if let Err(why) = self.raft.write(command).responder(responder).with_leader(leader).await {
@@ -567,7 +590,7 @@ impl Wire for ClusterId {
 }
 
 /// True if the answer to a command says that it is done.
-fn is_done(answer: &[u8]) -> bool {
+pub fn is_done(answer: &[u8]) -> bool {
     matches!(Response::read(&mut Reader::new(answer)), Ok(Response::Done { .. }))
 }
 
@@ -580,6 +603,7 @@ fn fences(command: &Command) -> bool {
             | Command::JoinLog { .. }
             | Command::Alive { .. }
             | Command::Group(GroupCommand::Recover(_))
+            | Command::Copies(ChangeCopies { change: Change::TakeOver { .. }, .. })
     )
 }
 

@@ -27,6 +27,7 @@ impl Agent {
             if let Some(term) = self.leads() {
                 let now = (self.clock)();
                 self.volatile().leases.lead(term, now);
+                self.look_at_shards();
                 if let Err(why) = self.duty().await {
                     tracing::debug!("as the leader of the metadata: {why}");
                 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use super::agent::Agent;
 use super::copies::{self, CopyReport};
 use super::links::Reply;
+use super::standing::Standing;
 use super::types::Wire;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::handshake::Role;
 use crate::meta::{Acceptor, Recover};
-use crate::{NodeId, ShardId};
+use crate::{NodeId, ShardId, Term};
 
 /// How long a copy has for its answer.
 const ASK: Duration = Duration::from_secs(3);
@@ -24,7 +25,7 @@ pub const TROUBLE_MAX: usize = 512;
 impl Agent {
     /// Grants a lease, if this node leads (rule O1).
     pub async fn grant(self: &Arc<Self>, renewal: Renewal) -> Reply {
-        let Renewal { id, incarnation, libraries, trouble, copies } = renewal;
+        let Renewal { id, incarnation, libraries, .. } = renewal;
         let Some(term) = self.leads() else { return Reply::NotLeader(self.leader().0) };
         match self.machine.look(|applied| applied.state.incarnation(id)) {
             None => {
@@ -37,11 +38,13 @@ impl Agent {
             }
             Some(_) => {}
         }
-        let now = (self.clock)();
+        let (now, is_copied) = ((self.clock)(), renewal.standing.is_some());
         let granted = {
             let mut volatile = self.volatile();
             let known = volatile.libraries.entry(id).or_default();
             *known = libraries.max(*known);
+            let judged = self.judge(&mut volatile, term, &renewal);
+            let Renewal { trouble, copies, standing, .. } = renewal;
             match trouble.is_empty() {
                 true => volatile.troubles.remove(&id),
                 false => volatile.troubles.insert(id, trouble),
@@ -50,14 +53,26 @@ impl Agent {
                 true => volatile.copies.remove(&id),
                 false => volatile.copies.insert(id, copies),
             };
-            volatile.leases.grant(term, id, now)
+            match standing {
+                None => volatile.standings.remove(&id),
+                Some(standing) => volatile.standings.insert(id, standing),
+            };
+            match judged {
+                Err(why) => Err(why.to_string()),
+                Ok(of) if volatile.leases.grant(term, id, now) => Ok(of),
+                Ok(_) => Err("its slots are being given to others".to_owned()),
+            }
         };
-        if !granted {
-            return Reply::Failed("its slots are being given to others".to_owned());
+        if is_copied {
+            self.looks_at_shards.notify_one();
         }
+        let of_shard = match granted {
+            Ok(of_shard) => of_shard,
+            Err(why) => return Reply::Failed(why),
+        };
         // A later leader's election needs a node that answers here, later: so it begins after the renewal was sent.
         match self.confirmed().await {
-            Ok(index) => Reply::Done(Granted { index, silent: self.silent(term) }.to_bytes()),
+            Ok(index) => Reply::Done(Granted { index, silent: self.silent(term), of_shard }.to_bytes()),
             Err(reply) => reply,
         }
     }
@@ -85,6 +100,11 @@ impl Agent {
     pub fn losers_of(&self, Recover { shard, to }: Recover) -> Vec<NodeId> {
         let map = self.machine.map();
         map.shards().iter().filter(|of| of.id == shard && of.owner != to).map(|of| of.owner).collect()
+    }
+
+    /// The node that owns a shard.
+    pub fn owner_of(&self, shard: ShardId) -> Vec<NodeId> {
+        self.machine.map().shards().iter().filter(|of| of.id == shard).map(|of| of.owner).collect()
     }
 
     /// Checks that a majority of a shard's acceptors can be read: each is asked, as a process may be up whose folder was
@@ -171,7 +191,8 @@ impl Agent {
             // A node that is down has reported nothing since.
             let trouble = volatile.troubles.get(&id).filter(|_| left_ms > 0).cloned().unwrap_or_default();
             let copies = volatile.copies.get(&id).filter(|_| left_ms > 0).cloned().unwrap_or_default();
-            Held { left_ms, trouble, copies }
+            let standing = volatile.standings.get(&id).filter(|_| left_ms > 0).copied();
+            Held { left_ms, trouble, copies, standing }
         };
         Holders(nodes.into_iter().map(|(id, _)| (id, held(id))).collect())
     }
@@ -220,6 +241,8 @@ pub struct Renewal {
     pub trouble: String,
     /// The copies of the log that it owns, at a level that has room for them.
     pub copies: Vec<CopyReport>,
+    /// How well it is, and how far, if it has a copy of a shard with standbys.
+    pub standing: Option<Standing>,
 }
 
 impl Wire for Renewal {
@@ -229,12 +252,20 @@ impl Wire for Renewal {
         out.extend_from_slice(&self.libraries.to_le_bytes());
         put_bytes(out, self.trouble.as_bytes());
         copies::put(out, &self.copies);
+        if let Some(standing) = &self.standing {
+            if self.copies.is_empty() {
+                put_count(out, 0);
+            }
+            standing.put(out);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (id, incarnation, libraries) = (NodeId::read(from)?, from.u64()?, from.u64()?);
         let trouble = from.text(TROUBLE_MAX)?.to_owned();
-        Ok(Self { id, incarnation, libraries, trouble, copies: copies::read(from)? })
+        let copies = copies::read(from)?;
+        let standing = if from.is_empty() { None } else { Some(Standing::read(from)?) };
+        Ok(Self { id, incarnation, libraries, trouble, copies, standing })
     }
 }
 
@@ -245,6 +276,8 @@ pub struct Granted {
     pub index: u64,
     /// Nodes that hold no lease.
     pub silent: BTreeSet<NodeId>,
+    /// The term of a shard with standbys that the lease is for; none: it is for none.
+    pub of_shard: Option<Term>,
 }
 
 impl Wire for Granted {
@@ -252,12 +285,18 @@ impl Wire for Granted {
         out.extend_from_slice(&self.index.to_le_bytes());
         put_count(out, self.silent.len());
         self.silent.iter().for_each(|id| id.put(out));
+        // Behind all that earlier builds know.
+        if let Some(term) = self.of_shard {
+            out.extend_from_slice(&term.get().to_le_bytes());
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let index = from.u64()?;
         let count = from.count(crate::meta::NODES_MAX)?;
-        Ok(Self { index, silent: (0..count).map(|_| NodeId::read(from)).collect::<Result<_, _>>()? })
+        let silent = (0..count).map(|_| NodeId::read(from)).collect::<Result<_, _>>()?;
+        let term = |from: &mut Reader<'_>| Term::new(from.u32()?).ok_or(Malformed("a term"));
+        Ok(Self { index, silent, of_shard: if from.is_empty() { None } else { Some(term(from)?) } })
     }
 }
 
@@ -270,6 +309,8 @@ pub struct Held {
     pub trouble: String,
     /// As in [`Renewal`].
     pub copies: Vec<CopyReport>,
+    /// As in [`Renewal`].
+    pub standing: Option<Standing>,
 }
 
 /// See [`Agent::holders`].
@@ -286,7 +327,8 @@ impl Wire for Holders {
         }
         // Behind all that earlier builds know.
         let owners: Vec<_> = self.0.iter().filter(|(_, held)| !held.copies.is_empty()).collect();
-        if owners.is_empty() {
+        let standings: Vec<_> = self.0.iter().filter_map(|(id, held)| Some((id, held.standing?))).collect();
+        if owners.is_empty() && standings.is_empty() {
             return;
         }
         put_count(out, owners.len());
@@ -294,12 +336,20 @@ impl Wire for Holders {
             id.put(out);
             copies::put(out, &held.copies);
         }
+        if standings.is_empty() {
+            return;
+        }
+        put_count(out, standings.len());
+        for (id, standing) in standings {
+            id.put(out);
+            standing.put(out);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         let held = |from: &mut Reader<'_>| {
             let (id, left_ms) = (NodeId::read(from)?, from.u64()?);
-            Ok((id, Held { left_ms, trouble: from.text(TROUBLE_MAX)?.to_owned(), copies: Vec::new() }))
+            Ok((id, Held { left_ms, trouble: from.text(TROUBLE_MAX)?.to_owned(), copies: Vec::new(), standing: None }))
         };
         let count = from.count(crate::meta::NODES_MAX)?;
         let mut all: BTreeMap<NodeId, Held> = (0..count).map(|_| held(from)).collect::<Result<_, _>>()?;
@@ -308,6 +358,11 @@ impl Wire for Holders {
             let (id, copies) = (NodeId::read(from)?, copies::read(from)?);
             all.get_mut(&id).ok_or(Malformed("copies of a member"))?.copies = copies;
         }
+        let standings = if from.is_empty() { 0 } else { from.count(crate::meta::NODES_MAX)? };
+        for _ in 0..standings {
+            let (id, standing) = (NodeId::read(from)?, Standing::read(from)?);
+            all.get_mut(&id).ok_or(Malformed("the standing of a member"))?.standing = Some(standing);
+        }
         Ok(Self(all))
     }
 }
@@ -315,6 +370,7 @@ impl Wire for Holders {
 #[cfg(test)]
 mod tests {
     use super::super::copies::CopyState;
+    use super::super::standing::Following;
     use super::*;
 
     #[test]
@@ -328,6 +384,12 @@ mod tests {
         assert_eq!(watched.changes(&set(&[a, b, c]), &set(&[c])), [(b, true), (c, false)]);
         assert!(watched.changes(&set(&[a, b]), &set(&[])).is_empty(), "a node that was removed is not up");
         assert!(watched.changes(&set(&[a, b, c]), &set(&[])).is_empty());
+    }
+
+    fn standing() -> Standing {
+        let health = standby::Health { stuck_ms: 1, stalled_ms: 2, reaches_majority: true, disk_failed: true };
+        let following = Following { log: quorum::Cut(3), behind_bytes: 4, behind_ms: 5, priority: 100 };
+        Standing { health, following: Some(following) }
     }
 
     #[test]
@@ -344,16 +406,22 @@ mod tests {
         let all: Vec<_> = (1..).zip(states).map(|(n, state)| copy(n, state)).collect();
         for (trouble, copies) in [("", Vec::new()), ("it writes nothing", all.clone())] {
             let (trouble, other) = (trouble.to_owned(), NodeId([4; 20]));
-            let renewal =
-                Renewal { id, incarnation: 2, libraries: 7, trouble: trouble.clone(), copies: copies.clone() };
-            assert_eq!(Renewal::whole(&renewal.to_bytes()), Ok(renewal));
-            let held = Held { left_ms: 1500, trouble, copies };
-            let without = Held { copies: Vec::new(), ..held.clone() };
-            let holders = Holders([(id, held), (other, without)].into());
-            assert_eq!(Holders::whole(&holders.to_bytes()), Ok(holders));
+            for standing in [None, Some(Standing::default()), Some(standing())] {
+                let (trouble, copies) = (trouble.clone(), copies.clone());
+                let renewal = Renewal { id, incarnation: 2, libraries: 7, trouble, copies, standing };
+                assert_eq!(Renewal::whole(&renewal.to_bytes()), Ok(renewal.clone()));
+                let held = Held { left_ms: 1500, trouble: renewal.trouble, copies: renewal.copies, standing };
+                let without = Held { copies: Vec::new(), standing: None, ..held.clone() };
+                let holders = Holders([(id, held), (other, without)].into());
+                assert_eq!(Holders::whole(&holders.to_bytes()), Ok(holders));
+            }
+        }
+        for of_shard in [None, Term::new(3)] {
+            let granted = Granted { index: 5, silent: [id].into(), of_shard };
+            assert_eq!(Granted::whole(&granted.to_bytes()), Ok(granted));
         }
         let long = "x".repeat(TROUBLE_MAX + 1);
-        let long = Renewal { id, incarnation: 2, libraries: 7, trouble: long, copies: Vec::new() };
+        let long = Renewal { id, incarnation: 2, libraries: 7, trouble: long, copies: Vec::new(), standing: None };
         assert!(Renewal::whole(&long.to_bytes()).is_err());
     }
 
@@ -368,11 +436,29 @@ mod tests {
             blocks: 0x102,
             bytes: 0x304,
         };
-        let without = Renewal { id, incarnation: 2, libraries: 7, trouble: "x".to_owned(), copies: Vec::new() };
+        let trouble = "x".to_owned();
+        let without = Renewal { id, incarnation: 2, libraries: 7, trouble, copies: Vec::new(), standing: None };
         let with = Renewal { copies: vec![report], ..without.clone() };
         let former = [&[3; 20][..], &[2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x']].concat();
         let more = [&[1, 0, 0, 0][..], &[7; 16], &[1, 1, 2, 1, 0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 0, 0]].concat();
         assert_eq!(without.to_bytes(), former);
-        assert_eq!(with.to_bytes(), [former, more].concat());
+        assert_eq!(with.to_bytes(), [&former[..], &more].concat());
+        // What a process with a copy of a shard's data says of itself stands behind that, and an empty list says so.
+        let of_standby = Renewal { standing: Some(standing()), ..without.clone() };
+        assert_eq!(of_standby.to_bytes(), [former, vec![0; 4], standing().to_bytes()].concat());
+        let held = Held { left_ms: 5, trouble: String::new(), copies: Vec::new(), standing: None };
+        let holders = |standing| Holders([(id, Held { standing, ..held.clone() })].into()).to_bytes();
+        let without = [&[1, 0, 0, 0][..], &[3; 20], &[5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+        assert_eq!(holders(None), without);
+        let more = [&[0, 0, 0, 0, 1, 0, 0, 0][..], &[3; 20], &standing().to_bytes()].concat();
+        assert_eq!(holders(Some(standing())), [without, more].concat());
+    }
+
+    #[test]
+    fn a_lease_names_the_term_of_a_shard_with_standbys_alone() {
+        let granted = |of_shard| Granted { index: 5, silent: BTreeSet::new(), of_shard }.to_bytes();
+        assert_eq!(granted(None), [5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(granted(Term::new(3)), [5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0]);
+        assert!(Granted::whole(&[5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]).is_err(), "no term is so high");
     }
 }

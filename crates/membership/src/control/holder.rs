@@ -4,14 +4,15 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::select;
+use standby::{Change, Process};
 use tokio::time::timeout;
 
 use super::agent::Agent;
 use super::granting::{Granted, Renewal, TROUBLE_MAX};
 use super::links::Op;
 use super::types::Wire;
-use crate::meta::{Command, Lead, Refusal, Response, Shard};
-use crate::{BootNs, level};
+use crate::meta::{ChangeCopies, Command, Lead, Refusal, Response, Shard};
+use crate::{BootNs, Term, level};
 
 /// Attempts to be known by the cluster that a node does not log: they fail while a cluster forms.
 const QUIET: u32 = 4;
@@ -136,11 +137,13 @@ impl Agent {
         let libraries = self.has_libraries()?;
         let mut trouble = self.troubles();
         trouble.truncate(trouble.floor_char_boundary(TROUBLE_MAX));
-        let body = Renewal { id, incarnation, libraries, trouble, copies: self.reported_copies() }.to_bytes();
+        let (copies, standing) = (self.reported_copies(), self.standing());
+        let body = Renewal { id, incarnation, libraries, trouble, copies, standing }.to_bytes();
         // The lease runs from here (rule O1).
         let sent = (self.clock)();
         let answer = self.ask_leader(Op::Renew, &body).await?;
-        let Granted { index, silent } = Granted::whole(&answer).map_err(|_| "an answer that is none".to_owned())?;
+        let granted = Granted::whole(&answer).map_err(|_| "an answer that is none".to_owned())?;
+        let Granted { index, silent, of_shard } = granted;
         self.watch(&silent);
         self.shared.hear_of_silent(silent);
         // Slots that were given away before the renewal was granted are gone from the map before the lease counts.
@@ -153,7 +156,9 @@ impl Agent {
         self.until_it_has_configuration().await?;
         self.until_it_has_shard_settings().await?;
         let (before, now) = (self.shared.lease_until.get(), (self.clock)());
-        self.shared.lease_until.extend(sent.after(self.settings.lease.as_nanos() as u64));
+        let until = sent.after(self.settings.lease.as_nanos() as u64);
+        self.shared.lease_until.extend(until);
+        self.shared.hear_of_lease(of_shard, until);
         if before > BootNs::default() && before < now {
             tracing::warn!("this node was without a lease for {} ms", now.0.saturating_sub(before.0) / 1_000_000);
         }
@@ -184,15 +189,25 @@ impl Agent {
         };
         let map = self.machine.map();
         let lacks = |shard: &&Shard| shard.incarnation != incarnation && map.level() >= level::SHARDS;
-        let Some(&Shard { id: shard, term: known, .. }) = map.shards_of(id).find(lacks) else { return };
+        let Some(shard) = map.shards_of(id).find(lacks) else { return };
         if !(self.may_lead)(&map, id) {
             return;
         }
-        let of_log = self.settings.log_term;
-        match self.submit(&Command::Lead(Lead { shard, known, id, incarnation, of_log })).await {
+        let (number, known) = (shard.id, shard.term);
+        let command = match map.data_copies(shard).filter(|_| !shard.standbys.is_empty()) {
+            None => Command::Lead(Lead { shard: number, known, id, incarnation, of_log: self.settings.log_term }),
+            Some(copies) => {
+                let by = Process { node: copies.owner().node, life: incarnation };
+                let of_log = Term::new(self.settings.log_term).unwrap_or(Term::MAX);
+                // Reads that an earlier life has answered may count for a while (rule S7).
+                let rests_ms = standby::Settings::default().rests_ms();
+                Command::Copies(ChangeCopies { shard: number, change: Change::Lead { known, by, of_log, rests_ms } })
+            }
+        };
+        match self.submit(&command).await {
             Ok(Response::Done { .. }) => {}
-            Ok(Response::Refused(why)) => tracing::debug!("this start has no term of shard {}: {why}", shard.0),
-            Err(why) => tracing::debug!("this start has no term of shard {}: {why}", shard.0),
+            Ok(Response::Refused(why)) => tracing::debug!("this start has no term of shard {}: {why}", number.0),
+            Err(why) => tracing::debug!("this start has no term of shard {}: {why}", number.0),
         }
     }
 

@@ -22,9 +22,11 @@ mod relay;
 mod serve;
 mod shard;
 mod shelf;
+mod standing;
 mod status;
 mod storage;
 mod stream;
+mod takeovers;
 mod tls;
 mod told;
 mod types;
@@ -67,13 +69,15 @@ pub use folder::KeptError;
 pub use libraries::OnLibraries;
 pub use places::{Made, OnPlace, Wanted};
 pub use shard::{ChangingShard, OnShard, ShardSettings};
+pub use standing::{Following, Standing};
 pub use status::{NodeStatus, Status};
 
 use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;
 use crate::map::Map;
 use crate::meta::{Command, Configuration, Kind, Response, Setting, Shard};
-use crate::{AcceptorId, BootNs, ClusterId, LeaseEnd, NodeId, ShardId, level};
+use crate::takeovers::Takeovers;
+use crate::{AcceptorId, BootNs, ClusterId, LeaseEnd, NodeId, ShardId, Term, level};
 
 /// The clock of leases.
 pub type BootClock = Arc<dyn Fn() -> BootNs + Send + Sync>;
@@ -203,6 +207,9 @@ pub type Trouble = Arc<dyn Fn() -> String + Send + Sync>;
 /// Returns the state of each copy of the log that a node owns.
 pub type CopyReports = Arc<dyn Fn() -> Vec<CopyReport> + Send + Sync>;
 
+/// Returns how well this process is, and how far it is as a standby.
+pub type Standings = Arc<dyn Fn() -> Standing + Send + Sync>;
+
 /// Returns why an acceptor of a shard cannot be read, if so. The socket is as [`DataLink::socket`].
 pub type AskCopy = Arc<dyn Fn(OwnedFd, ShardId, AcceptorId) -> Result<(), String> + Send + Sync>;
 
@@ -236,6 +243,8 @@ pub struct Hooks {
     pub trouble: Trouble,
     /// The copies of the log that this node owns.
     pub copies: CopyReports,
+    /// How well this process is, and how far. Asked before a renewal, if the node has a copy of a shard with standbys.
+    pub standing: Standings,
     /// Opens or makes the folder of a place in a log group.
     pub on_place: OnPlace,
     /// Gets the socket of every connection of an owner to the acceptors of this process, from the control thread. It is as
@@ -423,6 +432,12 @@ impl Control {
         &self.agent.shared.lease_until
     }
 
+    /// The term of a shard with standbys that this node's lease was granted for, and until when; none: it was granted for
+    /// none. A process that is given another term has no lease for that one yet.
+    pub fn leased(&self) -> Option<(Term, BootNs)> {
+        *self.agent.shared.leased.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The reason why this node has no lease, in words for people. Empty if nothing is wrong.
     pub fn reason(&self) -> String {
         self.agent.reason()
@@ -592,7 +607,13 @@ async fn agent(
     let raft = Raft::new(me, Arc::new(config), network, Log(disk.clone()), machine.clone()).await;
     let raft = raft.map_err(|why| why.to_string())?;
     let reason = Mutex::new("this node is starting".to_owned());
-    let shared = Shared { lease_until: Arc::default(), reason, silent: Mutex::default(), led: Mutex::default() };
+    let shared = Shared {
+        lease_until: Arc::default(),
+        reason,
+        silent: Mutex::default(),
+        led: Mutex::default(),
+        leased: Mutex::default(),
+    };
     let leases = Leases::new(settings.lease.as_nanos() as u64);
     let volatile = Mutex::new(Volatile {
         host: settings.host.clone(),
@@ -604,6 +625,8 @@ async fn agent(
         libraries: BTreeMap::new(),
         troubles: BTreeMap::new(),
         copies: BTreeMap::new(),
+        standings: BTreeMap::new(),
+        takeovers: Takeovers::new(millis(settings.lease), millis(settings.renew)),
         watched: granting::Watched::default(),
     });
     Ok(Agent {
@@ -623,6 +646,8 @@ async fn agent(
         of_shard: OfShard::new(Arc::clone(&hooks.on_shard), Arc::clone(&hooks.shard_settings)),
         trouble: Arc::clone(&hooks.trouble),
         copies: Arc::clone(&hooks.copies),
+        standing: Arc::clone(&hooks.standing),
+        looks_at_shards: tokio::sync::Notify::new(),
         places: Places::new(Arc::clone(&hooks.on_place)),
         may_serve: Arc::clone(&hooks.may_serve),
         asks_copies: (Arc::clone(&hooks.ask_copy), Arc::clone(&hooks.on_log)),
@@ -639,6 +664,7 @@ fn run(agent: &Arc<Agent>, listener: TcpListener, hooks: Hooks) {
         Err(why) => tracing::error!("other nodes cannot connect: {why}"),
     }
     tokio::spawn(Arc::clone(agent).duties());
+    tokio::spawn(Arc::clone(agent).decide_takeovers());
     tokio::spawn(Arc::clone(agent).keep_libraries());
     tokio::spawn(Arc::clone(agent).keep_configuration());
     tokio::spawn(Arc::clone(agent).keep_places());

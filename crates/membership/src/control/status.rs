@@ -8,6 +8,7 @@ use super::agent::Agent;
 use super::copies::CopyReport;
 use super::granting::Holders;
 use super::links::Op;
+use super::standing::Standing;
 use super::types::Wire;
 use crate::map::Map;
 use crate::{ClusterId, NodeId, level};
@@ -28,6 +29,8 @@ pub struct NodeStatus {
     pub trouble: String,
     /// The copies of the log that it owns, as it has reported them; empty: it has none, or was not heard.
     pub copies: Vec<CopyReport>,
+    /// How well and how far it is, as it has reported it; none: it has no copy of a shard with standbys, or was not heard.
+    pub standing: Option<Standing>,
 }
 
 /// The state of the cluster.
@@ -81,6 +84,7 @@ impl Agent {
                     true => self.reported_copies(),
                     false => held.map(|held| held.copies.clone()).unwrap_or_default(),
                 },
+                standing: if is_me { self.standing() } else { held.and_then(|held| held.standing) },
             }
         });
         let nodes = nodes.collect();

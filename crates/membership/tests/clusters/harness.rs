@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use membership::control::{
-    Control, CopyReport, DataLink, Hooks, Made, NotConfigured, Settings, StartError, Status, Wanted,
+    Control, CopyReport, DataLink, Hooks, Made, NotConfigured, Settings, Standing, StartError, Status, Wanted,
 };
 use membership::meta::{Command, Configuration, Response, Setting};
 use membership::{AcceptorId, BootNs, Map, NodeId};
@@ -44,6 +44,8 @@ pub struct Node {
     pub reports: Arc<Mutex<Vec<CopyReport>>>,
     /// The folders that it has made for copies of logs.
     pub copies: Arc<Mutex<BTreeMap<Wanted, Made>>>,
+    /// How well it is, and how far it follows.
+    pub standing: Arc<Mutex<Standing>>,
     links: Channel<DataLink>,
     no_links: Channel<(u64, String)>,
 }
@@ -203,6 +205,7 @@ impl Node {
         let control = None;
         let of_shard = Arc::default();
         let leads_not = Arc::default();
+        let standing = Arc::default();
         Self {
             settings,
             control,
@@ -215,6 +218,7 @@ impl Node {
             trouble,
             reports,
             copies,
+            standing,
             links,
             no_links,
         }
@@ -260,6 +264,10 @@ impl Node {
             copies: {
                 let reports = Arc::clone(&self.reports);
                 Arc::new(move || reports.lock().unwrap().clone())
+            },
+            standing: {
+                let standing = Arc::clone(&self.standing);
+                Arc::new(move || *standing.lock().unwrap())
             },
             may_serve: Arc::new(|| Ok(())),
             may_lead: {

@@ -13,6 +13,7 @@ mod leases;
 mod libraries;
 mod members;
 mod shards;
+mod standbys;
 mod storm;
 mod tls;
 mod tls_client;

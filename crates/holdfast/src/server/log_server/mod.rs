@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use membership::control::{Control, Hooks, Settings as ControlSettings};
+use membership::control::{Control, Hooks, Settings as ControlSettings, Standing};
 use membership::meta::{Configuration, Kind};
 use node::Clock;
 use node::config::{Live, Loaded, Renames, Settings};
@@ -148,6 +148,8 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         on_log: Arc::new(copies::serve),
         // It has no store.
         on_store: Arc::new(drop),
+        // It has no data.
+        standing: Arc::new(Standing::default),
         on_place: Arc::new(move |wanted, is_known| placing.make(wanted, is_known)),
         ask_copy: Arc::new(loggroup::ask),
         is_leaving: Arc::new(move || stops.load(Ordering::Acquire)),

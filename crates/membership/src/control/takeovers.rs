@@ -1,0 +1,122 @@
+//! The leader's part in takeovers: it looks at shards with standbys, and proposes what [`crate::takeovers`] decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clocks::BootMs;
+use standby::{Change, NodeNumber, Position, Process, Refused, Why};
+use tokio::time::timeout;
+
+use super::agent::{Agent, Volatile, is_done};
+use super::granting::Renewal;
+use super::links::Reply;
+use super::standing::{Following, Standing};
+use crate::meta::{ChangeCopies, Command, Lead};
+use crate::takeovers::Takeover;
+use crate::{NodeId, Term};
+
+impl Agent {
+    /// Decides on takeovers for ever, as long as this node leads. It sleeps while there is nothing to decide.
+    pub async fn decide_takeovers(self: Arc<Self>) {
+        loop {
+            let looked = self.looks_at_shards.notified();
+            match self.propose_takeovers() {
+                BootMs::NEVER => looked.await,
+                until => {
+                    let wait = Duration::from_millis(until.since((self.clock)().ms()).max(1));
+                    let _ = timeout(wait, looked).await;
+                }
+            }
+        }
+    }
+
+    /// Wakes [`Self::decide_takeovers`], if there is a shard with standbys.
+    pub fn look_at_shards(&self) {
+        if self.machine.look(|applied| applied.state.has_standbys()) {
+            self.looks_at_shards.notify_one();
+        }
+    }
+
+    /// Proposes the takeovers that are due. Returns when to ask again.
+    fn propose_takeovers(self: &Arc<Self>) -> BootMs {
+        let Some(term) = self.leads() else { return BootMs::NEVER };
+        let (due, again) = {
+            let mut volatile = self.volatile();
+            // Under the lock: a takeover that was committed is seen here before it counts as done.
+            let shards = self.machine.look(|applied| applied.state.copied_shards());
+            volatile.takeovers.decide(term, &shards, (self.clock)().ms())
+        };
+        for takeover in due {
+            tokio::spawn(Arc::clone(self).take_over(term, takeover));
+        }
+        again
+    }
+
+    async fn take_over(self: Arc<Self>, term: u64, Takeover { shard, change, why }: Takeover) {
+        // Another command may be about to take the shard from its owner. It looks at the owner of then.
+        let fencing = Arc::clone(&self.fencing).lock_owned().await;
+        let command = Command::Copies(ChangeCopies { shard, change });
+        let because = match why {
+            Why::Silent => "its owner has not renewed its lease",
+            Why::Ended => "its owner's process has ended",
+            Why::Yielded => "its owner has given it up",
+        };
+        if let Change::TakeOver { to, .. } = change {
+            tracing::warn!("node {} takes over shard {}: {because}", to.node.0, shard.0);
+        }
+        let reply = self.write(term, command).await;
+        drop(fencing);
+        let is_taken = matches!(&reply, Reply::Done(answer) if is_done(answer));
+        if !is_taken {
+            tracing::warn!("shard {} was not taken over: {reply:?}", shard.0);
+        }
+        self.volatile().takeovers.done(shard, is_taken, (self.clock)().ms());
+        self.looks_at_shards.notify_one();
+    }
+
+    /// Judges a renewal. Returns the term of the shard with standbys that the lease is for, if it is for one.
+    ///
+    /// # Errors
+    /// The process owns such a shard, and another one is to have it.
+    pub fn judge(&self, volatile: &mut Volatile, term: u64, renewal: &Renewal) -> Result<Option<Term>, Refused> {
+        // Under the lock, as for takeovers.
+        let shards = self.machine.look(|applied| applied.state.copied_shards());
+        let Some(node) = self.known_number(renewal.id).filter(|_| !shards.is_empty()) else { return Ok(None) };
+        let Standing { health, following } = renewal.standing.unwrap_or_default();
+        let machine = |id| self.machine.map().member(id).map(|member| member.machine.clone()).unwrap_or_default();
+        let position = following.map(|Following { log, behind_bytes, priority, .. }| Position {
+            log,
+            behind_bytes,
+            priority,
+            is_beside_leader: machine(renewal.id) == machine(self.me()),
+        });
+        let renewal = standby::Renewal { process: Process { node, life: renewal.incarnation }, health, position };
+        volatile.takeovers.renew(term, &shards, renewal, (self.clock)().ms())
+    }
+
+    fn known_number(&self, id: NodeId) -> Option<NodeNumber> {
+        let map = self.machine.map();
+        map.index_of(id).map(|index| NodeNumber(map.node(index).number))
+    }
+
+    /// Checks that a process that asks for a term of its node's shard may be given it.
+    ///
+    /// # Errors
+    /// A standby goes before it. In words.
+    pub fn may_be_given_a_term(&self, term: u64, command: &Command) -> Result<(), String> {
+        let (shard, process) = match command {
+            Command::Lead(Lead { shard, id, incarnation, .. }) => match self.known_number(*id) {
+                Some(node) => (*shard, Process { node, life: *incarnation }),
+                None => return Ok(()),
+            },
+            Command::Copies(ChangeCopies { shard, change: Change::Lead { by, .. } }) => (*shard, *by),
+            _ => return Ok(()),
+        };
+        let mut volatile = self.volatile();
+        let shards = self.machine.look(|applied| applied.state.copied_shards());
+        match volatile.takeovers.may_lead(term, &shards, (shard, process), (self.clock)().ms()) {
+            true => Ok(()),
+            false => Err(format!("a standby takes over shard {}", shard.0)),
+        }
+    }
+}
