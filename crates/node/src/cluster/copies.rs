@@ -7,6 +7,7 @@ use ::membership::map::Node;
 use ::membership::meta::{Acceptor, Group, HAS_LOG, Place, Reported, Shard};
 use ::membership::{AcceptorId, Map, NodeId, ShardId};
 
+use super::standbys;
 use crate::figures::amount::human;
 
 /// A member's address for clients; its name if it is gone.
@@ -148,7 +149,9 @@ pub(crate) fn findings(status: &Status) -> Findings {
                 _ => format!("the copy of shard {} at {place} does not answer the shard's owner", shard.id.0),
             });
         }
-        alone.push(shard.id.0.to_string());
+        if !standbys::has_electable(shard) {
+            alone.push(shard.id.0.to_string());
+        }
     }
     if !alone.is_empty() {
         notes.push(format!(
@@ -292,7 +295,7 @@ fn copy(map: &Map, shard: &Shard, place: &Place, known: &[CopyReport]) -> String
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::Arc;
 
     use ::membership::control::NodeStatus;
@@ -337,7 +340,7 @@ mod tests {
     }
 
     /// Two nodes and a log-server. Shard 1 has the copies of these members, of which those reach `up`.
-    fn status(settled: &[u8], pending: Option<&[u8]>, up: &[u8]) -> Status {
+    pub fn status(settled: &[u8], pending: Option<&[u8]>, up: &[u8]) -> Status {
         let shard = Shard {
             id: ShardId(1),
             owner: id(1),
@@ -349,6 +352,8 @@ mod tests {
             pending_since: Term::ZERO,
             streams: 1,
             settings: BTreeMap::from([("appendfsync".to_owned(), "always".to_owned())]),
+            standbys: BTreeMap::new(),
+            rests_ms: 0,
         };
         let places = vec![place(1, "-"), place(2, "-"), place(3, "/mnt/a")];
         let reported = |n: u8| {
@@ -371,6 +376,7 @@ mod tests {
                 level: Some(11),
                 trouble: String::new(),
                 copies: Vec::new(),
+                standing: None,
             }
         };
         Status {

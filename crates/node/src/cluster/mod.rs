@@ -37,6 +37,7 @@ pub(crate) mod route;
 pub(crate) mod settings;
 pub(crate) mod smart;
 pub(crate) mod spread;
+pub(crate) mod standbys;
 pub(crate) mod status;
 pub(crate) mod tracking;
 mod turn;

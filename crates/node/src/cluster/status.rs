@@ -6,7 +6,7 @@ use ::membership::control::Status;
 use ::membership::map::Node;
 use ::membership::{Map, NodeId, SLOTS};
 
-use super::copies;
+use super::{copies, standbys};
 use crate::transactions::doubts::Doubt;
 
 /// Slots of the node with this index, as ranges.
@@ -43,6 +43,7 @@ pub(crate) fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     }));
     let copies = copies::findings(status);
     problems.extend(copies.problems);
+    problems.extend(standbys::problems(status));
     let _ = writeln!(out, "health: {}\n", if problems.is_empty() { "ok" } else { "not ok" });
     problems.extend(copies.notes.into_iter().map(|note| format!("note: {note}")));
     problems.iter().for_each(|problem| {
@@ -58,6 +59,10 @@ pub(crate) fn text(status: &Status, doubts: &[(String, Doubt)]) -> String {
     out.push_str(&table(&rows));
     if !map.groups().is_empty() {
         let _ = write!(out, "\n{}", table(&copies::shard_rows(status)));
+    }
+    let standbys = standbys::rows(status);
+    if !standbys.is_empty() {
+        let _ = write!(out, "\n{}", table(&standbys));
     }
     out
 }
@@ -209,6 +214,7 @@ mod tests {
             level: Some(8),
             trouble: String::new(),
             copies: Vec::new(),
+            standing: None,
         };
         let nodes = (1..4).zip(leases).map(of);
         Status {

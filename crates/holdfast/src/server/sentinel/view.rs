@@ -165,6 +165,7 @@ mod tests {
             level: None,
             trouble: String::new(),
             copies: Vec::new(),
+            standing: None,
         });
         Status {
             me: NodeId([2; 20]),
