@@ -129,6 +129,12 @@ impl Acceptors {
         self.held().get(&id).cloned()
     }
 
+    /// The acceptor of a shard in this process. An owner's own log is none of these.
+    #[must_use]
+    pub fn of_shard(&self, shard: ShardId) -> Option<Held> {
+        self.held().values().find(|held| held.acceptor.shard() == shard).cloned()
+    }
+
     /// The names of all.
     #[must_use]
     pub fn ids(&self) -> Vec<AcceptorId> {

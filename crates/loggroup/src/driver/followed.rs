@@ -1,5 +1,6 @@
 //! Standbys with threads: they read from acceptors while an owner's log runs.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +18,9 @@ fn follow<D: Disk>(local: &Local<D>, from: Lsn, pace: Option<Duration>) -> (Foll
     let applied = Applied::default();
     let (list, covered) = (applied.clone(), Cut(from.0));
     let tap = local.tap(covered, covered).unwrap_or_else(|why| panic!("{why}"));
-    let following = Following::start(tap, move |records| {
+    let begun = now();
+    let clock = Arc::new(move || begun.elapsed().as_nanos() as u64);
+    let following = Following::start(tap, clock, move |records| {
         let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
         list.extend(records.iter().map(|record| {
             assert!(record.effects.iter().all(|byte| *byte == 7) && [100, 9000].contains(&record.effects.len()));
@@ -73,6 +76,10 @@ fn standbys_follow_a_log_that_runs() {
         thread::park_timeout(Duration::from_millis(1));
     }
     assert_eq!(*seen.lock().unwrap(), Some(Cut(last.0)));
+    let behind = following.behind();
+    let bytes = all.len() as u64 * 100;
+    assert!(behind.bytes == 0 && behind.ms == 0 && behind.applied_bytes >= bytes, "{behind:?}");
+    assert!(following.log().0 >= last.0, "the idle stream has passed it, too");
     assert!(following.stop().is_none());
     // It goes on where its store ends. A slow one holds nobody up.
     let (following, applied) = follow(&c.local, middle, Some(Duration::from_micros(200)));
@@ -159,4 +166,50 @@ fn a_standby_reads_a_folder_of_the_system() {
     led.stop();
     local.stop().unwrap();
     std::fs::remove_dir_all(&root).unwrap();
+}
+
+/// A standby that stands still is behind, and says by how much. Then it is not.
+#[test]
+fn a_standby_says_how_far_it_is_behind() {
+    let (own, b, c) = (Disks::new(2), Copy::start(Disks::new(2), 2), Copy::start(Disks::new(2), 3));
+    let mut led = lead(&own, plan(1, 1, &[1, 2, 3], None), &[&b, &c]);
+    let tap = c.local.tap(Cut(0), Cut(0)).unwrap_or_else(|why| panic!("{why}"));
+    let (time, is_closed) = (Arc::new(AtomicU64::new(5_000_000)), Arc::new(AtomicBool::new(true)));
+    let (ticks, gate, begun) = (time.clone(), is_closed.clone(), now());
+    let following = Following::start(tap, Arc::new(move || ticks.load(SeqCst)), move |_| {
+        while gate.load(SeqCst) && begun.elapsed() < Duration::from_secs(60) {
+            thread::park_timeout(Duration::from_millis(1));
+        }
+    });
+    let following = following.unwrap();
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let since = now();
+        while !is_so() {
+            assert!(since.elapsed() < Duration::from_secs(20), "{what}: {:?}", following.behind());
+            thread::park_timeout(Duration::from_millis(1));
+        }
+    };
+    let all = led.write(20);
+    // Three records of 9000 bytes, and seventeen of 100: about so many.
+    until("it is behind", &|| following.behind().bytes > 3_000);
+    time.fetch_add(7_000_000, SeqCst);
+    assert!(following.behind().ms >= 7 && following.behind().applied_bytes == 0, "{:?}", following.behind());
+    is_closed.store(false, SeqCst);
+    until("it is not", &|| following.behind().bytes == 0 && following.behind().ms == 0);
+    let last = all.last().unwrap().0;
+    until("all is applied", &|| following.applied().0 == last);
+    assert_eq!(following.behind().applied_bytes, 28_700);
+    // After an idle time a record is as old as it is.
+    let is_idle = || led.driver.tell_marks() && following.log().0 >= last;
+    until("the idle stream has passed it, too", &is_idle);
+    until("its thread waits", &|| c.local.is_follower_caught());
+    time.fetch_add(9_000_000_000, SeqCst);
+    is_closed.store(true, SeqCst);
+    led.write(2);
+    until("it is behind again", &|| following.behind().bytes > 0);
+    assert!(following.behind().ms < 1_000, "{:?}", following.behind());
+    is_closed.store(false, SeqCst);
+    until("it is not any more", &|| following.behind().bytes == 0);
+    assert!(following.stop().is_none());
+    led.stop();
 }

@@ -10,6 +10,8 @@ use crate::folder::{decoded, encoded};
 
 /// Records of a block, or of several that were split from one.
 struct Records {
+    /// The place of the last of these blocks.
+    block: u64,
     gathered: Gathered,
     /// The next record that is not applied, and the end of those that are valid.
     next: usize,
@@ -36,6 +38,8 @@ pub struct Feed<D: Disk> {
     pub record_bytes: usize,
     /// Memory had records up to here at first.
     had: Lsn,
+    /// Blocks that were taken so far, and their bytes.
+    pub taken: (u64, u64),
     /// How often blocks that are committed were not found in the folder.
     misses: u32,
 }
@@ -61,6 +65,7 @@ impl<D: Disk> Feed<D> {
             block_bytes: 0,
             record_bytes: 0,
             had: Lsn(had.0),
+            taken: (0, 0),
             misses: 0,
         }
     }
@@ -79,6 +84,7 @@ impl<D: Disk> Feed<D> {
         for block in blocks {
             self.loaded = block.id;
             self.block_bytes += block.body.len();
+            self.taken = (self.taken.0 + 1, self.taken.1 + block.body.len() as u64);
             self.blocks.push_back(block);
         }
         self.misses = 0;
@@ -110,6 +116,11 @@ impl<D: Disk> Feed<D> {
         self.reader.forget();
     }
 
+    /// The place up to which all records are applied.
+    pub fn place(&self) -> u64 {
+        self.records.front().map_or(self.fed.sequence, |first| first.block - 1)
+    }
+
     pub fn has_blocks(&self) -> bool {
         !self.blocks.is_empty()
     }
@@ -138,7 +149,7 @@ impl<D: Disk> Feed<D> {
             let next = end - records.len();
             if next < end {
                 self.record_bytes += gathered.bytes();
-                self.records.push_back(Records { gathered, next, end });
+                self.records.push_back(Records { block: block.id.sequence, gathered, next, end });
             }
         }
         Ok(Some(standby::Block { id: block.id, cut: block.cut, is_start: block.is_start, records }))

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use quorum::Cut;
-use redolog::{Disk, Recovered};
-use standby::Follower;
+use redolog::{Clock, Disk, Recovered};
+use standby::{Behind, Follower};
 
 use super::{Ended, Stepped, Tap};
 
@@ -42,7 +42,9 @@ impl Control {
             if self.is_stopped.load(SeqCst) {
                 break None;
             }
-            match tap.step(&mut apply) {
+            let stepped = tap.step(&mut apply);
+            tap.note();
+            match stepped {
                 Ok(Stepped::Applied(_)) => self.applied.store(tap.follower().applied().0, SeqCst),
                 Ok(Stepped::Went) => {}
                 Ok(Stepped::Idle) => tap.wait(&|| self.is_due()),
@@ -61,21 +63,26 @@ impl Control {
 pub struct Following {
     control: Arc<Control>,
     wake: Box<dyn Fn() + Send + Sync>,
+    look: Box<dyn Fn() -> (Behind, Cut) + Send + Sync>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Following {
-    /// Begins. `apply` gets the records in the order of their LSNs, on the thread: while it works, the log waits.
+    /// Begins. `clock` measures how far it is behind. `apply` gets the records in the order of their LSNs, on the thread: while it works, the log waits.
     ///
     /// # Errors
     /// The system has no thread for it.
-    pub fn start<D: Disk>(mut tap: Tap<D>, apply: impl FnMut(&[Recovered<'_>]) + Send + 'static) -> io::Result<Self> {
+    pub fn start<D: Disk>(
+        mut tap: Tap<D>,
+        clock: Clock,
+        apply: impl FnMut(&[Recovered<'_>]) + Send + 'static,
+    ) -> io::Result<Self> {
         let control = Arc::new(Control::default());
         control.applied.store(tap.follower().applied().0, SeqCst);
-        let (wake, running) = (tap.waker(), control.clone());
+        let (wake, look, running) = (tap.waker(), tap.looker(clock), control.clone());
         let name = "copy-follow".to_owned();
         let thread = std::thread::Builder::new().name(name).spawn(move || running.run(tap, apply))?;
-        Ok(Self { control, wake, thread: Some(thread) })
+        Ok(Self { control, wake, look, thread: Some(thread) })
     }
 
     /// Has something done between two batches, on the thread: a checkpoint begins there, and a reader of several keys sees
@@ -90,6 +97,19 @@ impl Following {
     #[must_use]
     pub fn applied(&self) -> Cut {
         Cut(self.control.applied.load(SeqCst))
+    }
+
+    /// How far it is behind what is committed here. Bytes are an estimate. Milliseconds count from the time at which all that
+    /// was committed then had been applied: 0 if all is. From any thread; it takes the acceptor's lock for a moment.
+    #[must_use]
+    pub fn behind(&self) -> Behind {
+        (self.look)().0
+    }
+
+    /// The end of what the acceptor has: of all streams the lowest. It may have more that it got before this began.
+    #[must_use]
+    pub fn log(&self) -> Cut {
+        (self.look)().1
     }
 
     /// True if the thread has ended.

@@ -7,14 +7,16 @@ mod feed;
 mod follow;
 mod planted;
 mod recent;
+mod shown;
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use quorum::{Base, Block, Cut, History, Mark, StreamId};
-use redolog::{Disk, Lack, Recovered};
+use redolog::{Clock, Disk, Lack, Recovered};
 use standby::Follower;
 
 use self::feed::{Feed, Place};
@@ -22,6 +24,7 @@ pub use self::follow::Following;
 pub(crate) use self::planted::{Mistake, Planted};
 use self::recent::Recent;
 pub(super) use self::recent::Tapped;
+use self::shown::{Shown, Snapshot};
 use super::{Local, Shared, State};
 
 /// Most bytes of the last blocks of a stream that are kept for the standby.
@@ -90,6 +93,10 @@ pub struct Tap<D: Disk> {
     shared: Arc<Shared<D>>,
     feeds: Vec<Feed<D>>,
     follower: Follower,
+    /// What is shown of it, when it looked last, and what was committed at some time before.
+    shown: Option<Arc<Shown>>,
+    looked_at: u64,
+    snapshot: Option<Snapshot>,
     pub(crate) planted: Planted,
 }
 
@@ -111,6 +118,12 @@ impl<D: Disk> Local<D> {
     /// There is one already, the acceptor has stopped, or the log here begins behind what memory has.
     pub fn tap(&self, applied: Cut, covered: Cut) -> Result<Tap<D>, Ended> {
         self.tap_with(applied, covered, RECENT_BYTES)
+    }
+
+    /// True if a standby waits that has applied all that is committed.
+    #[cfg(test)]
+    pub(crate) fn is_follower_caught(&self) -> bool {
+        self.shared.lock().tapped.as_ref().is_some_and(|tapped| tapped.is_caught)
     }
 
     /// As [`Self::tap`]. `recent`: most bytes of the last blocks of a stream that are kept for it.
@@ -135,7 +148,8 @@ impl<D: Disk> Local<D> {
         let told = shared.step(&mut state, |acceptor, out| acceptor.want_marks(true, out));
         drop(state);
         shared.tell(told);
-        Ok(Tap { shared, feeds, follower, planted: Planted::default() })
+        let planted = Planted::default();
+        Ok(Tap { shared, feeds, follower, shown: None, looked_at: 0, snapshot: None, planted })
     }
 }
 
@@ -173,10 +187,11 @@ impl<D: Disk> Shared<D> {
 impl<D: Disk> State<D> {
     /// Changes the last blocks of a stream that are kept, if a standby reads here.
     pub(super) fn keep_recent(&mut self, stream: StreamId, change: impl FnOnce(&mut Recent, usize)) {
-        if let Some(Tapped { recent, most, .. }) = &mut self.tapped
-            && let Some(recent) = recent.get_mut(usize::from(stream.0))
+        if let Some(Tapped { recent, most, ends, .. }) = &mut self.tapped
+            && let Some((recent, end)) = recent.iter_mut().zip(ends).nth(usize::from(stream.0))
         {
             change(recent, *most);
+            *end = recent.end().unwrap_or_default();
         }
     }
 
@@ -193,6 +208,9 @@ impl<D: Disk> State<D> {
         }
         let wakes = is_new && !tapped.has_news;
         tapped.has_news |= is_new;
+        if is_new && std::mem::take(&mut tapped.is_caught) {
+            tapped.shown.iter().for_each(|shown| shown.caught(shown.now()));
+        }
         wakes
     }
 }
@@ -241,6 +259,10 @@ impl<D: Disk> Tap<D> {
         }
         apply(&batch);
         let applied = batch.len();
+        if let Some(shown) = &self.shown {
+            let bytes: usize = batch.iter().map(|record| record.effects.len()).sum();
+            shown.applied_bytes.fetch_add(bytes as u64, SeqCst);
+        }
         drop(batch);
         self.feeds.iter_mut().zip(places).for_each(|(feed, place)| feed.applied(place));
         self.follower.done();
@@ -256,6 +278,7 @@ impl<D: Disk> Tap<D> {
             Wanted { next: feed.loaded.sequence + 1, has_room: may_wait && feed.block_bytes < AHEAD_BYTES }
         };
         let wanted: Vec<Wanted> = self.feeds.iter().map(wanted).collect();
+        self.looked_at = self.shown.as_ref().map_or(0, |shown| shown.now());
         let all = self.shared.look(&wanted, self.planted)?;
         let mut loaded = Loaded::Nothing;
         for ((feed, found), stream) in self.feeds.iter_mut().zip(all).zip((0..).map(StreamId)) {
@@ -314,6 +337,10 @@ impl<D: Disk> Tap<D> {
     /// Waits until something arrives, or the caller is woken ([`Self::waker`]) and `is_due` says so.
     fn wait(&self, is_due: &dyn Fn() -> bool) {
         let mut state = self.shared.lock();
+        let is_caught = self.feeds.iter().all(|feed| feed.place() >= feed.mark.committed.sequence);
+        if let Some(tapped) = state.tapped.as_mut().filter(|tapped| !tapped.has_news) {
+            tapped.is_caught = is_caught;
+        }
         let has_news = |state: &State<D>| state.tapped.as_ref().is_none_or(|tapped| tapped.has_news);
         while !state.is_closing && !has_news(&state) && !is_due() {
             state = self.shared.news.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -325,6 +352,30 @@ impl<D: Disk> Tap<D> {
         let state = self.shared.lock();
         if !state.is_closing {
             drop(self.shared.news.wait_timeout(state, AGAIN));
+        }
+    }
+
+    /// Shows how far it is to other threads.
+    fn show(&mut self, clock: Clock) -> Arc<Shown> {
+        let shown = Arc::new(Shown::new(clock, self.feeds.len()));
+        self.shown = Some(shown.clone());
+        if let Some(tapped) = &mut self.shared.lock().tapped {
+            tapped.shown = Some(shown.clone());
+        }
+        self.note();
+        shown
+    }
+
+    /// Says how far it is, on any thread.
+    fn looker(&mut self, clock: Clock) -> Box<dyn Fn() -> (standby::Behind, Cut) + Send + Sync> {
+        let (shared, shown) = (self.shared.clone(), self.show(clock));
+        Box::new(move || shown.behind(&shared))
+    }
+
+    /// Notes how far it is.
+    fn note(&mut self) {
+        if let Some(shown) = &self.shown {
+            shown.note(&self.feeds, self.looked_at, &mut self.snapshot);
         }
     }
 

@@ -2,7 +2,11 @@
 
 use std::collections::VecDeque;
 
-use quorum::{Block, BlockId, Mark};
+use std::sync::Arc;
+
+use quorum::{Block, BlockId, Cut, Mark};
+
+use super::shown::Shown;
 
 /// Blocks that follow one another, the oldest first.
 #[derive(Default)]
@@ -61,6 +65,11 @@ impl Recent {
         taken
     }
 
+    /// Where the last one ends, if any is here.
+    pub fn end(&self) -> Option<Cut> {
+        self.blocks.back().map(|block| block.cut)
+    }
+
     /// The place of the first block.
     pub fn first(&self) -> Option<u64> {
         self.blocks.front().map(|block| block.id.sequence)
@@ -76,8 +85,14 @@ pub struct Tapped {
     pub marks: Vec<Option<Mark>>,
     /// The places where the streams began.
     pub bases: Vec<BlockId>,
+    /// Where the last block ends that each stream got, as far as that is known.
+    pub ends: Vec<Cut>,
     /// The standby has not looked since something has changed.
     pub has_news: bool,
+    /// It had applied all that was committed when it looked last, and waits.
+    pub is_caught: bool,
+    /// What it says of itself.
+    pub shown: Option<Arc<Shown>>,
 }
 
 impl Tapped {
@@ -87,7 +102,10 @@ impl Tapped {
             most,
             marks: vec![None; streams],
             bases: vec![BlockId::default(); streams],
+            ends: vec![Cut(0); streams],
             has_news: true,
+            is_caught: false,
+            shown: None,
         }
     }
 }
