@@ -60,10 +60,39 @@ enum What {
         #[arg(long, value_name = "NODE")]
         on: String,
     },
+    /// Has nodes without slots keep copies of a shard's data
+    Standby {
+        #[command(subcommand)]
+        what: StandbyWhat,
+    },
     /// Removes the node at this address from its cluster, if it owns no slots. Stop it then.
     Leave {
         #[command(flatten)]
         target: Target,
+    },
+}
+
+#[derive(Subcommand)]
+enum StandbyWhat {
+    /// Has a node become a standby of a shard. It needs a copy of the shard's log, and owns no slots.
+    Add {
+        #[command(flatten)]
+        target: Target,
+        /// The number of the shard, as `holdfast cluster status` shows it
+        shard: u32,
+        /// The address or the name of the node
+        #[arg(long, value_name = "NODE")]
+        on: String,
+    },
+    /// Takes a standby out: its copy counts no more. To add it again, restart it first.
+    Remove {
+        #[command(flatten)]
+        target: Target,
+        /// The number of the shard
+        shard: u32,
+        /// The address or the name of the node
+        #[arg(long, value_name = "NODE")]
+        on: String,
     },
 }
 
@@ -125,6 +154,7 @@ pub fn run(options: &Options) -> Result<(), String> {
             ask(target, &[b"CLUSTER", b"RECOVER", shard.to_string().as_bytes(), b"ON", on.as_bytes()])?;
             println!("node {on} owns shard {shard} now, and reads its log from the copies");
         }
+        What::Standby { what } => standby(what)?,
         What::Forget { target, node, lose_data } => {
             let mut words: Vec<&[u8]> = vec![b"CLUSTER", b"FORGET", node.as_bytes()];
             words.extend(lose_data.then_some(&b"LOSE-DATA"[..]));
@@ -144,6 +174,23 @@ pub fn run(options: &Options) -> Result<(), String> {
             ask(target, &[b"CLUSTER", b"LEAVE"])?;
             println!("the node at {target} has left its cluster, and may be stopped");
         }
+    }
+    Ok(())
+}
+
+fn standby(what: &StandbyWhat) -> Result<(), String> {
+    let (word, target, shard, on) = match what {
+        StandbyWhat::Add { target, shard, on } => ("ADD", target, shard, on),
+        StandbyWhat::Remove { target, shard, on } => ("REMOVE", target, shard, on),
+    };
+    let words: [&[u8]; 6] =
+        [b"CLUSTER", b"STANDBY", word.as_bytes(), &shard.to_string().into_bytes(), b"ON", on.as_bytes()];
+    ask(target, &words)?;
+    match what {
+        StandbyWhat::Add { .. } => {
+            println!("node {on} is to be a standby of shard {shard}: `holdfast cluster status` shows how far it is");
+        }
+        StandbyWhat::Remove { .. } => println!("node {on} is no standby of shard {shard} any more"),
     }
     Ok(())
 }

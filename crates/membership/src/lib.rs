@@ -31,5 +31,5 @@ pub use id::{ClusterId, ID_BYTES, NodeId};
 pub use map::{Continued, Map};
 pub use quorum::{AcceptorId, ShardId, Term};
 pub use slot::{SLOTS, Slot};
-pub use standby::{NodeNumber, Standby};
+pub use standby::{self, NodeNumber, Standby};
 pub use time::{BootNs, LeaseEnd};

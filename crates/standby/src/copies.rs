@@ -10,6 +10,8 @@
 //!                   +---- pin, in a later life ---- given up <--- give up (pinned or electable)
 //! ```
 //!
+//! A standby that an operator removes is given up, and no later life of it asks for a pin by itself.
+//!
 //! *Pinned* and *electable* are two flags. A pin holds the owner's cut back from before the bootstrap's checkpoint
 //! begins. Only with that can a count be true later: what the store of an electable standby lacks is in the log.
 
@@ -29,6 +31,9 @@ pub struct Standby {
     pub is_pinned: bool,
     /// It may take the shard over. What its store covers is durable, so this outlives a start of its node.
     pub is_electable: bool,
+    /// False: an operator has taken it out. Then it is neither pinned nor electable, and no later life begins anew by
+    /// itself. Its life stays known.
+    pub is_wanted: bool,
 }
 
 /// A change of the metadata.
@@ -58,6 +63,12 @@ pub enum Change {
         term: Term,
         /// The owner.
         by: Process,
+        /// The standby.
+        standby: Process,
+    },
+    /// An operator wants no copy at a node any more. The process is the one that the node has now: nothing that was said
+    /// about it counts again.
+    Remove {
         /// The standby.
         standby: Process,
     },
@@ -203,6 +214,7 @@ impl Copies {
                 self.is_word_of_owner(term, by)?;
                 self.give_up(standby)
             }
+            Change::Remove { standby } => self.remove(standby),
             Change::TakeOver { known, to, rests_ms } => self.take_over(known, to, rests_ms),
             Change::Lead { known, by, of_log, rests_ms } => self.lead(known, by, of_log, rests_ms),
         }
@@ -224,13 +236,13 @@ impl Copies {
         if let Some(known) = self.standbys.get(&node).filter(|known| known.life >= life) {
             return Err(Refusal::EarlierLife(known.life));
         }
-        self.standbys.insert(node, Standby { life, is_pinned: true, is_electable: false });
+        self.standbys.insert(node, Standby { life, is_pinned: true, is_electable: false, is_wanted: true });
         Ok(())
     }
 
     fn count(&mut self, Process { node, life }: Process, covered: Cut, floor: Cut) -> Result<(), Refusal> {
         if self.planted.is(Mistake::CountsUnpinned) && node != self.owner.node {
-            self.standbys.insert(node, Standby { life, is_pinned: true, is_electable: true });
+            self.standbys.insert(node, Standby { life, is_pinned: true, is_electable: true, is_wanted: true });
             return Ok(());
         }
         let any_life = self.planted.is(Mistake::CountsEarlierLives);
@@ -254,6 +266,18 @@ impl Copies {
             return Err(Refusal::EarlierLife(known.life));
         }
         (known.life, known.is_pinned, known.is_electable) = (life, false, false);
+        Ok(())
+    }
+
+    fn remove(&mut self, Process { node, life }: Process) -> Result<(), Refusal> {
+        if node == self.owner.node {
+            return Err(Refusal::IsOwner);
+        }
+        let known = self.standbys.get_mut(&node).ok_or(Refusal::NotPinned)?;
+        if life < known.life {
+            return Err(Refusal::EarlierLife(known.life));
+        }
+        *known = Standby { life, is_pinned: false, is_electable: false, is_wanted: false };
         Ok(())
     }
 
@@ -300,7 +324,7 @@ impl Copies {
         self.rests_ms = rests_ms;
         let before = std::mem::replace(&mut self.owner, owner);
         if before.node != owner.node {
-            let standby = Standby { life: before.life, is_pinned: true, is_electable: false };
+            let standby = Standby { life: before.life, is_pinned: true, is_electable: false, is_wanted: true };
             self.standbys.insert(before.node, standby);
         }
         Ok(())

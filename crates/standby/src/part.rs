@@ -17,6 +17,8 @@ pub enum Part {
     Waits,
     /// It was given up in this life: only another life begins anew.
     StartsAgain,
+    /// An operator has taken it out: it has nothing to do with the shard.
+    Removed,
 }
 
 impl Copies {
@@ -31,6 +33,7 @@ impl Copies {
             return Part::Leads;
         }
         match self.standby(process.node) {
+            Some(standby) if !standby.is_wanted => Part::Removed,
             Some(standby) if standby.is_pinned && standby.life <= process.life && has_store => Part::Follows,
             Some(standby) if standby.is_pinned && standby.life == process.life && !standby.is_electable => Part::Waits,
             Some(standby) if standby.life >= process.life => Part::StartsAgain,

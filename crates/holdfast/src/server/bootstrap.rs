@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use membership::ShardId;
+use membership::handshake::Party;
 use node::Node;
 use shipping::{Pace, Pauses, Progress};
 use socket2::Socket;
@@ -52,12 +53,16 @@ impl Bootstraps {
         let _ = self.switch.set(Arc::clone(switch));
     }
 
-    /// Serves a connection of a node that wants a copy, on a thread of its own.
-    pub fn serve(self: &Arc<Self>, socket: OwnedFd) {
+    /// Serves a connection of a process that wants a copy, on a thread of its own.
+    pub fn serve(self: &Arc<Self>, socket: OwnedFd, to: Party) {
         let bootstraps = Arc::clone(self);
         let serve = move || {
             if let Err(why) = bootstraps.answer(Socket::from(socket)) {
-                tracing::warn!(cause = "copy of the store", "A copy of the store was not sent: {why}");
+                tracing::warn!(
+                    cause = "copy of the store",
+                    "A copy of the store was not sent to node {}: {why}",
+                    to.node
+                );
             }
         };
         if let Err(why) = thread::Builder::new().name("bootstrap".into()).spawn(serve) {

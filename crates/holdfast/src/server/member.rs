@@ -466,7 +466,7 @@ fn hooks(
             (_, None) => Err("the node stops".to_owned()),
         }),
         on_log: Arc::new(copies::serve),
-        on_store: Arc::new(move |socket| stores.serve(socket)),
+        on_store: Arc::new(move |socket, peer| stores.serve(socket, peer)),
         ask_copy: Arc::new(loggroup::ask),
         may_serve: Arc::new(move || match may_serve.load(SeqCst) {
             true if serves.is_given() => Err("it starts again, as the owner of its shard has changed".to_owned()),

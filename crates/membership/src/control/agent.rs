@@ -12,14 +12,14 @@ use standby::Change;
 use super::configuration::Configured;
 use super::copies::CopyReport;
 use super::disk::Disk;
-use super::granting::{Renewal, Watched};
+use super::granting::{Renewal, Reported, Watched};
 use super::levels::{Levels, with_level};
 use super::libraries::Taken;
 use super::links::{Links, Op, Reply};
 use super::places::Places;
 use super::relay::Relays;
 use super::shard::OfShard;
-use super::standing::Standing;
+use super::standing::{HeardStandby, ShardLease};
 use super::storage::Machine;
 use super::told::Told;
 use super::types::{CommittedLeaderId, Types, Wire};
@@ -73,6 +73,8 @@ pub struct Shared {
     pub led: Mutex<Led>,
     /// See [`super::Control::leased`].
     pub leased: Mutex<Option<(Term, BootNs)>>,
+    /// See [`super::Control::standbys`].
+    pub standbys: Mutex<Vec<HeardStandby>>,
 }
 
 /// The leaders so far.
@@ -106,10 +108,16 @@ impl Shared {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The leader has granted a lease, for a term of a shard with standbys or for none. Answers may come out of order.
-    pub fn hear_of_lease(&self, of_shard: Option<Term>, until: BootNs) {
-        let mut known = self.leased.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = of_shard.map(|term| (term, until)).max(*known);
+    /// The leader has granted a lease that was asked for at `sent`, for a term of a shard with standbys or for none.
+    /// Answers may come out of order.
+    pub fn hear_of_lease(&self, of_shard: Option<ShardLease>, sent: BootNs, until: BootNs) {
+        let mut leased = self.leased.lock().unwrap_or_else(PoisonError::into_inner);
+        *leased = of_shard.as_ref().map(|of| (of.term, until)).max(*leased);
+        let heard = of_shard.map_or_else(Vec::new, |of| of.standbys);
+        let at = |ago_ms: u64| BootNs(sent.0.saturating_sub(ago_ms.saturating_mul(1_000_000)));
+        let standbys =
+            heard.into_iter().map(|(process, ago, following)| HeardStandby { process, following, at: at(ago) });
+        *self.standbys.lock().unwrap_or_else(PoisonError::into_inner) = standbys.collect();
     }
 
     /// The leader has told which nodes are silent.
@@ -180,7 +188,7 @@ pub struct Volatile {
     /// The copies of their logs, as these have reported them to this one.
     pub copies: BTreeMap<NodeId, Vec<CopyReport>>,
     /// How well and how far processes with copies of shards' data are, as they have reported it to this one.
-    pub standings: BTreeMap<NodeId, Standing>,
+    pub standings: BTreeMap<NodeId, Reported>,
     /// What this node knows, as a leader, of shards with standbys.
     pub takeovers: Takeovers,
     /// The nodes that are up, and those that were.

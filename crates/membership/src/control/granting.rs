@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::agent::Agent;
 use super::copies::{self, CopyReport};
 use super::links::Reply;
-use super::standing::Standing;
+use super::standing::{ShardLease, Standing};
 use super::types::Wire;
 use crate::codec::{Malformed, Reader, put_bytes, put_count};
 use crate::handshake::Role;
 use crate::meta::{Acceptor, Recover};
-use crate::{NodeId, ShardId, Term};
+use crate::{BootNs, NodeId, ShardId};
 
 /// How long a copy has for its answer.
 const ASK: Duration = Duration::from_secs(3);
@@ -55,7 +55,7 @@ impl Agent {
             };
             match standing {
                 None => volatile.standings.remove(&id),
-                Some(standing) => volatile.standings.insert(id, standing),
+                Some(standing) => volatile.standings.insert(id, Reported { life: incarnation, at: now, standing }),
             };
             match judged {
                 Err(why) => Err(why.to_string()),
@@ -191,7 +191,7 @@ impl Agent {
             // A node that is down has reported nothing since.
             let trouble = volatile.troubles.get(&id).filter(|_| left_ms > 0).cloned().unwrap_or_default();
             let copies = volatile.copies.get(&id).filter(|_| left_ms > 0).cloned().unwrap_or_default();
-            let standing = volatile.standings.get(&id).filter(|_| left_ms > 0).copied();
+            let standing = volatile.standings.get(&id).filter(|_| left_ms > 0).map(|reported| reported.standing);
             Held { left_ms, trouble, copies, standing }
         };
         Holders(nodes.into_iter().map(|(id, _)| (id, held(id))).collect())
@@ -226,6 +226,17 @@ impl Watched {
         }
         changes
     }
+}
+
+/// What a process with a copy of a shard has said of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Reported {
+    /// Its life.
+    pub life: u64,
+    /// When it was heard.
+    pub at: BootNs,
+    /// What it has said.
+    pub standing: Standing,
 }
 
 /// A node's report when it renews its lease.
@@ -276,8 +287,8 @@ pub struct Granted {
     pub index: u64,
     /// Nodes that hold no lease.
     pub silent: BTreeSet<NodeId>,
-    /// The term of a shard with standbys that the lease is for; none: it is for none.
-    pub of_shard: Option<Term>,
+    /// The term of a shard with standbys that the lease is for, and these; none: it is for none.
+    pub of_shard: Option<ShardLease>,
 }
 
 impl Wire for Granted {
@@ -286,8 +297,8 @@ impl Wire for Granted {
         put_count(out, self.silent.len());
         self.silent.iter().for_each(|id| id.put(out));
         // Behind all that earlier builds know.
-        if let Some(term) = self.of_shard {
-            out.extend_from_slice(&term.get().to_le_bytes());
+        if let Some(of_shard) = &self.of_shard {
+            of_shard.put(out);
         }
     }
 
@@ -295,8 +306,7 @@ impl Wire for Granted {
         let index = from.u64()?;
         let count = from.count(crate::meta::NODES_MAX)?;
         let silent = (0..count).map(|_| NodeId::read(from)).collect::<Result<_, _>>()?;
-        let term = |from: &mut Reader<'_>| Term::new(from.u32()?).ok_or(Malformed("a term"));
-        Ok(Self { index, silent, of_shard: if from.is_empty() { None } else { Some(term(from)?) } })
+        Ok(Self { index, silent, of_shard: if from.is_empty() { None } else { Some(ShardLease::read(from)?) } })
     }
 }
 
@@ -372,6 +382,7 @@ mod tests {
     use super::super::copies::CopyState;
     use super::super::standing::Following;
     use super::*;
+    use crate::Term;
 
     #[test]
     fn members_that_were_up_go_down_and_come_back() {
@@ -388,7 +399,14 @@ mod tests {
 
     fn standing() -> Standing {
         let health = standby::Health { stuck_ms: 1, stalled_ms: 2, reaches_majority: true, disk_failed: true };
-        let following = Following { log: quorum::Cut(3), behind_bytes: 4, behind_ms: 5, priority: 100 };
+        let following = Following {
+            log: quorum::Cut(3),
+            covered: quorum::Cut(2),
+            behind_bytes: 4,
+            behind_ms: 5,
+            applied_bytes: 6,
+            priority: 100,
+        };
         Standing { health, following: Some(following) }
     }
 
@@ -416,7 +434,8 @@ mod tests {
                 assert_eq!(Holders::whole(&holders.to_bytes()), Ok(holders));
             }
         }
-        for of_shard in [None, Term::new(3)] {
+        let of_shard = ShardLease { term: Term::new(3).unwrap(), standbys: Vec::new() };
+        for of_shard in [None, Some(of_shard)] {
             let granted = Granted { index: 5, silent: [id].into(), of_shard };
             assert_eq!(Granted::whole(&granted.to_bytes()), Ok(granted));
         }
@@ -458,7 +477,11 @@ mod tests {
     fn a_lease_names_the_term_of_a_shard_with_standbys_alone() {
         let granted = |of_shard| Granted { index: 5, silent: BTreeSet::new(), of_shard }.to_bytes();
         assert_eq!(granted(None), [5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(granted(Term::new(3)), [5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0]);
-        assert!(Granted::whole(&[5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]).is_err(), "no term is so high");
+        let of_shard = ShardLease { term: Term::new(3).unwrap(), standbys: Vec::new() };
+        assert_eq!(granted(Some(of_shard)), [5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(
+            Granted::whole(&[5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]).is_err(),
+            "no term is so high"
+        );
     }
 }

@@ -158,7 +158,7 @@ impl Agent {
         let (before, now) = (self.shared.lease_until.get(), (self.clock)());
         let until = sent.after(self.settings.lease.as_nanos() as u64);
         self.shared.lease_until.extend(until);
-        self.shared.hear_of_lease(of_shard, until);
+        self.shared.hear_of_lease(of_shard, sent, until);
         if before > BootNs::default() && before < now {
             tracing::warn!("this node was without a lease for {} ms", now.0.saturating_sub(before.0) / 1_000_000);
         }
@@ -194,7 +194,7 @@ impl Agent {
             return;
         }
         let (number, known) = (shard.id, shard.term);
-        let command = match map.data_copies(shard).filter(|_| !shard.standbys.is_empty()) {
+        let command = match map.data_copies(shard).filter(|_| shard.has_standbys()) {
             None => Command::Lead(Lead { shard: number, known, id, incarnation, of_log: self.settings.log_term }),
             Some(copies) => {
                 let by = Process { node: copies.owner().node, life: incarnation };

@@ -3,6 +3,7 @@
 
 mod agent;
 mod configuration;
+mod copied;
 mod copies;
 mod disk;
 mod duties;
@@ -69,7 +70,7 @@ pub use folder::KeptError;
 pub use libraries::OnLibraries;
 pub use places::{Made, OnPlace, Wanted};
 pub use shard::{ChangingShard, OnShard, ShardSettings};
-pub use standing::{Following, Standing};
+pub use standing::{Following, HeardStandby, Standing};
 pub use status::{NodeStatus, Status};
 
 use crate::handshake::{Party, Peer, Role};
@@ -77,7 +78,7 @@ use crate::leases::Leases;
 use crate::map::Map;
 use crate::meta::{Command, Configuration, Kind, Response, Setting, Shard};
 use crate::takeovers::Takeovers;
-use crate::{AcceptorId, BootNs, ClusterId, LeaseEnd, NodeId, ShardId, Term, level};
+use crate::{AcceptorId, BootNs, ClusterId, LeaseEnd, NodeId, ShardId, level};
 
 /// The clock of leases.
 pub type BootClock = Arc<dyn Fn() -> BootNs + Send + Sync>;
@@ -251,7 +252,7 @@ pub struct Hooks {
     /// [`DataLink::socket`].
     pub on_log: Arc<dyn Fn(OwnedFd) + Send + Sync>,
     /// Gets the socket of every connection of a node that wants a copy of this node's store, in the same way.
-    pub on_store: Arc<dyn Fn(OwnedFd) + Send + Sync>,
+    pub on_store: Arc<dyn Fn(OwnedFd, Party) + Send + Sync>,
     /// Asks an acceptor at the other end of a connection for logs whether it can be read. Called on a thread that may wait.
     pub ask_copy: AskCopy,
     /// Says whether this node may have a lease.
@@ -432,12 +433,6 @@ impl Control {
         &self.agent.shared.lease_until
     }
 
-    /// The term of a shard with standbys that this node's lease was granted for, and until when; none: it was granted for
-    /// none. A process that is given another term has no lease for that one yet.
-    pub fn leased(&self) -> Option<(Term, BootNs)> {
-        *self.agent.shared.leased.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The reason why this node has no lease, in words for people. Empty if nothing is wrong.
     pub fn reason(&self) -> String {
         self.agent.reason()
@@ -613,6 +608,7 @@ async fn agent(
         silent: Mutex::default(),
         led: Mutex::default(),
         leased: Mutex::default(),
+        standbys: Mutex::default(),
     };
     let leases = Leases::new(settings.lease.as_nanos() as u64);
     let volatile = Mutex::new(Volatile {

@@ -138,7 +138,7 @@ async fn serve(agent: Arc<Agent>, stream: Stream, peer: Peer, hooks: &Hooks) {
     }
     if peer.role == Role::Store {
         match agent.carried(stream) {
-            Ok(socket) => (hooks.on_store)(socket),
+            Ok(socket) => (hooks.on_store)(socket, peer.party),
             Err(why) => tracing::warn!("a connection for a copy of the store cannot be used: {why}"),
         }
         return;

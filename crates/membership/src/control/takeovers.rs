@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clocks::BootMs;
-use standby::{Change, NodeNumber, Position, Process, Refused, Why};
+use standby::{Change, NodeNumber, Position, Process, Refused, Standby, Why};
 use tokio::time::timeout;
 
 use super::agent::{Agent, Volatile, is_done};
 use super::granting::Renewal;
 use super::links::Reply;
-use super::standing::{Following, Standing};
+use super::standing::{Following, ShardLease, Standing};
 use crate::meta::{ChangeCopies, Command, Lead};
-use crate::takeovers::Takeover;
-use crate::{NodeId, Term};
+use crate::takeovers::{CopiedShard, Takeover};
+use crate::{BootNs, NodeId};
 
 impl Agent {
     /// Decides on takeovers for ever, as long as this node leads. It sleeps while there is nothing to decide.
@@ -74,11 +74,11 @@ impl Agent {
         self.looks_at_shards.notify_one();
     }
 
-    /// Judges a renewal. Returns the term of the shard with standbys that the lease is for, if it is for one.
+    /// Judges a renewal. Returns what the owner of a shard with standbys gets besides its lease, if it is one.
     ///
     /// # Errors
     /// The process owns such a shard, and another one is to have it.
-    pub fn judge(&self, volatile: &mut Volatile, term: u64, renewal: &Renewal) -> Result<Option<Term>, Refused> {
+    pub fn judge(&self, volatile: &mut Volatile, term: u64, renewal: &Renewal) -> Result<Option<ShardLease>, Refused> {
         // Under the lock, as for takeovers.
         let shards = self.machine.look(|applied| applied.state.copied_shards());
         let Some(node) = self.known_number(renewal.id).filter(|_| !shards.is_empty()) else { return Ok(None) };
@@ -91,7 +91,26 @@ impl Agent {
             is_beside_leader: machine(renewal.id) == machine(self.me()),
         });
         let renewal = standby::Renewal { process: Process { node, life: renewal.incarnation }, health, position };
-        volatile.takeovers.renew(term, &shards, renewal, (self.clock)().ms())
+        let now = (self.clock)();
+        let of_shard = volatile.takeovers.renew(term, &shards, renewal, now.ms())?;
+        Ok(of_shard.and_then(|term| {
+            let shard = shards.iter().find(|shard| shard.copies.owner() == renewal.process)?;
+            Some(ShardLease { term, standbys: self.heard(volatile, shard, now) })
+        }))
+    }
+
+    /// The pinned standbys of a shard that have said lately how far they are, and how many milliseconds ago.
+    fn heard(&self, volatile: &Volatile, shard: &CopiedShard, now: BootNs) -> Vec<(Process, u64, Following)> {
+        let map = self.machine.map();
+        let pinned = shard.copies.standbys().filter(|(_, standby)| standby.is_pinned);
+        let heard = |(node, standby): (NodeNumber, &Standby)| {
+            let id = map.nodes().iter().find(|member| member.number == node.0)?.id;
+            let reported = volatile.standings.get(&id).filter(|reported| reported.life >= standby.life)?;
+            let ago = now.0.saturating_sub(reported.at.0);
+            let following = reported.standing.following.filter(|_| ago < self.settings.lease.as_nanos() as u64)?;
+            Some((Process { node, life: reported.life }, ago.div_ceil(1_000_000), following))
+        };
+        pinned.filter_map(heard).collect()
     }
 
     fn known_number(&self, id: NodeId) -> Option<NodeNumber> {

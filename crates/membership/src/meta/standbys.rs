@@ -24,6 +24,8 @@ pub const STANDBYS_MAX: usize = 15;
 const PINNED: u8 = 1;
 /// A standby may take the shard over. It is pinned as well.
 const ELECTABLE: u8 = 2;
+/// An operator has taken a standby out.
+const REMOVED: u8 = 4;
 
 /// A change of the copies of a shard's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +66,12 @@ impl fmt::Display for CopiesRefusal {
 }
 
 impl Shard {
+    /// True if a node is wanted as a standby.
+    #[must_use]
+    pub fn has_standbys(&self) -> bool {
+        self.standbys.values().any(|standby| standby.is_wanted)
+    }
+
     /// The copies of its data, as the rules of standbys have them. `owner`: the number of the owner's node.
     #[must_use]
     pub fn copies(&self, owner: u32) -> Copies {
@@ -103,7 +111,7 @@ impl Shards {
 impl State {
     /// True if a shard has standbys.
     pub fn has_standbys(&self) -> bool {
-        self.shards.all.values().any(|shard| !shard.standbys.is_empty())
+        self.shards.all.values().any(Shard::has_standbys)
     }
 
     /// The shards that have standbys.
@@ -116,7 +124,7 @@ impl State {
             let processes = nodes.filter_map(|node| self.numbered(node)).map(process).collect();
             Some(CopiedShard { id: shard.id, copies: shard.copies(owner), processes })
         };
-        self.shards.all.values().filter(|shard| !shard.standbys.is_empty()).filter_map(copied).collect()
+        self.shards.all.values().filter(|shard| shard.has_standbys()).filter_map(copied).collect()
     }
 
     /// Changes the copies of a shard's data, as the rules of standbys say.
@@ -134,6 +142,14 @@ impl State {
                     return Ok(());
                 }
                 self.may_be_pinned(shard, standby)?;
+            }
+            Change::Remove { standby } => {
+                // Its node may be lost: the life is the one that the metadata know.
+                if let Some((id, member)) = self.numbered(standby.node)
+                    && member.incarnation != standby.life
+                {
+                    return Err(Refusal::EarlierLife { id, known: member.incarnation });
+                }
             }
             Change::TakeOver { to, .. } => {
                 let copies = of.settled.len();
@@ -302,7 +318,8 @@ pub(super) fn put(out: &mut Vec<u8>, standbys: &BTreeMap<NodeNumber, Standby>) {
     for (node, standby) in standbys {
         put_process(out, Process { node: *node, life: standby.life });
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-        out.push(flag(standby.is_pinned, PINNED) | flag(standby.is_electable, ELECTABLE));
+        let has = flag(standby.is_pinned, PINNED) | flag(standby.is_electable, ELECTABLE);
+        out.push(has | flag(!standby.is_wanted, REMOVED));
     }
 }
 
@@ -311,13 +328,15 @@ pub(super) fn read(from: &mut Reader<'_>) -> Result<BTreeMap<NodeNumber, Standby
     let mut standbys = BTreeMap::new();
     for _ in 0..from.count(NODES_MAX)? {
         let (Process { node, life }, flags) = (process(from)?, from.u8()?);
-        if ![0, PINNED, PINNED | ELECTABLE].contains(&flags) {
+        if ![0, PINNED, PINNED | ELECTABLE, REMOVED].contains(&flags) {
             return Err(Malformed("the flags of a standby"));
         }
         if standbys.last_key_value().is_some_and(|(last, _)| *last >= node) {
             return Err(Malformed("standbys in the order of their numbers"));
         }
-        let standby = Standby { life, is_pinned: flags & PINNED != 0, is_electable: flags & ELECTABLE != 0 };
+        let has = |flag: u8| flags & flag != 0;
+        let (is_pinned, is_electable, is_wanted) = (has(PINNED), has(ELECTABLE), !has(REMOVED));
+        let standby = Standby { life, is_pinned, is_electable, is_wanted };
         standbys.insert(node, standby);
     }
     Ok(standbys)
@@ -343,6 +362,10 @@ impl ChangeCopies {
                 out.push(3);
                 put_term(out, term);
                 put_process(out, by);
+                put_process(out, standby);
+            }
+            Change::Remove { standby } => {
+                out.push(6);
                 put_process(out, standby);
             }
             Change::TakeOver { known, to, rests_ms } => {
@@ -378,6 +401,7 @@ impl ChangeCopies {
                 let (known, by) = (shards::term(from)?, process(from)?);
                 Change::Lead { known, by, of_log: shards::term(from)?, rests_ms: from.u64()? }
             }
+            6 => Change::Remove { standby: process(from)? },
             _ => return Err(Malformed("a change of copies")),
         };
         Ok(Self { shard, change })
@@ -391,6 +415,7 @@ impl fmt::Display for ChangeCopies {
             Change::Pin { standby } => write!(f, "node {} begins as a standby of shard {shard}", standby.node.0),
             Change::Count { standby, .. } => write!(f, "node {} may take shard {shard} over", standby.node.0),
             Change::GiveUp { standby, .. } => write!(f, "node {} is no standby of shard {shard}", standby.node.0),
+            Change::Remove { standby } => write!(f, "node {} is wanted no more at shard {shard}", standby.node.0),
             Change::TakeOver { known, to, .. } => {
                 write!(f, "the term after {} of shard {shard} to node {}, a standby", known.get(), to.node.0)
             }

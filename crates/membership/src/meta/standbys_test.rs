@@ -68,6 +68,10 @@ fn give_up(of: u32, by: (u32, u64), standby: (u32, u64)) -> Command {
     change(Change::GiveUp { term: term(of), by: process(by.0, by.1), standby: process(standby.0, standby.1) })
 }
 
+fn remove(node: u32, life: u64) -> Command {
+    change(Change::Remove { standby: process(node, life) })
+}
+
 fn take_over(known: u32, to: (u32, u64)) -> Command {
     change(Change::TakeOver { known: term(known), to: process(to.0, to.1), rests_ms: 225 })
 }
@@ -143,6 +147,31 @@ fn a_standby_is_pinned_and_counted_and_given_up_s4() {
     assert_eq!(refused(&mut state, &pin(3, 1)), Refusal::EarlierLife { id: id(3), known: 2 });
     done(&mut state, &pin(3, 2));
     assert_eq!(refused(&mut state, &count(2, (1, 1), (3, 1), 9)), rule(Rule::EarlierLife(2)), "a word from before");
+}
+
+/// An operator takes a standby out. It is pinned again only in a later life, by somebody who says so.
+#[test]
+fn a_standby_that_is_removed_is_none_any_more() {
+    let mut state = counted();
+    done(&mut state, &alive(3, 2));
+    assert_eq!(refused(&mut state, &remove(3, 1)), Refusal::EarlierLife { id: id(3), known: 2 });
+    assert_eq!(refused(&mut state, &remove(1, 1)), rule(Rule::IsOwner));
+    assert_eq!(refused(&mut state, &remove(4, 1)), rule(Rule::NotPinned));
+    assert!(state.has_standbys() && state.copied_shards().len() == 1);
+    done(&mut state, &remove(3, 2));
+    is_so(&mut state, &remove(3, 2));
+    assert_eq!(flags(&state, 3), Some((2, false, false)));
+    assert!(!of(&state).has_standbys() && !state.has_standbys() && state.copied_shards().is_empty());
+    assert_eq!(refused(&mut state, &count(2, (1, 1), (3, 2), 9)), rule(Rule::NotPinned), "a word from before");
+    assert_eq!(refused(&mut state, &pin(3, 2)), rule(Rule::EarlierLife(2)), "it starts again first");
+    // A node that is lost can be taken out, too.
+    done(&mut state, &pin(4, 1));
+    let other = Describe { id: id(9), ..describe(4, 1) };
+    done(&mut state, &Command::Join { node: other, settings: Vec::new(), level: level::STANDBYS });
+    done(&mut state, &remove(4, 1));
+    done(&mut state, &alive(3, 3));
+    done(&mut state, &pin(3, 3));
+    assert!(state.has_standbys());
 }
 
 #[test]
@@ -292,6 +321,7 @@ fn golden_bytes() {
     assert_eq!(bytes(&take_over(4, (3, 7))), [&head(4)[..], b"\x04\0\0\0", of_3, rests].concat());
     let lead = Change::Lead { known: term(4), by: process(3, 7), of_log: term(9), rests_ms: 225 };
     assert_eq!(bytes(&change(lead)), [&head(5)[..], b"\x04\0\0\0", of_3, b"\x09\0\0\0", rests].concat());
+    assert_eq!(bytes(&remove(3, 7)), [&head(6)[..], of_3].concat());
     let refusal = |why: CopiesRefusal| {
         let (mut out, refused) = (Vec::new(), Response::Refused(Refusal::Copies { shard: ShardId(1), why }));
         refused.put(&mut out);
@@ -317,14 +347,18 @@ fn golden_bytes() {
     done(&mut state, &pin(4, 1));
     done(&mut state, &pin(5, 1));
     done(&mut state, &give_up(2, (1, 1), (5, 1)));
+    done(&mut state, &join(8, level::STANDBYS));
+    done(&mut state, &pin(7, 1));
+    done(&mut state, &remove(7, 1));
     state.shards.all.get_mut(&ShardId(1)).unwrap().rests_ms = 225;
     let golden = [
         // The term of its acceptors, its streams, no settings.
         &b"\0\0\0\0\0\0\0\0\0\0"[..],
-        b"\x03\0\0\0",
+        b"\x04\0\0\0",
         b"\x03\0\0\0\x01\0\0\0\0\0\0\0\x03",
         b"\x04\0\0\0\x01\0\0\0\0\0\0\0\x01",
         b"\x05\0\0\0\x01\0\0\0\0\0\0\0\0",
+        b"\x07\0\0\0\x01\0\0\0\0\0\0\0\x04",
         rests,
     ]
     .concat();
@@ -347,7 +381,7 @@ fn bytes_that_lie_about_standbys_are_refused() {
             .extend(standbys.iter().map(|(node, standby)| (NodeNumber(*node), *standby)));
         State::restore(&state.snapshot()).map(drop)
     };
-    let pinned = Standby { life: 1, is_pinned: true, is_electable: false };
+    let pinned = Standby { life: 1, is_pinned: true, is_electable: false, is_wanted: true };
     // The shard of node 4 is there, so that it stands by for none.
     for (node, shard, what) in [
         (1, 1, "its owner"),
@@ -360,7 +394,7 @@ fn bytes_that_lie_about_standbys_are_refused() {
         assert!(restored(&[(node, pinned)], shard).is_err(), "{what}");
     }
     assert!(restored(&[], 1).is_ok());
-    let electable = Standby { life: 1, is_pinned: false, is_electable: true };
+    let electable = Standby { life: 1, is_pinned: false, is_electable: true, is_wanted: true };
     assert!(restored(&[(3, electable)], 1).is_err(), "electable without a pin");
     let mut bytes = Vec::new();
     standbys::put(&mut bytes, &[(NodeNumber(3), pinned), (NodeNumber(4), pinned)].into());
@@ -387,6 +421,7 @@ fn commands() -> impl Strategy<Value = Command> {
             term, by, standby, covered: Cut(covered), floor: Cut(4)
         }),
         1 => (known(), process(), process()).prop_map(|(term, by, standby)| Change::GiveUp { term, by, standby }),
+        1 => process().prop_map(|standby| Change::Remove { standby }),
         4 => (known(), process(), 0u64..3).prop_map(|(known, to, rests_ms)| Change::TakeOver { known, to, rests_ms }),
         3 => (known(), process(), known(), 0u64..3)
             .prop_map(|(known, by, of_log, rests_ms)| Change::Lead { known, by, of_log, rests_ms }),
@@ -418,6 +453,7 @@ fn fitted(state: &State, command: Command, fits: bool) -> Command {
         Change::Count { standby, covered, floor, .. } => {
             Change::Count { term: of.term, by: owner, standby: lives(standby), covered, floor }
         }
+        Change::Remove { standby } => Change::Remove { standby: lives(standby) },
         Change::GiveUp { standby, .. } => Change::GiveUp { term: of.term, by: owner, standby },
         Change::TakeOver { to, rests_ms, .. } => Change::TakeOver { known: of.term, to: lives(to), rests_ms },
         Change::Lead { of_log, rests_ms, .. } => Change::Lead { known: of.term, by: lives(owner), of_log, rests_ms },
@@ -438,6 +474,7 @@ fn check(before: &State, after: &State, response: &Response) {
     for (shard, node, standby) in standbys(after) {
         assert!(after.members.values().any(|member| member.number == node.0), "no copy is left of a node that is gone");
         assert!(standby.is_pinned || !standby.is_electable);
+        assert!(standby.is_wanted || !standby.is_pinned, "the log waits for none that was removed");
         if standby.is_electable {
             let was = standbys(before).iter().any(|(of, at, was)| (*of, *at) == (shard, node) && was.is_pinned);
             assert!(was, "nothing is counted without a pin (rule S4)");

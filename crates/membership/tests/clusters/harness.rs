@@ -278,7 +278,7 @@ impl Node {
                 })
             },
             on_log: Arc::new(drop),
-            on_store: Arc::new(drop),
+            on_store: Arc::new(|_, _| {}),
             on_shard: Arc::new(move |shard| {
                 if !shard.settings.is_empty() {
                     taken_of_shard.lock().unwrap().clone_from(&shard.settings);

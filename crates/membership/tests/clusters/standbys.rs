@@ -1,13 +1,15 @@
 //! Shards with standbys: the leader of the metadata decides by renewals, and a lease names the term of the shard.
 
-use membership::control::{Following, Standing};
+use std::sync::mpsc::channel;
+
+use membership::control::{Control, Following, Standing};
 use membership::meta::{
     Acceptor, ChangeCopies, Command, Group, GroupCommand, Lead, Place, Refusal, Response, Settle, Shard,
 };
-use membership::{NodeId, Term, level};
-use standby::{Change, NodeNumber, Process};
+use membership::{NodeId, ShardId, Term, level};
+use standby::{Change, NodeNumber, Part, Process};
 
-use crate::harness::{Nodes, wait};
+use crate::harness::{Nodes, PATIENCE, wait};
 
 fn shard_of(nodes: &Nodes, id: NodeId) -> Shard {
     nodes.nodes[0].map().shards_of(id).next().unwrap().clone()
@@ -21,6 +23,13 @@ fn process(nodes: &Nodes, node: usize) -> Process {
 
 fn change(nodes: &Nodes, shard: &Shard, change: Change) {
     nodes.nodes[0].done(&Command::Copies(ChangeCopies { shard: shard.id, change }));
+}
+
+/// What a node hears of a change that it proposes.
+fn proposed(propose: impl FnOnce(Box<dyn FnOnce(Result<(), String>) + Send>)) -> Result<(), String> {
+    let (sender, receiver) = channel();
+    propose(Box::new(move |done| drop(sender.send(done))));
+    receiver.recv_timeout(PATIENCE).unwrap()
 }
 
 /// A copy of the log on three nodes: the owner takes terms until it is settled.
@@ -41,7 +50,8 @@ fn settle(nodes: &Nodes, owner: usize) {
 }
 
 fn follows(priority: u32) -> Standing {
-    let following = Following { log: quorum::Cut(9), behind_bytes: 10, behind_ms: 20, priority };
+    let (log, covered) = (quorum::Cut(9), quorum::Cut(8));
+    let following = Following { log, covered, behind_bytes: 10, behind_ms: 20, applied_bytes: 30, priority };
     Standing { following: Some(following), ..Standing::default() }
 }
 
@@ -61,7 +71,7 @@ fn counted(test: u8, priority: u32) -> (Nodes, Shard) {
     let (by, standby) = (process(&nodes, 1), process(&nodes, 3));
     *nodes.nodes[3].standing.lock().unwrap() = follows(priority);
     assert_eq!(nodes.nodes[1].control().leased(), None, "without standbys a lease is a node's");
-    change(&nodes, &shard, Change::Pin { standby });
+    assert_eq!(proposed(|then| nodes.nodes[3].control().pin(shard.id, then)), Ok(()));
     let count = Change::Count { term: shard.term, by, standby, covered: quorum::Cut(5), floor: quorum::Cut(5) };
     change(&nodes, &shard, count);
     wait("leases are of terms", || {
@@ -80,6 +90,12 @@ fn a_silent_owner_is_taken_over_by_its_standby_s6() {
         status.nodes.iter().find(|node| node.id == standby)?.standing
     });
     assert_eq!(known, follows(100));
+    // The owner hears it with its lease, for the floor of its log.
+    let heard = wait("the owner hears of it", || nodes.nodes[1].control().standbys().first().copied());
+    assert_eq!((heard.process, Some(heard.following)), (process(&nodes, 3), follows(100).following));
+    assert!(heard.at <= crate::harness::now() && nodes.nodes[3].control().standbys().is_empty());
+    let part = |node: usize| nodes.nodes[node].control().part(true).map(|(of, part)| (of.id, part));
+    assert_eq!((part(1), part(3)), (Some((shard.id, Part::Owns)), Some((shard.id, Part::Follows))));
     assert_eq!(nodes.nodes[3].control().leased(), None, "a standby's lease is a node's");
     let before = process(&nodes, 1);
     nodes.nodes[1].stop();
@@ -94,6 +110,15 @@ fn a_silent_owner_is_taken_over_by_its_standby_s6() {
     nodes.nodes[1].start();
     nodes.serve();
     assert_eq!((nodes.nodes[1].slots(&nodes.nodes[1].map()), nodes.nodes[1].control().leased()), (0, None));
+    let part = |has_store| nodes.nodes[1].control().part(has_store).map(|(of, part)| (of.id, part));
+    assert_eq!((part(true), part(false)), (Some((shard.id, Part::Follows)), Some((shard.id, Part::Pins))));
+    let again = proposed(|then| nodes.nodes[1].control().pin(ShardId(99), then));
+    assert!(again.is_err_and(|why| why.contains("no shard 99")));
+    wait("its files know it", || {
+        let (of, known) = Control::known_part(&nodes.nodes[1].settings.folder)?;
+        (of.id == shard.id && of.owner == standby && known.is_pinned && !known.is_electable).then_some(())
+    });
+    assert!(Control::known_part(&nodes.nodes[0].settings.folder).is_none());
     let term_of = |nodes: &Nodes| shard_of(nodes, standby).term;
     assert_eq!(term_of(&nodes), term);
 }

@@ -295,7 +295,7 @@ fn copy(map: &Map, shard: &Shard, place: &Place, known: &[CopyReport]) -> String
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use ::membership::control::NodeStatus;
@@ -306,7 +306,7 @@ pub(super) mod tests {
     use super::*;
     use crate::cluster::status::status_text;
 
-    fn id(n: u8) -> NodeId {
+    pub fn id(n: u8) -> NodeId {
         NodeId([n; 20])
     }
 

@@ -27,7 +27,7 @@ fn all(status: &Status) -> Vec<Of<'_>> {
     let known = |number: &NodeNumber| status.map.members().zip(&status.nodes).find(|(node, _)| node.number == number.0);
     let mut all = Vec::new();
     for shard in status.map.shards() {
-        for (number, standby) in &shard.standbys {
+        for (number, standby) in shard.standbys.iter().filter(|(_, standby)| standby.is_wanted) {
             all.push(Of { shard, number: *number, standby, known: known(number) });
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn has_electable(shard: &Shard) -> bool {
 pub(super) fn problems(status: &Status) -> Vec<String> {
     let all = all(status);
     let can = |shard: &Shard| all.iter().any(|of| of.shard.id == shard.id && of.standby.is_electable && of.is_up());
-    let lack = status.map.shards().iter().filter(|shard| !shard.standbys.is_empty() && !can(shard));
+    let lack = status.map.shards().iter().filter(|shard| shard.has_standbys() && !can(shard));
     lack.map(|shard| format!("no standby of shard {} could take it over now", shard.id.0)).collect()
 }
 
@@ -89,7 +89,7 @@ mod tests {
         let mut status = status(&[1, 2, 3], None, up);
         let mut shards = status.map.shards().to_vec();
         let standby = |&(node, is_pinned, is_electable): &(u32, bool, bool)| {
-            (NodeNumber(node), Standby { life: 1, is_pinned, is_electable })
+            (NodeNumber(node), Standby { life: 1, is_pinned, is_electable, is_wanted: true })
         };
         shards[0].standbys = standbys.iter().map(standby).collect();
         status.map = Arc::new(Map::clone(&status.map).with_shards(shards));
@@ -101,7 +101,9 @@ mod tests {
         let without = status_text(&of(&[], &[1, 2, 3]));
         assert!(!without.contains("STANDBY") && without.contains("note: no standby"), "{without}");
         let mut well = of(&[(2, true, true)], &[1, 2, 3]);
-        let following = Following { log: Default::default(), behind_bytes: 3 << 10, behind_ms: 12, priority: 100 };
+        let log = Default::default();
+        let following =
+            Following { log, covered: log, behind_bytes: 3 << 10, behind_ms: 12, applied_bytes: 0, priority: 100 };
         well.nodes[1].standing = Some(Standing { following: Some(following), ..Standing::default() });
         let text = status_text(&well);
         for line in [

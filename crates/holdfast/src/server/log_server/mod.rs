@@ -147,7 +147,7 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         may_lead: Arc::new(|_, _| true),
         on_log: Arc::new(copies::serve),
         // It has no store.
-        on_store: Arc::new(drop),
+        on_store: Arc::new(|_, _| {}),
         // It has no data.
         standing: Arc::new(Standing::default),
         on_place: Arc::new(move |wanted, is_known| placing.make(wanted, is_known)),

@@ -36,11 +36,11 @@ pub(super) fn recover(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     change(ctx, Command::Group(GroupCommand::Recover(Recover { shard, to })))
 }
 
-fn error(why: String) -> Error {
+pub(super) fn error(why: String) -> Error {
     Error::text(format!("ERR {why}"))
 }
 
-fn text(ctx: &SessionCtx<'_>, at: usize) -> Result<String, Error> {
+pub(super) fn text(ctx: &SessionCtx<'_>, at: usize) -> Result<String, Error> {
     let text = std::str::from_utf8(ctx.arg(at)).map_err(|_| Error::SYNTAX)?;
     Ok(text.to_owned())
 }
@@ -53,7 +53,7 @@ fn name(ctx: &SessionCtx<'_>, at: usize) -> Result<String, Error> {
     }
 }
 
-fn shard(ctx: &SessionCtx<'_>, at: usize) -> Result<ShardId, Error> {
+pub(super) fn shard(ctx: &SessionCtx<'_>, at: usize) -> Result<ShardId, Error> {
     let number = text(ctx, at)?.parse().map_err(|_| error("a shard is named by its number".to_owned()))?;
     Ok(ShardId(number))
 }

@@ -5,6 +5,7 @@ mod groups;
 mod map;
 mod nodes;
 mod slots;
+mod standbys;
 mod stats;
 
 pub(super) use stats::slot_of_argument;
@@ -143,6 +144,15 @@ pub const ROWS: &[Row<SessionRun>] = &[
             tipped(
                 &["nondeterministic_output"],
                 sub("slots", 2, "3.0.0", "", "Returns the mapping of cluster slots to nodes.", slots::slots),
+            ),
+            of_all(
+                "standby",
+                6,
+                "8.0.0",
+                ADMIN,
+                "<ADD | REMOVE> shard ON node",
+                "Has a node keep a copy of a shard's data, from which it takes the shard over, or not any more.",
+                standbys::standby,
             ),
             of_all("status", 2, "8.0.0", 0, "", "Returns how the cluster is, as a table for people.", admin::status),
         ],

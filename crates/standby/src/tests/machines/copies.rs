@@ -70,6 +70,24 @@ fn a_term_is_given_once_and_the_owner_of_before_stays_pinned() {
 }
 
 #[test]
+fn a_standby_that_was_removed_comes_back_by_a_pin_alone() {
+    let (mut copies, owner) = (counted(), process(1, 1));
+    assert_eq!(copies.apply(Change::Remove { standby: owner }), Err(Refusal::IsOwner));
+    assert_eq!(copies.apply(Change::Remove { standby: process(4, 1) }), Err(Refusal::NotPinned));
+    // It follows in a later life, which was not counted.
+    copies.apply(Change::Remove { standby: process(2, 3) }).expect("it is removed");
+    assert_eq!((flags(&copies, 2), copies.is_electable(crate::NodeNumber(2))), (Some((3, false, false)), false));
+    for life in [3, 4] {
+        assert_eq!(copies.part_of(process(2, life), true), Part::Removed);
+    }
+    assert_eq!(copies.apply(count(owner, 1, process(2, 3), 10, 5)), Err(Refusal::NotPinned), "a word from before");
+    assert_eq!(copies.apply(Change::Remove { standby: process(2, 2) }), Err(Refusal::EarlierLife(3)));
+    assert_eq!(copies.apply(Change::Pin { standby: process(2, 3) }), Err(Refusal::EarlierLife(3)), "it was given up");
+    copies.apply(Change::Pin { standby: process(2, 4) }).expect("another life");
+    assert_eq!((flags(&copies, 2), copies.part_of(process(2, 4), false)), (Some((4, true, false)), Part::Waits));
+}
+
+#[test]
 fn a_process_finds_its_part() {
     let mut copies = counted();
     let part = |copies: &Copies, node, life, has_store| copies.part_of(process(node, life), has_store);

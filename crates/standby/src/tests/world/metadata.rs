@@ -120,6 +120,8 @@ impl World {
             }
             Part::Follows if is_standby || self.follow(plan, at, None) => {}
             Part::StartsAgain => self.start_again(plan, at),
+            // Nobody takes standbys out here.
+            Part::Removed => {}
             Part::Pins if is_standby && plan.has(Mistake::CountsUnpinned) => {}
             Part::Pins if is_standby => self.start_again(plan, at),
             Part::Waits => self.nodes[at].store = None,
