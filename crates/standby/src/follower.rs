@@ -163,26 +163,31 @@ impl Follower {
     pub fn next(&mut self, most: usize) -> Vec<Apply> {
         let mut batch = Vec::new();
         while !self.is_busy && !self.must_start_again && batch.len() < most {
-            let Some(at) = self.lowest() else { break };
-            let Some(lsn) = self.tails.get_mut(at).and_then(Tail::take) else { break };
-            self.applied = self.applied.max(lsn);
-            batch.push(Apply { stream: StreamId(at as u16), lsn });
+            let Some((at, upto)) = self.lowest() else { break };
+            let Some(tail) = self.tails.get_mut(at) else { break };
+            let (before, stream) = (batch.len(), StreamId(at as u16));
+            tail.take(upto, most - before, |lsn| batch.push(Apply { stream, lsn }));
+            let Some(last) = batch.last().filter(|_| batch.len() > before) else { break };
+            self.applied = self.applied.max(last.lsn);
         }
         self.is_busy |= !batch.is_empty();
         batch
     }
 
-    /// The stream whose next record may be applied.
-    fn lowest(&self) -> Option<usize> {
-        let heads = self.tails.iter().enumerate().filter_map(|(at, tail)| Some((tail.head()?, at)));
-        let (lsn, at) = match self.planted.is(Mistake::AppliesStreamsApart) {
-            true => heads.min_by_key(|(_, at)| *at)?,
-            false => heads.min()?,
-        };
+    /// The stream whose next records may be applied, and up to where: to the next record of another stream at most.
+    fn lowest(&self) -> Option<(usize, Cut)> {
+        let heads = || self.tails.iter().enumerate().filter_map(|(at, tail)| Some((tail.head()?, at)));
+        if self.planted.is(Mistake::AppliesStreamsApart) {
+            return heads().min_by_key(|(_, at)| *at).map(|(lsn, at)| (at, lsn));
+        }
+        let (lsn, at) = heads().min()?;
+        let other = heads().filter(|(_, other)| *other != at).map(|(lsn, _)| lsn).min();
+        let passed = self.tails.iter().map(Tail::passed).min()?;
         let newest = self.tails.iter().map(Tail::settled_term).max()?;
         let mixes = self.planted.is(Mistake::MixesTerms);
-        let is_settled = |tail: &Tail| tail.passed() >= lsn && (mixes || tail.settled_term() == newest);
-        (self.planted.is(Mistake::AppliesStreamsApart) || self.tails.iter().all(is_settled)).then_some(at)
+        let is_settled = |tail: &Tail| mixes || tail.settled_term() == newest;
+        let upto = other.map_or(passed, |other| passed.min(other).max(lsn));
+        (passed >= lsn && self.tails.iter().all(is_settled)).then_some((at, upto))
     }
 
     /// The batch is applied.

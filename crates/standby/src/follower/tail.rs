@@ -159,19 +159,29 @@ impl Tail {
         settled.find_map(|block| block.records.front().copied())
     }
 
-    /// Takes that record.
-    pub fn take(&mut self) -> Option<Cut> {
-        let lsn = self.head()?;
-        let block = self.blocks.iter_mut().find(|block| block.records.front() == Some(&lsn))?;
-        // Records of workers that have seen nothing of each other may have one LSN.
-        while block.records.pop_front_if(|other| *other == lsn).is_some() {}
-        let id = block.id;
-        if id > self.synced && self.unsynced.back().is_none_or(|(block, _)| *block != id) {
-            self.unsynced.push_back((id, lsn));
+    /// Takes the next records up to an LSN, at most so many.
+    pub fn take(&mut self, upto: Cut, most: usize, mut taken: impl FnMut(Cut)) {
+        let settled = self.settled.sequence;
+        let mut left = most;
+        for block in self.blocks.iter_mut().take_while(|block| block.id.sequence <= settled) {
+            while left > 0
+                && let Some(lsn) = block.records.pop_front_if(|lsn| *lsn <= upto)
+            {
+                // Records of workers that have seen nothing of each other may have one LSN.
+                while block.records.pop_front_if(|other| *other == lsn).is_some() {}
+                let id = block.id;
+                if id > self.synced && self.unsynced.back().is_none_or(|(block, _)| *block != id) {
+                    self.unsynced.push_back((id, lsn));
+                }
+                self.applied = (id, lsn);
+                left -= 1;
+                taken(lsn);
+            }
+            if left == 0 || !block.records.is_empty() {
+                break;
+            }
         }
-        self.applied = (id, lsn);
         self.settle(false);
-        Some(lsn)
     }
 
     /// No record comes at or below this any more, in the settled term.
