@@ -28,14 +28,14 @@ impl Copied {
     }
 
     /// The line of INFO about the copy at a place.
-    fn copy(&self, place: &str) -> String {
+    pub fn copy(&self, place: &str) -> String {
         let info = self.info();
         let end = format!("place={place}");
         let line = info.split(['\r', '\n', ' ']).find(|line| line.ends_with(&end));
         line.unwrap_or_else(|| panic!("no copy at {place}: {info}")).to_owned()
     }
 
-    fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+    pub fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !is_so(self) {
             assert!(Instant::now() < end, "never: {what}: {}", self.info());
@@ -44,11 +44,11 @@ impl Copied {
     }
 
     /// The node's log.
-    fn logged(&self) -> String {
+    pub fn logged(&self) -> String {
         self.nodes.log(0)
     }
 
-    fn says(&self, line: &str) {
+    pub fn says(&self, line: &str) {
         self.until(line, |copied| copied.logged().contains(line));
     }
 }
@@ -129,6 +129,38 @@ fn a_log_that_waits_says_what_it_waits_for() {
     copied.sets(10);
 }
 
+/// The own disk confirms what is written with `everysec`, but no longer than the log is waited for.
+#[test]
+fn with_everysec_writes_are_refused_while_no_majority_answers() {
+    let mut copied = Copied::with("", LOGS, DIRS, 2);
+    let mut client = copied.nodes.client(0);
+    for settings in ["appendfsync everysec", "log-stall-timeout 1"] {
+        assert_eq!(client.call(&format!("config set {settings}")), "+OK");
+    }
+    copied.sets(10);
+    copied.servers = [None, None];
+    // It never rests, and is far from `log-backlog`.
+    let (end, mut written) = (Instant::now() + PATIENCE, 0);
+    let refused = loop {
+        let reply = client.call("set key:0 0");
+        if reply != "+OK" && !reply.starts_with("-CLUSTERDOWN") {
+            break reply;
+        }
+        written += 1;
+        assert!(Instant::now() < end, "{written} writes were confirmed: {}", copied.info());
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    assert!(
+        refused.starts_with("-MISCONF") && refused.contains("no majority of the log's copies has it for"),
+        "{refused}"
+    );
+    copied.has_all();
+    (0..2).for_each(|server| copied.start(server));
+    copied.says("A majority of the copies has the log again: commands that write are accepted");
+    copied.is_whole();
+    copied.sets(10);
+}
+
 /// The place is given to a new folder: until that has everything, the copies are not three of three.
 #[test]
 fn a_folder_that_replaces_another_one_is_not_counted_too_early() {
@@ -160,7 +192,7 @@ fn check(dir: &Path) -> (bool, String) {
     (output.status.success(), text.into_owned())
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));

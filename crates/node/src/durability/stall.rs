@@ -1,6 +1,6 @@
 //! A disk of the log that hangs: something waits for it, and nothing moves for `log-stall-timeout`. A disk without room
 //! for the records hangs as well: nobody knows when there is room. A log that has copies hangs while no majority of them
-//! has the records.
+//! gets the records, whatever replies wait for: with `everysec` the own disk alone would confirm more and more.
 //!
 //! Then commands that write are refused, and clients that wait for the log are closed unanswered, because nobody knows
 //! when it goes on. Records stay, and are written when the disk answers. Then all is as before.
@@ -64,10 +64,12 @@ impl Stall {
         }
         let facts: Vec<_> = (0..log.streams()).map(|stream| log.facts(stream)).collect();
         // Without room the records stay (rule L8), and so would their clients and all that read their values.
+        let received = log.received();
         let waits = !matches!(log.state(), State::Failed(_))
-            && facts.iter().any(|facts| facts.backlog > 0 || facts.stalled > 0);
+            && facts.iter().any(|facts| facts.backlog > 0 || received.is_none() && facts.stalled > 0);
         let done = facts.iter().map(|facts| facts.written.wrapping_add(facts.syncs.iter().sum()));
-        let progress = done.chain(log.marks().all().map(|mark| mark.0)).fold(0, u64::wrapping_add);
+        let of_disk = || done.chain(log.marks().all().map(|mark| mark.0)).fold(0, u64::wrapping_add);
+        let progress = received.unwrap_or_else(of_disk);
         let since = now.since(UnixMs(self.looked.swap(now.0, Relaxed))).min(COUNTS_MS);
         let moved = self.progress.swap(progress, Relaxed) != progress;
         let waited = if waits && !moved { self.waited() + since } else { 0 };

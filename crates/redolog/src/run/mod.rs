@@ -354,6 +354,12 @@ impl Log {
         self.shared.held[usize::from(stream)].set(received, synced);
     }
 
+    /// A number that changes when enough copies have received more of some stream. `None`: the log has no copies.
+    pub fn received(&self) -> Option<u64> {
+        let held = self.shared.held.iter().map(|held| held.received().0);
+        self.has_copies().then(|| held.fold(0, u64::wrapping_add))
+    }
+
     /// Too few copies have this many blocks of a stream. Without `has_room` another block would only wait. So if replies
     /// wait for copies, no more are made: records collect, and the next block is larger. [`Self::look`] has the log heed
     /// it.
