@@ -206,12 +206,12 @@ impl Acceptors {
         *of.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
         let Some(Held { acceptor, .. }) = self.get(id) else {
             // A folder that lost its name has another one, and does not vote (rule G9).
-            out.send(answer(Some("it has no such copy")), None);
+            out.send(answer(Err("it has no such copy")), None);
             return Err(io::Error::other("an acceptor that is not here"));
         };
         let writer = out.clone();
         let writing = std::thread::Builder::new().name("copy-send".into()).spawn(move || writer.run())?;
-        out.send(answer(None), None);
+        out.send(answer(Ok(&acceptor.extents())), None);
         let replies = out.clone();
         let caller = acceptor.caller(Arc::new(move |_, heard| {
             if let Heard::Reply(reply) = heard {

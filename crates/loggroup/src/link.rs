@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! greeting := length u32 · magic "HOLDCOPY" · version u16 (1) · acceptor 16 bytes       owner
-//! answer   := length u32 · version u16 (1) · taken u8 · reason                          acceptor
+//! answer   := length u32 · version u16 (1) · taken u8 · reason, or extents               acceptor
+//! extents  := nothing, or: streams u16 · (base · id of the last block) each
 //! message  := length u32 · message of `quorum`                                          both, later
 //! ```
 //! A length is of what follows it. All this comes behind the handshake of a connection between nodes.
@@ -15,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quorum::{AcceptorId, Order, Reply, Report, Request, ShardId, Term};
+use quorum::{AcceptorId, Base, BlockId, Cut, Extent, Order, Reply, Report, Request, ShardId, Term};
 use socket2::{SockRef, Socket, TcpKeepalive};
 
 const MAGIC: &[u8; 8] = b"HOLDCOPY";
@@ -102,19 +103,21 @@ impl Incoming {
         Ok(())
     }
 
-    /// The owner's side of the greeting.
-    pub fn greet(&mut self, out: &Outgoing, acceptor: AcceptorId) -> io::Result<()> {
+    /// The owner's side of the greeting. Returns what the acceptor has of each stream; nothing if it is of a build that does
+    /// not say so.
+    pub fn greet(&mut self, out: &Outgoing, acceptor: AcceptorId) -> io::Result<Vec<Extent>> {
         self.socket.set_read_timeout(Some(PATIENCE))?;
         out.send(greeting(acceptor), None);
         let answer = self.next_of(GREETING_MAX)?;
         let (version, rest) = answer.split_first_chunk::<2>().ok_or_else(|| invalid("no answer to a greeting"))?;
         let (taken, why) = rest.split_first().ok_or_else(|| invalid("no answer to a greeting"))?;
-        match (u16::from_le_bytes(*version), taken) {
-            (VERSION, 1) => {}
+        let extents = match (u16::from_le_bytes(*version), taken) {
+            (VERSION, 1) => extents(why).ok_or_else(|| invalid("no extents of streams"))?,
             (VERSION, _) => return Err(io::Error::other(String::from_utf8_lossy(why).into_owned())),
             _ => return Err(invalid("another version of the messages about copies")),
-        }
-        self.socket.set_read_timeout(None)
+        };
+        self.socket.set_read_timeout(None)?;
+        Ok(extents)
     }
 
     /// The acceptor's side: the name of the acceptor that is asked for.
@@ -141,37 +144,73 @@ fn greeted(body: &[u8]) -> Option<AcceptorId> {
     Some(AcceptorId(rest.try_into().ok()?))
 }
 
-/// The acceptor's answer to a greeting: taken, or the reason why not.
-pub fn answer(refused: Option<&str>) -> Vec<u8> {
+/// The acceptor's answer to a greeting: what it has of each stream, or the reason why it is not taken.
+pub fn answer(taken: Result<&[Extent], &str>) -> Vec<u8> {
     let mut body = VERSION.to_le_bytes().to_vec();
-    body.push(u8::from(refused.is_none()));
-    let why = refused.unwrap_or_default();
-    body.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(GREETING_MAX / 2)]);
+    body.push(u8::from(taken.is_ok()));
+    match taken {
+        Err(why) => body.extend_from_slice(&why.as_bytes()[..why.floor_char_boundary(GREETING_MAX / 2)]),
+        Ok([]) => {}
+        Ok(extents) => {
+            body.extend_from_slice(&(extents.len() as u16).to_le_bytes());
+            for Extent { base, last } in extents {
+                put_id(&mut body, base.id);
+                body.extend_from_slice(&base.cut.0.to_le_bytes());
+                put_id(&mut body, *last);
+            }
+        }
+    }
     framed(&body)
+}
+
+fn put_id(out: &mut Vec<u8>, id: BlockId) {
+    out.extend_from_slice(&id.term.get().to_le_bytes());
+    out.extend_from_slice(&id.sequence.to_le_bytes());
+}
+
+/// The extents in the rest of an answer.
+fn extents(from: &[u8]) -> Option<Vec<Extent>> {
+    let Some((count, mut rest)) = from.split_first_chunk::<2>() else { return from.is_empty().then(Vec::new) };
+    let number = |rest: &mut &[u8]| {
+        let (number, after) = rest.split_first_chunk::<8>()?;
+        *rest = after;
+        Some(u64::from_le_bytes(*number))
+    };
+    let id = |rest: &mut &[u8]| {
+        let (term, after) = rest.split_first_chunk::<4>()?;
+        *rest = after;
+        Some(BlockId { term: Term::new(u32::from_le_bytes(*term))?, sequence: number(rest)? })
+    };
+    let extent = |_| {
+        let base = Base { id: id(&mut rest)?, cut: Cut(number(&mut rest)?) };
+        Some(Extent { base, last: id(&mut rest)? })
+    };
+    (0..u16::from_le_bytes(*count)).map(extent).collect()
 }
 
 fn framed(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_le_bytes(), body].concat()
 }
 
-/// Asks an acceptor whether it is there, can be read, and promises anything, behind the handshake of a connection. It waits
-/// for some seconds.
+/// Asks an acceptor whether it is there, can be read, and promises anything, behind the handshake of a connection. Returns
+/// what it has of each stream; nothing if it is of a build that does not say so. It waits for some seconds.
 ///
 /// # Errors
 /// The reason why not, in words: there is no such folder, its disk has failed, or no answer comes.
-pub fn ask(socket: OwnedFd, shard: ShardId, acceptor: AcceptorId) -> Result<(), String> {
+pub fn ask(socket: OwnedFd, shard: ShardId, acceptor: AcceptorId) -> Result<Vec<Extent>, String> {
     let ask = || {
         let (mut incoming, out) = Incoming::split(socket)?;
-        incoming.greet(&out, acceptor)?;
+        let extents = incoming.greet(&out, acceptor)?;
         incoming.socket.set_read_timeout(Some(PATIENCE))?;
         // Every acceptor of a log has promised more, and says so.
         let (head, tail) = request_bytes(&Request { shard, term: Term::ZERO, order: Order::Seal });
         out.send(head, tail);
-        Reply::decode(incoming.next()?).map_err(io::Error::other)
+        let reply = Reply::decode(incoming.next()?).map_err(io::Error::other)?;
+        Ok::<_, io::Error>((reply.report, extents))
     };
     match ask() {
-        Ok(Reply { report: Report::Failed, .. }) => Err("its disk has failed".to_owned()),
-        Ok(_) => Ok(()),
+        Ok((Report::Failed, _)) => Err("its disk has failed".to_owned()),
+        Ok((_, extents)) => Ok(extents),
         Err(why) => Err(why.to_string()),
     }
 }
@@ -314,7 +353,15 @@ mod tests {
         assert_eq!(hex(&whole), concat!("1a000000", "484f4c44434f5059", "0100", "acacacacacacacacacacacacacacacac"));
         assert_eq!(greeted(&whole[4..]), Some(of));
         assert_eq!(greeted(&whole[5..]), None);
-        assert_eq!(hex(&answer(None)), concat!("03000000", "0100", "01"));
-        assert_eq!(hex(&answer(Some("no"))), concat!("05000000", "0100", "00", "6e6f"));
+        assert_eq!(hex(&answer(Ok(&[]))), concat!("03000000", "0100", "01"));
+        assert_eq!(hex(&answer(Err("no"))), concat!("05000000", "0100", "00", "6e6f"));
+        let id = |term, sequence| BlockId { term: Term::new(term).unwrap(), sequence };
+        let extent = Extent { base: Base { id: id(2, 3), cut: Cut(4) }, last: id(5, 6) };
+        let whole = answer(Ok(&[extent]));
+        let of_stream = ("02000000", "0300000000000000", "0400000000000000", "05000000", "0600000000000000");
+        let (base, place, cut, term, last) = of_stream;
+        assert_eq!(hex(&whole), ["25000000", "0100", "01", "0100", base, place, cut, term, last].concat());
+        assert_eq!(extents(&whole[7..]), Some(vec![extent]));
+        assert_eq!((extents(&[]), extents(&whole[7..20])), (Some(Vec::new()), None));
     }
 }

@@ -22,6 +22,15 @@ pub struct History {
     last: u64,
 }
 
+/// The first and the last block of a stream in a folder.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Extent {
+    /// Where it begins.
+    pub base: Base,
+    /// The last block, or the base.
+    pub last: BlockId,
+}
+
 impl History {
     /// A history without blocks.
     #[must_use]
@@ -55,6 +64,12 @@ impl History {
     #[must_use]
     pub fn last(&self) -> BlockId {
         BlockId { term: self.runs.last().map_or(self.base.id.term, |run| run.term), sequence: self.last }
+    }
+
+    /// Its first and its last block.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        Extent { base: self.base, last: self.last() }
     }
 
     /// The name of the block at a place, the base included.

@@ -26,7 +26,7 @@ mod wire;
 mod tests;
 
 pub use acceptor::{Acceptor, Done, Found, Keep, Mark, Op, Output};
-pub use history::{History, Run};
+pub use history::{Extent, History, Run};
 pub use id::{AcceptorId, Base, Block, BlockId, Cut, FolderLife, ShardId, StreamId, Term};
 pub use message::{Order, Reply, Report, Request};
 pub use owner::{Behind, Contact, Event, Lag, Limits, NotNow, Owner, Stage, Standing};

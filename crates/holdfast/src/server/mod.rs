@@ -137,7 +137,8 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     let has_copies = taken_over::has_copies(&settings, dir);
     let stored = if has_copies { Some(Stored::open(&settings, dir, clock.clone())?) } else { None };
     let shard = stored.as_ref().map(|stored| taken_over::begin(&settings, stored)).transpose()?;
-    again.begins_with(shard.flatten());
+    let shard = shard.flatten();
+    again.begins_with(shard);
     let disks =
         if settings.appendonly && !has_copies { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
     let known_seed = match &stored {
@@ -171,7 +172,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
         let known = Data { id: stored.id(), term: 0 };
         let joined = Membership::begin(&settings, &node, Some(known), &links, Arc::clone(&clock), (false, again))?;
         let Some(joined) = joined else { return Err("a log with copies belongs to a node of a cluster".into()) };
-        disks = taken_over::bring_up(&settings, &node, stored, &joined)?;
+        disks = taken_over::bring_up(&settings, &node, stored, &joined, shard)?;
         membership = Some(joined);
         if disks.is_none() {
             return Ok(());

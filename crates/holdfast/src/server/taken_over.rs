@@ -85,22 +85,26 @@ pub fn begin(settings: &Settings, stored: &Stored) -> Result<Option<ShardId>, Bo
     Ok(Some(shard.id))
 }
 
-/// Gets a term, and brings the own folder to the log that a majority of the acceptors has. `None`: the server stops.
+/// Gets a term, and brings the own folder to the log that a majority of the acceptors has. `None`: the server stops. `known`:
+/// the shard of the node, as far as its files say.
+///
+/// # Errors
+/// Another node owns the shard, or the log cannot be brought up.
 pub fn bring_up(
     settings: &Settings,
     node: &Arc<Node>,
     stored: Stored,
     membership: &Membership,
+    known: Option<ShardId>,
 ) -> Result<Option<Disks>, Box<dyn Error>> {
+    // A node that was given the shard may have lost it again before it had a folder.
+    let known = loggroup::shard_of_own(&stored.places.logs)?.or(known);
     let mut waits = Waits::new(node, "A term is waited for: the metadata have given none to this start");
     let mut shard = loop {
         if let Some(shard) = membership.shard() {
             break shard;
         }
-        if let Some(why) = loggroup::shard_of_own(&stored.places.logs)?.and_then(|of| membership.lost(of)) {
-            tracing::error!("{why}");
-            return Err(why.into());
-        }
+        heed_loss(membership, known)?;
         if !waits.go_on() {
             return Ok(None);
         }
@@ -114,28 +118,41 @@ pub fn bring_up(
         if node.is_stopping() {
             return Ok(None);
         }
-        let Some(next) = next_term(&group, &shard, node) else { return Ok(None) };
+        let Some(next) = next_term((&group, membership), &shard, node)? else { return Ok(None) };
         shard = next;
     }
 }
 
+/// Checks that no other node owns the shard: nothing ends that wait.
+fn heed_loss(membership: &Membership, shard: Option<ShardId>) -> Result<(), Box<dyn Error>> {
+    let Some(why) = shard.and_then(|shard| membership.lost(shard)) else { return Ok(()) };
+    tracing::error!("{why}");
+    Err(why.into())
+}
+
 /// The next term, after acceptors of this one were withdrawn. `None`: the server stops.
-fn next_term(group: &Group, shard: &Shard, node: &Arc<Node>) -> Option<Shard> {
+fn next_term(
+    (group, membership): (&Group, &Membership),
+    shard: &Shard,
+    node: &Arc<Node>,
+) -> Result<Option<Shard>, Box<dyn Error>> {
+    heed_loss(membership, Some(shard.id))?;
     tracing::warn!("The copies that the log of shard {} was to get are withdrawn", shard.id.0);
     let mut waits = Waits::new(node, "");
     loop {
         match group.next_term(shard) {
-            Ok(next) => return Some(next),
+            Ok(next) => return Ok(Some(next)),
             Err(why) => waits.text = format!("A term is waited for: {why}"),
         }
+        heed_loss(membership, Some(shard.id))?;
         if !waits.go_on() {
-            return None;
+            return Ok(None);
         }
         thread::park_timeout(EVERY);
     }
 }
 
-/// `None`: the server stops, or acceptors that were pending are withdrawn.
+/// `None`: the server stops, acceptors that were pending are withdrawn, or another node owns the shard.
 fn try_bring_up(
     settings: &Settings,
     node: &Arc<Node>,
@@ -167,7 +184,8 @@ fn try_bring_up(
     tracing::info!("The log of shard {} is taken over from its {count} copies, in term {term}", plan.shard.0);
     let limits = Limits { through: settings.appendfsync == node::config::AppendFsync::Always, ..Limits::default() };
     let (group, mut say) = (membership.group(), saying(node, shard.id));
-    let mut wait = |stage, silent: &[AcceptorId]| group.stays(shard) && say(stage, silent);
+    let stays = || group.stays(shard) && membership.lost(shard.id).is_none();
+    let mut wait = |stage, silent: &[AcceptorId]| stays() && say(stage, silent);
     match own.bring_up(plan, limits, |listener| membership.ports(shard, listener), &mut wait) {
         Ok(driver) => Ok(Some(driver)),
         Err(loggroup::NotStarted::Ended(Ended::Stopped)) => Ok(None),

@@ -413,7 +413,7 @@ fn a_former_owner_that_runs_on_answers_nothing_old_and_ends() {
 }
 
 /// The first answer of a node that is no error. The node may be starting.
-fn answer(nodes: &Nodes, node: usize, command: &str) -> String {
+pub fn answer(nodes: &Nodes, node: usize, command: &str) -> String {
     let end = Instant::now() + PATIENCE;
     loop {
         assert!(Instant::now() < end, "{}", nodes.log(node));

@@ -58,7 +58,12 @@ impl Server {
 
     /// As [`Self::with_file`], on a port of the caller's choice.
     pub fn with_file_on_port(port: u16, file: &std::path::Path, settings: &[&str]) -> Server {
-        Server(Launched::with_file_on_port(port, file, settings).unwrap_or_else(|error| panic!("no server: {error}")))
+        Self::try_with_file_on_port(port, file, settings).unwrap_or_else(|error| panic!("no server: {error}"))
+    }
+
+    /// As [`Self::with_file_on_port`], or returns its error.
+    pub fn try_with_file_on_port(port: u16, file: &std::path::Path, settings: &[&str]) -> Result<Server, String> {
+        Launched::with_file_on_port(port, file, settings).map(Server)
     }
 
     /// The error of a server that does not start with these settings.

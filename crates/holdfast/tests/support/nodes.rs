@@ -58,6 +58,11 @@ impl Nodes {
 
     /// As [`Self::start`], with these settings behind the others.
     pub fn start_with(&mut self, node: usize, more: &[&str]) {
+        self.try_start_with(node, more).unwrap_or_else(|error| panic!("no server: {error}"));
+    }
+
+    /// As [`Self::start_with`], or returns what a node that ends has written to standard error.
+    pub fn try_start_with(&mut self, node: usize, more: &[&str]) -> Result<(), String> {
         if !self.file(node).exists() {
             fs::write(self.file(node), "").unwrap();
         }
@@ -67,7 +72,8 @@ impl Nodes {
         // A start reads the newest segments whole. Without optimization that takes seconds if they are as large as
         // usual.
         let settings = [&settings[..], &["--log-segment-size", "1mb", "--logfile", &log], more].concat();
-        self.servers[node] = Some(Server::with_file_on_port(self.ports[node], &self.file(node), &settings));
+        self.servers[node] = Some(Server::try_with_file_on_port(self.ports[node], &self.file(node), &settings)?);
+        Ok(())
     }
 
     /// Kills a node.

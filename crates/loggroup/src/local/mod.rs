@@ -13,7 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use quorum::{
-    Acceptor, AcceptorId, BlockId, Done, Keep, Op, Order, Output, Reply, Report, Request, ShardId, StreamId, Term,
+    Acceptor, AcceptorId, BlockId, Done, Extent, Keep, Op, Order, Output, Reply, Report, Request, ShardId, StreamId,
+    Term,
 };
 use redolog::{Disk, Lack};
 
@@ -304,6 +305,14 @@ impl<D: Disk> Local<D> {
         let mut state = self.shared.lock();
         state.connections += 1;
         Caller { shared: self.shared.clone(), listener, number: state.connections }
+    }
+
+    /// What it has of each stream.
+    #[must_use]
+    pub fn extents(&self) -> Vec<Extent> {
+        let state = self.shared.lock();
+        let of = |stream| state.acceptor.history(StreamId(stream)).map(quorum::History::extent);
+        (0..state.lanes.len() as u16).filter_map(of).collect()
     }
 
     /// Its state.

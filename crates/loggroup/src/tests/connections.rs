@@ -261,7 +261,7 @@ fn taken(dialed: &Receiver<UnixStream>) -> (Incoming, Arc<Outgoing>) {
     let socket = dialed.recv_timeout(Duration::from_secs(20)).expect("it dials");
     let (mut incoming, outgoing) = Incoming::split(socket.into()).expect("a socket");
     assert_eq!(incoming.greeted().expect("a greeting"), IDS[0]);
-    outgoing.send(answer(None), None);
+    outgoing.send(answer(Ok(&[])), None);
     (incoming, outgoing)
 }
 
@@ -284,7 +284,7 @@ fn connections_of_no_use_are_made_less_often() {
         let of_before = trouble();
         let (mut incoming, outgoing) = Incoming::split(socket.into()).expect("a socket");
         incoming.greeted().expect("a greeting");
-        outgoing.send(answer(None), None);
+        outgoing.send(answer(Ok(&[])), None);
         outgoing.send(reply_bytes(reply), None);
         outgoing.close();
         (at, of_before)

@@ -5,8 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quorum::Extent;
+
 use super::agent::Agent;
 use super::copies::{self, CopyReport};
+use super::cuts;
 use super::links::Reply;
 use super::standing::{ShardLease, Standing};
 use super::types::Wire;
@@ -108,10 +111,11 @@ impl Agent {
     }
 
     /// Checks that a majority of a shard's acceptors can be read: each is asked, as a process may be up whose folder was
-    /// wiped, or is refused. A shard with one copy is the metadata's to refuse.
+    /// wiped, or is refused. And their log must be whole: a node that takes the shard over has no store. A shard with one
+    /// copy is the metadata's to refuse.
     ///
     /// # Errors
-    /// The copies that cannot be read, in words.
+    /// The copies that cannot be read, or whose log was cut, in words.
     pub async fn can_be_read(self: &Arc<Self>, Recover { shard, to }: Recover) -> Result<(), String> {
         let map = self.machine.map();
         let Some(of) = map.shards().iter().find(|of| of.id == shard && of.owner != to) else { return Ok(()) };
@@ -128,18 +132,19 @@ impl Agent {
             (acceptor.node, asking)
         };
         let asked: Vec<_> = of.settled.iter().map(ask).collect();
-        let mut lacking = Vec::new();
+        let (mut lacking, mut known) = (Vec::new(), Vec::new());
         for (node, asking) in asked {
-            if let Err(why) = asking.await.unwrap_or_else(|why| Err(why.to_string())) {
-                let place = match map.member(node) {
-                    Some(member) => format!("{node} at {}:{}", member.host, member.port),
-                    None => node.to_string(),
-                };
-                lacking.push(format!("{place} ({why})"));
+            let place = match map.member(node) {
+                Some(member) => format!("{node} at {}:{}", member.host, member.port),
+                None => node.to_string(),
+            };
+            match asking.await.unwrap_or_else(|why| Err(why.to_string())) {
+                Ok(extents) => known.push((place, extents)),
+                Err(why) => lacking.push(format!("{place} ({why})")),
             }
         }
-        if count - lacking.len() >= needed {
-            return Ok(());
+        if known.len() >= needed {
+            return cuts::check(shard, &known, needed);
         }
         Err(format!(
             "{} of {count} copies of the log of shard {} can be read, and {needed} are needed: no answer comes from {}",
@@ -149,7 +154,7 @@ impl Agent {
         ))
     }
 
-    async fn ask_copy(&self, shard: ShardId, acceptor: Acceptor) -> Result<(), String> {
+    async fn ask_copy(&self, shard: ShardId, acceptor: Acceptor) -> Result<Vec<Extent>, String> {
         let (ask, serve) = self.asks_copies.clone();
         let socket = if acceptor.node == self.me() {
             let (here, there) = UnixStream::pair().map_err(|why| why.to_string())?;
@@ -420,7 +425,7 @@ mod tests {
             blocks: 5,
             bytes: 1 << 40,
         };
-        let states = [CopyState::Follows, CopyState::Silent, CopyState::Failed, CopyState::Full];
+        let states = [CopyState::Follows, CopyState::Silent, CopyState::Failed, CopyState::Full, CopyState::SetBack];
         let all: Vec<_> = (1..).zip(states).map(|(n, state)| copy(n, state)).collect();
         for (trouble, copies) in [("", Vec::new()), ("it writes nothing", all.clone())] {
             let (trouble, other) = (trouble.to_owned(), NodeId([4; 20]));

@@ -5,6 +5,7 @@ mod agent;
 mod configuration;
 mod copied;
 mod copies;
+mod cuts;
 mod disk;
 mod duties;
 mod files;
@@ -211,8 +212,9 @@ pub type CopyReports = Arc<dyn Fn() -> Vec<CopyReport> + Send + Sync>;
 /// Returns how well this process is, and how far it is as a standby.
 pub type Standings = Arc<dyn Fn() -> Standing + Send + Sync>;
 
-/// Returns why an acceptor of a shard cannot be read, if so. The socket is as [`DataLink::socket`].
-pub type AskCopy = Arc<dyn Fn(OwnedFd, ShardId, AcceptorId) -> Result<(), String> + Send + Sync>;
+/// Returns what an acceptor has of each stream of a shard, or why it cannot be read. Nothing: it does not say. The socket is
+/// as [`DataLink::socket`].
+pub type AskCopy = Arc<dyn Fn(OwnedFd, ShardId, AcceptorId) -> Result<Vec<quorum::Extent>, String> + Send + Sync>;
 
 /// Returns why a node must have no lease yet, though it takes part: it does not have its data.
 pub type MayServe = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;

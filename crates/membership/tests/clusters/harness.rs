@@ -286,7 +286,7 @@ impl Node {
                 Ok(())
             }),
             shard_settings: Arc::new(move || of_shard.lock().unwrap().clone()),
-            ask_copy: Arc::new(|_, _, _| Ok(())),
+            ask_copy: Arc::new(|_, _, _| Ok(Vec::new())),
             on_configuration: Arc::new(move |taken| configuration.lock().unwrap().clone_from(taken)),
             on_libraries: Arc::new(move |version, payload| {
                 if refuses.load(Ordering::Relaxed) {
