@@ -33,5 +33,9 @@ pub const SHARD_SETTINGS: u16 = 12;
 /// From this level on the metadata know the standbys of each shard ([`crate::meta::Command::Copies`]).
 pub const STANDBYS: u16 = 13;
 
+/// From this level on an owner reports that the folder of a copy was set back to an earlier state. Below, it is reported as
+/// one whose disk has failed.
+pub const SET_BACK: u16 = 13;
+
 /// From this level on a node writes version 4 of the log: its blocks can be copied to other machines.
 pub const LOG_FRAMES: u16 = 10;

@@ -222,6 +222,7 @@ impl Owner {
         if !has_log || !term.is_next_of(before.term) {
             return Err(NotNow);
         }
+        let set_back: Vec<_> = before.peers.iter().filter(|(_, peer)| peer.is_set_back).map(|(id, _)| *id).collect();
         let mut owner = Self {
             term,
             settled,
@@ -235,6 +236,9 @@ impl Owner {
         };
         owner.streams.iter_mut().for_each(Stream::forget_start);
         owner.seal_all(out);
+        for (id, peer) in &mut owner.peers {
+            peer.is_set_back = set_back.contains(id);
+        }
         Ok(owner)
     }
 
@@ -296,9 +300,10 @@ impl Owner {
         })
     }
 
-    /// Acceptors that have not answered this term on their present connection, or whose disks have failed.
+    /// Acceptors that have not answered this term on their present connection, whose disks have failed, or whose folders
+    /// were set back.
     pub fn silent(&self) -> impl Iterator<Item = AcceptorId> + '_ {
-        let answers = |peer: &Peer| peer.is_here && !peer.is_failed;
+        let answers = |peer: &Peer| peer.is_here && !peer.is_failed && !peer.is_set_back;
         self.peers.iter().filter(move |(_, peer)| !answers(peer)).map(|(acceptor, _)| *acceptor)
     }
 
@@ -308,7 +313,7 @@ impl Owner {
     pub fn is_full(&self) -> bool {
         let is_full_set = |set: &Vec<AcceptorId>| {
             let peers = || set.iter().filter_map(|id| self.peers.get(id));
-            let able = peers().filter(|peer| peer.follows() && !peer.is_full).count();
+            let able = peers().filter(|peer| peer.follows() && !peer.is_full && !peer.is_set_back).count();
             able * 2 <= set.len() && peers().any(|peer| peer.is_full)
         };
         self.stage == Stage::Leading && (is_full_set(&self.settled) || self.pending.as_ref().is_some_and(is_full_set))

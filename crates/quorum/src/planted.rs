@@ -21,6 +21,10 @@ pub(crate) enum Mistake {
     ShowsUncommitted,
     /// An acceptor takes an owner's word about LSNs for that of the next one (rule S1).
     KeepsQuiet,
+    /// A read that is under way ends with any answer of its source.
+    TakesAnyAnswer,
+    /// An acceptor that was set back counts for what it had acknowledged before (rule G9).
+    TrustsSetBack,
     /// Blocks are dropped by writing over them, without a new life of the folder (rule G3).
     DropsInPlace,
 }

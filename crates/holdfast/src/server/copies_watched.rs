@@ -27,6 +27,7 @@ fn seen(copies: &Driver, map: &Map) -> CopiesOfLog {
                 Contact::Silent => CopyState::Silent,
                 Contact::Full => CopyState::Full,
                 Contact::Failed => CopyState::Failed,
+                Contact::SetBack => CopyState::SetBack,
             },
             blocks: copy.blocks,
             bytes: copy.bytes,
@@ -131,6 +132,13 @@ impl Watch {
                     "A copy of the log of shard {shard} is lost: {}, and takes nothing until its place is replaced: {left}",
                     copy.text()
                 )),
+                CopyState::SetBack => News::Bad(format!(
+                    "A copy of the log of shard {shard} does not count any more: {}: it lacks blocks that it had acknowledged. \
+                     Give it an empty directory, and replace its place (`holdfast cluster group replace {} {}`): {left}",
+                    copy.text(),
+                    copy.place,
+                    copy.place
+                )),
             });
         }
         news
@@ -157,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_change_is_told_once() {
-        use CopyState::{Failed, Follows, Silent};
+        use CopyState::{Failed, Follows, SetBack, Silent};
         let well = copies(&[(1, Follows, true), (2, Follows, true), (3, Follows, true)]);
         let lost = copies(&[(1, Follows, true), (2, Silent, true), (3, Follows, true)]);
         let mut watch = Watch::default();
@@ -180,6 +188,13 @@ mod tests {
         assert!(watch.look(&failed).is_empty());
         let broken = "A copy of the log of shard 3 is lost: the disk of h3:1/- has failed, and takes nothing until its place is replaced: 2 of 3 copies answer";
         assert_eq!(watch.look(&failed), bad(broken));
+
+        let old = copies(&[(1, Follows, true), (2, SetBack, true), (3, Failed, true)]);
+        assert!(watch.look(&old).is_empty());
+        let text = "A copy of the log of shard 3 does not count any more: the folder of h2:1/- was set back to an earlier state: it lacks blocks that it had acknowledged. Give it an empty directory, and replace its place (`holdfast cluster group replace h2:1/- h2:1/-`): 1 of 3 copies answer";
+        assert_eq!(watch.look(&old), bad(text));
+        assert!(watch.look(&old).is_empty());
+        assert!(watch.look(&failed).is_empty() && watch.look(&failed).len() == 1);
 
         let next = |state| copies(&[(1, Follows, true), (2, Follows, true), (3, Failed, true), (4, state, false)]);
         assert_eq!(watch.look(&next(Follows)), good("A copy of the log of shard 3 is brought up at h4:1/-"));

@@ -15,6 +15,7 @@ mod nodes;
 mod recovered;
 mod restarts;
 mod sentinel;
+mod set_back;
 mod settings;
 mod shard_settings;
 #[path = "../support/mod.rs"]

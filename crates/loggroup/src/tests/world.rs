@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quorum::{
     Acceptor, AcceptorId, Block, BlockId, Cut, Done, Event, History, Keep, Limits as OwnerLimits, Op, Output, Owner,
-    Reply, Request, StreamId,
+    Reply, Report, Request, StreamId,
 };
 use redolog::simulated::{Chance, Simulated};
 use redolog::{Lsn, Replica};
@@ -93,6 +93,18 @@ pub struct World {
     committed: BTreeMap<(StreamId, u64), BlockId>,
     pub broken: Option<String>,
     pub led: usize,
+}
+
+/// Replies of one connection come in order, and those of an earlier one not at all. So no answer to a seal says less than
+/// the owner has heard before.
+fn is_stale(owner: &Owner, from: AcceptorId, reply: &Reply) -> bool {
+    let Report::Sealed { histories } = &reply.report else { return false };
+    let mut known = owner.lags().filter(|lag| lag.acceptor == from);
+    known.any(|lag| {
+        let last = owner.history(lag.stream).map_or(0, |history| history.last().sequence);
+        let answer = histories.get(usize::from(lag.stream.0)).map_or(0, |history| history.last().sequence);
+        answer < last.saturating_sub(lag.blocks)
+    })
 }
 
 fn stream_ids(count: u16) -> impl Iterator<Item = StreamId> {
@@ -474,7 +486,8 @@ impl World {
             Packet::From(at, reply) => {
                 let (id, of) = (self.nodes[at].id, reply.term.get() as usize);
                 let mut out = Vec::new();
-                if let Some(host) = of.checked_sub(1).and_then(|host| self.hosts.get_mut(host)) {
+                let host = of.checked_sub(1).and_then(|host| self.hosts.get_mut(host));
+                if let Some(host) = host.filter(|host| !is_stale(&host.owner, id, &reply)) {
                     host.owner.reply(id, reply, &mut out);
                     self.events(of - 1, out);
                 }

@@ -21,6 +21,8 @@ pub enum CopyState {
     Full,
     /// Its disk has failed.
     Failed,
+    /// Its folder was set back to an earlier state: it counts for nothing.
+    SetBack,
 }
 
 /// The state of a copy of a log.
@@ -38,11 +40,20 @@ pub struct CopyReport {
     pub bytes: u64,
 }
 
+impl CopyReport {
+    /// As members read it that know no [`CopyState::SetBack`]: the copy does not count either way.
+    fn of_earlier_level(self) -> Self {
+        let state = if self.state == CopyState::SetBack { CopyState::Failed } else { self.state };
+        Self { state, ..self }
+    }
+}
+
 impl Agent {
     /// The copies of the log that this process owns, where the cluster has room for them.
     pub fn reported_copies(&self) -> Vec<CopyReport> {
         match self.machine.map().level() {
-            level::SHARDS.. => (self.copies)(),
+            level::SET_BACK.. => (self.copies)(),
+            level::SHARDS.. => (self.copies)().into_iter().map(CopyReport::of_earlier_level).collect(),
             _ => Vec::new(),
         }
     }
@@ -63,6 +74,7 @@ pub fn put(out: &mut Vec<u8>, reports: &[CopyReport]) {
             CopyState::Silent => 1,
             CopyState::Failed => 2,
             CopyState::Full => 3,
+            CopyState::SetBack => 4,
         });
         out.extend_from_slice(&blocks.to_le_bytes());
         out.extend_from_slice(&bytes.to_le_bytes());
@@ -85,9 +97,23 @@ pub fn read(from: &mut Reader<'_>) -> Result<Vec<CopyReport>, Malformed> {
             1 => CopyState::Silent,
             2 => CopyState::Failed,
             3 => CopyState::Full,
+            4 => CopyState::SetBack,
             _ => return Err(Malformed("the state of a copy")),
         };
         Ok(CopyReport { id, counts, state, blocks: from.u64()?, bytes: from.u64()? })
     };
     (0..count).map(|_| report(from)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_of_an_earlier_level_are_told_what_they_know() {
+        let of = |state| CopyReport { id: AcceptorId([1; 16]), counts: true, state, blocks: 2, bytes: 3 };
+        for (state, told) in [(CopyState::SetBack, CopyState::Failed), (CopyState::Full, CopyState::Full)] {
+            assert_eq!(of(state).of_earlier_level(), of(told));
+        }
+    }
 }

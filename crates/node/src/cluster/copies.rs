@@ -146,6 +146,13 @@ pub(crate) fn findings(status: &Status) -> Findings {
                         shard.id.0
                     )
                 }
+                Some(CopyState::SetBack) => {
+                    format!(
+                        "the copy of shard {} at {place} was set back to an earlier state, and does not count: \
+                         give it an empty directory, and replace its place (`holdfast cluster group replace {place} {place}`)",
+                        shard.id.0
+                    )
+                }
                 _ => format!("the copy of shard {} at {place} does not answer the shard's owner", shard.id.0),
             });
         }
@@ -280,6 +287,7 @@ fn copy(map: &Map, shard: &Shard, place: &Place, known: &[CopyReport]) -> String
         Some((CopyState::Silent, _)) => "does not answer".to_owned(),
         Some((CopyState::Full, bytes)) => format!("no room, {} behind", human(bytes)),
         Some((CopyState::Failed, _)) => "its disk has failed".to_owned(),
+        Some((CopyState::SetBack, _)) => "does not count: it was set back".to_owned(),
     };
     let counts = id.is_some_and(|id| is_settled(shard, id));
     let comes = id.is_some_and(|id| shard.pending.iter().flatten().any(|acceptor| acceptor.id == id));
@@ -503,6 +511,16 @@ pub(crate) mod tests {
             "  2 of 3 copies of shard 1 are up: if one more fails, nothing can be written\n",
             "  the disk of the copy of shard 1 at 10.0.0.1:7003/mnt/a has failed: replace the place\n",
             "10.0.0.1:7003/mnt/a (its disk has failed)",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        shown.nodes[0].copies = vec![report(3, CopyState::SetBack, 0)];
+        let text = status_text(&shown);
+        for line in [
+            "  2 of 3 copies of shard 1 are up: if one more fails, nothing can be written\n",
+            "  the copy of shard 1 at 10.0.0.1:7003/mnt/a was set back to an earlier state, and does not count: give it \
+             an empty directory, and replace its place (`holdfast cluster group replace 10.0.0.1:7003/mnt/a 10.0.0.1:7003/mnt/a`)\n",
+            "10.0.0.1:7003/mnt/a (does not count: it was set back)",
         ] {
             assert!(text.contains(line), "{line}: {text}");
         }

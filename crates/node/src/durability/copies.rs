@@ -67,6 +67,7 @@ impl CopyOfLog {
             (CopyState::Failed, _) => format!("the disk of {place} has failed"),
             (CopyState::Silent, Some(why)) => format!("{place} does not answer ({why})"),
             (CopyState::Silent, None) => format!("{place} does not answer"),
+            (CopyState::SetBack, _) => format!("the folder of {place} was set back to an earlier state"),
             (CopyState::Full, _) => format!("{place} has no room"),
             (CopyState::Follows, Some(why)) => format!("{place} is {} behind ({why})", human(self.report.bytes)),
             (CopyState::Follows, None) => format!("{place} is {} behind", human(self.report.bytes)),
@@ -105,6 +106,8 @@ pub(crate) mod tests {
             "2 of 3 answer: 10.0.0.2:6379/- does not answer (Connection refused), 10.0.0.3:6379/- is 3.00K behind";
         assert_eq!(copies.awaited(), text);
         assert_eq!(copy(2, CopyState::Failed, 1, None).text(), "the disk of 10.0.0.2:6379/- has failed");
+        let text = "the folder of 10.0.0.2:6379/- was set back to an earlier state";
+        assert_eq!(copy(2, CopyState::SetBack, 1, None).text(), text);
         assert_eq!(copy(2, CopyState::Full, 1, None).text(), "10.0.0.2:6379/- has no room");
         assert_eq!(copy(2, CopyState::Silent, 1, None).text(), "10.0.0.2:6379/- does not answer");
     }

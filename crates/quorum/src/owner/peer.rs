@@ -49,6 +49,9 @@ pub(super) struct Peer {
     pub is_failed: bool,
     /// True if its folder has no room for more blocks.
     pub is_full: bool,
+    /// True if its folder was set back: blocks are gone that it had acknowledged to this owner. It counts for nothing any
+    /// more, and is brought up all the same: the less it lacks, the better for an owner that does not know of this.
+    pub is_set_back: bool,
     /// Its answer to the seal, until the owner has found where the two logs part.
     pub answer: Option<Vec<History>>,
     pub marks: Vec<Mark>,
@@ -63,6 +66,7 @@ impl Peer {
             is_following: false,
             is_failed: false,
             is_full: false,
+            is_set_back: false,
             answer: None,
             marks: vec![Mark::default(); streams],
             told: None,
@@ -86,7 +90,7 @@ impl Owner {
         let Some(peer) = self.peers.get_mut(&acceptor).filter(|peer| peer.is_here) else { return };
         let Some(answer) = peer.answer.take() else { return };
         peer.is_following = true;
-        let mut resets = Vec::new();
+        let (mut resets, trusts) = (Vec::new(), self.planted.is(Mistake::TrustsSetBack));
         let of_streams = stream_ids(self.streams.len()).zip(&self.streams).zip(&answer).zip(&mut peer.marks);
         for (((id, stream), history), mark) in of_streams {
             let common = stream.history.common(history);
@@ -96,7 +100,12 @@ impl Owner {
             }
             let has = common.unwrap_or(0);
             let next = common.unwrap_or(base.id.sequence) + 1;
-            let (synced, begins) = (mark.synced.max(has), history.base());
+            // Rule G9: what it has acknowledged in this term does not go by any order of it. So the folder is an older one.
+            // If the log was cut behind its end, its names are not known any more, and places have to do.
+            let lacks = common.unwrap_or(history.last().sequence) < mark.synced && !trusts;
+            peer.is_set_back |= lacks;
+            let synced = if lacks { has } else { mark.synced.max(has) };
+            let begins = history.base();
             let (base, is_resetting) = (begins.id.sequence, common.is_none());
             let (written, read, is_apart) = (has, None, false);
             *mark = Mark { next, written, synced, begins, base, is_resetting, read, is_apart };
@@ -185,7 +194,9 @@ impl Owner {
         let Some(stream) = self.streams.get(id.index()) else { return };
         let Some(mark) = self.peers.get_mut(&to).and_then(|peer| peer.marks.get_mut(id.index())) else { return };
         // Another answer is one to an earlier read, or to a read for another acceptor: the own one is still to come.
-        let is_it = |read: Fetch| read.source == from && blocks.first().is_some_and(|b| b.id.sequence == read.next);
+        let any = self.planted.is(Mistake::TakesAnyAnswer);
+        let begins = |place| blocks.first().is_some_and(|block| block.id.sequence == place);
+        let is_it = |read: Fetch| read.source == from && (any || begins(read.next));
         if !mark.read.is_some_and(is_it) {
             return;
         }
@@ -301,9 +312,16 @@ impl Owner {
         self.stage != Stage::Leading || sequence <= stream.received.max(stream.held)
     }
 
+    /// The acceptors that may help another one.
+    fn others(&self, but: AcceptorId) -> impl Iterator<Item = (&AcceptorId, &Peer)> {
+        self.peers
+            .iter()
+            .filter(move |(id, peer)| **id != but && peer.follows() && !peer.is_set_back && self.heeds(**id))
+    }
+
     /// An acceptor that has a block which memory has not.
     fn source_of(&self, but: AcceptorId, stream: StreamId, sequence: u64) -> Option<AcceptorId> {
-        let mut others = self.peers.iter().filter(|(id, peer)| **id != but && peer.follows() && self.heeds(**id));
+        let mut others = self.others(but);
         others
             .find(|(_, peer)| (peer.mark(stream).base + 1..=peer.mark(stream).synced).contains(&sequence))
             .map(|(id, _)| *id)
@@ -314,15 +332,16 @@ impl Owner {
     /// the store of every copy that counts (rule G12).
     fn begin_of_another(&self, but: AcceptorId, stream: StreamId, sequence: u64) -> Option<Base> {
         let history = &self.streams.get(stream.index())?.history;
-        let others = self.peers.iter().filter(|(id, peer)| **id != but && peer.follows() && self.heeds(**id));
-        let begins = others.map(|(_, peer)| peer.mark(stream).begins);
+        let begins = self.others(but).map(|(_, peer)| peer.mark(stream).begins);
         begins.filter(|base| base.id.sequence >= sequence && history.has(base.id)).min_by_key(|base| base.id.sequence)
     }
 
     /// The place up to which a majority of the acceptors has a stream: of the old ones and of the new ones, while they
     /// change. So a change that is pending may be withdrawn (rule G11).
     pub(super) fn majority(&self, stream: StreamId, of: impl Fn(Mark) -> u64) -> u64 {
-        self.majority_of(|id| self.peers.get(&id).map_or(0, |peer| of(peer.mark(stream))))
+        self.majority_of(|id| {
+            self.peers.get(&id).filter(|peer| !peer.is_set_back).map_or(0, |peer| of(peer.mark(stream)))
+        })
     }
 
     pub(super) fn majority_of(&self, of: impl Fn(AcceptorId) -> u64) -> u64 {

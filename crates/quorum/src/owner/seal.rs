@@ -32,15 +32,15 @@ impl Owner {
 
     /// The answers of acceptors that are heeded and can be asked for blocks.
     fn answers(&self) -> impl Iterator<Item = (AcceptorId, &Vec<History>)> {
-        let sound = self.peers.iter().filter(|(id, peer)| !peer.is_failed && self.heeds(**id));
+        let sound = self.peers.iter().filter(|(id, peer)| !peer.is_failed && !peer.is_set_back && self.heeds(**id));
         sound.filter_map(|(id, peer)| Some((*id, peer.answer.as_ref()?)))
     }
 
     /// Rule G4: of a majority's answers the log whose last block is highest by term and sequence, for each stream. Rule
     /// G11: while acceptors change, a majority of the old ones and of the new ones has to answer.
     pub(super) fn choose(&mut self, out: &mut Vec<Event>) {
-        let answered =
-            |id: &AcceptorId| self.peers.get(id).is_some_and(|peer| peer.answer.is_some() && !peer.is_failed);
+        let votes = |peer: &super::Peer| peer.answer.is_some() && !peer.is_failed && !peer.is_set_back;
+        let answered = |id: &AcceptorId| self.peers.get(id).is_some_and(votes);
         let has_majority = |set: &Vec<AcceptorId>| set.iter().filter(|id| answered(id)).count() * 2 > set.len();
         if !has_majority(&self.settled) || !self.pending.as_ref().is_none_or(has_majority) {
             return;

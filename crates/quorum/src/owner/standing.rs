@@ -14,6 +14,8 @@ pub enum Contact {
     Full,
     /// Its disk has failed: it takes nothing any more.
     Failed,
+    /// Its folder was set back to an earlier state: it lacked blocks that it had acknowledged, and counts for nothing.
+    SetBack,
 }
 
 /// How far an acceptor is behind in a stream.
@@ -32,7 +34,7 @@ pub struct Behind {
 pub struct Standing {
     /// The acceptor.
     pub acceptor: AcceptorId,
-    /// True if its acknowledgements count: the metadata have settled on it.
+    /// True if the metadata have settled on it. Then its acknowledgements count, unless its folder was set back.
     pub counts: bool,
     /// The state of its connection.
     pub contact: Contact,
@@ -49,6 +51,7 @@ impl Owner {
             counts: self.settled.contains(id),
             contact: match (peer.is_failed, peer.follows()) {
                 (true, _) => Contact::Failed,
+                _ if peer.is_set_back => Contact::SetBack,
                 (_, true) if peer.is_full => Contact::Full,
                 (_, true) => Contact::Follows,
                 _ => Contact::Silent,

@@ -165,6 +165,11 @@ impl Folder {
         id == place.base.id || durable.any(|block| block.id == id)
     }
 
+    /// The same, or it was cut.
+    pub fn has_durable(&self, stream: StreamId, id: BlockId) -> bool {
+        id.sequence <= self.places[stream.index()].base.id.sequence || self.has_synced(stream, id)
+    }
+
     pub fn blocks(&self, stream: StreamId) -> impl Iterator<Item = &Block> {
         self.places[stream.index()].blocks()
     }

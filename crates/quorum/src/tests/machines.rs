@@ -5,4 +5,5 @@ mod catch_up;
 mod changes;
 mod histories;
 mod owners;
+mod set_back;
 mod windows;

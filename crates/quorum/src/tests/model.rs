@@ -110,6 +110,7 @@ fn models_of_failures() {
     look("power", Plan { powers: 2, slow_writes: true, ..one_stream(2) }, 8_000);
     look("network", Plan { repeats: 2, losses: 1, reconnects: 1, ..one_stream(2) }, 8_000);
     look("failed and wiped folders", Plan { failures: 1, wipes: 1, ..one_stream(2) }, 8_000);
+    look("folders that are set back", Plan { set_backs: 1, reconnects: 1, writes: 2, ..one_stream(2) }, 8_000);
     look("folders without room", Plan { lacks: 2, writes: 2, reconnects: 1, ..one_stream(2) }, 8_000);
 }
 

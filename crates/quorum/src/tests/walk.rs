@@ -78,6 +78,10 @@ fn plan_of(seed: u64, dice: &mut Dice, plant: Plant) -> Plan {
     let mut apart = Dice::new(seed ^ 0x726f_6f6d);
     plan.lacks = if apart.one_in(3) { 1 + apart.small(4) } else { 0 };
     plan.standbys = apart.one_in(2);
+    if apart.one_in(4) {
+        // One acceptor at most does not do what it should.
+        (plan.set_backs, plan.wipes) = (1, 0);
+    }
     favour(&mut plan);
     plan
 }
@@ -99,6 +103,7 @@ fn favour(plan: &mut Plan) {
         changes: 0,
         again: 0,
         wipes: 0,
+        set_backs: 0,
         failures: 0,
         lacks: 0,
         standbys: false,
@@ -117,6 +122,11 @@ fn favour(plan: &mut Plan) {
             plan.powers = 3;
         }
         Plant::Inside(Mistake::KeepsQuiet) => (plan.standbys, plan.writes, plan.hurry) = (true, 4, 4),
+        Plant::Inside(Mistake::TakesAnyAnswer) => {
+            (plan.spare, plan.changes, plan.writes, plan.prompt) = (2, 1, 4, false);
+            (plan.limits.ring_bytes, plan.limits.read_blocks) = (0, 1);
+        }
+        Plant::Inside(Mistake::TrustsSetBack) => (plan.set_backs, plan.writes, plan.hurry) = (1, 4, 1),
         Plant::Amnesia => plan.wipes = 2,
         Plant::SealsNewOnly => (plan.spare, plan.changes) = (2, 2),
         Plant::Inside(Mistake::ResetsBackwards) => (plan.cuts, plan.bootstraps) = (2, 4),
@@ -171,7 +181,8 @@ pub fn walk(seed: u64, plant: Plant, tell: bool) -> Walked {
         world.ghosts.broken = Some("a stream waits for room that does not come");
     }
     let calms = |world: &mut World| world.calms(&plan, &mut Dice::new(seed ^ 0x6361_6c6d), broken);
-    let stays = if plant == Plant::None { calms(&mut world) } else { None };
+    let comes_to_end = matches!(plant, Plant::None | Plant::Inside(Mistake::TakesAnyAnswer));
+    let stays = if comes_to_end { calms(&mut world) } else { None };
     let ghosts = &world.ghosts;
     Walked {
         broken: ghosts.broken.or(stays),
@@ -190,8 +201,10 @@ fn note_broken(world: &World, step: Step, broken: &mut BTreeSet<usize>) {
             broken.extend(packet.map(|(Packet::To(at, _) | Packet::From(at, _))| *at));
         }
         // Otherwise the owner connects at once.
-        Step::Restart(at, kept) | Step::Power(at, kept) if kept >> 62 & 1 == 0 => drop(broken.insert(at)),
-        Step::Restart(at, _) | Step::Power(at, _) => drop(broken.remove(&at)),
+        Step::Restart(at, kept) | Step::Power(at, kept) | Step::SetBack(at, kept) if kept >> 62 & 1 == 0 => {
+            broken.insert(at);
+        }
+        Step::Restart(at, _) | Step::Power(at, _) | Step::SetBack(at, _) => drop(broken.remove(&at)),
         Step::Reconnect(host, to) if world.is_newest(host) => drop(broken.remove(&to)),
         _ => {}
     }
@@ -229,6 +242,7 @@ fn choose(
     Some(match step {
         Step::Restart(at, _) => Step::Restart(at, dice.number()),
         Step::Power(at, _) => Step::Power(at, dice.number()),
+        Step::SetBack(at, _) => Step::SetBack(at, dice.number()),
         step => step,
     })
 }
@@ -283,6 +297,8 @@ const VERSION: &str = "a version is given that was shown as another one";
 const PLACE: &str = "two blocks are committed at one place";
 const TAKEN: &str = "an acceptor takes a block for committed that is not";
 const BELOW: &str = "a record comes where its owner has said that none does";
+const COPIES: &str = "what is committed is not on a majority of disks";
+const AGAIN: &str = "an owner asks for the same blocks again and again";
 const FALLS: &str = "a folder has blocks that do not follow one another";
 const CHAIN: &str = "a folder has a chain that never was";
 
@@ -319,5 +335,7 @@ mistakes! {
     p35_an_acceptor_starts_unsynced: Plant::StartsUnsynced, 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     figure_8_an_old_block_is_committed_by_counting: Plant::Inside(Mistake::CountsOldTerms), 60_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN];
     a_word_outlives_its_term: Plant::Inside(Mistake::KeepsQuiet), 20_000, [BELOW];
+    a_read_ends_with_any_answer: Plant::Inside(Mistake::TakesAnyAnswer), 20_000, [AGAIN, "there is always something to do"];
+    an_acceptor_that_was_set_back_counts: Plant::Inside(Mistake::TrustsSetBack), 20_000, [COPIES];
     blocks_are_dropped_in_place: Plant::Inside(Mistake::DropsInPlace), 20_000, [PLACE, TAKEN, LOST, OTHERWISE, LATE, TORN, CHAIN, FALLS];
 }

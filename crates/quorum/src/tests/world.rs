@@ -2,12 +2,15 @@
 
 mod calm;
 mod ghosts;
+mod lines;
+mod set_back;
 mod standbys;
 mod steps;
 
 use std::collections::BTreeSet;
 
 pub use self::ghosts::{Ghosts, Record, merge};
+pub use self::lines::Lines;
 pub use self::steps::{Kind, Step};
 use super::folder::{Folder, Lies};
 use crate::planted::{Mistake, Planted};
@@ -72,6 +75,8 @@ pub struct Plan {
     /// Terms that are given to the process that has the one before.
     pub again: u8,
     pub wipes: u8,
+    /// Folders that an operator sets back to an earlier state.
+    pub set_backs: u8,
     pub failures: u8,
     /// Folders that have no room for more blocks for a while.
     pub lacks: u8,
@@ -108,6 +113,7 @@ impl Plan {
             changes: 0,
             again: 0,
             wipes: 0,
+            set_backs: 0,
             failures: 0,
             lacks: 0,
             limits: Limits { window_blocks: 8, read_blocks: 8, ..Limits::default() },
@@ -153,6 +159,10 @@ pub struct Machine {
     pub has_dropped: bool,
     /// How far a standby that reads here may have gone, for each stream.
     pub followed: Vec<Mark>,
+    /// A copy of the folder that an operator has made.
+    pub copy: Option<Folder>,
+    /// The folder is such a copy.
+    pub is_set_back: bool,
 }
 
 /// A process that owns the shard in a term, or has.
@@ -187,6 +197,7 @@ pub struct Left {
     pub changes: u8,
     pub again: u8,
     pub wipes: u8,
+    pub set_backs: u8,
     pub failures: u8,
     pub lacks: u8,
     pub marks: u8,
@@ -204,6 +215,8 @@ pub struct World {
     pub network: BTreeSet<Packet>,
     pub left: Left,
     pub ghosts: Ghosts,
+    /// What is under way since faults have stopped.
+    pub lines: Option<Lines>,
 }
 
 pub fn name_of(acceptor: usize) -> AcceptorId {
@@ -219,7 +232,8 @@ impl World {
         let (ops, is_full, sealed) = (Vec::new(), false, None);
         let folder = Folder::new(plan.streams);
         let followed = vec![Mark::default(); plan.streams];
-        let machine = Machine { acceptor: None, folder, ops, is_full, sealed, has_dropped: false, followed };
+        let (acceptor, copy, has_dropped, is_set_back) = (None, None, false, false);
+        let machine = Machine { acceptor, folder, ops, is_full, sealed, has_dropped, followed, copy, is_set_back };
         let mut world = Self {
             machines: vec![machine; plan.acceptors + plan.spare],
             hosts: Vec::new(),
@@ -238,12 +252,14 @@ impl World {
                 changes: plan.changes,
                 again: plan.again,
                 wipes: plan.wipes,
+                set_backs: plan.set_backs,
                 failures: plan.failures,
                 lacks: plan.lacks,
                 marks: if plan.standbys { 20 } else { 0 },
                 twice: u8::from(plan.plant == Plant::TermTwice),
             },
             ghosts: Ghosts::default(),
+            lines: None,
         };
         for at in 0..world.machines.len() {
             world.start(plan, at);
@@ -305,7 +321,8 @@ impl World {
             match output {
                 Output::Reply(reply) if plan.prompt => self.reach_owner(plan, at, reply),
                 Output::Reply(reply) => {
-                    self.network.insert(Packet::From(at, reply));
+                    let apart = matches!(reply.report, Report::Blocks { .. });
+                    self.send(Packet::From(at, reply), apart);
                 }
                 Output::Disk(op) => {
                     let is_slow = match &op {
@@ -383,11 +400,16 @@ impl World {
     }
 
     fn reach_owner(&mut self, plan: &Plan, at: usize, reply: Reply) {
+        if self.is_stale(at, &reply) {
+            return;
+        }
         // The last one: with the planted mistake P31 a term has two.
         let hosts: Vec<usize> = (0..self.hosts.len()).filter(|h| self.hosts[*h].owner.term() == reply.term).collect();
         for host in hosts {
             let mut events = Vec::new();
+            let is_answer = matches!(reply.report, Report::Sealed { .. });
             self.hosts[host].owner.reply(name_of(at), reply.clone(), &mut events);
+            self.ghosts.is_set_back_known |= self.machines[at].is_set_back && is_answer;
             self.events(plan, host, events);
         }
     }
@@ -396,12 +418,12 @@ impl World {
         let mut is_told = false;
         for event in events {
             match event {
-                Event::Send { to, request, .. } => {
+                Event::Send { to, request, apart } => {
                     let (to, is_read) = (usize::from(to.0[0]), matches!(request.order, Order::Read { .. }));
                     if plan.prompt && is_read {
                         self.reach_acceptor(plan, to, request);
                     } else {
-                        self.network.insert(Packet::To(to, request));
+                        self.send(Packet::To(to, request), apart);
                     }
                 }
                 Event::Chosen => self.hosts[host].log.iter_mut().for_each(Vec::clear),
@@ -415,6 +437,7 @@ impl World {
                     is_told = true;
                 }
                 Event::Synced { stream, id, .. } => {
+                    self.check_copies(host, stream, id.sequence);
                     let mark = &mut self.hosts[host].marks[stream.index()];
                     *mark = (*mark).max(id.sequence);
                     is_told = true;
@@ -568,16 +591,6 @@ impl World {
         self.hosts[host].owner.lost(name_of(to), &mut events);
         self.hosts[host].owner.connected(name_of(to), &mut events);
         self.events(plan, host, events);
-    }
-
-    /// A folder is lost. It comes back as another acceptor, which nobody knows; or as itself: the planted mistake P5.
-    pub fn wipe(&mut self, plan: &Plan, at: usize) {
-        self.machines[at].folder = Folder::new(plan.streams);
-        self.machines[at].ops.clear();
-        self.machines[at].acceptor = None;
-        if plan.plant == Plant::Amnesia {
-            self.start(plan, at);
-        }
     }
 
     /// Forgets blocks whose records every copy has in its store.

@@ -33,6 +33,7 @@ fn write(copies: &CopiesOfLog, t: &mut Text) {
             CopyState::Silent => "silent",
             CopyState::Full => "full",
             CopyState::Failed => "failed",
+            CopyState::SetBack => "set-back",
         };
         let (counts, blocks, bytes) = (u8::from(copy.report.counts), copy.report.blocks, copy.report.bytes);
         // A place may have commas: it is the last.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::walk::Dice;
-use super::{Acceptor, Packet, Plan, World, name_of};
+use super::{Acceptor, Lines, Packet, Plan, World, name_of};
 use crate::{BlockId, Order, Request, Stage, StreamId};
 
 /// Steps that it takes at most.
@@ -41,7 +41,7 @@ impl World {
     }
 
     fn comes_up(&mut self, plan: &Plan, dice: &mut Dice, host: usize) -> Result<(), &'static str> {
-        let runs = |at: &&usize| self.machines[**at].acceptor.is_some();
+        let runs = |at: &&usize| self.machines[**at].acceptor.is_some() && !self.machines[**at].is_set_back;
         let is_majority = |set: &Vec<usize>| set.iter().filter(runs).count() * 2 > set.len();
         if !is_majority(&self.settled) || !self.pending.as_ref().is_none_or(is_majority) {
             return Ok(());
@@ -53,10 +53,14 @@ impl World {
                 self.run(plan, dice)?;
             }
         }
+        // From here on as on connections: in order.
+        let stray = self.network.len();
+        self.lines = Some(Lines::default());
         self.run(plan, dice)?;
         if self.hosts[host].owner.stage() != Stage::Leading {
             return Err(STAYS);
         }
+        self.check_sent(plan, host, stray)?;
         if self.hosts[host].may_settle && self.pending.is_some() {
             self.settle(plan, host);
         }
@@ -142,12 +146,16 @@ impl World {
     /// Packets arrive and operations end, until there are none.
     fn run(&mut self, plan: &Plan, dice: &mut Dice) -> Result<(), &'static str> {
         for _ in 0..STEPS_MAX {
-            let packets = self.network.len();
+            let (packets, lines) = (self.network.len(), self.lines.as_ref().map_or(0, Lines::len));
             let ops: usize = self.machines.iter().map(|machine| machine.ops.len()).sum();
-            if packets + ops == 0 {
+            if packets + lines + ops == 0 {
                 return Ok(());
             }
-            let mut which = dice.below((packets + ops) as u64) as usize;
+            let mut which = dice.below((packets + lines + ops) as u64) as usize;
+            if let Some(packet) = self.lines.as_mut().and_then(|all| all.next(which.checked_sub(packets + ops)?)) {
+                self.deliver(plan, packet);
+                continue;
+            }
             if which < packets {
                 self.arrive(plan, which);
                 continue;

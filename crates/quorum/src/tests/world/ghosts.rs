@@ -86,6 +86,8 @@ pub struct Ghosts {
     made: BTreeMap<(StreamId, BlockId), (Block, BlockId)>,
     /// The block at each place of which an owner said that it is committed.
     committed: BTreeMap<(StreamId, u64), BlockId>,
+    /// The owner has heard what a folder that was set back still has.
+    pub is_set_back_known: bool,
     /// Versions that were shown, and by which term.
     versions: BTreeMap<u64, Term>,
 }

@@ -24,6 +24,9 @@ pub enum Step {
     Restart(usize, u64),
     Power(usize, u64),
     Wipe(usize),
+    /// An operator copies a folder, and puts the copy in its place later.
+    CopyFolder(usize),
+    SetBack(usize, u64),
     Fail(usize),
     /// A folder has no room for more blocks, or has room again.
     Room(usize, bool),
@@ -80,7 +83,9 @@ impl World {
         if self.given >= plan.terms {
             return;
         }
-        push(steps, Kind::Term, Step::Give);
+        if !self.is_set_back() {
+            push(steps, Kind::Term, Step::Give);
+        }
         let owns = |host: &usize| {
             self.is_newest(*host) && matches!(self.hosts[*host].owner.stage(), Stage::Begun | Stage::Leading)
         };
@@ -90,7 +95,9 @@ impl World {
         }
         if self.left.changes > 0 && self.pending.is_none() && self.spare(plan).is_some() {
             for out in 0..self.settled.len() {
-                push(steps, Kind::Metadata, Step::Change(out, None));
+                if !self.is_set_back() {
+                    push(steps, Kind::Metadata, Step::Change(out, None));
+                }
                 if present.is_some() {
                     push(steps, Kind::Metadata, Step::Change(out, present));
                 }
@@ -134,6 +141,11 @@ impl World {
             }
             if self.left.wipes > 0 {
                 push(steps, Kind::Loss, Step::Wipe(at));
+            }
+            if self.left.set_backs > 0 && machine.copy.is_none() {
+                push(steps, Kind::Loss, Step::CopyFolder(at));
+            } else if self.left.set_backs > 0 && self.present().is_some() {
+                push(steps, Kind::Loss, Step::SetBack(at, 0));
             }
             if self.left.failures > 0 {
                 push(steps, Kind::Loss, Step::Fail(at));
@@ -221,6 +233,11 @@ impl World {
             Step::Wipe(at) => {
                 self.left.wipes -= 1;
                 self.wipe(plan, at);
+            }
+            Step::CopyFolder(at) => self.copy_folder(at),
+            Step::SetBack(at, kept) => {
+                self.left.set_backs -= 1;
+                self.set_back(plan, at, kept);
             }
             Step::Fail(at) => {
                 self.left.failures -= 1;
