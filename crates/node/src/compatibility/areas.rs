@@ -58,6 +58,7 @@ pub(super) const AREAS: &[Area] = &[
             "cluster|group",
             "cluster|leave",
             "cluster|recover",
+            "cluster|standby",
             "cluster|redirect",
             "cluster|status",
         ],
