@@ -7,6 +7,7 @@ use keyspace::{Held, Keyspace, Local, Reclaim};
 use object::Corrupt;
 
 use crate::effects::{Effect, Effects, op};
+use crate::generation::Generation;
 
 /// See the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +16,21 @@ pub enum Barrier {
     Flush(Option<u16>),
     /// Exchanges two logical databases.
     Swap(u16, u16),
+}
+
+/// What an effect is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum About<'a> {
+    /// One key.
+    Key,
+    /// Whole databases.
+    Databases(Barrier),
+    /// The libraries of functions, as FUNCTION DUMP gives them.
+    Libraries(&'a [u8]),
+    /// The state of an attempt of a transaction over nodes, in `txn`'s terms.
+    Transaction(&'a [u8]),
+    /// The log itself.
+    Generation(Generation),
 }
 
 impl Barrier {
@@ -67,14 +83,29 @@ impl Effects {
     }
 }
 
-impl Effect<'_> {
+impl<'a> Effect<'a> {
+    /// What it is about. The payload is read for that, unless it is about a key.
+    ///
+    /// # Errors
+    ///
+    /// Its bytes are no such effect.
+    pub fn about(&mut self) -> Result<About<'a>, Corrupt> {
+        Ok(match self.op {
+            op::FLUSH | op::SWAP => About::Databases(self.barrier()?.ok_or(Corrupt("a change of databases"))?),
+            op::LIBRARIES => About::Libraries(self.payload.0),
+            op::TRANSACTION => About::Transaction(self.payload.0),
+            op::GENERATION => About::Generation(self.generation()?.ok_or(Corrupt("a mark of a generation"))?),
+            _ => About::Key,
+        })
+    }
+
     /// The present libraries of functions, as FUNCTION DUMP gives them, if the effect is about them.
-    pub fn libraries(&self) -> Option<&[u8]> {
+    pub fn libraries(&self) -> Option<&'a [u8]> {
         (self.op == op::LIBRARIES).then_some(self.payload.0)
     }
 
     /// The state of an attempt of a transaction over nodes, in `txn`'s terms, if the effect is about one.
-    pub fn transaction(&self) -> Option<&[u8]> {
+    pub fn transaction(&self) -> Option<&'a [u8]> {
         (self.op == op::TRANSACTION).then_some(self.payload.0)
     }
 

@@ -97,6 +97,8 @@ pub struct Ctx<'a> {
     pub tunables: &'a Tunables,
     /// The end of SCAN: the first slot whose keys another node has.
     pub scan_end: u16,
+    /// The data follow another node's: even what is due anyway is left to that node.
+    pub only_reads: bool,
     /// A script has called it.
     pub in_script: bool,
     /// The key at argument 1, hashed when the command was parsed.

@@ -424,7 +424,17 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<Effect<'a>, Corrupt> {
 /// The effect is damaged, or does not fit the entry.
 pub fn replay(effect: &mut Effect<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
     let key = db.key(effect.key);
-    families::replay(effect.op, &key, &mut effect.payload, db, limits)?;
-    db.note_change(&key);
+    replay_at(&key, effect, db, limits)
+}
+
+/// As [`replay`], for a caller that has the effect's key.
+///
+/// # Errors
+///
+/// As for [`replay`].
+#[inline]
+pub fn replay_at(key: &Key<'_>, effect: &mut Effect<'_>, db: &mut Db<'_>, limits: &Limits) -> Result<(), Corrupt> {
+    families::replay(effect.op, key, &mut effect.payload, db, limits)?;
+    db.note_change(key);
     Ok(())
 }

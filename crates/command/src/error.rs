@@ -23,6 +23,8 @@ impl Error {
     pub const OUT_OF_RANGE: Error = Error::new("ERR index out of range");
     /// A key that must exist does not.
     pub const NO_SUCH_KEY: Error = Error::new("ERR no such key");
+    /// A change of data that follow another node's.
+    pub const READONLY: Error = Error::new("READONLY You can't write against a read only replica.");
 
     /// A key that only the store has, and that cannot be read.
     pub const UNREADABLE: Error = Error::new("IOERR The key could not be read from the store");

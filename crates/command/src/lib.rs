@@ -43,7 +43,7 @@ mod zset;
 
 pub use arguments::check_i32;
 pub use aside::{Aside, Prepared};
-pub use barrier::Barrier;
+pub use barrier::{About, Barrier};
 pub use ctx::{Block, Ctx, Nil, Outcome};
 pub use dialect::{Dialect, Difference};
 pub use digest::Digest;

@@ -70,6 +70,12 @@ impl Spec {
         if self.arity >= 0 { argc == self.arity as usize } else { argc >= self.arity.unsigned_abs() as usize }
     }
 
+    /// True if the command changes nothing but what is due anyway: an expired field that it meets.
+    #[inline]
+    pub fn only_reads(&self) -> bool {
+        self.has(flags::READONLY) && !self.has(flags::MAY_REPLICATE)
+    }
+
     /// True if all of `flags` are set.
     #[inline]
     pub fn has(&self, flags: u32) -> bool {

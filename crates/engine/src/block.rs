@@ -324,6 +324,9 @@ impl Engine {
                 Reply::new(out, call.protocol).error(error.as_bytes());
                 Outcome::Done
             }
+            (Ok(()), Run::Keyed(_)) if self.only_reads && !call.row.spec.only_reads() => {
+                self.refuse_to_write(call, out)
+            }
             // Facts about the whole block need not be found again for each command.
             (Ok(()), Run::Keyed(handler)) => {
                 let version = self.following_version();

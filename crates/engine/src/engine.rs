@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use clocks::UnixMs;
 use command::{Ctx, Effects, Error, Event, Events, KeyAt, Outcome, Rng, Run, Tunables, class, flags};
 use keyspace::access::AccessClock;
-use keyspace::{Db, Held, Key, Keyspace, Local, Need, Reclaim, Saved, Version, Waiter};
+use keyspace::{Db, Held, Hidden, Key, Keyspace, Local, Need, Reclaim, Version, Waiter};
 use resp::{Parts, Reply};
 use txn::TxnId;
 use txn::locks::Mode;
@@ -138,6 +138,8 @@ pub struct Engine {
     pub(crate) portion: crate::cold::Portion,
     /// Expired keys are not deleted: see [`Engine::keep_expired`].
     pub(crate) keep_expired: bool,
+    /// Memory follows that of another node: see [`Engine::only_read`].
+    pub(crate) only_reads: bool,
     /// Work that is done aside for connections of this worker.
     pub(crate) asides: Waiting,
     /// The connection of this worker that has last waited for keys that its command has found out, and how often.
@@ -155,7 +157,7 @@ pub struct Engine {
     /// The wait that the last command wanted and could not have.
     pub(crate) unwaited: Option<command::Block>,
     /// Expired keys that are hidden while latches are held.
-    pub(crate) hidden: Vec<(u16, Box<[u8]>, Saved)>,
+    pub(crate) hidden: Vec<(u16, Box<[u8]>, Hidden)>,
 }
 
 impl Engine {
@@ -196,6 +198,7 @@ impl Engine {
             unasked: Unasked::default(),
             portion: crate::cold::Portion::default(),
             keep_expired: false,
+            only_reads: false,
             asides: Waiting::default(),
             found: None,
             claims: BTreeMap::new(),
@@ -475,8 +478,11 @@ impl Engine {
         };
         // PFCOUNT is called a reader, and writes its count down.
         let reads = call.row.spec.has(flags::READONLY) && !call.row.spec.has(flags::MAY_REPLICATE);
-        let writes = !reads || self.may_drop_fields(call, held);
-        let version = if writes { self.next_version(held) } else { Version::ZERO };
+        let version = match reads {
+            false if self.only_reads => return self.refuse_to_write(call, out),
+            true if self.only_reads || !self.may_drop_fields(call, held) => Version::ZERO,
+            _ => self.next_version(held),
+        };
         self.fx.interest = interest;
         self.run_prepared(call, handler, held, version, out)
     }
@@ -531,6 +537,19 @@ impl Engine {
         }
     }
 
+    /// From now on the engine only reads, as memory follows that of another node (rule S2); or it may write again. It
+    /// gives no versions, and leaves expired keys and fields to the owner. Commands that write are refused, and so are
+    /// those that may ([`command::Spec::only_reads`]): they are to be sent to the owner before.
+    pub fn only_read(&mut self, only: bool) {
+        (self.only_reads, self.keep_expired) = (only, only);
+    }
+
+    #[cold]
+    pub(crate) fn refuse_to_write(&mut self, call: &Call<'_>, out: &mut Vec<u8>) -> Outcome {
+        Reply::new(out, call.protocol).error(Error::READONLY.as_bytes());
+        Outcome::Done
+    }
+
     /// Writes an error in place of the reply from `start` on.
     pub(crate) fn replace(&mut self, call: &Call<'_>, start: usize, out: &mut Vec<u8>, error: &Error) {
         out.truncate(start);
@@ -557,6 +576,7 @@ impl Engine {
             rng: &mut self.rng,
             tunables: &self.tunables,
             scan_end: self.scan_end,
+            only_reads: self.only_reads,
             in_script: self.in_script,
             first: call.first,
             patient: call.seat.is_some() && self.shared.asides.is_open() && !self.insists,

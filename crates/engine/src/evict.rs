@@ -298,8 +298,8 @@ impl Engine {
         let shared = self.shared.clone();
         let key = shared.keyspace.hasher().key(&candidate.key);
         let Some(held) = self.acquire_one(key.slot) else { return false };
-        if self.is_locked(&held, candidate.db, &key) {
-            // Rule K6.
+        if self.is_locked(&held, candidate.db, &key) || self.only_reads && !policy.to_store {
+            // Rules K6 and S2.
             self.release(held);
             return false;
         }

@@ -1,7 +1,7 @@
 //! Expiry on access: expired keys of a command are deleted before it runs.
 
 use command::{Run, class, effects::op, flags};
-use keyspace::{Held, Key, Version};
+use keyspace::{Db, Held, Key, Version};
 
 use crate::call::Call;
 use crate::engine::Engine;
@@ -58,17 +58,22 @@ impl Engine {
         keys: impl Iterator<Item = Key<'k>>,
     ) {
         let by = std::mem::take(&mut self.fx.by);
+        let now = self.now;
         for key in keys {
-            let version = if version == Version::ZERO { self.next_version(held) } else { version };
-            let (now, keep) = (self.now, self.keep_expired);
-            let mut view = self.db(held, db, version);
-            if view.peek(&key).is_none_or(|entry| !entry.expired(now)) {
+            let has_expired = |view: &Db<'_>| view.peek(&key).is_some_and(|entry| entry.expired(now));
+            if self.keep_expired {
+                // Without a version: a standby gives none, and nothing has changed for others.
+                let mut view = self.view(held, db);
+                if has_expired(&view)
+                    && let Some(hidden) = view.hide(&key)
+                {
+                    self.hidden.push((db, key.bytes.into(), hidden));
+                }
                 continue;
             }
-            if keep {
-                let saved = view.save(&key);
-                view.remove(&key);
-                self.hidden.push((db, key.bytes.into(), saved));
+            let version = if version == Version::ZERO { self.next_version(held) } else { version };
+            let mut view = self.db(held, db, version);
+            if !has_expired(&view) {
                 continue;
             }
             view.remove(&key);
@@ -84,25 +89,21 @@ impl Engine {
     /// again. Blocks under way go on as they began, because they may write. Keys that a reader among their commands had
     /// hidden would not be known to be gone then.
     pub fn keep_expired(&mut self, keep: bool) {
-        self.keep_expired = keep;
+        self.keep_expired = keep || self.only_reads;
     }
 
     /// Puts expired keys back that were hidden from a command. Keys that a block has written in their place stay.
     #[cold]
     pub(crate) fn unhide(&mut self, held: &Held) {
-        let version = self.next_version(held);
         let shared = self.shared.clone();
-        for (db, bytes, saved) in std::mem::take(&mut self.hidden) {
+        for (db, bytes, hidden) in std::mem::take(&mut self.hidden) {
             let key = shared.keyspace.hasher().key(&bytes);
             // A block that is suspended meanwhile has others.
             if !held.is_all() && !held.slots().contains(&key.slot) {
-                self.hidden.push((db, bytes, saved));
+                self.hidden.push((db, bytes, hidden));
                 continue;
             }
-            let mut view = self.db(held, db, version);
-            if view.peek(&key).is_none() {
-                view.put_back(&key, saved);
-            }
+            self.view(held, db).show(&key, hidden);
         }
     }
 }

@@ -8,6 +8,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod acquire;
+mod apply;
 mod aside;
 #[cfg(test)]
 mod aside_test;
@@ -28,6 +29,7 @@ mod evict;
 mod expire;
 #[cfg(test)]
 mod expire_test;
+pub mod follow;
 mod journal;
 #[cfg(test)]
 mod late_test;

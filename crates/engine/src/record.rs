@@ -239,6 +239,10 @@ impl Engine {
             return version_of(lsn);
         }
         let mut floor = self.last_version.max(self.shared.keyspace.last_version(held));
+        if self.only_reads {
+            // No change gets it, and no slot: the next versions there are the owner's.
+            return floor.above(STREAMS);
+        }
         let stream = self.recorder.stream(held);
         let deferred = self.recorder.deferred;
         let gate = self.recorder.link.as_mut().filter(|_| !deferred).and_then(|link| link.gates.get_mut(stream));

@@ -66,7 +66,7 @@ impl Engine {
     /// Sweeps on until every slot of the worker's share was visited or `in_time` says that time is up. Slots are shared
     /// out among the first `workers` workers; the others only finish what they have begun.
     pub fn sweep(&mut self, workers: u16, mut in_time: impl FnMut() -> bool) -> Swept {
-        if self.index >= workers && !self.sweep.is_begun() {
+        if self.only_reads || self.index >= workers && !self.sweep.is_begun() {
             return Swept::All;
         }
         let mut looked = 0;

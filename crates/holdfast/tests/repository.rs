@@ -51,6 +51,7 @@ const UNSAFE: &[&str] = &[
     "holdfast/src/server/title.rs",
     "holdfast/tests/support/process.rs",
     "engine/examples/checkpoint.rs",
+    "engine/examples/follow.rs",
     "keyspace/examples/heap.rs",
     "keyspace/src/dying.rs",
     "keyspace/src/entry.rs",

@@ -543,6 +543,12 @@ impl Db<'_> {
         true
     }
 
+    /// A held key is about to be made that the store does not have. The value of a load that is under way does not
+    /// count: the key may be deleted by then, without a trace.
+    pub fn void_load(&mut self, key: &Key<'_>) {
+        self.keyspace().cold.void_load(key.slot, &(self.physical(), key.bytes.into()));
+    }
+
     /// Ends the load of a key that is known and in memory: a command that has waited for it has run. Others ask again,
     /// if it is gone before they have looked. An absent key stays known.
     pub fn let_go(&mut self, key: &Key<'_>) {

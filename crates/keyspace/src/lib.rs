@@ -43,7 +43,7 @@ mod walk;
 
 pub use cold::{ColdFigures, Fetched, Record, Ticket, Unreadable, Whereabouts};
 pub use counts::{Counts, Unpublished};
-pub use db::{Db, EntryRef, Expiry, Over, Saved, Str, WrongType};
+pub use db::{Db, EntryRef, Expiry, Hidden, Over, Saved, Str, WrongType};
 pub use entry::{INLINE_MAX, KEY_MAX};
 pub use flush::Reclaim;
 pub use image::SharedImage;

@@ -42,6 +42,12 @@ impl Floor {
         floor
     }
 
+    /// The term that it is of.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
     /// The metadata have changed. Those of a later term are not for this owner.
     pub fn heard(&mut self, copies: &Copies) {
         if copies.term() != self.term {

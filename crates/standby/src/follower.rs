@@ -208,6 +208,21 @@ impl Follower {
         self.applied
     }
 
+    /// All records up to here are applied, and no other one comes at or below. A store may have parts of records behind
+    /// what it covers: memory is as of one moment when this is beyond them.
+    ///
+    /// # Errors
+    /// A batch is being applied.
+    pub fn passed(&self) -> Result<Cut, Busy> {
+        if self.is_busy {
+            return Err(Busy);
+        }
+        let newest = self.tails.iter().map(Tail::settled_term).max();
+        let passed = |tail: &Tail| tail.head().map_or(tail.passed(), |head| tail.passed().min(Cut(head.0 - 1)));
+        let all = self.tails.iter().map(|tail| (Some(tail.settled_term()) == newest).then(|| passed(tail)));
+        Ok(all.min().flatten().unwrap_or_default().max(self.applied))
+    }
+
     /// What memory has of each stream.
     #[must_use]
     pub fn memory(&self) -> Memory {

@@ -66,6 +66,9 @@ enum LastField {
 #[cold]
 fn drop_expired<'a>(ctx: &mut Ctx<'_>, key: &Key<'_>, names: impl Iterator<Item = &'a [u8]> + Clone, last: LastField) {
     let now = ctx.now;
+    if ctx.only_reads {
+        return;
+    }
     let Ok(Some(mut hash)) = ctx.db.get_mut::<Hash>(key) else { return };
     let before = State::of(&hash);
     let mut gone = Vec::new();

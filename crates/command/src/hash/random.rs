@@ -24,10 +24,18 @@ pub(super) fn hrandfield(ctx: &mut Ctx<'_>) -> Result<Outcome, Error> {
     let (key, now) = (ctx.key(1), ctx.now);
     // Ranks count expired fields too: they have to go first.
     let expired = ctx.db.read_as::<Hash>(&key)?.and_then(Hash::next_expiry).is_some_and(|next| next < now);
-    if expired {
+    if expired && !ctx.only_reads {
         reclaim(&mut ctx.db, &key, now, usize::MAX, ctx.fx, ctx.events);
     }
-    let hash = ctx.db.peek(&key).map(|entry| entry.collection::<Hash>()).transpose()?;
+    let mut hash = ctx.db.peek(&key).map(|entry| entry.collection::<Hash>()).transpose()?;
+    let without;
+    if expired && ctx.only_reads {
+        // A copy shares the leaves that do not change.
+        let mut copy = hash.cloned().unwrap_or_default();
+        copy.reclaim(now, usize::MAX, |_| {});
+        without = copy;
+        hash = Some(&without).filter(|copy| !copy.is_empty());
+    }
     let len = hash.map_or(0, Hash::len);
     let Some(hash) = hash.filter(|_| count != Some(0)) else {
         match count {

@@ -134,6 +134,7 @@ impl Bench {
             rng: &mut self.rng,
             tunables: &self.tunables,
             scan_end: keyspace::SLOTS as u16,
+            only_reads: false,
             in_script: false,
             first: None,
             // As the engine's patience.

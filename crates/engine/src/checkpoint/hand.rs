@@ -1,19 +1,19 @@
 //! Applies effects to the keys of some slots, one after the other (rule C1). A [`super::Dealer`] deals to [`Hand`]s.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use clocks::UnixMs;
 use command::{Before, Effect, effects};
 use keyspace::access::{AccessClock, Tracks};
-use keyspace::{Db, Fetched, Held, Key, Keyspace, Local, Mark, Record, SLOTS, Value, Version};
+use keyspace::{Db, Held, Key, Keyspace, Local, SLOTS, Version};
 use object::Limits;
-use redolog::Lsn;
 use store::Snapshot;
 
 use super::batch::{Batch, Dealt};
+use super::had::Had;
 use super::later::{Later, Reads};
 use super::replay::{Unreplayable, Why};
+use crate::apply::{Changed, apply, stand_in};
 use crate::record::version_of;
 
 /// The state that all hands share.
@@ -22,8 +22,7 @@ pub(super) struct Ground<'a> {
     pub(super) limits: Limits,
     /// The contents of the store.
     pub(super) snapshot: Option<Box<dyn Snapshot>>,
-    /// For every slot, the highest version that a key there may have in the store.
-    pub(super) reach: Box<[Lsn]>,
+    pub(super) had: Had,
     /// The time, for the access times of new entries.
     pub(super) now: UnixMs,
 }
@@ -36,9 +35,9 @@ pub struct Hand<'a> {
     ground: Arc<Ground<'a>>,
     clock: AccessClock,
     /// The record under way.
-    current: Changed,
+    current: OfRecord,
     /// The last record of this batch and of the one before: the next batch may have more of their effects.
-    ends: [Changed; 2],
+    ends: [OfRecord; 2],
     later: Later,
     /// For each slot, when a batch is sorted.
     places: Box<[u32]>,
@@ -49,10 +48,10 @@ pub struct Hand<'a> {
 
 /// The keys that a record is applied to.
 #[derive(Default)]
-struct Changed {
+struct OfRecord {
     /// Its number; 0: none.
     record: u64,
-    keys: BTreeSet<(u16, Box<[u8]>)>,
+    keys: Changed,
 }
 
 /// The treatment of an effect.
@@ -71,7 +70,7 @@ impl<'a> Hand<'a> {
         Self {
             ground,
             clock,
-            current: Changed::default(),
+            current: OfRecord::default(),
             ends: Default::default(),
             later: Later::new(hands),
             places: vec![0; SLOTS].into(),
@@ -90,7 +89,7 @@ impl<'a> Hand<'a> {
         let last = batch.last_record();
         if last > self.ends[1].record {
             self.ends.swap(0, 1);
-            self.ends[1] = Changed { record: last, keys: BTreeSet::new() };
+            self.ends[1] = OfRecord { record: last, keys: Changed::default() };
         }
         batch.sort(&mut self.places);
         let outcome = self.apply_all(local, batch, None);
@@ -207,9 +206,7 @@ impl<'a> Hand<'a> {
             }
         }
         let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, version_of(dealt.lsn));
-        effects::replay(&mut effect, &mut db, &self.ground.limits)?;
-        // Some effects are applied to readers' entries.
-        db.stamp(key);
+        apply(key, &mut effect, &mut db, &self.ground.limits)?;
         keyspace.raise_slot(held, dealt.slot, version_of(dealt.lsn));
         self.applied += 1;
         Ok(())
@@ -230,17 +227,11 @@ impl<'a> Hand<'a> {
         let mut version = keyspace.version_of(held, physical, key);
         if version == Version::ZERO && keyspace.cold(held, dealt.slot, physical).is_some() {
             // Nothing in the store is later than that: the store has the state that the effect found.
-            let known = dealt.lsn > self.ground.reach[usize::from(dealt.slot)] && !self.later.may_have(key);
+            let known = !self.ground.had.may_have_later(dealt.lsn, dealt.slot) && !self.later.may_have(key);
             match before {
                 Before::Nothing if known => {}
                 Before::Plain if known => {
-                    // It is overwritten at once.
-                    let mut db = Db::new(keyspace, held, local, &self.clock, dealt.db, Version::ZERO);
-                    let (value, access, mark) = (Value::Int(0), self.clock.fresh(), Mark::live(false, false, false));
-                    db.warm(
-                        key,
-                        Some(Fetched::There(Record { value, expiry: None, access, version: Version(1), mark })),
-                    );
+                    stand_in(&mut Db::new(keyspace, held, local, &self.clock, dealt.db, Version::ZERO), key);
                 }
                 _ => {
                     let space = keyspace.present_space(physical);
@@ -258,17 +249,16 @@ impl<'a> Hand<'a> {
         let keys = self.changed_by(dealt.record);
         if is_there {
             // Or the record itself has done that.
-            let is_own = !keys.is_empty() && keys.contains(&(physical, key.bytes.into()));
-            return Ok(if is_own { Decision::Apply } else { Decision::Skip });
+            return Ok(if keys.has(physical, key) { Decision::Apply } else { Decision::Skip });
         }
         if !alone {
-            keys.insert((physical, key.bytes.into()));
+            keys.note(physical, key);
         }
         Ok(Decision::Apply)
     }
 
     /// The keys that a record is applied to. All effects of a record on a key come together.
-    fn changed_by(&mut self, record: u64) -> &mut BTreeSet<(u16, Box<[u8]>)> {
+    fn changed_by(&mut self, record: u64) -> &mut Changed {
         if let Some(end) = self.ends.iter().position(|end| end.record == record) {
             return &mut self.ends[end].keys;
         }

@@ -17,6 +17,7 @@ mod directories;
 mod fetch;
 mod format;
 mod generation;
+pub(crate) mod had;
 mod hand;
 mod later;
 mod list;
@@ -26,7 +27,7 @@ mod replay;
 mod round;
 mod source;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod walk;
 mod warm;
 

@@ -12,16 +12,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use clocks::UnixMs;
-use command::{Barrier, Generation, effects};
+use command::{About, Barrier, Generation, effects};
 use keyspace::{Keyspace, Local, Need};
 use object::{Corrupt, Limits};
 use redolog::Lsn;
 use store::Store;
 
 use super::batch::Batch;
+use super::had::{Had, NO_DATABASE};
 use super::hand::{Ground, Hand};
 use super::load::{Loaded, Unloadable};
-use crate::record::{lsn_of, version_of};
+use crate::record::version_of;
 use crate::transactions::Outcomes;
 
 /// A record that cannot be applied.
@@ -40,6 +41,8 @@ pub enum Why {
     Nonsense(&'static str),
     /// The store cannot read its keys.
     Store(Unloadable),
+    /// The store cannot read one of its keys, and has said why.
+    Unreadable,
 }
 
 impl fmt::Display for Unreplayable {
@@ -48,6 +51,7 @@ impl fmt::Display for Unreplayable {
         match &self.why {
             Why::Nonsense(what) => f.write_str(what),
             Why::Store(why) => why.fmt(f),
+            Why::Unreadable => f.write_str("the store cannot read a key"),
         }
     }
 }
@@ -103,16 +107,8 @@ pub struct Dealer<'a> {
     local: Local,
     /// For each hand.
     batches: Vec<Batch>,
-    /// C(s).
-    covered: Box<[Lsn]>,
-    /// For each stream, up to where no record is needed.
-    unneeded: Vec<Lsn>,
     /// Records dealt.
     dealt: u64,
-    /// Up to here the map of databases is that of the store.
-    map_lsn: Lsn,
-    /// For each physical database: its last flush that the store knows of.
-    floors: Vec<Lsn>,
     figures: Replayed,
 }
 
@@ -129,24 +125,15 @@ impl<'a> Dealer<'a> {
         hands: usize,
     ) -> (Self, Vec<Hand<'a>>) {
         let loaded = from.map(|(loaded, _)| loaded);
-        let none = || vec![Lsn::ZERO; keyspace::SLOTS].into();
-        let floors = loaded.map_or(&[][..], |loaded| &loaded.header.databases.floors);
-        let mut floors: Vec<Lsn> = floors.iter().map(|version| lsn_of(*version)).collect();
-        floors.resize(keyspace.databases(), Lsn::ZERO);
         let snapshot = from.map(|(_, store)| store.snapshot());
-        let reach = loaded.map_or_else(none, |loaded| loaded.reach.clone());
-        let ground = Arc::new(Ground { keyspace, limits, snapshot, reach, now });
+        let ground = Arc::new(Ground { keyspace, limits, snapshot, had: Had::new(loaded, keyspace), now });
         let libraries = loaded.map(|loaded| loaded.header.libraries.clone());
         let outcomes = loaded.map(|loaded| loaded.header.outcomes.clone()).unwrap_or_default();
         let dealer = Self {
             ground: ground.clone(),
             local,
             batches: (0..hands).map(|_| Batch::default()).collect(),
-            covered: loaded.map_or_else(none, |loaded| loaded.covered.clone()),
-            unneeded: loaded.map_or_else(Vec::new, |loaded| loaded.header.covered.clone()),
             dealt: 0,
-            map_lsn: loaded.map_or(Lsn::ZERO, |loaded| lsn_of(loaded.header.databases.map_version)),
-            floors,
             figures: Replayed { libraries, outcomes, ..Replayed::default() },
         };
         let hands = (0..hands).map(|_| Hand::new(ground.clone(), hands)).collect();
@@ -181,58 +168,56 @@ impl<'a> Dealer<'a> {
             return Ok(());
         }
         self.dealt += 1;
-        let is_needed = self.unneeded.get(usize::from(lsn.stream())).is_none_or(|unneeded| lsn > *unneeded);
+        let ground: &Ground<'_> = &self.ground;
+        let (keyspace, had) = (ground.keyspace, &ground.had);
+        let is_needed = had.needs(lsn);
         if is_needed {
             self.figures.records += 1;
             self.figures.bytes += encoded.len() as u64;
         }
         self.figures.ended = None;
-        if lsn <= self.map_lsn {
-            // Every slot's C(s) is above.
+        if had.has_all(lsn) {
             return Ok(());
         }
-        let keyspace = self.ground.keyspace;
-        let voids = self.voids(lsn, encoded).map_err(nonsense)?;
+        let voids = had.voids(lsn, encoded, keyspace).map_err(nonsense)?;
         let mut rest = effects::decode(encoded).enumerate().peekable();
         while let Some((index, effect)) = rest.next() {
             let mut effect = effect.map_err(nonsense)?;
-            match effect.generation().map_err(nonsense)? {
-                // If the store had the checkpoint of this generation, its map were of no earlier record.
-                Some(Generation::Begins(_)) => {
-                    self.figures.void_from = Some(lsn);
-                    return Ok(());
-                }
-                Some(Generation::Ends(time)) => {
-                    self.figures.ended = Some(time);
-                    return Ok(());
-                }
-                None => {}
-            }
             if usize::from(effect.db) >= keyspace.databases() {
                 return Err(nonsense(NO_DATABASE));
             }
-            // The last one in the log holds, whatever the store has.
-            if let Some(libraries) = effect.libraries() {
-                self.figures.libraries = Some(libraries.to_vec());
-                continue;
-            }
-            if let Some(record) = effect.transaction() {
-                // The checkpoint has the unforgotten ones among those that the log may lack.
-                if is_needed {
-                    self.figures.outcomes.note_encoded(record).map_err(nonsense)?;
+            match effect.about().map_err(nonsense)? {
+                About::Key => {}
+                // If the store had the checkpoint of this generation, its map were of no earlier record.
+                About::Generation(Generation::Begins(_)) => {
+                    self.figures.void_from = Some(lsn);
+                    return Ok(());
                 }
-                continue;
-            }
-            if let Some(barrier) = effect.barrier().map_err(nonsense)? {
-                apply(Due::All, &mut self.local, &mut self.batches)?;
-                self.barrier(lsn, barrier).map_err(nonsense)?;
-                continue;
+                About::Generation(Generation::Ends(time)) => {
+                    self.figures.ended = Some(time);
+                    return Ok(());
+                }
+                // The last one in the log holds, whatever the store has.
+                About::Libraries(libraries) => {
+                    self.figures.libraries = Some(libraries.to_vec());
+                    continue;
+                }
+                About::Transaction(record) => {
+                    // The checkpoint has the unforgotten ones among those that the log may lack.
+                    if is_needed {
+                        self.figures.outcomes.note_encoded(record).map_err(nonsense)?;
+                    }
+                    continue;
+                }
+                About::Databases(barrier) => {
+                    apply(Due::All, &mut self.local, &mut self.batches)?;
+                    change_databases(barrier, lsn, ground, &mut self.local).map_err(nonsense)?;
+                    continue;
+                }
             }
             let physical = keyspace.physical(effect.db);
             let key = keyspace.hasher().key(effect.key);
-            let void = self.floors[usize::from(physical)] > lsn
-                || voids.iter().any(|(flushed, at)| *flushed == physical && index < *at);
-            if void || lsn <= self.covered[usize::from(key.slot)] {
+            if had.has(lsn, index, (key.slot, physical), &voids) {
                 self.figures.skipped += 1;
                 continue;
             }
@@ -244,56 +229,6 @@ impl<'a> Dealer<'a> {
                 apply(Due::Of(hand), &mut self.local, &mut self.batches)?;
             }
         }
-        Ok(())
-    }
-
-    /// The physical databases that the record flushes, if the store knows of that, and which of its effects come
-    /// before.
-    fn voids(&self, lsn: Lsn, encoded: &[u8]) -> Result<Vec<(u16, usize)>, Corrupt> {
-        if !self.floors.contains(&lsn) {
-            return Ok(Vec::new());
-        }
-        let keyspace = self.ground.keyspace;
-        let mut map: Vec<u16> = (0..self.floors.len() as u16).map(|db| keyspace.physical(db)).collect();
-        let mut voids = Vec::new();
-        for (index, effect) in effects::decode(encoded).enumerate() {
-            match effect?.barrier()? {
-                Some(Barrier::Flush(Some(db))) => voids.push((*map.get(usize::from(db)).ok_or(NO_DATABASE)?, index)),
-                Some(Barrier::Flush(None)) => voids.extend(map.iter().map(|physical| (*physical, index))),
-                Some(Barrier::Swap(a, b)) if usize::from(a.max(b)) < map.len() => map.swap(a.into(), b.into()),
-                Some(Barrier::Swap(..)) => return Err(NO_DATABASE),
-                None => {}
-            }
-        }
-        // A later flush counts, but effects before an earlier one are before it, too.
-        Ok(voids)
-    }
-
-    fn barrier(&mut self, lsn: Lsn, barrier: Barrier) -> Result<(), Corrupt> {
-        let keyspace = self.ground.keyspace;
-        let databases = keyspace.databases();
-        match barrier {
-            Barrier::Swap(a, b) if usize::from(a.max(b)) >= databases => return Err(NO_DATABASE),
-            Barrier::Flush(Some(db)) if usize::from(db) >= databases => return Err(NO_DATABASE),
-            _ => {}
-        }
-        let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { unreachable!("nobody else uses the keyspace") };
-        match barrier {
-            Barrier::Swap(a, b) => keyspace.swap_databases(&held, a, b),
-            Barrier::Flush(only) => {
-                let all = 0..databases as u16;
-                for db in all.filter(|db| only.is_none_or(|only| only == *db)) {
-                    // The store has the contents after the flush, and none from before.
-                    if self.floors[usize::from(keyspace.physical(db))] < lsn {
-                        let mut reclaim = keyspace.flush(&held, &mut self.local, Some(db));
-                        while !reclaim.step_at_once(&mut self.local, 1000) {}
-                    }
-                }
-            }
-        }
-        keyspace.raise(&held, version_of(lsn));
-        self.local.publish_counts();
-        keyspace.release(held, |_| {});
         Ok(())
     }
 
@@ -319,7 +254,18 @@ impl<'a> Dealer<'a> {
     }
 }
 
-const NO_DATABASE: Corrupt = Corrupt("there is no such database");
+fn change_databases(barrier: Barrier, lsn: Lsn, ground: &Ground<'_>, local: &mut Local) -> Result<(), Corrupt> {
+    let keyspace = ground.keyspace;
+    let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { unreachable!("nobody else uses the keyspace") };
+    let changed = ground.had.change_databases(barrier, lsn, (keyspace, &held, local)).map(|reclaims| {
+        for mut reclaim in reclaims {
+            while !reclaim.step_at_once(local, 1000) {}
+        }
+    });
+    local.publish_counts();
+    keyspace.release(held, |_| {});
+    changed
+}
 
 /// A dealer with one hand, which does it all on one thread.
 #[must_use]

@@ -31,9 +31,16 @@ pub trait World {
     /// For each stream of the log, the LSN of its last record, committed or not.
     fn left(&self) -> Vec<Lsn>;
 
-    /// For each stream, the LSN up to which it is on the disk, whatever replies promise. A store that is ahead of it
-    /// after a power failure would have halves of lost records.
+    /// For each stream, the LSN up to which it is on the disk, whatever replies promise; with copies, on a majority's
+    /// (rule G7). A store that is ahead of it after a power failure would have halves of lost records.
     fn committed(&self) -> Vec<Lsn>;
+
+    /// For each stream, an LSN up to which all of it is in memory: a round that begins now covers that. `None`: memory
+    /// is as of no moment yet, and no round may begin. An owner's memory has what is committed, a standby's what it has
+    /// applied (rule S2).
+    fn applied(&self) -> Option<Vec<Lsn>> {
+        Some(self.committed())
+    }
 
     /// Asks for each stream to be on the disk up to this LSN, soon.
     fn want(&mut self, ends: &[Lsn]) {
@@ -117,7 +124,7 @@ pub struct Checkpointer {
 /// Mistakes that tests must notice.
 #[cfg(test)]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) enum Planted {
+pub(crate) enum Planted {
     #[default]
     None,
     /// C(s) is the slot's last LSN at the end of the walk.
@@ -227,7 +234,7 @@ impl Checkpointer {
             return Step::More;
         }
         // Everything up to here is in memory, and the walks find it there.
-        let cut = world.committed();
+        let Some(cut) = world.applied() else { return Step::Waiting };
         let Some(held) = self.acquire(0) else { return Step::Busy };
         self.shared.keyspace.begin_round();
         let databases = self.shared.keyspace.databases_now(&held);

@@ -95,7 +95,7 @@ impl WarmUp {
     }
 
     #[cfg(test)]
-    pub(super) fn begin_again(&mut self) {
+    pub(crate) fn begin_again(&mut self) {
         self.leave();
         (self.physical, self.slot) = (0, 0);
     }

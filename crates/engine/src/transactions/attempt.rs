@@ -15,6 +15,7 @@ use txn::locks::Requested;
 use txn::{Lock, Prepared, Record, Stamp, TxnId};
 
 use super::trails::LARGE;
+use crate::apply::apply;
 use crate::attachment::DbKey;
 use crate::block::BlockRun;
 use crate::call::{Busy, Call};
@@ -466,9 +467,7 @@ impl Engine {
                     self.journal_key(&mut journal, held, effect.db, &key);
                 }
                 let mut db = self.db(held, effect.db, version);
-                effects::replay(&mut effect, &mut db, &limits)?;
-                db.stamp(&key);
-                Ok(())
+                apply(&key, &mut effect, &mut db, &limits)
             });
             if let Err(corrupt) = replayed {
                 self.undo(journal, held);

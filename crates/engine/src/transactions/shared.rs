@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clocks::UnixMs;
 use command::Event;
 use keyspace::Waiter;
+use object::Corrupt;
 use txn::{Record, TxnId};
 
 use super::Outcomes;
@@ -77,6 +78,19 @@ impl Transactions {
     /// True if no record is known.
     pub fn knows_nothing(&self) -> bool {
         self.logged().is_empty()
+    }
+
+    /// Notes records of another node's log, and calls `publish` before anybody else can see them: a checkpoint that has
+    /// them waits for them.
+    ///
+    /// # Errors
+    ///
+    /// One of them is no record.
+    pub(crate) fn follow(&self, records: &[&[u8]], publish: impl FnOnce()) -> Result<(), Corrupt> {
+        let mut outcomes = self.logged();
+        records.iter().try_for_each(|record| outcomes.note_encoded(record))?;
+        publish();
+        Ok(())
     }
 
     /// Sets the findings of a start.

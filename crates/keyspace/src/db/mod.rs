@@ -15,7 +15,7 @@ use crate::local::{Counters, Local, bump};
 use crate::value::Collection;
 use crate::version::Version;
 
-pub use undo::Saved;
+pub use undo::{Hidden, Saved};
 pub use view::{EntryRef, Str, WrongType};
 pub use write::{Expiry, Over};
 

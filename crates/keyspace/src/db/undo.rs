@@ -1,8 +1,10 @@
-//! Entries as they were, to be put back: the changes of a script or block may have to be undone (rule K3).
+//! Entries as they were, to be put back: the changes of a script or block may have to be undone (rule K3), and readers
+//! must not see expired keys that are kept.
 
 use clocks::UnixMs;
 
-use super::Db;
+use super::{Db, EntryRef};
+use crate::cold::Record;
 use crate::db::Expiry;
 use crate::key::Key;
 use crate::value::Value;
@@ -17,7 +19,30 @@ struct Was {
     access: u32,
 }
 
+/// An entry that is out of sight.
+pub struct Hidden(Record);
+
 impl Db<'_> {
+    /// Takes an entry out of sight until it is [shown](Self::show) under the same latches: that is no change. It keeps
+    /// its version, and the slot its last one.
+    pub fn hide(&mut self, key: &Key<'_>) -> Option<Hidden> {
+        let entry = self.peek_entry(key)?;
+        let seen = EntryRef::new(entry);
+        let (version, mark) = (entry.version(), entry.mark());
+        let record = Record { value: seen.to_value(), expiry: seen.expiry(), access: seen.access(), version, mark };
+        let before = (std::mem::replace(&mut self.version, version), self.local.stamped);
+        self.remove(key);
+        (self.version, self.local.stamped) = before;
+        Some(Hidden(record))
+    }
+
+    /// Shows a hidden entry again, unless the key was written meanwhile.
+    pub fn show(&mut self, key: &Key<'_>, hidden: Hidden) {
+        if self.peek_entry(key).is_none() {
+            self.install(key, hidden.0);
+        }
+    }
+
     /// The entry as it is, expired or not.
     pub fn save(&self, key: &Key<'_>) -> Saved {
         Saved(self.peek(key).map(|entry| Was {
@@ -80,5 +105,35 @@ mod tests {
         });
         assert_eq!(ks.len(0), 3);
         assert_eq!(ks.expires(0), 1);
+    }
+
+    #[test]
+    fn what_was_hidden_is_as_it_was() {
+        let ks = Keyspace::new(1, 1, 1);
+        let mut single = Single::new(&ks);
+        single.with(0, |db| {
+            let [text, fields, absent] = ["text", "fields", "absent"].map(|name| db.key(name.as_bytes()));
+            db.set_string(&text, b"12", false, Expiry::At(UnixMs(9_999)));
+            db.set_access(&text, 77);
+            let at = object::hash::Expiry::At(UnixMs(8_888));
+            db.get_or_create::<Hash>(&fields).unwrap().set(b"f", b"v", at, &Limits::default());
+            db.set_field_expiry(&fields, Some(UnixMs(8_888)));
+            let version = db.peek(&text).map(|entry| entry.version());
+            db.version = db.version.above(0);
+            db.local.take_stamped();
+            assert!(db.hide(&absent).is_none());
+            let hidden = [text, fields].map(|key| (key, db.hide(&key).unwrap()));
+            assert!(db.peek(&text).is_none() && !db.may_expire(text.slot) && !db.may_expire(fields.slot));
+            hidden.into_iter().for_each(|(key, hidden)| db.show(&key, hidden));
+            let seen = db.peek(&text).map(|e| (e.expiry(), e.access(), e.version()));
+            assert_eq!(seen, Some((Some(UnixMs(9_999)), 77, version.unwrap())));
+            assert!(db.may_expire(fields.slot) && !db.local.take_stamped(), "nothing has changed");
+            // What was written in its place stays.
+            let hidden = db.hide(&text).unwrap();
+            db.set_string(&text, b"new", false, Expiry::Clear);
+            db.show(&text, hidden);
+            assert_eq!(db.read_string(&text).unwrap().unwrap().to_vec(), b"new");
+        });
+        assert_eq!((ks.len(0), ks.expires(0), ks.field_expires(0)), (2, 0, 1));
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Tail {
     read: BlockId,
     /// The last block that is known to be committed. It may not have been read.
     mark: BlockId,
-    /// A majority has everything up to here on the disk.
+    /// A majority has everything up to here on the disk, but for what the start of its term makes void.
     synced: BlockId,
     /// The last block that is read, committed, and behind the start of the mark's term.
     settled: BlockId,
@@ -111,9 +111,12 @@ impl Tail {
 
     pub fn synced(&mut self, upto: BlockId) {
         self.synced = self.synced.max(upto);
-        while self.unsynced.front().is_some_and(|(block, _)| *block <= self.synced) {
-            self.unsynced.pop_front();
-        }
+    }
+
+    /// True if a majority has what is applied of a block on the disk. Before the start of the mark's term is settled,
+    /// nobody knows which records before it are void.
+    fn is_synced(&self, block: BlockId) -> bool {
+        block <= self.synced && self.synced.term <= self.settled.term && !self.has_lost
     }
 
     pub fn quiet(&mut self, after: BlockId, cut: Cut) {
@@ -139,6 +142,9 @@ impl Tail {
                 self.void_above(at, cut);
             }
         }
+        while self.unsynced.front().is_some_and(|(block, _)| self.is_synced(*block)) {
+            self.unsynced.pop_front();
+        }
         let settled = self.settled.sequence;
         while self.blocks.front().is_some_and(|block| block.records.is_empty() && block.id.sequence <= settled) {
             self.blocks.pop_front();
@@ -162,6 +168,7 @@ impl Tail {
     /// Takes the next records up to an LSN, at most so many.
     pub fn take(&mut self, upto: Cut, most: usize, mut taken: impl FnMut(Cut)) {
         let settled = self.settled.sequence;
+        let (synced, is_known) = (self.synced, self.synced.term <= self.settled.term && !self.has_lost);
         let mut left = most;
         for block in self.blocks.iter_mut().take_while(|block| block.id.sequence <= settled) {
             while left > 0
@@ -170,7 +177,8 @@ impl Tail {
                 // Records of workers that have seen nothing of each other may have one LSN.
                 while block.records.pop_front_if(|other| *other == lsn).is_some() {}
                 let id = block.id;
-                if id > self.synced && self.unsynced.back().is_none_or(|(block, _)| *block != id) {
+                let is_synced = id <= synced && is_known;
+                if !is_synced && self.unsynced.back().is_none_or(|(block, _)| *block != id) {
                     self.unsynced.push_back((id, lsn));
                 }
                 self.applied = (id, lsn);

@@ -89,7 +89,7 @@ const LINES: &[&str] = &[
 ];
 
 /// Every possible key.
-pub(super) fn names() -> impl Iterator<Item = String> {
+pub(crate) fn names() -> impl Iterator<Item = String> {
     let large = ["l", "s", "z", "h", "x"].iter().map(|kind| format!("{{t}}{kind}"));
     (0..KEYS).map(name).chain(large)
 }
@@ -99,24 +99,24 @@ fn name(n: u64) -> String {
 }
 
 /// See the module's text.
-pub(super) struct Hand {
-    pub(super) engine: Engine,
-    pub(super) rng: Rng,
+pub(crate) struct Hand {
+    pub(crate) engine: Engine,
+    pub(crate) rng: Rng,
     /// Fetches the keys that the engine waits for.
-    pub(super) loader: Loader,
-    pub(super) now: MonoMs,
+    pub(crate) loader: Loader,
+    pub(crate) now: MonoMs,
 }
 
 impl Hand {
     /// Fetches the requested keys.
-    pub(super) fn serve(&mut self) {
+    pub(crate) fn serve(&mut self) {
         self.now = self.now + 1;
         let requests = self.engine.shared.requests.take(100, Duration::ZERO).expect("nobody closes it");
         self.loader.serve(requests, self.now, |_| {});
     }
 
     /// Runs a command in database `db`.
-    pub(super) fn run(&mut self, db: u16, words: &[&str]) -> String {
+    pub(crate) fn run(&mut self, db: u16, words: &[&str]) -> String {
         loop {
             match try_run(&mut self.engine, db, words) {
                 Some(reply) => return reply,
@@ -151,7 +151,7 @@ impl Hand {
     }
 
     /// A command or a block of them.
-    pub(super) fn act(&mut self) {
+    pub(crate) fn act(&mut self) {
         if self.rng.below(5) == 0 {
             self.block();
         } else {

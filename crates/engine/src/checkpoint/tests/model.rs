@@ -24,8 +24,8 @@ use crate::checkpoint::{
 use crate::cold::Loader;
 use crate::{Engine, Link, Shared};
 
-pub(super) const DATABASES: usize = 3;
-pub(super) const NOW: UnixMs = UnixMs(1_000_000_000_000);
+pub(crate) const DATABASES: usize = 3;
+pub(crate) const NOW: UnixMs = UnixMs(1_000_000_000_000);
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -40,7 +40,7 @@ struct Maps {
 
 /// See the module's text.
 #[derive(Clone, Default)]
-pub(super) struct Model(Arc<Mutex<Maps>>);
+pub(crate) struct Model(Arc<Mutex<Maps>>);
 
 impl Model {
     fn maps(&self) -> MutexGuard<'_, Maps> {
@@ -48,17 +48,17 @@ impl Model {
     }
 
     /// The contents that a crash would leave now.
-    pub(super) fn crashed(&self) -> Model {
+    pub(crate) fn crashed(&self) -> Model {
         let durable = self.maps().durable.clone();
         Model(Arc::new(Mutex::new(Maps { now: durable.clone(), durable, ..Maps::default() })))
     }
 
-    pub(super) fn fill_up(&self, full: bool) {
+    pub(crate) fn fill_up(&self, full: bool) {
         self.maps().full = full;
     }
 
     /// Number of leaves, and of objects without an entry.
-    pub(super) fn leaves(&self) -> (usize, usize) {
+    pub(crate) fn leaves(&self) -> (usize, usize) {
         let maps = self.maps();
         let entries = maps.now.iter().filter(|(key, _)| format::is_entry(key));
         let named: BTreeSet<_> = entries
@@ -73,7 +73,7 @@ impl Model {
     }
 
     /// Its contents of these spaces.
-    pub(super) fn counts(&self, spaces: &[keyspace::Space]) -> Counts {
+    pub(crate) fn counts(&self, spaces: &[keyspace::Space]) -> Counts {
         let (maps, hasher) = (self.maps(), keyspace::KeyHasher::new(7));
         let mut counts = Counts::default();
         for (stored_key, value) in maps.now.iter().filter(|(key, _)| format::is_entry(key)) {
@@ -88,7 +88,7 @@ impl Model {
     }
 
     /// Number of entries.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.maps().now.keys().filter(|key| key[0] == 1).count()
     }
 }
@@ -161,23 +161,23 @@ impl Store for Model {
 
 /// The log, as on a slow disk.
 #[derive(Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     /// All records that were left and not cut, in order.
-    pub(super) records: Vec<(Lsn, Vec<u8>)>,
+    pub(crate) records: Vec<(Lsn, Vec<u8>)>,
     /// The position up to which it is committed.
-    pub(super) committed: Lsn,
+    pub(crate) committed: Lsn,
     /// The position up to which it has been cut.
-    pub(super) cut: Lsn,
+    pub(crate) cut: Lsn,
     /// The highest LSN taken.
-    pub(super) left: Lsn,
+    pub(crate) left: Lsn,
     /// The gate through which workers leave more meanwhile.
-    pub(super) gate: Option<Gate>,
-    pub(super) woken: Vec<Waiter>,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) woken: Vec<Waiter>,
 }
 
 impl Log {
     /// Takes the records that were left.
-    pub(super) fn take(&mut self, intake: &mut Intake) {
+    pub(crate) fn take(&mut self, intake: &mut Intake) {
         let mut body = Vec::new();
         let Take::Taken(taken) = intake.take(&mut body) else { return };
         let mut records: Vec<_> = redolog::Record::all(&body).map(|record| record.expect("our own encoding")).collect();
@@ -218,14 +218,14 @@ impl World for Log {
 }
 
 /// A server without sockets and threads.
-pub(super) struct Machine {
-    pub(super) hand: Hand,
-    pub(super) checkpointer: Checkpointer,
-    pub(super) store: Model,
-    pub(super) log: Log,
+pub(crate) struct Machine {
+    pub(crate) hand: Hand,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) store: Model,
+    pub(crate) log: Log,
     warm: WarmUp,
     /// True if it began with the contents of a store.
-    pub(super) has_restarted: bool,
+    pub(crate) has_restarted: bool,
     intake: Intake,
     /// A gate that no worker uses.
     own: Gate,
@@ -234,7 +234,7 @@ pub(super) struct Machine {
 }
 
 /// Thresholds so low that short histories cross them.
-pub(super) fn tunables() -> Arc<Tunables> {
+pub(crate) fn tunables() -> Arc<Tunables> {
     let mut tunables = Tunables { max_string: 1 << 20, databases: DATABASES as u16, ..Tunables::default() };
     tunables.limits.list_max_listpack_size = 4;
     tunables.limits.hash_max_listpack_entries = 4;
@@ -246,12 +246,12 @@ pub(super) fn tunables() -> Arc<Tunables> {
 }
 
 impl Machine {
-    pub(super) fn new(seed: u64, planted: Planted) -> Machine {
+    pub(crate) fn new(seed: u64, planted: Planted) -> Machine {
         Self::recovered(Model::default(), Log::default(), seed, planted).expect("there is nothing")
     }
 
     /// Starts with the contents of a store and a log. The error is a text.
-    pub(super) fn recovered(store: Model, mut log: Log, seed: u64, planted: Planted) -> Result<Machine, String> {
+    pub(crate) fn recovered(store: Model, mut log: Log, seed: u64, planted: Planted) -> Result<Machine, String> {
         let hashes = header(&store).map_err(|error| error.to_string())?.map_or(7, |header| header.seed);
         let keyspace = Keyspace::new(4, DATABASES, hashes);
         let other = Keyspace::new(1, DATABASES, hashes);
@@ -301,7 +301,7 @@ impl Machine {
     }
 
     /// From now on nothing is logged, and nothing is kept for a store.
-    pub(super) fn switch_off(&mut self) {
+    pub(crate) fn switch_off(&mut self) {
         self.hand.engine.log_to(None);
         let shared = self.hand.engine.shared.clone();
         let mut clearing = Clearing::begin(&shared);
@@ -312,7 +312,7 @@ impl Machine {
     }
 
     /// Begins a new generation, whose checkpoint is to be made.
-    pub(super) fn switch_on(&mut self) {
+    pub(crate) fn switch_on(&mut self) {
         let shared = self.hand.engine.shared.clone();
         let highest = self.log.left;
         let (intake, mut gates) = Intake::new(2, highest);
@@ -338,19 +338,19 @@ impl Machine {
     }
 
     /// The machine stops once everything that it has left is committed, and starts again.
-    pub(super) fn restart(mut self, seed: u64) -> Result<Machine, String> {
+    pub(crate) fn restart(mut self, seed: u64) -> Result<Machine, String> {
         self.take();
         let log = Log { records: self.log.records, cut: self.log.cut, ..Log::default() };
         Self::recovered(self.store.crashed(), log, seed, self.planted)
     }
 
     /// The log takes the records that were left.
-    pub(super) fn take(&mut self) {
+    pub(crate) fn take(&mut self) {
         self.log.take(&mut self.intake);
     }
 
     /// Commits some of the records that were left.
-    pub(super) fn commit_some(&mut self) {
+    pub(crate) fn commit_some(&mut self) {
         let open = self.log.records.iter().map(|(lsn, _)| *lsn).filter(|lsn| *lsn > self.log.committed);
         let open: Vec<Lsn> = open.chain((self.log.left > self.log.committed).then_some(self.log.left)).collect();
         if !open.is_empty() {
@@ -360,7 +360,7 @@ impl Machine {
 
     /// The machine stops, and starts again with the contents of its disks. `cut`: the log has dropped all that it may.
     /// The result must be that of the history up to the surviving records.
-    pub(super) fn crash(mut self, history: &mut Vec<(Lsn, Vec<u8>)>, seed: u64) -> Result<Machine, String> {
+    pub(crate) fn crash(mut self, history: &mut Vec<(Lsn, Vec<u8>)>, seed: u64) -> Result<Machine, String> {
         let committed = self.log.committed;
         history.retain(|(lsn, _)| *lsn <= committed);
         let wanted = digest_of(history, &self.tunables);
@@ -382,18 +382,18 @@ impl Machine {
     }
 
     /// Reads all of the store, even keys that were read before.
-    pub(super) fn warm_up_whole(&mut self) {
+    pub(crate) fn warm_up_whole(&mut self) {
         self.warm.begin_again();
         while self.warm_up() {}
     }
 
     /// Reads a little of the store into memory. Returns false if all of it has been read.
-    pub(super) fn warm_up(&mut self) -> bool {
+    pub(crate) fn warm_up(&mut self) -> bool {
         self.warm.step(|_| {}).expect("our own") != Warmth::Done
     }
 
     /// Runs rounds until one has begun and ended without a change in between.
-    pub(super) fn checkpoint(&mut self) {
+    pub(crate) fn checkpoint(&mut self) {
         use crate::checkpoint::Step;
         for _ in 0..2 {
             self.take();
@@ -404,7 +404,7 @@ impl Machine {
     }
 
     /// Checks that the checkpointer's counts of the store's contents are right at the end of a round.
-    pub(super) fn counts_are_right(&self) -> Result<(), String> {
+    pub(crate) fn counts_are_right(&self) -> Result<(), String> {
         let counts = self.checkpointer.counts();
         let spaces = (0..SLOTS as u16).flat_map(|slot| counts.of(slot).map(|(space, _)| space));
         let spaces: BTreeSet<_> = spaces.chain(self.spaces()).collect();
@@ -422,14 +422,14 @@ impl Machine {
     }
 
     /// The digest of everything. All keys are in memory afterwards.
-    pub(super) fn digest(&mut self) -> Digest {
+    pub(crate) fn digest(&mut self) -> Digest {
         while self.warm_up() {}
         let shared = self.hand.engine.shared.clone();
         digest(&shared.keyspace, 1)
     }
 }
 
-pub(super) fn digest(keyspace: &Keyspace, worker: usize) -> Digest {
+pub(crate) fn digest(keyspace: &Keyspace, worker: usize) -> Digest {
     let Ok(held) = keyspace.try_acquire(&Need::All, |_| {}) else { panic!("nobody else is there") };
     let (mut local, clock) = (keyspace.local(worker), AccessClock::new(7));
     let digest = Digest::of_everything(&mut Db::new(keyspace, &held, &mut local, &clock, 0, Version(1)), UnixMs(0));
@@ -438,7 +438,7 @@ pub(super) fn digest(keyspace: &Keyspace, worker: usize) -> Digest {
 }
 
 /// The digest that a history gives.
-pub(super) fn digest_of(history: &[(Lsn, Vec<u8>)], tunables: &Tunables) -> Digest {
+pub(crate) fn digest_of(history: &[(Lsn, Vec<u8>)], tunables: &Tunables) -> Digest {
     let keyspace = Keyspace::new(2, DATABASES, 7);
     let mut replay = Replay::new(&keyspace, keyspace.local(0), tunables.limits.clone(), None, NOW);
     for (lsn, effects) in history {

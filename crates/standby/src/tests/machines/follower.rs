@@ -75,6 +75,44 @@ fn a_store_keeps_what_a_majority_has_g7() {
     assert_eq!(follower.flushable(), Cut(50));
 }
 
+/// Below `always` a record may be applied that stands on a lost one. Its block is in the log of the next term, and comes
+/// to be on the disks of a majority with that term's start, which says that the record is void. A store that had it would
+/// have it for good: the standby starts again from there.
+#[test]
+fn a_store_waits_for_the_start_that_says_what_is_void_g7() {
+    let mut follower = follower();
+    follower.block(FIRST, block(id(1, 2), 40, &[10, 30]));
+    follower.committed(FIRST, id(1, 2));
+    follower.quiet(SECOND, id(1, 1), Cut(90));
+    assert_eq!(apply(&mut follower), [10, 30]);
+    follower.synced(FIRST, id(2, 3));
+    assert_eq!(follower.flushable(), Cut(9), "the start is not read");
+    follower.block(FIRST, start(id(2, 3), 10));
+    assert_eq!(follower.flushable(), Cut(9), "the start is not known to be committed");
+    follower.committed(FIRST, id(2, 3));
+    assert!(follower.must_start_again());
+    assert_eq!(follower.flushable(), Cut(9));
+}
+
+#[test]
+fn what_has_passed_is_applied_or_never_comes() {
+    let mut follower = follower();
+    assert_eq!(follower.passed(), Ok(Cut(0)));
+    follower.block(FIRST, block(id(1, 2), 40, &[10, 30]));
+    follower.committed(FIRST, id(1, 2));
+    follower.quiet(SECOND, id(1, 1), Cut(90));
+    assert_eq!(follower.passed(), Ok(Cut(9)));
+    assert_eq!(follower.next(1).len(), 1);
+    assert_eq!(follower.passed(), Err(Busy));
+    follower.done();
+    assert_eq!(follower.passed(), Ok(Cut(29)));
+    assert_eq!(apply(&mut follower), [30]);
+    assert_eq!(follower.passed(), Ok(Cut(40)));
+    follower.block(SECOND, start(id(2, 2), 35));
+    follower.committed(SECOND, id(2, 2));
+    assert_eq!(follower.passed(), Ok(Cut(30)), "the first stream is not settled in the second term");
+}
+
 #[test]
 fn a_start_says_which_records_before_it_are_void() {
     let mut follower = follower();
