@@ -11,7 +11,7 @@ use quorum::{AcceptorId, Request, ShardId};
 use redolog::{Devices, Folder as Disk, Limits};
 
 use crate::driver::{own_folder, remove_log};
-use crate::folder::{Cluster, Folder, Place, Spread, Unusable, remove_folders};
+use crate::folder::{Cluster, Folder, Place, Spread, Unusable, logs_of_copy, remove_folders};
 use crate::link::{Incoming, Outgoing, answer, reply_bytes};
 use crate::local::{Figures, Local};
 use crate::port::{Heard, Port};
@@ -25,6 +25,20 @@ pub struct Held {
     is_log: bool,
     /// The acceptor.
     pub acceptor: Arc<Local<Disk>>,
+}
+
+impl Held {
+    /// The directories of its streams, in their order: those of its log, once its node owns the shard.
+    ///
+    /// # Errors
+    /// A directory cannot be read, or a stream is in several of them.
+    pub fn logs(&self) -> Result<Vec<PathBuf>, Unusable> {
+        if self.is_log {
+            return Ok(self.directories.clone());
+        }
+        let streams = self.acceptor.figures().streams.len() as u16;
+        logs_of_copy(&self.directories, self.acceptor.shard(), streams)
+    }
 }
 
 /// A connection of an owner, and its threads.

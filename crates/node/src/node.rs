@@ -120,6 +120,8 @@ pub struct Node {
     pub(crate) doubts: Doubts,
     /// Scripts that run on copies of its keys for too long.
     pub(crate) slow_scripts: SlowScripts,
+    /// Its data follow those of another node: workers only read them (rule S2). Set before workers begin.
+    pub follows: AtomicBool,
     /// The cluster that it is a node of, if any.
     cluster: OnceLock<Arc<Cluster>>,
     /// Set once the node shuts down; drivers leave their loops.
@@ -222,6 +224,7 @@ impl Node {
             durable: RwLock::default(),
             doubts: Doubts::default(),
             slow_scripts: SlowScripts::default(),
+            follows: AtomicBool::new(false),
             cluster: OnceLock::new(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),

@@ -32,6 +32,17 @@ pub fn node_of(folder: &Path) -> Result<Option<[u8; 16]>, Error> {
     Ok(identity::read(folder)?.map(|identity| identity.node))
 }
 
+/// Has the store in `folder`, which is closed, be the data of another node: it came from there, and goes on here.
+///
+/// # Errors
+/// There is no store, it is damaged, or the disk has no room, or has failed.
+pub fn adopt(folder: &Path, node: [u8; 16]) -> Result<(), Error> {
+    match identity::read(folder)? {
+        Some(_) => identity::write(folder, &identity::Identity { node }),
+        None => Err(Error::damaged(&folder.join(identity::FILE), "it is missing")),
+    }
+}
+
 pub use batch::{Batch, KEY_MAX, Op, VALUE_MAX};
 pub use check::{Finding, Report, check};
 pub use embedded::{Clock, Compression, Embedded, Limits, Settings, mirror};

@@ -10,7 +10,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::{env, io};
 
+use membership::meta::Shard;
 use membership::{Map, NodeId, ShardId};
+use standby::NodeNumber;
 
 /// The process that runs, however it was called.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -22,6 +24,8 @@ pub struct Again {
     arguments: Vec<OsString>,
     /// The shard whose log has copies, as it was at the start. `None` in it: the log was not taken over from copies.
     began: OnceLock<Option<ShardId>>,
+    /// The shard that this life stands by for.
+    stands_by: OnceLock<ShardId>,
     /// This life has had a term of that shard.
     has_led: AtomicBool,
     is_wanted: AtomicBool,
@@ -35,6 +39,7 @@ impl Again {
             folder: env::current_dir().unwrap_or_default(),
             arguments: arguments.iter().cloned().map(OsString::from_vec).collect(),
             began: OnceLock::new(),
+            stands_by: OnceLock::new(),
             has_led: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
@@ -46,6 +51,11 @@ impl Again {
         let _ = self.began.set(shard);
     }
 
+    /// Notes that this start stands by for a shard. Once.
+    pub fn stands_by(&self, shard: ShardId) {
+        let _ = self.stands_by.set(shard);
+    }
+
     /// Notes that the metadata have given this life a term of the shard.
     pub fn leads(&self) {
         self.has_led.store(true, SeqCst);
@@ -53,7 +63,7 @@ impl Again {
 
     /// The reason, in words, why the node has to start again by this map.
     pub fn wanted_by(&self, map: &Map, me: NodeId) -> Option<String> {
-        self.given_by(map, me).or_else(|| self.lost_by(map, me))
+        self.given_by(map, me).or_else(|| self.lost_by(map, me)).or_else(|| self.stands_by_by(map, me))
     }
 
     /// The map shows another shard of the node than the one that the process runs. A log that the node wrote alone is its
@@ -62,6 +72,14 @@ impl Again {
         let began = self.began.get().copied().flatten();
         let shard = map.shards_of(me).find(|shard| shard.settled.len() > 1 && began != Some(shard.id))?;
         Some(format!("this node is given shard {}, whose log has copies", shard.id.0))
+    }
+
+    /// The map shows a shard that the node is to stand by for, and another one, or none, is what the process does.
+    fn stands_by_by(&self, map: &Map, me: NodeId) -> Option<String> {
+        let node = NodeNumber(map.node(map.index_of(me)?).number);
+        let is_wanted = |shard: &&Shard| shard.standbys.get(&node).is_some_and(|standby| standby.is_wanted);
+        let shard = map.shards().iter().find(is_wanted)?;
+        (self.stands_by.get() != Some(&shard.id)).then(|| format!("this node is to stand by for shard {}", shard.id.0))
     }
 
     /// The map shows that the shard which the process runs was given to another node.

@@ -17,6 +17,7 @@ use membership::handshake::Party;
 use node::Node;
 use shipping::{Pace, Pauses, Progress};
 use socket2::Socket;
+use standby::{NodeNumber, Process};
 
 use super::switch::Switch;
 
@@ -53,16 +54,12 @@ impl Bootstraps {
         let _ = self.switch.set(Arc::clone(switch));
     }
 
-    /// Serves a connection of a process that wants a copy, on a thread of its own.
-    pub fn serve(self: &Arc<Self>, socket: OwnedFd, to: Party) {
+    /// Serves a connection of a node that wants a copy, on a thread of its own.
+    pub fn serve(self: &Arc<Self>, socket: OwnedFd, peer: Party) {
         let bootstraps = Arc::clone(self);
         let serve = move || {
-            if let Err(why) = bootstraps.answer(Socket::from(socket)) {
-                tracing::warn!(
-                    cause = "copy of the store",
-                    "A copy of the store was not sent to node {}: {why}",
-                    to.node
-                );
+            if let Err(why) = bootstraps.answer(Socket::from(socket), peer) {
+                tracing::warn!(cause = "copy of the store", "A copy of the store was not sent: {why}");
             }
         };
         if let Err(why) = thread::Builder::new().name("bootstrap".into()).spawn(serve) {
@@ -70,7 +67,7 @@ impl Bootstraps {
         }
     }
 
-    fn answer(&self, socket: Socket) -> io::Result<()> {
+    fn answer(&self, socket: Socket, peer: Party) -> io::Result<()> {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(ASKS))?;
         socket.set_write_timeout(Some(PATIENCE))?;
@@ -78,7 +75,7 @@ impl Bootstraps {
         let wanted = shipping::asked(&mut from)?;
         from.set_read_timeout(Some(PATIENCE))?;
         let shard = ShardId(wanted.shard);
-        let (switch, folder) = match self.copy(shard) {
+        let (switch, folder) = match self.copy(shard, peer) {
             Ok(copied) => copied,
             Err(why) => {
                 shipping::refuse(&mut to, &why)?;
@@ -97,11 +94,18 @@ impl Bootstraps {
     }
 
     /// Copies the store to a new folder beside it.
-    fn copy(&self, shard: ShardId) -> Result<(&Arc<Switch>, PathBuf), String> {
+    fn copy(&self, shard: ShardId, peer: Party) -> Result<(&Arc<Switch>, PathBuf), String> {
         let switch = self.switch.get().ok_or("the node has no data yet")?;
         let cluster = switch.node.cluster().ok_or("the node is starting")?;
-        if !cluster.map().shards_of(cluster.me()).any(|of| of.id == shard) {
+        let map = cluster.map();
+        if !map.shards_of(cluster.me()).any(|of| of.id == shard) {
             return Err(format!("this node does not own shard {}", shard.0));
+        }
+        let number = map.member(peer.node).map(|member| member.number).ok_or("the node is no member")?;
+        let process = Process { node: NodeNumber(number), life: peer.incarnation };
+        // The checkpoint begins when the log waits for the copy (rule S4).
+        if !switch.standbys().is_some_and(|standbys| standbys.may_ship(process)) {
+            return Err("the log does not wait for the copy yet".to_owned());
         }
         let store = switch.store_folder().ok_or("appendonly is off")?;
         let folder = copy_at(&store, self.count.fetch_add(1, Relaxed));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clocks::UnixMs;
 use engine::checkpoint::{Checkpointer, Step, World};
 use node::config::Settings;
-use node::{Bound, Checkpoints, Node, Outside, Tail};
+use node::{Bound, Checkpoints, Floor, Node, Outside, Tail};
 use redolog::{Gate, Log, State};
 
 use super::effort::Effort;
@@ -35,7 +35,8 @@ const TOMBSTONES_MAX: u64 = 1 << 20;
 /// The approximate bytes of a tombstone. Where memory is limited, tombstones take at most about a sixteenth of it.
 const TOMBSTONE_BYTES: u64 = 128;
 
-/// Starts the thread, which returns the number of the next freeze. `gates` lead to the streams of the log.
+/// Starts the thread, which returns the number of the next freeze. `gates` lead to the streams of the log. `floor`: of a
+/// log that others may read.
 pub fn start(
     node: Arc<Node>,
     log: Log,
@@ -43,8 +44,9 @@ pub fn start(
     checkpointer: Checkpointer,
     checkpoints: Arc<Checkpoints>,
     tail: Arc<Tail>,
+    floor: Option<Floor>,
 ) -> std::io::Result<JoinHandle<u64>> {
-    let outside = Outside { node, log, gates };
+    let outside = Outside { node, log, gates, floor };
     let run = move || {
         let effort = Effort::default();
         let (owed, kept, published, warned) = (0, 0, 0, None);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use loggroup::{Acceptors, Figures, Unusable};
+use loggroup::{Acceptors, Figures, Local, Unusable};
 use membership::control::{Made, Wanted};
 use membership::map::Map;
 use membership::meta::DEFAULT_DIR;
@@ -30,6 +30,10 @@ pub(super) const BESIDE: &str = "copies";
 /// They cannot be used.
 pub fn of_node(settings: &Settings, dir: &Path, wanted: &Wanted, is_known: bool) -> Result<Made, String> {
     let logs = Places::of(settings, dir).logs;
+    if wanted.dir == DEFAULT_DIR && loggroup::shard_of_own(&logs).map_err(|why| why.to_string())? == Some(wanted.shard)
+    {
+        return of_former_owner(&logs, wanted);
+    }
     let folders: Vec<PathBuf> = match wanted.dir.as_str() {
         DEFAULT_DIR if logs.len() > 1 => logs.iter().map(|log| log.join(BESIDE)).collect(),
         DEFAULT_DIR => vec![dir.join(COPIES)],
@@ -49,11 +53,31 @@ pub fn of_owner(settings: &Settings, dir: &Path, wanted: &Wanted) -> Result<Made
     if !settings.appendonly {
         return Err("appendonly is off: its owner has no log".to_owned());
     }
-    let logs = Places::of(settings, dir).logs;
+    let logs = Places::of_data(settings, dir)?.logs;
     let fresh = AcceptorId(chance::random().map_err(|why| why.to_string())?);
     let cluster = wanted.cluster.map(|cluster| cluster.0);
     let acceptor = loggroup::name_of_own(&logs, wanted.shard, cluster, fresh).map_err(|why| why.to_string())?;
     Ok(Made { acceptor, streams: logs.len() as u16 })
+}
+
+/// Runs the acceptor of the log in these directories, which this node wrote as the shard's owner.
+fn of_former_owner(logs: &[PathBuf], wanted: &Wanted) -> Result<Made, String> {
+    let streams = logs.len() as u16;
+    let found = {
+        let mut named = named();
+        let of_it =
+            |(_, of, place, _): &(AcceptorId, ShardId, Vec<PathBuf>, Figures)| *of == wanted.shard && place == logs;
+        let found = acceptors().figures().into_iter().find(of_it).map(|(acceptor, ..)| acceptor);
+        named.0.tell(wanted.shard, found)?;
+        found
+    };
+    if let Some(acceptor) = found {
+        return Ok(Made { acceptor, streams });
+    }
+    let cluster = wanted.cluster.map(|cluster| cluster.0);
+    let acceptor = acceptors().open_log(logs, wanted.shard, cluster).map_err(|why| why.to_string())?;
+    tracing::info!("The log of shard {} in this node's own directories is a copy now", wanted.shard.0);
+    Ok(Made { acceptor, streams })
 }
 
 /// Opens or makes the folders of a copy in these directories, which its streams are spread over, and runs its acceptor.
@@ -241,6 +265,19 @@ pub fn devices(settings: &Settings, clock: Arc<dyn Clock>) -> Option<Arc<Devices
     let pace = settings.log_pace?;
     let devices = || Arc::new(Devices::new(pace, Arc::new(move || clock.monotonic_ns().0)));
     Some(DEVICES.get_or_init(devices).clone())
+}
+
+/// The copy of a shard's log that this process keeps.
+pub fn of_shard(shard: ShardId) -> Option<Arc<Local<redolog::Folder>>> {
+    acceptors().of_shard(shard).map(|held| held.acceptor)
+}
+
+/// The directories of its streams.
+///
+/// # Errors
+/// They cannot be read.
+pub fn logs_of(shard: ShardId) -> Result<Option<Vec<PathBuf>>, Unusable> {
+    acceptors().of_shard(shard).map(|held| held.logs()).transpose()
 }
 
 /// Serves a connection of an owner.

@@ -12,13 +12,14 @@ use engine::checkpoint::{
 };
 use loggroup::Driver;
 use node::config::{AppendFsync, EvictionPolicy, Settings};
-use node::{Checkpoints, Clock, Durable, Node, Recovered, size_of};
+use node::{Checkpoints, Clock, Durable, Floor, Node, Recovered, size_of};
 use redolog::{Damage, Format, Fsync, Gate, Limits, Log, Lsn, Opened, State};
 use store::{Embedded, Store};
 
 use super::chance;
 use super::group::Group;
 use super::places::Places;
+use super::standby::Standbys;
 use super::{checkpoints, copies, loaders, member, process, replay, taken_over, warm_up};
 
 /// The most threads that replay the log. One more reads for them.
@@ -65,6 +66,8 @@ pub struct Kept {
     pub places: Places,
     pub node: Arc<Node>,
     pub copies: Option<Arc<Driver>>,
+    /// The standbys of the shard, if its log has copies.
+    pub standbys: Option<Arc<Standbys>>,
 }
 
 /// A log that runs.
@@ -143,6 +146,7 @@ impl Disks {
 
         self.heed(&recovered)?;
         let copies = self.copies.take();
+        let begins = self.log.recovery().bases().iter().max().copied().unwrap_or_default();
         if let Some((copies, _)) = &copies {
             copies.lead(&mut self.log)?;
         }
@@ -166,11 +170,21 @@ impl Disks {
         readers.push(warm_up::start(node, &state, warm)?);
         let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, loaded);
         let log = running.log;
-        let thread =
-            checkpoints::start(Arc::clone(node), log.clone(), for_checkpoints, checkpointer, state.clone(), tail)?;
+        let standbys = copies.as_ref().map(|_| Standbys::new(begins));
+        let floor = standbys.clone().map(|standbys| Arc::new(move |covered: &[Lsn]| standbys.floor(covered)) as Floor);
+        let node = Arc::clone(node);
+        let thread = checkpoints::start(
+            Arc::clone(&node),
+            log.clone(),
+            for_checkpoints,
+            checkpointer,
+            state.clone(),
+            tail,
+            floor,
+        )?;
         let places = self.places;
         let copies = copies.map(|(copies, _)| copies);
-        Ok(Kept { log, gates, checkpoints: state, thread, readers, places, node: Arc::clone(node), copies })
+        Ok(Kept { log, gates, checkpoints: state, thread, readers, places, node, copies, standbys })
     }
 
     /// Reads the keys of the store and replays the log since the checkpoint.
@@ -204,7 +218,7 @@ impl Disks {
 impl Stored {
     /// Opens the store that the settings name, as seen from `dir`, and makes the directories of the log.
     pub fn open(settings: &Settings, dir: &Path, clock: Arc<dyn Clock>) -> Result<Stored, Box<dyn Error>> {
-        let places = Places::of(settings, dir);
+        let places = Places::of_data(settings, dir)?;
         places.make()?;
         let node = match store::node_of(&places.store)? {
             Some(node) => node,
@@ -217,6 +231,11 @@ impl Stored {
     /// The identity of the data.
     pub fn id(&self) -> [u8; 16] {
         self.node
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
     /// The hash seed by which the store orders its keys. `None` without keys.

@@ -12,6 +12,8 @@ use membership::control::Control;
 use membership::meta::{Acceptor, Command, GroupCommand, Lead, Response, Settle, Shard};
 use membership::{AcceptorId, Map, NodeId, ShardId, Term};
 
+use super::standby::{self, Standbys};
+
 /// How long a change of the metadata is waited for.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -53,6 +55,19 @@ impl Group {
             Next::Change(pending) => change(&control, copies, &shard, pending)?,
         }
         Ok(())
+    }
+
+    /// Has the log keep what the shard's standbys lack, and the metadata know which of them may take over.
+    ///
+    /// # Errors
+    /// It could not be done now. It is tried again.
+    pub fn stand_by(&self, standbys: &Standbys) -> Result<(), String> {
+        let Some(control) = self.0.upgrade() else { return Ok(()) };
+        let Some(shard) = own_shard(&control) else { return Ok(()) };
+        let Some(copies) = control.map().data_copies(&shard) else { return Ok(()) };
+        let heard: Vec<_> = control.standbys().iter().map(|heard| (heard.process, heard.following.covered)).collect();
+        let changes = standbys.hear(&copies, &heard);
+        changes.into_iter().try_for_each(|change| standby::propose(&control, shard.id, change))
     }
 
     /// True if the metadata want the same acceptors as this plan's: those that were pending are not withdrawn.

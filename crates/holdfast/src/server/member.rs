@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use loggroup::{Listener, Port};
-use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Standing, Status, TlsFiles};
+use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
 use membership::meta::{Command, Configuration, HAS_LOG, LIBRARIES_MAX, Response, Setting, Shard};
 use membership::{AcceptorId, BootNs, LeaseEnd, Map, NodeId, ShardId, level};
 use net::Links;
@@ -32,6 +32,7 @@ use super::copies;
 use super::group::{self, Group};
 use super::machine;
 use super::places::Places;
+use super::standby::{self, Begins, StandsBy};
 use super::switch::Switch;
 
 /// Between the port for clients and that for nodes, as in Redis.
@@ -230,6 +231,7 @@ pub struct Membership {
     may_serve: Arc<AtomicBool>,
     again: Arc<Again>,
     bootstraps: Arc<Bootstraps>,
+    standby: Arc<standby::Shared>,
 }
 
 impl Membership {
@@ -253,8 +255,8 @@ impl Membership {
         copies::begin(&node.config.settings(), clock.clone());
         let kept: Arc<OnceLock<Weak<Control>>> = Arc::default();
         let given = Given { again: Arc::clone(again), control: Arc::clone(&kept) };
-        let bootstraps = Bootstraps::new();
-        let hooks = hooks(node, links, &known, (dir, Arc::clone(&may_serve), given), &bootstraps);
+        let (bootstraps, standby) = (Bootstraps::new(), Arc::<standby::Shared>::default());
+        let hooks = hooks(node, links, &known, (dir, Arc::clone(&may_serve), given), (&bootstraps, &standby));
         // This process holds its disks by now, so an earlier life has ended.
         let started = clock.boot_ns();
         let clock = Arc::new(move || clock.boot_ns());
@@ -314,7 +316,7 @@ impl Membership {
         });
         tracing::info!("Node {} listens for other nodes at {}", control.id(), control.bus());
         say_where_smart_clients_go(port, told);
-        Ok(Some(Membership { control, may_serve, again: Arc::clone(again), bootstraps }))
+        Ok(Some(Membership { control, may_serve, again: Arc::clone(again), bootstraps, standby }))
     }
 
     /// The node has its data from now on.
@@ -354,6 +356,24 @@ impl Membership {
         group::ports(&self.control, &all, listener)
     }
 
+    /// True if this process is to stand by for a shard.
+    pub fn stands_by_for(&self, shard: ShardId) -> bool {
+        standby::stands_by_for(&self.control, shard)
+    }
+
+    /// Begins to stand by.
+    ///
+    /// # Errors
+    /// As for [`Begins::begin`].
+    pub fn stand_by(&self, begins: Begins, node: &Arc<Node>, seed: u64) -> Result<StandsBy, Box<dyn Error>> {
+        begins.begin(node, (&self.control, &self.again), seed, &self.standby)
+    }
+
+    /// What happens when the node gets another shard.
+    pub fn again(&self) -> &Arc<Again> {
+        &self.again
+    }
+
     /// The acceptors of the node's shard, while its log runs.
     pub fn group(&self) -> Group {
         Group::new(&self.control)
@@ -363,6 +383,11 @@ impl Membership {
 /// The shard of the node, as far as its files say.
 pub fn known_shard(settings: &Settings) -> Option<Shard> {
     Control::known_shard(&folder(settings))
+}
+
+/// The shard that the node stands by for, as far as its files say.
+pub fn known_standby(settings: &Settings) -> Option<Shard> {
+    Control::known_part(&folder(settings)).map(|(shard, _)| shard)
 }
 
 /// True if that has acceptors.
@@ -428,7 +453,7 @@ fn hooks(
     links: &Links,
     known: &Arc<OnceLock<Arc<Cluster>>>,
     (dir, may_serve, given): (PathBuf, Arc<AtomicBool>, Given),
-    bootstraps: &Arc<Bootstraps>,
+    (bootstraps, standby): (&Arc<Bootstraps>, &Arc<standby::Shared>),
 ) -> Hooks {
     let (known, watcher) = (Arc::clone(known), Arc::downgrade(node));
     let (holder, placer) = (Weak::clone(&watcher), Weak::clone(&watcher));
@@ -436,7 +461,7 @@ fn hooks(
     let (leaver, troubled, configured, owner) = (watcher.clone(), watcher.clone(), watcher.clone(), watcher.clone());
     let (again, serves, logs) = (Arc::clone(&given.again), Arc::clone(&given.again), Arc::clone(&given.again));
     let (of_shard, runs) = (watcher.clone(), watcher.clone());
-    let (leads, stores) = (Arc::clone(&given.again), Arc::clone(bootstraps));
+    let (leads, stores, standby) = (Arc::clone(&given.again), Arc::clone(bootstraps), Arc::clone(standby));
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
             copies::heed(&map);
@@ -459,7 +484,7 @@ fn hooks(
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
         copies: Arc::new(move || owner.upgrade().map_or_else(Vec::new, |node| node.reported_copies())),
         // No process follows the log of another one yet: an owner says no more than that it renews.
-        standing: Arc::new(Standing::default),
+        standing: Arc::new(move || standby.standing()),
         on_place: Arc::new(move |wanted, is_known| match (wanted.streams, placer.upgrade()) {
             (None, Some(node)) => given.check().and_then(|()| copies::of_owner(&node.config.settings(), &dir, wanted)),
             (_, Some(node)) => copies::of_node(&node.config.settings(), &dir, wanted, is_known),
@@ -535,7 +560,7 @@ fn has_log(node: &Node) -> bool {
 }
 
 /// Has the process stop and start again, unless it stops already.
-fn begin_again(again: &Again, node: &Arc<Node>, why: &str) {
+pub fn begin_again(again: &Again, node: &Arc<Node>, why: &str) {
     if !node.is_stopping() && again.want() {
         tracing::warn!("This node stops, and starts again: {why}");
         let stopped = Arc::clone(node);

@@ -33,6 +33,7 @@ pub mod rehearsal;
 mod replay;
 mod sentinel;
 mod snapshots;
+mod standby;
 mod supervisor;
 mod switch;
 mod taken_over;
@@ -134,14 +135,16 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     member::check_data(&settings, dir)?;
     // A log that has copies is opened when these have brought it up to date.
     taken_over::check(&settings)?;
-    let has_copies = taken_over::has_copies(&settings, dir);
+    let stands_by = standby::Begins::of(&settings, dir, &clock)?;
+    stands_by.iter().for_each(|begins| again.stands_by(begins.shard.id));
+    let has_copies = stands_by.is_none() && taken_over::has_copies(&settings, dir)?;
     let stored = if has_copies { Some(Stored::open(&settings, dir, clock.clone())?) } else { None };
     let shard = stored.as_ref().map(|stored| taken_over::begin(&settings, stored)).transpose()?;
     let shard = shard.flatten();
     again.begins_with(shard);
-    let disks =
-        if settings.appendonly && !has_copies { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
-    let known_seed = match &stored {
+    let is_alone = settings.appendonly && !has_copies && stands_by.is_none();
+    let disks = if is_alone { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
+    let known_seed = match stored.as_ref().or_else(|| stands_by.as_ref()?.stored.as_ref()) {
         Some(stored) => stored.seed()?,
         None => disks.as_ref().and_then(Disks::seed),
     };
@@ -165,7 +168,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     sentinel::start(&settings, &node)?;
     let links = Links::new(Arc::clone(&node));
     let mut signals = Some(signals);
-    let (mut membership, mut disks, mut data) = (None, disks, None);
+    let (mut membership, mut disks, mut data, mut copy) = (None, disks, None, None);
     if let Some(stored) = stored {
         // Copies may be out of reach for long: the operator must be able to end the wait.
         signals.take().map(|signals| stop_on(signals, Arc::clone(&node), supervisor.clone(), again)).transpose()?;
@@ -177,6 +180,12 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
         if disks.is_none() {
             return Ok(());
         }
+    } else if let Some(begins) = stands_by {
+        let known = Data { id: begins.id, term: 0 };
+        let joined = Membership::begin(&settings, &node, Some(known), &links, Arc::clone(&clock), (true, again))?;
+        let Some(joined) = joined else { return Err("a copy of a shard's data belongs to a node of a cluster".into()) };
+        copy = Some(joined.stand_by(begins, &node, seed)?);
+        membership = Some(joined);
     } else {
         data = disks.as_ref().map(|disks| Data { id: disks.id(), term: disks.term() });
     }
@@ -190,7 +199,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     if let (Some(kept), Some(membership)) = (&kept, &membership)
         && let Some(copies) = &kept.copies
     {
-        taken_over::keep(copies, &kept.log, membership, &node)?;
+        taken_over::keep((copies, kept.standbys.as_ref()), &kept.log, membership, &node)?;
     }
     if kept.is_none() && !settings.takes_part_in_cluster() {
         load_snapshot::load(&node, &settings)?;
@@ -228,6 +237,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     supervisor.ready();
     signals.map(|signals| stop_on(signals, Arc::clone(&node), supervisor, again)).transpose()?;
     let ended = server.join();
+    drop(copy);
     drop(membership);
     node.jobs.wake();
     node.snapshots.jobs.wake();

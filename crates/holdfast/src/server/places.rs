@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use node::config::Settings;
 
+use super::standby::Note;
+
 /// Where log and store are.
 #[derive(Clone)]
 pub struct Places {
@@ -21,6 +23,18 @@ impl Places {
     pub fn of(settings: &Settings, dir: &Path) -> Self {
         let path = |bytes: &[u8]| dir.join(OsStr::from_bytes(bytes));
         Self { logs: settings.log_dirs.iter().map(|bytes| path(bytes)).collect(), store: path(&settings.store_dir) }
+    }
+
+    /// The same, but that the log of a shard whose data came from another node is the copy that this node keeps.
+    ///
+    /// # Errors
+    /// The note about that cannot be read. In words.
+    pub fn of_data(settings: &Settings, dir: &Path) -> Result<Self, String> {
+        let named = Self::of(settings, dir);
+        match Note::read(dir)? {
+            None => Ok(named),
+            Some(note) => Ok(Self { logs: note.logs, ..named }),
+        }
     }
 
     /// Makes the directories of the log, and checks that all directories can be used.

@@ -33,6 +33,7 @@ use super::backup::{self, Sources};
 use super::checkpoints;
 use super::durable::{Disks, Kept, Running, fetch_from, fsync, limit_loads, note_places, run};
 use super::places::Places;
+use super::standby::Standbys;
 use super::warm_up::WARM_UP;
 
 /// For so long the end of the log waits until transactions over nodes are decided, in milliseconds.
@@ -128,8 +129,15 @@ impl Switch {
         let epoch = self.epoch.load(Relaxed);
         let checkpointer = Checkpointer::anew(self.node.engine.clone(), store, self.seed, header.as_ref(), epoch);
         let node = Arc::clone(&self.node);
-        let thread =
-            checkpoints::start(node, log.clone(), for_checkpoints, checkpointer, state.clone(), durable.tail().clone());
+        let thread = checkpoints::start(
+            node,
+            log.clone(),
+            for_checkpoints,
+            checkpointer,
+            state.clone(),
+            durable.tail().clone(),
+            None,
+        );
         let thread = match thread {
             Ok(thread) => thread,
             Err(error) => {
@@ -139,7 +147,8 @@ impl Switch {
         };
         let (readers, node) = (Vec::new(), Arc::clone(&self.node));
         let (log_of, checkpoints) = (log.clone(), state.clone());
-        let mut kept = Kept { log: log_of, gates, checkpoints, thread, readers, places, node, copies: None };
+        let mut kept =
+            Kept { log: log_of, gates, checkpoints, thread, readers, places, node, copies: None, standbys: None };
         if let Err(why) = self.complete(&kept, id) {
             self.give_up(&log);
             state.cancel();
@@ -206,11 +215,20 @@ impl Switch {
         let _copying = self.copying();
         let kept = self.kept().as_ref().map(|kept| (kept.log.clone(), kept.checkpoints.clone()));
         let (log, checkpoints) = kept.ok_or("appendonly is off")?;
+        // What is covered of an idle stream would be long past for others: those may have given up what comes behind.
+        let newest = log.marks().all().max().unwrap_or_default();
+        log.want_passed(newest);
+        self.wait_for(&log, || log.marks().all().all(|mark| mark >= newest))?;
         backup::copy_store(self, &log, &checkpoints, folder)
     }
 
     fn copying(&self) -> MutexGuard<'_, ()> {
         self.copying.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The standbys of the shard, if the log has copies.
+    pub fn standbys(&self) -> Option<Arc<Standbys>> {
+        self.kept().as_ref().and_then(|kept| kept.standbys.clone())
     }
 
     /// The directory of the store, if the log is on.

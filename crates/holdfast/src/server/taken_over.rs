@@ -24,6 +24,7 @@ use super::durable::{Disks, Stored, limits_of_log};
 use super::group::{self, Group};
 use super::member::{self, Membership};
 use super::places::Places;
+use super::standby::Standbys;
 
 /// Between two looks at whether the node has a term.
 const LOOK: Duration = Duration::from_millis(20);
@@ -33,9 +34,14 @@ const EVERY: Duration = Duration::from_secs(1);
 const SAY_MS: u64 = 5_000;
 
 /// True if the log of this node has copies, as far as its files say: the metadata that it has kept, or its own log folder.
-pub fn has_copies(settings: &Settings, dir: &Path) -> bool {
-    let in_folder = || loggroup::is_acceptor(&Places::of(settings, dir).logs);
-    settings.appendonly && settings.takes_part_in_cluster() && (member::has_group(settings) || in_folder())
+///
+/// # Errors
+/// It is not known where its log is. In words.
+pub fn has_copies(settings: &Settings, dir: &Path) -> Result<bool, String> {
+    if !settings.appendonly || !settings.takes_part_in_cluster() {
+        return Ok(false);
+    }
+    Ok(member::has_group(settings) || loggroup::is_acceptor(&Places::of_data(settings, dir)?.logs))
 }
 
 /// Checks that a node whose shard's log has copies keeps a log.
@@ -104,7 +110,7 @@ pub fn bring_up(
         if let Some(shard) = membership.shard() {
             break shard;
         }
-        heed_loss(membership, known)?;
+        heed_loss(membership, known, node)?;
         if !waits.go_on() {
             return Ok(None);
         }
@@ -123,9 +129,14 @@ pub fn bring_up(
     }
 }
 
-/// Checks that no other node owns the shard: nothing ends that wait.
-fn heed_loss(membership: &Membership, shard: Option<ShardId>) -> Result<(), Box<dyn Error>> {
-    let Some(why) = shard.and_then(|shard| membership.lost(shard)) else { return Ok(()) };
+/// Checks that no other node owns the shard: nothing ends that wait. A node that stands by for it now starts again.
+fn heed_loss(membership: &Membership, shard: Option<ShardId>, node: &Arc<Node>) -> Result<(), Box<dyn Error>> {
+    let Some((shard, why)) = shard.and_then(|shard| Some((shard, membership.lost(shard)?))) else { return Ok(()) };
+    if membership.stands_by_for(shard) {
+        let why = format!("it stands by for shard {}, which it has owned", shard.0);
+        member::begin_again(membership.again(), node, &why);
+        return Ok(());
+    }
     tracing::error!("{why}");
     Err(why.into())
 }
@@ -136,7 +147,7 @@ fn next_term(
     shard: &Shard,
     node: &Arc<Node>,
 ) -> Result<Option<Shard>, Box<dyn Error>> {
-    heed_loss(membership, Some(shard.id))?;
+    heed_loss(membership, Some(shard.id), node)?;
     tracing::warn!("The copies that the log of shard {} was to get are withdrawn", shard.id.0);
     let mut waits = Waits::new(node, "");
     loop {
@@ -144,7 +155,7 @@ fn next_term(
             Ok(next) => return Ok(Some(next)),
             Err(why) => waits.text = format!("A term is waited for: {why}"),
         }
-        heed_loss(membership, Some(shard.id))?;
+        heed_loss(membership, Some(shard.id), node)?;
         if !waits.go_on() {
             return Ok(None);
         }
@@ -215,11 +226,17 @@ pub fn follow(copies: &Arc<Driver>, group: &Group, log: &Log, node: &Arc<Node>) 
 
 /// Has the node show the copies of its log. Starts a thread that tells acceptors what is committed, follows changes of
 /// them, and logs what becomes of them. It ends when the log has ended.
-pub fn keep(copies: &Arc<Driver>, log: &Log, membership: &Membership, node: &Arc<Node>) -> Result<(), Box<dyn Error>> {
+pub fn keep(
+    (copies, standbys): (&Arc<Driver>, Option<&Arc<Standbys>>),
+    log: &Log,
+    membership: &Membership,
+    node: &Arc<Node>,
+) -> Result<(), Box<dyn Error>> {
     if let Some(durable) = node.durable() {
         durable.show_copies(copies_watched::look(copies, node));
     }
     let (weak, log, group) = (Arc::downgrade(copies), log.clone(), membership.group());
+    let standbys = standbys.cloned();
     let watcher = Arc::downgrade(node);
     let (look, mut watch): (LookAtCopies, _) = (copies_watched::look(copies, node), Watch::default());
     let keep = move || {
@@ -227,6 +244,9 @@ pub fn keep(copies: &Arc<Driver>, log: &Log, membership: &Membership, node: &Arc
             copies.tell_committed();
             if let Err(why) = group.follow(&copies) {
                 tracing::warn!(cause = "log copies", "The copies of the log do not change yet: {why}");
+            }
+            if let Some(why) = standbys.as_ref().and_then(|standbys| group.stand_by(standbys).err()) {
+                tracing::warn!(cause = "standbys", "The standbys of the shard do not change yet: {why}");
             }
             if let Some(node) = watcher.upgrade() {
                 node.waited_for_copies(copies.longest_wait());

@@ -18,6 +18,7 @@ mod sentinel;
 mod set_back;
 mod settings;
 mod shard_settings;
+mod standbys;
 #[path = "../support/mod.rs"]
 mod support;
 mod tools;

@@ -10,6 +10,9 @@ use redolog::{Gate, Log, Lsn};
 
 use crate::node::Node;
 
+/// Says of what the store covers, for each stream, how much of that the log may give up: others may read it there.
+pub type Floor = Arc<dyn Fn(&[Lsn]) -> Vec<Lsn> + Send + Sync>;
+
 /// The node, as its checkpointer sees it.
 pub struct Outside {
     /// The node.
@@ -18,6 +21,8 @@ pub struct Outside {
     pub log: Log,
     /// A gate to each stream, to read its end.
     pub gates: Vec<Gate>,
+    /// None: nobody else reads the log.
+    pub floor: Option<Floor>,
 }
 
 impl World for Outside {
@@ -35,7 +40,10 @@ impl World for Outside {
     }
 
     fn cut(&mut self, covered: &[Lsn]) {
-        self.log.truncate(covered);
+        match &self.floor {
+            Some(floor) => self.log.truncate(&floor(covered)),
+            None => self.log.truncate(covered),
+        }
     }
 
     fn wake(&mut self, waiter: Waiter) {

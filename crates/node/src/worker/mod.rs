@@ -141,7 +141,8 @@ pub struct Worker {
 impl Worker {
     /// Worker `index` of `node`. `seed` is the seed of its randomness.
     pub fn new(node: Arc<Node>, index: usize, seed: u64) -> Self {
-        let engine = Engine::new(node.engine.clone(), index as u16, seed);
+        let mut engine = Engine::new(node.engine.clone(), index as u16, seed);
+        engine.only_read(node.follows.load(Relaxed));
         let machines = Machines::default();
         let peers = Peers::new(&node, node.cluster().cloned());
         let mut worker = Self {

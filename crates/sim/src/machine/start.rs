@@ -188,7 +188,7 @@ impl Machine {
         let warm_up = (plan.is_cold && plan.warms_up)
             .then(|| WarmUp::new(node.engine.clone(), store.clone(), node.spare_local()));
         let checkpointer = Checkpointer::new(node.engine.clone(), store.clone(), HASH_SEED, recovered.loaded);
-        let inner = Outside { node: node.clone(), log: log.clone(), gates: gate };
+        let inner = Outside { node: node.clone(), log: log.clone(), gates: gate, floor: None };
         let outside = Watched {
             inner,
             platter: hardware.platter.clone(),

@@ -1,0 +1,200 @@
+//! A copy of a shard's data follows the shard's log: the node's own acceptor has the blocks, and their committed records
+//! are applied to memory (rules S1 to S3).
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use engine::checkpoint::{Checkpointer, Loaded, restore};
+use engine::follow::{Applied, Applier, Logged, Step};
+use loggroup::{Following, Local};
+use membership::ShardId;
+use node::Node;
+use quorum::Cut;
+use redolog::{Lsn, Recovered};
+use standby::Behind;
+
+use super::super::durable::{Stored, fetch_from};
+
+/// A busy latch is free in so long, unless a script holds it.
+const BUSY: Duration = Duration::from_micros(50);
+
+/// Loaders read keys of the next record in about so long.
+const LOADING: Duration = Duration::from_micros(200);
+
+/// After so many waits for loaders the keys are read at once: loaders may be waiting for memory.
+const PATIENT: u32 = 500;
+
+/// Allocations of deleted keys that are freed behind a batch.
+const GARBAGE: usize = 1000;
+
+/// The data of a node that stands by, before they follow.
+pub struct Copy {
+    shard: ShardId,
+    applier: Applier,
+    applied: Arc<Applied>,
+    /// What the store covers.
+    covered: Lsn,
+    /// Threads that read the store.
+    pub readers: Vec<JoinHandle<()>>,
+    checkpointer: Checkpointer,
+}
+
+impl Copy {
+    /// Reads which keys the store has, and starts threads that read them. The node hashes with `seed`, and its workers have not started.
+    ///
+    /// # Errors
+    /// The store cannot be read, or has no checkpoint.
+    pub fn open(
+        node: &Arc<Node>,
+        stored: &Stored,
+        (shard, streams): (ShardId, u16),
+        seed: u64,
+    ) -> Result<Self, Box<dyn Error>> {
+        let (store, at) = (stored.store(), node.spare_local());
+        let loaded: Option<Loaded> = {
+            let mut local = node.engine.keyspace.local(at);
+            restore(&**store, &node.engine.keyspace, &mut local)?
+        };
+        let Some(loaded) = loaded else { return Err("the copy of the store has no checkpoint".into()) };
+        let limits = node.config.settings().tunables.limits.clone();
+        let applier = Applier::new(node.engine.clone(), at as u16, limits, Some(&loaded), usize::from(streams));
+        let covered =
+            (0..usize::from(streams)).map(|stream| loaded.header.covered.get(stream).copied().unwrap_or_default());
+        let (applied, covered) = (Arc::clone(applier.applied()), covered.min().unwrap_or_default());
+        let readers = fetch_from(node, store)?;
+        let checkpointer = Checkpointer::new(node.engine.clone(), Arc::clone(store), seed, Some(loaded));
+        Ok(Self { shard, applier, applied, covered, readers, checkpointer })
+    }
+}
+
+/// A copy that follows.
+pub struct Follow {
+    shard: ShardId,
+    following: Following,
+    applied: Arc<Applied>,
+    applier: Arc<Mutex<Applier>>,
+    state: Arc<State>,
+}
+
+/// The part of a copy that other threads see.
+#[derive(Default)]
+pub struct State {
+    /// What its store covers durably.
+    covered: AtomicU64,
+    /// A record could not be applied: memory is as of no moment, and nobody may read it.
+    has_failed: AtomicBool,
+}
+
+impl Follow {
+    /// Begins to follow, from the acceptor of this node.
+    ///
+    /// # Errors
+    /// The log begins behind what the store has, the acceptor has stopped, or the system has no thread.
+    pub fn begin(
+        node: &Arc<Node>,
+        copy: Copy,
+        acceptor: &Local<redolog::Folder>,
+    ) -> Result<(Self, Checkpointer), Box<dyn Error>> {
+        let Copy { shard, applier, applied, covered, checkpointer, .. } = copy;
+        let begins = Cut(covered.0);
+        let tap = acceptor.tap(begins, begins)?;
+        let state = Arc::new(State { covered: AtomicU64::new(covered.0), ..State::default() });
+        let applier = Arc::new(Mutex::new(applier));
+        let (applies, fails, waker) = (Arc::clone(&applier), Arc::clone(&state), Arc::clone(node));
+        let apply = move |records: &[Recovered<'_>]| {
+            if fails.has_failed.load(SeqCst) {
+                return;
+            }
+            if let Err(why) = apply(&mut lock(&applies), records, &waker) {
+                tracing::error!(cause = "standby", "A record of the log of shard {} cannot be applied: {why}", shard.0);
+                fails.has_failed.store(true, SeqCst);
+            }
+        };
+        let clock = Arc::clone(&node.clock);
+        let following = Following::start(tap, Arc::new(move || clock.monotonic_ns().0), apply)?;
+        Ok((Self { shard, following, applied, applier, state }, checkpointer))
+    }
+
+    /// The shard.
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// What is applied.
+    pub fn applied(&self) -> &Arc<Applied> {
+        &self.applied
+    }
+
+    /// The LSN up to which its store has all records durably.
+    pub fn covered(&self) -> Cut {
+        Cut(self.state.covered.load(SeqCst))
+    }
+
+    /// How far it is behind what is committed.
+    pub fn behind(&self) -> Behind {
+        self.following.behind()
+    }
+
+    /// The end of what the acceptor has: of all streams the lowest.
+    pub fn end(&self) -> Cut {
+        self.following.log()
+    }
+
+    /// True if it does not go on: the process has to start again.
+    pub fn has_ended(&self) -> bool {
+        self.state.has_failed.load(SeqCst) || self.following.has_ended()
+    }
+
+    /// A checkpoint has made the store cover this.
+    pub fn covers(&self, upto: Lsn) {
+        self.state.covered.fetch_max(upto.0, SeqCst);
+        self.following.between(move |follower| follower.durable(Cut(upto.0)));
+    }
+
+    /// Has memory be as of one moment, once all records have come of which the store had parts. An idle log brings no
+    /// record that would say so.
+    pub fn settle(&self) {
+        if self.applied.is_whole() {
+            return;
+        }
+        let applier = Arc::clone(&self.applier);
+        self.following.between(move |follower| {
+            if let Ok(passed) = follower.passed() {
+                lock(&applier).passed(Lsn(passed.0));
+            }
+        });
+    }
+}
+
+fn lock(applier: &Mutex<Applier>) -> MutexGuard<'_, Applier> {
+    applier.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Applies records, which come in the order of their LSNs.
+fn apply(
+    applier: &mut Applier,
+    records: &[Recovered<'_>],
+    node: &Node,
+) -> Result<(), engine::checkpoint::Unreplayable> {
+    let records: Vec<Logged<'_>> = records.iter().map(|record| (record.lsn, record.effects)).collect();
+    let (mut at, mut waits) = (0, 0);
+    while let Some(rest) = records.get(at..).filter(|rest| !rest.is_empty()) {
+        // The metadata have the libraries of functions, and give them to every node.
+        match applier.step(rest, &mut |waiter| node.wake(waiter), &mut |_| {})? {
+            Step::Applied(count) => (at, waits) = (at + count, 0),
+            Step::Busy => thread::park_timeout(BUSY),
+            Step::Loading => {
+                waits += 1;
+                if waits >= PATIENT {
+                    applier.insist();
+                }
+                thread::park_timeout(LOADING);
+            }
+        }
+    }
+    applier.step_garbage(GARBAGE);
+    Ok(())
+}

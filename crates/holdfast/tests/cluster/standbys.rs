@@ -1,0 +1,105 @@
+//! A node that stands by for another one: its copy of the data follows the log, and it takes the shard over.
+
+use std::time::{Duration, Instant};
+
+use crate::log_servers::holdfast;
+use crate::support::{Client, Nodes};
+
+/// The longest wait for anything that a cluster must do, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Three nodes on machines of their own. The first one owns all keys, and its log has copies at all three.
+struct Copied {
+    nodes: Nodes,
+    /// Values that were acknowledged.
+    count: u32,
+}
+
+impl Copied {
+    fn new() -> Self {
+        let of = |host: &str| format!("cluster-host {host}\nappendfsync always\nlog-stall-timeout 60\n");
+        let files = ["a", "b", "c"].map(of);
+        let mut nodes = Nodes::with_files(3, 1, &files.each_ref().map(String::as_str));
+        (1..3).for_each(|node| nodes.start(node));
+        let mut copied = Self { nodes, count: 0 };
+        let is_up = |line: &str| line.contains("  node  up ");
+        copied.nodes.until(2, "cluster status", |status| status.lines().filter(|line| is_up(line)).count() == 3);
+        copied.sets(0, 200);
+        let places: Vec<String> = copied.nodes.ports.iter().map(|port| format!("127.0.0.1:{port}/-")).collect();
+        let [own, one, two] = [0, 1, 2].map(|at| places[at].as_str());
+        assert!(copied.cluster(&["group", "add", "g", own, one, two]).contains("there is a group g"));
+        assert!(copied.cluster(&["group", "use", "g"]).contains("use the group g"));
+        copied.nodes.until(0, "cluster status", |status| status.matches("(catches up)").count() == 2);
+        copied.nodes.kill(0);
+        copied.nodes.start(0);
+        copied.nodes.serves(0);
+        copied.nodes.until(0, "cluster status", |status| status.contains("3 of 3"));
+        copied
+    }
+
+    fn cluster(&self, words: &[&str]) -> String {
+        holdfast(&[&["cluster"], words, &["-p", &self.nodes.ports[2].to_string()]].concat())
+    }
+
+    /// So many more values are acknowledged, by way of a node.
+    fn sets(&mut self, at: usize, more: u32) {
+        let mut client = self.nodes.client(at);
+        for _ in 0..more {
+            let value = self.count;
+            assert_eq!(self.served(&mut client, at, &format!("set key:{value} {value}")), "+OK");
+            self.count += 1;
+        }
+    }
+
+    /// Every acknowledged value is there.
+    fn has_all(&self, at: usize) {
+        let mut client = self.nodes.client(at);
+        for value in 0..self.count {
+            let reply = self.served(&mut client, at, &format!("get key:{value}"));
+            assert!(reply.ends_with(&format!(" {value}")), "key {value}: {reply}");
+        }
+    }
+
+    /// The reply of a node that serves. A write whose owner is lost under way closes the connection (rule T9); these
+    /// writes may be repeated.
+    fn served(&self, client: &mut Client, at: usize, command: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match client.try_call(command) {
+                Some(reply) if !reply.starts_with("-CLUSTERDOWN") => return reply,
+                reply if Instant::now() > end => panic!("{command}: {reply:?}"),
+                Some(_) => std::thread::sleep(Duration::from_millis(10)),
+                None => *client = self.nodes.client(at),
+            }
+        }
+    }
+
+    /// The second node stands by, and may take over.
+    fn stands_by(&self) {
+        let to = format!("127.0.0.1:{}", self.nodes.ports[1]);
+        let reply = self.cluster(&["standby", "add", "1", "--on", &to]);
+        assert!(reply.contains("stand"), "{reply}");
+        self.nodes.until(2, "cluster status", |status| status.contains("electable"));
+    }
+}
+
+#[test]
+fn a_standby_takes_over_and_the_former_owner_stands_by() {
+    let mut copied = Copied::new();
+    copied.stands_by();
+    copied.sets(2, 300);
+    copied.nodes.kill(0);
+    // A command of another node waits, or is told to come again, until the standby has the shard.
+    copied.sets(2, 100);
+    copied.has_all(2);
+    // The node that had the shard follows now, and takes it over in turn.
+    copied.nodes.start(0);
+    copied.nodes.until(2, "cluster status", |status| status.contains("electable"));
+    copied.sets(2, 100);
+    copied.nodes.kill(1);
+    copied.sets(2, 100);
+    copied.has_all(2);
+    copied.nodes.start(1);
+    copied.nodes.until(2, "cluster status", |status| status.contains("electable"));
+    copied.has_all(1);
+}
