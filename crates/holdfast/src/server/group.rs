@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+use clocks::BootMs;
 use loggroup::{Dial, Driver, Ended, Listener, Plan, Port, Remote, Stage, Wait};
 use membership::control::Control;
 use membership::meta::{Acceptor, Command, GroupCommand, Lead, Response, Settle, Shard};
@@ -61,12 +62,11 @@ impl Group {
     ///
     /// # Errors
     /// It could not be done now. It is tried again.
-    pub fn stand_by(&self, standbys: &Standbys) -> Result<(), String> {
+    pub fn stand_by(&self, standbys: &Standbys, now: BootMs) -> Result<(), String> {
         let Some(control) = self.0.upgrade() else { return Ok(()) };
         let Some(shard) = own_shard(&control) else { return Ok(()) };
         let Some(copies) = control.map().data_copies(&shard) else { return Ok(()) };
-        let heard: Vec<_> = control.standbys().iter().map(|heard| (heard.process, heard.following.covered)).collect();
-        let changes = standbys.hear(&copies, &heard);
+        let changes = standbys.hear(&copies, &control.standbys(), now);
         changes.into_iter().try_for_each(|change| standby::propose(&control, shard.id, change))
     }
 

@@ -236,7 +236,7 @@ pub fn keep(
         durable.show_copies(copies_watched::look(copies, node));
     }
     let (weak, log, group) = (Arc::downgrade(copies), log.clone(), membership.group());
-    let standbys = standbys.cloned();
+    let (standbys, clock) = (standbys.cloned(), Arc::clone(&node.clock));
     let watcher = Arc::downgrade(node);
     let (look, mut watch): (LookAtCopies, _) = (copies_watched::look(copies, node), Watch::default());
     let keep = move || {
@@ -245,7 +245,8 @@ pub fn keep(
             if let Err(why) = group.follow(&copies) {
                 tracing::warn!(cause = "log copies", "The copies of the log do not change yet: {why}");
             }
-            if let Some(why) = standbys.as_ref().and_then(|standbys| group.stand_by(standbys).err()) {
+            let now = clock.boot_ns().ms();
+            if let Some(why) = standbys.as_ref().and_then(|standbys| group.stand_by(standbys, now).err()) {
                 tracing::warn!(cause = "standbys", "The standbys of the shard do not change yet: {why}");
             }
             if let Some(node) = watcher.upgrade() {

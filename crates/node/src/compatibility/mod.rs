@@ -63,10 +63,7 @@ const REMARKS: &[(&str, &str)] = &[
         "cluster|recover",
         "not of Redis: a node without slots takes over the shard of a lost owner, from the copies of its log",
     ),
-    (
-        "cluster|standby",
-        "not of Redis: names nodes that are to have copies of a shard's data; no process becomes a standby yet",
-    ),
+    ("cluster|standby", "not of Redis: names nodes that have copies of a shard's data and may take it over"),
     ("cluster|slot-stats", "without `memory-bytes`, which is not kept"),
     ("cluster|leave", "not of Redis: takes this node out of the cluster, if it owns no slots"),
     ("cluster|links", "those of the worker that serves the connection"),
