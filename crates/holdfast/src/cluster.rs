@@ -84,7 +84,7 @@ enum StandbyWhat {
         #[arg(long, value_name = "NODE")]
         on: String,
     },
-    /// Takes a standby out: its copy counts no more. To add it again, restart it first.
+    /// Takes a standby out: its copy counts no more, and its node goes on without data
     Remove {
         #[command(flatten)]
         target: Target,

@@ -30,8 +30,9 @@ pub(super) const BESIDE: &str = "copies";
 /// They cannot be used.
 pub fn of_node(settings: &Settings, dir: &Path, wanted: &Wanted, is_known: bool) -> Result<Made, String> {
     let logs = Places::of(settings, dir).logs;
-    if wanted.dir == DEFAULT_DIR && loggroup::shard_of_own(&logs).map_err(|why| why.to_string())? == Some(wanted.shard)
-    {
+    // A log without an acceptor is this node's alone, and may be running.
+    let is_former = wanted.dir == DEFAULT_DIR && loggroup::is_acceptor(&logs);
+    if is_former && loggroup::shard_of_own(&logs).map_err(|why| why.to_string())? == Some(wanted.shard) {
         return of_former_owner(&logs, wanted);
     }
     let folders: Vec<PathBuf> = match wanted.dir.as_str() {

@@ -103,3 +103,27 @@ fn a_standby_takes_over_and_the_former_owner_stands_by() {
     copied.nodes.until(2, "cluster status", |status| status.contains("electable"));
     copied.has_all(1);
 }
+
+#[test]
+fn a_standby_that_is_taken_out_takes_nothing_over() {
+    let mut copied = Copied::new();
+    copied.stands_by();
+    let on = format!("127.0.0.1:{}", copied.nodes.ports[1]);
+    let reply = copied.cluster(&["standby", "remove", "1", "--on", &on]);
+    assert!(reply.contains("no standby of shard 1 any more"), "{reply}");
+    copied.nodes.until(2, "cluster status", |status| !status.contains("electable"));
+    // It goes on as a node that has no data.
+    let end = Instant::now() + PATIENCE;
+    while !copied.nodes.log(1).contains("stands by for shard 1 no more") {
+        assert!(Instant::now() < end, "it does not hear of it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    copied.sets(1, 50);
+    copied.has_all(1);
+    copied.nodes.kill(0);
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(copied.nodes.client(2).call("get key:1").starts_with("-CLUSTERDOWN"));
+    copied.nodes.start(0);
+    copied.nodes.serves(0);
+    copied.has_all(2);
+}

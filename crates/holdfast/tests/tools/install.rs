@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::{Command, Output};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 
 use crate::support::Scratch;
 
@@ -85,7 +86,12 @@ fn offered(script: &str, words: &[&str]) -> String {
         words[last],
         words[last - 1]
     );
-    let output = Command::new("bash").args(["--norc", "-c", &program]).output().unwrap();
+    // The script is longer than an argument may be.
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-s"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut bash = bash.spawn().unwrap();
+    bash.stdin.take().unwrap().write_all(program.as_bytes()).unwrap();
+    let output = bash.wait_with_output().unwrap();
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

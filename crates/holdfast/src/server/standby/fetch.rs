@@ -64,11 +64,7 @@ impl Fetch<'_> {
     fn take(&self, coming: &Path) -> io::Result<()> {
         store::adopt(coming, self.id).map_err(|why| io::Error::other(why.to_string()))?;
         Note::remove(self.dir)?;
-        let former = beside(self.store, "former");
-        remove(&former)?;
-        if self.store.exists() {
-            fs::rename(self.store, &former)?;
-        }
+        let former = put_aside(self.store)?;
         fs::rename(coming, self.store)?;
         if let Some(parent) = self.store.parent() {
             fs::File::open(parent)?.sync_all()?;
@@ -76,6 +72,19 @@ impl Fetch<'_> {
         self.note.write(self.dir)?;
         remove(&former)
     }
+}
+
+/// Puts a store aside, in place of one that was put aside before. Returns where it is, if there was one.
+///
+/// # Errors
+/// It cannot be moved.
+fn put_aside(store: &Path) -> io::Result<PathBuf> {
+    let former = beside(store, "former");
+    remove(&former)?;
+    if store.exists() {
+        fs::rename(store, &former)?;
+    }
+    Ok(former)
 }
 
 /// A folder beside the store.

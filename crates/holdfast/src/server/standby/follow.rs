@@ -143,9 +143,14 @@ impl Follow {
         self.following.log()
     }
 
+    /// True if a record could not be applied: memory is as of no moment.
+    pub fn has_failed(&self) -> bool {
+        self.state.has_failed.load(SeqCst)
+    }
+
     /// True if it does not go on: the process has to start again.
     pub fn has_ended(&self) -> bool {
-        self.state.has_failed.load(SeqCst) || self.following.has_ended()
+        self.has_failed() || self.following.has_ended()
     }
 
     /// A checkpoint has made the store cover this.

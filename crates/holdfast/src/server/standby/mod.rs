@@ -239,6 +239,11 @@ impl Steps {
                 }
             }
         }
+        self.stop();
+    }
+
+    /// The copy follows no more.
+    fn stop(&mut self) {
         if let Some(checkpoints) = self.checkpoints.take() {
             checkpoints.stop();
         }
@@ -261,7 +266,12 @@ impl Steps {
             // The map says so to those who watch it, and the process starts again.
             Part::Owns | Part::Leads => Ok(()),
             Part::Removed => {
-                self.starts_again("it stands by for the shard no more");
+                self.stop();
+                self.is_over = true;
+                tracing::warn!(
+                    "This node stands by for shard {} no more. It goes on without data, until its end: then start it with an empty dir",
+                    shard.id.0
+                );
                 Ok(())
             }
         }
@@ -279,10 +289,12 @@ impl Steps {
     fn follow(&mut self, shard: &Shard) -> Result<(), String> {
         let follow = lock(&self.shared.follow).clone();
         match follow {
-            Some(follow) if follow.has_ended() => {
+            Some(follow) if follow.has_failed() => {
+                // The store may be what does not fit the log.
                 Note::remove(&self.means.dir).map_err(|why| why.to_string())?;
-                self.starts_again("its copy of the data cannot follow the log any more, and is fetched anew");
+                self.starts_again("its copy of the data does not fit the log, and is fetched anew");
             }
+            Some(follow) if follow.has_ended() => self.starts_again("its copy of the data follows the log no more"),
             Some(_) => {}
             None => {
                 // Its folder is opened when the metadata are heard.
