@@ -35,7 +35,7 @@ pub use receive::{ask, receive};
 pub use send::{asked, refuse, send};
 pub use wire::Ask;
 
-/// How far a shipment is, for whoever shows it. Either end has its own.
+/// The bytes of a shipment so far. Either end has its own.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Bytes of all files. 0 until it is known.

@@ -66,7 +66,7 @@ impl Applier {
         let shared = self.shared.clone();
         let mut view = Db::new(&shared.keyspace, held, &mut self.local, &self.clock, db, Version::ZERO);
         match view.whereabouts(key) {
-            // What cannot be read is found out when it is applied.
+            // A key that cannot be read is found out when its record is applied.
             Whereabouts::Known | Whereabouts::Unreadable => return true,
             Whereabouts::Awaited => {}
             Whereabouts::Cold => {

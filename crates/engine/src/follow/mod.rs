@@ -133,7 +133,7 @@ impl Applier {
         }
     }
 
-    /// What is applied, for other threads.
+    /// The records that are applied, for other threads.
     pub fn applied(&self) -> &Arc<Applied> {
         &self.applied
     }

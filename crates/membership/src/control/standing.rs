@@ -15,7 +15,7 @@ use crate::{BootNs, NodeId, Term, level};
 pub struct Following {
     /// The end of what its acceptor has: of all streams the lowest.
     pub log: Cut,
-    /// What its store covers durably: the owner's log keeps what is above that (rule G12).
+    /// Its store has everything up to here durably: the owner's log keeps what is above that (rule G12).
     pub covered: Cut,
     /// Bytes of the log that it has not applied.
     pub behind_bytes: u64,

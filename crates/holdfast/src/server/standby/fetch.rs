@@ -19,7 +19,7 @@ use super::note::Note;
 /// The longest time for which the owner may send nothing: it makes a checkpoint first.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What is fetched, and where to.
+/// A fetch of a shard's data.
 pub struct Fetch<'a> {
     /// The node's directory.
     pub dir: &'a Path,
@@ -27,9 +27,9 @@ pub struct Fetch<'a> {
     pub store: &'a Path,
     /// The identity of the node's data, which the copy gets in place of the owner's.
     pub id: [u8; 16],
-    /// What is noted when all is there.
+    /// The note that is written when all is there.
     pub note: &'a Note,
-    /// How far it is.
+    /// The bytes that have come.
     pub progress: &'a Progress,
 }
 

@@ -35,7 +35,7 @@ pub struct Copy {
     shard: ShardId,
     applier: Applier,
     applied: Arc<Applied>,
-    /// What the store covers.
+    /// The store has everything up to here.
     covered: Lsn,
     /// Threads that read the store.
     pub readers: Vec<JoinHandle<()>>,
@@ -82,7 +82,7 @@ pub struct Follow {
 /// The part of a copy that other threads see.
 #[derive(Default)]
 pub struct State {
-    /// What its store covers durably.
+    /// Its store has everything up to here durably.
     covered: AtomicU64,
     /// A record could not be applied: memory is as of no moment, and nobody may read it.
     has_failed: AtomicBool,
@@ -123,7 +123,7 @@ impl Follow {
         self.shard
     }
 
-    /// What is applied.
+    /// The records that are applied.
     pub fn applied(&self) -> &Arc<Applied> {
         &self.applied
     }

@@ -58,7 +58,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// How long a connection to the owner may take.
 const DIALS: Duration = Duration::from_secs(10);
 
-/// What a node that stands by does. It ends with the value.
+/// The work of a node that stands by. It ends with the value.
 pub struct StandsBy {
     node: Arc<Node>,
     shared: Arc<Shared>,
@@ -174,7 +174,7 @@ impl Begins {
     }
 }
 
-/// What a node that stands by needs.
+/// The means of a node that stands by.
 struct Means {
     node: Arc<Node>,
     control: Arc<Control>,

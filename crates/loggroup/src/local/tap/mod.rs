@@ -93,19 +93,19 @@ pub struct Tap<D: Disk> {
     shared: Arc<Shared<D>>,
     feeds: Vec<Feed<D>>,
     follower: Follower,
-    /// What is shown of it, when it looked last, and what was committed at some time before.
+    /// The figures that are shown of it, its last look, and the places that were committed at some time before.
     shown: Option<Arc<Shown>>,
     looked_at: u64,
     snapshot: Option<Snapshot>,
     pub(crate) planted: Planted,
 }
 
-/// What a stream has for a standby.
+/// The part of a stream that a standby may take.
 struct Found {
     mark: Mark,
     base: Base,
     blocks: Vec<Block>,
-    /// What to read in the folder, up to where.
+    /// The blocks to read in the folder, and the last of them.
     older: Option<(History, u64)>,
     lives: u64,
 }
@@ -154,7 +154,7 @@ impl<D: Disk> Local<D> {
 }
 
 impl<D: Disk> Shared<D> {
-    /// What each stream has behind the block that the standby has, and forgets the news.
+    /// The part of each stream behind the block that the standby has. It forgets the news.
     fn look(&self, wanted: &[Wanted], planted: Planted) -> Result<Vec<Option<Found>>, Ended> {
         let mut state = self.lock();
         let State { acceptor, lanes, tapped: Some(tapped), is_closing: false, .. } = &mut *state else {
@@ -400,7 +400,7 @@ impl<D: Disk> Drop for Tap<D> {
     }
 }
 
-/// Whether blocks were loaded.
+/// The outcome of loading blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Loaded {
     Nothing,
@@ -409,7 +409,7 @@ enum Loaded {
     Some,
 }
 
-/// What a standby wants of a stream: blocks from this place on, if it has room for any.
+/// A standby's wish in a stream: blocks from this place on, if it has room for any.
 struct Wanted {
     next: u64,
     has_room: bool,

@@ -91,7 +91,7 @@ pub struct Tapped {
     pub has_news: bool,
     /// It had applied all that was committed when it looked last, and waits.
     pub is_caught: bool,
-    /// What it says of itself.
+    /// Its own words about itself.
     pub shown: Option<Arc<Shown>>,
 }
 

@@ -21,7 +21,7 @@ struct Stream {
     bytes: AtomicU64,
 }
 
-/// What the standby's thread says of itself.
+/// The words of the standby's thread about itself.
 pub struct Shown {
     clock: Clock,
     streams: Vec<Stream>,
@@ -31,7 +31,7 @@ pub struct Shown {
     caught_at: AtomicU64,
 }
 
-/// What was committed at a time.
+/// The place that was committed at a time.
 pub struct Snapshot {
     at: u64,
     places: Vec<u64>,
