@@ -84,7 +84,7 @@ impl Effects {
 }
 
 impl<'a> Effect<'a> {
-    /// What it is about. The payload is read for that, unless it is about a key.
+    /// The subject of the effect. The payload is read for that, unless it is a key.
     ///
     /// # Errors
     ///

@@ -215,7 +215,7 @@ impl Switch {
         let _copying = self.copying();
         let kept = self.kept().as_ref().map(|kept| (kept.log.clone(), kept.checkpoints.clone()));
         let (log, checkpoints) = kept.ok_or("appendonly is off")?;
-        // What is covered of an idle stream would be long past for others: those may have given up what comes behind.
+        // A store covers an idle stream up to its last record. Other streams may have given up records behind that.
         let newest = log.marks().all().max().unwrap_or_default();
         log.want_passed(newest);
         self.wait_for(&log, || log.marks().all().all(|mark| mark >= newest))?;

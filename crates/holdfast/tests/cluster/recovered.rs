@@ -40,7 +40,7 @@ fn first_segment(shard: &Path) -> Option<PathBuf> {
     names.filter(|path| path.extension().is_some_and(|extension| extension == "log")).min()
 }
 
-/// What a checkpoint covers is in the store of the lost owner alone.
+/// The store of the lost owner alone has the records that a checkpoint covers.
 #[test]
 fn a_shard_whose_log_was_cut_is_not_moved_to_a_node_that_cannot_read_it() {
     let mut copied = Copied::with("log-segment-size 1mb\n", &["holdfast/log"], &["one"], 1);

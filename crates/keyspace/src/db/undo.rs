@@ -128,7 +128,7 @@ mod tests {
             let seen = db.peek(&text).map(|e| (e.expiry(), e.access(), e.version()));
             assert_eq!(seen, Some((Some(UnixMs(9_999)), 77, version.unwrap())));
             assert!(db.may_expire(fields.slot) && !db.local.take_stamped(), "nothing has changed");
-            // What was written in its place stays.
+            // A value that was written in its place stays.
             let hidden = db.hide(&text).unwrap();
             db.set_string(&text, b"new", false, Expiry::Clear);
             db.show(&text, hidden);

@@ -43,7 +43,7 @@ impl Driver {
             let committed = inner.marks.iter().map(|mark| mark.synced).max();
             committed.filter(|_| inner.owner.wants_marks())
         });
-        // What is committed is in every log that a successor can choose. It gives no LSN below (rule L1), so this word of an
+        // A committed block is in every log that a successor can choose. It gives no LSN below (rule L1), so this word of an
         // owner holds after it, too.
         if let (Some(Cut(committed)), Some(log)) = (committed, self.log.get()) {
             log.want_passed(Lsn(committed));

@@ -69,7 +69,7 @@ fn planted_mistakes_are_noticed() {
         Mistake::CoversParts,
         Mistake::ReadersExpire,
     ] {
-        // What a majority does not have is lost with odd seeds only. A mistake may also end in a panic.
+        // Records that no majority has are lost with odd seeds only. A mistake may also end in a panic.
         let mut seeds = (0..200).map(|n| if mistake == Mistake::FlushesAhead { 2 * n + 1 } else { n });
         let noticed = seeds.find(|seed| !matches!(std::panic::catch_unwind(|| live(*seed, mistake, 900)), Ok(Ok(_))));
         println!("{mistake:?}: seed {noticed:?}");
