@@ -83,6 +83,13 @@ impl Takeovers {
         }
     }
 
+    /// A process has ended: its parent has waited for exactly that one (rule S12).
+    pub fn ended(&mut self, reign: u64, shards: &[CopiedShard], process: Process, now: BootMs) {
+        for shard in shards.iter().filter(|shard| shard.concerns(process)) {
+            self.leader(reign, shard, now).ended(process);
+        }
+    }
+
     /// The takeovers that are due, and when to ask again. Owners of these shards get no lease until [`Self::done`].
     pub fn decide(&mut self, reign: u64, shards: &[CopiedShard], now: BootMs) -> (Vec<Takeover>, BootMs) {
         self.of.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
@@ -189,6 +196,36 @@ mod tests {
         let (due, _) = takeovers.decide(3, &shards, at(14));
         let change = Change::TakeOver { known: term(2), to: process(2, 1), rests_ms: 225 };
         assert_eq!(due, [Takeover { shard: SHARD, change, why: Why::Ended }], "reads of the life before may count");
+    }
+
+    /// Its parent has waited for it: the shard waits for no lease, and for no later life.
+    #[test]
+    fn an_owner_that_has_ended_by_its_parents_word_is_taken_over_at_once_s12() {
+        let (mut takeovers, shards) = (Takeovers::new(1000, 250), [counted()]);
+        let at = |ms: u64| BootMs(100_000 + ms);
+        takeovers.renew(3, &shards, renewal(process(1, 1), 0), at(0)).unwrap();
+        takeovers.renew(3, &shards, renewal(process(2, 1), 0), at(5)).unwrap();
+        takeovers.ended(3, &shards, process(5, 9), at(6));
+        assert!(takeovers.decide(3, &shards, at(6)).0.is_empty(), "it has no copy");
+        takeovers.ended(3, &shards, process(1, 1), at(10));
+        let change = Change::TakeOver { known: term(2), to: process(2, 1), rests_ms: 225 };
+        assert_eq!(
+            takeovers.decide(3, &shards, at(10)).0,
+            [Takeover { shard: SHARD, change, why: Why::Ended }],
+            "reads that it has answered may count"
+        );
+        assert!(takeovers.renew(3, &shards, renewal(process(1, 1), 0), at(11)).is_err(), "a renewal that came late");
+    }
+
+    /// A standby that has ended takes nothing over.
+    #[test]
+    fn a_standby_that_has_ended_is_not_chosen_s12() {
+        let (mut takeovers, shards) = (Takeovers::new(1000, 250), [counted()]);
+        let at = |ms: u64| BootMs(100_000 + ms);
+        takeovers.renew(3, &shards, renewal(process(2, 1), 0), at(5)).unwrap();
+        takeovers.ended(3, &shards, process(2, 1), at(6));
+        takeovers.ended(3, &shards, process(1, 1), at(7));
+        assert!(takeovers.decide(3, &shards, at(8)).0.is_empty());
     }
 
     #[test]

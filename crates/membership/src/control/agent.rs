@@ -379,7 +379,7 @@ impl Agent {
                 Ok(id) => self.past_of(id).await,
                 Err(why) => malformed(why),
             },
-            Op::Append | Op::Vote | Op::PreVote | Op::Snapshot | Op::Form => {
+            Op::Append | Op::Vote | Op::PreVote | Op::Snapshot | Op::Form | Op::Ended => {
                 Reply::Failed("asked of no one".to_owned())
             }
         }

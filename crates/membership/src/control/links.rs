@@ -54,6 +54,8 @@ pub enum Op {
     Status = 9,
     /// The knowledge about a node that has started.
     Past = 10,
+    /// The process that the handshake names has ended: its parent says so.
+    Ended = 11,
 }
 
 impl Op {
@@ -69,6 +71,7 @@ impl Op {
             8 => Self::Renew,
             9 => Self::Status,
             10 => Self::Past,
+            11 => Self::Ended,
             _ => return None,
         })
     }
@@ -209,15 +212,7 @@ impl Links {
         let asking = async {
             let (stream, peer) = self.dial(place, Role::Control).await.map_err(|why| why.to_string())?;
             let local = stream.local_addr().map_err(|why| why.to_string())?.ip().to_string();
-            let (calls, receiver) = mpsc::channel(1);
-            let (reply, answer) = oneshot::channel();
-            let call = Call { op, body: body.to_vec(), reply };
-            calls.try_send(call).map_err(|_| "no answer".to_owned())?;
-            let link = pin!(carry(stream, receiver));
-            match select(link, answer).await {
-                futures_util::future::Either::Right((Ok(reply), _)) => Ok((reply, peer, local)),
-                _ => Err("the connection was closed".to_owned()),
-            }
+            Ok((ask_on(stream, op, body).await?, peer, local))
         };
         timeout(within, asking).await.unwrap_or_else(|_| Err("no answer".to_owned()))
     }
@@ -257,6 +252,19 @@ impl Links {
         tokio::spawn(carry(stream, receiver));
         self.open().insert(id, link.clone());
         Ok(link)
+    }
+}
+
+/// Asks over a connection that is for nothing else.
+pub async fn ask_on(stream: Stream, op: Op, body: &[u8]) -> Result<Reply, String> {
+    let (calls, receiver) = mpsc::channel(1);
+    let (reply, answer) = oneshot::channel();
+    let call = Call { op, body: body.to_vec(), reply };
+    calls.try_send(call).map_err(|_| "no answer".to_owned())?;
+    let link = pin!(carry(stream, receiver));
+    match select(link, answer).await {
+        futures_util::future::Either::Right((Ok(reply), _)) => Ok(reply),
+        _ => Err("the connection was closed".to_owned()),
     }
 }
 

@@ -201,6 +201,7 @@ impl Agent {
                 Ok(founding) => self.hear_founding(peer, &founding),
                 Err(why) => Reply::Failed(why.to_string()),
             },
+            Op::Ended => self.hear_of_end(peer).await,
             _ => self.answer(op, body, peer.highest).await,
         }
     }

@@ -1,15 +1,21 @@
 //! Shards with standbys: the leader of the metadata decides by renewals, and a lease names the term of the shard.
 
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
-use membership::control::{Control, Following, Standing};
+use membership::control::{Control, Following, Parent, Standing};
+use membership::handshake::Party;
 use membership::meta::{
     Acceptor, ChangeCopies, Command, Group, GroupCommand, Lead, Place, Refusal, Response, Settle, Shard,
 };
 use membership::{NodeId, ShardId, Term, level};
 use standby::{Change, NodeNumber, Part, Process};
 
-use crate::harness::{Nodes, PATIENCE, wait};
+use crate::harness::{Node, Nodes, PATIENCE, wait};
 
 fn shard_of(nodes: &Nodes, id: NodeId) -> Shard {
     nodes.nodes[0].map().shards_of(id).next().unwrap().clone()
@@ -58,8 +64,16 @@ fn follows(priority: u32) -> Standing {
 /// Three nodes with slots and a fourth one, which is a counted standby of the second one's shard, whose log has three
 /// copies.
 fn counted(test: u8, priority: u32) -> (Nodes, Shard) {
-    let mut nodes = Nodes::formed(test, 3);
-    nodes.add().start();
+    counted_with(test, priority, None)
+}
+
+fn counted_with(test: u8, priority: u32, lease: Option<Duration>) -> (Nodes, Shard) {
+    let mut nodes = Nodes::prepared(test, 3);
+    nodes.add();
+    nodes.nodes.iter_mut().for_each(|node| node.settings.lease = lease.unwrap_or(node.settings.lease));
+    nodes.nodes[..3].iter_mut().for_each(Node::start);
+    nodes.serve();
+    nodes.nodes[3].start();
     nodes.serve();
     wait("the level", || (nodes.nodes[0].map().level() >= level::STANDBYS).then_some(()));
     nodes.vote(4);
@@ -121,6 +135,35 @@ fn a_silent_owner_is_taken_over_by_its_standby_s6() {
     assert!(Control::known_part(&nodes.nodes[0].settings.folder).is_none());
     let term_of = |nodes: &Nodes| shard_of(nodes, standby).term;
     assert_eq!(term_of(&nodes), term);
+}
+
+fn parent(secret: &[u8]) -> Parent {
+    let random = Arc::new(|bytes: &mut [u8]| File::open("/dev/urandom").unwrap().read_exact(bytes).unwrap());
+    Parent { secret: Arc::from(secret), tls: None, random }
+}
+
+/// The parent of the owner's process tells what it knows, to members in any order. The lease of the owner would last a
+/// minute.
+#[test]
+fn an_owner_whose_parent_has_waited_for_it_is_taken_over_at_once_s12() {
+    let (mut nodes, shard) = counted_with(52, 100, Some(Duration::from_secs(60)));
+    let standby = nodes.nodes[3].id();
+    let (cluster, node) = (nodes.nodes[1].control().cluster(), nodes.nodes[1].id());
+    let ended = Party { cluster, node, incarnation: process(&nodes, 1).life };
+    // One of those who are told is the process itself, and is gone.
+    let members: Vec<_> =
+        [1, 3, 2, 0].map(|n| nodes.nodes[n].control().bus()).map(|at| (at.ip().to_string(), at.port())).into();
+    // The owner leads the metadata in one of four cases: then the parent waits for the next leader.
+    nodes.nodes[1].stop();
+    let never = AtomicBool::new(false);
+    assert!(parent(b"other").tell_end(ended, &members, &AtomicBool::new(true)).is_err());
+    parent(b"secret").tell_end(ended, &members, &never).unwrap();
+    wait("the standby owns the shard", || {
+        let map = nodes.nodes[3].map();
+        map.shards().iter().find(|of| of.id == shard.id).filter(|of| of.owner == standby).map(drop)
+    });
+    let of = nodes.nodes[3].map().shards().iter().find(|of| of.id == shard.id).unwrap().clone();
+    assert!(of.rests_ms >= standby::Settings::default().rests_ms(), "reads of its last moment may count");
 }
 
 /// A standby that never takes over leaves the owner's next life the next term. That one rests, as reads of the life
