@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use quorum::{AcceptorId, Request, ShardId};
 use redolog::{Devices, Folder as Disk, Limits};
@@ -15,6 +16,9 @@ use crate::folder::{Cluster, Folder, Place, Spread, Unusable, logs_of_copy, remo
 use crate::link::{Incoming, Outgoing, answer, reply_bytes};
 use crate::local::{Figures, Local};
 use crate::port::{Heard, Port};
+
+/// How long a standby waits for the disk.
+const PROBE: Duration = Duration::from_secs(2);
 
 /// An acceptor of this process.
 #[derive(Clone)]
@@ -216,13 +220,19 @@ impl Acceptors {
     }
 
     fn answer(&self, mut incoming: Incoming, out: &Arc<Outgoing>, of: &Mutex<Option<AcceptorId>>) -> io::Result<()> {
-        let id = incoming.greeted()?;
+        let (id, is_probe) = incoming.greeted()?;
         *of.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
         let Some(Held { acceptor, .. }) = self.get(id) else {
             // A folder that lost its name has another one, and does not vote (rule G9).
             out.send(answer(Err("it has no such copy")), None);
             return Err(io::Error::other("an acceptor that is not here"));
         };
+        if is_probe {
+            let is_put = acceptor.probe().recv_timeout(PROBE).map_err(|_| "its disk does not answer");
+            out.send(answer(is_put.map(|()| &[][..])), None);
+            // The other end closes it when it has the answer.
+            return incoming.next().map(drop);
+        }
         let writer = out.clone();
         let writing = std::thread::Builder::new().name("copy-send".into()).spawn(move || writer.run())?;
         out.send(answer(Ok(&acceptor.extents())), None);

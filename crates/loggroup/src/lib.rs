@@ -22,7 +22,7 @@ pub use driver::{
     own_folder, own_promise, remove_log, shard_of_own,
 };
 pub use folder::{Checked, Cluster, Folder, Place, Unusable, check_copy, logs_of_copy, put_aside};
-pub use link::ask;
+pub use link::{ask, probe};
 pub use local::{Caller, Figures, Following, Job, Local, StreamFigures, Tap, TapEnded, TapStepped};
 pub use port::{Heard, Listener, Port};
 pub use quorum::{Contact, Limits, Stage};

@@ -3,10 +3,14 @@
 //!
 //! ```text
 //! greeting := length u32 · magic "HOLDCOPY" · version u16 (1) · acceptor 16 bytes       owner
+//! probe    := length u32 · magic "HOLDPROB" · version u16 (1) · acceptor 16 bytes       standby
 //! answer   := length u32 · version u16 (1) · taken u8 · reason, or extents               acceptor
 //! extents  := nothing, or: streams u16 · (base · id of the last block) each
 //! message  := length u32 · message of `quorum`                                          both, later
 //! ```
+//! A probe is answered when something was put on the acceptor's disk, and nothing follows. A build that does not know
+//! probes ends the connection.
+//!
 //! A length is of what follows it. All this comes behind the handshake of a connection between nodes.
 
 use std::collections::VecDeque;
@@ -20,6 +24,7 @@ use quorum::{AcceptorId, Base, BlockId, Cut, Extent, Order, Reply, Report, Reque
 use socket2::{SockRef, Socket, TcpKeepalive};
 
 const MAGIC: &[u8; 8] = b"HOLDCOPY";
+const PROBE: &[u8; 8] = b"HOLDPROB";
 const VERSION: u16 = 1;
 
 /// Bytes of the longest message: a block has a fraction of this.
@@ -106,8 +111,12 @@ impl Incoming {
     /// The owner's side of the greeting. Returns what the acceptor has of each stream; nothing if it is of a build that does
     /// not say so.
     pub fn greet(&mut self, out: &Outgoing, acceptor: AcceptorId) -> io::Result<Vec<Extent>> {
+        self.greet_as(MAGIC, out, acceptor)
+    }
+
+    fn greet_as(&mut self, magic: &[u8; 8], out: &Outgoing, acceptor: AcceptorId) -> io::Result<Vec<Extent>> {
         self.socket.set_read_timeout(Some(PATIENCE))?;
-        out.send(greeting(acceptor), None);
+        out.send(greeting(magic, acceptor), None);
         let answer = self.next_of(GREETING_MAX)?;
         let (version, rest) = answer.split_first_chunk::<2>().ok_or_else(|| invalid("no answer to a greeting"))?;
         let (taken, why) = rest.split_first().ok_or_else(|| invalid("no answer to a greeting"))?;
@@ -120,8 +129,8 @@ impl Incoming {
         Ok(extents)
     }
 
-    /// The acceptor's side: the name of the acceptor that is asked for.
-    pub fn greeted(&mut self) -> io::Result<AcceptorId> {
+    /// The acceptor's side: the name of the acceptor that is asked for, and true if it is asked by a probe.
+    pub fn greeted(&mut self) -> io::Result<(AcceptorId, bool)> {
         self.socket.set_read_timeout(Some(PATIENCE))?;
         let greeting = self.next_of(GREETING_MAX)?;
         let acceptor = greeted(greeting).ok_or_else(|| invalid("no greeting of an owner"))?;
@@ -134,14 +143,15 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-fn greeting(acceptor: AcceptorId) -> Vec<u8> {
-    let body = [MAGIC.as_slice(), VERSION.to_le_bytes().as_slice(), &acceptor.0].concat();
+fn greeting(magic: &[u8; 8], acceptor: AcceptorId) -> Vec<u8> {
+    let body = [magic.as_slice(), VERSION.to_le_bytes().as_slice(), &acceptor.0].concat();
     framed(&body)
 }
 
-fn greeted(body: &[u8]) -> Option<AcceptorId> {
-    let rest = body.strip_prefix(MAGIC)?.strip_prefix(&VERSION.to_le_bytes())?;
-    Some(AcceptorId(rest.try_into().ok()?))
+fn greeted(body: &[u8]) -> Option<(AcceptorId, bool)> {
+    let (magic, rest) = body.split_first_chunk::<8>()?;
+    let rest = rest.strip_prefix(&VERSION.to_le_bytes()).filter(|_| magic == MAGIC || magic == PROBE)?;
+    Some((AcceptorId(rest.try_into().ok()?), magic == PROBE))
 }
 
 /// The acceptor's answer to a greeting: what it has of each stream, or the reason why it is not taken.
@@ -213,6 +223,18 @@ pub fn ask(socket: OwnedFd, shard: ShardId, acceptor: AcceptorId) -> Result<Vec<
         Ok((_, extents)) => Ok(extents),
         Err(why) => Err(why.to_string()),
     }
+}
+
+/// Has an acceptor put something on its disk, behind the handshake of a connection. It waits for some seconds.
+///
+/// # Errors
+/// The reason why it has not, in words: its disk hangs or has failed, there is no such folder, or no answer comes.
+pub fn probe(socket: OwnedFd, acceptor: AcceptorId) -> Result<(), String> {
+    let probe = || {
+        let (mut incoming, out) = Incoming::split(socket)?;
+        incoming.greet_as(PROBE, &out, acceptor)
+    };
+    probe().map(drop).map_err(|why: io::Error| why.to_string())
 }
 
 /// The bytes of a message with its length: a part before a body that is not copied, that body, and the part behind it.
@@ -349,9 +371,12 @@ mod tests {
     fn golden_bytes_of_a_greeting() {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let of = AcceptorId([0xac; 16]);
-        let whole = greeting(of);
+        let whole = greeting(MAGIC, of);
         assert_eq!(hex(&whole), concat!("1a000000", "484f4c44434f5059", "0100", "acacacacacacacacacacacacacacacac"));
-        assert_eq!(greeted(&whole[4..]), Some(of));
+        assert_eq!(greeted(&whole[4..]), Some((of, false)));
+        let probe = greeting(PROBE, of);
+        assert_eq!(hex(&probe), concat!("1a000000", "484f4c4450524f42", "0100", "acacacacacacacacacacacacacacacac"));
+        assert_eq!(greeted(&probe[4..]), Some((of, true)));
         assert_eq!(greeted(&whole[5..]), None);
         assert_eq!(hex(&answer(Ok(&[]))), concat!("03000000", "0100", "01"));
         assert_eq!(hex(&answer(Err("no"))), concat!("05000000", "0100", "00", "6e6f"));

@@ -452,6 +452,11 @@ impl Node {
         Some(self.kept()?.0)
     }
 
+    /// Turns of all workers since the start. It may have begun anew.
+    pub fn turns(&self) -> u64 {
+        self.stats.iter().map(|stats| stats.turns.load(Relaxed)).fold(0, u64::wrapping_add)
+    }
+
     /// The troubles of a node that serves, in words; empty: none.
     pub fn trouble(&self) -> String {
         let refusal = match self.durable() {

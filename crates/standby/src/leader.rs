@@ -57,7 +57,7 @@ pub struct Health {
     pub stalled_ms: u64,
     /// A standby's own probe, which syncs, reaches a majority of the acceptors.
     pub reaches_majority: bool,
-    /// Its disk has failed. It goes on with the others' (rule G10), and takes nothing over.
+    /// Its disk has failed. It goes on with the others' (rule G10), gives way to a standby, and takes nothing over.
     pub disk_failed: bool,
 }
 
@@ -252,12 +252,14 @@ impl Leader {
     }
 
     /// Rule S13. A disk that stalls is the acceptors', whose majority a standby needs as well. So its own writes have to
-    /// come through.
+    /// come through. An owner whose own disk has failed goes on with the others' (rule G10), but its store and its log
+    /// are nothing for a start any more.
     fn is_useless(&self, copies: &Copies, health: Health, now: BootMs) -> bool {
         let is_stuck = health.stuck_ms >= self.settings.useless_ms;
         let is_stalled = health.stalled_ms >= self.settings.useless_ms;
         let reaches = |seen: &Seen| !is_stalled || seen.health.reaches_majority;
-        (is_stuck || is_stalled) && self.is_calm(now) <= now && self.best(copies, now, reaches).is_some()
+        let is_of_no_use = is_stuck || is_stalled || health.disk_failed;
+        is_of_no_use && self.is_calm(now) <= now && self.best(copies, now, reaches).is_some()
     }
 
     /// When a process that has not ended may be taken over again.

@@ -191,7 +191,7 @@ fn dial(control: &Arc<Control>, acceptor: Acceptor) -> Dial {
 }
 
 /// The member that has an acceptor now, as far as the metadata know.
-fn member_with(map: &Map, acceptor: Acceptor) -> NodeId {
+pub(super) fn member_with(map: &Map, acceptor: Acceptor) -> NodeId {
     let all = || map.shards().iter();
     let mut known =
         all().flat_map(|shard| shard.pending.iter().flatten()).chain(all().flat_map(|shard| &shard.settled));

@@ -460,7 +460,7 @@ fn hooks(
     let (taken, failed) = (links.clone(), links.clone());
     let (leaver, troubled, configured, owner) = (watcher.clone(), watcher.clone(), watcher.clone(), watcher.clone());
     let (again, serves, logs) = (Arc::clone(&given.again), Arc::clone(&given.again), Arc::clone(&given.again));
-    let (of_shard, runs) = (watcher.clone(), watcher.clone());
+    let (of_shard, runs, stands) = (watcher.clone(), watcher.clone(), watcher.clone());
     let (leads, stores, standby) = (Arc::clone(&given.again), Arc::clone(bootstraps), Arc::clone(standby));
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
@@ -483,8 +483,7 @@ fn hooks(
         on_no_link: Arc::new(move |tag, why| failed.failed(tag, &why)),
         trouble: Arc::new(move || troubled.upgrade().map_or_else(String::new, |node| node.trouble())),
         copies: Arc::new(move || owner.upgrade().map_or_else(Vec::new, |node| node.reported_copies())),
-        // No process follows the log of another one yet: an owner says no more than that it renews.
-        standing: Arc::new(move || standby.standing()),
+        standing: Arc::new(move || stands.upgrade().map(|node| standby.standing(&node)).unwrap_or_default()),
         on_place: Arc::new(move |wanted, is_known| match (wanted.streams, placer.upgrade()) {
             (None, Some(node)) => given.check().and_then(|()| copies::of_owner(&node.config.settings(), &dir, wanted)),
             (_, Some(node)) => copies::of_node(&node.config.settings(), &dir, wanted, is_known),

@@ -22,4 +22,5 @@ mod standbys;
 #[path = "../support/mod.rs"]
 mod support;
 mod tools;
+mod useless;
 mod users;

@@ -6,26 +6,48 @@ use crate::log_servers::holdfast;
 use crate::support::{Client, Nodes};
 
 /// The longest wait for anything that a cluster must do, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Three nodes on machines of their own. The first one owns all keys, and its log has copies at all three.
-struct Copied {
-    nodes: Nodes,
+pub struct Copied {
+    pub nodes: Nodes,
+    /// Where the others reach them.
+    places: [String; 3],
     /// Values that were acknowledged.
     count: u32,
 }
 
 impl Copied {
     fn new() -> Self {
-        let of = |host: &str| format!("cluster-host {host}\nappendfsync always\nlog-stall-timeout 60\n");
-        let files = ["a", "b", "c"].map(of);
-        let mut nodes = Nodes::with_files(3, 1, &files.each_ref().map(String::as_str));
+        Self::with("")
+    }
+
+    /// With more settings of all nodes.
+    pub fn with(more: &str) -> Self {
+        Self::behind(|_| "127.0.0.1".to_owned(), more, |_| {})
+    }
+
+    /// The others reach a node at an address of its own, where something has begun before it starts.
+    pub fn behind(address: impl Fn(usize) -> String, more: &str, begin: impl FnOnce(&[u16])) -> Self {
+        let of = |node: usize| {
+            let (host, address) = (["a", "b", "c"][node], address(node));
+            let settings = "appendfsync always\nlog-stall-timeout 60\n";
+            format!("cluster-host {host}\ncluster-announce-ip {address}\n{settings}{more}")
+        };
+        let files = [0, 1, 2].map(of);
+        let mut nodes = Nodes::with_files(3, 0, &files.each_ref().map(String::as_str));
+        begin(&nodes.ports);
+        nodes.seeds = format!("{}:{}", address(0), nodes.ports[0]);
+        nodes.start(0);
+        nodes.serves(0);
         (1..3).for_each(|node| nodes.start(node));
-        let mut copied = Self { nodes, count: 0 };
+        let places = [0, 1, 2].map(&address);
+        let mut copied = Self { nodes, places, count: 0 };
         let is_up = |line: &str| line.contains("  node  up ");
         copied.nodes.until(2, "cluster status", |status| status.lines().filter(|line| is_up(line)).count() == 3);
         copied.sets(0, 200);
-        let places: Vec<String> = copied.nodes.ports.iter().map(|port| format!("127.0.0.1:{port}/-")).collect();
+        let places: Vec<String> =
+            (0..3).map(|node| format!("{}:{}/-", address(node), copied.nodes.ports[node])).collect();
         let [own, one, two] = [0, 1, 2].map(|at| places[at].as_str());
         assert!(copied.cluster(&["group", "add", "g", own, one, two]).contains("there is a group g"));
         assert!(copied.cluster(&["group", "use", "g"]).contains("use the group g"));
@@ -42,7 +64,7 @@ impl Copied {
     }
 
     /// So many more values are acknowledged, by way of a node.
-    fn sets(&mut self, at: usize, more: u32) {
+    pub fn sets(&mut self, at: usize, more: u32) {
         let mut client = self.nodes.client(at);
         for _ in 0..more {
             let value = self.count;
@@ -52,7 +74,7 @@ impl Copied {
     }
 
     /// Every acknowledged value is there.
-    fn has_all(&self, at: usize) {
+    pub fn has_all(&self, at: usize) {
         let mut client = self.nodes.client(at);
         for value in 0..self.count {
             let reply = self.served(&mut client, at, &format!("get key:{value}"));
@@ -75,8 +97,8 @@ impl Copied {
     }
 
     /// The second node stands by, and may take over.
-    fn stands_by(&self) {
-        let to = format!("127.0.0.1:{}", self.nodes.ports[1]);
+    pub fn stands_by(&self) {
+        let to = format!("{}:{}", self.places[1], self.nodes.ports[1]);
         let reply = self.cluster(&["standby", "add", "1", "--on", &to]);
         assert!(reply.contains("stand"), "{reply}");
         self.nodes.until(2, "cluster status", |status| status.contains("electable"));

@@ -9,6 +9,7 @@ mod tap;
 mod work;
 
 use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -31,13 +32,17 @@ pub use self::work::Job;
 use crate::folder::{Folder, Promise, Unusable, check, number_of};
 use crate::port::{Heard, Listener, Port};
 
+/// Most standbys that wait at once until a write of theirs is on the disk.
+const PROBES_MAX: usize = 8;
+
 /// Owners that are remembered, each by its latest connection: the present one, and those that it is to refuse.
 const CALLERS_MAX: usize = 8;
 
 /// The promises that are to be written.
 struct Promises<D: Disk> {
     hand: Option<Promise<D>>,
-    wanted: Vec<Term>,
+    /// The terms, and for each one a standby that hears when it is on the disk.
+    wanted: Vec<(Term, Option<Sender<()>>)>,
 }
 
 struct State<D: Disk> {
@@ -145,7 +150,7 @@ impl<D: Disk> Shared<D> {
 impl<D: Disk> State<D> {
     fn queue(&mut self, op: Op) {
         let (stream, task) = match op {
-            Op::Promise(term) => return self.promises.wanted.push(term),
+            Op::Promise(term) => return self.promises.wanted.push((term, None)),
             Op::Write { stream, life, through, block } => {
                 self.keep_recent(stream, |recent, most| recent.push(block.clone(), most));
                 (stream, Task::Write { life, through, block })
@@ -313,6 +318,23 @@ impl<D: Disk> Local<D> {
         let state = self.shared.lock();
         let of = |stream| state.acceptor.history(StreamId(stream)).map(quorum::History::extent);
         (0..state.lanes.len() as u16).filter_map(of).collect()
+    }
+
+    /// Writes something that changes nothing: the promise, once more. Something comes when it is on the disk, and nothing
+    /// if the disk has failed, or too many ask.
+    #[must_use]
+    pub fn probe(&self) -> Receiver<()> {
+        let (tell, told) = channel();
+        let mut state = self.shared.lock();
+        let probes = state.promises.wanted.iter().filter(|(_, tell)| tell.is_some()).count();
+        if probes < PROBES_MAX && !state.is_closing && !state.acceptor.is_failed() {
+            let promised = state.acceptor.promised();
+            state.promises.wanted.push((promised, Some(tell)));
+            if state.idle > 0 {
+                self.shared.work.notify_one();
+            }
+        }
+        told
     }
 
     /// Its state.

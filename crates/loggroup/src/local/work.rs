@@ -1,6 +1,7 @@
 //! The jobs of an acceptor, and the threads that do them.
 
 use std::io;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use quorum::{Done, StreamId};
@@ -17,7 +18,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub struct Job<D: Disk>(Kind<D>);
 
 enum Kind<D: Disk> {
-    Promise(Promise<D>, quorum::Term),
+    Promise(Promise<D>, quorum::Term, Option<Sender<()>>),
     Hand(usize, Replica<D>, Option<Task>),
     Write(usize, Departed<D>),
     Read(usize, redolog::Reader<D>, Wanted),
@@ -68,7 +69,7 @@ impl<D: Disk> Shared<D> {
     /// Does a job, and tells what came of it. A write past the cache that it begins is the next job of the same thread.
     pub(super) fn carry_out(&self, job: Job<D>) -> Option<Job<D>> {
         let told = match job.0 {
-            Kind::Promise(promise, term) => self.promise(promise, term),
+            Kind::Promise(promise, term, probe) => self.promise(promise, term, probe),
             Kind::Hand(at, hand, Some(task)) => match self.hand(at, hand, task) {
                 Handed::Told(told) => told,
                 Handed::Departed(departed) => return Some(Job(Kind::Write(at, departed))),
@@ -109,13 +110,18 @@ impl<D: Disk> Shared<D> {
         None
     }
 
-    fn promise(&self, mut promise: Promise<D>, term: quorum::Term) -> Told {
+    fn promise(&self, mut promise: Promise<D>, term: quorum::Term, probe: Option<Sender<()>>) -> Told {
         let put = promise.put(term);
         let mut state = self.lock();
         state.promises.hand = Some(promise);
-        match put {
-            Ok(()) => self.step(&mut state, |acceptor, out| acceptor.done(Done::Promised(term), out)),
-            Err(error) => self.fail(&mut state, &error),
+        match (put, probe) {
+            (Ok(()), Some(probe)) => {
+                // One that waits no longer has counted it as lost.
+                let _ = probe.send(());
+                Vec::new()
+            }
+            (Ok(()), None) => self.step(&mut state, |acceptor, out| acceptor.done(Done::Promised(term), out)),
+            (Err(error), _) => self.fail(&mut state, &error),
         }
     }
 
@@ -265,11 +271,11 @@ impl<D: Disk> State<D> {
     }
 
     pub(super) fn next_job(&mut self) -> Option<Job<D>> {
-        if let Some(&term) = self.promises.wanted.first()
+        if !self.promises.wanted.is_empty()
             && let Some(hand) = self.promises.hand.take()
         {
-            self.promises.wanted.remove(0);
-            return Some(Job(Kind::Promise(hand, term)));
+            let (term, probe) = self.promises.wanted.remove(0);
+            return Some(Job(Kind::Promise(hand, term, probe)));
         }
         for (at, lane) in self.lanes.iter_mut().enumerate() {
             if let Some(spare) = lane.spare.take() {

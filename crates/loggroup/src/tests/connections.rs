@@ -260,7 +260,7 @@ fn a_wiped_folder_does_not_vote() {
 fn taken(dialed: &Receiver<UnixStream>) -> (Incoming, Arc<Outgoing>) {
     let socket = dialed.recv_timeout(Duration::from_secs(20)).expect("it dials");
     let (mut incoming, outgoing) = Incoming::split(socket.into()).expect("a socket");
-    assert_eq!(incoming.greeted().expect("a greeting"), IDS[0]);
+    assert_eq!(incoming.greeted().expect("a greeting"), (IDS[0], false));
     outgoing.send(answer(Ok(&[])), None);
     (incoming, outgoing)
 }

@@ -3,6 +3,7 @@
 mod connections;
 mod made;
 mod opens;
+mod probes;
 mod reads;
 mod tapped;
 mod taps;

@@ -97,6 +97,11 @@ impl Durable {
         self.log.want_synced(&ends);
     }
 
+    /// Milliseconds for which a write has waited, and neither the disk nor a majority of the copies has moved.
+    pub fn stalled_ms(&self) -> u64 {
+        self.stall.waited()
+    }
+
     /// The reason why nothing may be written now, if there is one.
     #[inline]
     pub(crate) fn refusal(&self) -> Option<String> {

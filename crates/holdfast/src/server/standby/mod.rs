@@ -10,6 +10,7 @@
 mod checkpoints;
 mod fetch;
 mod follow;
+mod health;
 mod note;
 mod owner;
 
@@ -17,7 +18,7 @@ use std::error::Error;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -34,6 +35,7 @@ use standby::{Change, Part};
 use self::checkpoints::Checkpoints;
 use self::fetch::Fetch;
 use self::follow::{Copy, Follow};
+use self::health::{Probes, Pulse};
 pub use self::note::Note;
 pub use self::owner::Standbys;
 use super::again::Again;
@@ -72,6 +74,9 @@ pub struct Shared {
     follow: Mutex<Option<Arc<Follow>>>,
     /// A bootstrap that is under way.
     progress: Mutex<Option<Arc<Progress>>>,
+    pulse: Mutex<Pulse>,
+    /// Up to when a majority of the acceptors counts as reached by a standby, in milliseconds of the boot clock.
+    reaches_until: AtomicU64,
     is_stopped: AtomicBool,
 }
 
@@ -81,8 +86,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// How well the process is, and how far, for its renewals.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self, node: &Node) -> Standing {
         let follow = lock(&self.follow).clone().filter(|follow| !follow.has_ended());
+        let mut health = lock(&self.pulse).health(node, follow.as_ref().map(|follow| follow.shard()));
+        health.reaches_majority = node.clock.boot_ns().ms().0 < self.reaches_until.load(SeqCst);
         let following = follow.map(|follow| {
             let behind = follow.behind();
             Following {
@@ -94,7 +101,7 @@ impl Shared {
                 covered: follow.covered(),
             }
         });
-        Standing { following, ..Standing::default() }
+        Standing { health, following }
     }
 }
 
@@ -194,8 +201,15 @@ impl StandsBy {
     fn begin(means: Means, mut copy: Option<Copy>, shared: &Arc<Shared>) -> std::io::Result<Self> {
         let readers = copy.as_mut().map(|copy| std::mem::take(&mut copy.readers)).unwrap_or_default();
         let node = Arc::clone(&means.node);
-        let mut steps =
-            Steps { means, copy, shared: Arc::clone(shared), checkpoints: None, was_lost: false, is_over: false };
+        let mut steps = Steps {
+            means,
+            copy,
+            shared: Arc::clone(shared),
+            checkpoints: None,
+            probes: Probes::default(),
+            was_lost: false,
+            is_over: false,
+        };
         let run = move || steps.run();
         let thread = thread::Builder::new().name("standby".into()).spawn(run)?;
         Ok(Self { node, shared: Arc::clone(shared), thread: Some(thread), readers })
@@ -222,6 +236,7 @@ struct Steps {
     copy: Option<Copy>,
     shared: Arc<Shared>,
     checkpoints: Option<Checkpoints>,
+    probes: Probes,
     /// The data that it had are of no use.
     was_lost: bool,
     /// The process starts again.
@@ -295,7 +310,10 @@ impl Steps {
                 self.starts_again("its copy of the data does not fit the log, and is fetched anew");
             }
             Some(follow) if follow.has_ended() => self.starts_again("its copy of the data follows the log no more"),
-            Some(_) => {}
+            Some(follow) => {
+                let (means, applied) = (&self.means, follow.applied().last());
+                self.probes.look((&means.control, &means.node.clock), shard, applied, &self.shared.reaches_until);
+            }
             None => {
                 // Its folder is opened when the metadata are heard.
                 let Some(acceptor) = copies::of_shard(shard.id) else { return Ok(()) };

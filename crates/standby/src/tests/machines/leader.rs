@@ -141,6 +141,14 @@ fn a_useless_owner_loses_its_lease_to_a_standby_that_is_of_use_s13() {
     assert_eq!(leader.renew(&copies, stalled, BootMs(50)), Err(Refused::Useless));
     let brief = owner(Health { stuck_ms: 4_999, stalled_ms: 4_999, ..Health::default() });
     assert_eq!(leader.renew(&copies, brief, BootMs(60)), Ok(800));
+    let failed = Health { disk_failed: true, ..Health::default() };
+    assert_eq!(leader.renew(&copies, owner(failed), BootMs(70)), Err(Refused::Useless));
+    // Neither of the standbys has a disk that works.
+    for node in [2, 3] {
+        let standby = Renewal { health: failed, ..renewal(process(node, 1), Some(position(50, 0))) };
+        assert_eq!(leader.renew(&copies, standby, BootMs(80)), Err(Refused::NotOwner));
+    }
+    assert_eq!(leader.renew(&copies, owner(failed), BootMs(90)), Ok(800));
 }
 
 #[test]
