@@ -76,6 +76,11 @@ impl Lags {
         Self { bounds, of: BTreeMap::new() }
     }
 
+    /// Other bounds of lag hold from now on.
+    pub fn bound(&mut self, bytes: u64, ms: u64) {
+        (self.bounds.bytes, self.bounds.ms) = (bytes, ms);
+    }
+
     /// The metadata have changed.
     pub fn heard(&mut self, copies: &Copies, now: BootMs) {
         self.of.retain(|node, _| copies.standby(*node).is_some_and(|standby| standby.is_pinned));

@@ -12,6 +12,7 @@ use loggroup::{Dial, Driver, Ended, Listener, Plan, Port, Remote, Stage, Wait};
 use membership::control::Control;
 use membership::meta::{Acceptor, Command, GroupCommand, Lead, Response, Settle, Shard};
 use membership::{AcceptorId, Map, NodeId, ShardId, Term};
+use node::Node;
 
 use super::standby::{self, Standbys};
 
@@ -68,6 +69,13 @@ impl Group {
         let Some(copies) = control.map().data_copies(&shard) else { return Ok(()) };
         let changes = standbys.hear(&copies, &control.standbys(), now);
         changes.into_iter().try_for_each(|change| standby::propose(&control, shard.id, change))
+    }
+
+    /// Slows the node's writers down for standbys that lag.
+    pub fn slow_down(&self, standbys: &Standbys, node: &Node, now: BootMs) {
+        if let Some(control) = self.0.upgrade() {
+            standbys.slow_down(&control.standbys(), node, now);
+        }
     }
 
     /// True if the metadata want the same acceptors as this plan's: those that were pending are not withdrawn.

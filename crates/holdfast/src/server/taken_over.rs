@@ -30,6 +30,8 @@ use super::standby::Standbys;
 const LOOK: Duration = Duration::from_millis(20);
 /// Between two looks at the acceptors that the metadata name.
 const EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at the lag of standbys.
+const LAG: Duration = Duration::from_millis(100);
 /// Between two lines of the log about a start that waits, in milliseconds.
 const SAY_MS: u64 = 5_000;
 
@@ -254,7 +256,12 @@ pub fn keep(
             }
             drop(copies);
             look().iter().flat_map(|now| watch.look(now)).for_each(|news: News| news.tell());
-            thread::park_timeout(EVERY);
+            for _ in 0..EVERY.as_millis() / LAG.as_millis() {
+                if let (Some(standbys), Some(node)) = (&standbys, watcher.upgrade()) {
+                    group.slow_down(standbys, &node, clock.boot_ns().ms());
+                }
+                thread::park_timeout(LAG);
+            }
         }
     };
     thread::Builder::new().name("log-copies".into()).spawn(keep)?;

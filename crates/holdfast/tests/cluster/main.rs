@@ -12,6 +12,7 @@ mod libraries;
 mod log_servers;
 mod metrics;
 mod nodes;
+mod pressure;
 mod recovered;
 mod restarts;
 mod sentinel;

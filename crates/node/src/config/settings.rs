@@ -178,6 +178,10 @@ pub struct Settings {
     pub log_backlog: u64,
     /// Seconds.
     pub log_stall_timeout: u64,
+    /// Bytes; 0: any number.
+    pub standby_lag_max: u64,
+    /// Milliseconds; 0: any number.
+    pub standby_lag_max_ms: u64,
     /// How slow the disks of the log are made, for experiments; none: as they are.
     pub log_pace: Option<redolog::Pace>,
     /// Directory of the embedded store.
@@ -388,6 +392,8 @@ impl Settings {
             log_segment_size: read.number("log-segment-size"),
             log_backlog: read.number("log-backlog"),
             log_stall_timeout: read.number("log-stall-timeout"),
+            standby_lag_max: read.number("standby-lag-max"),
+            standby_lag_max_ms: read.number("standby-lag-max-ms"),
             log_pace: String::from_utf8_lossy(&read.text("log-pace")).parse().ok(),
             store_dir: read.text("store-dir"),
             checkpoint_log_size: read.number("checkpoint-log-size"),

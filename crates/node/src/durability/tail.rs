@@ -4,6 +4,8 @@
 //! reaches its bound when the checkpoint ends. A slower load is not delayed; a faster one goes on in small waits. At
 //! the bound commands wait until a checkpoint has cut the log. If none can end, they are refused. The checkpointer
 //! reports the state, and workers read it.
+//!
+//! Writers go on at a pace, too, while the standby that would take over lags (rule S11).
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -75,6 +77,8 @@ pub struct Tail {
     refuses: AtomicBool,
     /// Writers wait, or did a moment ago.
     is_slowing: AtomicBool,
+    /// Bytes a second by which the tail may grow, for a standby that lags; 0: none does.
+    pace: AtomicU64,
 }
 
 /// A worker's view of the tail.
@@ -111,6 +115,7 @@ impl Default for Tail {
             is_failing: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             is_slowing: AtomicBool::new(false),
+            pace: AtomicU64::new(0),
         }
     }
 }
@@ -156,6 +161,11 @@ impl Tail {
         self.is_far.store(true, Relaxed);
     }
 
+    /// The tail may grow by so many bytes a second, until this is called again; `None`: nobody lags behind it.
+    pub fn pace(&self, bytes: Option<u64>) {
+        self.pace.store(bytes.map_or(0, |bytes| bytes.max(1)), Relaxed);
+    }
+
     /// Notes a sign of life of the checkpointer at `now`, in nanoseconds of [`crate::Clock::monotonic_ns`].
     pub fn alive(&self, now: u64) {
         self.alive_at.store(now, Relaxed);
@@ -187,7 +197,7 @@ impl Tail {
     /// True if a check may be due soon.
     #[inline]
     pub(crate) fn is_near(&self) -> bool {
-        !self.is_far.load(Relaxed)
+        !self.is_far.load(Relaxed) || self.pace.load(Relaxed) > 0
     }
 
     /// True if commands that write are refused.
@@ -207,8 +217,8 @@ impl Tail {
     }
 
     fn look(&self, position: u64, seen: &mut Seen, now: u64) -> Ruling {
-        let limit = self.limit.load(Relaxed);
-        if limit == u64::MAX {
+        let (limit, pace) = (self.limit.load(Relaxed), self.pace.load(Relaxed));
+        if limit == u64::MAX && pace == 0 {
             *seen = Seen { position, at: now };
             return Ruling::Go;
         }
@@ -223,13 +233,16 @@ impl Tail {
             return Ruling::Wait(now + LOOK_NS);
         }
         let ends_at = self.ends_at.load(Relaxed);
-        if ends_at == 0 || seen.at == 0 {
+        let is_bound = limit < u64::MAX && ends_at > 0;
+        if !is_bound && pace == 0 || seen.at == 0 {
             *seen = Seen { position, at: now };
             return Ruling::Go;
         }
         let left = ends_at.saturating_sub(now).max(self.least_ns.load(Relaxed));
         let grown = position.saturating_sub(seen.position);
-        let takes = u128::from(grown) * u128::from(left) / u128::from(room);
+        let over = |ns: u64, bytes: u64| u128::from(grown) * u128::from(ns) / u128::from(bytes);
+        let for_checkpoint = if is_bound { over(left, room) } else { 0 };
+        let takes = for_checkpoint.max(if pace > 0 { over(1_000_000_000, pace) } else { 0 });
         let due = seen.at.max(now.saturating_sub(CREDIT_NS)).saturating_add(takes.min(u128::from(u32::MAX)) as u64);
         *seen = Seen { position, at: due.min(now + DEBT_MAX_NS) };
         if due <= now {
@@ -300,6 +313,28 @@ mod tests {
         let late = write(&tail, 1 << 16, 5000 * MS);
         assert!(late <= (1 << 30) + (1 << 16), "{late}");
         assert!(tail.has_slowed() && !tail.has_slowed());
+    }
+
+    #[test]
+    fn writers_go_on_at_the_pace_of_a_standby_that_lags() {
+        let tail = Tail::default();
+        assert!(!tail.is_near());
+        tail.pace(Some(100 << 20));
+        assert!(tail.is_near());
+        let (at_first, half) = (write(&tail, 1 << 16, 2 * MS), write(&tail, 1 << 16, 501 * MS));
+        assert!(at_first < 4 << 20, "{at_first}");
+        assert!((45 << 20..55 << 20).contains(&half), "{half}");
+        // A checkpoint allows less, or more.
+        tail.set(Bound { kept: 0, limit: 1 << 40, ends_at: 1001 * MS, least_ns: MS }, false);
+        let half = write(&tail, 1 << 16, 501 * MS);
+        assert!((45 << 20..55 << 20).contains(&half), "{half}");
+        tail.set(Bound { kept: 0, limit: 20 << 20, ends_at: 1001 * MS, least_ns: MS }, false);
+        let half = write(&tail, 1 << 16, 501 * MS);
+        assert!((8 << 20..12 << 20).contains(&half), "{half}");
+        tail.unbind();
+        tail.pace(None);
+        let mut seen = Seen::default();
+        assert!((1..1000).all(|i| tail.rule(i << 40, &mut seen, i) == Ruling::Go));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod follow;
 mod health;
 mod note;
 mod owner;
+mod pace;
 
 use std::error::Error;
 use std::ffi::OsStr;

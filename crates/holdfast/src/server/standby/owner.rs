@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::pace::Pace;
 use clocks::BootMs;
 use membership::control::{Following, HeardStandby};
+use node::Node;
+use node::config::Settings;
 use quorum::Cut;
 use redolog::Lsn;
 use standby::{Behind, Bounds, Change, Copies, Floor, GivenUp, Lags, NodeNumber, Process};
@@ -22,13 +25,23 @@ struct State {
     lags: Lags,
     /// The standbys that were heard last.
     here: BTreeMap<NodeNumber, Process>,
+    pace: Pace,
+    /// Writers are slowed down.
+    is_slowing: bool,
 }
 
 impl Standbys {
     /// Of a log that begins here: the highest begin of all streams.
     pub fn new(begins: Lsn) -> Arc<Self> {
-        let (lags, here) = (Lags::new(Bounds::default()), BTreeMap::new());
-        Arc::new(Self { state: Mutex::new(State { given: Cut(begins.0), floor: None, lags, here }) })
+        let state = State {
+            given: Cut(begins.0),
+            floor: None,
+            lags: Lags::new(Bounds::default()),
+            here: BTreeMap::new(),
+            pace: Pace::default(),
+            is_slowing: false,
+        };
+        Arc::new(Self { state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -52,7 +65,7 @@ impl Standbys {
     /// while the process stands still.
     pub fn hear(&self, copies: &Copies, heard: &[HeardStandby], now: BootMs) -> Vec<Change> {
         let mut state = self.lock();
-        let State { given, floor, lags, here } = &mut *state;
+        let State { given, floor, lags, here, .. } = &mut *state;
         let floor = match floor {
             Some(floor) if floor.term() == copies.term() => floor,
             _ => floor.insert(Floor::new(*given, copies)),
@@ -61,8 +74,7 @@ impl Standbys {
         lags.heard(copies, now);
         for HeardStandby { process, following, .. } in heard {
             floor.covered(*process, following.covered);
-            let Following { behind_bytes: bytes, behind_ms: ms, applied_bytes, .. } = *following;
-            lags.report(*process, Behind { bytes, ms, applied_bytes }, now);
+            lags.report(*process, behind(following), now);
         }
         let heard: BTreeMap<_, _> = heard.iter().map(|heard| (heard.process.node, heard.process)).collect();
         for (node, lost) in std::mem::replace(here, heard.clone()) {
@@ -88,10 +100,47 @@ impl Standbys {
         counted.chain(cut_off).chain(given_up).collect()
     }
 
+    /// Has writers of the node go on at the speed of its nearest standby, if all that may take over lag (rule S11). To be
+    /// called some times a second.
+    pub fn slow_down(&self, heard: &[HeardStandby], node: &Node, now: BootMs) {
+        let Some(durable) = node.durable() else { return };
+        let mut state = self.lock();
+        let State { lags, pace, is_slowing, .. } = &mut *state;
+        let (bytes, ms) = bounds(&node.config.settings());
+        lags.bound(bytes, ms);
+        for HeardStandby { process, following, at } in heard {
+            lags.report(*process, behind(following), now);
+            pace.report(*process, *at, following.applied_bytes);
+        }
+        pace.forget(now);
+        pace.written(durable.log().written().0, durable.tail().position(durable.log()));
+        let slows = lags.is_pressure();
+        durable.tail().pace(slows.then(|| pace.get()));
+        match (slows, std::mem::replace(is_slowing, slows)) {
+            (true, false) => tracing::warn!(
+                cause = "standbys",
+                "The standbys lag: commands that write go on at the speed of the nearest one, {} KB a second",
+                pace.get() >> 10
+            ),
+            (false, true) => tracing::info!("A standby is near again: commands that write are not slowed down"),
+            _ => {}
+        }
+    }
+
     /// True if a checkpoint for the bootstrap of this process may begin: its pin is known here (rule S4).
     pub fn may_ship(&self, to: Process) -> bool {
         self.lock().floor.as_ref().is_some_and(|floor| floor.may_ship(to))
     }
+}
+
+fn behind(of: &Following) -> Behind {
+    Behind { bytes: of.behind_bytes, ms: of.behind_ms, applied_bytes: of.applied_bytes }
+}
+
+/// The bounds of lag, in bytes and in milliseconds.
+fn bounds(settings: &Settings) -> (u64, u64) {
+    let bound = |most: u64| if most == 0 { u64::MAX } else { most };
+    (bound(settings.standby_lag_max), bound(settings.standby_lag_max_ms))
 }
 
 #[cfg(test)]

@@ -50,6 +50,22 @@ pub(super) static LOG: Section = Section {
         )
         .own(),
         row(
+            "standby-lag-max",
+            super::common::memory(0),
+            "64mb",
+            "Bytes by which the nearest standby of this node's shard may be behind before commands that write are slowed \
+             down to its speed; 0: any number.",
+        )
+        .own(),
+        row(
+            "standby-lag-max-ms",
+            super::common::between(0, 600_000),
+            "300",
+            "The same in milliseconds: how much older is what the standby has applied than what is committed. 0: any \
+             number.",
+        )
+        .own(),
+        row(
             "log-pace",
             Kind::Text,
             "",
