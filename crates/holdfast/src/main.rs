@@ -1,5 +1,6 @@
 //! The `holdfast` binary.
 
+mod agent;
 mod backup;
 mod bench;
 mod check;

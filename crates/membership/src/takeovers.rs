@@ -187,13 +187,14 @@ mod tests {
         takeovers.renew(3, &shards, renewal(process(1, 1), 0), at(0)).unwrap();
         shards[0].processes[0] = process(1, 2);
         takeovers.renew(3, &shards, renewal(process(1, 2), 0), at(10)).unwrap();
-        assert!(takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(10)), "no standby was heard");
-        takeovers.renew(3, &shards, renewal(process(2, 1), 1 << 30), at(11)).unwrap();
-        assert!(takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(12)), "the standby is far behind");
-        assert!(takeovers.decide(3, &shards, at(12)).0.is_empty());
-        takeovers.renew(3, &shards, renewal(process(2, 1), 0), at(13)).unwrap();
-        assert!(!takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(14)));
-        let (due, _) = takeovers.decide(3, &shards, at(14));
+        assert!(!takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(499)), "a standby has two renewals' time");
+        assert!(takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(500)), "no standby was heard");
+        takeovers.renew(3, &shards, renewal(process(2, 1), 1 << 30), at(511)).unwrap();
+        assert!(takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(512)), "the standby is far behind");
+        assert!(takeovers.decide(3, &shards, at(512)).0.is_empty());
+        takeovers.renew(3, &shards, renewal(process(2, 1), 0), at(513)).unwrap();
+        assert!(!takeovers.may_lead(3, &shards, (SHARD, process(1, 2)), at(514)));
+        let (due, _) = takeovers.decide(3, &shards, at(514));
         let change = Change::TakeOver { known: term(2), to: process(2, 1), rests_ms: 225 };
         assert_eq!(due, [Takeover { shard: SHARD, change, why: Why::Ended }], "reads of the life before may count");
     }

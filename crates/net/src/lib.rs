@@ -21,7 +21,7 @@ mod uring;
 
 pub use lane::thread_cpu_ns;
 pub use links::Links;
-pub use listen::{Listener, Speaks};
+pub use listen::{Listener, Speaks, inherit};
 pub use listening::{Listening, listeners};
 pub use server::{Driver, Server};
 pub use socket::{Incoming, Socket};

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use node::Peer;
 
@@ -147,8 +148,24 @@ impl Drop for Listener {
     }
 }
 
+/// Sockets that the parent of this process has opened. They listen while no process is there to accept.
+static INHERITED: OnceLock<Vec<TcpListener>> = OnceLock::new();
+
+/// Has every later listener on an address of one of these take that socket. Once; the sockets are in non-blocking mode.
+pub fn inherit(listeners: Vec<TcpListener>) {
+    let _ = INHERITED.set(listeners);
+}
+
+fn inherited(address: &SocketAddr) -> Option<&'static TcpListener> {
+    let is_there = |listener: &&TcpListener| listener.local_addr().is_ok_and(|at| at == *address);
+    INHERITED.get()?.iter().find(is_there)
+}
+
 /// Binds with SO_REUSEADDR and the configured backlog, which `TcpListener::bind` does not offer.
 fn bind_tcp(address: &SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+    if let Some(listener) = inherited(address) {
+        return listener.try_clone();
+    }
     let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: a plain system call; the result is checked and owned below.
     let fd = unsafe { libc::socket(domain, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };

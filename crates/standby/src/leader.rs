@@ -326,7 +326,7 @@ impl Leader {
     }
 
     /// True if a process of the owner's node may be given the next term. After a start of it a standby goes first that
-    /// is near the end: [`Self::decide`] gives it the shard.
+    /// is near the end: [`Self::decide`] gives it the shard. A leader that has led for a moment hears standbys first.
     #[must_use]
     pub fn may_lead(&self, copies: &Copies, process: Process, now: BootMs) -> bool {
         let is_of_owner = process.node == copies.owner().node && process.life >= copies.owner().life;
@@ -335,7 +335,13 @@ impl Leader {
         }
         let most = self.settings.lag_bytes;
         let near = |seen: &Seen| seen.position.is_some_and(|position| position.behind_bytes <= most);
-        process == copies.owner() || self.best(copies, now, near).is_none()
+        process == copies.owner() || !self.may_hear(copies, now) && self.best(copies, now, near).is_none()
+    }
+
+    /// True if a standby that may take over was not heard in this reign, and has not had the time for two renewals.
+    fn may_hear(&self, copies: &Copies, now: BootMs) -> bool {
+        let is_unheard = |node: &NodeNumber| copies.is_electable(*node) && !self.seen.contains_key(node);
+        now < self.since + 2 * self.settings.renew_ms && copies.standbys().any(|(node, _)| is_unheard(&node))
     }
 
     fn is_fenced(&self, copies: &Copies) -> bool {

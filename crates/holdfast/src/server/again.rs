@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::{env, io};
 
-use membership::meta::Shard;
+use membership::meta::{Place, Shard};
 use membership::{Map, NodeId, ShardId};
 use standby::NodeNumber;
 
@@ -74,6 +74,18 @@ impl Again {
         Some(format!("this node is given shard {}, whose log has copies", shard.id.0))
     }
 
+    /// The map shows that the log of this node's shard, which was its own alone at the start, has folders for copies at all
+    /// its places: they begin to count at the next start.
+    pub fn gets_copies_by(&self, map: &Map, me: NodeId) -> Option<String> {
+        let is_alone = self.began.get() == Some(&None) && self.stands_by.get().is_none();
+        let shard = map.shards_of(me).find(|shard| map.slots_of_shard(shard) > 0).filter(|_| is_alone)?;
+        let places = map.copies_of(shard);
+        let is_there =
+            |place: &Place| map.reported().iter().any(|known| known.shard == shard.id && known.place == *place);
+        (places.len() > 1 && places.iter().all(is_there))
+            .then(|| format!("the log of shard {} gets copies", shard.id.0))
+    }
+
     /// The map shows a shard that the node is to stand by for, and another one, or none, is what the process does.
     fn stands_by_by(&self, map: &Map, me: NodeId) -> Option<String> {
         let node = NodeNumber(map.node(map.index_of(me)?).number);
@@ -122,9 +134,7 @@ impl Again {
 
 #[cfg(test)]
 mod tests {
-    use membership::meta::{
-        Acceptor, Command, Describe, Group, GroupCommand, Lead, Place, Recover, Report, Settle, State,
-    };
+    use membership::meta::{Acceptor, Command, Describe, Group, GroupCommand, Lead, Recover, Report, Settle, State};
     use membership::{AcceptorId, ClusterId, level};
 
     use super::*;

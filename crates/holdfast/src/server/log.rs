@@ -52,17 +52,20 @@ struct Lines {
 #[derive(Debug)]
 struct Output {
     target: Target,
+    /// What every line begins with, behind its sign.
+    name: String,
     seldom: Mutex<Seldom>,
     /// True if a thread waits to tell how many lines were left out.
     is_awaited: AtomicBool,
 }
 
 impl Log {
-    /// Begins to log: to `file`, or standard output where it is empty. Once per process.
+    /// Begins to log: to `file`, or standard output where it is empty. Once per process. `name` tells processes apart that
+    /// log to one place; empty: there is one.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn start(file: &[u8], level: LogLevel) -> io::Result<Log> {
+    pub fn start(file: &[u8], level: LogLevel, name: &str) -> io::Result<Log> {
         let log = Log { shown: Arc::new(AtomicU8::new(0)) };
         log.set_level(level);
         let target = match file {
@@ -72,7 +75,8 @@ impl Log {
         if let Target::File(path) = &target {
             OpenOptions::new().append(true).create(true).open(path)?;
         }
-        let output = Output { target, seldom: Mutex::default(), is_awaited: AtomicBool::new(false) };
+        let name = if name.is_empty() { String::new() } else { format!("[{name}] ") };
+        let output = Output { target, name, seldom: Mutex::default(), is_awaited: AtomicBool::new(false) };
         let lines = Lines { shown: Arc::clone(&log.shown), output: Arc::new(output) };
         // A second start, as in tests, leaves the first in place.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(lines));
@@ -135,7 +139,7 @@ impl Output {
     }
 
     fn write(&self, sign: char, text: &str) {
-        let line = line(std::process::id(), clock::local_now(), sign, text);
+        let line = line(std::process::id(), clock::local_now(), sign, &self.name, text);
         // There is nobody to tell that the log cannot be written.
         let _ = match &self.target {
             Target::Stdout => io::stdout().lock().write_all(line.as_bytes()),
@@ -194,8 +198,8 @@ fn with_more(text: &str, more: u64) -> String {
     format!("{text} (and {more} more like it since it was logged before)")
 }
 
-fn line(pid: u32, now: Moment, sign: char, text: &str) -> String {
-    format!("{pid}:M {now} {sign} {text}\n")
+fn line(pid: u32, now: Moment, sign: char, name: &str, text: &str) -> String {
+    format!("{pid}:M {now} {sign} {name}{text}\n")
 }
 
 /// The message of an event and its other fields.
@@ -245,7 +249,8 @@ mod tests {
     fn lines_look_like_redis_s() {
         let now = Moment { day: 5, month: 10, year: 2026, hour: 1, minute: 2, second: 3, millisecond: 4 };
         let text = Text { message: "hello".into(), fields: " port=1".into(), cause: Some("x".into()) };
-        assert_eq!(line(7, now, '*', &text.to_string()), "7:M 05 Nov 2026 01:02:03.004 * hello port=1\n");
+        assert_eq!(line(7, now, '*', "", &text.to_string()), "7:M 05 Nov 2026 01:02:03.004 * hello port=1\n");
+        assert_eq!(line(7, now, '#', "[2] ", "hello"), "7:M 05 Nov 2026 01:02:03.004 # [2] hello\n");
     }
 
     #[test]

@@ -34,6 +34,7 @@ use super::machine;
 use super::places::Places;
 use super::standby::{self, Begins, StandsBy};
 use super::switch::Switch;
+use crate::agent::child;
 
 /// Between the port for clients and that for nodes, as in Redis.
 const BUS: u16 = 10_000;
@@ -291,6 +292,8 @@ impl Membership {
             ..settings
         };
         let control = Arc::new(Control::start(settings, clock, chance, hooks)?);
+        child::lives(control.id(), control.incarnation());
+        child::heed(&control.map());
         let _ = kept.set(Arc::downgrade(&control));
         let renewed = Renewed { until: Arc::clone(control.lease_until()), control: Arc::clone(&control) };
         // What comes later is seen by the hook.
@@ -420,7 +423,7 @@ impl Certificates {
 }
 
 /// The files with certificates, if nodes speak TLS.
-fn files(settings: &Settings) -> Result<Option<TlsFiles>, String> {
+pub fn files(settings: &Settings) -> Result<Option<TlsFiles>, String> {
     if !settings.tls_cluster {
         return Ok(None);
     }
@@ -465,6 +468,7 @@ fn hooks(
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
             copies::heed(&map);
+            child::heed(&map);
             if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade())
                 && !starts_again(&again, &node, &map, cluster.me())
             {
@@ -548,7 +552,9 @@ const ANSWER: Duration = Duration::from_millis(300);
 /// if the node must not take the map: it would serve slots without their keys. A map by which it has lost slots it must
 /// take, or it would serve those on.
 fn starts_again(again: &Again, node: &Arc<Node>, map: &Map, me: NodeId) -> bool {
-    if let Some(why) = again.wanted_by(map, me) {
+    let is_placed = node.config.settings().cluster_copies > 1;
+    let gets_copies = || again.gets_copies_by(map, me).filter(|_| is_placed);
+    if let Some(why) = again.wanted_by(map, me).or_else(gets_copies) {
         begin_again(again, node, &why);
     }
     again.given_by(map, me).is_some()
@@ -650,6 +656,7 @@ pub(super) fn of(settings: &Settings, folder: PathBuf) -> Result<ControlSettings
         (port, 0) | (port @ 0, _) => port,
         (_, announced) => announced,
     };
+    (control.shards, control.copies) = (settings.shards_of_new_cluster(), settings.cluster_copies);
     control.agreed = vec![("databases".to_owned(), settings.databases.to_string())];
     if settings.cluster_secret.is_none() && control.tls.is_none() && !bind.ip().is_loopback() {
         tracing::warn!(

@@ -4,10 +4,10 @@ mod again;
 mod asides;
 mod backup;
 mod bootstrap;
-mod chance;
+pub mod chance;
 mod checkpoints;
 mod chores;
-mod clock;
+pub mod clock;
 mod copies;
 mod copies_watched;
 mod crash;
@@ -20,10 +20,10 @@ mod host;
 mod limits;
 mod load_snapshot;
 mod loaders;
-mod log;
+pub mod log;
 pub mod log_server;
-mod machine;
-mod member;
+pub mod machine;
+pub mod member;
 mod metrics;
 mod oom;
 mod openness;
@@ -34,7 +34,7 @@ mod replay;
 mod sentinel;
 mod snapshots;
 mod standby;
-mod supervisor;
+pub mod supervisor;
 mod switch;
 mod taken_over;
 mod title;
@@ -51,6 +51,8 @@ use std::sync::Arc;
 use net::{Driver, Links, Listener, Server};
 use node::config::{AppendFsync, Arguments, Disk, Live, Loaded, Settings, Values, help, load};
 use node::{Clock, Facts, Node, Table};
+
+use crate::agent;
 
 use self::again::Again;
 use self::clock::SystemClock;
@@ -78,6 +80,9 @@ pub fn run(args: &[Vec<u8>]) -> ExitCode {
         }
         _ => {}
     }
+    if let Some(code) = agent::run(args) {
+        return code;
+    }
     let again = Arc::new(Again::new(args));
     match serve(args, &again) {
         Ok(()) if again.is_wanted() => {
@@ -95,6 +100,7 @@ pub fn run(args: &[Vec<u8>]) -> ExitCode {
 fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     // Before any thread is started, so that all of them leave the signals to the one that waits.
     let signals = Signals::hold();
+    agent::child::begin();
     let loaded = configuration(args)?;
     let table = Table::new();
     let exists = |name: &[u8]| table.find(name).is_some_and(|command| !command.is_subcommand);
@@ -105,7 +111,8 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     let file = file.map(std::path::absolute).transpose()?;
     enter_dir(&mut values)?;
     let settings = Settings::of(&values);
-    let log = Log::start(&settings.logfile, settings.loglevel)
+    agent::check(&settings)?;
+    let log = Log::start(&settings.logfile, settings.loglevel, agent::child::name())
         .map_err(|error| format!("can't open the log file {}: {error}", lossy(&settings.logfile)))?;
     tracing::info!("Holdfast {} is starting, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id());
     match &file {
@@ -122,7 +129,9 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     let starting = supervisor.starting();
     let mut title = Title::reserve(&settings, file.as_deref());
 
-    let live = Arc::new(Live::new(values, file, renames).with_hash(hash).with_named(named));
+    // The nodes of a machine share the file, and each has settings of its own.
+    let rewritten = file.clone().filter(|_| !agent::child::is_child());
+    let live = Arc::new(Live::new(values, rewritten, renames).with_hash(hash).with_named(named));
     member::check(&live.settings())?;
     member::take_known_settings(&live);
     let settings = live.settings();
@@ -235,6 +244,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     endpoint.ready();
     drop(starting);
     supervisor.ready();
+    agent::child::serves();
     signals.map(|signals| stop_on(signals, Arc::clone(&node), supervisor, again)).transpose()?;
     let ended = server.join();
     drop(copy);

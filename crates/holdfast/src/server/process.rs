@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -140,6 +141,9 @@ impl Drop for PidFile<'_> {
     }
 }
 
+/// The name of the signal that a child has ended.
+pub const CHILD: &str = "SIGCHLD";
+
 /// The signals that end the server, held back so that [`Signals::wait`] receives them.
 #[derive(Debug)]
 pub struct Signals {
@@ -159,6 +163,14 @@ impl Signals {
     /// As [`Self::hold`], of something that ends with its terminal, and so at SIGHUP.
     pub fn hold_with_hangup() -> Signals {
         Self::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
+    }
+
+    /// As [`Self::hold`], of a parent that also hears of the ends of its children.
+    pub fn hold_with_children() -> Signals {
+        let signals = Self::of(&[libc::SIGINT, libc::SIGTERM, libc::SIGCHLD]);
+        // SAFETY: the signal is ignored, so that no handler of ours runs.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+        signals
     }
 
     fn of(signals: &[libc::c_int]) -> Signals {
@@ -198,6 +210,7 @@ impl Signals {
         match signal {
             libc::SIGINT => "SIGINT",
             libc::SIGHUP => "SIGHUP",
+            libc::SIGCHLD => CHILD,
             _ => "SIGTERM",
         }
     }
@@ -218,6 +231,64 @@ pub fn end_with_parent(command: &mut Command) {
             }
             Ok(())
         });
+    }
+}
+
+/// The end of a child.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// By itself, with this status.
+    Exited(u8),
+    /// By this signal.
+    Killed(i32),
+}
+
+/// Waits for a child that has ended, whichever it is. None: all that there are run.
+pub fn reap() -> Option<(libc::pid_t, End)> {
+    let mut status = 0;
+    // SAFETY: the pointer is to a value of ours, which the call fills.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    let end = match status {
+        status if libc::WIFSIGNALED(status) => End::Killed(libc::WTERMSIG(status)),
+        status => End::Exited(u8::try_from(libc::WEXITSTATUS(status)).unwrap_or(1)),
+    };
+    (pid > 0).then_some((pid, end))
+}
+
+/// Signals a child that has not been waited for.
+pub fn signal_child(pid: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: takes no pointers; until it has been waited for, the process is the one that has this id.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// The process that the command starts gets these descriptors of ours, under their numbers.
+pub fn hand_down(command: &mut Command, descriptors: Vec<RawFd>) {
+    // SAFETY: between fork and exec nothing is called but system calls without pointers, and nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            descriptors.iter().try_for_each(|fd| match libc::fcntl(*fd, libc::F_SETFD, 0) {
+                -1 => Err(io::Error::last_os_error()),
+                _ => Ok(()),
+            })
+        });
+    }
+}
+
+/// A descriptor that the parent has opened for this process alone. Once for each.
+pub fn taken_over(descriptor: RawFd) -> OwnedFd {
+    // SAFETY: as the caller says; nothing else in this process knows the number.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
+/// Reads and writes of it do not wait from now on.
+///
+/// # Errors
+/// It is no open descriptor.
+pub fn set_nonblocking(descriptor: RawFd) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    match unsafe { libc::fcntl(descriptor, libc::F_SETFL, libc::O_NONBLOCK) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

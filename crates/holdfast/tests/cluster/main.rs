@@ -1,6 +1,7 @@
 //! Clusters of real servers.
 #![allow(clippy::disallowed_methods, reason = "tests wait for real time")]
 
+mod agent;
 #[path = "../../../membership/tests/clusters/certificates.rs"]
 mod certificates;
 mod copies;

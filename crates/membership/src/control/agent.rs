@@ -193,6 +193,8 @@ pub struct Volatile {
     pub takeovers: Takeovers,
     /// The nodes that are up, and those that were.
     pub watched: Watched,
+    /// The reason why copies have no places yet, in words, while this node leads; empty: all have theirs.
+    pub unplaced: String,
 }
 
 impl Agent {
@@ -202,7 +204,8 @@ impl Agent {
 
     /// The troubles of this member, in words; empty: none.
     pub fn troubles(&self) -> String {
-        let all = [(self.trouble)(), self.places.trouble()];
+        let unplaced = self.volatile().unplaced.clone();
+        let all = [(self.trouble)(), self.places.trouble(), unplaced];
         all.into_iter().filter(|trouble| !trouble.is_empty()).collect::<Vec<_>>().join("; ")
     }
 

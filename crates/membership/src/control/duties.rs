@@ -7,8 +7,8 @@ use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 
 use super::agent::Agent;
-use crate::meta::{Command, Describe};
-use crate::{NodeId, voters};
+use crate::meta::{Command, Describe, SHARDS};
+use crate::{NodeId, level, voters};
 
 /// Most nodes that vote: more make every decision slower, and no safer.
 pub const VOTERS_MAX: usize = 5;
@@ -31,6 +31,7 @@ impl Agent {
                 if let Err(why) = self.duty().await {
                     tracing::debug!("as the leader of the metadata: {why}");
                 }
+                self.place_copies().await;
             }
         }
     }
@@ -43,7 +44,10 @@ impl Agent {
             let nodes: Vec<Describe> = members.nodes().map(|(_, node)| node.clone()).collect();
             let Some(cluster) = self.cluster() else { return Ok(()) };
             let level = self.lowest_level(nodes.iter().map(|node| (node.id, node.incarnation)));
-            let form = Command::Form { cluster, nodes, settings: self.agreed(), level };
+            let shards = Some(self.settings.shards).filter(|shards| *shards > 0 && level >= level::STANDBYS);
+            let shards = shards.map(|shards| (SHARDS.to_owned(), shards.to_string()));
+            let settings = self.agreed().into_iter().chain(shards).collect();
+            let form = Command::Form { cluster, nodes, settings, level };
             self.submit(&form).await?;
         }
         if self.machine.look(|applied| applied.state.configuration().version() == 0) {
@@ -100,7 +104,7 @@ impl Agent {
 
     /// The nodes among these that have a lease, with this one, which leads: Raft may hear others, too, but only serving
     /// nodes are to vote.
-    fn answering(&self, nodes: &[NodeId]) -> BTreeSet<NodeId> {
+    pub(super) fn answering(&self, nodes: &[NodeId]) -> BTreeSet<NodeId> {
         let (me, now, volatile) = (self.me(), (self.clock)(), self.volatile());
         nodes.iter().filter(|id| **id == me || volatile.leases.held(**id, now) > 0).copied().collect()
     }

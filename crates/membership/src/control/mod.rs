@@ -21,6 +21,7 @@ mod links;
 mod network;
 mod past;
 mod places;
+mod placing;
 mod relay;
 mod serve;
 mod shard;
@@ -129,6 +130,11 @@ pub struct Settings {
     pub libraries: Option<Arc<[u8]>>,
     /// The level that a cluster needs to take these libraries.
     pub libraries_level: u16,
+    /// So many nodes get slots when this node leads the forming of a cluster; 0: all of them.
+    pub shards: u16,
+    /// Copies of each shard's data, the owner's included, for which this node finds places as long as it leads the metadata.
+    /// At most 1: operators place them.
+    pub copies: u16,
     /// Other settings that must be the same on all nodes: names and values.
     pub agreed: Vec<(String, String)>,
     /// The settings of a cluster whose first node is this one.
@@ -163,6 +169,8 @@ impl Settings {
             knows_transactions: false,
             libraries: None,
             libraries_level: level::FIRST,
+            shards: 0,
+            copies: 1,
             agreed: Vec::new(),
             configuration: Vec::new(),
             lease: Duration::default(),
@@ -628,6 +636,7 @@ async fn agent(
         standings: BTreeMap::new(),
         takeovers: Takeovers::new(millis(settings.lease), millis(settings.renew)),
         watched: granting::Watched::default(),
+        unplaced: String::new(),
     });
     Ok(Agent {
         settings,

@@ -46,6 +46,10 @@ pub use standbys::{ChangeCopies, CopiesRefusal, STANDBYS_MAX};
 /// Most nodes of a cluster.
 pub const NODES_MAX: usize = 1000;
 
+/// The setting of a cluster that forms which says how many of its nodes get slots; without it all do. Only metadata at
+/// [`level::STANDBYS`] have it.
+pub const SHARDS: &str = "cluster-shards";
+
 /// Most settings that nodes must agree on.
 pub const SETTINGS_MAX: usize = 64;
 
@@ -269,10 +273,13 @@ impl State {
         for node in &ordered {
             self.add(Kind::Data, node, self.level);
         }
-        for (slot, number) in spread::evenly(ordered.len()).enumerate() {
+        let wanted = self.settings.get(SHARDS).and_then(|wanted| wanted.parse().ok());
+        let owners = wanted.filter(|wanted| (1..ordered.len()).contains(wanted)).unwrap_or(ordered.len());
+        for (slot, number) in spread::evenly(owners).enumerate() {
             self.owners[slot] = number as u32 + 1;
         }
-        self.members.values_mut().for_each(|member| member.epoch = 1);
+        let numbers = 1..=owners as u32;
+        self.members.values_mut().filter(|member| numbers.contains(&member.number)).for_each(|member| member.epoch = 1);
         Ok(())
     }
 

@@ -13,6 +13,14 @@ impl Settings {
         self.cluster_enabled || !self.cluster_seeds.is_empty()
     }
 
+    /// How many nodes of a cluster that forms get slots; 0: all of them.
+    pub fn shards_of_new_cluster(&self) -> u16 {
+        match (self.cluster_shards, self.cluster_copies) {
+            (0, 2..) => 1,
+            (shards, _) => shards,
+        }
+    }
+
     /// The port where this node listens for smart clients; 0: none.
     pub fn port_for_smart_clients(&self) -> u16 {
         match u16::try_from(self.cluster_client_port) {

@@ -62,6 +62,10 @@ pub struct Settings {
     pub cluster_announce_ip: Option<Vec<u8>>,
     /// `cluster-host`; none: a name that is made from the kernel's boot.
     pub cluster_host: Option<Vec<u8>>,
+    /// Copies of each shard's data, the owner's included: at least 1. Above 1 the cluster places them by itself.
+    pub cluster_copies: u16,
+    /// Shards of a cluster that forms; 0: see [`Settings::shards_of_new_cluster`].
+    pub cluster_shards: u16,
     /// The answer to a client for a key of another node.
     pub cluster_redirect: Redirect,
     /// `cluster-slot-stats-enabled`
@@ -280,6 +284,8 @@ impl Settings {
             cluster_announce_client_port: read.number("cluster-announce-client-port"),
             cluster_announce_ip: read.optional("cluster-announce-ip"),
             cluster_host: read.optional("cluster-host"),
+            cluster_copies: read.number("cluster-copies"),
+            cluster_shards: read.number("cluster-shards"),
             cluster_redirect: match read.choice("cluster-redirect") {
                 "moved" => Redirect::Moved,
                 _ => Redirect::Forward,

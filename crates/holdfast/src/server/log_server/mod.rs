@@ -67,7 +67,7 @@ fn serve(args: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     if settings.cluster_seeds.is_empty() {
         return Err("a log-server needs --cluster-seeds: addresses of nodes of its cluster".into());
     }
-    let log = Log::start(&settings.logfile, settings.loglevel)
+    let log = Log::start(&settings.logfile, settings.loglevel, "")
         .map_err(|error| format!("can't open the log file {}: {error}", lossy(&settings.logfile)))?;
     log.set_level(settings.loglevel);
     tracing::info!("Holdfast {} log-server is starting, PID: {}", env!("CARGO_PKG_VERSION"), std::process::id());

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use node::config::{Loaded, Row, SECTIONS, explain, find};
 
 /// The settings that a log-server heeds.
-const HEEDED: [&str; 30] = [
+const HEEDED: [&str; 31] = [
     "bind",
     "port",
     "protected-mode",
@@ -29,6 +29,7 @@ const HEEDED: [&str; 30] = [
     "cluster-secret",
     "cluster-port",
     "cluster-announce-ip",
+    "cluster-copies",
     "cluster-host",
     "cluster-lease",
     "cluster-enabled",

@@ -120,6 +120,25 @@ pub(super) static SECTION: Section = Section {
         .own()
         .immutable(),
         row(
+            "cluster-copies",
+            between(1, 7),
+            "1",
+            "Copies of each shard's data that the cluster is to have, on as many machines, the owner's included. Above 1 \
+             the server is a parent whose child processes are this machine's nodes, and the cluster finds places for logs \
+             and standbys by itself. The same on all machines.",
+        )
+        .own()
+        .immutable(),
+        row(
+            "cluster-shards",
+            between(0, 1000),
+            "0",
+            "Shards of a cluster that is about to form: so many of its first nodes share the slots. 0: one if \
+             `cluster-copies` is above 1, otherwise as many as there are nodes. The same on all machines.",
+        )
+        .own()
+        .immutable(),
+        row(
             "cluster-redirect",
             Kind::Enum(&["forward", "moved"]),
             "forward",

@@ -77,13 +77,14 @@ fn an_owner_that_has_started_again_gives_way_to_a_standby_that_is_near_s12() {
     let (copies, back) = (counted(), process(1, 2));
     let mut leader = leader();
     assert_eq!(leader.renew(&copies, renewal(back, None), BootMs(10)), Err(Refused::NotOwner));
-    assert!(leader.may_lead(&copies, back, BootMs(10)), "nobody else is here");
+    assert!(!leader.may_lead(&copies, back, BootMs(199)), "standbys have not had the time to say where they are");
+    assert!(leader.may_lead(&copies, back, BootMs(200)), "nobody else is here");
     let far = renewal(process(2, 1), Some(position(50, 1_001)));
-    assert_eq!(leader.renew(&copies, far, BootMs(20)), Err(Refused::NotOwner));
-    assert!(leader.may_lead(&copies, back, BootMs(20)) && taken(leader.decide(&copies, BootMs(20))).is_none());
-    standbys_renew(&mut leader, 30);
-    assert!(!leader.may_lead(&copies, back, BootMs(30)));
-    assert_eq!(taken(leader.decide(&copies, BootMs(30))), Some((process(3, 1), Why::Ended, 90)));
+    assert_eq!(leader.renew(&copies, far, BootMs(210)), Err(Refused::NotOwner));
+    assert!(leader.may_lead(&copies, back, BootMs(220)) && taken(leader.decide(&copies, BootMs(220))).is_none());
+    standbys_renew(&mut leader, 230);
+    assert!(!leader.may_lead(&copies, back, BootMs(230)));
+    assert_eq!(taken(leader.decide(&copies, BootMs(230))), Some((process(3, 1), Why::Ended, 90)));
 }
 
 /// It may have been heard of and not have renewed yet. After a lease's time nobody waits for it any more.

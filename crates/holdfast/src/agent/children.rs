@@ -1,0 +1,248 @@
+//! The child processes of a machine, and their sockets.
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader, Read};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+use std::{env, fs};
+
+use net::Listener;
+use node::config::Settings;
+
+use super::bereaved::Bereaved;
+use super::child::{ENVIRONMENT, Life, Said};
+use super::plan::Plan;
+use super::restarts::Restarts;
+use crate::server::clock;
+use crate::server::process::{CHILD, End, Signals, end_with_parent, hand_down, reap, set_nonblocking, signal_child};
+
+/// The program that runs, however it was called.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// The longest wait, when the agent ends, for the cluster to hear that its nodes have ended, in milliseconds.
+const FAREWELL_MS: u64 = 1_000;
+
+/// Why an agent ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It was asked to, or a child was.
+    Stopped,
+    /// A child never served; its exit status.
+    Failed(u8),
+}
+
+/// All children of a machine.
+pub struct Children {
+    all: Vec<Child>,
+    bereaved: Bereaved,
+}
+
+struct Child {
+    plan: Plan,
+    /// They listen while no process accepts.
+    listeners: Vec<Listener>,
+    running: Option<Running>,
+    restarts: Restarts,
+    /// When it starts again.
+    due: Option<u64>,
+    /// Ends the telling of its last end.
+    tells: Option<Arc<AtomicBool>>,
+}
+
+struct Running {
+    pid: libc::pid_t,
+    since: u64,
+    pipe: PipeReader,
+    /// Bytes of a line that is not whole.
+    rest: Vec<u8>,
+    life: Option<Life>,
+    serves: bool,
+}
+
+impl Children {
+    /// Opens the sockets of all, and starts them.
+    ///
+    /// # Errors
+    /// An address cannot be listened on, or a process cannot be started.
+    pub fn start(plans: Vec<Plan>, bereaved: Bereaved) -> io::Result<Self> {
+        let mut all = Vec::new();
+        for plan in plans {
+            fs::create_dir_all(&plan.dir)?;
+            // A path is its process's to make: a stale one is replaced.
+            let settings = Settings { unixsocket: None, ..plan.settings.clone() };
+            let listeners = net::listeners(&settings)?;
+            let restarts = Restarts::default();
+            all.push(Child { plan, listeners, running: None, restarts, due: None, tells: None });
+        }
+        let mut children = Self { all, bereaved };
+        let now = clock::monotonic_ms();
+        children.all.iter_mut().try_for_each(|child| child.start(now))?;
+        Ok(children)
+    }
+
+    /// True if every child accepts connections.
+    pub fn are_ready(&self) -> bool {
+        self.all.iter().all(|child| child.running.as_ref().is_some_and(|running| running.serves))
+    }
+
+    /// Hears what children say, takes note of those that have ended, and starts those that are due. Returns why the agent
+    /// is to end, if it is.
+    pub fn look(&mut self, now: u64) -> Option<Outcome> {
+        let mut outcome = None;
+        while let Some((pid, end)) = reap() {
+            let Some(child) = self.all.iter_mut().find(|child| child.is(pid)) else {
+                // Of a process whose parent has ended before it: this one is the first of its namespace.
+                continue;
+            };
+            outcome = child.ended(end, now, &self.bereaved).or(outcome);
+        }
+        if outcome.is_some() {
+            return outcome;
+        }
+        for child in &mut self.all {
+            child.hear();
+            if child.running.is_none()
+                && child.due.is_some_and(|due| due <= now)
+                && let Err(error) = child.start(now)
+            {
+                tracing::warn!("Node {} of this machine cannot be started: {error}", child.plan.number);
+                child.due = Some(now + 1_000);
+            }
+        }
+        None
+    }
+
+    /// Asks all to end, and waits for them. A second signal kills them.
+    pub fn stop(&mut self, signals: &Signals) {
+        self.signal(libc::SIGTERM);
+        let is_running = |children: &Self| children.all.iter().any(|child| child.running.is_some());
+        while is_running(self) {
+            if let Some(name) = signals.wait_for(Duration::from_millis(20))
+                && name != CHILD
+            {
+                tracing::warn!("Received {name} again: the nodes of this machine are killed");
+                self.signal(libc::SIGKILL);
+            }
+            let now = clock::monotonic_ms();
+            while let Some((pid, end)) = reap() {
+                if let Some(child) = self.all.iter_mut().find(|child| child.is(pid)) {
+                    let _ = child.ended(end, now, &self.bereaved);
+                }
+            }
+        }
+        // A standby elsewhere takes over at once if it hears this. The machine may be about to go down.
+        let until = clock::monotonic_ms() + FAREWELL_MS;
+        while self.bereaved.tells() && clock::monotonic_ms() < until {
+            let _ = signals.wait_for(Duration::from_millis(10));
+        }
+        self.all.iter().filter_map(|child| child.tells.as_ref()).for_each(|tells| tells.store(true, SeqCst));
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        for running in self.all.iter().filter_map(|child| child.running.as_ref()) {
+            signal_child(running.pid, signal);
+        }
+    }
+}
+
+impl Drop for Children {
+    /// Those that still run after a failed start end with this process's word; otherwise at the latest with this process.
+    fn drop(&mut self) {
+        self.signal(libc::SIGTERM);
+    }
+}
+
+impl Child {
+    fn is(&self, pid: libc::pid_t) -> bool {
+        self.running.as_ref().is_some_and(|running| running.pid == pid)
+    }
+
+    fn start(&mut self, now: u64) -> io::Result<()> {
+        let (pipe, said) = io::pipe()?;
+        set_nonblocking(pipe.as_raw_fd())?;
+        let mut handed: Vec<RawFd> = self.listeners.iter().map(Listener::fd).collect();
+        let sockets = handed.iter().map(RawFd::to_string).collect::<Vec<_>>().join(",");
+        handed.push(said.as_raw_fd());
+        let name = env::current_exe().unwrap_or_else(|_| "holdfast".into());
+        let mut command = Command::new(OWN_PROGRAM);
+        command.arg0(name).arg("server");
+        command.args(self.plan.arguments.iter().cloned().map(OsString::from_vec));
+        command.env(ENVIRONMENT, format!("{} {} {sockets}", said.as_raw_fd(), self.plan.number));
+        command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
+        hand_down(&mut command, handed);
+        end_with_parent(&mut command);
+        let process = command.spawn()?;
+        let pid = libc::pid_t::try_from(process.id()).map_err(|_| io::Error::other("a process id"))?;
+        tracing::info!("Node {} of this machine is started, PID: {pid}", self.plan.number);
+        self.running = Some(Running { pid, since: now, pipe, rest: Vec::new(), life: None, serves: false });
+        self.due = None;
+        Ok(())
+    }
+
+    /// Reads what it has said.
+    fn hear(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        for said in running.hear() {
+            match said {
+                Said::Serves => {
+                    running.serves = true;
+                    self.restarts.serves();
+                }
+                Said::Lives(life) => {
+                    // The node itself tells the cluster that its earlier life has ended.
+                    self.tells.take().iter().for_each(|tells| tells.store(true, SeqCst));
+                    running.life = Some(life);
+                }
+            }
+        }
+    }
+
+    /// It has been waited for. Returns why the agent is to end, if it is.
+    fn ended(&mut self, end: End, now: u64, bereaved: &Bereaved) -> Option<Outcome> {
+        // Its last words are in the pipe.
+        self.hear();
+        let Running { pid, since, life, .. } = self.running.take()?;
+        let number = self.plan.number;
+        // A cluster of one has nobody to tell.
+        if let Some(life) = life.filter(|life| life.party.cluster.is_some() && life.members.len() > 1) {
+            self.tells = Some(bereaved.tell(life));
+        }
+        match end {
+            End::Exited(0) => {
+                tracing::info!("Node {number} of this machine, PID {pid}, has ended in order");
+                return Some(Outcome::Stopped);
+            }
+            End::Exited(code) => {
+                tracing::warn!("Node {number} of this machine, PID {pid}, has ended with status {code}")
+            }
+            End::Killed(signal) => {
+                tracing::warn!("Node {number} of this machine, PID {pid}, was ended by signal {signal}")
+            }
+        }
+        let was_killed = matches!(end, End::Killed(_));
+        self.due = self.restarts.ended(now.saturating_sub(since), was_killed, now);
+        match (self.due, end) {
+            (Some(_), _) => None,
+            (None, End::Exited(code)) => Some(Outcome::Failed(code)),
+            (None, End::Killed(_)) => Some(Outcome::Failed(1)),
+        }
+    }
+}
+
+impl Running {
+    fn hear(&mut self) -> Vec<Said> {
+        let mut buffer = [0; 4096];
+        // The end of the pipe, or nothing new.
+        while let Ok(read @ 1..) = self.pipe.read(&mut buffer) {
+            self.rest.extend_from_slice(&buffer[..read]);
+        }
+        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines: Vec<u8> = self.rest.drain(..whole).collect();
+        String::from_utf8_lossy(&lines).lines().filter_map(Said::read).collect()
+    }
+}

@@ -1,0 +1,269 @@
+//! The agents of machines: parents whose children are the nodes of a cluster with copies.
+
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::log_servers::holdfast;
+use crate::support::{Client, Scratch, free_ports};
+
+/// The longest wait for anything that must come, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("in vain: {what}");
+}
+
+fn signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
+}
+
+/// The processes whose parent is this one.
+fn children_of(pid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn is_there(pid: u32) -> bool {
+    // One that has ended and was not waited for is no process any more.
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
+
+/// A machine: its agent, which is killed with the value.
+struct Host {
+    port: u16,
+    dir: Scratch,
+    process: Child,
+}
+
+impl Host {
+    fn start(port: u16, dir: Scratch, settings: &[&str]) -> Self {
+        let process = Self::command(port, dir.path(), settings).spawn().unwrap();
+        Self { port, dir, process }
+    }
+
+    fn command(port: u16, dir: &Path, settings: &[&str]) -> Command {
+        let log = File::options().create(true).append(true).open(dir.join("output")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.args(["server", "--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"]).arg(dir);
+        command.args(["--cluster-copies", "2", "--log-segment-size", "1mb"]).args(settings);
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        command
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.dir.path().join("output")).unwrap()
+    }
+
+    fn says(&self, text: &str) {
+        wait(text, || self.said().contains(text).then_some(()));
+    }
+
+    /// Its one node.
+    fn node(&self) -> u32 {
+        wait("it has a child", || children_of(self.process.id()).first().copied())
+    }
+
+    fn ends(&mut self) -> ExitStatus {
+        wait("it ends", || self.process.try_wait().unwrap())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            let said = self.said();
+            let last = said.lines().count().saturating_sub(40);
+            said.lines().skip(last).for_each(|line| eprintln!("at {}: {line}", self.port));
+        }
+    }
+}
+
+/// Three machines with one shard, two copies of its data, and three of its log. Nobody placed them.
+struct Hosts {
+    hosts: Vec<Host>,
+    seeds: String,
+    count: u32,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let first = free_ports(3);
+        let seeds = (first..first + 3).map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
+        let mut hosts = Self { hosts: Vec::new(), seeds, count: 0 };
+        for port in first..first + 3 {
+            let host = hosts.start(port, Scratch::new());
+            hosts.hosts.push(host);
+        }
+        hosts.has_standby(0);
+        hosts
+    }
+
+    fn start(&self, port: u16, dir: Scratch) -> Host {
+        let name = format!("host-{port}");
+        Host::start(port, dir, &["--cluster-host", &name, "--cluster-seeds", &self.seeds])
+    }
+
+    fn status(&self, asked: usize) -> String {
+        holdfast(&["cluster", "status", "-p", &self.hosts[asked].port.to_string()])
+    }
+
+    fn has_standby(&self, asked: usize) {
+        wait("a standby", || {
+            let status = self.status(asked);
+            (status.contains("3 of 3") && status.contains("electable")).then_some(())
+        });
+    }
+
+    /// The machine with the owner of the shard, as another one says.
+    fn owner(&self, asked: usize) -> usize {
+        wait("an owner", || {
+            let status = self.status(asked);
+            let of_shard = status.lines().find(|line| line.contains(" shard-1 "))?;
+            let port = of_shard.split_whitespace().nth(1)?.rsplit(':').next()?.parse().ok()?;
+            self.hosts.iter().position(|host| host.port == port)
+        })
+    }
+
+    /// So many more values are acknowledged at a machine.
+    fn sets(&mut self, at: usize, more: u32) {
+        for _ in 0..more {
+            let value = self.count;
+            wait("it is acknowledged", || {
+                let mut client = Client::at(self.hosts[at].port);
+                client.try_call(&format!("set key:{value} {value}")).filter(|reply| reply == "+OK")
+            });
+            self.count += 1;
+        }
+    }
+
+    fn has_all(&self, at: usize) {
+        for value in 0..self.count {
+            wait("an answer", || {
+                let reply = Client::at(self.hosts[at].port).try_call(&format!("get key:{value}"))?;
+                let is_late = reply.starts_with("-CLUSTERDOWN");
+                assert!(is_late || reply.ends_with(&format!(" {value}")), "key {value}: {reply}");
+                (!is_late).then_some(())
+            });
+        }
+    }
+}
+
+/// The word of an agent gives the shard away at once. It is not needed where the node that is killed led the metadata: its
+/// next life is there before another leader. So there may be more rounds.
+#[test]
+fn three_commands_make_a_cluster_that_goes_on_without_any_process() {
+    let mut hosts = Hosts::new();
+    hosts.sets(1, 50);
+    let is_told = |hosts: &Hosts| hosts.hosts.iter().any(|host| host.said().contains("The cluster knows that start"));
+    for round in 0.. {
+        if round >= 2 && is_told(&hosts) {
+            break;
+        }
+        assert!(round < 10, "no agent was heard");
+        let owner = hosts.owner(0);
+        let (one, other) = ((owner + 1) % 3, (owner + 2) % 3);
+        let former = hosts.hosts[owner].node();
+        signal("KILL", former);
+        wait("another machine owns the shard", || (hosts.owner(one) != owner).then_some(()));
+        hosts.sets(other, 50);
+        hosts.has_all(one);
+        // Its agent has started it again, and it stands by.
+        let again = hosts.hosts[owner].node();
+        assert!(again != former && is_there(again));
+        hosts.has_standby(owner);
+    }
+    assert!(hosts.hosts.iter().any(|host| host.said().contains("its owner's process has ended")));
+
+    // An agent that ends in order ends its node, and says so to the cluster.
+    let owner = hosts.owner(0);
+    let (port, node) = (hosts.hosts[owner].port, hosts.hosts[owner].node());
+    signal("TERM", hosts.hosts[owner].process.id());
+    assert!(hosts.hosts[owner].ends().success() && !is_there(node));
+    let asked = (owner + 1) % 3;
+    wait("another machine owns the shard", || (hosts.owner(asked) != owner).then_some(()));
+    hosts.sets(asked, 50);
+    hosts.has_all(asked);
+    let dir = std::mem::replace(&mut hosts.hosts[owner].dir, Scratch::new());
+    hosts.hosts[owner] = hosts.start(port, dir);
+    hosts.has_standby(asked);
+
+    // Nodes end with an agent that is killed.
+    let gone = (hosts.owner(0) + 1) % 3;
+    let node = hosts.hosts[gone].node();
+    signal("KILL", hosts.hosts[gone].process.id());
+    wait("its node ends", || (!is_there(node)).then_some(()));
+    hosts.has_all((gone + 1) % 3);
+}
+
+/// A machine of its own, on which nothing else runs.
+fn alone(settings: &[&str]) -> Host {
+    Host::start(free_ports(1), Scratch::new(), &[&["--cluster-enabled", "yes"], settings].concat())
+}
+
+#[test]
+fn clients_wait_at_the_door_while_a_node_starts_again() {
+    let host = alone(&[]);
+    host.says("All nodes of this machine accept connections");
+    wait("it serves", || (Client::at(host.port).call("set a 1") == "+OK").then_some(()));
+    for _ in 0..3 {
+        let node = host.node();
+        signal("KILL", node);
+        wait("it has ended", || (!is_there(node)).then_some(()));
+        // The agent listens, whether or not the next process is there yet.
+        drop(TcpStream::connect(("127.0.0.1", host.port)).unwrap());
+        let mut client = Client::at(host.port);
+        wait("it serves again", || (client.call("get a").ends_with(" 1")).then_some(()));
+    }
+}
+
+#[test]
+fn the_machine_is_ready_when_its_nodes_are_and_ends_when_one_is_told_to() {
+    let dir = Scratch::new();
+    let path = dir.path().join("notify");
+    let supervisor = UnixDatagram::bind(&path).unwrap();
+    supervisor.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut text = [0; 500];
+        let length = supervisor.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    let port = free_ports(1);
+    let pid_file = dir.path().join("pid");
+    let settings = ["--cluster-enabled", "yes", "--supervised", "systemd", "--pidfile", pid_file.to_str().unwrap()];
+    let mut command = Host::command(port, dir.path(), &settings);
+    let process = command.env("NOTIFY_SOCKET", &path).spawn().unwrap();
+    let mut host = Host { port, dir, process };
+    while !told().contains("READY=1") {}
+    wait("the file", || fs::read_to_string(&pid_file).ok().filter(|text| text.trim() == host.process.id().to_string()));
+    assert!(Client::at(port).call("ping").contains("PONG"));
+    // It answers or closes the connection: either way it ends, and with it the agent.
+    let _ = Client::at(port).try_call("shutdown");
+    assert!(host.ends().success());
+    while !told().contains("STOPPING=1") {}
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "nobody listens any more");
+}
+
+#[test]
+fn settings_that_an_agent_cannot_use_are_refused() {
+    let mut host = Host::start(free_ports(1), Scratch::new(), &[]);
+    assert!(!host.ends().success() && host.said().contains("needs a cluster"), "{}", host.said());
+    let mut host = alone(&["--dir", "/no/such/directory"]);
+    assert!(!host.ends().success() && host.said().contains("can't work in dir"), "{}", host.said());
+    let mut host = alone(&["--store-dir", "/proc/store"]);
+    // Each process says why; then the agent gives up.
+    assert!(!host.ends().success() && host.said().contains("/proc/store"), "{}", host.said());
+}

@@ -1,0 +1,273 @@
+//! The leader's part in the placing of copies (`cluster-copies`): a shard's log lies on three machines, and as many of
+//! these as are wanted have a standby. Nothing is moved once it has its place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use standby::{Change, Process};
+
+use super::agent::Agent;
+use crate::map::{Map, Node};
+use crate::meta::{ChangeCopies, Command, DEFAULT_DIR, Group, GroupCommand, Place, Response, Shard};
+use crate::{NodeId, NodeNumber, level};
+
+/// The fewest copies of a log that survive the loss of one.
+const LOGS_MIN: usize = 3;
+
+/// What is to be done next.
+#[derive(PartialEq, Eq, Debug)]
+enum Next {
+    /// Nothing, or nothing before something else has come.
+    Nothing,
+    Do(Command),
+    /// There are too few machines, in words.
+    Lacks(String),
+}
+
+impl Agent {
+    /// Finds a place for a copy that has none, if this node is to do so. Others follow at the next call.
+    pub(super) async fn place_copies(self: &Arc<Self>) {
+        let copies = usize::from(self.settings.copies);
+        if copies < 2 {
+            return;
+        }
+        let map = self.machine.map();
+        let members: Vec<NodeId> = map.members().filter(|member| !member.lost).map(|member| member.id).collect();
+        let unplaced = match next(&map, &self.answering(&members), copies) {
+            Next::Nothing => String::new(),
+            Next::Lacks(why) => why,
+            Next::Do(command) => {
+                tracing::info!("copies get their places: {command}");
+                match self.submit(&command).await {
+                    Ok(Response::Done { .. }) => String::new(),
+                    Ok(Response::Refused(why)) => why.in_words(&map),
+                    Err(why) => why,
+                }
+            }
+        };
+        let mut volatile = self.volatile();
+        if volatile.unplaced != unplaced && !unplaced.is_empty() {
+            tracing::warn!("copies have no places yet: {unplaced}");
+        }
+        volatile.unplaced = unplaced;
+    }
+}
+
+/// The next change by which each shard with slots gets a group and `copies - 1` standbys. `up`: the members that answer.
+fn next(map: &Map, up: &BTreeSet<NodeId>, copies: usize) -> Next {
+    if map.level() < level::STANDBYS {
+        return Next::Lacks(format!(
+            "copies need level {} of the cluster, which has {}: `holdfast cluster finalize` raises it",
+            level::STANDBYS,
+            map.level()
+        ));
+    }
+    let with_slots: Vec<&Shard> = map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0).collect();
+    if with_slots.len() > 1 {
+        return Next::Lacks("standbys of a cluster whose keys lie on several nodes are not supported yet".to_owned());
+    }
+    let mut lacks = Next::Nothing;
+    for shard in with_slots {
+        match of_shard(map, up, copies, shard) {
+            Next::Nothing => {}
+            Next::Lacks(why) => lacks = Next::Lacks(why),
+            found => return found,
+        }
+    }
+    lacks
+}
+
+fn of_shard(map: &Map, up: &BTreeSet<NodeId>, copies: usize, shard: &Shard) -> Next {
+    let Some(owner) = map.member(shard.owner).filter(|owner| !owner.machine.is_empty()) else { return Next::Nothing };
+    let Some(group) = map.group_of(shard) else { return log_of(map, up, copies, (shard, owner)) };
+    // Its owner brings them up first.
+    let is_settled = shard.settled.len() > 1 && shard.pending.is_none();
+    let wanted = shard.standbys.values().filter(|standby| standby.is_wanted).count();
+    if !is_settled || wanted + 1 >= copies {
+        return Next::Nothing;
+    }
+    let of = |number: &NodeNumber| map.nodes().iter().find(|node| node.number == number.0);
+    let used: BTreeSet<&str> = shard.standbys.keys().filter_map(of).chain([owner]).map(|node| &*node.machine).collect();
+    let has_log = |node: &Node| shard.settled.iter().any(|acceptor| acceptor.node == node.id);
+    let may = |node: &&Node| is_free(map, up, node) && has_log(node) && !used.contains(&*node.machine);
+    match map.nodes().iter().find(may) {
+        Some(node) => {
+            let standby = Process { node: NodeNumber(node.number), life: node.incarnation };
+            Next::Do(Command::Copies(ChangeCopies { shard: shard.id, change: Change::Pin { standby } }))
+        }
+        None => Next::Lacks(format!(
+            "shard {} lacks {} of {} standbys: no other machine with a place in group {} has a node without keys",
+            shard.id.0,
+            copies - 1 - wanted,
+            copies - 1,
+            group.name
+        )),
+    }
+}
+
+/// True if a node has nothing, and is nothing's standby. One that an operator has taken out stays out.
+fn is_free(map: &Map, up: &BTreeSet<NodeId>, node: &Node) -> bool {
+    let index = map.index_of(node.id);
+    let is_standby = map.shards().iter().any(|shard| shard.standbys.contains_key(&NodeNumber(node.number)));
+    up.contains(&node.id) && !node.lost && !is_standby && index.is_some_and(|index| map.slots_of(index) == 0)
+}
+
+/// The group of a shard that has none: places on as many machines, the owner's first, then those of future standbys, then
+/// log-servers, then others.
+fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Shard, &Node)) -> Next {
+    let name = format!("shard-{}", shard.id.0);
+    if map.groups().iter().any(|group| group.name == name) {
+        return Next::Do(Command::Group(GroupCommand::Use { name, shards: vec![shard.id] }));
+    }
+    let count = copies.max(LOGS_MIN);
+    let mut load: BTreeMap<NodeId, usize> = BTreeMap::new();
+    for place in map.groups().iter().flat_map(|group| &group.places) {
+        *load.entry(place.member).or_default() += 1;
+    }
+    let rank = |node: &Node| (load.get(&node.id).copied().unwrap_or(0), node.number);
+    let mut used: BTreeSet<&str> = [&*owner.machine].into();
+    let mut places = vec![owner.id];
+    let mut take = |most: usize, test: &dyn Fn(&Node) -> bool| {
+        while places.len() < most {
+            let may = |node: &&Node| up.contains(&node.id) && !node.lost && !node.machine.is_empty() && test(node);
+            let next =
+                map.members().filter(may).filter(|node| !used.contains(&*node.machine)).min_by_key(|node| rank(node));
+            let Some(next) = next else { break };
+            used.insert(&next.machine);
+            places.push(next.id);
+        }
+        places.len()
+    };
+    let with_standbys = take(copies, &|node| is_free(map, up, node));
+    let is_log_server = |node: &Node| map.log_servers().iter().any(|server| server.id == node.id);
+    take(count, &is_log_server);
+    let all = take(count, &|_| true);
+    if with_standbys < copies || all < count {
+        return Next::Lacks(format!(
+            "the log of shard {} has no copies: {count} machines are needed, {} of them with a node without keys, and {all} are there",
+            shard.id.0,
+            copies - 1
+        ));
+    }
+    let places = places.into_iter().map(|member| Place { member, dir: DEFAULT_DIR.to_owned() }).collect();
+    Next::Do(Command::Group(GroupCommand::Add(Group { name, places })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::{Describe, Lead, Report, SHARDS, Settle, State};
+    use crate::{AcceptorId, ClusterId, ShardId};
+
+    fn id(n: u8) -> NodeId {
+        NodeId([n; 20])
+    }
+
+    fn describe(n: u8) -> Describe {
+        let (port, bus_port) = (100 + u16::from(n), 200 + u16::from(n));
+        Describe { id: id(n), incarnation: 1, host: "h".to_owned(), port, bus_port, client_port: 0 }
+    }
+
+    fn done(state: &mut State, command: Command) {
+        let response = state.apply(&command);
+        assert!(matches!(response, Response::Done { .. }), "{command}: {response:?}");
+    }
+
+    /// Nodes on these machines, of which the first one has all slots, and a log-server for each of the rest.
+    fn cluster(machines: &[&str], log_servers: &[&str]) -> State {
+        let (mut state, level) = (State::new(), level::HIGHEST);
+        let nodes: Vec<Describe> = (1..).take(machines.len()).map(describe).collect();
+        let settings = vec![(SHARDS.to_owned(), "1".to_owned())];
+        state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes, settings, level });
+        let first = machines.len() as u8 + 1;
+        for node in (first..).take(log_servers.len()).map(describe) {
+            done(&mut state, Command::JoinLog { node, settings: Vec::new(), level });
+        }
+        for (n, machine) in (1..).zip(machines.iter().chain(log_servers)) {
+            done(&mut state, Command::Locate { id: id(n), incarnation: 1, machine: (*machine).to_owned() });
+        }
+        state
+    }
+
+    fn next_of(state: &State, copies: usize) -> Next {
+        let map = state.map(|_| true);
+        let up = map.members().map(|member| member.id).collect();
+        next(&map, &up, copies)
+    }
+
+    fn members(next: &Next) -> Vec<NodeId> {
+        match next {
+            Next::Do(Command::Group(GroupCommand::Add(group))) => {
+                group.places.iter().map(|place| place.member).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_node_of_those_that_form_a_cluster_has_all_slots_if_it_says_so() {
+        let map = cluster(&["a", "b", "c"], &[]).map(|_| true);
+        assert_eq!([0, 1, 2].map(|node| map.slots_of(node)), [crate::SLOTS, 0, 0]);
+        assert_eq!([0, 1, 2].map(|node| map.node(node).epoch), [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_log_lies_on_three_machines_and_none_twice() {
+        assert_eq!(members(&next_of(&cluster(&["a", "a", "b", "b", "c"], &[]), 2)), [1, 3, 5].map(id));
+        assert_eq!(
+            members(&next_of(&cluster(&["a", "b", "c", "d"], &["e"]), 2)),
+            [1, 2, 5].map(id),
+            "a log-server first"
+        );
+        assert_eq!(
+            members(&next_of(&cluster(&["a", "b", "c", "d"], &["e"]), 3)),
+            [1, 2, 3].map(id),
+            "or more standbys"
+        );
+        for few in [&["a", "b"][..], &["a", "a", "a", "b"], &["a"]] {
+            assert!(
+                matches!(next_of(&cluster(few, &[]), 2), Next::Lacks(why) if why.contains("3 machines")),
+                "{few:?}"
+            );
+        }
+        let why = next_of(&cluster(&["a"], &["b", "c"]), 2);
+        assert!(matches!(why, Next::Lacks(_)), "log-servers hold no data: {why:?}");
+        let map = cluster(&["a", "b", "c"], &[]).map(|_| true);
+        let up = [1, 2].map(id).into();
+        assert!(matches!(next(&map, &up, 2), Next::Lacks(_)), "one that does not answer gets nothing");
+    }
+
+    /// All that is proposed is done, up to the standby. Then nothing is left to do.
+    #[test]
+    fn a_shard_gets_a_group_then_a_standby() {
+        let mut state = cluster(&["a", "a", "b", "c"], &[]);
+        for _ in 0..2 {
+            let Next::Do(command) = next_of(&state, 2) else { panic!("{:?}", next_of(&state, 2)) };
+            done(&mut state, command);
+        }
+        assert_eq!(next_of(&state, 2), Next::Nothing, "its owner brings the copies up first");
+        let place = |n: u8| Place { member: id(n), dir: DEFAULT_DIR.to_owned() };
+        let shard = ShardId(1);
+        for n in [1, 3, 4] {
+            let report = Report { shard, place: place(n), incarnation: 1, id: AcceptorId([n; 16]), streams: 1 };
+            done(&mut state, Command::Group(GroupCommand::Report(report)));
+        }
+        let of = |state: &State| state.map(|_| true).shards().iter().find(|of| of.id == shard).unwrap().clone();
+        let known = of(&state).term;
+        done(&mut state, Command::Lead(Lead { shard, known, id: id(1), incarnation: 1, of_log: 0 }));
+        let (term, acceptors) = (of(&state).term, of(&state).pending.unwrap().iter().map(|one| one.id).collect());
+        let settle = Settle { shard, id: id(1), incarnation: 1, term, acceptors };
+        done(&mut state, Command::Group(GroupCommand::Settle(settle)));
+        let standby = |n: u32| Process { node: NodeNumber(n), life: 1 };
+        let pin = |n| Next::Do(Command::Copies(ChangeCopies { shard, change: Change::Pin { standby: standby(n) } }));
+        assert_eq!(next_of(&state, 2), pin(3), "the second node is on the owner's machine");
+        let Next::Do(command) = next_of(&state, 2) else { panic!() };
+        done(&mut state, command);
+        assert_eq!(next_of(&state, 2), Next::Nothing);
+        assert_eq!(next_of(&state, 3), pin(4));
+        let out = Command::Copies(ChangeCopies { shard, change: Change::Remove { standby: standby(3) } });
+        done(&mut state, out);
+        assert_eq!(next_of(&state, 2), pin(4), "one that an operator has taken out stays out");
+        assert_eq!(of(&state).owner, id(1));
+    }
+}
