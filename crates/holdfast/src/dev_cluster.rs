@@ -39,6 +39,10 @@ pub struct Options {
     /// Smart clients, such as those of Redis Cluster, connect at these ports + 1000.
     #[arg(short, long, default_value_t = 7001)]
     port: u16,
+    /// Copies of the data, the owner's included. Above 1 each of `--nodes` is a machine of its own to the others, with an
+    /// agent whose children are its nodes, and one shard has all keys.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=7))]
+    copies: u16,
     /// The directory in which each node has its own.
     #[arg(long, default_value = "dev-cluster")]
     dir: PathBuf,
@@ -65,6 +69,12 @@ pub fn run(options: &Options) -> Result<(), String> {
     if last.is_none() || options.port == 0 {
         return Err(format!("--port: from {} on there are not enough ports for {} nodes", options.port, options.nodes));
     }
+    if options.copies > options.nodes.max(1) || options.copies > 1 && options.nodes < 3 {
+        return Err(format!(
+            "--copies {} needs as many --nodes, and 3 at least: the log has copies on three machines",
+            options.copies
+        ));
+    }
     let dir = std::path::absolute(&options.dir).map_err(|why| format!("{}: {why}", options.dir.display()))?;
     remember(&dir, options)?;
     // Before the first child, so that none is left behind.
@@ -77,6 +87,13 @@ pub fn run(options: &Options) -> Result<(), String> {
         return Ok(());
     }
     welcome(&nodes.nodes, &options.dir);
+    if options.copies > 1 {
+        println!("\nThe copies get their places.");
+        if !nodes.place(options)? {
+            return Ok(());
+        }
+        println!("{} copies of the data are there: any of the {} may end.", options.copies, options.nodes);
+    }
     nodes.watch(options)
 }
 
@@ -84,7 +101,8 @@ pub fn run(options: &Options) -> Result<(), String> {
 fn remember(dir: &Path, options: &Options) -> Result<(), String> {
     let file = dir.join("dev-cluster");
     let failed = |why: io::Error| format!("{}: {why}", file.display());
-    let mine = format!("--nodes {} --port {}", options.nodes, options.port);
+    let copies = if options.copies > 1 { format!(" --copies {}", options.copies) } else { String::new() };
+    let mine = format!("--nodes {} --port {}{copies}", options.nodes, options.port);
     match fs::read_to_string(&file) {
         Ok(known) if known.trim() == mine => Ok(()),
         Ok(known) => Err(format!(
@@ -128,7 +146,11 @@ fn command(port: u16, dir: &Path, options: &Options) -> io::Result<Command> {
         (options.port..).take(usize::from(options.nodes)).map(|port| format!("127.0.0.1:{port}")).collect();
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["server", "--bind", "127.0.0.1", "--port", &port.to_string(), "--cluster-seeds", &seeds.join(",")]);
-    command.arg("--dir").arg(dir).args(&options.settings);
+    command.arg("--dir").arg(dir);
+    if options.copies > 1 {
+        command.args(["--cluster-copies", &options.copies.to_string(), "--cluster-host", &format!("host-{port}")]);
+    }
+    command.args(&options.settings);
     Ok(command)
 }
 
@@ -154,6 +176,13 @@ impl Node {
         None
     }
 
+    /// The process, and those whose parent it is.
+    fn processes(&self) -> Vec<String> {
+        let id = self.child.id().to_string();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        children.split_whitespace().map(str::to_owned).chain([id]).collect()
+    }
+
     fn last_lines(&self) -> String {
         let log = fs::read(self.dir.join("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -161,14 +190,34 @@ impl Node {
         lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|line| format!("  {line}\n")).collect()
     }
 
-    /// The problems that the server reports of the cluster. An error: it refuses the connection of this command.
-    fn problems(&self) -> Result<Vec<String>, String> {
+    /// The report of the cluster; empty: there is none. An error: it refuses the connection of this command.
+    fn status(&self) -> Result<Vec<u8>, String> {
         let status = Connection::open_within(&Target::local(self.port), ANSWER)
             .and_then(|mut c| c.call(&[b"CLUSTER", b"STATUS"]));
         match status {
-            Ok(Value::Bulk(status) | Value::Verbatim(_, status)) => Ok(problems(&status)),
+            Ok(Value::Bulk(status) | Value::Verbatim(_, status)) => Ok(status),
             Err(why) if is_locked(&why) => Err(why),
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The problems that the server reports of the cluster. Errors as for [`Self::status`].
+    fn problems(&self) -> Result<Vec<String>, String> {
+        self.status().map(|status| problems(&status))
+    }
+
+    /// Fails with the reason while the data has not so many copies that may take over.
+    fn has_copies(&self, copies: u16) -> Result<(), String> {
+        match self.status() {
+            // The start does not need to know.
+            Err(_) => Ok(()),
+            Ok(status) => {
+                let status = String::from_utf8_lossy(&status);
+                match status.matches(" electable ").count() + 1 {
+                    there if there >= usize::from(copies) => Ok(()),
+                    there => Err(format!("{there} of {copies} copies are there")),
+                }
+            }
         }
     }
 
@@ -183,7 +232,7 @@ impl Node {
         match asked {
             Ok([Value::Bulk(server), Value::Bulk(cluster), Value::Bulk(status) | Value::Verbatim(_, status)]) => {
                 let has = |text: &[u8], line: &str| String::from_utf8_lossy(text).lines().any(|l| l == line);
-                if !has(&server, &format!("process_id:{}", self.child.id())) {
+                if !self.processes().iter().any(|id| has(&server, &format!("process_id:{id}"))) {
                     // It is about to find that out.
                     return Err("another server is at its port".to_owned());
                 }
@@ -215,6 +264,16 @@ struct Nodes {
 impl Nodes {
     /// Waits until all servers serve. Returns false if a signal came first.
     fn serve(&mut self) -> Result<bool, String> {
+        self.until("serve", Node::serves)
+    }
+
+    /// Waits until there are the copies that are wanted. Returns false if a signal came first.
+    fn place(&mut self, options: &Options) -> Result<bool, String> {
+        self.until("know of all copies", |node| node.has_copies(options.copies))
+    }
+
+    /// Waits until all servers pass a test. Returns false if a signal came first.
+    fn until(&mut self, what: &str, test: impl Fn(&Node) -> Result<(), String>) -> Result<bool, String> {
         let count = self.nodes.len();
         let mut waiting: Vec<usize> = (0..count).collect();
         for looks in 0u32.. {
@@ -231,10 +290,10 @@ impl Nodes {
             }
             let mut still = Vec::new();
             for node in waiting {
-                if let Err(why) = self.nodes[node].serves() {
+                if let Err(why) = test(&self.nodes[node]) {
                     still.push(node);
                     if looks % REPORTS == REPORTS - 1 {
-                        println!("the node at port {} does not serve yet: {why}", self.nodes[node].port);
+                        println!("the node at port {} does not {what} yet: {why}", self.nodes[node].port);
                     }
                 }
             }

@@ -305,3 +305,29 @@ fn nodes_speak_tls_with_each_other() {
     let refused = "was refused: it does not use TLS, this node uses TLS: tls-cluster must be the same on all nodes";
     wait(refused, || fs::read_to_string(&log).unwrap().contains(refused).then_some(()));
 }
+
+/// Each of three machines has an agent and a node, and two of the nodes have the data.
+#[test]
+fn a_cluster_with_copies_goes_on_without_the_owner() {
+    let (port, dir) = (ports(), Scratch::new());
+    let few =
+        Command::new(env!("CARGO_BIN_EXE_holdfast")).args(["dev-cluster", "--nodes", "2", "--copies", "2"]).output();
+    assert!(String::from_utf8(few.unwrap().stderr).unwrap().contains("needs as many --nodes"));
+    let mut cluster = Cluster::start(port, &dir, &["--copies", "2", "--", "--log-segment-size", "1mb"]);
+    cluster.serves();
+    wait("the copies are there", || {
+        assert_eq!(cluster.process.try_wait().unwrap(), None, "{}", cluster.said());
+        cluster.said().contains("2 copies of the data are there").then_some(())
+    });
+    comes(&mut cluster.client(1), "set key 7", "+OK");
+    let info = cluster.client(0).call("info server");
+    let fields = info.split_whitespace();
+    let owner = fields.filter_map(|field| field.strip_prefix("process_id:")).next().unwrap().parse().unwrap();
+    signal("KILL", owner);
+    wait("another one has the keys", || cluster.client(2).try_call("get key").filter(|reply| reply.ends_with(" 7")));
+    wait("the copies are there again", || status(port + 2, None).1.contains("electable").then_some(()));
+    signal("TERM", cluster.process.id());
+    let (well, said) = cluster.ends();
+    assert!(well, "{said}");
+    is_gone(port);
+}
