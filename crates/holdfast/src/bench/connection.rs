@@ -12,9 +12,6 @@ use super::scan::{Kind, Scanner, Tally};
 use crate::client::explained;
 use crate::tls;
 
-/// How long connecting and logging in may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// A stream socket of either family.
 #[derive(Debug)]
 pub enum Stream {
@@ -27,11 +24,11 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Connects.
+    /// Connects, which may take so long.
     ///
     /// # Errors
     /// In words for the user.
-    pub fn open(address: &Address, options: &tls::TlsOptions) -> Result<Self, String> {
+    pub fn open(address: &Address, options: &tls::TlsOptions, patience: Duration) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot connect to {address}: {error}");
         let (host, port) = match address {
             Address::Unix(path) => return UnixStream::connect(path).map(Self::Unix).map_err(fail),
@@ -39,13 +36,13 @@ impl Stream {
         };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (host, port).to_socket_addrs().map_err(fail)? {
-            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            match TcpStream::connect_timeout(&address, patience) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(fail)?;
                     if !options.tls {
                         return Ok(Self::Tcp(stream));
                     }
-                    stream.set_read_timeout(Some(CONNECT_TIMEOUT)).map_err(fail)?;
+                    stream.set_read_timeout(Some(patience)).map_err(fail)?;
                     let stream = options.connect(host, stream);
                     let stream = stream.map_err(|why| format!("cannot connect to {host}:{port}: {why}"))?;
                     return Ok(Self::Tls(Box::new(stream)));
@@ -149,6 +146,10 @@ pub struct Connection {
     pub batches: u64,
     /// How often the batch was sent again.
     pub tries: u32,
+    /// A reply to the batch was an error.
+    pub has_failed: bool,
+    /// The server has closed it, and it is made again.
+    pub is_lost: bool,
     /// The batch, kept only where it may have to be sent again.
     pub batch: Vec<u8>,
     /// Bytes that the socket has not taken yet.
@@ -162,7 +163,21 @@ impl Connection {
     /// # Errors
     /// In words for the user: refused, wrong password, no RESP.
     pub fn open(options: &Options, nodes: &Nodes, node: usize, probe: bool, now: Instant) -> Result<Self, String> {
-        let mut stream = Stream::open(&nodes.addresses[node], &options.target.tls)?;
+        Self::open_at(options, &nodes.addresses[node], node, probe, now)
+    }
+
+    /// As [`Self::open`], where that node is now.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_at(
+        options: &Options,
+        address: &Address,
+        node: usize,
+        probe: bool,
+        now: Instant,
+    ) -> Result<Self, String> {
+        let mut stream = Stream::open(address, &options.target.tls, options.patience())?;
         log_in(&mut stream, options, probe)?;
         stream.set_nonblocking().map_err(|error| format!("cannot make a socket non-blocking: {error}"))?;
         Ok(Self {
@@ -175,6 +190,8 @@ impl Connection {
             since: now,
             batches: 0,
             tries: 0,
+            has_failed: false,
+            is_lost: false,
             batch: Vec::new(),
             unsent: Vec::new(),
         })
@@ -245,7 +262,7 @@ pub fn log_in(stream: &mut Stream, options: &Options, probe: bool) -> Result<(),
         steps.push(vec!["PING"]);
     }
     let fail = |error: io::Error| format!("the server did not answer while connecting: {error}");
-    stream.set_timeout(Some(CONNECT_TIMEOUT)).map_err(fail)?;
+    stream.set_timeout(Some(options.patience())).map_err(fail)?;
     for step in steps {
         let mut request = format!("*{}\r\n", step.len()).into_bytes();
         for argument in &step {

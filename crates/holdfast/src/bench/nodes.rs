@@ -55,8 +55,16 @@ impl Slots {
     /// True if the slot of a key is in it.
     #[inline]
     pub fn have(&self, key: &[u8]) -> bool {
-        let slot = usize::from(slot_of(key));
+        self.has(usize::from(slot_of(key)))
+    }
+
+    #[inline]
+    fn has(&self, slot: usize) -> bool {
         self.0[slot / 64] >> (slot % 64) & 1 == 1
+    }
+
+    fn first(&self) -> Option<usize> {
+        (0..SLOTS).find(|slot| self.has(*slot))
     }
 }
 
@@ -67,6 +75,8 @@ pub struct Nodes {
     pub addresses: Vec<Address>,
     /// With `--cluster` or `--shard`, what each has, in the same order; else empty.
     pub slots: Vec<Slots>,
+    /// Those that the options name.
+    named: Vec<Address>,
 }
 
 impl Nodes {
@@ -82,9 +92,9 @@ impl Nodes {
             None => vec![Address::Tcp(options.target.host.clone(), options.target.port)],
         };
         let nodes = match (options.cluster, options.shard) {
-            (true, _) => Self::asked(options, &named[0])?,
+            (true, _) => Self::asked(options, &named)?,
             (_, true) => Self::shared_out(named),
-            _ => return Ok(Self { addresses: named, slots: Vec::new() }),
+            _ => return Ok(Self { addresses: named.clone(), slots: Vec::new(), named }),
         };
         if nodes.addresses.len() * options.threads > options.connections {
             return Err(format!(
@@ -97,8 +107,34 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Those that one of them names.
-    fn asked(options: &Options, named: &Address) -> Result<Self, String> {
+    /// Those that one of these names: the first that answers.
+    fn asked(options: &Options, named: &[Address]) -> Result<Self, String> {
+        let mut why = String::new();
+        for address in named {
+            match Self::asked_at(options, address) {
+                Ok(nodes) => return Ok(Self { named: named.to_vec(), ..nodes }),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// Where the nodes are now, in the same order: with `--cluster` those that have the first slot of each. Others stay where
+    /// they were.
+    pub fn now(&self, options: &Options) -> Vec<Address> {
+        let mut now = self.addresses.clone();
+        if let (true, Ok(found)) = (options.cluster, Self::asked(options, &self.named)) {
+            for (slots, address) in self.slots.iter().zip(&mut now) {
+                let owner = found.slots.iter().position(|of| slots.first().is_some_and(|slot| of.has(slot)));
+                if let Some(found) = owner.and_then(|at| found.addresses.get(at)) {
+                    address.clone_from(found);
+                }
+            }
+        }
+        now
+    }
+
+    fn asked_at(options: &Options, named: &Address) -> Result<Self, String> {
         let reply = ask(options, named, &[b"CLUSTER", b"SLOTS"])?;
         let host = match named {
             Address::Tcp(host, _) => host,
@@ -112,13 +148,13 @@ impl Nodes {
     fn shared_out(addresses: Vec<Address>) -> Self {
         let mut slots = vec![Slots::none(); addresses.len()];
         (0..SLOTS).for_each(|slot| slots[slot * addresses.len() / SLOTS].add(slot));
-        Self { addresses, slots }
+        Self { named: addresses.clone(), addresses, slots }
     }
 
     /// From a reply to CLUSTER SLOTS; a node without a host is at `host`. None if it is no such reply, or names nobody.
     fn read(reply: &Value, host: &str) -> Option<Self> {
         let Value::Array(ranges) = reply else { return None };
-        let mut nodes = Self { addresses: Vec::new(), slots: Vec::new() };
+        let mut nodes = Self { addresses: Vec::new(), slots: Vec::new(), named: Vec::new() };
         for range in ranges {
             let Value::Array(range) = range else { return None };
             let [Value::Integer(first), Value::Integer(last), Value::Array(owner), ..] = range.as_slice() else {
@@ -145,7 +181,7 @@ impl Nodes {
 
 /// The reply to one command.
 fn ask(options: &Options, address: &Address, words: &[&[u8]]) -> Result<Value, String> {
-    let mut stream = Stream::open(address, &options.target.tls)?;
+    let mut stream = Stream::open(address, &options.target.tls, options.patience())?;
     connection::log_in(&mut stream, options, true)?;
     let mut request = Vec::new();
     resp::append_request(&mut request, words);

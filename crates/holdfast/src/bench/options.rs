@@ -8,6 +8,10 @@ use clap::{Args, ValueEnum};
 use super::nodes::Address;
 use crate::client::Target;
 
+/// How long connecting and logging in may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same with `--reconnect`, where another server may have what is asked for.
+const RECONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Upper bound of `--connections`: beyond it one machine's ports and descriptors run out.
 const CONNECTIONS_MAX: usize = 60_000;
 /// Upper bound of `--batch`; a batch is encoded whole before it is sent.
@@ -170,6 +174,14 @@ pub struct Options {
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
 
+    /// Connect again when a server closes a connection, with --cluster to whoever has the slots then. Without --cluster the
+    /// next one of --nodes is tried
+    #[arg(long)]
+    pub reconnect: bool,
+    /// Add to the JSON what happened in each interval of so many milliseconds: answers, errors, mean and longest latency
+    #[arg(long, value_name = "MS", requires = "json", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub timeline: Option<u64>,
+
     /// First SET every key once
     #[arg(long)]
     pub load: bool,
@@ -192,6 +204,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// How long connecting and logging in may take, each.
+    pub fn patience(&self) -> Duration {
+        if self.reconnect { RECONNECT_TIMEOUT } else { CONNECT_TIMEOUT }
+    }
+
     /// Refuses combinations of options that the check of a single option cannot see.
     ///
     /// # Errors

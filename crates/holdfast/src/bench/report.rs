@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::options::{Distribution, Mode, Options};
 use super::run::Outcome;
-use super::stats::Shares;
+use super::stats::{Shares, Step};
 
 /// A run and what it measured.
 pub struct Report<'a> {
@@ -210,6 +210,22 @@ fn json(report: &Report) -> String {
         object.number("server_resident_bytes", server.resident as f64);
     }
     object.text("error_messages", &stats.messages.join("; "));
+    if options.reconnect {
+        object.number("reconnects", stats.reconnects as f64);
+        object.number("lost", stats.lost as f64);
+    }
+    if let Some(timeline) = &stats.timeline {
+        object.number("timeline_began_ms", timeline.began_ms as f64);
+        object.number("timeline_step_ms", timeline.step_ms as f64);
+        object.name("timeline");
+        let ms = |nanos: u64| nanos as f64 / 1e6;
+        let step = |of: &Step| {
+            let mean = ms(of.latency) / (of.answered + of.failed).max(1) as f64;
+            format!("[{}, {}, {mean:.3}, {:.3}]", of.answered, of.failed, ms(of.longest))
+        };
+        let steps: Vec<String> = timeline.steps.iter().map(step).collect();
+        object.0 += &format!("[{}]", steps.join(", "));
+    }
     object.end()
 }
 

@@ -35,7 +35,15 @@ pub fn run(options: &Options) -> Result<(), String> {
     if options.load || options.load_only {
         let bar = Bar::new(options.quiet, options.keys, false);
         let sources = |thread| Source::fill(Arc::clone(&commands), options.seed, thread, options.threads as u64);
-        let plan = Plan { warmup: Duration::ZERO, duration: None, operations: None, interval: None, retries: 0 };
+        let plan = Plan {
+            warmup: Duration::ZERO,
+            duration: None,
+            operations: None,
+            interval: None,
+            retries: 0,
+            again: None,
+            timeline: None,
+        };
         let outcome = drive(&mut groups, &plan, sources, &options.server_pid, &bar)?;
         bar.bar.finish_and_clear();
         if outcome.stats.tally.errors > 0 {
@@ -57,6 +65,8 @@ pub fn run(options: &Options) -> Result<(), String> {
         operations: options.operations,
         interval: options.rate.map(|rate| Duration::from_secs_f64(threads * options.batch() as f64 / rate)),
         retries: options.retries,
+        again: options.reconnect.then_some((options, &nodes)),
+        timeline: options.timeline,
     };
     let bar = match options.operations {
         Some(operations) => Bar::new(options.quiet, operations, false),
@@ -125,7 +135,7 @@ impl Bar {
 }
 
 /// When a run's parts end and how fast it goes.
-struct Plan {
+struct Plan<'a> {
     warmup: Duration,
     /// Without a duration the run lasts until the operations or the source are used up.
     duration: Option<Duration>,
@@ -133,9 +143,13 @@ struct Plan {
     /// Time between two batches of a thread.
     interval: Option<Duration>,
     retries: u32,
+    /// With `--reconnect`.
+    again: Option<(&'a Options, &'a Nodes)>,
+    /// Milliseconds.
+    timeline: Option<u64>,
 }
 
-impl Plan {
+impl Plan<'_> {
     fn length(&self) -> Duration {
         self.warmup + self.duration.unwrap_or_default()
     }
@@ -188,7 +202,7 @@ impl Moment {
 /// Runs one thread per group of connections to the plan's end, and gives the groups back.
 fn drive(
     groups: &mut Vec<Vec<Connection>>,
-    plan: &Plan,
+    plan: &Plan<'_>,
     source: impl Fn(u64) -> Source,
     server_pids: &[u32],
     bar: &Bar,
@@ -212,6 +226,8 @@ fn drive(
                 quota: plan.operations.map(|operations| share(operations, index, threads)),
                 interval: plan.interval,
                 retries: plan.retries,
+                again: plan.again,
+                timeline: plan.timeline,
             };
             let done = done.clone();
             handles.push(scope.spawn(move || {
@@ -273,7 +289,7 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     /// Waits for the plan's end and returns the first and last moment of the measured part.
-    fn run(&self, plan: &Plan, began: Moment, mut running: usize) -> Result<(Moment, Moment), String> {
+    fn run(&self, plan: &Plan<'_>, began: Moment, mut running: usize) -> Result<(Moment, Moment), String> {
         let start = began.at;
         let mut first = began;
         if !plan.warmup.is_zero() {

@@ -1,6 +1,6 @@
 //! Counters of the measurement, and their sums over threads.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
@@ -60,6 +60,64 @@ pub struct Stats {
     pub latency: Histogram<u64>,
     /// The first different error messages.
     pub messages: Vec<String>,
+    /// Connections that were made again.
+    pub reconnects: u64,
+    /// Commands whose replies were lost with a connection.
+    pub lost: u64,
+    /// See `--timeline`.
+    pub timeline: Option<Timeline>,
+}
+
+/// What happened in intervals of the measured time.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    began: Instant,
+    /// When it began, in milliseconds of unix time.
+    pub began_ms: u64,
+    /// The length of an interval, in milliseconds.
+    pub step_ms: u64,
+    /// One for each.
+    pub steps: Vec<Step>,
+}
+
+/// An interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Batches that were answered, without an error and with one.
+    pub answered: u64,
+    pub failed: u64,
+    /// The sum of their latencies, and the longest one, in nanoseconds.
+    pub latency: u64,
+    pub longest: u64,
+}
+
+impl Timeline {
+    /// Begins now.
+    pub fn new(step_ms: u64, began: Instant, began_ms: u64) -> Self {
+        Self { began, began_ms, step_ms, steps: Vec::new() }
+    }
+
+    fn record(&mut self, now: Instant, has_failed: bool, latency: u64) {
+        let at = (now.saturating_duration_since(self.began).as_millis() as u64 / self.step_ms) as usize;
+        if at >= self.steps.len() {
+            self.steps.resize(at + 1, Step::default());
+        }
+        let step = &mut self.steps[at];
+        *(if has_failed { &mut step.failed } else { &mut step.answered }) += 1;
+        step.latency += latency;
+        step.longest = step.longest.max(latency);
+    }
+
+    /// Another thread's, which began at about the same time.
+    fn add(&mut self, other: &Self) {
+        self.steps.resize(self.steps.len().max(other.steps.len()), Step::default());
+        for (step, more) in self.steps.iter_mut().zip(&other.steps) {
+            step.answered += more.answered;
+            step.failed += more.failed;
+            step.latency += more.latency;
+            step.longest = step.longest.max(more.longest);
+        }
+    }
 }
 
 impl Stats {
@@ -78,15 +136,22 @@ impl Stats {
             bytes_out: 0,
             latency,
             messages: Vec::new(),
+            reconnects: 0,
+            lost: 0,
+            timeline: None,
         }
     }
 
-    /// Counts a batch.
+    /// Counts a batch that was answered now.
     #[inline]
-    pub fn record(&mut self, commands: u32, latency: Duration) {
+    pub fn record(&mut self, commands: u32, latency: Duration, now: Instant, has_failed: bool) {
         self.batches += 1;
         self.commands += u64::from(commands);
-        self.latency.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_MAX_NS));
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_MAX_NS);
+        self.latency.saturating_record(nanos);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.record(now, has_failed, nanos);
+        }
     }
 
     /// Keeps an error's message if it is new and there is room.
@@ -106,6 +171,12 @@ impl Stats {
         self.failed += other.failed;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
+        self.reconnects += other.reconnects;
+        self.lost += other.lost;
+        match (&mut self.timeline, other.timeline) {
+            (Some(timeline), Some(other)) => timeline.add(&other),
+            (timeline, other) => *timeline = timeline.take().or(other),
+        }
         if self.latency.add(&other.latency).is_err() {
             unreachable!("all histograms have the same bounds");
         }

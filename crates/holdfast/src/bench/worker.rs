@@ -6,6 +6,7 @@
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
@@ -14,8 +15,11 @@ use std::os::fd::AsRawFd;
 
 use super::clock;
 use super::connection::{Connection, Role, not_resp};
+use super::nodes::Nodes;
+use super::options::Options;
+use super::reconnect::{self, Again};
 use super::scan::Kind;
-use super::stats::Stats;
+use super::stats::{Stats, Timeline};
 use super::workload::Source;
 
 const READ_BYTES: usize = 64 << 10;
@@ -94,6 +98,10 @@ pub struct Worker<'a> {
     pub interval: Option<Duration>,
     /// How often a transaction is sent again.
     pub retries: u32,
+    /// With `--reconnect`.
+    pub again: Option<(&'a Options, &'a Nodes)>,
+    /// Milliseconds of an interval of the timeline.
+    pub timeline: Option<u64>,
 }
 
 impl Worker<'_> {
@@ -110,7 +118,12 @@ impl Worker<'_> {
             registered.map_err(|error| format!("cannot watch a socket: {error}"))?;
         }
         let now = clock::now();
+        let again = match self.again {
+            None => None,
+            Some((options, nodes)) => Some(Again::new(options, nodes, poll.registry())?),
+        };
         let mut turn = Loop {
+            again: None,
             transactions: self.source.transactions(),
             pacer: self.interval.map(|interval| Pacer { next: now, interval }),
             idle: (0..self.connections.len())
@@ -127,7 +140,17 @@ impl Worker<'_> {
             stopped: false,
             worker: self,
         };
-        turn.run(poll)?;
+        let ran = thread::scope(|scope| {
+            turn.again = again.map(|(again, reconnects)| {
+                scope.spawn(move || reconnects.run());
+                again
+            });
+            let ran = turn.run(poll);
+            // The thread ends with it.
+            turn.again = None;
+            ran
+        });
+        ran?;
         Ok((turn.worker.connections, turn.stats))
     }
 }
@@ -135,6 +158,7 @@ impl Worker<'_> {
 /// The state of a running thread.
 struct Loop<'a> {
     worker: Worker<'a>,
+    again: Option<Again>,
     /// True if batches end with EXEC's reply.
     transactions: bool,
     pacer: Option<Pacer>,
@@ -168,6 +192,7 @@ impl Loop<'_> {
                     drained_by.get_or_insert_with(|| clock::now() + DRAIN);
                 }
             }
+            self.take_again(&poll)?;
             self.use_idle()?;
             if self.ending && (!self.is_busy() || drained_by.is_some_and(|end| clock::now() >= end)) {
                 return Ok(());
@@ -177,7 +202,10 @@ impl Loop<'_> {
                 result => result.map_err(|error| format!("epoll failed: {error}"))?,
             }
             for event in &events {
-                self.ready(event.token().0)?;
+                let index = event.token().0;
+                if index != reconnect::WAKES.0 {
+                    self.ready(index).or_else(|why| self.lose(index, why))?;
+                }
             }
             self.worker.progress.0.store(self.commands, Ordering::Relaxed);
         }
@@ -193,6 +221,8 @@ impl Loop<'_> {
         if !self.measuring {
             self.measuring = true;
             self.stats = Stats::new();
+            let timeline = |step| Timeline::new(step, clock::now(), clock::unix_ms());
+            self.stats.timeline = self.worker.timeline.map(timeline);
             self.worker.connections.iter_mut().for_each(|connection| connection.batches = 0);
         }
     }
@@ -215,7 +245,7 @@ impl Loop<'_> {
                 _ => clock::now(),
             };
             self.idle.pop();
-            self.issue(index, since)?;
+            self.issue(index, since).or_else(|why| self.lose(index, why))?;
         }
         Ok(())
     }
@@ -258,6 +288,7 @@ impl Loop<'_> {
         connection.commands = batch.commands;
         connection.since = since;
         connection.tries = 0;
+        connection.has_failed = false;
         if self.transactions && self.worker.retries > 0 {
             connection.batch.clear();
             connection.batch.extend_from_slice(&self.request);
@@ -268,6 +299,9 @@ impl Loop<'_> {
 
     fn ready(&mut self, index: usize) -> Result<(), String> {
         let connection = &mut self.worker.connections[index];
+        if connection.is_lost {
+            return Ok(());
+        }
         connection.flush().map_err(|error| format!("writing to the server failed: {error}"))?;
         loop {
             let connection = &mut self.worker.connections[index];
@@ -290,7 +324,13 @@ impl Loop<'_> {
             let replies = connection.scanner.feed(&self.read[..count], &mut self.stats.tally);
             let replies = replies.map_err(|byte| not_resp(byte.0))?;
             if self.stats.tally.errors > errors {
-                self.stats.message(connection.scanner.message());
+                let message = connection.scanner.message();
+                connection.has_failed = true;
+                let has_moved = message.starts_with("MOVED ");
+                self.stats.message(message);
+                if has_moved && self.again.is_some() {
+                    return Err("the slot has moved".to_owned());
+                }
             }
             if replies > 0 {
                 let Some(left) = connection.expected.checked_sub(replies) else {
@@ -329,11 +369,43 @@ impl Loop<'_> {
         connection.batches += 1;
         let commands = connection.commands;
         self.commands += u64::from(commands);
-        self.stats.record(commands, now.saturating_duration_since(connection.since));
+        let latency = now.saturating_duration_since(connection.since);
+        self.stats.record(commands, latency, now, connection.has_failed);
         if self.ending || self.pacer.is_some() {
             self.idle.push(index);
         } else {
             self.issue(index, now)?;
+        }
+        Ok(())
+    }
+
+    /// A connection is of no use any more: it is made again, if it may be.
+    fn lose(&mut self, index: usize, why: String) -> Result<(), String> {
+        let (Some(again), connection) = (&self.again, &mut self.worker.connections[index]) else { return Err(why) };
+        if !std::mem::replace(&mut connection.is_lost, true) {
+            if connection.expected > 0 {
+                self.stats.lost += u64::from(connection.commands);
+            }
+            connection.expected = 0;
+            self.idle.retain(|idle| *idle != index);
+            again.lost(index, connection.node);
+        }
+        Ok(())
+    }
+
+    /// Takes connections that were made again.
+    fn take_again(&mut self, poll: &Poll) -> Result<(), String> {
+        while let Some((index, made)) = self.again.as_ref().and_then(Again::made) {
+            let connection = &mut self.worker.connections[index];
+            let Connection { role, batches, .. } = *connection;
+            *connection = made;
+            (connection.role, connection.batches) = (role, batches);
+            let fd = connection.stream.as_raw_fd();
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            let registered = poll.registry().register(&mut SourceFd(&fd), Token(index), interest);
+            registered.map_err(|error| format!("cannot watch a socket: {error}"))?;
+            self.stats.reconnects += 1;
+            self.idle.push(index);
         }
         Ok(())
     }

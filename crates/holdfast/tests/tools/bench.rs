@@ -151,6 +151,22 @@ fn error(output: &Output) -> String {
 }
 
 #[test]
+fn connections_that_were_closed_are_made_again() {
+    let port = serve(Behaviour { close_after: Some(50), ..Behaviour::default() });
+    let output = bench(port, &["--operations", "2000", "--reconnect", "--timeline", "100", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let (answered, lost) = (field(&output, "batches"), field(&output, "lost"));
+    assert_eq!(answered + lost, 2000.0);
+    // Each connection of four lasts for fifty commands, and the next one is lost with it.
+    assert!(field(&output, "reconnects") >= 30.0 && lost >= 30.0, "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (_, steps) = text.split_once("\"timeline\": [[").unwrap();
+    let counts = steps.split('[').map(|step| step.split(',').next().unwrap().parse::<f64>().unwrap());
+    assert_eq!(counts.sum::<f64>(), answered);
+    assert!(error(&bench(port, &["--timeline", "100"])).contains("--json"));
+}
+
+#[test]
 fn counts_operations_nils_and_errors() {
     let port = serve(Behaviour::default());
     let run = bench(port, &["--json", "--operations", "2000", "--get-ratio", "1", "--threads", "2", "--load"]);
