@@ -23,7 +23,7 @@ pub use driver::{
 };
 pub use folder::{Checked, Cluster, Folder, Place, Unusable, check_copy, logs_of_copy, put_aside};
 pub use link::{ask, probe};
-pub use local::{Caller, Figures, Following, Job, Local, StreamFigures, Tap, TapEnded, TapStepped};
+pub use local::{Caller, Figures, Following, Job, Known, Local, StreamFigures, Tap, TapEnded, TapStepped};
 pub use port::{Heard, Listener, Port};
 pub use quorum::{Contact, Limits, Stage};
 pub use remote::{Dial, Remote};

@@ -15,6 +15,7 @@ use crate::config::Live;
 use crate::crash::Crash;
 use crate::durability::checkpoints::Checkpoints;
 use crate::durability::durable::Durable;
+use crate::durability::followed::{CopyOfData, Present};
 use crate::durability::snapshots::Snapshots;
 use crate::figures::hotkeys::HotKeys;
 use crate::figures::latency::{Event, Latencies};
@@ -122,6 +123,8 @@ pub struct Node {
     pub(crate) slow_scripts: SlowScripts,
     /// Its data follow those of another node: workers only read them (rule S2). Set before workers begin.
     pub follows: AtomicBool,
+    /// The copy of those data, while it follows.
+    copy: Present,
     /// The cluster that it is a node of, if any.
     cluster: OnceLock<Arc<Cluster>>,
     /// Set once the node shuts down; drivers leave their loops.
@@ -225,6 +228,7 @@ impl Node {
             doubts: Doubts::default(),
             slow_scripts: SlowScripts::default(),
             follows: AtomicBool::new(false),
+            copy: Present::default(),
             cluster: OnceLock::new(),
             stopping: AtomicBool::new(false),
             on_stop: OnceLock::new(),
@@ -495,6 +499,16 @@ impl Node {
     /// The cluster that it is a node of, if any.
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.get()
+    }
+
+    /// Notes the copy of another node's data that follows now, or that none does.
+    pub fn set_copy(&self, copy: Option<Arc<dyn CopyOfData>>) {
+        self.copy.set(copy);
+    }
+
+    /// The copy of another node's data that follows now, if one does.
+    pub(crate) fn copy(&self) -> Option<Arc<dyn CopyOfData>> {
+        self.copy.get()
     }
 
     /// An id for a client that is not registered.

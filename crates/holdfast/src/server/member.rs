@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use loggroup::{Listener, Port};
-use membership::control::{Control, DataLink, Hooks, Settings as ControlSettings, Status, TlsFiles};
+use membership::control::{Control, DataLink, HeardStandby, Hooks, Settings as ControlSettings, Status, TlsFiles};
 use membership::meta::{Command, Configuration, HAS_LOG, LIBRARIES_MAX, Response, Setting, Shard};
 use membership::{AcceptorId, BootNs, LeaseEnd, Map, NodeId, ShardId, level};
 use net::Links;
@@ -179,6 +179,10 @@ impl Administration for Kept {
 
     fn suspects(&self) -> Arc<BTreeSet<NodeId>> {
         self.0.suspects()
+    }
+
+    fn standbys(&self) -> Vec<HeardStandby> {
+        self.0.standbys()
     }
 
     fn change(&self, command: Command, then: Changed) {

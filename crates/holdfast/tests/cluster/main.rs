@@ -20,6 +20,8 @@ mod sentinel;
 mod set_back;
 mod settings;
 mod shard_settings;
+mod standby_reads;
+mod standby_views;
 mod standbys;
 #[path = "../support/mod.rs"]
 mod support;

@@ -14,11 +14,11 @@ pub struct Copied {
     /// Where the others reach them.
     places: [String; 3],
     /// Values that were acknowledged.
-    count: u32,
+    pub count: u32,
 }
 
 impl Copied {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::with("")
     }
 
@@ -59,7 +59,7 @@ impl Copied {
         copied
     }
 
-    fn cluster(&self, words: &[&str]) -> String {
+    pub fn cluster(&self, words: &[&str]) -> String {
         holdfast(&[&["cluster"], words, &["-p", &self.nodes.ports[2].to_string()]].concat())
     }
 
@@ -84,7 +84,7 @@ impl Copied {
 
     /// The reply of a node that serves. A write whose owner is lost under way closes the connection (rule T9); these
     /// writes may be repeated.
-    fn served(&self, client: &mut Client, at: usize, command: &str) -> String {
+    pub fn served(&self, client: &mut Client, at: usize, command: &str) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
             match client.try_call(command) {

@@ -12,6 +12,9 @@ use super::{Driver, Inner};
 /// Between two words about how far standbys may go.
 const EVERY: Duration = Duration::from_millis(10);
 
+/// So many words about it later all is said again: standbys have to know how old their knowledge is.
+const REPEATS: u32 = 5;
+
 /// The thread that tells marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Marking {
@@ -39,6 +42,10 @@ impl Driver {
     /// told when they have. True if there is a standby. The holder of a log without threads calls it every 10 ms.
     pub fn tell_marks(&self) -> bool {
         let committed = self.act(None, |inner, events| {
+            inner.words = (inner.words + 1) % REPEATS;
+            if inner.words == 0 {
+                inner.owner.repeat_marks();
+            }
             inner.owner.tell_marks(events);
             let committed = inner.marks.iter().map(|mark| mark.synced).max();
             committed.filter(|_| inner.owner.wants_marks())

@@ -102,6 +102,8 @@ struct Inner {
     is_through: bool,
     may_settle: bool,
     marking: Marking,
+    /// Words about marks since all was said.
+    words: u32,
     /// The term that has followed.
     fenced_by: Option<Term>,
     /// The caller has given up.
@@ -171,6 +173,7 @@ impl Driver {
             is_through: limits.through,
             may_settle: false,
             marking: Marking::ByHand,
+            words: 0,
             fenced_by: None,
             is_stopped: false,
         };

@@ -25,7 +25,7 @@ pub(crate) use self::lane::read;
 pub(crate) use self::lane::{Came, Departed, carry_out};
 use self::lane::{Lane, Wanted};
 use self::tap::Tapped;
-pub use self::tap::{Ended as TapEnded, Following, Stepped as TapStepped, Tap};
+pub use self::tap::{Ended as TapEnded, Following, Known, Stepped as TapStepped, Tap};
 #[cfg(test)]
 pub(crate) use self::tap::{Mistake, Planted};
 pub use self::work::Job;
@@ -418,6 +418,9 @@ impl<D: Disk> Port for Caller<D> {
                 return;
             }
             state.note(request.term, matches!(request.order, Order::Seal), &self.listener, self.number);
+            if let Order::Mark { stream, committed, .. } = &request.order {
+                state.note_word(request.term, *stream, committed.sequence);
+            }
             let asker = matches!(request.order, Order::Read { .. }).then(|| self.listener.clone());
             self.shared.step_for(asker, &mut state, |acceptor, out| acceptor.request(request, out))
         };

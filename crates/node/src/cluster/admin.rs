@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ::membership::NodeId;
-use ::membership::control::{ChangingShard, NotConfigured, Status};
+use ::membership::control::{ChangingShard, HeardStandby, NotConfigured, Status};
 use ::membership::meta::{Command, Setting};
 
 /// Called with the outcome of a change of the metadata; the error is in words.
@@ -28,6 +28,11 @@ pub trait Administration: Send + Sync {
     /// Those, and nodes that may be down for another reason.
     fn suspects(&self) -> Arc<BTreeSet<NodeId>> {
         self.silent()
+    }
+
+    /// The standbys of this node's shard that were heard lately.
+    fn standbys(&self) -> Vec<HeardStandby> {
+        Vec::new()
     }
 
     /// Changes the metadata. After an error they may or may not be changed.

@@ -44,9 +44,10 @@ impl<P: Port> Forwarding<'_, P> {
             return self.wait_for_replies(conn, 0);
         }
         let peers = self.peers();
-        let (map, me, all) = (peers.map.clone(), peers.me, !merge.is_without_lost(&command.name));
-        let asked = (0..map.nodes().len() as u16).filter(|node| all || *node == me || !map.node(*node).lost);
-        let mut links: Vec<usize> = asked.map(|node| peers.link_to(node)).collect();
+        let map = peers.map.clone();
+        let all = 0..map.nodes().len() as u16;
+        let asked: Vec<u16> = all.filter(|node| peers.takes_part(merge, &command.name, *node)).collect();
+        let mut links: Vec<usize> = asked.into_iter().map(|node| peers.link_to(node)).collect();
         if command.name == "waitaof" {
             // WAITAOF is about the changes of this connection.
             let changed = conn.remote.as_deref().map_or(&[][..], |remote| &remote.changed);
@@ -98,7 +99,8 @@ impl<P: Port> Forwarding<'_, P> {
         let fails = |node: &&::membership::map::Node| {
             node.lost || peers.holds_no_lease(node.id) || link_to(node).is_some_and(|link| link.is_down(now))
         };
-        if let Some(node) = peers.map.nodes().iter().find(fails) {
+        let owners = (0..peers.map.nodes().len() as u16).filter(|node| peers.map.slots_of(*node) > 0);
+        if let Some(node) = owners.map(|node| peers.map.node(node)).find(fails) {
             let text = format!(
                 "CLUSTERDOWN The node at {}:{} cannot be reached, or does not serve: nothing was done, as all have to do it",
                 node.host, node.port

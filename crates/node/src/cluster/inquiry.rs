@@ -60,9 +60,7 @@ impl Peers {
     /// The links of the nodes to ask.
     fn asked(&mut self, merge: Merge, question: &Question, command: &Command) -> Vec<usize> {
         let (me, home) = (self.me, question.home);
-        let is_asked = |peers: &Peers, node: u16| {
-            (home || node != me) && !(peers.map.node(node).lost && merge.is_without_lost(&command.name))
-        };
+        let is_asked = |peers: &Peers, node: u16| (home || node != me) && peers.takes_part(merge, &command.name, node);
         let nodes: Vec<u16> = match self.kinds[command.id] {
             Kind::Scan => {
                 let words: Vec<&[u8]> = question.words.iter().map(|word| &**word).collect();
@@ -139,7 +137,11 @@ impl SessionCtx<'_> {
         }
         // Keys of a workspace do not count: for DBSIZE, only the number that its block has added. For SCAN this node's
         // keys do not count if another node was asked.
-        let counts = !home && (merge != Merge::Same || known.is_empty());
+        let counts = !home
+            && match merge {
+                Merge::Same => known.is_empty(),
+                merge => peers.takes_part(merge, &command.name, peers.me),
+            };
         let own = match command.name == "dbsize" && home {
             true => Some(self.added_by(block, db)),
             false => counts.then(|| reply[from..].to_vec()),

@@ -21,6 +21,14 @@ pub(crate) fn slot_of(key: &[u8]) -> Slot {
     Slot::of(keyspace::slot_of(key))
 }
 
+/// The last look at the copy of another node's data: nobody looks twice in a millisecond.
+#[derive(Default)]
+pub(super) struct LastLook {
+    pub(super) at: Option<UnixMs>,
+    /// The owner of the data, as its place in the map, if they may be read here.
+    pub(super) owner: Option<u16>,
+}
+
 /// See the module's text.
 pub(crate) struct Peers {
     is_cluster: bool,
@@ -60,6 +68,8 @@ pub(crate) struct Peers {
     pub(crate) lapses_at: Option<UnixMs>,
     /// Since when this node has had no lease.
     pub(crate) unserved_since: Option<UnixMs>,
+    /// Whether clients may read the copy of another node's data here.
+    pub(super) copy: LastLook,
 }
 
 /// The link that leads back.
@@ -104,6 +114,7 @@ impl Peers {
             told: Version::ZERO,
             lapses_at: None,
             unserved_since: None,
+            copy: LastLook::default(),
         };
         peers.take_map();
         peers
@@ -130,6 +141,7 @@ impl Peers {
         self.me = self.map.index_of(self.shared.me()).unwrap_or(NOT_THERE);
         self.epoch = self.my_place().map_or(0, |me| self.map.node(me).epoch);
         self.routes = vec![None; self.map.nodes().len()];
+        self.copy = LastLook::default();
     }
 
     /// Checks what has changed; returns the map from before, if it has changed. `now` was read after the bytes of this turn have arrived

@@ -102,7 +102,10 @@ impl Peers {
         let mut positions: Vec<KeyAt> = Vec::new();
         command.spec.keys_of(args, &mut positions);
         for slot in positions.iter().filter_map(|at| args.get(at.index)).map(keyspace::slot_of) {
-            place = place.and(self.place(Slot::of(slot)));
+            place = place.and(match block.reads_copy && self.reads_copy_of(Slot::of(slot)) {
+                true => Place::At(self.me, Slot::of(slot)),
+                false => self.place(Slot::of(slot)),
+            });
             is_held &= block.run.held().covers(slot);
         }
         script.calls_with_keys(place, is_held, || command.reach(args) == Reach::Keys)
@@ -132,9 +135,14 @@ impl Peers {
 
     /// The end of a SCAN that runs here: behind the range of this node that the slot in its cursor is in.
     pub(crate) fn end_of_scan(&self, args: Args<'_>) -> u16 {
+        self.end_of_scan_at(args, self.me)
+    }
+
+    /// The end of a SCAN of the keys of this owner.
+    pub(super) fn end_of_scan_at(&self, args: Args<'_>, owner: u16) -> u16 {
         let slot = args.get(1).and_then(command::slot_of_cursor);
         let of_slot =
-            |slot| self.map.ranges_of(self.me).find(|range| (range.start..=range.end).contains(&Slot::of(slot)));
+            |slot| self.map.ranges_of(owner).find(|range| (range.start..=range.end).contains(&Slot::of(slot)));
         slot.and_then(of_slot).map_or(keyspace::SLOTS as u16, |range| range.end.get() + 1)
     }
 
@@ -177,6 +185,11 @@ impl<P: Port> Forwarding<'_, P> {
         }
         if conn.session.answers.as_deref().is_some_and(|answers| answers.is_over) {
             conn.session.answers = None;
+        }
+        if conn.session.reads_copies
+            && let Some(here) = self.read_copy(conn, command, args, kind, redirect)
+        {
+            return here;
         }
         let routed = match conn.is_virtual() {
             true => self.take_forwarded(conn, command, args, kind),

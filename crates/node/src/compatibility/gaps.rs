@@ -11,9 +11,6 @@ pub(super) const COMMANDS: &[(&str, Comes)] = &[
     ("cluster|getslotmigrations", Comes::Moves),
     ("cluster|migrateslots", Comes::Moves),
     ("cluster|migration", Comes::Moves),
-    ("cluster|replicas", Comes::Standbys),
-    ("cluster|replicate", Comes::Standbys),
-    ("cluster|slaves", Comes::Standbys),
     ("clusterscan", Comes::Later),
     ("commandlog", Comes::Later),
     ("failover", Comes::Standbys),
@@ -28,9 +25,11 @@ pub(super) const INSTEAD: &[(&str, &str)] = &[
     ("cluster|addslotsrange", "those that form a cluster share all of them"),
     ("cluster|delslots", "CLUSTER FORGET with LOSE-DATA gives those of a lost node to the others"),
     ("cluster|delslotsrange", "CLUSTER FORGET with LOSE-DATA gives those of a lost node to the others"),
+    ("cluster|failover", "a standby takes over by itself when its owner is lost"),
     ("cluster|meet", "a node that starts with `cluster-seeds` joins the cluster of those"),
     ("cluster|reset", "CLUSTER LEAVE takes a node out that owns none"),
     ("cluster|setslot", "no command moves one yet"),
+    ("failover", "a standby takes over by itself when its owner is lost"),
 ];
 
 /// Words of arguments that a command with a row does not take: the command, its words, the reason.

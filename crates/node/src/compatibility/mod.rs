@@ -17,7 +17,7 @@ enum Comes {
     Later,
     /// Slots that move.
     Moves,
-    /// Standbys: nodes with a copy of another node's data.
+    /// Planned switchovers from an owner to its standby.
     Standbys,
     /// Nothing: nodes do its work by themselves.
     Arranged,
@@ -31,7 +31,7 @@ impl Comes {
             Comes::Never => "there will be none",
             Comes::Later => "is not there yet",
             Comes::Moves => "comes with slots that move",
-            Comes::Standbys => "comes with standbys",
+            Comes::Standbys => "comes with switchovers",
             Comes::Arranged => "nodes arrange their slots themselves",
             Comes::Modules => "comes after the core: in Redis it is a module",
         }
@@ -62,6 +62,10 @@ const REMARKS: &[(&str, &str)] = &[
     (
         "cluster|recover",
         "not of Redis: a node without slots takes over the shard of a lost owner, from the copies of its log",
+    ),
+    (
+        "cluster|replicate",
+        "has this node stand by for the shard of that node, as CLUSTER STANDBY ADD; NO ONE takes it out, as CLUSTER STANDBY REMOVE",
     ),
     ("cluster|standby", "not of Redis: names nodes that have copies of a shard's data and may take it over"),
     ("cluster|slot-stats", "without `memory-bytes`, which is not kept"),
@@ -96,9 +100,14 @@ const REMARKS: &[(&str, &str)] = &[
     ),
     ("lastsave", "with `appendonly yes` of the last checkpoint"),
     ("psync", "a snapshot of one moment, always; no changes follow"),
-    ("readonly", "accepted: there are no replicas yet"),
-    ("readwrite", "accepted: there are no replicas yet"),
-    ("replicaof", "NO ONE only; there are no replicas yet"),
+    (
+        "readonly",
+        "at a standby the connection reads its copy of the data, see docs/operating/standbys.md; accepted elsewhere",
+    ),
+    (
+        "replicaof",
+        "in a cluster as CLUSTER REPLICATE with the node at that address, without NO ONE; a server by itself has no replicas, and takes NO ONE only",
+    ),
     ("rollback", "not of Redis: drops all changes since BEGIN"),
     (
         "scan",
@@ -106,7 +115,7 @@ const REMARKS: &[(&str, &str)] = &[
     ),
     ("replconf", "accepted; `rdb-filter-only` has an effect"),
     ("save", "as BGSAVE; the connection waits, others do not"),
-    ("slaveof", "NO ONE only; there are no replicas yet"),
+    ("slaveof", "as REPLICAOF"),
     ("sync", "a snapshot of one moment; no changes follow"),
     ("wait", "there are no replicas yet"),
     (
@@ -337,7 +346,7 @@ mod tests {
         }
         assert_eq!(answer("nothing"), None);
         assert_eq!(answer("get"), None, "a command with a row that is hidden is unknown");
-        assert!(answer("failover").unwrap().ends_with("it comes with standbys"));
+        assert!(answer("failover").unwrap().contains("it comes with switchovers; a standby takes over"));
         assert_eq!(
             answer("arget").unwrap(),
             "ERR 'arget' is not supported by this version of Holdfast: it is not there yet"

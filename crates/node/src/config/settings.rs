@@ -111,6 +111,8 @@ pub struct Settings {
     /// Milliseconds; 0: no limit.
     pub cluster_lock_timeout: u64,
     /// Milliseconds.
+    pub replica_max_staleness: u64,
+    /// Milliseconds.
     pub cluster_takeover_wait: u64,
     /// Milliseconds.
     pub cluster_lease: u64,
@@ -336,6 +338,7 @@ impl Settings {
             hz: read.number("hz"),
             busy_reply_threshold: read.number("busy-reply-threshold"),
             cluster_lock_timeout: read.number("cluster-lock-timeout"),
+            replica_max_staleness: read.number("replica-max-staleness"),
             cluster_takeover_wait: read.number("cluster-takeover-wait"),
             cluster_lease: read.number("cluster-lease"),
             lua_enable_deprecated_api: read.bool("lua-enable-deprecated-api"),

@@ -5,6 +5,7 @@ pub(crate) mod checkpoints;
 pub(crate) mod copies;
 pub(crate) mod cut;
 pub(crate) mod durable;
+pub(crate) mod followed;
 pub(crate) mod logging;
 pub(crate) mod outside;
 pub(crate) mod promises;

@@ -7,6 +7,7 @@ use ::membership::control::CopyState;
 
 use super::text::Text;
 use crate::cluster::Cluster;
+use crate::cluster::copied::seen;
 use crate::durability::backlog::backlog_limit;
 use crate::durability::checkpoints::Checkpoints;
 use crate::durability::copies::{CopiesOfLog, CopyOfLog};
@@ -34,6 +35,7 @@ pub(super) fn write(node: &Node, loading: bool, t: &mut Text) {
         log(node, &durable, t);
         durable.copies().iter().for_each(|of| copies(of, t));
     }
+    standbys(node, t);
     if let Some(checkpoints) = node.checkpoints() {
         checkpointer(node, &checkpoints, t);
         store(&checkpoints, t);
@@ -163,6 +165,33 @@ fn copies(of: &CopiesOfLog, t: &mut Text) {
     ];
     for (name, figure) in figures {
         of.copies.iter().for_each(|copy| t.gauge(name, &[("place", &copy.place)], figure(copy)));
+    }
+}
+
+/// The standbys of the node's shard, where it has some; or the copy that this node has of another one's data.
+fn standbys(node: &Node, t: &mut Text) {
+    let seen = seen(node);
+    if !seen.is_empty() {
+        let electable = seen.iter().filter(|seen| seen.standby.is_electable).count();
+        t.gauge("holdfast_standbys", &[], seen.len());
+        t.gauge("holdfast_standbys_electable", &[], electable);
+        let all: Vec<_> = seen.iter().map(|seen| (seen.address(), seen)).collect();
+        all.iter()
+            .for_each(|(address, seen)| t.gauge("holdfast_standby_up", &[("node", address)], u8::from(seen.is_up)));
+        let following = || all.iter().filter_map(|(address, seen)| Some((address, seen.following?.0)));
+        for (address, of) in following() {
+            t.gauge("holdfast_standby_lag_bytes", &[("node", address)], of.behind_bytes);
+        }
+        for (address, of) in following() {
+            t.gauge("holdfast_standby_lag_seconds", &[("node", address)], of.behind_ms as f64 / 1000.0);
+        }
+    }
+    if let Some(copy) = node.copy() {
+        let (figures, now) = (copy.figures(), node.clock.monotonic_ns());
+        t.gauge("holdfast_copy_lag_bytes", &[], figures.behind_bytes);
+        t.gauge("holdfast_copy_lag_seconds", &[], figures.behind_ms as f64 / 1000.0);
+        t.gauge("holdfast_copy_staleness_seconds", &[], seconds(now.since(figures.known_at)));
+        t.gauge("holdfast_copy_readable", &[], u8::from(copy.readable().is_some()));
     }
 }
 

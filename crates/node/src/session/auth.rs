@@ -11,6 +11,7 @@ use super::client::{check_name, set_name};
 use super::{Flow, Replies, Session, SessionCtx, SessionRun};
 use crate::REDIS_VERSION;
 use crate::admission::rights::{self, User};
+use crate::cluster::copied::own_primary;
 use crate::figures::stats::add;
 use crate::node::{Node, VALKEY_VERSION};
 use crate::users::Login;
@@ -199,6 +200,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         false => ("redis", REDIS_VERSION),
     };
     let (number, id) = (ctx.session.protocol.number(), ctx.session.client.id);
+    let role = if own_primary(ctx.node).is_some() { "replica" } else { "master" };
     let mut reply = ctx.reply();
     reply.map(7);
     reply.bulk("server");
@@ -212,7 +214,7 @@ fn hello(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     reply.bulk("mode");
     reply.bulk(mode);
     reply.bulk("role");
-    reply.bulk("master");
+    reply.bulk(role);
     reply.bulk("modules");
     reply.array(0);
     Ok(Flow::Done)
@@ -233,6 +235,7 @@ fn reset(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     session.user = User::DEFAULT;
     session.replies = Replies::On;
     session.redirect = None;
+    session.reads_copies = false;
     session.exporter = None;
     session.client.no_evict.store(false, Relaxed);
     session.no_touch = false;

@@ -19,6 +19,8 @@ pub struct Block {
     pub(super) micros: u64,
     /// The version of the slot map by which it began; 0 where there is none.
     pub(crate) map: u64,
+    /// It is a script that only reads, on the copy of another node's data that this node has.
+    pub(crate) reads_copy: bool,
     /// Messages that it has published.
     messages: Vec<(Kind, Vec<u8>, Vec<u8>)>,
     /// Its commands, as clients in MONITOR mode see them.
@@ -33,7 +35,8 @@ impl Block {
     pub(super) fn new(run: BlockRun, ctx: &SessionCtx<'_>, retry: Option<&Retry>) -> Self {
         let micros = retry.map_or_else(|| ctx.node.clock.unix_us(), |retry| retry.micros);
         let map = ctx.peers.map.version();
-        Self { run, micros, map, messages: Vec::new(), lines: Vec::new(), asleep: 0 }
+        let reads_copy = ctx.session.on_copy;
+        Self { run, micros, map, reads_copy, messages: Vec::new(), lines: Vec::new(), asleep: 0 }
     }
 
     /// Ends it: its changes and messages are sent.

@@ -26,6 +26,7 @@ mod multi;
 pub(crate) mod pubsub;
 mod replication;
 mod report;
+mod roles;
 mod script;
 mod server;
 mod slowlog;

@@ -1,10 +1,10 @@
-//! Small commands about the server as a whole: TIME, ROLE, LASTSAVE, SHUTDOWN, REPLICAOF.
+//! Small commands about the server as a whole: TIME, LASTSAVE, SHUTDOWN, and rows of others.
 
 use std::sync::Arc;
 
 use command::{Error, Row, Spec, flags::*};
 
-use super::{Flow, SessionCtx, SessionRun, help};
+use super::{Flow, SessionCtx, SessionRun, help, roles};
 use crate::durability::checkpoints::Checkpoints;
 use crate::durability::snapshots::AtEnd;
 use crate::worker::jobs::Job;
@@ -67,7 +67,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
     row("lolwut", -1, READONLY | FAST, "5.0.0", "[VERSION version]", "Displays the version.", lolwut),
     random_output(row("time", 1, LOADING | STALE | FAST, "2.6.0", "", "Returns the server time.", time)),
     categories(
-        row("role", 1, NOSCRIPT | LOADING | STALE | FAST, "2.8.12", "", "Returns the replication role.", role),
+        row("role", 1, NOSCRIPT | LOADING | STALE | FAST, "2.8.12", "", "Returns the replication role.", roles::role),
         &["admin", "dangerous"],
     ),
     random_output(categories(
@@ -118,8 +118,8 @@ pub const ROWS: &[Row<SessionRun>] = &[
         "Synchronously saves the database(s) to disk and shuts down the server.",
         shutdown,
     ),
-    row("replicaof", 3, REPLICA_FLAGS, "5.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
-    row("slaveof", 3, REPLICA_FLAGS, "1.0.0", "<host port | NO ONE>", REPLICA_OF, replicaof),
+    row("replicaof", 3, REPLICA_FLAGS, "5.0.0", "<host port | NO ONE>", REPLICA_OF, roles::replicaof),
+    row("slaveof", 3, REPLICA_FLAGS, "1.0.0", "<host port | NO ONE>", REPLICA_OF, roles::replicaof),
 ];
 
 /// There are no modules: what they do in Redis will be built in.
@@ -140,15 +140,6 @@ fn time(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     reply.array(2);
     reply.bulk((micros / 1_000_000).to_string());
     reply.bulk((micros % 1_000_000).to_string());
-    Ok(Flow::Done)
-}
-
-fn role(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    let mut reply = ctx.reply();
-    reply.array(3);
-    reply.bulk("master");
-    reply.integer(0);
-    reply.array(0);
     Ok(Flow::Done)
 }
 
@@ -211,14 +202,6 @@ fn bgrewriteaof(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     checkpoints.ask(false);
     ctx.reply().simple("Background append only file rewriting started");
     Ok(Flow::Done)
-}
-
-fn replicaof(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
-    if ctx.is(1, "NO") && ctx.is(2, "ONE") {
-        ctx.reply().ok();
-        return Ok(Flow::Done);
-    }
-    Err(Error::new("ERR replication is not supported by this version of Holdfast"))
 }
 
 fn shutdown(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {

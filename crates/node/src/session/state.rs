@@ -75,6 +75,10 @@ pub struct Session {
     pub replies: Replies,
     /// The choice of CLUSTER REDIRECT for keys of other nodes, if it was made.
     pub redirect: Option<Redirect>,
+    /// READONLY: it reads the copy of another node's data that this node may have.
+    pub reads_copies: bool,
+    /// The script that is its present command reads that copy.
+    pub on_copy: bool,
 }
 
 /// The fate of a script or a block that was undone because its node may not go on with it.
@@ -200,6 +204,8 @@ impl Session {
             exporter: None,
             replies: Replies::On,
             redirect: None,
+            reads_copies: false,
+            on_copy: false,
         }
     }
 

@@ -38,6 +38,13 @@ impl Owner {
         }
     }
 
+    /// Has everything told again that standbys were told: so they know how old their knowledge is, also while nothing is
+    /// written.
+    pub fn repeat_marks(&mut self) {
+        let told = self.peers.values_mut().filter_map(|peer| peer.told.as_mut());
+        told.for_each(|told| told.fill(Told::default()));
+    }
+
     /// Tells the acceptors that standbys read from what they do not know yet. Others hear nothing.
     pub fn tell_marks(&mut self, out: &mut Vec<Event>) {
         if !self.wants_marks() {

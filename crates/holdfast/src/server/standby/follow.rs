@@ -11,7 +11,7 @@ use engine::checkpoint::{Checkpointer, Loaded, restore};
 use engine::follow::{Applied, Applier, Logged, Step};
 use loggroup::{Following, Local};
 use membership::ShardId;
-use node::Node;
+use node::{CopyFigures, CopyOfData, Known, MonoNs, Node};
 use quorum::Cut;
 use redolog::{Lsn, Recovered};
 use standby::Behind;
@@ -171,6 +171,29 @@ impl Follow {
                 lock(&applier).passed(Lsn(passed.0));
             }
         });
+    }
+}
+
+impl CopyOfData for Follow {
+    fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    fn figures(&self) -> CopyFigures {
+        let (Behind { bytes, ms, .. }, known) = (self.behind(), self.following.known());
+        CopyFigures {
+            passed: Lsn(self.following.passed().0),
+            behind_bytes: bytes,
+            behind_ms: ms,
+            known_at: MonoNs(known.at),
+            heard_at: MonoNs(known.heard_at),
+        }
+    }
+
+    fn readable(&self) -> Option<Known> {
+        let is_whole = self.applied.is_whole() && !self.has_ended();
+        let known = self.following.known();
+        (is_whole && known.at > 0).then_some(Known { term: known.term, at: MonoNs(known.at) })
     }
 }
 

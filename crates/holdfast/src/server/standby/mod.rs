@@ -28,8 +28,8 @@ use std::time::Duration;
 use membership::ShardId;
 use membership::control::{Control, Following, Standing};
 use membership::meta::Shard;
-use node::Node;
 use node::config::Settings;
+use node::{CopyOfData, Node};
 use shipping::Progress;
 use standby::{Change, Part};
 
@@ -263,6 +263,7 @@ impl Steps {
         if let Some(checkpoints) = self.checkpoints.take() {
             checkpoints.stop();
         }
+        self.means.node.set_copy(None);
         drop(lock(&self.shared.follow).take());
     }
 
@@ -330,6 +331,7 @@ impl Steps {
                 let checkpoints = Checkpoints::start(&self.means.node, &follow, checkpointer);
                 self.checkpoints = Some(checkpoints.map_err(|why| why.to_string())?);
                 tracing::info!("This node stands by for shard {}: its copy follows the log", shard.id.0);
+                self.means.node.set_copy(Some(Arc::clone(&follow) as Arc<dyn CopyOfData>));
                 *lock(&self.shared.follow) = Some(follow);
             }
         }

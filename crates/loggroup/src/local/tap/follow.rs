@@ -9,7 +9,8 @@ use quorum::Cut;
 use redolog::{Clock, Disk, Recovered};
 use standby::{Behind, Follower};
 
-use super::{Ended, Stepped, Tap};
+use super::shown::Shown;
+use super::{Ended, Known, Stepped, Tap};
 
 /// Something to be done between two batches.
 type Errand = Box<dyn FnOnce(&mut Follower) + Send>;
@@ -64,6 +65,7 @@ pub struct Following {
     control: Arc<Control>,
     wake: Box<dyn Fn() + Send + Sync>,
     look: Box<dyn Fn() -> (Behind, Cut) + Send + Sync>,
+    shown: Arc<Shown>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -79,10 +81,11 @@ impl Following {
     ) -> io::Result<Self> {
         let control = Arc::new(Control::default());
         control.applied.store(tap.follower().applied().0, SeqCst);
-        let (wake, look, running) = (tap.waker(), tap.looker(clock), control.clone());
+        let (wake, shown, running) = (tap.waker(), tap.show(clock), control.clone());
+        let look = tap.looker(&shown);
         let name = "copy-follow".to_owned();
         let thread = std::thread::Builder::new().name(name).spawn(move || running.run(tap, apply))?;
-        Ok(Self { control, wake, look, thread: Some(thread) })
+        Ok(Self { control, wake, look, shown, thread: Some(thread) })
     }
 
     /// Has something done between two batches, on the thread: a checkpoint begins there, and a reader of several keys sees
@@ -97,6 +100,19 @@ impl Following {
     #[must_use]
     pub fn applied(&self) -> Cut {
         Cut(self.control.applied.load(SeqCst))
+    }
+
+    /// Memory has all records up to here, and no other one comes at or below: that is beyond the last record where the log
+    /// is idle.
+    #[must_use]
+    pub fn passed(&self) -> Cut {
+        self.shown.passed()
+    }
+
+    /// The age of what is applied.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        self.shown.known.get()
     }
 
     /// How far it is behind what is committed here. Bytes are an estimate. Milliseconds count from the time at which all that

@@ -5,6 +5,7 @@
 
 mod feed;
 mod follow;
+mod known;
 mod planted;
 mod recent;
 mod shown;
@@ -15,12 +16,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use quorum::{Base, Block, Cut, History, Mark, StreamId};
+use quorum::{Base, Block, Cut, History, Mark, StreamId, Term};
 use redolog::{Clock, Disk, Lack, Recovered};
 use standby::Follower;
 
 use self::feed::{Feed, Place};
 pub use self::follow::Following;
+pub use self::known::Known;
 pub(crate) use self::planted::{Mistake, Planted};
 use self::recent::Recent;
 pub(super) use self::recent::Tapped;
@@ -155,12 +157,13 @@ impl<D: Disk> Local<D> {
 
 impl<D: Disk> Shared<D> {
     /// The part of each stream behind the block that the standby has. It forgets the news.
-    fn look(&self, wanted: &[Wanted], planted: Planted) -> Result<Vec<Option<Found>>, Ended> {
+    fn look(&self, wanted: &[Wanted], done: &[u64], planted: Planted) -> Result<Vec<Option<Found>>, Ended> {
         let mut state = self.lock();
         let State { acceptor, lanes, tapped: Some(tapped), is_closing: false, .. } = &mut *state else {
             return Err(Ended::Closed);
         };
         tapped.has_news = false;
+        tapped.is_done(done);
         let mut all = Vec::new();
         let of_streams = wanted.iter().zip(lanes).zip(&mut tapped.recent).zip((0..).map(StreamId));
         for (((Wanted { next, has_room }, lane), recent), stream) in of_streams {
@@ -193,6 +196,15 @@ impl<D: Disk> State<D> {
             change(recent, *most);
             *end = recent.end().unwrap_or_default();
         }
+    }
+
+    /// Notes the word of the owner of a term about a stream, if a standby reads here.
+    pub(super) fn note_word(&mut self, term: Term, stream: StreamId, committed: u64) {
+        let is_owner = term == self.acceptor.promised();
+        let Some(tapped) = self.tapped.as_mut().filter(|_| is_owner) else { return };
+        let Some(shown) = &tapped.shown else { return };
+        tapped.words.say(term, usize::from(stream.0), committed, shown.now());
+        tapped.words.show(&shown.known);
     }
 
     /// Notes for the standby that reads here what it may look at now. True if it has to be woken.
@@ -279,7 +291,8 @@ impl<D: Disk> Tap<D> {
         };
         let wanted: Vec<Wanted> = self.feeds.iter().map(wanted).collect();
         self.looked_at = self.shown.as_ref().map_or(0, |shown| shown.now());
-        let all = self.shared.look(&wanted, self.planted)?;
+        let done: Vec<u64> = self.feeds.iter().map(Feed::place).collect();
+        let all = self.shared.look(&wanted, &done, self.planted)?;
         let mut loaded = Loaded::Nothing;
         for ((feed, found), stream) in self.feeds.iter_mut().zip(all).zip((0..).map(StreamId)) {
             let Some(Found { mark, base, blocks, older, lives }) = found else { continue };
@@ -367,14 +380,16 @@ impl<D: Disk> Tap<D> {
     }
 
     /// Says how far it is, on any thread.
-    fn looker(&mut self, clock: Clock) -> Box<dyn Fn() -> (standby::Behind, Cut) + Send + Sync> {
-        let (shared, shown) = (self.shared.clone(), self.show(clock));
+    fn looker(&self, shown: &Arc<Shown>) -> Box<dyn Fn() -> (standby::Behind, Cut) + Send + Sync> {
+        let (shared, shown) = (self.shared.clone(), shown.clone());
         Box::new(move || shown.behind(&shared))
     }
 
     /// Notes how far it is.
     fn note(&mut self) {
         if let Some(shown) = &self.shown {
+            // Between two batches.
+            self.follower.passed().into_iter().for_each(|passed| shown.note_passed(passed));
             shown.note(&self.feeds, self.looked_at, &mut self.snapshot);
         }
     }

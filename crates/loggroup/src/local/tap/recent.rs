@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use quorum::{Block, BlockId, Cut, Mark};
 
+use super::known::Words;
 use super::shown::Shown;
 
 /// Blocks that follow one another, the oldest first.
@@ -93,6 +94,8 @@ pub struct Tapped {
     pub is_caught: bool,
     /// Its own words about itself.
     pub shown: Option<Arc<Shown>>,
+    /// The owner's words about the log.
+    pub words: Words,
 }
 
 impl Tapped {
@@ -106,6 +109,15 @@ impl Tapped {
             has_news: true,
             is_caught: false,
             shown: None,
+            words: Words::new(streams),
+        }
+    }
+
+    /// The standby has applied everything up to these places.
+    pub fn is_done(&mut self, places: &[u64]) {
+        if let Some(shown) = &self.shown {
+            self.words.done(places.iter().copied());
+            self.words.show(&shown.known);
         }
     }
 }

@@ -7,7 +7,7 @@ use redolog::{Clock, Disk};
 use standby::Behind;
 
 use super::feed::Feed;
-use super::{Shared, State};
+use super::{Shared, State, known};
 
 /// A stream's part.
 #[derive(Default)]
@@ -29,6 +29,10 @@ pub struct Shown {
     pub applied_bytes: AtomicU64,
     /// All that was committed at this time is applied, in nanoseconds of the clock.
     caught_at: AtomicU64,
+    /// What is known of the log's end.
+    pub known: known::Shared,
+    /// Memory has all records up to here.
+    passed: AtomicU64,
 }
 
 /// The place that was committed at a time.
@@ -41,7 +45,8 @@ impl Shown {
     pub fn new(clock: Clock, streams: usize) -> Self {
         let caught_at = AtomicU64::new(clock());
         let streams = (0..streams).map(|_| Stream::default()).collect();
-        Self { clock, streams, applied_bytes: AtomicU64::new(0), caught_at }
+        let (known, passed) = (known::Shared::default(), AtomicU64::new(0));
+        Self { clock, streams, applied_bytes: AtomicU64::new(0), caught_at, known, passed }
     }
 
     pub fn now(&self) -> u64 {
@@ -51,6 +56,15 @@ impl Shown {
     /// All that was committed at this time is applied.
     pub fn caught(&self, at: u64) {
         self.caught_at.fetch_max(at, SeqCst);
+    }
+
+    /// Memory has all records up to here.
+    pub fn passed(&self) -> Cut {
+        Cut(self.passed.load(SeqCst))
+    }
+
+    pub fn note_passed(&self, passed: Cut) {
+        self.passed.store(passed.0, SeqCst);
     }
 
     /// Notes how far the standby is. `looked_at`: when its marks were looked at last.

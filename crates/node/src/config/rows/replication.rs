@@ -32,6 +32,15 @@ pub(super) static SECTION: Section = Section {
         row("replica-priority", int(0), "100", "Order in which replicas are chosen as master.")
             .alias("slave-priority")
             .inert(NO_REPLICATION),
+        row(
+            "replica-max-staleness",
+            super::common::long(0),
+            "1000",
+            "A standby answers reads of connections that have sent READONLY while it has everything that was written this \
+             many milliseconds ago, and forwards them to the owner otherwise. The owner says 20 times a second how far \
+             its log is. 0: all are forwarded.",
+        )
+        .own(),
         row("replica-announced", Kind::Bool, "yes", "Whether Sentinel may report this replica.").inert(NO_REPLICATION),
         row("replica-announce-ip", Kind::OptionalText, "", "Address to announce to the master.")
             .alias("slave-announce-ip")

@@ -8,11 +8,13 @@ mod slots;
 mod standbys;
 mod stats;
 
+pub(super) use standbys::replica_of;
 pub(super) use stats::slot_of_argument;
 
 use command::{Error, Row, Spec, flags::*};
 
 use super::{Flow, SessionCtx, SessionRun, container, help, tipped};
+use crate::cluster::copied::primary_of;
 use crate::config::Redirect;
 
 const fn sub(
@@ -43,6 +45,11 @@ const fn of_all(
     let complexity = "O(N) where N is the total number of cluster nodes";
     let spec = Spec { name, arity, flags, group: "cluster", since, complexity, syntax, summary, ..Spec::NEW };
     Row { spec, run, subcommands: &[] }
+}
+
+const fn admin(mut row: Row<SessionRun>) -> Row<SessionRun> {
+    row.spec.flags |= ADMIN;
+    row
 }
 
 const fn row(
@@ -113,7 +120,7 @@ pub const ROWS: &[Row<SessionRun>] = &[
             sub("myid", 2, "3.0.0", "", "Returns the ID of a node.", myid),
             tipped(
                 &["nondeterministic_output"],
-                sub("myshardid", 2, "7.2.0", "", "Returns the shard ID of a node.", myid),
+                sub("myshardid", 2, "7.2.0", "", "Returns the shard ID of a node.", myshardid),
             ),
             tipped(
                 &["nondeterministic_output"],
@@ -128,6 +135,26 @@ pub const ROWS: &[Row<SessionRun>] = &[
                 "Has a node without slots take over a shard whose owner is lost, from the copies of its log.",
                 groups::recover,
             ),
+            tipped(
+                &["nondeterministic_output"],
+                admin(sub(
+                    "replicas",
+                    3,
+                    "5.0.0",
+                    "node-id",
+                    "Lists the replica nodes of a master node.",
+                    nodes::replicas,
+                )),
+            ),
+            of_all(
+                "replicate",
+                -3,
+                "3.0.0",
+                ADMIN,
+                "<node-id | NO ONE>",
+                "Configure a node as replica of a master node.",
+                standbys::replicate,
+            ),
             sub(
                 "redirect",
                 3,
@@ -139,6 +166,17 @@ pub const ROWS: &[Row<SessionRun>] = &[
             tipped(
                 &["nondeterministic_output"],
                 sub("shards", 2, "7.0.0", "", "Returns the mapping of cluster slots to shards.", slots::shards),
+            ),
+            tipped(
+                &["nondeterministic_output"],
+                admin(sub(
+                    "slaves",
+                    3,
+                    "3.0.0",
+                    "node-id",
+                    "Lists the replica nodes of a master node.",
+                    nodes::replicas,
+                )),
             ),
             stats::ROW,
             tipped(
@@ -163,20 +201,30 @@ pub const ROWS: &[Row<SessionRun>] = &[
         LOADING | STALE,
         "3.0.0",
         "Enables read-only queries for a connection to a Redis Cluster replica node.",
-        ok,
+        readonly,
     ),
     row(
         "readwrite",
         LOADING | STALE,
         "3.0.0",
         "Enables read-write queries for a connection to a Redis Cluster replica node.",
-        ok,
+        readwrite,
     ),
 ];
 
 fn ok(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     ctx.reply().ok();
     Ok(Flow::Done)
+}
+
+fn readonly(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.session.reads_copies = true;
+    ok(ctx)
+}
+
+fn readwrite(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    ctx.session.reads_copies = false;
+    ok(ctx)
 }
 
 fn keyslot(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
@@ -188,6 +236,16 @@ fn keyslot(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
 fn myid(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let id = ctx.node.cluster().map(|cluster| cluster.me().to_string()).unwrap_or_default();
     ctx.reply().bulk(id);
+    Ok(Flow::Done)
+}
+
+/// A standby and the owner of its data are one shard.
+fn myshardid(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (map, me) = map::map(ctx)?;
+    match me.and_then(|me| primary_of(&map, me)) {
+        Some(primary) => ctx.reply().bulk(map.node(primary).id.to_string()),
+        None => return myid(ctx),
+    }
     Ok(Flow::Done)
 }
 

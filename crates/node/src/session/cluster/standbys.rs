@@ -1,5 +1,6 @@
 //! CLUSTER STANDBY: which nodes are to have copies of a shard's data.
 
+use ::membership::map::Node;
 use ::membership::meta::{ChangeCopies, Command, Shard};
 use ::membership::standby::{Change, Process};
 use ::membership::{Map, NodeId, NodeNumber, ShardId};
@@ -9,7 +10,13 @@ use super::super::{Flow, SessionCtx};
 use super::admin::change;
 use super::groups::{error, shard, text};
 use super::map::map;
+use super::nodes::node_of;
+use crate::cluster::copied::{primary_of, stands_by_for};
 use crate::cluster::copies::member_of;
+
+/// The error of REPLICAOF NO ONE in a cluster.
+const NO_PROMOTION: &str = "ERR REPLICAOF NO ONE is not allowed in cluster mode: a standby takes over by itself when its owner is lost, \
+    and CLUSTER STANDBY REMOVE takes it out";
 
 /// CLUSTER STANDBY ADD or REMOVE shard ON node. A node that is added begins with the life that it has now; a later life of
 /// it begins anew by itself, until it is removed.
@@ -19,17 +26,74 @@ pub(super) fn standby(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         return Err(Error::SYNTAX);
     }
     let (shard, node) = (shard(ctx, 3)?, member_of(&map, &text(ctx, 5)?).map_err(error)?);
-    let standby = process(&map, node).map_err(error)?;
-    let changed = match () {
-        () if ctx.is(2, "add") => {
-            can_read(&map, shard, node).map_err(error)?;
-            is_one_shard(&map).map_err(error)?;
-            Change::Pin { standby }
+    match () {
+        () if ctx.is(2, "add") => add(ctx, &map, shard, node),
+        () if ctx.is(2, "remove") => {
+            let standby = process(&map, node).map_err(error)?;
+            change(ctx, Command::Copies(ChangeCopies { shard, change: Change::Remove { standby } }))
         }
-        () if ctx.is(2, "remove") => Change::Remove { standby },
-        () => return Err(Error::SYNTAX),
+        () => Err(Error::SYNTAX),
+    }
+}
+
+/// CLUSTER REPLICATE node-id: this node stands by for that node's shard. NO ONE, as in Valkey: it does not any more.
+pub(super) fn replicate(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (map, me) = map(ctx)?;
+    if ctx.args.len() == 4 && ctx.is(2, "no") && ctx.is(3, "one") {
+        let Some((shard, _)) = me.and_then(|me| stands_by_for(&map, me)) else {
+            ctx.reply().ok();
+            return Ok(Flow::Done);
+        };
+        let standby = process(&map, me.map_or_else(NodeId::default, |me| map.node(me).id)).map_err(error)?;
+        return change(ctx, Command::Copies(ChangeCopies { shard: shard.id, change: Change::Remove { standby } }));
+    }
+    if ctx.args.len() != 3 {
+        return Err(Error::SYNTAX);
+    }
+    let of = node_of(ctx, &map, 2)?;
+    stand_by(ctx, &map, of)
+}
+
+/// REPLICAOF host port in a cluster: this node stands by for the shard of the node at that address.
+///
+/// `None`: this is no node of a cluster.
+pub(in crate::session) fn replica_of(ctx: &mut SessionCtx<'_>) -> Result<Option<Flow>, Error> {
+    let Ok((map, _)) = map(ctx) else { return Ok(None) };
+    if ctx.is(1, "no") && ctx.is(2, "one") {
+        return Err(Error::new(NO_PROMOTION));
+    }
+    let (host, port) = (text(ctx, 1)?, ctx.int(2).map_err(|_| Error::new("ERR Invalid master port"))?);
+    let is_it = |node: &Node| {
+        node.host == host && [node.port, node.port_for_smart_clients()].into_iter().any(|of| i64::from(of) == port)
     };
-    change(ctx, Command::Copies(ChangeCopies { shard, change: changed }))
+    let of = map.nodes().iter().position(|node| !node.lost && is_it(node));
+    let of = of.ok_or_else(|| Error::text(format!("ERR no node of this cluster is at {host}:{port}")))?;
+    stand_by(ctx, &map, of as u16).map(Some)
+}
+
+/// Has this node stand by for the shard of another one.
+fn stand_by(ctx: &mut SessionCtx<'_>, map: &Map, of: u16) -> Result<Flow, Error> {
+    let me = ctx.peers.my_place().ok_or(Error::new("ERR this node belongs to no cluster"))?;
+    if me == of {
+        return Err(Error::new("ERR Can't replicate myself"));
+    }
+    if primary_of(map, of).is_some() {
+        return Err(Error::new("ERR I can only replicate a master, not a replica."));
+    }
+    let shard = map.shards_of(map.node(of).id).next().map(|shard| shard.id);
+    let shard = shard.ok_or_else(|| Error::text(format!("ERR node {} owns no shard", map.node(of).id)))?;
+    if map.slots_of(of) == 0 {
+        return Err(Error::text(format!("ERR node {} owns no slots", map.node(of).id)));
+    }
+    add(ctx, map, shard, map.node(me).id)
+}
+
+/// Proposes that a node stands by for a shard.
+fn add(ctx: &SessionCtx<'_>, map: &Map, shard: ShardId, node: NodeId) -> Result<Flow, Error> {
+    let standby = process(map, node).map_err(error)?;
+    can_read(map, shard, node).map_err(error)?;
+    is_one_shard(map).map_err(error)?;
+    change(ctx, Command::Copies(ChangeCopies { shard, change: Change::Pin { standby } }))
 }
 
 /// The present process of a node.

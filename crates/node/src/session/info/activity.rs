@@ -1,4 +1,4 @@
-//! INFO: stats, replication, cpu, keyspace, and the sections of parts that do not exist.
+//! INFO: stats, cpu, keyspace, and the sections of parts that do not exist.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -96,20 +96,6 @@ pub fn stats(r: &Report<'_>, t: &mut Text) {
     t.line("acl_access_denied_key", denied.key);
     t.line("acl_access_denied_channel", denied.channel);
     t.line("acl_access_denied_tls_cert", denied.certificate);
-}
-
-pub fn replication(r: &Report<'_>, t: &mut Text) {
-    t.title("Replication");
-    t.line("role", "master");
-    t.line("connected_slaves", 0);
-    t.line("master_failover_state", "no-failover");
-    t.line("master_replid", &r.node.facts.run_id);
-    t.line("master_replid2", "0".repeat(40));
-    t.line("master_repl_offset", 0);
-    t.line("second_repl_offset", -1);
-    t.line("repl_backlog_active", 0);
-    t.line("repl_backlog_size", 1 << 20);
-    t.zeros(&["repl_backlog_first_byte_offset", "repl_backlog_histlen"]);
 }
 
 /// Workers, which do the work of Redis's threads for input and output.

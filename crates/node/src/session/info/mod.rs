@@ -4,6 +4,7 @@ mod activity;
 mod commands;
 mod general;
 mod log;
+mod replication;
 mod report;
 
 use command::{Error, Row, Spec, flags::*};
@@ -53,7 +54,7 @@ const SECTIONS: &[(&str, Shown, Section)] = &[
     ("persistence", Shown::Default, general::persistence),
     ("log", Shown::Default, log::log),
     ("stats", Shown::Default, activity::stats),
-    ("replication", Shown::Default, activity::replication),
+    ("replication", Shown::Default, replication::replication),
     ("threads", Shown::Default, activity::threads),
     ("cpu", Shown::Default, activity::cpu),
     ("hotkeys", Shown::Default, activity::hotkeys),
