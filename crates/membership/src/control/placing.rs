@@ -14,6 +14,9 @@ use crate::{NodeId, NodeNumber, level};
 /// The fewest copies of a log that survive the loss of one.
 const LOGS_MIN: usize = 3;
 
+/// Groups that are made here have this name, and the number of their shard.
+const NAME: &str = "shard-";
+
 /// What is to be done next.
 #[derive(PartialEq, Eq, Debug)]
 enum Next {
@@ -88,9 +91,14 @@ fn of_shard(map: &Map, up: &BTreeSet<NodeId>, copies: usize, shard: &Shard) -> N
     }
     let of = |number: &NodeNumber| map.nodes().iter().find(|node| node.number == number.0);
     let used: BTreeSet<&str> = shard.standbys.keys().filter_map(of).chain([owner]).map(|node| &*node.machine).collect();
-    let has_log = |node: &Node| shard.settled.iter().any(|acceptor| acceptor.node == node.id);
-    let may = |node: &&Node| is_free(map, up, node) && has_log(node) && !used.contains(&*node.machine);
-    match map.nodes().iter().find(may) {
+    let reserved = reserved(map, copies, shard);
+    let may = |node: &&Node| {
+        let has_log = shard.settled.iter().any(|acceptor| acceptor.node == node.id);
+        has_log && is_free(map, up, node) && !reserved.contains(&node.id) && !used.contains(&*node.machine)
+    };
+    // In the order of the places: the first ones were chosen for it.
+    let mut places = group.places.iter().filter_map(|place| map.member(place.member));
+    match places.find(may) {
         Some(node) => {
             let standby = Process { node: NodeNumber(node.number), life: node.incarnation };
             Next::Do(Command::Copies(ChangeCopies { shard: shard.id, change: Change::Pin { standby } }))
@@ -112,10 +120,20 @@ fn is_free(map: &Map, up: &BTreeSet<NodeId>, node: &Node) -> bool {
     up.contains(&node.id) && !node.lost && !is_standby && index.is_some_and(|index| map.slots_of(index) == 0)
 }
 
+/// The nodes that other shards' groups were made for: the first places behind the owner's are those of future standbys.
+fn reserved(map: &Map, copies: usize, shard: &Shard) -> BTreeSet<NodeId> {
+    let others = map.shards().iter().filter(|other| other.id != shard.id).filter_map(|other| map.group_of(other));
+    let of_standbys = |group: &Group| group.places.iter().skip(1).take(copies - 1).map(|place| place.member).collect();
+    others
+        .filter(|group| group.name.starts_with(NAME))
+        .flat_map(|group| -> Vec<NodeId> { of_standbys(group) })
+        .collect()
+}
+
 /// The group of a shard that has none: places on as many machines, the owner's first, then those of future standbys, then
 /// log-servers, then others.
 fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Shard, &Node)) -> Next {
-    let name = format!("shard-{}", shard.id.0);
+    let name = format!("{NAME}{}", shard.id.0);
     if map.groups().iter().any(|group| group.name == name) {
         return Next::Do(Command::Group(GroupCommand::Use { name, shards: vec![shard.id] }));
     }
@@ -124,21 +142,28 @@ fn log_of(map: &Map, up: &BTreeSet<NodeId>, copies: usize, (shard, owner): (&Sha
     for place in map.groups().iter().flat_map(|group| &group.places) {
         *load.entry(place.member).or_default() += 1;
     }
-    let rank = |node: &Node| (load.get(&node.id).copied().unwrap_or(0), node.number);
+    // Machines as a ring: each shard's standbys are on those that follow its owner's. Any other order may leave the last
+    // shard with a node of its own machine.
+    let machines: BTreeSet<&str> = map.members().map(|member| &*member.machine).collect();
+    let at = |machine: &str| machines.iter().position(|other| *other == machine).unwrap_or(0);
+    let behind = |node: &Node| (at(&node.machine) + machines.len() - at(&owner.machine)) % machines.len();
+    let rank = |node: &Node| (behind(node), load.get(&node.id).copied().unwrap_or(0), node.number);
     let mut used: BTreeSet<&str> = [&*owner.machine].into();
     let mut places = vec![owner.id];
     let mut take = |most: usize, test: &dyn Fn(&Node) -> bool| {
         while places.len() < most {
-            let may = |node: &&Node| up.contains(&node.id) && !node.lost && !node.machine.is_empty() && test(node);
-            let next =
-                map.members().filter(may).filter(|node| !used.contains(&*node.machine)).min_by_key(|node| rank(node));
+            let may = |node: &&Node| {
+                up.contains(&node.id) && !node.lost && !node.machine.is_empty() && !used.contains(&*node.machine)
+            };
+            let next = map.members().filter(may).filter(|node| test(node)).min_by_key(|node| rank(node));
             let Some(next) = next else { break };
             used.insert(&next.machine);
             places.push(next.id);
         }
         places.len()
     };
-    let with_standbys = take(copies, &|node| is_free(map, up, node));
+    let reserved = reserved(map, copies, shard);
+    let with_standbys = take(copies, &|node| is_free(map, up, node) && !reserved.contains(&node.id));
     let is_log_server = |node: &Node| map.log_servers().iter().any(|server| server.id == node.id);
     take(count, &is_log_server);
     let all = take(count, &|_| true);
@@ -235,6 +260,41 @@ mod tests {
         let map = cluster(&["a", "b", "c"], &[]).map(|_| true);
         let up = [1, 2].map(id).into();
         assert!(matches!(next(&map, &up, 2), Next::Lacks(_)), "one that does not answer gets nothing");
+    }
+
+    /// Three machines with two nodes each, of which the first ones have slots.
+    #[test]
+    fn each_of_three_shards_has_a_standby_on_the_next_machine() {
+        let machines = ["a", "b", "c", "a", "b", "c"];
+        let next_of = |state: &State| {
+            let map = state.map(|_| true);
+            let up = map.members().map(|member| member.id).collect();
+            let with_slots = map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0);
+            with_slots.map(|shard| of_shard(&map, &up, 2, shard)).find(|next| *next != Next::Nothing)
+        };
+        let of_shards = |owners: usize| {
+            let (mut state, level) = (State::new(), level::HIGHEST);
+            let nodes: Vec<Describe> = (1..).take(owners).map(describe).collect();
+            state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes, settings: Vec::new(), level });
+            for node in (1..).map(describe).skip(owners).take(machines.len() - owners) {
+                done(&mut state, Command::Join { node, settings: Vec::new(), level });
+            }
+            for (n, machine) in (1..).zip(machines) {
+                done(&mut state, Command::Locate { id: id(n), incarnation: 1, machine: machine.to_owned() });
+            }
+            state
+        };
+        let mut state = of_shards(3);
+        let mut standbys = Vec::new();
+        for _ in 0..3 {
+            let Some(Next::Do(group)) = next_of(&state) else { panic!("{:?}", next_of(&state)) };
+            standbys.push(members(&Next::Do(group.clone()))[1]);
+            done(&mut state, group);
+            let Some(Next::Do(using)) = next_of(&state) else { panic!("{:?}", next_of(&state)) };
+            done(&mut state, using);
+        }
+        assert_eq!(standbys, [5, 6, 4].map(id), "each is on another machine, and none is taken twice");
+        assert_eq!(next_of(&state), None);
     }
 
     /// All that is proposed is done, up to the standby. Then nothing is left to do.
