@@ -193,6 +193,8 @@ pub struct Volatile {
     pub takeovers: Takeovers,
     /// The nodes that are up, and those that were.
     pub watched: Watched,
+    /// When this node has last offered to give way to another leader.
+    pub gave_way: BootNs,
     /// The reason why copies have no places yet, in words, while this node leads; empty: all have theirs.
     pub unplaced: String,
 }
@@ -382,7 +384,7 @@ impl Agent {
                 Ok(id) => self.past_of(id).await,
                 Err(why) => malformed(why),
             },
-            Op::Append | Op::Vote | Op::PreVote | Op::Snapshot | Op::Form | Op::Ended => {
+            Op::Append | Op::Vote | Op::PreVote | Op::Snapshot | Op::Form | Op::Ended | Op::GiveWay => {
                 Reply::Failed("asked of no one".to_owned())
             }
         }

@@ -56,6 +56,8 @@ pub enum Op {
     Past = 10,
     /// The process that the handshake names has ended: its parent says so.
     Ended = 11,
+    /// Raft: the leader gives way to a node.
+    GiveWay = 12,
 }
 
 impl Op {
@@ -72,6 +74,7 @@ impl Op {
             9 => Self::Status,
             10 => Self::Past,
             11 => Self::Ended,
+            12 => Self::GiveWay,
             _ => return None,
         })
     }

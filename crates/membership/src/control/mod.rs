@@ -636,6 +636,7 @@ async fn agent(
         standings: BTreeMap::new(),
         takeovers: Takeovers::new(millis(settings.lease), millis(settings.renew)),
         watched: granting::Watched::default(),
+        gave_way: BootNs::default(),
         unplaced: String::new(),
     });
     Ok(Agent {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use openraft::OptionalSend;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
-use openraft::raft::SnapshotResponse;
+use openraft::raft::{SnapshotResponse, TransferLeaderResponse};
 
 use super::links::{Links, Op, Reply};
 use super::storage::Machine;
-use super::types::{AppendRequest, AppendResponse, Snapshot, Types, Vote, VoteRequest, VoteResponse, Wire};
+use super::types::{AppendRequest, AppendResponse, GiveWay, Snapshot, Types, Vote, VoteRequest, VoteResponse, Wire};
 use crate::NodeId;
 use crate::meta::{Describe, Image};
 
@@ -101,6 +101,14 @@ impl RaftNetworkV2<Types> for Client {
 
     async fn pre_vote(&mut self, rpc: VoteRequest, option: RPCOption) -> Result<VoteResponse, RPCError<Types>> {
         self.ask(Op::PreVote, rpc.to_bytes(), &option).await
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        rpc: GiveWay,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        self.ask::<()>(Op::GiveWay, rpc.to_bytes(), &option).await.map(Ok)
     }
 
     async fn full_snapshot(

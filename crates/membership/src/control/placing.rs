@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use openraft::async_runtime::WatchReceiver;
 use standby::{Change, Process};
 
 use super::agent::Agent;
@@ -13,6 +15,9 @@ use crate::{NodeId, NodeNumber, level};
 
 /// The fewest copies of a log that survive the loss of one.
 const LOGS_MIN: usize = 3;
+
+/// Between two offers to give way.
+const BETWEEN: Duration = Duration::from_secs(5);
 
 /// Groups that are made here have this name, and the number of their shard.
 const NAME: &str = "shard-";
@@ -37,7 +42,10 @@ impl Agent {
         let map = self.machine.map();
         let members: Vec<NodeId> = map.members().filter(|member| !member.lost).map(|member| member.id).collect();
         let unplaced = match next(&map, &self.answering(&members), copies) {
-            Next::Nothing => String::new(),
+            Next::Nothing => {
+                self.give_way(&map).await;
+                String::new()
+            }
             Next::Lacks(why) => why,
             Next::Do(command) => {
                 tracing::info!("copies get their places: {command}");
@@ -54,6 +62,40 @@ impl Agent {
         }
         volatile.unplaced = unplaced;
     }
+}
+
+impl Agent {
+    /// Has another voter lead the metadata if this node owns slots, or stands by, and the other does not: an owner that is
+    /// lost is taken over as soon as the leader knows, and an election would come first.
+    async fn give_way(&self, map: &Map) {
+        let now = (self.clock)();
+        if now < self.volatile().gave_way.after(BETWEEN.as_nanos() as u64) {
+            return;
+        }
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let last = metrics.last_log_index.unwrap_or(0);
+        let replication = metrics.replication.unwrap_or_default();
+        let has_all = |id: &NodeId| replication.get(id).and_then(|at| at.as_ref()).is_some_and(|at| at.index >= last);
+        let voters: Vec<NodeId> = metrics.membership_config.membership().voter_ids().filter(has_all).collect();
+        let Some(to) = better(map, self.me(), &self.answering(&voters)) else { return };
+        self.volatile().gave_way = now;
+        tracing::info!("node {to} is to lead the metadata: it has less to do with keys than this one");
+        if let Err(why) = self.raft.trigger().transfer_leader(to).await {
+            tracing::debug!("node {to} does not lead the metadata: {why}");
+        }
+    }
+}
+
+/// The voter among `up` that has the least to do with keys, if it is less than this node.
+fn better(map: &Map, me: NodeId, up: &BTreeSet<NodeId>) -> Option<NodeId> {
+    let burden = |id: NodeId| {
+        let number = map.member(id).map_or(NodeNumber(0), |member| NodeNumber(member.number));
+        let is_owner = map.index_of(id).is_some_and(|index| map.slots_of(index) > 0);
+        let is_standby = map.shards().iter().any(|shard| shard.standbys.get(&number).is_some_and(|of| of.is_wanted));
+        (if is_owner { 2 } else { u8::from(is_standby) }, number)
+    };
+    let best = up.iter().copied().filter(|id| *id != me && map.member(*id).is_some()).min_by_key(|id| burden(*id))?;
+    (burden(best).0 < burden(me).0).then_some(best)
 }
 
 /// The next change by which each shard with slots gets a group and `copies - 1` standbys. `up`: the members that answer.
@@ -295,6 +337,17 @@ mod tests {
         }
         assert_eq!(standbys, [5, 6, 4].map(id), "each is on another machine, and none is taken twice");
         assert_eq!(next_of(&state), None);
+    }
+
+    #[test]
+    fn an_owner_does_not_lead_if_another_voter_may() {
+        let state = cluster(&["a", "b", "c"], &["d"]);
+        let map = state.map(|_| true);
+        let of = |me: u8, up: &[u8]| better(&map, id(me), &up.iter().copied().map(id).collect());
+        assert_eq!(of(1, &[1, 2, 3]), Some(id(2)), "the first one has all slots");
+        assert_eq!(of(1, &[1, 4]), Some(id(4)), "a log-server has none");
+        assert_eq!(of(1, &[1]), None);
+        assert_eq!(of(2, &[1, 2, 3, 4]), None, "it has as little to do as any");
     }
 
     /// All that is proposed is done, up to the standby. Then nothing is left to do.

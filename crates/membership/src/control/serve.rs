@@ -13,7 +13,7 @@ use super::agent::Agent;
 use super::forming::Founding;
 use super::links::{Op, Reply};
 use super::stream::Stream;
-use super::types::{AppendRequest, Snapshot, Vote, VoteRequest, Wire};
+use super::types::{AppendRequest, GiveWay, Snapshot, Vote, VoteRequest, Wire};
 use super::wire;
 use super::{DataLink, Hooks};
 use crate::codec::Reader;
@@ -193,7 +193,7 @@ impl Agent {
     /// Answers the requests of another node.
     async fn hear(self: &Arc<Self>, peer: &Peer, op: Op, body: &[u8]) -> Reply {
         match op {
-            Op::Append | Op::Vote | Op::PreVote | Op::Snapshot => match self.belong(peer).await {
+            Op::Append | Op::Vote | Op::PreVote | Op::Snapshot | Op::GiveWay => match self.belong(peer).await {
                 Ok(()) => self.hear_raft(op, body).await.unwrap_or_else(Reply::Failed),
                 Err(why) => Reply::Failed(why),
             },
@@ -237,6 +237,12 @@ impl Agent {
             Op::PreVote => {
                 let rpc = VoteRequest::whole(body).map_err(malformed)?;
                 self.raft.pre_vote(rpc).await.map_err(|why| why.to_string())?.to_bytes()
+            }
+            Op::GiveWay => {
+                let rpc = GiveWay::whole(body).map_err(malformed)?;
+                let heard = self.raft.handle_transfer_leader(rpc).await.map_err(|why| why.to_string())?;
+                heard.map_err(|why| why.to_string())?;
+                Vec::new()
             }
             _ => {
                 let mut from = Reader::new(body);

@@ -48,6 +48,7 @@ pub type AppendRequest = openraft::raft::AppendEntriesRequest<Types>;
 pub type AppendResponse = openraft::raft::AppendEntriesResponse<Types>;
 pub type VoteRequest = openraft::raft::VoteRequest<Types>;
 pub type VoteResponse = openraft::raft::VoteResponse<Types>;
+pub type GiveWay = openraft::raft::TransferLeaderRequest<Types>;
 
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -105,6 +106,14 @@ impl<T: Wire> Wire for Option<T> {
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
         if from.flag()? { T::read(from).map(Some) } else { Ok(None) }
+    }
+}
+
+impl Wire for () {
+    fn put(&self, _: &mut Vec<u8>) {}
+
+    fn read(_: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(())
     }
 }
 
@@ -254,6 +263,18 @@ impl Wire for AppendRequest {
             entries.push(Entry::read(from)?);
         }
         Ok(Self { vote, prev_log_id, entries, leader_commit })
+    }
+}
+
+impl Wire for GiveWay {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.from_leader().put(out);
+        self.to_node_id().put(out);
+        self.last_log_id().copied().put(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self::new(Vote::read(from)?, NodeId::read(from)?, Option::read(from)?))
     }
 }
 
