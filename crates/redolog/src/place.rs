@@ -21,7 +21,7 @@ use crate::own::{Guarded, GuardedFile, Own};
 use crate::scan::earlier;
 use crate::segments::{
     Full, Identity, Limits, Segment, Spares, encode_header, end_name, ensure_end, finally, is_end, least_size, name,
-    prepare_end, say_end, take, was_made,
+    prepare_end, say_end, take, take_first, was_made,
 };
 
 /// Most full segments that are not synced: it bounds the bytes that are written again after a crash.
@@ -128,7 +128,7 @@ impl<D: Disk> Placer<D> {
         let number = segment + 1;
         // An empty block before the tail, and maybe one behind it.
         let size = ((SEGMENT_HEADER + 2 * identity.format.size(0)) as u64 + tail).next_multiple_of(PAGE as u64);
-        let Segment { file, name: spare, size, short } = take(&*disk, &spares, size)?;
+        let Segment { file, name: spare, size, short } = take_first(&*disk, &spares, size)?;
         let header = encode_header(&identity, (size, number), (base, base), (last, block));
         file.write(0, &header)?;
         let placer = Self {
@@ -263,10 +263,15 @@ impl<D: Disk> Placer<D> {
         self.short.take()
     }
 
+    /// The resource that a start lacks, as far as it is known.
+    pub(crate) fn known_lack(&mut self) -> Option<Lack> {
+        self.waits.or(self.short.take())
+    }
+
     /// The resource that a start lacks for its next segment, if the present one has less room than `reserve`. It is
     /// known before records are left: records that are taken without room would be waited for (rule L8).
     pub(crate) fn lack_at_start(&mut self, reserve: u64) -> io::Result<Option<Lack>> {
-        let known = self.waits.or(self.short.take());
+        let known = self.known_lack();
         if known.is_some() || self.room() >= reserve {
             return Ok(known);
         }
@@ -307,7 +312,7 @@ impl<D: Disk> Placer<D> {
         let identity = Identity { life, ..self.identity };
         let (number, block) = (self.present.number + 1, self.block + 1);
         let least = least_size(identity.format, 0);
-        let Segment { file, name: spare, size, short } = take(&*self.disk, &self.spares, least)?;
+        let Segment { file, name: spare, size, short } = take_first(&*self.disk, &self.spares, least)?;
         let before = (first.name, self.block);
         let mut bytes = encode_header(&identity, (size, number), (first.cut, first.cut), before).to_vec();
         let place = Place { mark, life, number: block, synced: self.synced_block };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::Lsn;
 use crate::chain::Chain;
 use crate::cursor::{Blocks, Cursor, Found, Partial};
-use crate::disk::{Disk, File};
+use crate::disk::{Disk, File, PAGE};
 use crate::format::{
     Block, Broken, CleanEnd, END_SIZE, Format, Head, Kind, Mark, Name, Part, SEGMENT_HEADER, SegmentHeader,
 };
@@ -407,6 +407,14 @@ impl<D: Disk> Scan<D> {
                 _ => number + (size / header + 1) * (index - segment + 1) as u64,
             };
             while place + header <= size {
+                // A header of zeros names no block. Most of a new segment is zeros.
+                if place.is_multiple_of(PAGE as u64) {
+                    let zeros = window.zeros(place)?;
+                    if zeros > 0 {
+                        place += zeros - header.next_multiple_of(8);
+                        continue;
+                    }
+                }
                 let later =
                     |head: &Head| (number + 1..=most).contains(&head.number) && (life..=newest).contains(&head.life);
                 if let Some(synced) = window.said(place, later)? {

@@ -318,17 +318,33 @@ pub(crate) fn least_size(format: Format, body: usize) -> u64 {
     (SEGMENT_HEADER + format.size(body)).next_multiple_of(PAGE) as u64
 }
 
+/// The size of the first segment of a life, unless a spare is there: whoever begins one must not wait until a whole
+/// segment is filled with zeros. The next one is made ahead.
+const FIRST: u64 = 4 << 20;
+
 /// A file with room for `least` bytes: a spare, if possible. If the disk has no room for a segment of the usual size,
 /// it has `least` bytes. So records that must be written are written, and a checkpoint that waits for them can free
 /// room.
 pub(crate) fn take<D: Disk>(disk: &D, spares: &Spares<D::File>, least: u64) -> io::Result<Segment<D::File>> {
-    let size = least.max(spares.limits.size());
-    if size == spares.limits.size()
+    take_or_make(disk, spares, (least, spares.limits.size()))
+}
+
+/// As [`take`], for the first segment of a life.
+pub(crate) fn take_first<D: Disk>(disk: &D, spares: &Spares<D::File>, least: u64) -> io::Result<Segment<D::File>> {
+    take_or_make(disk, spares, (least, spares.limits.size().min(FIRST)))
+}
+
+fn take_or_make<D: Disk>(
+    disk: &D,
+    spares: &Spares<D::File>,
+    (least, usual): (u64, u64),
+) -> io::Result<Segment<D::File>> {
+    if least <= spares.limits.size()
         && let Some((file, name)) = spares.take(disk)?
     {
-        return Ok(Segment { file, name, size, short: None });
+        return Ok(Segment { file, name, size: spares.limits.size(), short: None });
     }
-    let name = making(spares.incarnation, u64::MAX);
+    let (name, size) = (making(spares.incarnation, u64::MAX), least.max(usual));
     match create_anew(disk, &name, size) {
         Err(error) if least < size && Lack::of(&error).is_some_and(Lack::is_of_disk) => {
             let file = create_anew(disk, &name, least)?;

@@ -59,6 +59,13 @@ impl<F: File> Window<F> {
         Ok(Some(&self.bytes[from..self.valid]))
     }
 
+    /// So many bytes from `at` on are zeros: whole pages of them, as far as they are in memory.
+    pub(crate) fn zeros(&mut self, at: u64) -> io::Result<u64> {
+        let Some(bytes) = self.get(at, PAGE)? else { return Ok(0) };
+        let pages = bytes.chunks_exact(PAGE).take_while(|page| is_zeros(page)).count();
+        Ok((pages * PAGE) as u64)
+    }
+
     /// The beginning of a block at `at`, unchecked.
     pub(crate) fn head(&mut self, at: u64) -> io::Result<Option<Head>> {
         let format = self.format;
@@ -117,6 +124,13 @@ impl<F: File> Window<F> {
         }
         Ok(None)
     }
+}
+
+fn is_zeros(page: &[u8]) -> bool {
+    let (words, rest) = page.as_chunks::<8>();
+    // Without an early end, so that many bytes are compared at once.
+    let all = words.iter().fold(0, |all, word| all | u64::from_ne_bytes(*word));
+    all == 0 && rest.iter().all(|byte| *byte == 0)
 }
 
 /// Where a block may begin behind one that ends at `at`.

@@ -306,7 +306,11 @@ impl<D: Disk> Opened<D> {
         let mut runners = Vec::new();
         let own = copies.clone().map(|copies| Own::new(copies, shared.own_loss.clone(), has_threads));
         for (mut writer, index) in writers.into_iter().zip(0u16..) {
-            let lack = writer.placer().lack_at_start(settings.limits.reserve)?;
+            // A log with copies goes on without this disk, and a takeover waits for this.
+            let lack = match copies {
+                Some(_) => writer.placer().known_lack(),
+                None => writer.placer().lack_at_start(settings.limits.reserve)?,
+            };
             if let (Some(copies), Some(own)) = (&copies, &own) {
                 let held = shared.held[usize::from(index)].clone();
                 writer.copy_to(Copied::new(index, copies.clone(), held, own.clone()));
