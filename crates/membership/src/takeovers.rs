@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use clocks::BootMs;
-use standby::{Change, Copies, Decision, Leader, Process, Refused, Renewal, Settings, Why};
+use standby::{Change, Copies, Decision, Leader, NodeNumber, Process, Refused, Renewal, Settings, Why};
 
 use crate::{ShardId, Term};
 
@@ -90,6 +90,18 @@ impl Takeovers {
         }
     }
 
+    /// The owner of a term of a shard gives its lease up for a standby. `is_logged`: no unlogged read counts any more.
+    pub fn yielded(
+        &mut self,
+        reign: u64,
+        shard: &CopiedShard,
+        (by, term): (Process, Term),
+        (to, is_logged): (NodeNumber, bool),
+        now: BootMs,
+    ) {
+        self.leader(reign, shard, now).yielded(by, term, to, is_logged);
+    }
+
     /// The takeovers that are due, and when to ask again. Owners of these shards get no lease until [`Self::done`].
     pub fn decide(&mut self, reign: u64, shards: &[CopiedShard], now: BootMs) -> (Vec<Takeover>, BootMs) {
         self.of.retain(|id, _| shards.iter().any(|shard| shard.id == *id));
@@ -125,7 +137,7 @@ impl Takeovers {
 
 #[cfg(test)]
 mod tests {
-    use standby::{Health, NodeNumber, Position};
+    use standby::{Health, Position};
 
     use super::*;
 
@@ -227,6 +239,23 @@ mod tests {
         takeovers.ended(3, &shards, process(2, 1), at(6));
         takeovers.ended(3, &shards, process(1, 1), at(7));
         assert!(takeovers.decide(3, &shards, at(8)).0.is_empty());
+    }
+
+    /// The leader waits for no lease, and without unlogged reads the successor does not rest.
+    #[test]
+    fn an_owner_that_yields_is_taken_over_by_the_standby_it_names_s10() {
+        let (mut takeovers, shards) = (Takeovers::new(1000, 250), [counted()]);
+        let at = |ms: u64| BootMs(100_000 + ms);
+        takeovers.renew(3, &shards, renewal(process(1, 1), 0), at(0)).unwrap();
+        takeovers.renew(3, &shards, renewal(process(2, 1), 0), at(1)).unwrap();
+        let (by, to) = (process(1, 1), NodeNumber(2));
+        takeovers.yielded(3, &shards[0], (by, term(1)), (to, true), at(2));
+        assert!(takeovers.decide(3, &shards, at(3)).0.is_empty(), "an earlier term");
+        takeovers.yielded(3, &shards[0], (by, term(2)), (to, true), at(4));
+        let change = Change::TakeOver { known: term(2), to: process(2, 1), rests_ms: 0 };
+        let due = Takeover { shard: SHARD, change, why: Why::Yielded };
+        assert_eq!(takeovers.decide(3, &shards, at(5)).0, [due]);
+        assert!(takeovers.renew(3, &shards, renewal(by, 0), at(6)).is_err());
     }
 
     #[test]

@@ -168,6 +168,12 @@ impl Switchover {
         self.stage
     }
 
+    /// The standby.
+    #[must_use]
+    pub fn to(&self) -> Process {
+        self.to
+    }
+
     fn enter(&mut self, stage: Stage, now: BootMs) {
         (self.stage, self.since) = (stage, now);
     }

@@ -23,7 +23,8 @@ use super::standing::{HeardStandby, ShardLease};
 use super::storage::Machine;
 use super::told::Told;
 use super::types::{CommittedLeaderId, Types, Wire};
-use super::{BootClock, CopyReports, MayLead, MayServe, Random, Settings, Standings, Trouble};
+use super::yields::{Wish, Yield};
+use super::{BootClock, CopyReports, MayLead, MayServe, OnSwitchover, Random, Settings, Standings, Trouble};
 use crate::codec::{Malformed, Reader};
 use crate::leases::Leases;
 use crate::map;
@@ -158,6 +159,8 @@ pub struct Agent {
     pub asks_copies: (super::AskCopy, Arc<dyn Fn(std::os::fd::OwnedFd) + Send + Sync>),
     /// See [`super::Hooks::may_serve`].
     pub may_serve: MayServe,
+    /// See [`super::Hooks::on_switchover`].
+    pub on_switchover: OnSwitchover,
     /// See [`super::Hooks::may_lead`].
     pub may_lead: MayLead,
     /// Held while the voters are chosen and changed.
@@ -382,6 +385,14 @@ impl Agent {
             },
             Op::Past => match NodeId::read(&mut from) {
                 Ok(id) => self.past_of(id).await,
+                Err(why) => malformed(why),
+            },
+            Op::Yield => match Yield::read(&mut from) {
+                Ok(yields) => self.hear_yield(yields).await,
+                Err(why) => malformed(why),
+            },
+            Op::SwitchOver => match Wish::read(&mut from) {
+                Ok(wish) => self.hear_wish(wish),
                 Err(why) => malformed(why),
             },
             Op::Append | Op::Vote | Op::PreVote | Op::Snapshot | Op::Form | Op::Ended | Op::GiveWay => {

@@ -58,6 +58,10 @@ pub enum Op {
     Ended = 11,
     /// Raft: the leader gives way to a node.
     GiveWay = 12,
+    /// The owner of a shard gives it up, to the leader.
+    Yield = 13,
+    /// Give your shard up to a standby.
+    SwitchOver = 14,
 }
 
 impl Op {
@@ -75,6 +79,8 @@ impl Op {
             10 => Self::Past,
             11 => Self::Ended,
             12 => Self::GiveWay,
+            13 => Self::Yield,
+            14 => Self::SwitchOver,
             _ => return None,
         })
     }

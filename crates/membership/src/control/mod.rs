@@ -35,6 +35,7 @@ mod tls;
 mod told;
 mod types;
 mod wire;
+mod yields;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -76,6 +77,7 @@ pub use places::{Made, OnPlace, Wanted};
 pub use shard::{ChangingShard, OnShard, ShardSettings};
 pub use standing::{Following, HeardStandby, Standing};
 pub use status::{NodeStatus, Status};
+pub use yields::{OnSwitchover, Yield};
 
 use crate::handshake::{Party, Peer, Role};
 use crate::leases::Leases;
@@ -265,6 +267,8 @@ pub struct Hooks {
     pub on_log: Arc<dyn Fn(OwnedFd) + Send + Sync>,
     /// Gets the socket of every connection of a node that wants a copy of this node's store, in the same way.
     pub on_store: Arc<dyn Fn(OwnedFd, Party) + Send + Sync>,
+    /// An operator wants this node's shard at a standby.
+    pub on_switchover: OnSwitchover,
     /// Asks an acceptor at the other end of a connection for logs whether it can be read. Called on a thread that may wait.
     pub ask_copy: AskCopy,
     /// Says whether this node may have a lease.
@@ -660,6 +664,7 @@ async fn agent(
         looks_at_shards: tokio::sync::Notify::new(),
         places: Places::new(Arc::clone(&hooks.on_place)),
         may_serve: Arc::clone(&hooks.may_serve),
+        on_switchover: Arc::clone(&hooks.on_switchover),
         asks_copies: (Arc::clone(&hooks.ask_copy), Arc::clone(&hooks.on_log)),
         may_lead: Arc::clone(&hooks.may_lead),
         changing: tokio::sync::Mutex::default(),

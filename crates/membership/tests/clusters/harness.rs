@@ -279,6 +279,7 @@ impl Node {
             },
             on_log: Arc::new(drop),
             on_store: Arc::new(|_, _| {}),
+            on_switchover: Arc::new(|_, _| Err("no data".to_owned())),
             on_shard: Arc::new(move |shard| {
                 if !shard.settings.is_empty() {
                     taken_of_shard.lock().unwrap().clone_from(&shard.settings);
