@@ -65,6 +65,16 @@ enum What {
         #[command(subcommand)]
         what: StandbyWhat,
     },
+    /// Gives a shard to one of its standbys in order: clients see a pause, and no error
+    Switchover {
+        #[command(flatten)]
+        target: Target,
+        /// The number of the shard, as `holdfast cluster status` shows it
+        shard: u32,
+        /// The address or the name of the standby; without it one is chosen that may take over
+        #[arg(long, value_name = "NODE")]
+        to: Option<String>,
+    },
     /// Removes the node at this address from its cluster, if it owns no slots. Stop it then.
     Leave {
         #[command(flatten)]
@@ -155,6 +165,15 @@ pub fn run(options: &Options) -> Result<(), String> {
             println!("node {on} owns shard {shard} now, and reads its log from the copies");
         }
         What::Standby { what } => standby(what)?,
+        What::Switchover { target, shard, to } => {
+            let number = shard.to_string();
+            let mut words: Vec<&[u8]> = vec![b"CLUSTER", b"SWITCHOVER", number.as_bytes()];
+            words.extend(to.iter().flat_map(|to| [&b"TO"[..], to.as_bytes()]));
+            ask(target, &words)?;
+            println!(
+                "the owner of shard {shard} gives it up: `holdfast cluster status` shows when it has changed hands"
+            );
+        }
         What::Forget { target, node, lose_data } => {
             let mut words: Vec<&[u8]> = vec![b"CLUSTER", b"FORGET", node.as_bytes()];
             words.extend(lose_data.then_some(&b"LOSE-DATA"[..]));

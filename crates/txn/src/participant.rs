@@ -165,6 +165,8 @@ pub struct Participant {
     heirs: Heirs,
     /// The reason why it takes part in nothing, while it does not.
     refuses: Option<Box<[u8]>>,
+    /// Until when the locks of an attempt may hold that only reads, and of which nothing is logged (rule S7).
+    reads_until: BootMs,
 }
 
 impl Participant {
@@ -179,6 +181,7 @@ impl Participant {
             peers: BTreeMap::new(),
             lost: BTreeSet::new(),
             heirs: Heirs::default(),
+            reads_until: BootMs::ZERO,
             refuses: None,
         }
     }
@@ -395,6 +398,11 @@ impl Participant {
             self.arm(tx, None);
             self.overdue(now, tx, out);
         }
+    }
+
+    /// When the locks of all attempts are over that only read, and of which nothing is logged (rule S7).
+    pub fn reads_until(&self) -> BootMs {
+        self.reads_until
     }
 
     /// When [`Self::tick`] should be called next.

@@ -23,6 +23,12 @@ impl Applied {
         Self { ends, last: AtomicU64::new(last.0), is_whole: AtomicBool::new(loaded.is_none()) }
     }
 
+    /// Of memory that has all records up to one.
+    pub(super) fn upto(last: Lsn, streams: usize) -> Self {
+        let ends = (0..streams).map(|_| AtomicU64::new(last.0)).collect();
+        Self { ends, last: AtomicU64::new(last.0), is_whole: AtomicBool::new(true) }
+    }
+
     pub(super) fn publish(&self, records: impl Iterator<Item = Lsn>, is_whole: bool) {
         let mut last = Lsn(self.last.load(Relaxed));
         for lsn in records {

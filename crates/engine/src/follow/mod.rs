@@ -107,17 +107,27 @@ impl Applier {
     /// `None`: it is empty. The first record is the first one that the store may lack, or an earlier one. `index`: its
     /// part of the keyspace, which no worker has. `limits`: when collections change their encoding.
     pub fn new(shared: Arc<Shared>, index: u16, limits: Limits, loaded: Option<&Loaded>, streams: usize) -> Self {
-        let local = shared.keyspace.local(usize::from(index));
-        let had = Had::new(loaded, &shared.keyspace);
         if let Some(loaded) = loaded {
             shared.transactions.restore(loaded.header.outcomes.clone());
         }
+        let had = Had::new(loaded, &shared.keyspace);
+        Self::with(shared, index, limits, (Applied::new(loaded, streams), Some(had)))
+    }
+
+    /// Follows from memory that has all records up to `last`, and no other: its process has led the log so far (rule S10).
+    pub fn after(shared: Arc<Shared>, index: u16, limits: Limits, last: Lsn, streams: usize) -> Self {
+        let mut applier = Self::with(shared, index, limits, (Applied::upto(last, streams), None));
+        (applier.last, applier.looked) = (last, last);
+        applier
+    }
+
+    fn with(shared: Arc<Shared>, index: u16, limits: Limits, (applied, had): (Applied, Option<Had>)) -> Self {
         Self {
-            local,
+            local: shared.keyspace.local(usize::from(index)),
             clock: AccessClock::new(u64::from(index) + 1),
             limits,
-            applied: Arc::new(Applied::new(loaded, streams)),
-            had: Some(had),
+            applied: Arc::new(applied),
+            had,
             last: Lsn::ZERO,
             looked: Lsn::ZERO,
             insists: false,

@@ -100,21 +100,23 @@ fn is_installable(keyspace: &Keyspace, prepared: &Prepared) -> bool {
     })
 }
 
-/// Locks the keys of attempts that a start has found prepared (rule T2). No other thread uses the keyspace.
+/// Locks the keys of attempts that a start has found prepared (rule T2). No worker executes anything meanwhile. `wake`:
+/// connections that wait for a latch. False: a latch is busy, try again.
 ///
 /// # Errors
 ///
 /// If two prepared attempts have the same key, or one changes a database that is not there, or a key that it does not
 /// lock.
-pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'static str> {
+pub fn restore_locks(shared: &Shared, outcomes: &Outcomes, mut wake: impl FnMut(Waiter)) -> Result<bool, &'static str> {
+    if outcomes.prepared().next().is_none() {
+        return Ok(true);
+    }
     if !outcomes.prepared().all(|prepared| is_installable(&shared.keyspace, prepared)) {
         return Err(
             "a prepared transaction changes a key that it does not lock, or a database that is not there: has the number of databases been lowered?",
         );
     }
-    let Ok(held) = shared.keyspace.try_acquire(&Need::All, |_| {}) else {
-        return Err("another thread uses the keyspace");
-    };
+    let Ok(held) = shared.keyspace.try_acquire(&Need::All, &mut wake) else { return Ok(false) };
     let mut locks = Latched::new(shared, &held);
     let mut sound = true;
     for prepared in outcomes.prepared() {
@@ -124,8 +126,8 @@ pub fn restore_locks(shared: &Shared, outcomes: &Outcomes) -> Result<(), &'stati
         sound &= restore(&mut locks, Owner::Attempt(prepared.tx), prepared.stamp, keys);
     }
     drop(locks);
-    shared.keyspace.release(held, |_| {});
-    if sound { Ok(()) } else { Err("the log has two transactions that are prepared and lock the same key") }
+    shared.keyspace.release(held, wake);
+    if sound { Ok(true) } else { Err("the log has two transactions that are prepared and lock the same key") }
 }
 
 impl Engine {

@@ -286,7 +286,7 @@ fn replayed(bytes: &[u8]) -> (Engine, Outcomes) {
     records.iter().for_each(|record| replay.record(record.lsn, record.effects).unwrap());
     let outcomes = replay.finish().unwrap().outcomes;
     let shared = Arc::new(Shared::new(keyspace));
-    restore_locks(&shared, &outcomes).unwrap();
+    assert!(restore_locks(&shared, &outcomes, |_| {}).unwrap());
     shared.transactions.restore(outcomes.clone());
     engine = Engine::new(shared, 1, engine.rng().next_u64());
     engine.configure(Arc::new(Tunables { max_string: 1 << 20, databases: 2, ..Tunables::default() }), 0);
@@ -370,7 +370,7 @@ fn what_cannot_be_installed_is_refused_at_the_start() {
         let mut outcomes = Outcomes::default();
         let (members, effects) = (Arc::from([]), effects.into());
         outcomes.note(Record::Prepare(Arc::new(Prepared { tx, stamp, members, locks, effects })));
-        let restored = restore_locks(&one.shared, &outcomes);
+        let restored = restore_locks(&one.shared, &outcomes, |_| {});
         assert_eq!(restored.is_ok(), one.shared.transactions.any());
         restored.is_ok()
     };

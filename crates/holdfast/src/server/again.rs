@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
 use std::{env, io};
 
 use membership::meta::{Place, Shard};
@@ -17,16 +17,28 @@ use standby::NodeNumber;
 /// The process that runs, however it was called.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
+/// The shard with copies that a process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Runs {
+    /// None: its log is the node's alone.
+    Nothing,
+    /// Its log was taken over from copies, or is being.
+    Leads(ShardId),
+    /// The process stands by.
+    Follows(ShardId),
+    /// The process has stood by, and takes over what the shard's owner had.
+    TakesOver(ShardId),
+    /// The process has led, and gives the shard to another one in order. It stands by then.
+    Yields(ShardId),
+}
+
 /// Whether this process is to start again, and how.
 #[derive(Debug)]
 pub struct Again {
     folder: PathBuf,
     arguments: Vec<OsString>,
-    /// The shard whose log has copies, as it was at the start. `None` in it: the log was not taken over from copies.
-    began: OnceLock<Option<ShardId>>,
-    /// The shard that this life stands by for.
-    stands_by: OnceLock<ShardId>,
-    /// This life has had a term of that shard.
+    runs: Mutex<Runs>,
+    /// This life has had a term of the shard that it leads.
     has_led: AtomicBool,
     is_wanted: AtomicBool,
     is_over: AtomicBool,
@@ -38,22 +50,40 @@ impl Again {
         Self {
             folder: env::current_dir().unwrap_or_default(),
             arguments: arguments.iter().cloned().map(OsString::from_vec).collect(),
-            began: OnceLock::new(),
-            stands_by: OnceLock::new(),
+            runs: Mutex::new(Runs::Nothing),
             has_led: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
     }
 
-    /// Notes the shard whose log this start takes over from copies; none: the log is the node's alone. Once.
-    pub fn begins_with(&self, shard: Option<ShardId>) {
-        let _ = self.began.set(shard);
+    /// Notes that this process gives its shard to another one in order. [`Self::stands_by`] or [`Self::begins_with`] follows.
+    pub fn yields(&self, shard: ShardId) {
+        self.is_at(Runs::Yields(shard));
     }
 
-    /// Notes that this start stands by for a shard. Once.
+    fn runs(&self) -> Runs {
+        *self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_at(&self, runs: Runs) {
+        *self.runs.lock().unwrap_or_else(PoisonError::into_inner) = runs;
+    }
+
+    /// Notes the shard whose log this process takes over from copies, or has; none: the log is the node's alone.
+    pub fn begins_with(&self, shard: Option<ShardId>) {
+        self.is_at(shard.map_or(Runs::Nothing, Runs::Leads));
+    }
+
+    /// Notes that this process stands by for a shard.
     pub fn stands_by(&self, shard: ShardId) {
-        let _ = self.stands_by.set(shard);
+        self.is_at(Runs::Follows(shard));
+    }
+
+    /// Notes that this process takes over the shard that it stands by for. [`Self::begins_with`] follows.
+    pub fn takes_over(&self, shard: ShardId) {
+        self.leads();
+        self.is_at(Runs::TakesOver(shard));
     }
 
     /// Notes that the metadata have given this life a term of the shard.
@@ -69,15 +99,21 @@ impl Again {
     /// The map shows another shard of the node than the one that the process runs. A log that the node wrote alone is its
     /// shard's only copy.
     pub fn given_by(&self, map: &Map, me: NodeId) -> Option<String> {
-        let began = self.began.get().copied().flatten();
-        let shard = map.shards_of(me).find(|shard| shard.settled.len() > 1 && began != Some(shard.id))?;
+        let runs = self.runs();
+        let is_other = |shard: &&Shard| match runs {
+            Runs::Leads(of) | Runs::TakesOver(of) | Runs::Yields(of) => of != shard.id,
+            // This process takes over what it stands by for, and only what itself was given.
+            Runs::Follows(of) => of != shard.id || !is_of_this_life(map, me, shard),
+            Runs::Nothing => true,
+        };
+        let shard = map.shards_of(me).find(|shard| shard.settled.len() > 1 && is_other(shard))?;
         Some(format!("this node is given shard {}, whose log has copies", shard.id.0))
     }
 
     /// The map shows that the log of this node's shard, which was its own alone at the start, has folders for copies at all
     /// its places: they begin to count at the next start.
     pub fn gets_copies_by(&self, map: &Map, me: NodeId) -> Option<String> {
-        let is_alone = self.began.get() == Some(&None) && self.stands_by.get().is_none();
+        let is_alone = self.runs() == Runs::Nothing;
         let shard = map.shards_of(me).find(|shard| map.slots_of_shard(shard) > 0).filter(|_| is_alone)?;
         let places = map.copies_of(shard);
         let is_there =
@@ -86,19 +122,28 @@ impl Again {
             .then(|| format!("the log of shard {} gets copies", shard.id.0))
     }
 
+    /// True if the map shows that the process is to serve the shard that it stands by for, and it does not lead it yet.
+    pub fn is_to_take_over(&self, map: &Map, me: NodeId) -> bool {
+        match self.runs() {
+            Runs::Follows(of) | Runs::TakesOver(of) => map.shards_of(me).any(|shard| shard.id == of),
+            Runs::Leads(_) | Runs::Yields(_) | Runs::Nothing => false,
+        }
+    }
+
     /// The map shows a shard that the node is to stand by for, and another one, or none, is what the process does.
     fn stands_by_by(&self, map: &Map, me: NodeId) -> Option<String> {
         let node = NodeNumber(map.node(map.index_of(me)?).number);
         let is_wanted = |shard: &&Shard| shard.standbys.get(&node).is_some_and(|standby| standby.is_wanted);
         let shard = map.shards().iter().find(is_wanted)?;
-        (self.stands_by.get() != Some(&shard.id)).then(|| format!("this node is to stand by for shard {}", shard.id.0))
+        let does = [Runs::Follows(shard.id), Runs::Yields(shard.id)].contains(&self.runs());
+        (!does).then(|| format!("this node is to stand by for shard {}", shard.id.0))
     }
 
     /// The map shows that the shard which the process runs was given to another node.
     fn lost_by(&self, map: &Map, me: NodeId) -> Option<String> {
-        let began = self.began.get().copied().flatten()?;
-        let life = map.member(me)?.incarnation;
-        let leads = || map.shards_of(me).any(|shard| shard.id == began && shard.incarnation == life);
+        let (Runs::Leads(began) | Runs::TakesOver(began)) = self.runs() else { return None };
+        map.member(me)?;
+        let leads = || map.shards_of(me).any(|shard| shard.id == began && is_of_this_life(map, me, shard));
         (self.has_led.load(SeqCst) && !leads()).then(|| format!("shard {} was given to another node", began.0))
     }
 
@@ -130,6 +175,10 @@ impl Again {
         let name = env::current_exe().unwrap_or_else(|_| Path::new("holdfast").to_owned());
         Command::new(OWN_PROGRAM).arg0(name).arg("server").args(&self.arguments).exec()
     }
+}
+
+fn is_of_this_life(map: &Map, me: NodeId, shard: &Shard) -> bool {
+    map.member(me).is_some_and(|member| member.incarnation == shard.incarnation)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ const TOMBSTONES_MAX: u64 = 1 << 20;
 /// The approximate bytes of a tombstone. Where memory is limited, tombstones take at most about a sixteenth of it.
 const TOMBSTONE_BYTES: u64 = 128;
 
-/// Starts the thread, which returns the number of the next freeze. `gates` lead to the streams of the log. `floor`: of a
+/// Starts the thread, which returns its work: a checkpoint may be under way. `gates` lead to the streams of the log. `floor`: of a
 /// log that others may read.
 pub fn start(
     node: Arc<Node>,
@@ -45,7 +45,7 @@ pub fn start(
     checkpoints: Arc<Checkpoints>,
     tail: Arc<Tail>,
     floor: Option<Floor>,
-) -> std::io::Result<JoinHandle<u64>> {
+) -> std::io::Result<JoinHandle<Checkpointer>> {
     let outside = Outside { node, log, gates, floor };
     let run = move || {
         let effort = Effort::default();
@@ -53,11 +53,8 @@ pub fn start(
         let mut runner = Runner { outside, checkpointer, checkpoints, tail, effort, owed, kept, published, warned };
         runner.run();
         runner.tail.unbind();
-        let (epoch, checkpoints) = (runner.checkpointer.epoch(), runner.checkpoints.clone());
-        // The store is closed when nobody else has it.
-        drop(runner);
-        checkpoints.close();
-        epoch
+        runner.checkpoints.close();
+        runner.checkpointer
     };
     thread::Builder::new().name("checkpoint".into()).spawn(run)
 }

@@ -76,9 +76,22 @@ fn of_former_owner(logs: &[PathBuf], wanted: &Wanted) -> Result<Made, String> {
         return Ok(Made { acceptor, streams });
     }
     let cluster = wanted.cluster.map(|cluster| cluster.0);
-    let acceptor = acceptors().open_log(logs, wanted.shard, cluster).map_err(|why| why.to_string())?;
-    tracing::info!("The log of shard {} in this node's own directories is a copy now", wanted.shard.0);
+    let acceptor = open_former(logs, wanted.shard, cluster)?;
     Ok(Made { acceptor, streams })
+}
+
+/// Runs the acceptor of a log that this node wrote as its shard's owner, and writes no more. It may be running.
+///
+/// # Errors
+/// Its directories cannot be used.
+pub fn open_former(logs: &[PathBuf], shard: ShardId, cluster: Option<loggroup::Cluster>) -> Result<AcceptorId, String> {
+    match acceptors().open_log(logs, shard, cluster) {
+        Ok(acceptor) => {
+            tracing::info!("The log of shard {} that this node wrote is a copy now", shard.0);
+            Ok(acceptor)
+        }
+        Err(why) => of_shard(shard).map(|held| held.id()).ok_or(why.to_string()),
+    }
 }
 
 /// Opens or makes the folders of a copy in these directories, which its streams are spread over, and runs its acceptor.
@@ -279,6 +292,31 @@ pub fn of_shard(shard: ShardId) -> Option<Arc<Local<redolog::Folder>>> {
 /// They cannot be read.
 pub fn logs_of(shard: ShardId) -> Result<Option<Vec<PathBuf>>, Unusable> {
     acceptors().of_shard(shard).map(|held| held.logs()).transpose()
+}
+
+/// Stops the copy of a shard's log: the process goes on with it as the shard's owner. No other copy of the shard is begun
+/// until [`is_taken_out`].
+///
+/// # Errors
+/// There is none, or its disk has failed.
+pub fn take_out(shard: ShardId) -> Result<AcceptorId, String> {
+    let id = {
+        let mut named = named();
+        let held = acceptors().of_shard(shard).ok_or("its copy of the log has gone")?;
+        let id = held.acceptor.id();
+        named.0.going.insert(id, shard);
+        id
+    };
+    acceptors().close(id).map_err(|why| {
+        is_taken_out(id);
+        format!("its copy of the log has failed: {why}")
+    })?;
+    Ok(id)
+}
+
+/// The folders of that copy are held by the log that runs in them, or by nobody.
+pub fn is_taken_out(id: AcceptorId) {
+    named().0.gone(id);
 }
 
 /// Serves a connection of an owner.

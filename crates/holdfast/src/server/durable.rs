@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use clocks::UnixMs;
 use engine::checkpoint::{
     Checkpointer, Header, Replayed, StoreSource, Unloadable, WarmUp, directories, header, note_directories,
     note_streams, streams_begun,
@@ -58,9 +59,9 @@ pub struct Kept {
     pub log: Log,
     /// Gates to the log for this value alone, one for each stream.
     pub gates: Vec<Gate>,
-    /// The checkpoints, and their thread, which returns the number of the next freeze.
+    /// The checkpoints, and their thread.
     pub checkpoints: Arc<Checkpoints>,
-    pub thread: JoinHandle<u64>,
+    pub thread: JoinHandle<Checkpointer>,
     /// Threads that read the store.
     pub readers: Vec<JoinHandle<()>>,
     pub places: Places,
@@ -76,6 +77,53 @@ pub struct Running {
     pub durable: Arc<Durable>,
     /// Gates for the checkpointer, and for the switch of the log.
     pub gates: [Vec<Gate>; 2],
+}
+
+/// A log that runs, and the store beside it.
+pub(super) struct Runs {
+    pub running: Running,
+    pub store: Arc<dyn Store>,
+    places: Places,
+    copies: Option<Arc<Driver>>,
+    standbys: Option<Arc<Standbys>>,
+}
+
+impl Runs {
+    /// The state of its checkpoints. `saved`: when the last one was made, and its keys.
+    pub fn checkpoints(&self, node: &Node, saved: Option<(UnixMs, u64)>) -> Arc<Checkpoints> {
+        Arc::new(Checkpoints::new(self.store.clone(), node.facts.started, saved))
+    }
+
+    /// Starts the threads that make checkpoints and read the store into memory. `readers`: those that read it already.
+    pub fn keep(
+        self,
+        node: &Arc<Node>,
+        checkpointer: Checkpointer,
+        state: Arc<Checkpoints>,
+        mut readers: Vec<JoinHandle<()>>,
+    ) -> Result<Kept, Box<dyn Error>> {
+        let Self {
+            running: Running { log, durable, gates: [for_checkpoints, gates] },
+            store,
+            places,
+            copies,
+            standbys,
+        } = self;
+        let warm = WarmUp::new(node.engine.clone(), store, node.spare_local());
+        readers.push(warm_up::start(node, &state, warm)?);
+        let floor = standbys.clone().map(|standbys| Arc::new(move |covered: &[Lsn]| standbys.floor(covered)) as Floor);
+        let (node, tail) = (Arc::clone(node), durable.tail().clone());
+        let thread = checkpoints::start(
+            Arc::clone(&node),
+            log.clone(),
+            for_checkpoints,
+            checkpointer,
+            state.clone(),
+            tail,
+            floor,
+        )?;
+        Ok(Kept { log, gates, checkpoints: state, thread, readers, places, node, copies, standbys })
+    }
 }
 
 impl Disks {
@@ -145,46 +193,33 @@ impl Disks {
         );
 
         self.heed(&recovered)?;
+        let runs = self.run(highest, node, settings)?;
+        let loaded = recovered.loaded;
+        let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
+        let (durable, state) = (&runs.running.durable, runs.checkpoints(node, saved));
+        durable.tail().replayed(tail);
+        node.set_log(Some((durable.clone(), state.clone())));
+        let readers = fetch_from(node, &runs.store)?;
+        let checkpointer = Checkpointer::new(node.engine.clone(), runs.store.clone(), seed, loaded);
+        runs.keep(node, checkpointer, state, readers)
+    }
+
+    /// Starts the log, which is as it is to go on, and leads its copies, if it has any. New records have LSNs above `above`.
+    pub(super) fn run(mut self, above: Lsn, node: &Arc<Node>, settings: &Settings) -> Result<Runs, Box<dyn Error>> {
         let copies = self.copies.take();
         let begins = self.log.recovery().bases().iter().max().copied().unwrap_or_default();
         if let Some((copies, _)) = &copies {
             copies.lead(&mut self.log)?;
         }
-        let running = run(self.log, self.node, highest, node, settings, fsync(settings.appendfsync))?;
+        let running = run(self.log, self.node, above, node, settings, fsync(settings.appendfsync))?;
         if let Some((copies, group)) = &copies {
             taken_over::follow(copies, group, &running.log, node)?;
         }
         note_streams(&*self.store, running.log.streams())?;
         note_places(&*self.store, &self.places);
-        let [for_checkpoints, gates] = running.gates;
-        let loaded = recovered.loaded;
-        let saved = loaded.as_ref().map(|loaded| (loaded.header.saved_at, keys));
-        let state = Arc::new(Checkpoints::new(self.store.clone(), node.facts.started, saved));
-        let tail = {
-            running.durable.tail().replayed(tail);
-            running.durable.tail().clone()
-        };
-        node.set_log(Some((running.durable, state.clone())));
-        let mut readers = fetch_from(node, &self.store)?;
-        let warm = WarmUp::new(node.engine.clone(), self.store.clone(), node.spare_local());
-        readers.push(warm_up::start(node, &state, warm)?);
-        let checkpointer = Checkpointer::new(node.engine.clone(), self.store, seed, loaded);
-        let log = running.log;
         let standbys = copies.as_ref().map(|_| Standbys::new(begins));
-        let floor = standbys.clone().map(|standbys| Arc::new(move |covered: &[Lsn]| standbys.floor(covered)) as Floor);
-        let node = Arc::clone(node);
-        let thread = checkpoints::start(
-            Arc::clone(&node),
-            log.clone(),
-            for_checkpoints,
-            checkpointer,
-            state.clone(),
-            tail,
-            floor,
-        )?;
-        let places = self.places;
         let copies = copies.map(|(copies, _)| copies);
-        Ok(Kept { log, gates, checkpoints: state, thread, readers, places, node, copies, standbys })
+        Ok(Runs { running, store: self.store, places: self.places, copies, standbys })
     }
 
     /// Reads the keys of the store and replays the log since the checkpoint.
@@ -382,15 +417,54 @@ impl Kept {
             tracing::warn!("A thread that reads the store has panicked");
         }
         self.checkpoints.stop();
-        let epoch = self.thread.join().unwrap_or_else(|_| {
-            tracing::warn!("The thread of the checkpoints has panicked");
-            0
-        });
+        // The store is closed with it.
+        let epoch = joined(self.thread).map_or(0, |checkpointer| checkpointer.epoch());
         if let redolog::State::Failed(reason) = self.log.stop() {
             tracing::warn!("The log has failed, and writes that it did not confirm may be lost: {reason}");
         }
         self.copies.iter().for_each(|copies| copies.stop());
         epoch
+    }
+}
+
+fn joined(thread: JoinHandle<Checkpointer>) -> Option<Checkpointer> {
+    let checkpointer = thread.join().ok();
+    if checkpointer.is_none() {
+        tracing::warn!("The thread of the checkpoints has panicked");
+    }
+    checkpointer
+}
+
+/// The parts of a log's end that go on.
+pub struct Ended {
+    pub stored: Stored,
+    /// A checkpoint may be under way.
+    pub checkpointer: Checkpointer,
+    /// Threads that read the store.
+    pub readers: Vec<JoinHandle<()>>,
+}
+
+impl Kept {
+    /// Ends the log: all its records are committed, and workers do not use it any more. Store and memory stay.
+    ///
+    /// # Errors
+    /// The log has failed, or something else has panicked. In words.
+    pub fn end(self) -> Result<Ended, String> {
+        let Self { log, checkpoints, thread, readers, places, copies, .. } = self;
+        let store = checkpoints.store().ok_or("there is no store")?;
+        checkpoints.stop();
+        let checkpointer = joined(thread).ok_or("the thread of the checkpoints has panicked")?;
+        // That thread ends with the checkpoints: its part of the keyspace is another's then.
+        let (warm_ups, readers): (Vec<_>, Vec<_>) =
+            readers.into_iter().partition(|reader| reader.thread().name() == Some(warm_up::WARM_UP));
+        warm_ups.into_iter().for_each(|thread| drop(thread.join()));
+        let state = log.stop();
+        copies.iter().for_each(|copies| copies.stop());
+        if let State::Failed(why) = state {
+            return Err(why);
+        }
+        let node = store::node_of(&places.store).map_err(|why| why.to_string())?.ok_or("the store has no name")?;
+        Ok(Ended { stored: Stored { node, store, places }, checkpointer, readers })
     }
 }
 

@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use loggroup::{Listener, Port};
 use membership::control::{Control, DataLink, HeardStandby, Hooks, Settings as ControlSettings, Status, TlsFiles};
 use membership::meta::{Command, Configuration, HAS_LOG, LIBRARIES_MAX, Response, Setting, Shard};
-use membership::{AcceptorId, BootNs, LeaseEnd, Map, NodeId, ShardId, level};
+use membership::{BootNs, LeaseEnd, Map, NodeId, NodeNumber, ShardId, level};
 use net::Links;
 use node::cluster::{
     Administration, Agreed, Changed, Cluster, Lease, LibrariesChanged, SettingsChanged, ShardChanged, join, split,
@@ -29,8 +28,8 @@ use super::bootstrap::Bootstraps;
 use super::chance::{self, Source};
 use super::clock::SystemClock;
 use super::copies;
-use super::group::{self, Group};
 use super::machine;
+use super::ownership::Ownership;
 use super::places::Places;
 use super::standby::{self, Begins, StandsBy};
 use super::switch::Switch;
@@ -104,7 +103,7 @@ pub fn take_known_settings(live: &Live) {
     }
 }
 
-fn take_settings_of(live: &Live, shard: &Shard) -> Result<(), String> {
+pub(super) fn take_settings_of(live: &Live, shard: &Shard) -> Result<(), String> {
     let settings = shard.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     live.take_of_shard(settings).map_err(|why| String::from_utf8_lossy(&why.text()).into_owned())
 }
@@ -216,6 +215,10 @@ impl Administration for Kept {
         self.0.has_data(data, then);
     }
 
+    fn switch_over(&self, shard: ShardId, owner: NodeId, to: NodeNumber, then: Changed) {
+        self.0.switch_over((shard, owner), to, then);
+    }
+
     fn status(&self, then: Box<dyn FnOnce(Status) + Send>) {
         self.0.status(then);
     }
@@ -234,7 +237,7 @@ pub struct Membership {
     control: Arc<Control>,
     /// The node has its data, and may have a lease.
     may_serve: Arc<AtomicBool>,
-    again: Arc<Again>,
+    ownership: Ownership,
     bootstraps: Arc<Bootstraps>,
     standby: Arc<standby::Shared>,
 }
@@ -323,49 +326,16 @@ impl Membership {
         });
         tracing::info!("Node {} listens for other nodes at {}", control.id(), control.bus());
         say_where_smart_clients_go(port, told);
-        Ok(Some(Membership { control, may_serve, again: Arc::clone(again), bootstraps, standby }))
+        let ownership = Ownership::new(&control, again);
+        standby.belongs(node, &ownership);
+        Ok(Some(Membership { control, may_serve, ownership, bootstraps, standby }))
     }
 
     /// The node has its data from now on.
     pub fn may_serve(&self, switch: &Arc<Switch>) {
         self.bootstraps.begin(switch);
+        self.standby.begin(switch);
         self.may_serve.store(true, SeqCst);
-    }
-
-    /// The shard of the node, once the metadata have given this start a term of it (rule G1).
-    pub fn shard(&self) -> Option<Shard> {
-        group::own_shard(&self.control).inspect(|_| self.again.leads())
-    }
-
-    /// The cluster, if the node belongs to one.
-    pub fn cluster(&self) -> Option<loggroup::Cluster> {
-        self.control.cluster().map(|cluster| cluster.0)
-    }
-
-    /// The reason, in words, why this start waits in vain for a term of a shard whose log is in the node's folder: as far
-    /// as the node's own life is known to the metadata, another node owns the shard.
-    pub fn lost(&self, shard: ShardId) -> Option<String> {
-        let (map, me) = (self.control.map(), self.control.id());
-        let is_this_life = map.member(me).is_some_and(|node| node.incarnation == self.control.incarnation());
-        let of = map.shards().iter().find(|of| of.id == shard).filter(|of| is_this_life && of.owner != me)?;
-        map.shards_of(me).next().is_none().then(|| {
-            format!(
-                "node {} owns shard {} now, and has taken over its log: what is in this node's dir is of an earlier time. Start a node with an empty dir in its place",
-                of.owner, shard.0
-            )
-        })
-    }
-
-    /// Ways to the acceptors of the shard at other members.
-    pub fn ports(&self, shard: &Shard, listener: &Listener) -> Vec<(AcceptorId, Arc<dyn Port>)> {
-        let pending = shard.pending.iter().flatten().filter(|acceptor| !shard.settled.contains(acceptor));
-        let all: Vec<_> = shard.settled.iter().chain(pending).copied().collect();
-        group::ports(&self.control, &all, listener)
-    }
-
-    /// True if this process is to stand by for a shard.
-    pub fn stands_by_for(&self, shard: ShardId) -> bool {
-        standby::stands_by_for(&self.control, shard)
     }
 
     /// Begins to stand by.
@@ -373,17 +343,12 @@ impl Membership {
     /// # Errors
     /// As for [`Begins::begin`].
     pub fn stand_by(&self, begins: Begins, node: &Arc<Node>, seed: u64) -> Result<StandsBy, Box<dyn Error>> {
-        begins.begin(node, (&self.control, &self.again), seed, &self.standby)
+        begins.begin(node, &self.ownership, seed, &self.standby)
     }
 
-    /// What happens when the node gets another shard.
-    pub fn again(&self) -> &Arc<Again> {
-        &self.again
-    }
-
-    /// The acceptors of the node's shard, while its log runs.
-    pub fn group(&self) -> Group {
-        Group::new(&self.control)
+    /// The shard of the node, as the metadata have it.
+    pub fn ownership(&self) -> &Ownership {
+        &self.ownership
     }
 }
 
@@ -450,6 +415,7 @@ pub fn files(settings: &Settings) -> Result<Option<TlsFiles>, String> {
 
 impl Drop for Membership {
     fn drop(&mut self) {
+        self.standby.end();
         self.control.stop();
     }
 }
@@ -469,10 +435,12 @@ fn hooks(
     let (again, serves, logs) = (Arc::clone(&given.again), Arc::clone(&given.again), Arc::clone(&given.again));
     let (of_shard, runs, stands) = (watcher.clone(), watcher.clone(), watcher.clone());
     let (leads, stores, standby) = (Arc::clone(&given.again), Arc::clone(bootstraps), Arc::clone(standby));
+    let (follows, yields) = (Arc::clone(&standby), Arc::clone(&standby));
     Hooks {
         on_map: Arc::new(move |map: Arc<Map>| {
             copies::heed(&map);
             child::heed(&map);
+            follows.look();
             if let (Some(cluster), Some(node)) = (known.get(), watcher.upgrade())
                 && !starts_again(&again, &node, &map, cluster.me())
             {
@@ -499,6 +467,7 @@ fn hooks(
         }),
         on_log: Arc::new(copies::serve),
         on_store: Arc::new(move |socket, peer| stores.serve(socket, peer)),
+        on_switchover: Arc::new(move |shard, to| yields.switch_over(shard, to)),
         ask_copy: Arc::new(loggroup::ask),
         may_serve: Arc::new(move || match may_serve.load(SeqCst) {
             true if serves.is_given() => Err("it starts again, as the owner of its shard has changed".to_owned()),
@@ -553,15 +522,15 @@ impl Given {
 const ANSWER: Duration = Duration::from_millis(300);
 
 /// Has the process start again if this map gives it another shard than it runs, or its shard to another node. Returns true
-/// if the node must not take the map: it would serve slots without their keys. A map by which it has lost slots it must
-/// take, or it would serve those on.
+/// if the node must not take the map: it would serve slots without their keys, or before it has taken them over. A map by
+/// which it has lost slots it must take, or it would serve those on.
 fn starts_again(again: &Again, node: &Arc<Node>, map: &Map, me: NodeId) -> bool {
     let is_placed = node.config.settings().cluster_copies > 1;
     let gets_copies = || again.gets_copies_by(map, me).filter(|_| is_placed);
     if let Some(why) = again.wanted_by(map, me).or_else(gets_copies) {
         begin_again(again, node, &why);
     }
-    again.given_by(map, me).is_some()
+    again.given_by(map, me).is_some() || again.is_to_take_over(map, me)
 }
 
 fn has_log(node: &Node) -> bool {

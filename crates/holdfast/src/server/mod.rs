@@ -27,6 +27,7 @@ pub mod member;
 mod metrics;
 mod oom;
 mod openness;
+mod ownership;
 mod places;
 pub mod process;
 pub mod rehearsal;
@@ -145,12 +146,14 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     // A log that has copies is opened when these have brought it up to date.
     taken_over::check(&settings)?;
     let stands_by = standby::Begins::of(&settings, dir, &clock)?;
-    stands_by.iter().for_each(|begins| again.stands_by(begins.shard.id));
     let has_copies = stands_by.is_none() && taken_over::has_copies(&settings, dir)?;
     let stored = if has_copies { Some(Stored::open(&settings, dir, clock.clone())?) } else { None };
     let shard = stored.as_ref().map(|stored| taken_over::begin(&settings, stored)).transpose()?;
     let shard = shard.flatten();
-    again.begins_with(shard);
+    match &stands_by {
+        Some(begins) => again.stands_by(begins.shard.id),
+        None => again.begins_with(shard),
+    }
     let is_alone = settings.appendonly && !has_copies && stands_by.is_none();
     let disks = if is_alone { Some(Disks::open(&settings, dir, clock.clone())?) } else { None };
     let known_seed = match stored.as_ref().or_else(|| stands_by.as_ref()?.stored.as_ref()) {
@@ -184,7 +187,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
         let known = Data { id: stored.id(), term: 0 };
         let joined = Membership::begin(&settings, &node, Some(known), &links, Arc::clone(&clock), (false, again))?;
         let Some(joined) = joined else { return Err("a log with copies belongs to a node of a cluster".into()) };
-        disks = taken_over::bring_up(&settings, &node, stored, &joined, shard)?;
+        disks = taken_over::bring_up(&settings, &node, stored, joined.ownership(), shard)?;
         membership = Some(joined);
         if disks.is_none() {
             return Ok(());
@@ -208,7 +211,7 @@ fn serve(args: &[Vec<u8>], again: &Arc<Again>) -> Result<(), Box<dyn Error>> {
     if let (Some(kept), Some(membership)) = (&kept, &membership)
         && let Some(copies) = &kept.copies
     {
-        taken_over::keep((copies, kept.standbys.as_ref()), &kept.log, membership, &node)?;
+        taken_over::keep((copies, kept.standbys.as_ref()), &kept.log, membership.ownership(), &node)?;
     }
     if kept.is_none() && !settings.takes_part_in_cluster() {
         load_snapshot::load(&node, &settings)?;

@@ -17,7 +17,7 @@ use std::error::Error;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -25,13 +25,14 @@ use std::time::Duration;
 
 use command::Generation;
 use engine::checkpoint::{Checkpointer, Clearing, begin_generation, highest, leave_mark, note_streams};
+use loggroup::Driver;
 use node::config::Settings;
 use node::{Checkpoints, Halted, Logging, Node};
-use redolog::{Disk, Fsync, Gate, Log, Opened, Recovery, State};
+use redolog::{Disk, Fsync, Gate, Log, Lsn, Opened, Recovery, State};
 
 use super::backup::{self, Sources};
 use super::checkpoints;
-use super::durable::{Disks, Kept, Running, fetch_from, fsync, limit_loads, note_places, run};
+use super::durable::{Disks, Ended, Kept, Running, fetch_from, fsync, limit_loads, note_places, run};
 use super::places::Places;
 use super::standby::Standbys;
 use super::warm_up::WARM_UP;
@@ -70,6 +71,66 @@ impl Switch {
     pub fn new(node: Arc<Node>, seed: u64, kept: Option<Kept>) -> Self {
         let own = Mutex::new(kept.iter().flat_map(|kept| kept.log.incarnations()).collect());
         Self { node, seed, kept: Mutex::new(kept), copying: Mutex::default(), epoch: AtomicU64::new(0), own }
+    }
+
+    /// The node leads the log of a shard that it has followed.
+    pub(super) fn leads(&self, kept: Kept) {
+        kept.log.incarnations().into_iter().for_each(|incarnation| self.owns(incarnation));
+        *self.kept() = Some(kept);
+    }
+
+    /// The copies of the log, if it has any.
+    pub(super) fn copies(&self) -> Option<Arc<Driver>> {
+        self.kept().as_ref()?.copies.clone()
+    }
+
+    /// Has all workers write nothing more, at a moment when nothing is under way. Clients are not served meanwhile. Returns
+    /// the end of each stream; none: something is under way for so many milliseconds.
+    ///
+    /// # Errors
+    /// The log is off, or the server stops.
+    pub(super) fn rest(&self, patience_ms: u64) -> Result<Option<Vec<Lsn>>, String> {
+        let end = self.node.clock.boot_ns().ms() + patience_ms;
+        loop {
+            if let Some(halted) = self.node.halt().map_err(|_| STOPPING)? {
+                let transactions = &self.node.engine.transactions;
+                if !transactions.any() && transactions.outcomes().prepared().next().is_none() {
+                    self.tell(&Logging::Rests(true))?;
+                    let ends = self.kept().as_ref().map(|kept| kept.gates.iter().map(Gate::end).collect::<Vec<_>>());
+                    drop(halted);
+                    return ends.ok_or("appendonly is off".to_owned()).map(Some);
+                }
+            }
+            if self.node.clock.boot_ns().ms() >= end {
+                return Ok(None);
+            }
+            thread::park_timeout(RETRY_MIN);
+        }
+    }
+
+    /// Workers write again.
+    ///
+    /// # Errors
+    /// The server stops.
+    pub(super) fn go_on(&self) -> Result<(), String> {
+        let _halted = self.halt()?;
+        self.tell(&Logging::Rests(false))
+    }
+
+    /// The node leads its log no more, and follows it: workers rest, and everything is committed.
+    ///
+    /// # Errors
+    /// The log is off, or has failed, or the server stops.
+    pub(super) fn follows(&self) -> Result<Ended, String> {
+        let halted = self.halt()?;
+        let kept = self.kept().take().ok_or("appendonly is off")?;
+        self.tell(&Logging::Ends)?;
+        self.node.follows.store(true, SeqCst);
+        drop(halted);
+        self.node.set_log(None);
+        let ended = kept.end();
+        self.tell(&Logging::Forgotten)?;
+        ended
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
@@ -311,7 +372,7 @@ impl Switch {
         }
     }
 
-    fn tell(&self, logging: &Logging) -> Result<(), String> {
+    pub(super) fn tell(&self, logging: &Logging) -> Result<(), String> {
         self.node.tell_logging(logging).map_err(|_| STOPPING.to_owned())
     }
 

@@ -22,7 +22,8 @@ use super::chance;
 use super::copies_watched::{self, News, Watch};
 use super::durable::{Disks, Stored, limits_of_log};
 use super::group::{self, Group};
-use super::member::{self, Membership};
+use super::member;
+use super::ownership::Ownership;
 use super::places::Places;
 use super::standby::Standbys;
 
@@ -102,41 +103,55 @@ pub fn bring_up(
     settings: &Settings,
     node: &Arc<Node>,
     stored: Stored,
-    membership: &Membership,
+    ownership: &Ownership,
     known: Option<ShardId>,
 ) -> Result<Option<Disks>, Box<dyn Error>> {
     // A node that was given the shard may have lost it again before it had a folder.
     let known = loggroup::shard_of_own(&stored.places.logs)?.or(known);
     let mut waits = Waits::new(node, "A term is waited for: the metadata have given none to this start");
-    let mut shard = loop {
-        if let Some(shard) = membership.shard() {
+    let shard = loop {
+        if let Some(shard) = ownership.shard() {
             break shard;
         }
-        heed_loss(membership, known, node)?;
+        heed_loss(ownership, known, node)?;
         if !waits.go_on() {
             return Ok(None);
         }
         thread::park_timeout(LOOK);
     };
-    let group = membership.group();
+    in_term(settings, node, stored, ownership, shard)
+}
+
+/// As [`bring_up`], in the term that this process has.
+///
+/// # Errors
+/// As there.
+pub fn in_term(
+    settings: &Settings,
+    node: &Arc<Node>,
+    stored: Stored,
+    ownership: &Ownership,
+    mut shard: Shard,
+) -> Result<Option<Disks>, Box<dyn Error>> {
+    let group = ownership.group();
     loop {
-        if let Some(driver) = try_bring_up(settings, node, &stored, membership, &shard)? {
+        if let Some(driver) = try_bring_up(settings, node, &stored, ownership, &shard)? {
             return Ok(Some(stored.with_log(settings, Arc::clone(&node.clock), (driver, group))?));
         }
         if node.is_stopping() {
             return Ok(None);
         }
-        let Some(next) = next_term((&group, membership), &shard, node)? else { return Ok(None) };
+        let Some(next) = next_term((&group, ownership), &shard, node)? else { return Ok(None) };
         shard = next;
     }
 }
 
 /// Checks that no other node owns the shard: nothing ends that wait. A node that stands by for it now starts again.
-fn heed_loss(membership: &Membership, shard: Option<ShardId>, node: &Arc<Node>) -> Result<(), Box<dyn Error>> {
-    let Some((shard, why)) = shard.and_then(|shard| Some((shard, membership.lost(shard)?))) else { return Ok(()) };
-    if membership.stands_by_for(shard) {
+fn heed_loss(ownership: &Ownership, shard: Option<ShardId>, node: &Arc<Node>) -> Result<(), Box<dyn Error>> {
+    let Some((shard, why)) = shard.and_then(|shard| Some((shard, ownership.lost(shard)?))) else { return Ok(()) };
+    if ownership.stands_by_for(shard) {
         let why = format!("it stands by for shard {}, which it has owned", shard.0);
-        member::begin_again(membership.again(), node, &why);
+        member::begin_again(ownership.again(), node, &why);
         return Ok(());
     }
     tracing::error!("{why}");
@@ -145,11 +160,11 @@ fn heed_loss(membership: &Membership, shard: Option<ShardId>, node: &Arc<Node>) 
 
 /// The next term, after acceptors of this one were withdrawn. `None`: the server stops.
 fn next_term(
-    (group, membership): (&Group, &Membership),
+    (group, ownership): (&Group, &Ownership),
     shard: &Shard,
     node: &Arc<Node>,
 ) -> Result<Option<Shard>, Box<dyn Error>> {
-    heed_loss(membership, Some(shard.id), node)?;
+    heed_loss(ownership, Some(shard.id), node)?;
     tracing::warn!("The copies that the log of shard {} was to get are withdrawn", shard.id.0);
     let mut waits = Waits::new(node, "");
     loop {
@@ -157,7 +172,7 @@ fn next_term(
             Ok(next) => return Ok(Some(next)),
             Err(why) => waits.text = format!("A term is waited for: {why}"),
         }
-        heed_loss(membership, Some(shard.id), node)?;
+        heed_loss(ownership, Some(shard.id), node)?;
         if !waits.go_on() {
             return Ok(None);
         }
@@ -170,7 +185,7 @@ fn try_bring_up(
     settings: &Settings,
     node: &Arc<Node>,
     stored: &Stored,
-    membership: &Membership,
+    ownership: &Ownership,
     shard: &Shard,
 ) -> Result<Option<Arc<Driver>>, Box<dyn Error>> {
     let logs = stored.places.logs.len();
@@ -182,7 +197,7 @@ fn try_bring_up(
         .into());
     }
     let (limits, fresh) = (limits_of_log(settings), AcceptorId(chance::random()?));
-    let own = Own::at(&stored.places.logs, shard.id, membership.cluster(), limits, fresh)?;
+    let own = Own::at(&stored.places.logs, shard.id, ownership.cluster(), limits, fresh)?;
     if own.term() >= shard.term {
         return Err(format!(
             "the own log folder knows term {}, and the metadata give {} to this start: they are of another time",
@@ -196,10 +211,10 @@ fn try_bring_up(
     let (count, term) = (copies.len(), plan.term.get());
     tracing::info!("The log of shard {} is taken over from its {count} copies, in term {term}", plan.shard.0);
     let limits = Limits { through: settings.appendfsync == node::config::AppendFsync::Always, ..Limits::default() };
-    let (group, mut say) = (membership.group(), saying(node, shard.id));
-    let stays = || group.stays(shard) && membership.lost(shard.id).is_none();
+    let (group, mut say) = (ownership.group(), saying(node, shard.id));
+    let stays = || group.stays(shard) && ownership.lost(shard.id).is_none();
     let mut wait = |stage, silent: &[AcceptorId]| stays() && say(stage, silent);
-    match own.bring_up(plan, limits, |listener| membership.ports(shard, listener), &mut wait) {
+    match own.bring_up(plan, limits, |listener| ownership.ports(shard, listener), &mut wait) {
         Ok(driver) => Ok(Some(driver)),
         Err(loggroup::NotStarted::Ended(Ended::Stopped)) => Ok(None),
         Err(why) => Err(why.into()),
@@ -231,13 +246,13 @@ pub fn follow(copies: &Arc<Driver>, group: &Group, log: &Log, node: &Arc<Node>) 
 pub fn keep(
     (copies, standbys): (&Arc<Driver>, Option<&Arc<Standbys>>),
     log: &Log,
-    membership: &Membership,
+    ownership: &Ownership,
     node: &Arc<Node>,
 ) -> Result<(), Box<dyn Error>> {
     if let Some(durable) = node.durable() {
         durable.show_copies(copies_watched::look(copies, node));
     }
-    let (weak, log, group) = (Arc::downgrade(copies), log.clone(), membership.group());
+    let (weak, log, group) = (Arc::downgrade(copies), log.clone(), ownership.group());
     let (standbys, clock) = (standbys.cloned(), Arc::clone(&node.clock));
     let watcher = Arc::downgrade(node);
     let (look, mut watch): (LookAtCopies, _) = (copies_watched::look(copies, node), Watch::default());

@@ -25,6 +25,7 @@ mod standby_views;
 mod standbys;
 #[path = "../support/mod.rs"]
 mod support;
+mod switchovers;
 mod tools;
 mod useless;
 mod users;

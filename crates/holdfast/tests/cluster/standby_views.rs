@@ -110,7 +110,6 @@ fn clients_see_a_replica() {
         (0, "replicaof no one".to_owned(), "-ERR REPLICAOF NO ONE is not allowed in cluster mode"),
         (1, "slaveof no one".to_owned(), "-ERR REPLICAOF NO ONE is not allowed in cluster mode"),
         (1, "replicaof 127.0.0.1 1".to_owned(), "-ERR no node of this cluster is at 127.0.0.1:1"),
-        (1, "cluster failover".to_owned(), "-ERR 'cluster failover' is not supported"),
         (1, "failover".to_owned(), "-ERR 'failover' is not supported"),
     ] {
         let reply = copied.nodes.client(at).call(&command);

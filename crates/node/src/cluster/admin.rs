@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ::membership::NodeId;
 use ::membership::control::{ChangingShard, HeardStandby, NotConfigured, Status};
 use ::membership::meta::{Command, Setting};
+use ::membership::{NodeId, NodeNumber, ShardId};
 
 /// Called with the outcome of a change of the metadata; the error is in words.
 pub type Changed = Box<dyn FnOnce(Result<(), String>) + Send>;
@@ -58,6 +58,12 @@ pub trait Administration: Send + Sync {
 
     /// Notes that the node has data of this name on its disks from now on: it does not start without them.
     fn has_data(&self, data: [u8; 16], then: Changed);
+
+    /// Asks the owner of a shard to give it to a standby in order. It is answered when the owner has begun, or refuses.
+    fn switch_over(&self, shard: ShardId, owner: NodeId, to: NodeNumber, then: Changed) {
+        let _ = (shard, owner, to);
+        then(Err("no shard changes hands here".to_owned()));
+    }
 
     /// The state of the cluster.
     fn status(&self, then: Box<dyn FnOnce(Status) + Send>);

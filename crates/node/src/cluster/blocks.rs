@@ -53,13 +53,22 @@ impl<P: Port> Forwarding<'_, P> {
                 self.break_block(conn);
                 return Some(Next::Continue);
             }
-            Way::Refused(why) => {
-                self.forget_watched_elsewhere(conn, None);
-                self.port.refuse(conn, Some(command), &why);
-                return Some(Next::Continue);
+            Way::NoLease => {
+                if let Some(next) = self.wait_for_lease(conn) {
+                    return Some(next);
+                }
+                let why = self.peers().no_lease();
+                return Some(self.refuse_block(conn, command, &why));
             }
+            Way::Refused(why) => return Some(self.refuse_block(conn, command, &why)),
         };
         Some(self.forward_block(conn, link, (command, args), needs.db))
+    }
+
+    fn refuse_block(&mut self, conn: &mut Conn, command: &Command, why: &[u8]) -> Next {
+        self.forget_watched_elsewhere(conn, None);
+        self.port.refuse(conn, Some(command), why);
+        Next::Continue
     }
 
     /// A command with keys of several nodes, each of which it works on alone.

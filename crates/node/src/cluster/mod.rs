@@ -86,8 +86,10 @@ pub struct Cluster {
     admin: OnceLock<Box<dyn Administration>>,
     /// How often this node has started.
     pub(crate) incarnation: u64,
-    /// The moment until which it serves nothing after its start.
-    rests_until: BootNs,
+    /// The moment until which it serves nothing after its start, or after it was given a shard: a [`BootNs`].
+    rests_until: AtomicU64,
+    /// It executes nothing: its shard goes to another node in order (rule S10).
+    is_frozen: AtomicBool,
     /// The transactions in its log are of another node's life.
     inherited: AtomicBool,
     pub(crate) parts: crate::transactions::parts::Parts,
@@ -121,8 +123,9 @@ impl Cluster {
     pub fn new(me: NodeId, incarnation: u64, started: BootNs, map: Arc<Map>, lease: Box<dyn Lease>) -> Arc<Cluster> {
         let (map, changes, parts) = (RwLock::new(map), AtomicU64::new(0), crate::transactions::parts::Parts::default());
         let (admin, inherited) = (OnceLock::new(), AtomicBool::new(false));
-        let rests_until = started.after(crate::transactions::parts::REST_NS);
-        Arc::new(Cluster { me, map, changes, lease, admin, incarnation, rests_until, inherited, parts })
+        let rests_until = AtomicU64::new(started.after(crate::transactions::parts::REST_NS).0);
+        let is_frozen = AtomicBool::new(false);
+        Arc::new(Cluster { me, map, changes, lease, admin, incarnation, rests_until, is_frozen, inherited, parts })
     }
 
     /// The name of this node.
@@ -173,7 +176,26 @@ impl Cluster {
     /// transactions that only read were not logged, and hold for a while (rule T3). A node that gets slots of a lost
     /// node gets them empty, and later than that.
     pub(crate) fn may_serve(&self, now: BootNs) -> bool {
-        self.rests_until <= now && now < self.lease.until()
+        BootNs(self.rests_until.load(Relaxed)) <= now && !self.is_frozen.load(Relaxed) && now < self.lease.until()
+    }
+
+    /// The node executes no command of a client from its workers' next turns on, or does so again (rule S10). Commands wait
+    /// as they do without a lease.
+    pub fn freeze(&self, is_frozen: bool) {
+        self.is_frozen.store(is_frozen, Release);
+    }
+
+    /// When the last answer to a read of a transaction without a record counts no more (rule S7).
+    pub fn reads_until(&self) -> clocks::BootMs {
+        self.parts.reads_until()
+    }
+
+    /// The node has followed the log of a shard, and owns it from now on: it has all of the shard's data, and the locks of
+    /// transactions that are prepared. To be called before it takes the map that says so. It serves nothing before
+    /// `rests_until` (rule S7).
+    pub fn leads(&self, rests_until: BootNs) {
+        self.rests_until.fetch_max(rests_until.0, Relaxed);
+        self.parts.end();
     }
 
     /// Sets the keeper of the metadata. Once.

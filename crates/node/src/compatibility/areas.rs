@@ -59,6 +59,7 @@ pub(super) const AREAS: &[Area] = &[
             "cluster|leave",
             "cluster|recover",
             "cluster|standby",
+            "cluster|switchover",
             "cluster|redirect",
             "cluster|status",
         ],

@@ -68,6 +68,8 @@ const REMARKS: &[(&str, &str)] = &[
         "has this node stand by for the shard of that node, as CLUSTER STANDBY ADD; NO ONE takes it out, as CLUSTER STANDBY REMOVE",
     ),
     ("cluster|standby", "not of Redis: names nodes that have copies of a shard's data and may take it over"),
+    ("cluster|switchover", "not of Redis: gives a shard to one of its standbys in order"),
+    ("cluster|failover", "as in Redis, at a standby; without FORCE and TAKEOVER: a lost owner is taken over by itself"),
     ("cluster|slot-stats", "without `memory-bytes`, which is not kept"),
     ("cluster|leave", "not of Redis: takes this node out of the cluster, if it owns no slots"),
     ("cluster|links", "those of the worker that serves the connection"),

@@ -11,6 +11,10 @@ pub enum Logging {
     Begins(Arc<Durable>),
     /// Replies wait for the log from now on.
     Promises,
+    /// It leads what it has followed: its changes go to this log, and replies wait for that. It stands still.
+    Leads(Arc<Durable>),
+    /// It only reads, or may write again. It stands still.
+    Rests(bool),
     /// Its changes are not logged any more; replies still wait for those that were. It stands still.
     Ends,
     /// There is no log any more.

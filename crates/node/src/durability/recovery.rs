@@ -83,7 +83,9 @@ pub fn recover_by(
         let loaded = node.scripts.load_libraries(libraries);
         loaded.map_err(|why| format!("the libraries of functions cannot be loaded: {why}"))?;
     }
-    engine::restore_locks(&node.engine, &replayed.outcomes)?;
+    if !engine::restore_locks(&node.engine, &replayed.outcomes, |_| {})? {
+        return Err("another thread uses the keyspace".into());
+    }
     node.engine.transactions.restore(replayed.outcomes.clone());
     Ok(Recovered { loaded, replayed })
 }

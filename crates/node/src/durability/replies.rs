@@ -397,6 +397,13 @@ impl Worker {
                 self.engine.log_to(link);
                 self.promises.durable = Some(durable);
             }
+            Logging::Leads(durable) => {
+                debug_assert!(self.halted && self.promises.durable.is_none(), "one log at a time");
+                self.engine.log_to(durable.link(self.index, true));
+                (self.promises.durable, self.promises.promised) = (Some(durable), true);
+                self.engine.only_read(false);
+            }
+            Logging::Rests(rests) => self.engine.only_read(rests),
             Logging::Promises => {
                 self.engine.promise();
                 self.promises.promised = self.promises.durable.is_some();

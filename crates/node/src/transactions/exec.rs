@@ -34,6 +34,8 @@ pub(crate) enum Way {
     Over,
     /// The block does not run: this node has lost track of its watched keys, which may have changed.
     Broken,
+    /// The block waits: this node has no lease.
+    NoLease,
     /// The block does not run, and its client hears this error.
     Refused(Vec<u8>),
 }
@@ -91,7 +93,7 @@ impl Peers {
         let link = match block.runs() {
             Runs::OverNodes => return Way::Over,
             Runs::Refused(error) => return Way::Refused(error.into()),
-            Runs::NoLease => return Way::Refused(self.no_lease()),
+            Runs::NoLease => return Way::NoLease,
             Runs::At(owner) => Some(self.link_to(owner)),
             Runs::Here | Runs::WithItsBlock | Runs::Moved(..) => None,
         };

@@ -1,6 +1,6 @@
 //! The node's part in transactions that others coordinate: one state machine under a lock, which any worker may drive.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use clocks::BootMs;
@@ -13,6 +13,8 @@ pub(crate) const REST_NS: u64 = Settings::DEFAULT.read_ms * 1_000_000;
 #[derive(Default)]
 pub(crate) struct Parts {
     known: OnceLock<(Life, Mutex<Participant>)>,
+    /// The participant is of another shard, or of none: the next worker that sees the map makes it anew.
+    has_ended: AtomicBool,
     /// When something is due: a [`BootMs`], which may be [`BootMs::NEVER`].
     due: AtomicU64,
 }
@@ -25,8 +27,29 @@ impl Parts {
 
     /// The node has found itself in the map: the first worker that sees it makes the participant.
     pub(super) fn begin(&self, me: Life, participant: impl FnOnce() -> Participant) {
-        let (known, _) = self.known.get_or_init(|| (me, Mutex::new(participant())));
+        let mut participant = Some(participant);
+        let mut make = || participant.take().map(|make| make());
+        let (known, present) = match self.known.get() {
+            Some(known) => known,
+            None => {
+                let Some(made) = make() else { return };
+                self.known.get_or_init(|| (me, Mutex::new(made)))
+            }
+        };
         debug_assert_eq!(known.node, me.node, "a node keeps its number for as long as it runs");
+        if self.has_ended.load(Acquire) {
+            let mut present = present.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.has_ended.swap(false, AcqRel)
+                && let Some(made) = make()
+            {
+                *present = made;
+            }
+        }
+    }
+
+    /// The node owns a shard that another one has owned: what it takes part in is in the log by now.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Release);
     }
 
     /// Calls `f` with the participant, if there is one.
@@ -41,6 +64,11 @@ impl Parts {
     /// When the participant wants to be called next; it may be [`BootMs::NEVER`].
     pub(super) fn due(&self) -> BootMs {
         BootMs(self.due.load(Relaxed))
+    }
+
+    /// When the last answer to a read without a record counts no more.
+    pub(crate) fn reads_until(&self) -> BootMs {
+        self.with(|parts| parts.reads_until()).unwrap_or(BootMs::ZERO)
     }
 
     /// Where an attempt is that has claims here or wants some; `None`: it is over, or not known.

@@ -51,7 +51,6 @@ const ABSENT: &[(&str, i32, &str, Keys)] = &[
     ("cluster|count-failure-reports", 3, ADMIN, NONE),
     ("cluster|delslots", -3, ADMIN, NONE),
     ("cluster|delslotsrange", -4, ADMIN, NONE),
-    ("cluster|failover", -2, ADMIN, NONE),
     ("cluster|flushslots", 2, ADMIN, NONE),
     ("cluster|meet", -4, ADMIN, NONE),
     ("cluster|migration", -4, ADMIN, NONE),

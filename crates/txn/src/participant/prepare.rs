@@ -63,9 +63,15 @@ impl Participant {
         if logged || fetches {
             self.hold(now, tx);
         } else {
+            self.reads(now);
             self.arm(tx, Some(now + self.settings.read_ms));
         }
         out.push(Action::Lock { tx, stamp, locks, patient, widens: false });
+    }
+
+    /// An attempt holds locks from now on at the earliest, and nothing of it is logged.
+    fn reads(&mut self, now: BootMs) {
+        self.reads_until = self.reads_until.max(now + self.settings.read_ms);
     }
 
     /// A new attempt: the coordinator knows that all earlier ones are aborted.
@@ -173,6 +179,9 @@ impl Participant {
                 let (stamp, locks) = (prepare.stamp, Arc::clone(&prepare.locks));
                 attempt.phase = Phase::Executing { prepare: Arc::new(prepare), cancelled: false };
                 let read_ms = self.settings.read_ms;
+                if !logged {
+                    self.reads(now);
+                }
                 self.arm(tx, (!logged).then(|| now + read_ms));
                 return out.push(Action::Proceed { tx, stamp, locks, commands, logged });
             }

@@ -148,6 +148,7 @@ fn hooks(live: &Arc<Live>, folders: &Arc<Folders>, stops: &Arc<AtomicBool>) -> H
         on_log: Arc::new(copies::serve),
         // It has no store.
         on_store: Arc::new(|_, _| {}),
+        on_switchover: Arc::new(|_, _| Err("a log-server owns no shard".to_owned())),
         // It has no data.
         standing: Arc::new(Standing::default),
         on_place: Arc::new(move |wanted, is_known| placing.make(wanted, is_known)),

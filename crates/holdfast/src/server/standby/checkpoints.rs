@@ -72,7 +72,7 @@ impl World for Copied {
 /// Makes checkpoints until it is stopped.
 pub struct Checkpoints {
     is_stopped: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Checkpointer>,
 }
 
 impl Checkpoints {
@@ -84,15 +84,18 @@ impl Checkpoints {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let copied = Copied { node: Arc::clone(node), follow: Arc::clone(follow) };
         let mut runner = Runner { copied, checkpointer, is_stopped: Arc::clone(&is_stopped) };
-        let thread = thread::Builder::new().name("checkpoint".into()).spawn(move || runner.run())?;
+        let thread = thread::Builder::new().name("checkpoint".into()).spawn(move || {
+            runner.run();
+            runner.checkpointer
+        })?;
         Ok(Self { is_stopped, thread })
     }
 
-    /// Stops the thread. The store is then as at the last checkpoint that ended.
-    pub fn stop(self) {
+    /// Stops the thread. The store is then as at the last checkpoint that ended: another one may be under way. None: the
+    /// thread has panicked.
+    pub fn stop(self) -> Option<Checkpointer> {
         self.is_stopped.store(true, SeqCst);
-        // One that has panicked has told so itself.
-        let _ = self.thread.join();
+        self.thread.join().ok()
     }
 }
 

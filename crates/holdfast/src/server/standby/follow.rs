@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engine::checkpoint::{Checkpointer, Loaded, restore};
+use engine::checkpoint::{Checkpointer, Loaded, header, restore};
 use engine::follow::{Applied, Applier, Logged, Step};
 use loggroup::{Following, Local};
 use membership::ShardId;
 use node::{CopyFigures, CopyOfData, Known, MonoNs, Node};
 use quorum::Cut;
 use redolog::{Lsn, Recovered};
-use standby::Behind;
+use standby::{Behind, Memory};
 
 use super::super::durable::{Stored, fetch_from};
 
@@ -30,15 +30,19 @@ const PATIENT: u32 = 500;
 /// Allocations of deleted keys that are freed behind a batch.
 const GARBAGE: usize = 1000;
 
+/// Threads that read the store.
+pub type Readers = Vec<JoinHandle<()>>;
+
 /// The data of a node that stands by, before they follow.
 pub struct Copy {
     shard: ShardId,
     applier: Applier,
     applied: Arc<Applied>,
-    /// The store has everything up to here.
+    /// Memory has everything up to here, and the store up to there.
+    begins: Lsn,
     covered: Lsn,
-    /// Threads that read the store.
-    pub readers: Vec<JoinHandle<()>>,
+    /// The store may have parts of records up to here.
+    highest: Lsn,
     checkpointer: Checkpointer,
 }
 
@@ -52,7 +56,7 @@ impl Copy {
         stored: &Stored,
         (shard, streams): (ShardId, u16),
         seed: u64,
-    ) -> Result<Self, Box<dyn Error>> {
+    ) -> Result<(Self, Readers), Box<dyn Error>> {
         let (store, at) = (stored.store(), node.spare_local());
         let loaded: Option<Loaded> = {
             let mut local = node.engine.keyspace.local(at);
@@ -64,9 +68,30 @@ impl Copy {
         let covered =
             (0..usize::from(streams)).map(|stream| loaded.header.covered.get(stream).copied().unwrap_or_default());
         let (applied, covered) = (Arc::clone(applier.applied()), covered.min().unwrap_or_default());
-        let readers = fetch_from(node, store)?;
+        let (readers, highest) = (fetch_from(node, store)?, loaded.highest);
         let checkpointer = Checkpointer::new(node.engine.clone(), Arc::clone(store), seed, Some(loaded));
-        Ok(Self { shard, applier, applied, covered, readers, checkpointer })
+        Ok((Self { shard, applier, applied, begins: covered, covered, highest, checkpointer }, readers))
+    }
+
+    /// Of memory that has led the log so far: it has everything up to `last`, and its store is as `stored`.
+    ///
+    /// # Errors
+    /// The store cannot be read, or has no checkpoint.
+    pub fn of_owner(
+        node: &Arc<Node>,
+        stored: &Stored,
+        (shard, streams): (ShardId, u16),
+        last: Lsn,
+        checkpointer: Checkpointer,
+    ) -> Result<Self, Box<dyn Error>> {
+        let Some(header) = header(&**stored.store())? else { return Err("the store has no checkpoint".into()) };
+        let streams = usize::from(streams);
+        let covered = (0..streams).map(|stream| header.covered.get(stream).copied().unwrap_or_default());
+        let covered = covered.min().unwrap_or_default();
+        let limits = node.config.settings().tunables.limits.clone();
+        let applier = Applier::after(node.engine.clone(), node.spare_local() as u16, limits, last, streams);
+        let applied = Arc::clone(applier.applied());
+        Ok(Self { shard, applier, applied, begins: last, covered, highest: last, checkpointer })
     }
 }
 
@@ -75,7 +100,9 @@ pub struct Follow {
     shard: ShardId,
     following: Following,
     applied: Arc<Applied>,
-    applier: Arc<Mutex<Applier>>,
+    /// None: the process leads what it has followed.
+    applier: Arc<Mutex<Option<Applier>>>,
+    highest: Lsn,
     state: Arc<State>,
 }
 
@@ -98,24 +125,25 @@ impl Follow {
         copy: Copy,
         acceptor: &Local<redolog::Folder>,
     ) -> Result<(Self, Checkpointer), Box<dyn Error>> {
-        let Copy { shard, applier, applied, covered, checkpointer, .. } = copy;
-        let begins = Cut(covered.0);
-        let tap = acceptor.tap(begins, begins)?;
+        let Copy { shard, applier, applied, begins, covered, highest, checkpointer } = copy;
+        let tap = acceptor.tap(Cut(begins.0), Cut(covered.0))?;
         let state = Arc::new(State { covered: AtomicU64::new(covered.0), ..State::default() });
-        let applier = Arc::new(Mutex::new(applier));
+        let applier = Arc::new(Mutex::new(Some(applier)));
         let (applies, fails, waker) = (Arc::clone(&applier), Arc::clone(&state), Arc::clone(node));
         let apply = move |records: &[Recovered<'_>]| {
             if fails.has_failed.load(SeqCst) {
                 return;
             }
-            if let Err(why) = apply(&mut lock(&applies), records, &waker) {
+            let mut applier = lock(&applies);
+            let Some(applier) = applier.as_mut() else { return };
+            if let Err(why) = apply(applier, records, &waker) {
                 tracing::error!(cause = "standby", "A record of the log of shard {} cannot be applied: {why}", shard.0);
                 fails.has_failed.store(true, SeqCst);
             }
         };
         let clock = Arc::clone(&node.clock);
         let following = Following::start(tap, Arc::new(move || clock.monotonic_ns().0), apply)?;
-        Ok((Self { shard, following, applied, applier, state }, checkpointer))
+        Ok((Self { shard, following, applied, applier, highest, state }, checkpointer))
     }
 
     /// The shard.
@@ -153,6 +181,18 @@ impl Follow {
         self.has_failed() || self.following.has_ended()
     }
 
+    /// Follows no more. Returns what is applied, and what applies the rest; none: it has failed, or has ended before.
+    pub fn stop(&self) -> Option<(Memory, Applier)> {
+        let has_ended = self.following.stop().is_some() || self.has_failed();
+        let (memory, applier) = (self.following.memory()?, lock(&self.applier).take()?);
+        (!has_ended).then_some((memory, applier))
+    }
+
+    /// New records have LSNs above this: the store may have parts of records up to there.
+    pub fn highest(&self) -> Lsn {
+        self.highest
+    }
+
     /// A checkpoint has made the store cover this.
     pub fn covers(&self, upto: Lsn) {
         self.state.covered.fetch_max(upto.0, SeqCst);
@@ -167,8 +207,8 @@ impl Follow {
         }
         let applier = Arc::clone(&self.applier);
         self.following.between(move |follower| {
-            if let Ok(passed) = follower.passed() {
-                lock(&applier).passed(Lsn(passed.0));
+            if let (Ok(passed), Some(applier)) = (follower.passed(), lock(&applier).as_mut()) {
+                applier.passed(Lsn(passed.0));
             }
         });
     }
@@ -197,12 +237,15 @@ impl CopyOfData for Follow {
     }
 }
 
-fn lock(applier: &Mutex<Applier>) -> MutexGuard<'_, Applier> {
+fn lock(applier: &Mutex<Option<Applier>>) -> MutexGuard<'_, Option<Applier>> {
     applier.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Applies records, which come in the order of their LSNs.
-fn apply(
+///
+/// # Errors
+/// As for [`Applier::step`].
+pub fn apply(
     applier: &mut Applier,
     records: &[Recovered<'_>],
     node: &Node,

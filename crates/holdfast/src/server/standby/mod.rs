@@ -3,6 +3,7 @@
 //! ```text
 //! no data:  pin in the metadata -> fetch a checkpoint of the owner -> start again
 //! data:     open the store -> follow the own acceptor's blocks -> checkpoints -> counted by the owner
+//! owner:    take over the log that it has followed
 //! ```
 //! Each step is decided by what the metadata say of this process ([`standby::Part`]), and a process whose memory cannot go
 //! on starts again.
@@ -11,9 +12,11 @@ mod checkpoints;
 mod fetch;
 mod follow;
 mod health;
+mod lead;
 mod note;
 mod owner;
 mod pace;
+mod yields;
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -21,8 +24,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use membership::ShardId;
@@ -37,13 +40,15 @@ use self::checkpoints::Checkpoints;
 use self::fetch::Fetch;
 use self::follow::{Copy, Follow};
 use self::health::{Probes, Pulse};
+use self::lead::Leads;
 pub use self::note::Note;
 pub use self::owner::Standbys;
-use super::again::Again;
 use super::clock::SystemClock;
 use super::durable::Stored;
 use super::member::begin_again;
+use super::ownership::{Ownership, WeakOwnership};
 use super::places::Places;
+use super::switch::Switch;
 use super::{chance, copies, member};
 
 /// Between two looks at what is to be done.
@@ -65,20 +70,31 @@ const DIALS: Duration = Duration::from_secs(10);
 pub struct StandsBy {
     node: Arc<Node>,
     shared: Arc<Shared>,
+    is_stopped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    readers: Vec<JoinHandle<()>>,
 }
 
-/// The part that the metadata's hooks see.
+/// The part that other threads see.
 #[derive(Default)]
 pub struct Shared {
     follow: Mutex<Option<Arc<Follow>>>,
+    /// Threads that read the store, until the process leads.
+    readers: Mutex<Vec<JoinHandle<()>>>,
+    /// Holds the log once the process leads.
+    switch: OnceLock<Arc<Switch>>,
+    /// Does the work.
+    thread: Mutex<Option<Thread>>,
+    /// The node, and its shard.
+    belongs: OnceLock<(Weak<Node>, WeakOwnership)>,
+    /// A switchover is under way.
+    is_switching: AtomicBool,
+    /// The work of a process that has led, and follows.
+    follows: Mutex<Option<StandsBy>>,
     /// A bootstrap that is under way.
     progress: Mutex<Option<Arc<Progress>>>,
     pulse: Mutex<Pulse>,
     /// Up to when a majority of the acceptors counts as reached by a standby, in milliseconds of the boot clock.
     reaches_until: AtomicU64,
-    is_stopped: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,6 +102,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
+    /// The node has joined its cluster.
+    pub fn belongs(&self, node: &Arc<Node>, ownership: &Ownership) {
+        let _ = self.belongs.set((Arc::downgrade(node), ownership.weak()));
+    }
+
+    /// The process follows no more.
+    pub fn end(&self) {
+        let follows = lock(&self.follows).take();
+        drop(follows);
+    }
+
+    /// The server has started.
+    pub fn begin(&self, switch: &Arc<Switch>) {
+        let _ = self.switch.set(Arc::clone(switch));
+        self.look();
+    }
+
+    /// The metadata have changed.
+    pub fn look(&self) {
+        lock(&self.thread).iter().for_each(Thread::unpark);
+    }
+
     /// How well the process is, and how far, for its renewals.
     pub fn standing(&self, node: &Node) -> Standing {
         let follow = lock(&self.follow).clone().filter(|follow| !follow.has_ended());
@@ -164,20 +202,26 @@ impl Begins {
     pub fn begin(
         self,
         node: &Arc<Node>,
-        (control, again): (&Arc<Control>, &Arc<Again>),
+        ownership: &Ownership,
         seed: u64,
         shared: &Arc<Shared>,
     ) -> Result<StandsBy, Box<dyn Error>> {
         let Self { shard, stored, id, store } = self;
         node.follows.store(true, SeqCst);
         let dir = Path::new(OsStr::from_bytes(&node.config.settings().dir)).to_owned();
-        let copy = stored.map(|stored| Copy::open(node, &stored, (shard.id, shard.streams), seed)).transpose()?;
+        let copy = match stored {
+            None => None,
+            Some(stored) => {
+                let (copy, readers) = Copy::open(node, &stored, (shard.id, shard.streams), seed)?;
+                *lock(&shared.readers) = readers;
+                Some((copy, stored))
+            }
+        };
         match &copy {
             Some(_) => tracing::info!("This node stands by for shard {}, with a copy of its data", shard.id.0),
             None => tracing::info!("This node stands by for shard {}, and has no copy of its data yet", shard.id.0),
         }
-        let means =
-            Means { node: Arc::clone(node), control: Arc::clone(control), again: Arc::clone(again), dir, store, id };
+        let means = Means { node: Arc::clone(node), ownership: ownership.clone(), dir, store, id };
         Ok(StandsBy::begin(means, copy, shared)?)
     }
 }
@@ -185,8 +229,7 @@ impl Begins {
 /// The means of a node that stands by.
 struct Means {
     node: Arc<Node>,
-    control: Arc<Control>,
-    again: Arc<Again>,
+    ownership: Ownership,
     /// The node's directory, and its store.
     dir: PathBuf,
     store: PathBuf,
@@ -199,13 +242,17 @@ impl StandsBy {
     ///
     /// # Errors
     /// The system has no thread.
-    fn begin(means: Means, mut copy: Option<Copy>, shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let readers = copy.as_mut().map(|copy| std::mem::take(&mut copy.readers)).unwrap_or_default();
+    fn begin(means: Means, copy: Option<(Copy, Stored)>, shared: &Arc<Shared>) -> std::io::Result<Self> {
         let node = Arc::clone(&means.node);
+        let (copy, stored) = copy.map_or((None, None), |(copy, stored)| (Some(copy), Some(stored)));
+        let (shares, is_stopped) = (Arc::clone(shared), Arc::<AtomicBool>::default());
+        let stops = Arc::clone(&is_stopped);
         let mut steps = Steps {
             means,
             copy,
-            shared: Arc::clone(shared),
+            stored,
+            shared: shares,
+            is_stopped: stops,
             checkpoints: None,
             probes: Probes::default(),
             was_lost: false,
@@ -213,19 +260,24 @@ impl StandsBy {
         };
         let run = move || steps.run();
         let thread = thread::Builder::new().name("standby".into()).spawn(run)?;
-        Ok(Self { node, shared: Arc::clone(shared), thread: Some(thread), readers })
+        *lock(&shared.thread) = Some(thread.thread().clone());
+        Ok(Self { node, shared: Arc::clone(shared), is_stopped, thread: Some(thread) })
     }
 }
 
 impl Drop for StandsBy {
     fn drop(&mut self) {
-        self.shared.is_stopped.store(true, SeqCst);
+        self.is_stopped.store(true, SeqCst);
         lock(&self.shared.progress).iter().for_each(|progress| progress.stop());
+        self.shared.look();
         // One that has panicked has told so itself.
         let _ = self.thread.take().map(JoinHandle::join);
-        self.node.engine.source.set(None);
-        self.node.engine.requests.close();
-        for reader in self.readers.drain(..) {
+        let readers = std::mem::take(&mut *lock(&self.shared.readers));
+        if !readers.is_empty() {
+            self.node.engine.source.set(None);
+            self.node.engine.requests.close();
+        }
+        for reader in readers {
             let _ = reader.join();
         }
     }
@@ -235,18 +287,21 @@ impl Drop for StandsBy {
 struct Steps {
     means: Means,
     copy: Option<Copy>,
+    /// The store, until the process leads.
+    stored: Option<Stored>,
     shared: Arc<Shared>,
+    is_stopped: Arc<AtomicBool>,
     checkpoints: Option<Checkpoints>,
     probes: Probes,
     /// The data that it had are of no use.
     was_lost: bool,
-    /// The process starts again.
+    /// The process starts again, or leads.
     is_over: bool,
 }
 
 impl Steps {
     fn run(&mut self) {
-        while !self.shared.is_stopped.load(SeqCst) && !self.means.node.is_stopping() {
+        while !self.is_stopped.load(SeqCst) && !self.means.node.is_stopping() {
             match self.step() {
                 Ok(()) => thread::park_timeout(LOOK),
                 Err(why) => {
@@ -260,9 +315,7 @@ impl Steps {
 
     /// The copy follows no more.
     fn stop(&mut self) {
-        if let Some(checkpoints) = self.checkpoints.take() {
-            checkpoints.stop();
-        }
+        self.checkpoints.take().map(Checkpoints::stop);
         self.means.node.set_copy(None);
         drop(lock(&self.shared.follow).take());
     }
@@ -280,8 +333,12 @@ impl Steps {
                 self.starts_again("the shard's owner has given it up");
                 Ok(())
             }
+            Part::Owns => {
+                self.take_over(shard);
+                Ok(())
+            }
             // The map says so to those who watch it, and the process starts again.
-            Part::Owns | Part::Leads => Ok(()),
+            Part::Leads => Ok(()),
             Part::Removed => {
                 self.stop();
                 self.is_over = true;
@@ -296,7 +353,7 @@ impl Steps {
 
     /// The shard that the node stands by for, and this process's part in it.
     fn part(&self) -> Option<(Shard, Part)> {
-        let control = &self.means.control;
+        let control = self.means.ownership.control();
         let (map, me) = (control.map(), control.id());
         let is_known = map.member(me).is_some_and(|member| member.incarnation == control.incarnation());
         let has_store = !self.was_lost && (self.copy.is_some() || lock(&self.shared.follow).is_some());
@@ -314,7 +371,12 @@ impl Steps {
             Some(follow) if follow.has_ended() => self.starts_again("its copy of the data follows the log no more"),
             Some(follow) => {
                 let (means, applied) = (&self.means, follow.applied().last());
-                self.probes.look((&means.control, &means.node.clock), shard, applied, &self.shared.reaches_until);
+                self.probes.look(
+                    (means.ownership.control(), &means.node.clock),
+                    shard,
+                    applied,
+                    &self.shared.reaches_until,
+                );
             }
             None => {
                 // Its folder is opened when the metadata are heard.
@@ -342,13 +404,13 @@ impl Steps {
     fn pin(&self, shard: &Shard) -> Result<(), String> {
         tracing::info!("This node is to stand by for shard {}, and asks its owner to keep the log", shard.id.0);
         let (tell, told) = channel();
-        self.means.control.pin(shard.id, move |pinned| drop(tell.send(pinned)));
+        self.means.ownership.control().pin(shard.id, move |pinned| drop(tell.send(pinned)));
         told.recv_timeout(ANSWER).map_err(|_| "the metadata do not answer".to_owned())?
     }
 
     /// Fetches a checkpoint, and starts again with it.
     fn fetch(&mut self, shard: &Shard) -> Result<(), String> {
-        let Means { control, dir, store, id, .. } = &self.means;
+        let Means { ownership, dir, store, id, .. } = &self.means;
         let logs = copies::logs_of(shard.id).map_err(|why| why.to_string())?;
         let Some(logs) = logs else {
             return Err(format!("it keeps no copy of the log of shard {}, which it would read", shard.id.0));
@@ -358,7 +420,7 @@ impl Steps {
         *lock(&self.shared.progress) = Some(Arc::clone(&progress));
         tracing::info!("A copy of the data of shard {} is fetched from its owner", shard.id.0);
         let (tell, told) = channel();
-        control.dial_store(shard.owner, move |dialed| drop(tell.send(dialed)));
+        ownership.control().dial_store(shard.owner, move |dialed| drop(tell.send(dialed)));
         let socket = told.recv_timeout(DIALS).map_err(|_| "the owner does not answer".to_owned())??;
         Fetch { dir, store, id: *id, note: &note, progress: &progress }.run(socket)?;
         let bytes = progress.bytes().0;
@@ -367,9 +429,27 @@ impl Steps {
         Ok(())
     }
 
+    /// Leads the log that it has followed. If that fails, it takes the shard over by a start.
+    fn take_over(&mut self, shard: Shard) {
+        let Some(switch) = self.shared.switch.get().cloned() else { return };
+        self.means.node.set_copy(None);
+        let follow = lock(&self.shared.follow).take().filter(|follow| !follow.has_ended());
+        let checkpointer = self.checkpoints.take().and_then(Checkpoints::stop);
+        let (Some(follow), Some(checkpointer), Some(stored)) = (follow, checkpointer, self.stored.take()) else {
+            return self.starts_again("it takes over the shard that it stands by for, and its copy does not follow");
+        };
+        let Means { node, ownership, .. } = &self.means;
+        let leads = Leads { node, ownership, switch: &switch, shard, readers: &self.shared.readers };
+        match leads.take_over(&follow, stored, checkpointer) {
+            Ok(()) => self.is_over = true,
+            Err(_) if self.means.node.is_stopping() => self.is_over = true,
+            Err(why) => self.starts_again(&format!("it could not take over its shard in place: {why}")),
+        }
+    }
+
     fn starts_again(&mut self, why: &str) {
         self.is_over = true;
-        begin_again(&self.means.again, &self.means.node, why);
+        begin_again(self.means.ownership.again(), &self.means.node, why);
     }
 }
 

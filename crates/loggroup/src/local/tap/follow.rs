@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use quorum::Cut;
 use redolog::{Clock, Disk, Recovered};
-use standby::{Behind, Follower};
+use standby::{Behind, Follower, Memory};
 
 use super::shown::Shown;
 use super::{Ended, Known, Stepped, Tap};
@@ -23,6 +23,8 @@ struct Control {
     is_stopped: AtomicBool,
     applied: AtomicU64,
     ended: Mutex<Option<Ended>>,
+    /// What was applied in the end.
+    memory: Mutex<Option<Memory>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -57,6 +59,7 @@ impl Control {
             tracing::warn!(cause = "standby", "The log is not followed any more: {why}");
         }
         *lock(&self.ended) = ended;
+        *lock(&self.memory) = Some(tap.follower().memory());
     }
 }
 
@@ -66,7 +69,7 @@ pub struct Following {
     wake: Box<dyn Fn() + Send + Sync>,
     look: Box<dyn Fn() -> (Behind, Cut) + Send + Sync>,
     shown: Arc<Shown>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Following {
@@ -85,7 +88,7 @@ impl Following {
         let look = tap.looker(&shown);
         let name = "copy-follow".to_owned();
         let thread = std::thread::Builder::new().name(name).spawn(move || running.run(tap, apply))?;
-        Ok(Self { control, wake, look, shown, thread: Some(thread) })
+        Ok(Self { control, wake, look, shown, thread: Mutex::new(Some(thread)) })
     }
 
     /// Has something done between two batches, on the thread: a checkpoint begins there, and a reader of several keys sees
@@ -131,20 +134,26 @@ impl Following {
     /// True if the thread has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        lock(&self.thread).as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Ends the thread behind the present batch. Returns the reason for which it had ended before, if it had.
-    pub fn stop(mut self) -> Option<Ended> {
+    pub fn stop(&self) -> Option<Ended> {
         self.end();
         lock(&self.control.ended).take()
     }
 
-    fn end(&mut self) {
+    /// What was applied of each stream when the thread ended. None: it runs, or has panicked.
+    #[must_use]
+    pub fn memory(&self) -> Option<Memory> {
+        lock(&self.control.memory).clone()
+    }
+
+    fn end(&self) {
         self.control.is_stopped.store(true, SeqCst);
         (self.wake)();
         // One that has panicked has told so itself.
-        let _ = self.thread.take().map(JoinHandle::join);
+        let _ = lock(&self.thread).take().map(JoinHandle::join);
     }
 }
 

@@ -1,6 +1,7 @@
 //! CLUSTER: the nodes and their slots, for clients; READONLY, READWRITE, ASKING.
 
 mod admin;
+mod failover;
 mod groups;
 mod map;
 mod nodes;
@@ -71,6 +72,15 @@ pub const ROWS: &[Row<SessionRun>] = &[
         spec: command::CLUSTER,
         run: container,
         subcommands: &[
+            of_all(
+                "failover",
+                -2,
+                "3.0.0",
+                ADMIN,
+                "[FORCE | TAKEOVER]",
+                "Forces a replica to perform a manual failover of its master.",
+                failover::failover,
+            ),
             of_all(
                 "finalize",
                 2,
@@ -191,6 +201,15 @@ pub const ROWS: &[Row<SessionRun>] = &[
                 "<ADD | REMOVE> shard ON node",
                 "Has a node keep a copy of a shard's data, from which it takes the shard over, or not any more.",
                 standbys::standby,
+            ),
+            of_all(
+                "switchover",
+                -3,
+                "8.0.0",
+                ADMIN,
+                "shard [TO node]",
+                "Gives a shard to one of its standbys in order.",
+                failover::switchover,
             ),
             of_all("status", 2, "8.0.0", 0, "", "Returns how the cluster is, as a table for people.", admin::status),
         ],

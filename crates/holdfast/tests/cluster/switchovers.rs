@@ -1,0 +1,143 @@
+//! A shard changes hands in order, under load: no client gets an error, and no connection is closed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::Instant;
+
+use crate::standbys::{Copied, PATIENCE};
+use crate::support::Client;
+
+/// A client with a connection of its own, which must not be closed, and gets no error.
+struct Load {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<u32>>,
+}
+
+impl Load {
+    /// Clients of all three nodes, which count in ways of their own.
+    fn start(ports: &[u16]) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ways = [set, block, script, queue];
+        let all = ports.iter().flat_map(|port| ways.iter().zip(0u32..).map(|(way, number)| (*port, *way, number)));
+        let threads = all.map(|(port, way, number)| {
+            let is_over = Arc::clone(&is_over);
+            thread::spawn(move || {
+                let mut client = Client::at(port);
+                let name = format!("{port}:{number}");
+                let mut count = 0;
+                while !is_over.load(SeqCst) {
+                    count += 1;
+                    way(&mut client, &name, count);
+                }
+                count
+            })
+        });
+        let threads = threads.collect();
+        Self { is_over, threads }
+    }
+
+    /// How often each client has been served.
+    fn end(self) -> Vec<u32> {
+        self.is_over.store(true, SeqCst);
+        self.threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    }
+}
+
+fn set(client: &mut Client, name: &str, count: u32) {
+    assert_eq!(client.call(&format!("set {name} {count}")), "+OK");
+    assert!(client.call(&format!("get {name}")).ends_with(&format!(" {count}")));
+}
+
+fn block(client: &mut Client, name: &str, count: u32) {
+    assert_eq!(client.call("multi"), "+OK");
+    client.call(&format!("incr {{{name}}}a"));
+    client.call(&format!("incr {{{name}}}b"));
+    let reply = client.call("exec");
+    assert_eq!(reply.matches(&format!(":{count}")).count(), 2, "{name}: {reply}");
+}
+
+fn script(client: &mut Client, name: &str, count: u32) {
+    let reply = client.call(&format!("eval return(redis.call(\'incr\',KEYS[1])) 1 {name}"));
+    assert_eq!(reply, format!(":{count}"), "{name}");
+}
+
+fn queue(client: &mut Client, name: &str, count: u32) {
+    assert_eq!(client.call(&format!("rpush {name} {count}")), ":1");
+    let reply = client.call(&format!("blpop {name} 0"));
+    assert!(reply.ends_with(&format!(" {count}")), "{name}: {reply}");
+}
+
+/// The shard is at a node, and the other one may take it over.
+fn is_at(copied: &Copied, node: usize) {
+    let owner = format!("1      127.0.0.1:{}  ", copied.nodes.ports[node]);
+    let owns = |line: &str| line.starts_with(&owner) && line.contains("always");
+    let follows = |line: &str| line.contains("electable") && !line.contains("down") && !line.starts_with(&owner);
+    let is_it = |status: &str| status.lines().any(owns) && status.lines().any(follows);
+    copied.nodes.until(2, "cluster status", is_it);
+}
+
+#[test]
+fn no_client_sees_an_error_when_a_shard_changes_hands_in_order() {
+    let mut copied = Copied::new();
+    copied.stands_by();
+    copied.sets(2, 100);
+    let blocked = {
+        let port = copied.nodes.ports[2];
+        thread::spawn(move || Client::at(port).call("blpop waits 0"))
+    };
+    let load = Load::start(&copied.nodes.ports);
+    for round in 0..4 {
+        let to = [1, 0][round % 2];
+        is_at(&copied, 1 - to);
+        let reply = match round {
+            // As a client of Redis does it, at the standby.
+            0 => copied.nodes.client(to).call("cluster failover"),
+            _ => {
+                let to = format!("127.0.0.1:{}", copied.nodes.ports[to]);
+                copied.cluster(&["switchover", "1", "--to", &to])
+            }
+        };
+        assert!(reply == "+OK" || reply.contains("gives it up"), "{reply}");
+        is_at(&copied, to);
+    }
+    let counts = load.end();
+    assert!(counts.iter().all(|count| *count > 10), "{counts:?}");
+    assert_eq!(copied.nodes.client(1).call("rpush waits x"), ":1");
+    assert!(blocked.join().unwrap().ends_with(" x"));
+    copied.has_all(0);
+    // The same processes have had the shard in turn.
+    assert!((0..2).all(|node| copied.nodes.log(node).matches("is starting, PID").count() <= 4));
+}
+
+#[test]
+fn a_switchover_that_cannot_be_begins_not() {
+    let copied = Copied::new();
+    let reply = copied.nodes.client(1).call("cluster failover");
+    assert!(reply.contains("send CLUSTER FAILOVER to a replica"), "{reply}");
+    let reply = copied.nodes.client(1).call("cluster switchover 1");
+    assert!(reply.contains("no standby of shard 1 could take it over now"), "{reply}");
+    copied.stands_by();
+    let reply = copied.nodes.client(1).call("cluster failover takeover");
+    assert!(reply.contains("takes no option"), "{reply}");
+    let own = copied.nodes.ports[0];
+    let reply = copied.nodes.client(2).call(&format!("cluster switchover 1 to 127.0.0.1:{own}"));
+    assert!(reply.contains("is no standby of shard 1"), "{reply}");
+}
+
+/// What is committed when the shard changes hands is there, whoever dies next.
+#[test]
+fn a_shard_that_was_given_up_in_order_is_taken_over_when_its_owner_dies() {
+    let mut copied = Copied::new();
+    copied.stands_by();
+    copied.sets(2, 200);
+    assert_eq!(copied.nodes.client(1).call("cluster failover"), "+OK");
+    is_at(&copied, 1);
+    copied.sets(0, 100);
+    copied.nodes.kill(1);
+    let began = Instant::now();
+    copied.sets(2, 100);
+    assert!(began.elapsed() < PATIENCE);
+    copied.has_all(0);
+    copied.has_all(2);
+}

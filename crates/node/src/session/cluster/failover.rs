@@ -1,0 +1,67 @@
+//! CLUSTER FAILOVER and SWITCHOVER: the owner of a shard gives it to a standby in order, and no client gets an error.
+
+use std::sync::Arc;
+
+use ::membership::meta::Shard;
+use ::membership::{Map, NodeNumber};
+use command::Error;
+
+use super::super::{Flow, SessionCtx};
+use super::admin::administration;
+use super::groups::{error, shard, text};
+use super::map::map;
+use crate::cluster::copies::member_of;
+use crate::worker::jobs::{Done, Job};
+
+/// CLUSTER FAILOVER, at a standby: its owner gives the shard to it. As in Redis the reply comes when that has begun.
+pub(super) fn failover(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    if ctx.args.len() > 2 {
+        return match ctx.args.len() == 3 && (ctx.is(2, "force") || ctx.is(2, "takeover")) {
+            true => Err(Error::new(
+                "ERR a shard whose owner is lost is taken over by itself, and only by a standby that has everything: CLUSTER FAILOVER takes no option",
+            )),
+            false => Err(Error::SYNTAX),
+        };
+    }
+    let (map, me) = map(ctx)?;
+    let me = me.map(|me| NodeNumber(map.node(me).number));
+    let own = map.shards().iter().zip(me).find(|(shard, me)| shard.standbys.contains_key(me));
+    let Some((shard, me)) = own else {
+        return Err(Error::new("ERR You should send CLUSTER FAILOVER to a replica"));
+    };
+    give(ctx, shard, me)
+}
+
+/// CLUSTER SWITCHOVER shard [TO node]. Without a node one is chosen that may take over.
+pub(super) fn switchover(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    let (map, _) = map(ctx)?;
+    let id = shard(ctx, 2)?;
+    let shard = map.shards().iter().find(|shard| shard.id == id);
+    let shard = shard.ok_or_else(|| error(format!("there is no shard {}", id.0)))?;
+    let to = match ctx.args.len() {
+        3 => electable(shard).ok_or_else(|| error(format!("no standby of shard {} could take it over now", id.0)))?,
+        5 if ctx.is(3, "to") => number(&map, &text(ctx, 4)?).map_err(error)?,
+        _ => return Err(Error::SYNTAX),
+    };
+    give(ctx, shard, to)
+}
+
+fn electable(shard: &Shard) -> Option<NodeNumber> {
+    shard.standbys.iter().find(|(_, standby)| standby.is_electable).map(|(node, _)| *node)
+}
+
+fn number(map: &Map, name: &str) -> Result<NodeNumber, String> {
+    let node = member_of(map, name)?;
+    let index = map.index_of(node).ok_or("a log-server has no data: a standby is a node")?;
+    Ok(NodeNumber(map.node(index).number))
+}
+
+fn give(ctx: &SessionCtx<'_>, shard: &Shard, to: NodeNumber) -> Result<Flow, Error> {
+    let job = Job::elsewhere();
+    let asked = Arc::clone(&job);
+    let then = move |begun: Result<(), String>| {
+        asked.end(begun.map(|()| Done::Ok).map_err(|why| format!("ERR {why}").into()));
+    };
+    administration(ctx)?.switch_over(shard.id, shard.owner, to, Box::new(then));
+    Ok(Flow::Job(job))
+}
