@@ -447,8 +447,8 @@ mod tests {
         for role in [Role::Control, Role::Data, Role::Log, Role::Store] {
             let (a, b) = (party(Some(7), 1), party(Some(7), 2));
             let (at_a, at_b) = converse((a, b"secret"), (b, b"secret"), role, Ok(()));
-            assert_eq!(at_a, Ok(Peer { party: b, role, version: 13, highest: 13 }));
-            assert_eq!(at_b, Ok(Peer { party: a, role, version: 13, highest: 13 }));
+            assert_eq!(at_a, Ok(Peer { party: b, role, version: 14, highest: 14 }));
+            assert_eq!(at_b, Ok(Peer { party: a, role, version: 14, highest: 14 }));
         }
     }
 
@@ -476,8 +476,8 @@ mod tests {
         assert_eq!(at_b, Err(Failed::Refused(unknown)));
         assert!(at_a.unwrap_err().to_string().contains("unknown node"));
         assert_eq!(
-            common_version((14, 15)).unwrap_err().to_string(),
-            "no common protocol version: this node speaks 8 to 13, the other 14 to 15"
+            common_version((15, 16)).unwrap_err().to_string(),
+            "no common protocol version: this node speaks 8 to 14, the other 15 to 16"
         );
     }
 
@@ -514,7 +514,7 @@ mod tests {
         let mut out = Vec::new();
         Initiator::new(party(Some(7), 1), b"", Role::Data, &[5; 32], &mut out);
         let body = read(&out).unwrap().unwrap().body;
-        let golden = [&b"\x01HOLDBUS1\x02\x08\0\x0d\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
+        let golden = [&b"\x01HOLDBUS1\x02\x08\0\x0e\0\x01"[..], &[7; 20], &[1; 20], b"\x03\0\0\0\0\0\0\0", &[5; 32]];
         assert_eq!(body, golden.concat());
     }
 

@@ -9,7 +9,7 @@
 pub const FIRST: u16 = 8;
 
 /// The highest level of this build.
-pub const HIGHEST: u16 = 13;
+pub const HIGHEST: u16 = 14;
 
 /// From this level on a cluster has users. An origin names the user of forwarded commands
 /// ([`crate::items::Item::Principal`]) and of parts of transactions, and libraries of functions may come with users.
@@ -32,6 +32,10 @@ pub const SHARD_SETTINGS: u16 = 12;
 
 /// From this level on the metadata know the standbys of each shard ([`crate::meta::Command::Copies`]).
 pub const STANDBYS: u16 = 13;
+
+/// From this level on participants of transactions over nodes are shards, and a participant's life is its shard's term.
+/// Below, each node is one, and its life is the number of its starts.
+pub const SHARD_PARTICIPANTS: u16 = 14;
 
 /// From this level on an owner reports that the folder of a copy was set back to an earlier state. Below, it is reported as
 /// one whose disk has failed.

@@ -80,6 +80,8 @@ pub struct Map {
     /// stays in the cache.
     blocks: Box<[u16]>,
     shards: Vec<Shard>,
+    /// For each node, the place of its shard among these.
+    owned: Box<[Option<u16>]>,
     groups: Vec<Group>,
     reported: Vec<Reported>,
     gone: Vec<u32>,
@@ -120,6 +122,7 @@ impl Map {
         let level = level::FIRST;
         let (log_servers, shards, groups, reported) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (gone, gone_shards, former) = (Vec::new(), Vec::new(), Vec::new());
+        let owned = vec![None; nodes.len()].into_boxed_slice();
         Self {
             cluster,
             version,
@@ -131,6 +134,7 @@ impl Map {
             owners,
             blocks,
             shards,
+            owned,
             groups,
             reported,
             gone,
@@ -146,7 +150,9 @@ impl Map {
 
     /// The same map, with these shards in the order of their numbers.
     pub fn with_shards(self, shards: Vec<Shard>) -> Self {
-        Self { shards, ..self }
+        let of = |node: &Node| shards.iter().position(|shard| shard.owner == node.id).map(|at| at as u16);
+        let owned = self.nodes.iter().map(of).collect();
+        Self { shards, owned, ..self }
     }
 
     /// The same map, with these groups and acceptors.
@@ -189,6 +195,12 @@ impl Map {
     /// of them owns a shard, or will own another one than that.
     pub fn former_owners(&self) -> impl Iterator<Item = u32> + '_ {
         self.former.iter().map(|(number, _)| *number)
+    }
+
+    /// The shard that a former owner had. It may be gone. None: the node of this number is no former owner.
+    pub fn shard_of_former(&self, number: u32) -> Option<ShardId> {
+        let at = self.former.binary_search_by_key(&number, |(former, _)| *former).ok()?;
+        Some(self.former[at].1)
     }
 
     /// The node that has the log of a former owner. None: it is none.
@@ -236,6 +248,18 @@ impl Map {
     /// How many slots a shard has. A node owns one shard, and the slots of a node are its shard's.
     pub fn slots_of_shard(&self, shard: &Shard) -> usize {
         self.index_of(shard.owner).map_or(0, |owner| self.slots_of(owner))
+    }
+
+    /// The shard that the node with this index owns: it owns one at most.
+    #[inline]
+    pub fn shard_at(&self, index: u16) -> Option<&Shard> {
+        let at = self.owned[usize::from(index)]?;
+        self.shards.get(usize::from(at))
+    }
+
+    /// The shard of this number.
+    pub fn shard(&self, id: ShardId) -> Option<&Shard> {
+        self.shards.binary_search_by_key(&id, |shard| shard.id).ok().map(|at| &self.shards[at])
     }
 
     /// The shards of a node.

@@ -217,7 +217,7 @@ pub struct Coordinator {
     timers: BTreeSet<(BootMs, u64)>,
     /// The lives of participants, as last heard of.
     peers: BTreeMap<ParticipantId, u64>,
-    /// Lost participants whose log another has taken over.
+    /// Earlier names of participants.
     heirs: Heirs,
     /// The sequence below which a participant knows that all is finished.
     told: BTreeMap<ParticipantId, u64>,
@@ -425,8 +425,8 @@ impl Coordinator {
         }
     }
 
-    /// The log of a lost participant was taken over by another one. That one answers for it: what the lost one has not
-    /// answered is sent again. Transactions between two attempts go to the present owners of their keys.
+    /// A participant has another name from now on, the heir: what it has not answered is sent again. Transactions between
+    /// two attempts go to the present owners of their keys.
     pub fn continued(&mut self, now: BootMs, lost: ParticipantId, heir: ParticipantId, out: &mut Vec<Event>) {
         if !self.heirs.add(lost, heir) {
             return;

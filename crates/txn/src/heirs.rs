@@ -1,17 +1,17 @@
-//! Participants that others continue.
+//! Names that participants had before.
 //!
-//! The owner of a shard may be lost for good, and the shard's log be taken over by another node. The records of that log
-//! name the lost participant, and so do those of all others. From then on the new owner, the *heir*, answers for it:
-//! it has all that the lost one has ever said, because nothing was said that was not on a majority of the copies.
+//! A node was a participant itself before shards were (`level::SHARD_PARTICIPANTS` of clusters). Records of that time name
+//! nodes, and so do attempts that were under way when names changed. A shard, the *heir* of such names, answers for them:
+//! it has the log in which the node has written everything that it has ever said.
 //!
-//! Names stay as they are. A message for a lost participant goes to its heir, and a message of the heir about an attempt
-//! in which a lost one has a part is that one's. No attempt has parts of both: a heir refuses those.
+//! Names stay as they are. A message for an earlier name goes to its heir, and a message of the heir about an attempt in
+//! which the earlier name has a part is that one's. No attempt has parts of both: a heir refuses those.
 
 use std::collections::BTreeMap;
 
 use crate::ParticipantId;
 
-/// Which participants are continued, and by whom.
+/// The heirs of earlier names. A term of an heir is above all lives of these names.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Heirs(BTreeMap<ParticipantId, ParticipantId>);
 
@@ -24,11 +24,6 @@ impl Heirs {
     /// The participant that answers for this one: mostly itself.
     pub fn of(&self, participant: ParticipantId) -> ParticipantId {
         self.0.get(&participant).copied().unwrap_or(participant)
-    }
-
-    /// True if this participant answers for another one, too.
-    pub fn has(&self, heir: ParticipantId) -> bool {
-        self.0.values().any(|known| *known == heir)
     }
 
     /// True if another one answers for this participant.

@@ -1,7 +1,7 @@
 //! Identities: nodes, participants and their lives, attempts of transactions, and the age of a transaction.
 //!
-//! A coordinator runs at a *node*, and ends with the node's process. The owner of keys is a *participant*. Today a node
-//! is one participant of the same number, and [`ParticipantId::of`] is the only place that knows so.
+//! A coordinator runs at a *node*, and ends with the node's process. A *participant* is a shard, whichever node owns it,
+//! and its life is a term. Whoever has the shard's log in a later term goes on with what the terms before have said.
 
 /// A node's number in the cluster's metadata, never used for another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -17,16 +17,40 @@ pub struct Life {
     pub incarnation: u64,
 }
 
-/// The number of an owner of keys, as a participant of transactions. Never used for another one.
+/// The name of an owner of keys, as a participant of transactions. Never used for another one.
+///
+/// Shards have names from 2^32 on. Lower ones are numbers of nodes: before shards were participants, a node was one, and
+/// logs may still have such names ([`crate::Heirs`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(transparent)]
 pub struct ParticipantId(pub u64);
 
+/// The name of shard 0, which there is not.
+const SHARDS: u64 = 1 << 32;
+
 impl ParticipantId {
-    /// The participant that a node is.
+    /// The participant that a shard is.
     #[must_use]
-    pub fn of(node: NodeId) -> Self {
+    pub const fn of_shard(number: u32) -> Self {
+        Self(SHARDS + number as u64)
+    }
+
+    /// The participant that a node was.
+    #[must_use]
+    pub const fn of(node: NodeId) -> Self {
         Self(node.0)
+    }
+
+    /// The number of the shard, if it is one.
+    #[must_use]
+    pub fn shard(self) -> Option<u32> {
+        self.0.checked_sub(SHARDS).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// The number of the node, if it was one.
+    #[must_use]
+    pub fn node(self) -> Option<u32> {
+        u32::try_from(self.0).ok()
     }
 }
 
@@ -35,15 +59,31 @@ impl ParticipantId {
 pub struct Member {
     /// Which participant.
     pub id: ParticipantId,
-    /// Its starts, counted durably: rises with each.
+    /// The shard's term. Of a node: its starts. A term of a shard is above all starts of the nodes that have owned it.
     pub incarnation: u64,
 }
 
 impl Member {
-    /// The participant that a node is, in the same life.
+    /// The participant that a node was, in the same life.
     #[must_use]
     pub fn of(life: Life) -> Self {
         Self { id: ParticipantId::of(life.node), incarnation: life.incarnation }
+    }
+}
+
+/// The node that a message comes from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Sender {
+    /// The node, in its present life.
+    pub life: Life,
+    /// The participant that is there; none: it owns no keys, as far as the receiver knows.
+    pub participant: Option<ParticipantId>,
+}
+
+impl From<Life> for Sender {
+    /// A node that is a participant itself.
+    fn from(life: Life) -> Self {
+        Self { life, participant: Some(ParticipantId::of(life.node)) }
     }
 }
 

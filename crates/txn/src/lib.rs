@@ -28,7 +28,7 @@ mod wire;
 
 pub use coordinator::{Coordinator, Event, Part};
 pub use heirs::Heirs;
-pub use id::{HybridTime, Life, Member, NodeId, Origin, ParticipantId, Recipient, Stamp, TxnId};
+pub use id::{HybridTime, Life, Member, NodeId, Origin, ParticipantId, Recipient, Sender, Stamp, TxnId};
 pub use message::{Lock, Message, Prepare, Refusal, Status};
 pub use participant::{Action, Execution, Participant};
 pub use record::{Prepared, Record, RecordKind};

@@ -11,7 +11,7 @@ use clocks::UnixMs;
 
 use crate::locks::Mode;
 use crate::wire::{MESSAGE, Malformed, Reader, Writer};
-use crate::{Life, Member, Origin, ParticipantId, Recipient, Stamp, TxnId};
+use crate::{Life, Member, Origin, Recipient, Sender, Stamp, TxnId};
 
 /// A key that an attempt locks at a participant.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -267,17 +267,18 @@ impl Message {
         }
     }
 
-    /// The sender of this message to a participant, if the sending node lives this life: the answer goes there.
-    pub(crate) fn sender(&self, from: Life) -> Recipient {
-        match self {
-            Message::Inquire { .. } | Message::Status { .. } | Message::Acknowledged { .. } => {
-                Recipient::Participant(ParticipantId::of(from.node))
-            }
+    /// The sender of this message to a participant, if it comes from this node: the answer goes there. None: a
+    /// participant has sent it, and there is none at the node any more.
+    pub(crate) fn sender(&self, from: Sender) -> Option<Recipient> {
+        let is_of_participant = match self {
+            Message::Inquire { .. } | Message::Status { .. } | Message::Acknowledged { .. } => true,
             // Participants tell one another the outcome when the coordinator is gone.
-            Message::Commit { tx, .. } if tx.origin.life != from => {
-                Recipient::Participant(ParticipantId::of(from.node))
-            }
-            _ => Recipient::Coordinator(from.node),
+            Message::Commit { tx, .. } => tx.origin.life != from.life,
+            _ => false,
+        };
+        match is_of_participant {
+            true => from.participant.map(Recipient::Participant),
+            false => Some(Recipient::Coordinator(from.life.node)),
         }
     }
 

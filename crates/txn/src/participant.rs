@@ -1,4 +1,4 @@
-//! A node's part in transactions that others coordinate.
+//! A shard's part in transactions that others coordinate.
 //!
 //! ```text
 //!            Prepare                locks            executed           committed           Commit, or all others prepared
@@ -12,7 +12,7 @@
 //!
 //! A participant never takes an answer back (rule T4). *Prepared* is in the log before it is said. A refusal is
 //! remembered, and logged before another participant hears of it. Some attempts are refused without being remembered.
-//! They are those that an earlier life of the node did not log (rule T1), those that a later attempt has followed, and
+//! They are those that an earlier term of the shard did not log (rule T1), those that a later attempt has followed, and
 //! unknown ones of a coordinator that is gone. Outcomes are kept until the coordinator says that no node will ask any
 //! more (rule T5), or, if it is gone, until all others have acknowledged theirs.
 
@@ -28,8 +28,8 @@ use std::sync::Arc;
 use clocks::{BootMs, UnixMs};
 
 use crate::{
-    Heirs, Life, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepared, Recipient, Record, RecordKind,
-    Refusal, Settings, Stamp, Status, TxnId,
+    Heirs, Lock, Member, Message, NodeId, Origin, ParticipantId, Prepared, Recipient, Record, RecordKind, Refusal,
+    Sender, Settings, Stamp, Status, TxnId,
 };
 use attempt::{Attempt, Logged, Phase, Want};
 
@@ -146,7 +146,7 @@ pub enum Execution {
     Refused(Refusal),
 }
 
-/// A node's part in transactions.
+/// A shard's part in transactions.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Participant {
     me: Member,
@@ -195,6 +195,17 @@ impl Participant {
     /// It takes part from now on.
     pub fn serve(&mut self) {
         self.refuses = None;
+    }
+
+    /// Its name, and its term.
+    pub fn me(&self) -> Member {
+        self.me
+    }
+
+    /// The same process, with the same log and memory, has another term or another name. Parts that it has begun go on.
+    /// Whatever names it otherwise, and is not known, it refuses from now on.
+    pub fn leads(&mut self, me: Member) {
+        self.me = me;
     }
 
     /// One with the state of a log, whose records are given in their order. The node takes its locks before it serves
@@ -316,12 +327,11 @@ impl Participant {
         self.known.is_empty()
     }
 
-    /// A message has come from a node in this life: from a coordinator, or from the participant there.
-    pub fn message(&mut self, now: BootMs, from: Life, message: Message, out: &mut Vec<Action>) {
-        let sender = message.sender(from);
-        if self.is_deaf_to(sender) {
-            return;
-        }
+    /// A message has come from a node: from a coordinator, or from the participant there.
+    pub fn message(&mut self, now: BootMs, from: impl Into<Sender>, message: Message, out: &mut Vec<Action>) {
+        let from = from.into();
+        let Some(sender) = message.sender(from).filter(|sender| !self.is_deaf_to(*sender)) else { return };
+        let from = from.life;
         self.peer(now, from, out);
         match message {
             Message::Prepare(prepare) => {

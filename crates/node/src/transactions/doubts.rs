@@ -250,7 +250,7 @@ const NOWHERE: &str = "an unknown place";
 
 /// Where a participant is.
 fn place(map: &Map, id: ParticipantId) -> String {
-    let known = map.nodes().iter().find(|known| super::member(known).id == id);
+    let known = super::names::place_of(id, map).map(|index| map.node(index));
     known.map_or_else(|| NOWHERE.to_owned(), |node| format!("{}:{}", node.host, node.port))
 }
 

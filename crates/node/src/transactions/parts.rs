@@ -1,63 +1,88 @@
-//! The node's part in transactions that others coordinate: one state machine under a lock, which any worker may drive.
+//! The node's part in transactions that others coordinate: one state machine under a lock, which any worker may drive. It is
+//! the participant that the node's shard is.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use clocks::BootMs;
-use txn::{Life, Participant, Settings, TxnId};
+use txn::{Life, Member, Participant, Settings, TxnId};
 
 /// Nanoseconds for which a node serves nothing after its start.
 pub(crate) const REST_NS: u64 = Settings::DEFAULT.read_ms * 1_000_000;
 
 /// A node's part in transactions that others coordinate, and the node itself.
-#[derive(Default)]
 pub(crate) struct Parts {
-    known: OnceLock<(Life, Mutex<Participant>)>,
-    /// The participant is of another shard, or of none: the next worker that sees the map makes it anew.
-    has_ended: AtomicBool,
+    me: OnceLock<Life>,
+    led: Mutex<Led>,
     /// When something is due: a [`BootMs`], which may be [`BootMs::NEVER`].
     due: AtomicU64,
+}
+
+/// The shard that the process has.
+#[derive(Default)]
+struct Led {
+    /// The map by which this is so. Workers hear of maps at different times.
+    version: u64,
+    participant: Option<Participant>,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self { me: OnceLock::new(), led: Mutex::default(), due: AtomicU64::new(BootMs::NEVER.0) }
+    }
 }
 
 impl Parts {
     /// The node, once it has found itself in the map.
     pub(super) fn me(&self) -> Option<Life> {
-        self.known.get().map(|(me, _)| *me)
+        self.me.get().copied()
     }
 
-    /// The node has found itself in the map: the first worker that sees it makes the participant.
-    pub(super) fn begin(&self, me: Life, participant: impl FnOnce() -> Participant) {
-        let mut participant = Some(participant);
-        let mut make = || participant.take().map(|make| make());
-        let (known, present) = match self.known.get() {
-            Some(known) => known,
-            None => {
-                let Some(made) = make() else { return };
-                self.known.get_or_init(|| (me, Mutex::new(made)))
-            }
-        };
+    /// The node has found itself in the map.
+    pub(super) fn begin(&self, me: Life) {
+        let known = self.me.get_or_init(|| me);
         debug_assert_eq!(known.node, me.node, "a node keeps its number for as long as it runs");
-        if self.has_ended.load(Acquire) {
-            let mut present = present.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.has_ended.swap(false, AcqRel)
-                && let Some(made) = make()
-            {
-                *present = made;
-            }
-        }
     }
 
-    /// The node owns a shard that another one has owned: what it takes part in is in the log by now.
+    fn led(&self) -> MutexGuard<'_, Led> {
+        self.led.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By the map of this version the process is this participant, or none. `restore`: makes it from the log, which has
+    /// been read.
+    pub(super) fn lead(&self, version: u64, me: Option<Member>, restore: impl FnOnce(Member) -> Participant) {
+        let mut led = self.led();
+        if version < led.version {
+            return;
+        }
+        led.version = version;
+        match (me, &mut led.participant) {
+            (None, present) => *present = None,
+            // The same log and memory go on, in another term or by another name.
+            (Some(me), Some(present)) => present.leads(me),
+            (Some(me), present @ None) => *present = Some(restore(me)),
+        }
+        self.note_due(&led);
+    }
+
+    fn note_due(&self, led: &Led) {
+        let due = led.participant.as_ref().and_then(Participant::next_tick);
+        self.due.store(due.unwrap_or(BootMs::NEVER).0, Relaxed);
+    }
+
+    /// The process goes on with another shard, or with what another process has written to the log of this one: what it
+    /// takes part in has to be restored.
     pub(crate) fn end(&self) {
-        self.has_ended.store(true, Release);
+        let mut led = self.led();
+        led.participant = None;
+        self.note_due(&led);
     }
 
     /// Calls `f` with the participant, if there is one.
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut Participant) -> R) -> Option<R> {
-        let (_, participant) = self.known.get()?;
-        let mut participant: MutexGuard<'_, _> = participant.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = f(&mut participant);
-        self.due.store(participant.next_tick().unwrap_or(BootMs::NEVER).0, Relaxed);
+        let mut led = self.led();
+        let result = f(led.participant.as_mut()?);
+        self.note_due(&led);
         Some(result)
     }
 

@@ -10,9 +10,10 @@ use txn::locks::Mode;
 use txn::{Life, Lock, Member, NodeId, Part, ParticipantId};
 
 use super::block::{Answer, Elsewhere, Watches};
+use super::names::{member, place_of};
 use super::split::{lacking, split};
+use super::wire;
 use super::wire::{Changes, Check};
-use super::{member, wire};
 use crate::admission::cluster::{EVERYTHING, NO_OWNER, Place, SEVERAL};
 use crate::cluster::kinds::Kind;
 use crate::cluster::peers::{Peers, slot_of};
@@ -64,8 +65,8 @@ pub(super) fn part(member: Member, locks: Vec<Lock>, commands: Arc<[u8]>) -> Par
 impl Peers {
     /// The link to the node of a participant, if the map has it.
     pub(crate) fn link_to_member(&mut self, id: ParticipantId) -> Option<usize> {
-        let place = self.map.nodes().iter().position(|other| member(other).id == id)?;
-        Some(self.link_to(place as u16))
+        let place = place_of(id, &self.map)?;
+        Some(self.link_to(place))
     }
 
     /// This node's present life, as other nodes know it.
@@ -110,7 +111,7 @@ impl Peers {
             if commands.len() + locks.iter().map(|lock| lock.key.len() + 16).sum::<usize>() > PART_MAX {
                 return Err(TOO_LONG.into());
             }
-            let member = member(self.map.node(owner));
+            let member = member(&self.map, owner);
             parts.push(part(member, locks, commands.into()));
         }
         // The coordinator keeps them in this order.
@@ -197,7 +198,7 @@ impl Peers {
                                 let lock =
                                     |key: &&[u8]| Lock { db: selected, key: (*key).into(), mode: command.mode() };
                                 of_node.locks.extend(keys.map(lock));
-                                of_nodes.push((member(self.map.node(owner)).id, numbers));
+                                of_nodes.push((member(&self.map, owner).id, numbers));
                             }
                             answers.push(Answer::Split(split.join, of_nodes));
                             continue;
@@ -211,7 +212,7 @@ impl Peers {
                     for key in positions.iter().filter_map(|at| args.get(at.index)) {
                         of_node.locks.extend(databases.clone().map(|db| Lock { db, key: key.into(), mode }));
                     }
-                    answers.push(Answer::Whole(member(self.map.node(owner)).id));
+                    answers.push(Answer::Whole(member(&self.map, owner).id));
                 }
                 _ => return Ok(None),
             }
@@ -227,11 +228,11 @@ impl Peers {
     /// The error with which a transaction over these nodes is refused at once. One of them is out of reach, and the
     /// transaction would wait for it. Or this node is not in the cluster, and no node would hear it.
     pub(super) fn refusal(&mut self, parts: &[Part]) -> Option<Vec<u8>> {
-        let Some(me) = self.life().map(|life| Member::of(life).id) else { return Some(self.no_lease()) };
+        let Some(me) = self.my_place() else { return Some(self.no_lease()) };
         let map = Arc::clone(&self.map);
         for part in parts {
-            let place = map.nodes().iter().position(|node| member(node).id == part.member.id)? as u16;
-            if part.member.id == me {
+            let place = place_of(part.member.id, &map)?;
+            if place == me {
                 if !self.serves {
                     return Some(self.no_lease());
                 }
@@ -345,7 +346,7 @@ impl Peers {
             if commands.len() > PART_MAX {
                 return Err(TOO_LONG.into());
             }
-            let member = member(self.map.node(owner));
+            let member = member(&self.map, owner);
             parts.push(part(member, locks, commands.into()));
         }
         Ok(parts)

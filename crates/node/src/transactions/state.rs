@@ -104,8 +104,9 @@ pub(crate) struct Transactions {
 pub(super) struct Told {
     pub(super) tx: TxnId,
     members: Arc<[Member]>,
-    /// The participants that were asked, and the value of `ticks` when each was first asked.
-    asked: SmallVec<[(ParticipantId, u64); 4]>,
+    /// The participants that were asked, at which node, and the value of `ticks` when each was first asked there. None:
+    /// where it is was not known.
+    asked: SmallVec<[(ParticipantId, Option<NodeId>, u64); 4]>,
 }
 
 /// A record that was left: the versions that it depends on, the attempt, and its kind.
@@ -233,32 +234,71 @@ impl Transactions {
 }
 
 impl Told {
-    /// True if the participant has a part in the attempt and was not asked for it up to this tick: it cannot have heard
-    /// of the attempt.
-    pub(super) fn is_unheard_of(&self, id: ParticipantId, last_open: u64) -> bool {
-        let asked = self.asked.iter().find(|(other, _)| *other == id);
-        self.members.iter().any(|member| member.id == id) && asked.is_none_or(|(_, at)| *at > last_open)
+    /// True if the participant has a part in the attempt and cannot have heard of it: it was asked at this node alone, and
+    /// not up to this tick. What was asked at another node is in the shard's log, perhaps.
+    pub(super) fn is_unheard_of(&self, id: ParticipantId, (node, last_open): (NodeId, u64)) -> bool {
+        let mut asked = self.asked.iter().filter(|(other, at, _)| *other == id && at.is_some());
+        self.members.iter().any(|member| member.id == id)
+            && asked.all(|(_, at, tick)| *at == Some(node) && *tick > last_open)
     }
 }
 
 impl Transactions {
     /// Notes that an attempt is sent to one of its participants.
-    pub(super) fn note_told(&mut self, prepare: &txn::Prepare, to: ParticipantId) {
+    pub(super) fn note_told(&mut self, prepare: &txn::Prepare, to: ParticipantId, at: Option<NodeId>) {
         let tx = prepare.tx;
         if let Some(told) = self.told.get_mut(&tx.sequence).filter(|told| told.tx == tx) {
-            if told.asked.iter().all(|(other, _)| *other != to) {
+            if told.asked.iter().all(|(other, there, _)| (*other, *there) != (to, at)) {
                 self.ticks += 1;
-                told.asked.push((to, self.ticks));
+                told.asked.push((to, at, self.ticks));
                 told.members.clone_from(&prepare.members);
             }
             return;
         }
         self.ticks += 1;
-        let asked = smallvec![(to, self.ticks)];
+        let asked = smallvec![(to, at, self.ticks)];
         self.told.insert(tx.sequence, Told { tx, members: prepare.members.clone(), asked });
         let Some(coordinator) = &self.coordinator else { return };
         if self.told.len() > 2 * coordinator.len() + 64 {
             self.told.retain(|_, told| coordinator.current(told.tx.sequence) == Some(told.tx));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(state: &mut Transactions, at: u64) -> TxnId {
+        let tx = TxnId { sequence: 1, attempt: 1, ..TxnId::default() };
+        let member = Member { id: ParticipantId::of_shard(1), incarnation: 2 };
+        let prepare = txn::Prepare {
+            tx,
+            stamp: txn::Stamp::default(),
+            members: Arc::new([member]),
+            locks: Arc::new([]),
+            commands: Arc::new([]),
+            logged: true,
+            patient: false,
+            finished: 0,
+            moment: UnixMs::ZERO,
+        };
+        state.note_told(&prepare, member.id, Some(NodeId(at)));
+        tx
+    }
+
+    /// The shard's log may have what its former owner was asked, whether or not the present one can be reached.
+    #[test]
+    fn what_was_asked_at_another_node_may_have_been_heard() {
+        let (id, mut state) = (ParticipantId::of_shard(1), Transactions::default());
+        let tx = sent(&mut state, 4);
+        let is_unheard =
+            |state: &Transactions, node: u64| state.told[&tx.sequence].is_unheard_of(id, (NodeId(node), 0));
+        assert!(is_unheard(&state, 4), "the link was not open since");
+        assert!(!state.told[&tx.sequence].is_unheard_of(id, (NodeId(4), state.ticks)));
+        assert!(!is_unheard(&state, 7), "it was sent to node 4");
+        sent(&mut state, 7);
+        assert!(!is_unheard(&state, 4) && !is_unheard(&state, 7));
+        assert!(!state.told[&tx.sequence].is_unheard_of(ParticipantId::of_shard(2), (NodeId(4), 0)), "it has no part");
     }
 }

@@ -1,15 +1,18 @@
 //! The work of transactions over nodes in a turn: messages, tasks, and timers.
 
+use std::sync::atomic::Ordering::SeqCst;
+
 use clocks::BootMs;
 use engine::Caller;
-use txn::{Coordinator, Life, Member, Message, NodeId, Participant, ParticipantId, Recipient, Settings, TxnId};
+use txn::{Coordinator, Life, Message, NodeId, Participant, Recipient, Settings, TxnId};
 
 use super::block::Block;
 use super::client::{Client, Watched};
 use super::inherited::has_inherited;
+use super::names::{heirs, life, participant, participant_of, place, sender};
 use super::plan::NOT_SERVED;
 use super::port::{Desk, Port, Transacting};
-use super::{continued, life, member, place, wire};
+use super::wire;
 use crate::cluster::Role;
 use crate::cluster::origin::Broken;
 use crate::worker::token::Token;
@@ -34,16 +37,22 @@ impl<P: Port> Transacting<'_, P> {
         let mut actions = Vec::new();
         let has_inherited = has_inherited(node);
         let map = peers.map.clone();
-        let (heirs, lost) = continued(&map);
-        peers.shared.parts.begin(me, || {
+        let (heirs, lost) = heirs(&map);
+        peers.shared.parts.begin(me);
+        // A standby has what its shard's owner has logged, and says nothing about that.
+        let leads = participant_of(&map, me).filter(|_| !node.follows.load(SeqCst));
+        peers.shared.parts.lead(map.version(), leads, |leads| {
             if has_inherited {
-                return Participant::refusing(Member::of(me), Settings::default(), NOT_SERVED);
+                return Participant::refusing(leads, Settings::default(), NOT_SERVED);
             }
             // Reading the log has locked the keys of prepared transactions.
             let outcomes = node.engine.transactions.outcomes();
             let records = outcomes.records().cloned();
-            let mut parts = Participant::restore(Member::of(me), Settings::default(), now, records, &mut Vec::new());
+            let mut parts = Participant::restore(leads, Settings::default(), now, records, &mut Vec::new());
             heirs.iter().for_each(|(lost, heir)| parts.continued(now, *lost, *heir));
+            // What other workers have told the one before, this worker tells it again.
+            txn.gone.clear();
+            txn.lost.clear();
             parts
         });
         if has_inherited {
@@ -55,18 +64,15 @@ impl<P: Port> Transacting<'_, P> {
             .coordinator
             .get_or_insert_with(|| Coordinator::new(txn::Origin { life: me, lane }, Settings::default()));
         let mut events = Vec::new();
-        // Before anything goes to the present owners of a lost node's keys.
+        // Before anything goes to participants by their present names.
         for (lost, heir) in heirs {
             coordinator.continued(now, lost, heir, &mut events);
             peers.shared.parts.with(|parts| parts.continued(now, lost, heir));
         }
         // Removed nodes never come back. A node that cannot be found (`Node::lost`) may.
         let gone = map.gone().map(|number| NodeId(number.into()));
-        let is_lost = |node: NodeId| u32::try_from(node.0).is_ok_and(|number| map.continued(number).is_none());
         let gone: Vec<NodeId> = gone.filter(|node| txn.gone.insert(*node)).collect();
-        let lost =
-            lost.into_iter().chain(gone.iter().filter(|node| is_lost(**node)).map(|node| ParticipantId::of(*node)));
-        for participant in lost.filter(|participant| txn.lost.insert(*participant)) {
+        for participant in lost.into_iter().filter(|participant| txn.lost.insert(*participant)) {
             coordinator.lost(now, participant, &mut events);
             peers.shared.parts.with(|parts| parts.lost(now, participant));
         }
@@ -75,8 +81,10 @@ impl<P: Port> Transacting<'_, P> {
         }
         // This node itself settles what its earlier life coordinated.
         peers.shared.parts.with(|parts| parts.peer(now, me, &mut actions));
+        for member in (0..map.nodes().len() as u16).filter_map(|index| participant(&map, index)) {
+            coordinator.peer(now, member, &mut events);
+        }
         for node in map.nodes().iter().filter(|node| life(node).node != me.node) {
-            coordinator.peer(now, member(node), &mut events);
             peers.shared.parts.with(|parts| parts.peer(now, life(node), &mut actions));
         }
         self.act(actions);
@@ -98,11 +106,11 @@ impl<P: Port> Transacting<'_, P> {
     pub(crate) fn linked(&mut self, link: usize) {
         let now = self.now();
         let Desk { txn, peers, .. } = self.desk();
-        let of = |node: &&::membership::map::Node| Some(node.id) == peers.links[link].node;
-        let Some(there) = peers.map.nodes().iter().find(of).map(|node| member(node).id) else { return };
+        let there = peers.links[link].node.and_then(|node| peers.map.index_of(node));
+        let Some(there) = there.and_then(|there| participant(&peers.map, there)) else { return };
         let Some(coordinator) = &mut txn.coordinator else { return };
         let mut events = Vec::new();
-        coordinator.linked(now, there, &mut events);
+        coordinator.linked(now, there.id, &mut events);
         self.carry_out(events);
     }
 
@@ -117,10 +125,11 @@ impl<P: Port> Transacting<'_, P> {
         }
         // Attempts that were sent to the node since the link was last open have not left this node. They count as
         // refused.
-        let of = |node: &&::membership::map::Node| Some(node.id) == peers.links[link].node;
-        let Some(from) = peers.map.nodes().iter().find(of).map(member) else { return };
-        let last_open = peers.links[link].last_open;
-        let unheard = txn.told.values().filter(|told| told.is_unheard_of(from.id, last_open));
+        let there = peers.links[link].node.and_then(|node| peers.map.index_of(node));
+        let Some(there) = there else { return };
+        let Some(from) = participant(&peers.map, there) else { return };
+        let (node, last_open) = (life(peers.map.node(there)).node, peers.links[link].last_open);
+        let unheard = txn.told.values().filter(|told| told.is_unheard_of(from.id, (node, last_open)));
         let mut unheard: Vec<TxnId> = unheard.map(|told| told.tx).collect();
         let out = &peers.links[link];
         let is_cut_off = timeout > 0 && out.is_out_of_reach_for(timeout);
@@ -193,11 +202,11 @@ impl<P: Port> Transacting<'_, P> {
     /// Sends a message to a node's coordinators or to a participant, maybe of this node. It may get lost.
     pub(super) fn send(&mut self, to: Recipient, message: Message) {
         let Desk { txn, peers, .. } = self.desk();
+        let at = place(to, &peers.map);
         if let (Message::Prepare(prepare) | Message::Fetch(prepare), Recipient::Participant(to)) = (&message, to) {
-            txn.note_told(prepare, to);
+            txn.note_told(prepare, to, at);
         }
-        let Some(me) = peers.shared.parts.me() else { return };
-        let Some(to) = place(to, &peers.map) else { return };
+        let (Some(me), Some(to)) = (peers.shared.parts.me(), at) else { return };
         if to == me.node {
             let of = |tx: TxnId| txn.blocks.get(&tx.sequence).map_or(Watched::Lost, Block::watched_here);
             let watched = match &message {
@@ -288,21 +297,22 @@ impl<P: Port> Transacting<'_, P> {
                 if let Message::Stuck { tx } = message {
                     return self.cut_stuck(tx);
                 }
+                // Without the shard's last term it is no participant, or the map has not heard of that.
+                let Some(from) = participant_of(&peers.map, from) else { return };
                 let Some(coordinator) = &mut txn.coordinator else { return };
                 let mut events = Vec::new();
-                coordinator.message(now, Member::of(from), message, &mut events);
+                coordinator.message(now, from, message, &mut events);
                 self.carry_out(events);
             }
             Some(lane) if usize::from(lane) < node.workers() => {
                 node.send(usize::from(lane), crate::Message::Transaction(Box::new((from, message))));
             }
             Some(_) => {}
-            // Another node answers for this one: it has its log.
-            None if u32::try_from(me.node.0).is_ok_and(|me| peers.map.continued(me).is_some()) => {}
             None => {
                 let (mut actions, tx) = (Vec::new(), message.tx());
-                if let Message::Status { tx, .. } = message {
-                    node.doubts.answered(tx, Member::of(from).id);
+                let from = sender(&peers.map, from);
+                if let (Message::Status { tx, .. }, Some(participant)) = (&message, from.participant) {
+                    node.doubts.answered(*tx, participant);
                 }
                 if let Message::Slow { tx, function } = message
                     && node.slow_scripts.hear((tx, function), &peers.shared.parts)

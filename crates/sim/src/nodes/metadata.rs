@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use membership::leases::Leases;
 use membership::map::Range;
-use membership::meta::{Command, Describe, GroupCommand, Recover, Refusal, Response, State};
+use membership::meta::{Command, Describe, GroupCommand, Lead, Recover, Refusal, Response, State};
 use membership::{BootNs, ClusterId, Map, NodeId, ShardId, Slot, level};
 
 /// How long a lease lasts, nanoseconds: as in the server.
@@ -42,8 +42,8 @@ pub struct Metadata {
     voters: Vec<Voter>,
     /// The node that was elected last, and its term.
     elected: (usize, u64),
-    /// A planted mistake: nobody hears that a node has the log of another one.
-    forgets_heirs: bool,
+    /// A planted mistake (P14): participants are named by their nodes.
+    names_nodes: bool,
 }
 
 /// The name of a node.
@@ -74,7 +74,7 @@ pub fn node_at(bus_port: u16) -> usize {
 
 impl Metadata {
     /// A cluster of so many nodes has been formed, and others without slots have joined. All know it.
-    pub fn new((nodes, spares): (usize, usize), forgets_heirs: bool) -> Self {
+    pub fn new((nodes, spares): (usize, usize), names_nodes: bool) -> Self {
         let mut state = State::new();
         let (mut first, level) =
             ((0..nodes + spares).map(|node| describe(node, 0)).collect::<Vec<Describe>>(), level::HIGHEST);
@@ -86,14 +86,15 @@ impl Metadata {
             state.apply(&Command::Join { node, settings: Vec::new(), level });
         }
         let maps = vec![Arc::new(state.map(|_| true))];
-        Self { state, moved: Default::default(), moves: 0, maps, voters, elected: (0, 0), forgets_heirs }
+        Self { state, moved: Default::default(), moves: 0, maps, voters, elected: (0, 0), names_nodes }
     }
 
     /// The map of now, with the slots that have moved.
     fn map(&self) -> Map {
         let map = self.state.map(|_| true);
         if self.moves == 0 {
-            return if self.forgets_heirs { map.with_former(Vec::new()) } else { map };
+            let without_shards = level::SHARD_PARTICIPANTS - 1;
+            return if self.names_nodes { map.with_former(Vec::new()).with_level(without_shards) } else { map };
         }
         let (slots, epochs) = &self.moved;
         let mut nodes = map.nodes().to_vec();
@@ -257,7 +258,14 @@ impl Metadata {
             return false;
         }
         let alive = Command::Alive { node: describe(from, incarnation), settings: Vec::new(), level: level::HIGHEST };
-        self.append(Some(&alive));
+        self.state.apply(&alive);
+        if self.latest().groups().is_empty() {
+            // A log without copies is read by this start alone: it can have its term at once.
+            let shard = self.latest().shards_of(id(from)).next().map(|shard| (shard.id, shard.term));
+            let lead = |(shard, known)| Command::Lead(Lead { shard, known, id: id(from), incarnation, of_log: 0 });
+            shard.map(lead).iter().for_each(|lead| drop(self.state.apply(lead)));
+        }
+        self.append(None);
         self.catch_up();
         true
     }

@@ -42,8 +42,8 @@ pub enum Planted {
     TermTwice,
     /// With copies: disks of the others say that they have synced, and have not.
     UnsyncedCopies,
-    /// With copies: nodes do not hear which node has the log of a lost one (rule T5).
-    NoHeir,
+    /// With copies: participants are named by their nodes (P14, rule T1).
+    NamedByNode,
 }
 
 impl Planted {
@@ -67,7 +67,7 @@ impl Planted {
         ("trusts-own", Planted::TrustsOwn),
         ("term-twice", Planted::TermTwice),
         ("unsynced-copies", Planted::UnsyncedCopies),
-        ("no-heir", Planted::NoHeir),
+        ("named-by-node", Planted::NamedByNode),
     ];
 
     /// It is one of [`Self::OF_COPIES`].
@@ -206,7 +206,7 @@ impl Plan {
         let nodes = [3, 3, 3, 4, 5][chance.below(5) as usize];
         // Drawn separately, so that the runs of other seeds stay the same.
         let spares = match Chance(seed ^ 0x6865_6972).below(4) {
-            _ if planted == Planted::NoHeir => 2,
+            _ if planted == Planted::NamedByNode => 2,
             few @ 1.. if few < 3 && planted == Planted::Nothing => few as usize,
             _ => 0,
         };

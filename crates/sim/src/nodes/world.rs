@@ -55,7 +55,7 @@ impl World {
     pub fn new(seed: u64, plan: Plan, keep: bool) -> Result<World, Violation> {
         let mut story = Story { chance: Chance(seed), trace: Trace::new(keep), counts: Counts::default() };
         note!(story.trace, "{plan:?}");
-        let metadata = Metadata::new((plan.nodes, plan.spares), plan.planted == Planted::NoHeir);
+        let metadata = Metadata::new((plan.nodes, plan.spares), plan.planted == Planted::NamedByNode);
         let mut members = Vec::new();
         for node in 0..plan.nodes + plan.spares {
             let ignores = plan.planted == Planted::LeaseIgnored;

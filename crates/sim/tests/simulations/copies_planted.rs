@@ -42,5 +42,5 @@ noticed! {
     trusts_own: TrustsOwn from 4,
     term_twice: TermTwice from 0,
     unsynced_copies: UnsyncedCopies from 1,
-    no_heir: NoHeir from 1,
+    named_by_node: NamedByNode from 1,
 }

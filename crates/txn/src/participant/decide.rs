@@ -132,16 +132,12 @@ impl Participant {
             }
             return self.inform(tx, out);
         }
-        // Another life of this participant, or any of one whose log it has.
-        let is_other = match self.heirs.has(self.me.id) {
-            true => incarnation != self.me.incarnation,
-            false => incarnation < self.me.incarnation,
-        };
-        if !is_other && incarnation > self.me.incarnation || self.is_finished(tx) {
-            // A participant that may ask does not do this.
+        if incarnation > self.me.incarnation || self.is_finished(tx) {
+            // A later term answers, or the participant may not ask.
             return;
         }
-        if is_other || self.is_gone(tx.origin) || self.is_followed(tx) {
+        let is_earlier = incarnation < self.me.incarnation;
+        if is_earlier || self.is_gone(tx.origin) || self.is_followed(tx) {
             return out.push(send(from, Message::Status { tx, status: Status::Refused }));
         }
         let mut attempt = Attempt::new(Phase::Refused { logged: Logged::Appending });

@@ -52,8 +52,8 @@ impl Participant {
         }
     }
 
-    /// The log of a lost participant was taken over by another one, or by this one, which has replayed it. It answers
-    /// for the lost one from now on. Messages of the lost one are not heard any more.
+    /// A participant has another name from now on: the heir, which may be this one. Messages in the earlier name are not
+    /// heard any more.
     pub fn continued(&mut self, now: BootMs, lost: ParticipantId, heir: ParticipantId) {
         if !self.heirs.add(lost, heir) {
             return;

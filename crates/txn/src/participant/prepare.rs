@@ -37,7 +37,7 @@ impl Participant {
             return out.push(send(from, answer));
         }
         let named = prepare.members.iter().find(|member| member.id == self.me.id).map(|member| member.incarnation);
-        // A part of one whose log this one has is of an earlier life in any case.
+        // A part in an earlier name of this one is of an earlier life in any case.
         let is_inherited = prepare.members.iter().any(|member| member.id != self.me.id && self.is_me(member.id));
         let is_late = !is_inherited && named.is_none_or(|named| named > self.me.incarnation);
         if self.is_finished(tx) || self.is_gone(tx.origin) || is_late {

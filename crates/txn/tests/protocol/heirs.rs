@@ -1,18 +1,18 @@
-//! Lost participants whose log another one has (rule T5): single messages.
+//! Earlier names of participants, and their heirs (rule T5): single messages.
 
 use std::sync::Arc;
 
 use clocks::{BootMs, UnixMs};
 use txn::{
     Action, Coordinator, Event, HybridTime, Life, Member, Message, NodeId, Origin, Part, Participant, ParticipantId,
-    Prepare, Recipient, Refusal, Settings, Stamp, Status, TxnId,
+    Prepare, Recipient, Refusal, Sender, Settings, Stamp, Status, TxnId,
 };
 
 use crate::glue::program;
 
-/// The lost one, in its last life, and its heir in its first.
+/// The earlier name, in its last life, and its heir in a term.
 const LOST: Member = Member { id: ParticipantId(1), incarnation: 7 };
-const HEIR: Member = Member { id: ParticipantId(3), incarnation: 2 };
+const HEIR: Member = Member { id: ParticipantId(3), incarnation: 8 };
 const OTHER: Member = Member { id: ParticipantId(2), incarnation: 1 };
 const NOW: BootMs = BootMs::ZERO;
 
@@ -74,11 +74,38 @@ fn an_heir_takes_no_new_part_for_the_lost_one() {
 
 #[test]
 fn an_heir_says_that_what_is_not_in_the_log_was_refused() {
-    let inquiry = || Message::Inquire { tx: tx(1), incarnation: LOST.incarnation };
+    let inquiry = |incarnation| Message::Inquire { tx: tx(1), incarnation };
     let refused = Message::Status { tx: tx(1), status: Status::Refused };
-    let to = Recipient::Participant(OTHER.id);
-    assert_eq!(hears(&mut heir(true), life(OTHER), inquiry()), [Action::Send { to, message: refused }]);
-    assert_eq!(hears(&mut heir(false), life(OTHER), inquiry()), [], "it is no heir: a later life of it is asked");
+    let said = Action::Send { to: Recipient::Participant(OTHER.id), message: refused };
+    assert_eq!(hears(&mut heir(true), life(OTHER), inquiry(LOST.incarnation)), [said]);
+    assert_eq!(hears(&mut heir(true), life(OTHER), inquiry(HEIR.incarnation + 1)), [], "a later term is asked");
+}
+
+/// Messages of a participant count as the shard's that its node has, as far as the receiver knows.
+#[test]
+fn a_node_without_a_shard_is_heard_as_a_coordinator_alone() {
+    let nobody = Sender { life: life(OTHER), participant: None };
+    let ask = || Message::Inquire { tx: tx(1), incarnation: HEIR.incarnation };
+    let mut participant = heir(false);
+    for message in [ask(), Message::Status { tx: tx(1), status: Status::Refused }, Message::Acknowledged { tx: tx(1) }]
+    {
+        let mut actions = Vec::new();
+        participant.message(NOW, nobody, message, &mut actions);
+        assert_eq!(actions, []);
+    }
+    let mut actions = Vec::new();
+    participant.message(NOW, Sender { participant: Some(OTHER.id), ..nobody }, ask(), &mut actions);
+    assert!(matches!(actions[..], [Action::Append { .. }]), "it says what is in its log: {actions:?}");
+}
+
+/// The process goes on in another term, as after a change of the copies of its log.
+#[test]
+fn a_later_term_of_a_process_refuses_what_names_an_earlier_one() {
+    let mut participant = heir(false);
+    participant.leads(Member { incarnation: HEIR.incarnation + 1, ..HEIR });
+    let said = hears(&mut participant, origin().life, prepare(&[OTHER, HEIR], false));
+    let stale = Message::Refused { tx: tx(1), why: Refusal::Stale };
+    assert_eq!(said, [Action::Send { to: Recipient::Coordinator(NodeId(9)), message: stale }]);
 }
 
 /// A coordinator with a transaction at the lost one and another one.

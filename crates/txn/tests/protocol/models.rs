@@ -98,16 +98,18 @@ fn explore(name: &str, cluster: Cluster) {
     }
 }
 
-/// Explores until a property fails, and returns its name.
-fn finds(name: &str, cluster: Cluster, mistake: Mistake) {
+/// Explores until a property fails, and returns the names of those that do.
+fn finds(name: &str, cluster: Cluster, mistake: Mistake) -> Vec<&'static str> {
     let cluster = Cluster { mistake, ..cluster };
     let checker = cluster.checker().threads(2).finish_when(HasDiscoveries::Any).spawn_bfs().join();
     let found: Vec<_> = checker.discoveries().into_iter().collect();
     assert!(!found.is_empty(), "{name}: {mistake:?} was not noticed in {} states", checker.unique_state_count());
-    for (property, path) in found {
+    let say = |(property, path): (&'static str, stateright::Path<_, _>)| {
         let actions = path.into_actions();
         eprintln!("{mistake:?}: not {property} after {} steps, {} states", actions.len(), checker.unique_state_count());
-    }
+        property
+    };
+    found.into_iter().map(say).collect()
 }
 
 #[test]
@@ -136,7 +138,42 @@ fn a_participant_is_lost_for_good() {
     explore("lost, three", Cluster { forgets: 1, ticks: 0, ..alone(3) });
 }
 
-/// A server is lost for good, and another node has its log. The lost one may still run for a while.
+/// Another node takes over the shard of a server, which may still run for a while.
+#[test]
+fn a_participant_is_taken_over() {
+    explore("taken over", Cluster { takeovers: 1, ticks: 1, ..alone(2) });
+    explore("taken over, fetching", Cluster { takeovers: 1, ticks: 0, ..fetching(alone(2)) });
+    explore("taken over, widening", Cluster { takeovers: 1, ticks: 0, ..widening() });
+    explore("taken over, repeated", Cluster { takeovers: 1, repeated: 1, ticks: 0, ..alone(2) });
+    if long() {
+        explore("taken over, crossing", Cluster { takeovers: 1, ticks: 0, ..crossing() });
+        explore("taken over, more inquiries", Cluster { takeovers: 1, ticks: 2, ..alone(2) });
+        explore("taken over, lost", Cluster { takeovers: 1, lost: 1, ticks: 1, ..alone(2) });
+    }
+}
+
+#[test]
+fn a_participant_is_taken_over_and_the_coordinator_ends() {
+    explore("taken over, ended", Cluster { takeovers: 1, coordinator_crashes: 1, ticks: 0, ..alone(2) });
+}
+
+#[test]
+fn participants_are_taken_over_one_after_the_other() {
+    explore("both taken over", Cluster { takeovers: 2, ticks: 0, ..alone(2) });
+    explore("started again, taken over", Cluster { takeovers: 1, server_crashes: 1, ticks: 0, ..alone(2) });
+    explore("named anew, taken over", Cluster { takeovers: 1, recoveries: 1, ticks: 0, ..alone(2) });
+}
+
+#[test]
+fn a_participant_that_is_named_by_its_node_is_noticed() {
+    // Nothing is healed: the double decision itself is to be seen.
+    let taken = || Cluster { takeovers: 1, ticks: 1, healed: u64::MAX, ..alone(2) };
+    let found = finds("taken over", taken(), Mistake::NodeIsParticipant);
+    assert!(found.contains(&"atomic"), "{found:?}");
+    finds("taken over", Cluster { server_crashes: 1, healed: 1, ..taken() }, Mistake::LifeOfNode);
+}
+
+/// A server is lost for good, and another node has its log, by another name. The lost one may still run for a while.
 #[test]
 fn a_participant_is_recovered_elsewhere() {
     explore("recovered", Cluster { recoveries: 1, ticks: 1, ..alone(2) });

@@ -16,22 +16,23 @@ pub fn recovered_map(owners: usize, nodes: usize, version: u64, recoveries: &[(u
     let (all, even) = (even_map(nodes, version), even_map(owners, version));
     let mut members = all.nodes().to_vec();
     let (mut ranges, mut former) = (even.ranges().to_vec(), Vec::new());
-    let mut shards: Vec<(u32, usize, u64)> = (0..owners).map(|node| (node as u32 + 1, node, 1)).collect();
+    // Of each its number, its owner, the owner's life, and the term.
+    let mut shards: Vec<(u32, usize, u64, u32)> = (0..owners).map(|node| (node as u32 + 1, node, 1, 2)).collect();
     for (at, &(lost, heir)) in recoveries.iter().enumerate() {
         let waits = waits && at + 1 == recoveries.len();
-        let shard = shards.iter_mut().find(|(_, owner, _)| *owner == lost).expect("it has a shard");
-        (shard.1, shard.2) = (heir, if waits { 0 } else { 2 });
+        let shard = shards.iter_mut().find(|(_, owner, ..)| *owner == lost).expect("it has a shard");
+        (shard.1, shard.2, shard.3) = (heir, if waits { 0 } else { 2 }, shard.3 + u32::from(!waits));
         members[heir].incarnation = if waits { 1 } else { 2 };
         former.push((members[lost].number, ShardId(shard.0)));
         let is_its = |range: &&mut Range| range.node == lost as u16;
         ranges.iter_mut().filter(is_its).for_each(|range| range.node = heir as u16);
     }
     former.sort_unstable();
-    let shard = |(id, owner, incarnation): (u32, usize, u64)| Shard {
+    let shard = |(id, owner, incarnation, term): (u32, usize, u64, u32)| Shard {
         id: ShardId(id),
         owner: all.nodes()[owner].id,
         incarnation,
-        term: Term::ZERO,
+        term: Term::new(term).expect("a term"),
         group: String::new(),
         settled: Vec::new(),
         pending: None,
@@ -53,18 +54,12 @@ pub fn without(map: &Map, version: u64, removed: &[usize]) -> Map {
     let index = |node: u16| node - removed.iter().filter(|removed| **removed < usize::from(node)).count() as u16;
     let nodes = map.nodes().iter().enumerate().filter(|(at, _)| !removed.contains(at));
     let ranges = map.ranges().iter().map(|range| Range { node: index(range.node), ..*range });
-    let former = map.former_owners().filter_map(|number| {
-        map.shards().iter().find(|shard| is_heir(map, number, shard)).map(|shard| (number, shard.id))
-    });
+    let former = map.former_owners().filter_map(|number| Some((number, map.shard_of_former(number)?)));
     Map::new(map.cluster(), version, 1, nodes.map(|(_, node)| node.clone()).collect(), ranges.collect())
         .with_level(map.level())
         .with_shards(map.shards().to_vec())
         .with_former(former.collect())
         .with_gone(removed.iter().map(|node| *node as u32 + 1).collect(), Vec::new())
-}
-
-fn is_heir(map: &Map, number: u32, shard: &Shard) -> bool {
-    matches!(map.continued(number), Some(membership::Continued::By(node)) if node.id == shard.owner)
 }
 
 impl Net {

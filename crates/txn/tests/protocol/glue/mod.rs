@@ -14,7 +14,7 @@ use clocks::{BootMs, UnixMs};
 use txn::locks::{LockTable, Mode, Requested, release, request, request_plain, restore};
 use txn::{
     Action, Execution, Life, Lock, Member, Message, NodeId, Participant, ParticipantId, Recipient, Record, Refusal,
-    Settings, Stamp, TxnId,
+    Sender, Settings, Stamp, TxnId,
 };
 
 /// A planted mistake.
@@ -41,6 +41,11 @@ pub enum Mistake {
     FirstMembers,
     /// The heir of a lost participant has the data of its log, and not what that says about transactions.
     EmptyHeir,
+    /// P14: the node that takes a shard over is another participant for transactions. It knows nothing of what its
+    /// predecessor has said, and is in a later life.
+    NodeIsParticipant,
+    /// A participant's life is the number of its node's starts, and not the term.
+    LifeOfNode,
 }
 
 /// The owner of a lock.
@@ -98,6 +103,8 @@ type Asks = ((Stamp, bool), Arc<[Lock]>);
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Server {
     pub me: Life,
+    /// The participant that it is, in its term.
+    pub member: Member,
     pub mistake: Mistake,
     /// True if commands run as soon as their locks are granted.
     pub instant: bool,
@@ -122,6 +129,8 @@ pub struct Server {
     pub lost: BTreeSet<NodeId>,
     /// Lost participants whose log another one has.
     pub heirs: BTreeMap<ParticipantId, ParticipantId>,
+    /// The nodes of participants that were taken over, as far as it knows.
+    pub owners: BTreeMap<ParticipantId, NodeId>,
     settings: Settings,
 }
 
@@ -129,6 +138,7 @@ impl Server {
     pub fn new(me: Life, settings: Settings, mistake: Mistake) -> Self {
         Self {
             me,
+            member: Member::of(me),
             mistake,
             instant: true,
             holds_back: false,
@@ -147,6 +157,7 @@ impl Server {
             store: BTreeMap::new(),
             lost: BTreeSet::new(),
             heirs: BTreeMap::new(),
+            owners: BTreeMap::new(),
             settings,
         }
     }
@@ -156,7 +167,25 @@ impl Server {
         let mut durable = std::mem::take(&mut self.durable);
         durable.extend(self.pending.drain(..).take(kept));
         let me = Life { incarnation: self.me.incarnation + 1, ..self.me };
-        self.begin(now, me, durable, said);
+        let member = Member { incarnation: self.member.incarnation + 1, ..self.member };
+        self.begin(now, (me, member), durable, said);
+    }
+
+    /// Another node takes this shard over: it has the committed records, and the first `kept` of the others. This one may
+    /// not know that yet. What it appends is not committed any more.
+    pub fn successor(&self, now: BootMs, me: Life, kept: usize, said: &mut Vec<Said>) -> Self {
+        let mut durable = self.durable.clone();
+        durable.extend(self.pending.iter().take(kept).cloned());
+        let mut member = Member { incarnation: self.member.incarnation + 1, ..self.member };
+        match self.mistake {
+            Mistake::NodeIsParticipant => durable.retain(|entry| !matches!(entry, Entry::Record(_))),
+            Mistake::LifeOfNode => member.incarnation = me.incarnation,
+            _ => {}
+        }
+        let mut successor = self.clone();
+        successor.owners.insert(member.id, me.node);
+        successor.begin(now, (me, member), durable, said);
+        successor
     }
 
     /// Another node takes over the log of this one, which is lost for good: the committed records, and the first `kept`
@@ -169,14 +198,15 @@ impl Server {
         }
         let mut heir = self.clone();
         heir.heirs.insert(Member::of(self.me).id, Member::of(me).id);
-        heir.begin(now, me, durable, said);
+        heir.begin(now, (me, Member::of(me)), durable, said);
         heir
     }
 
     /// A life begins with this log.
-    fn begin(&mut self, now: BootMs, me: Life, durable: Vec<Entry>, said: &mut Vec<Said>) {
+    fn begin(&mut self, now: BootMs, (me, member): (Life, Member), durable: Vec<Entry>, said: &mut Vec<Said>) {
         let mut server = Self::new(me, self.settings, self.mistake);
         (server.instant, server.holds_back) = (self.instant, self.holds_back);
+        (server.member, server.owners) = (member, std::mem::take(&mut self.owners));
         for entry in &durable {
             match entry {
                 Entry::Commit(_, effects) | Entry::Plain(_, effects) => server.apply(effects),
@@ -191,7 +221,7 @@ impl Server {
             Record::decode(&bytes).expect("own bytes")
         });
         let mut actions = Vec::new();
-        server.participant = Participant::restore(Member::of(me), self.settings, now, records, &mut actions);
+        server.participant = Participant::restore(member, self.settings, now, records, &mut actions);
         for action in actions {
             let Action::Lock { tx, stamp, locks, .. } = action else { panic!("only locks are restored") };
             let keys: Vec<(Place, Mode)> = places(&locks);
@@ -211,13 +241,12 @@ impl Server {
         self.participant.continued(now, lost, heir);
     }
 
-    pub fn message(&mut self, now: BootMs, from: Life, message: Message, said: &mut Vec<Said>) {
-        let mut message = message;
+    pub fn message(&mut self, now: BootMs, from: impl Into<Sender>, message: Message, said: &mut Vec<Said>) {
+        let (from, mut message) = (from.into(), message);
         if let Message::Prepare(prepare) | Message::Fetch(prepare) = &mut message
             && self.mistake == Mistake::StaleIncarnation
         {
-            let members =
-                prepare.members.iter().map(|m| if m.id == Member::of(self.me).id { Member::of(self.me) } else { *m });
+            let members = prepare.members.iter().map(|m| if m.id == self.member.id { self.member } else { *m });
             let members: Arc<[Member]> = members.collect();
             Arc::make_mut(prepare).members = members;
         }
@@ -242,7 +271,7 @@ impl Server {
             if let [Action::Append { record: Record::Refuse { .. } }] = actions.as_slice() {
                 self.participant = before;
                 let status = txn::Status::Refused;
-                said.push(Said::Send(from.node, Message::Status { tx, status }));
+                said.push(Said::Send(from.life.node, Message::Status { tx, status }));
                 return;
             }
         } else {
@@ -314,7 +343,8 @@ impl Server {
                 Action::Send { to: Recipient::Coordinator(node), message } => said.push(Said::Send(node, message)),
                 Action::Send { to: Recipient::Participant(id), message } => {
                     let to = self.heirs.get(&id).unwrap_or(&id);
-                    said.push(Said::Send(NodeId(to.0), message))
+                    let node = self.owners.get(to).copied().unwrap_or(NodeId(to.0));
+                    said.push(Said::Send(node, message))
                 }
                 Action::Lock { tx, stamp, locks, patient, widens } => {
                     if widens && self.mistake == Mistake::HalfUnlock {

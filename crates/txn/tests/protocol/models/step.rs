@@ -19,7 +19,12 @@ pub enum Step {
     /// A server is removed for good, and others hear of that.
     Forget(usize),
     ServerHears(usize, usize),
-    /// Another node takes over the log of a server: with all that it has appended, or with the committed records. Others
+    /// Another node takes over the shard of a server: with all that it has appended, or with the committed records. Others
+    /// hear of that.
+    TakeOver(usize, bool),
+    ServerHearsOfOwner(usize, usize),
+    HostHearsOfOwner(usize, usize),
+    /// A server gets another name, at another node: with all that it has appended, or with the committed records. Others
     /// learn of that.
     Recover(usize, bool),
     ServerLearns(usize, usize),
@@ -58,6 +63,11 @@ impl std::fmt::Debug for Step {
             Step::ServerLearns(at, lost) => write!(f, "{} learns that {} is recovered", at + 1, lost + 1),
             Step::HostLearns(host, lost) => {
                 write!(f, "{} learns that {} is recovered", COORDINATORS as usize + host, lost + 1)
+            }
+            Step::TakeOver(at, kept) => write!(f, "take over {}, kept {kept}", at + 1),
+            Step::ServerHearsOfOwner(at, taken) => write!(f, "{} hears that {} is taken over", at + 1, taken + 1),
+            Step::HostHearsOfOwner(host, taken) => {
+                write!(f, "{} hears that {} is taken over", COORDINATORS as usize + host, taken + 1)
             }
             Step::HostHears(host, lost) => {
                 write!(f, "{} hears that {} is lost", COORDINATORS as usize + host, lost + 1)

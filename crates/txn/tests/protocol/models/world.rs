@@ -1,5 +1,7 @@
 //! A small cluster as a model: the possible next steps, and the properties that always hold.
 
+mod owners;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -7,7 +9,7 @@ use std::sync::Arc;
 use clocks::BootMs;
 use stateright::{Model, Property};
 use txn::{
-    Coordinator, Event, HybridTime, Life, Member, Message, NodeId, Origin, Part, ParticipantId, Settings, TxnId,
+    Coordinator, Event, HybridTime, Life, Member, Message, NodeId, Origin, Part, ParticipantId, Sender, Settings, TxnId,
 };
 
 use super::step::Step;
@@ -52,8 +54,10 @@ pub struct Cluster {
     pub ticks: u8,
     /// The number of servers that are removed for good.
     pub forgets: u8,
-    /// The number of servers whose log another node takes over.
+    /// The number of servers that get another name, at another node.
     pub recoveries: u8,
+    /// The number of servers whose shard another node takes over.
+    pub takeovers: u8,
     /// True if servers hold parts back before they ask for their locks.
     pub holds_back: bool,
     /// How often a server does not let a part wait for locks any longer.
@@ -78,6 +82,7 @@ impl Cluster {
             ticks: 1,
             forgets: 0,
             recoveries: 0,
+            takeovers: 0,
             holds_back: false,
             doubts: 0,
             mistake: Mistake::None,
@@ -105,6 +110,7 @@ struct Host {
     me: Life,
     machine: Coordinator,
     heirs: BTreeMap<ParticipantId, ParticipantId>,
+    owners: BTreeMap<ParticipantId, NodeId>,
     /// True if it has ended: the one that came after it has nothing to do.
     ended: bool,
     /// Transactions by sequence.
@@ -132,7 +138,9 @@ pub struct World {
     lost: BTreeSet<usize>,
     /// Servers whose log another one has: that one.
     heirs: BTreeMap<usize, usize>,
-    left: [u8; 8],
+    /// Servers whose shard another one has: that one.
+    taken: BTreeMap<usize, usize>,
+    left: [u8; 9],
     broken: Option<&'static str>,
 }
 
@@ -144,6 +152,7 @@ const TICK: usize = 4;
 const FORGET: usize = 5;
 const DOUBT: usize = 6;
 const RECOVER: usize = 7;
+const TAKE_OVER: usize = 8;
 
 impl World {
     fn said(&mut self, from: Life, said: Vec<Said>) {
@@ -184,7 +193,8 @@ impl World {
             let (sequence, answer) = match event {
                 Event::Send { to, message } => {
                     let to = self.hosts[host].heirs.get(&to).unwrap_or(&to);
-                    self.send(from, NodeId(to.0), message);
+                    let node = self.hosts[host].owners.get(to).copied().unwrap_or(NodeId(to.0));
+                    self.send(from, node, message);
                     continue;
                 }
                 Event::Reply { sequence, replies } => {
@@ -240,7 +250,7 @@ impl World {
     fn on_server(&mut self, at: usize, f: impl FnOnce(&mut Server, &mut Vec<Said>)) {
         let mut said = Vec::new();
         f(&mut self.servers[at], &mut said);
-        if self.heirs.contains_key(&at) {
+        if !self.has_log(at) {
             // Its log takes nothing any more: it may hear that it is prepared where only its heir is.
             said.retain(|said| !matches!(said, Said::Broken(_)));
         }
@@ -250,10 +260,14 @@ impl World {
 
     fn deliver(&mut self, from: Life, to: NodeId, message: Message) {
         if let Some(at) = self.servers.iter().position(|server| server.me.node == to) {
-            self.on_server(at, |server, said| server.message(NOW, from, message, said));
+            let participant = self.participant_at(&self.servers[at].owners, from.node);
+            self.on_server(at, |server, said| server.message(NOW, Sender { life: from, participant }, message, said));
         } else if let Some(host) = self.hosts.iter().position(|host| host.me.node == to && !host.ended) {
+            let Some(id) = self.participant_at(&self.hosts[host].owners, from.node) else { return };
+            // The term of one that was taken over comes with the metadata.
+            let incarnation = if id == ParticipantId::of(from.node) { from.incarnation } else { 0 };
             let mut events = Vec::new();
-            self.hosts[host].machine.message(NOW, Member::of(from), message, &mut events);
+            self.hosts[host].machine.message(NOW, Member { id, incarnation }, message, &mut events);
             self.events(host, events);
         }
     }
@@ -262,44 +276,6 @@ impl World {
         let mut events = Vec::new();
         self.hosts[host].machine.tick(NOW, &mut events);
         self.events(host, events);
-    }
-
-    fn host_hears(&mut self, host: usize, lost: usize) {
-        let mut events = Vec::new();
-        self.hosts[host].machine.lost(NOW, ParticipantId(lost as u64 + 1), &mut events);
-        self.events(host, events);
-    }
-
-    fn server_hears(&mut self, at: usize, lost: usize) {
-        self.on_server(at, |server, said| server.lost(NOW, NodeId(lost as u64 + 1), said));
-    }
-
-    /// A server whose log another one has, and the one that has it now.
-    fn continued(&self, lost: usize) -> (ParticipantId, ParticipantId) {
-        let mut heir = self.heirs[&lost];
-        while let Some(next) = self.heirs.get(&heir) {
-            heir = *next;
-        }
-        (ParticipantId(lost as u64 + 1), ParticipantId(heir as u64 + 1))
-    }
-
-    fn server_learns(&mut self, at: usize, lost: usize) {
-        let (lost, heir) = self.continued(lost);
-        self.on_server(at, |server, _| server.continued(NOW, lost, heir));
-    }
-
-    fn host_learns(&mut self, host: usize, lost: usize) {
-        let (lost, heir) = self.continued(lost);
-        let mut events = Vec::new();
-        self.hosts[host].heirs.insert(lost, heir);
-        self.hosts[host].machine.continued(NOW, lost, heir, &mut events);
-        self.events(host, events);
-    }
-
-    /// Servers that belong to the cluster, and have a log.
-    fn there(&self) -> impl Iterator<Item = usize> + use<> {
-        let (lost, heirs) = (self.lost.clone(), self.heirs.clone());
-        (0..self.servers.len()).filter(move |at| !lost.contains(at) && !heirs.contains_key(at))
     }
 
     /// There are no more faults, and everything that can go on does, in a fair order. Returns true if it comes to an
@@ -316,6 +292,13 @@ impl World {
             hosts.for_each(|host| world.host_learns(host, *lost));
             // Its process ends at last, and messages to it are lost.
             let node = NodeId(*lost as u64 + 1);
+            world.network.retain(|(_, to, _)| *to != node);
+        }
+        for taken in self.taken.keys() {
+            self.there().for_each(|at| world.server_hears_of_owner(at, *taken));
+            let hosts = (0..self.hosts.len()).filter(|host| !self.hosts[*host].ended);
+            hosts.for_each(|host| world.host_hears_of_owner(host, *taken));
+            let node = self.servers[*taken].me.node;
             world.network.retain(|(_, to, _)| *to != node);
         }
         for round in 0..100 {
@@ -346,7 +329,7 @@ impl World {
                     continue;
                 }
                 for at in world.there() {
-                    let (mut events, member) = (Vec::new(), Member::of(world.servers[at].me));
+                    let (mut events, member) = (Vec::new(), world.servers[at].member);
                     world.hosts[host].machine.peer(NOW, member, &mut events);
                     if quiet {
                         world.hosts[host].machine.linked(NOW, member.id, &mut events);
@@ -457,7 +440,8 @@ impl Model for Cluster {
             let me = Life { node: NodeId(COORDINATORS + at as u64), incarnation: 1 };
             let machine = Coordinator::new(Origin { life: me, lane: 0 }, NO_TIME);
             let (ids, found, made, further) = Default::default();
-            Host { me, machine, heirs: BTreeMap::new(), ended: false, ids, found, made, further }
+            let (heirs, owners) = Default::default();
+            Host { me, machine, heirs, owners, ended: false, ids, found, made, further }
         };
         let server_at = |at: usize| {
             let mut server = Server::new(server(at), NO_TIME, self.mistake);
@@ -475,6 +459,7 @@ impl Model for Cluster {
             aborted: BTreeSet::new(),
             lost: BTreeSet::new(),
             heirs: BTreeMap::new(),
+            taken: BTreeMap::new(),
             left: [
                 self.lost,
                 self.repeated,
@@ -484,6 +469,7 @@ impl Model for Cluster {
                 self.forgets,
                 self.doubts,
                 self.recoveries,
+                self.takeovers,
             ],
             broken: None,
         };
@@ -517,14 +503,21 @@ impl Model for Cluster {
             }
         }
         for (at, server) in world.servers.iter().enumerate() {
-            let has_log = !world.heirs.contains_key(&at);
+            let has_log = world.has_log(at);
             if has_log && !server.pending.is_empty() {
                 steps.push(Step::Flush(at));
             }
-            if has_log && world.left[RECOVER] > 0 {
+            // Names change before anything is taken over.
+            if has_log && world.left[RECOVER] > 0 && world.taken.is_empty() {
                 steps.push(Step::Recover(at, false));
                 if !server.pending.is_empty() {
                     steps.push(Step::Recover(at, true));
+                }
+            }
+            if has_log && world.left[TAKE_OVER] > 0 {
+                steps.push(Step::TakeOver(at, false));
+                if !server.pending.is_empty() {
+                    steps.push(Step::TakeOver(at, true));
                 }
             }
             if has_log && world.left[CRASH] > 0 {
@@ -567,6 +560,15 @@ impl Model for Cluster {
             steps.extend(servers.map(|at| Step::ServerLearns(at, *lost)));
             let hosts = world.hosts.iter().enumerate().filter(|(_, host)| !host.ended && is_news(&host.heirs));
             steps.extend(hosts.map(|(host, _)| Step::HostLearns(host, *lost)));
+        }
+        for taken in world.taken.keys().filter(|taken| !world.taken.values().any(|later| later == *taken)) {
+            let owner = &world.servers[world.owner(*taken)];
+            let (id, node) = (owner.member.id, owner.me.node);
+            let is_news = move |known: &BTreeMap<_, _>| known.get(&id) != Some(&node);
+            let servers = world.there().filter(|at| is_news(&world.servers[*at].owners));
+            steps.extend(servers.map(|at| Step::ServerHearsOfOwner(at, *taken)));
+            let hosts = world.hosts.iter().enumerate().filter(|(_, host)| !host.ended && is_news(&host.owners));
+            steps.extend(hosts.map(|(host, _)| Step::HostHearsOfOwner(host, *taken)));
         }
         if world.left[FORGET] > 0 {
             steps.extend(world.there().map(Step::Forget));
@@ -623,13 +625,26 @@ impl Model for Cluster {
                 world.left[RECOVER] -= 1;
                 let kept = if kept { usize::MAX } else { 0 };
                 let (heir, mut said) = (world.servers.len(), Vec::new());
-                let server = world.servers[at].heir(NOW, server(heir), kept, &mut said);
+                // A term is above all lives before.
+                let me = Life { incarnation: world.servers[at].me.incarnation + 1, ..server(heir) };
+                let server = world.servers[at].heir(NOW, me, kept, &mut said);
                 world.servers.push(server);
                 world.heirs.insert(at, heir);
-                world.said(self::server(heir), said);
+                world.said(me, said);
                 // It is recovered with what the metadata say.
                 world.heirs.clone().keys().for_each(|lost| world.server_learns(heir, *lost));
             }
+            Step::TakeOver(at, kept) => {
+                world.left[TAKE_OVER] -= 1;
+                let kept = if kept { usize::MAX } else { 0 };
+                let (owner, mut said) = (world.servers.len(), Vec::new());
+                let successor = world.servers[at].successor(NOW, server(owner), kept, &mut said);
+                world.servers.push(successor);
+                world.taken.insert(at, owner);
+                world.said(server(owner), said);
+            }
+            Step::ServerHearsOfOwner(at, taken) => world.server_hears_of_owner(at, taken),
+            Step::HostHearsOfOwner(host, taken) => world.host_hears_of_owner(host, taken),
             Step::ServerLearns(at, lost) => world.server_learns(at, lost),
             Step::HostLearns(host, lost) => world.host_learns(host, lost),
             Step::ServerHears(at, lost) => world.server_hears(at, lost),
