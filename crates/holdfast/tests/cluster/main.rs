@@ -19,6 +19,7 @@ mod restarts;
 mod sentinel;
 mod set_back;
 mod settings;
+mod several_standbys;
 mod shard_settings;
 mod standby_reads;
 mod standby_views;

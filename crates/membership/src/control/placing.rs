@@ -108,8 +108,11 @@ fn next(map: &Map, up: &BTreeSet<NodeId>, copies: usize) -> Next {
         ));
     }
     let with_slots: Vec<&Shard> = map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0).collect();
-    if with_slots.len() > 1 {
-        return Next::Lacks("standbys of a cluster whose keys lie on several nodes are not supported yet".to_owned());
+    if with_slots.len() > 1 && map.level() < level::SHARD_PARTICIPANTS {
+        return Next::Lacks(format!(
+            "keys lie on several nodes, and standbys need level {} there: `holdfast cluster finalize` raises it",
+            level::SHARD_PARTICIPANTS
+        ));
     }
     let mut lacks = Next::Nothing;
     for shard in with_slots {
@@ -242,9 +245,14 @@ mod tests {
 
     /// Nodes on these machines, of which the first one has all slots, and a log-server for each of the rest.
     fn cluster(machines: &[&str], log_servers: &[&str]) -> State {
+        of_shards(1, machines, log_servers)
+    }
+
+    /// As [`cluster`], where so many of the first nodes share the slots.
+    fn of_shards(shards: usize, machines: &[&str], log_servers: &[&str]) -> State {
         let (mut state, level) = (State::new(), level::HIGHEST);
         let nodes: Vec<Describe> = (1..).take(machines.len()).map(describe).collect();
-        let settings = vec![(SHARDS.to_owned(), "1".to_owned())];
+        let settings = vec![(SHARDS.to_owned(), shards.to_string())];
         state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes, settings, level });
         let first = machines.len() as u8 + 1;
         for node in (first..).take(log_servers.len()).map(describe) {
@@ -307,36 +315,18 @@ mod tests {
     /// Three machines with two nodes each, of which the first ones have slots.
     #[test]
     fn each_of_three_shards_has_a_standby_on_the_next_machine() {
-        let machines = ["a", "b", "c", "a", "b", "c"];
-        let next_of = |state: &State| {
-            let map = state.map(|_| true);
-            let up = map.members().map(|member| member.id).collect();
-            let with_slots = map.shards().iter().filter(|shard| map.slots_of_shard(shard) > 0);
-            with_slots.map(|shard| of_shard(&map, &up, 2, shard)).find(|next| *next != Next::Nothing)
-        };
-        let of_shards = |owners: usize| {
-            let (mut state, level) = (State::new(), level::HIGHEST);
-            let nodes: Vec<Describe> = (1..).take(owners).map(describe).collect();
-            state.apply(&Command::Form { cluster: ClusterId([7; 20]), nodes, settings: Vec::new(), level });
-            for node in (1..).map(describe).skip(owners).take(machines.len() - owners) {
-                done(&mut state, Command::Join { node, settings: Vec::new(), level });
-            }
-            for (n, machine) in (1..).zip(machines) {
-                done(&mut state, Command::Locate { id: id(n), incarnation: 1, machine: machine.to_owned() });
-            }
-            state
-        };
-        let mut state = of_shards(3);
+        let mut state = of_shards(3, &["a", "b", "c", "a", "b", "c"], &[]);
         let mut standbys = Vec::new();
         for _ in 0..3 {
-            let Some(Next::Do(group)) = next_of(&state) else { panic!("{:?}", next_of(&state)) };
-            standbys.push(members(&Next::Do(group.clone()))[1]);
-            done(&mut state, group);
-            let Some(Next::Do(using)) = next_of(&state) else { panic!("{:?}", next_of(&state)) };
-            done(&mut state, using);
+            standbys.push(members(&next_of(&state, 2))[1]);
+            // The group, and its use.
+            for _ in 0..2 {
+                let Next::Do(command) = next_of(&state, 2) else { panic!("{:?}", next_of(&state, 2)) };
+                done(&mut state, command);
+            }
         }
         assert_eq!(standbys, [5, 6, 4].map(id), "each is on another machine, and none is taken twice");
-        assert_eq!(next_of(&state), None);
+        assert_eq!(next_of(&state, 2), Next::Nothing, "their owners bring the copies up first");
     }
 
     #[test]

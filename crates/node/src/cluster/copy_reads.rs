@@ -51,12 +51,17 @@ impl Peers {
     }
 
     /// True if a node has a part in a command of all nodes. Those about keys concern the owners of slots: a standby has the
-    /// keys of another node. `name`: the command's.
+    /// keys of another node. A node that is down, and whose slots another one has, has no scripts to flush. `name`: the
+    /// command's.
     pub(crate) fn takes_part(&self, merge: Merge, name: &str, node: u16) -> bool {
         match merge.needs_lease(name) {
             // Before there are any, there are no keys.
             true => self.map.slots_of(node) > 0 || node == self.me && self.map.ranges().is_empty(),
-            false => !merge.is_without_lost(name) || node == self.me || !self.map.node(node).lost,
+            false if node == self.me => true,
+            false if name == "script|flush" && self.map.slots_of(node) == 0 => {
+                !self.map.node(node).lost && !self.holds_no_lease(self.map.node(node).id)
+            }
+            false => !merge.is_without_lost(name) || !self.map.node(node).lost,
         }
     }
 

@@ -1,12 +1,11 @@
 //! Commands in which every node has a part: each runs it as if it were alone, and the replies become one.
 
-use ::membership::Slot;
+use ::membership::{Map, Slot};
 use resp::Args;
 
 use super::answers::Question;
 use super::gathering::{Gather, Then};
 use super::merge::Merge;
-use super::outbound::Outbound;
 use super::peers::{HOME, slot_of};
 use super::port::{Forwarding, Port};
 use super::remote::{Expect, Owed, Remote};
@@ -30,6 +29,11 @@ fn slot_of_pattern(pattern: &[u8]) -> Option<Slot> {
     }
 }
 
+/// True if replies of all shards promise that writes are on disks.
+fn is_always(map: &Map) -> bool {
+    map.shards().iter().all(|shard| shard.settings.get("appendfsync").is_none_or(|value| value == "always"))
+}
+
 impl<P: Port> Forwarding<'_, P> {
     /// Sends a command to all nodes, this one included. The connection, which is owed no other reply, waits.
     pub(crate) fn gather_from_all(
@@ -45,22 +49,30 @@ impl<P: Port> Forwarding<'_, P> {
         }
         let peers = self.peers();
         let map = peers.map.clone();
-        let all = 0..map.nodes().len() as u16;
-        let asked: Vec<u16> = all.filter(|node| peers.takes_part(merge, &command.name, *node)).collect();
-        let mut links: Vec<usize> = asked.into_iter().map(|node| peers.link_to(node)).collect();
+        let nodes = 0..map.nodes().len() as u16;
+        let mut asked: Vec<u16> = nodes.clone().filter(|node| peers.takes_part(merge, &command.name, *node)).collect();
         if command.name == "waitaof" {
-            // WAITAOF is about the changes of this connection.
+            // WAITAOF is about the changes of this connection. With `always` those of a node whose shard another one has
+            // are in the log that the other one has read. A node without slots has no log of its own, perhaps.
             let changed = conn.remote.as_deref().map_or(&[][..], |remote| &remote.changed);
-            links.retain(|link| *link == HOME || changed.contains(link));
+            let owners: Vec<u16> = nodes.filter(|node| peers.takes_part(Merge::Sum, "dbsize", *node)).collect();
+            asked.retain(|node| match (owners.contains(node), peers.link_to(*node)) {
+                (owns, HOME) => owns,
+                (owns, link) => changed.contains(&link) && (owns || !is_always(&map)),
+            });
+            if asked.is_empty() {
+                asked.extend(owners.first());
+            }
         }
         if command.name == "keys"
             && let Some(slot) = args.get(1).and_then(slot_of_pattern)
             && let Some(owner) = map.owner_of(slot)
         {
-            links = vec![peers.link_to(owner)];
+            asked = vec![owner];
         }
-        if matches!(&*command.name, "swapdb" | "flushall" | "flushdb")
-            && let Some(next) = self.reaches_all(conn, command, &links)
+        let links: Vec<usize> = asked.iter().map(|node| self.peers().link_to(*node)).collect();
+        if merge.needs_lease(&command.name)
+            && let Some(next) = self.reaches_all(conn, command, (&asked, &links))
         {
             return next;
         }
@@ -85,30 +97,33 @@ impl<P: Port> Forwarding<'_, P> {
         Next::Stop
     }
 
-    /// Returns `None` if a command that must run at all nodes may be sent to them. The command waits for links that
-    /// were not needed yet, and is refused if a node is out of reach. Nothing guards against later failures.
-    fn reaches_all(&mut self, conn: &mut Conn, command: &Command, links: &[usize]) -> Option<Next> {
-        if !self.peers().serves {
+    /// Returns `None` if a command about all keys may be sent to their owners, which are asked over these links. It waits
+    /// for one that does not answer, as another node may take its keys over. In vain: a change is refused, and any other
+    /// command is sent. A change also waits for links that were not needed yet. Nothing guards against later failures.
+    fn reaches_all(&mut self, conn: &mut Conn, command: &Command, (asked, links): (&[u16], &[usize])) -> Option<Next> {
+        let changes = matches!(&*command.name, "swapdb" | "flushall" | "flushdb");
+        if changes && !self.peers().serves {
             return self.without_lease(conn, command);
         }
         let Desk { peers, engine, .. } = self.desk();
         let now = engine.now();
-        let link_to = |node: &::membership::map::Node| {
-            links.iter().map(|link| &peers.links[*link]).find(|link| link.node == Some(node.id))
+        let fails = |(node, link): &(&u16, &usize)| {
+            let node = peers.map.node(**node);
+            node.lost || peers.holds_no_lease(node.id) || **link != HOME && peers.links[**link].is_down(now)
         };
-        let fails = |node: &&::membership::map::Node| {
-            node.lost || peers.holds_no_lease(node.id) || link_to(node).is_some_and(|link| link.is_down(now))
-        };
-        let owners = (0..peers.map.nodes().len() as u16).filter(|node| peers.map.slots_of(*node) > 0);
-        if let Some(node) = owners.map(|node| peers.map.node(node)).find(fails) {
+        if let Some((node, link)) = asked.iter().zip(links).find(fails) {
+            let node = peers.map.node(*node);
             let text = format!(
                 "CLUSTERDOWN The node at {}:{} cannot be reached, or does not serve: nothing was done, as all have to do it",
                 node.host, node.port
             );
             // It was waited for already, by this command or by others.
-            let in_vain = node.lost || link_to(node).is_some_and(Outbound::is_out_of_reach);
+            let in_vain = node.lost || *link != HOME && peers.links[*link].is_out_of_reach();
             let waits = if in_vain { None } else { self.wait_for_node(conn) };
-            return waits.or_else(|| Some(self.decline(conn, command, text.as_bytes())));
+            return waits.or_else(|| changes.then(|| self.decline(conn, command, text.as_bytes())));
+        }
+        if !changes {
+            return None;
         }
         let link = links.iter().copied().find(|link| *link != HOME && peers.links[*link].open_end().is_none())?;
         self.want_link(link);
