@@ -39,10 +39,13 @@ pub struct Options {
     /// Smart clients, such as those of Redis Cluster, connect at these ports + 1000.
     #[arg(short, long, default_value_t = 7001)]
     port: u16,
-    /// Copies of the data, the owner's included. Above 1 each of `--nodes` is a machine of its own to the others, with an
-    /// agent whose children are its nodes, and one shard has all keys.
+    /// Copies of the data, the owner's included. Above 1 each of `--nodes` stands for a machine, with an agent whose children
+    /// are its nodes: their ports are counted up, machine by machine.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=7))]
     copies: u16,
+    /// With `--copies`: the shards of a new cluster. Default: one for each machine.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=50))]
+    shards: Option<u16>,
     /// The directory in which each node has its own.
     #[arg(long, default_value = "dev-cluster")]
     dir: PathBuf,
@@ -53,6 +56,8 @@ pub struct Options {
 
 /// A server.
 struct Node {
+    /// From 1.
+    number: u16,
     port: u16,
     dir: PathBuf,
     child: Child,
@@ -65,7 +70,10 @@ struct Node {
 /// # Errors
 /// The reason why the nodes do not serve.
 pub fn run(options: &Options) -> Result<(), String> {
-    let last = options.port.checked_add(options.nodes - 1).filter(|last| last.checked_add(BUS).is_some());
+    let last = options
+        .port
+        .checked_add(options.nodes * options.of_machine() - 1)
+        .filter(|last| last.checked_add(BUS).is_some());
     if last.is_none() || options.port == 0 {
         return Err(format!("--port: from {} on there are not enough ports for {} nodes", options.port, options.nodes));
     }
@@ -79,8 +87,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     remember(&dir, options)?;
     // Before the first child, so that none is left behind.
     let mut nodes = Nodes { signals: Signals::hold_with_hangup(), nodes: Vec::new() };
-    for port in (options.port..).take(usize::from(options.nodes)) {
-        nodes.nodes.push(Node::start(port, &dir, options)?);
+    for (number, port) in (1..).zip(options.ports()) {
+        nodes.nodes.push(Node::start((number, port), &dir, options)?);
     }
     println!("{} nodes are starting in {}", options.nodes, dir.display());
     if !nodes.serve()? {
@@ -92,7 +100,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         if !nodes.place(options)? {
             return Ok(());
         }
-        println!("{} copies of the data are there: any of the {} may end.", options.copies, options.nodes);
+        println!("{} copies of all data are there: any of the {} machines may end.", options.copies, options.nodes);
     }
     nodes.watch(options)
 }
@@ -101,7 +109,10 @@ pub fn run(options: &Options) -> Result<(), String> {
 fn remember(dir: &Path, options: &Options) -> Result<(), String> {
     let file = dir.join("dev-cluster");
     let failed = |why: io::Error| format!("{}: {why}", file.display());
-    let copies = if options.copies > 1 { format!(" --copies {}", options.copies) } else { String::new() };
+    let copies = match options.copies {
+        1 => String::new(),
+        copies => format!(" --copies {copies} --shards {}", options.shards()),
+    };
     let mine = format!("--nodes {} --port {}{copies}", options.nodes, options.port);
     match fs::read_to_string(&file) {
         Ok(known) if known.trim() == mine => Ok(()),
@@ -141,30 +152,49 @@ fn welcome(nodes: &[Node], dir: &Path) {
     }
 }
 
-fn command(port: u16, dir: &Path, options: &Options) -> io::Result<Command> {
-    let seeds: Vec<String> =
-        (options.port..).take(usize::from(options.nodes)).map(|port| format!("127.0.0.1:{port}")).collect();
+impl Options {
+    fn shards(&self) -> u16 {
+        self.shards.unwrap_or(self.nodes)
+    }
+
+    /// Nodes of each machine: a shard has at most one copy there.
+    fn of_machine(&self) -> u16 {
+        match self.copies {
+            1 => 1,
+            copies => (self.shards() * copies).div_ceil(self.nodes).min(self.shards()),
+        }
+    }
+
+    /// The port of each machine's first node.
+    fn ports(&self) -> impl Iterator<Item = u16> {
+        (self.port..).step_by(usize::from(self.of_machine())).take(usize::from(self.nodes))
+    }
+}
+
+fn command((number, port): (u16, u16), dir: &Path, options: &Options) -> io::Result<Command> {
+    let seeds: Vec<String> = options.ports().map(|port| format!("127.0.0.1:{port}")).collect();
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["server", "--bind", "127.0.0.1", "--port", &port.to_string(), "--cluster-seeds", &seeds.join(",")]);
     command.arg("--dir").arg(dir);
     if options.copies > 1 {
-        command.args(["--cluster-copies", &options.copies.to_string(), "--cluster-host", &format!("host-{port}")]);
+        command.args(["--cluster-copies", &options.copies.to_string()]);
+        command.args(["--cluster-shards", &options.shards().to_string(), "--cluster-host", &format!("host-{number}")]);
     }
     command.args(&options.settings);
     Ok(command)
 }
 
 impl Node {
-    fn start(port: u16, dir: &Path, options: &Options) -> Result<Node, String> {
-        let dir = dir.join(format!("node-{}", port - options.port + 1));
+    fn start((number, port): (u16, u16), dir: &Path, options: &Options) -> Result<Node, String> {
+        let dir = dir.join(format!("node-{number}"));
         let failed = |why: io::Error| format!("the node in {} does not start: {why}", dir.display());
         fs::create_dir_all(&dir).map_err(failed)?;
         let log = File::options().create(true).append(true).open(dir.join("log")).map_err(failed)?;
-        let mut command = command(port, &dir, options).map_err(failed)?;
+        let mut command = command((number, port), &dir, options).map_err(failed)?;
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log);
         end_with_parent(&mut command);
         let child = command.spawn().map_err(failed)?;
-        Ok(Node { port, dir, child, ended: None })
+        Ok(Node { number, port, dir, child, ended: None })
     }
 
     /// Checks whether it has ended since the last look.
@@ -206,16 +236,17 @@ impl Node {
         self.status().map(|status| problems(&status))
     }
 
-    /// Fails with the reason while the data has not so many copies that may take over.
-    fn has_copies(&self, copies: u16) -> Result<(), String> {
+    /// Fails with the reason while a shard lacks copies that may take over.
+    fn has_copies(&self, options: &Options) -> Result<(), String> {
+        let wanted = usize::from(options.shards() * (options.copies - 1));
         match self.status() {
             // The start does not need to know.
             Err(_) => Ok(()),
             Ok(status) => {
                 let status = String::from_utf8_lossy(&status);
-                match status.matches(" electable ").count() + 1 {
-                    there if there >= usize::from(copies) => Ok(()),
-                    there => Err(format!("{there} of {copies} copies are there")),
+                match status.matches(" electable ").count() {
+                    there if there >= wanted => Ok(()),
+                    there => Err(format!("{there} of {wanted} standbys may take over")),
                 }
             }
         }
@@ -269,7 +300,7 @@ impl Nodes {
 
     /// Waits until there are the copies that are wanted. Returns false if a signal came first.
     fn place(&mut self, options: &Options) -> Result<bool, String> {
-        self.until("know of all copies", |node| node.has_copies(options.copies))
+        self.until("know of all copies", |node| node.has_copies(options))
     }
 
     /// Waits until all servers pass a test. Returns false if a signal came first.
@@ -313,7 +344,7 @@ impl Nodes {
                 let Some(status) = node.ends() else { continue };
                 let (port, lines) = (node.port, node.last_lines());
                 println!("\nthe node at port {port} has ended ({status}); the others go on:\n{lines}");
-                if let Ok(command) = command(port, &node.dir, options) {
+                if let Ok(command) = command((node.number, port), &node.dir, options) {
                     println!("To start it again:\n  {command:?}");
                 }
             }

@@ -113,7 +113,8 @@ mod tests {
             plans(&args, &dir).unwrap().len()
         };
         let [one, three, four] = ["a:1", "a:1,b:1,c:1", "a:1,b:1,c:1,d:1"];
-        assert_eq!(of("0", "2", three), 1, "one shard");
+        assert_eq!(of("0", "2", three), 2, "a shard for each machine");
+        assert_eq!(of("1", "2", three), 1, "one shard");
         assert_eq!(of("1", "3", one), 1, "two copies of a shard are never on one machine");
         assert_eq!(of("3", "2", three), 2);
         assert_eq!(of("3", "3", three), 3);

@@ -92,19 +92,23 @@ impl Drop for Host {
     }
 }
 
-/// Three machines with one shard, two copies of its data, and three of its log. Nobody placed them.
+/// Three machines, two copies of the data of each shard, and three of its log. Nobody placed them.
 struct Hosts {
     hosts: Vec<Host>,
+    shards: u16,
     seeds: String,
     count: u32,
 }
 
 impl Hosts {
-    fn new() -> Self {
-        let first = free_ports(3);
-        let seeds = (first..first + 3).map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
-        let mut hosts = Self { hosts: Vec::new(), seeds, count: 0 };
-        for port in first..first + 3 {
+    /// With one shard, or three. Then a machine has two nodes.
+    fn new(shards: u16) -> Self {
+        let of_machine = if shards == 1 { 1 } else { 2 };
+        let first = free_ports(3 * of_machine);
+        let ports = [0, 1, 2].map(|host| first + host * of_machine);
+        let seeds = ports.map(|port| format!("127.0.0.1:{port}")).join(",");
+        let mut hosts = Self { hosts: Vec::new(), shards, seeds, count: 0 };
+        for port in ports {
             let host = hosts.start(port, Scratch::new());
             hosts.hosts.push(host);
         }
@@ -114,7 +118,9 @@ impl Hosts {
 
     fn start(&self, port: u16, dir: Scratch) -> Host {
         let name = format!("host-{port}");
-        Host::start(port, dir, &["--cluster-host", &name, "--cluster-seeds", &self.seeds])
+        let shards = self.shards.to_string();
+        let settings = ["--cluster-host", &name, "--cluster-seeds", &self.seeds, "--cluster-shards", &shards];
+        Host::start(port, dir, &settings)
     }
 
     fn status(&self, asked: usize) -> String {
@@ -124,7 +130,8 @@ impl Hosts {
     fn has_standby(&self, asked: usize) {
         wait("a standby", || {
             let status = self.status(asked);
-            (status.contains("3 of 3") && status.contains("electable")).then_some(())
+            let (copies, standbys) = (status.matches(" 3 of 3 ").count(), status.matches(" electable ").count());
+            (copies.min(standbys) >= usize::from(self.shards)).then_some(())
         });
     }
 
@@ -178,7 +185,7 @@ impl Hosts {
 /// The word of an agent gives the shard away at once.
 #[test]
 fn three_commands_make_a_cluster_that_goes_on_without_any_process() {
-    let mut hosts = Hosts::new();
+    let mut hosts = Hosts::new(1);
     hosts.sets(1, 50);
     for round in 0..2 {
         hosts.led_apart(0);
@@ -218,6 +225,32 @@ fn three_commands_make_a_cluster_that_goes_on_without_any_process() {
     signal("KILL", hosts.hosts[gone].process.id());
     wait("its node ends", || (!is_there(node)).then_some(()));
     hosts.has_all((gone + 1) % 3);
+}
+
+/// Each machine has the owner of one shard and the standby of another one's.
+#[test]
+fn three_shards_on_three_machines_go_on_without_any_of_them() {
+    let mut hosts = Hosts::new(3);
+    assert!(hosts.hosts.iter().all(|host| children_of(host.process.id()).len() == 2));
+    hosts.sets(0, 60);
+    // Every node once, and so every owner.
+    for at in 0..3 {
+        for node in children_of(hosts.hosts[at].process.id()) {
+            signal("KILL", node);
+            hosts.sets((at + 1) % 3, 20);
+            hosts.has_standby((at + 1) % 3);
+        }
+    }
+    hosts.has_all(0);
+    // A machine burns.
+    let (burnt, asked) = (0, 1);
+    let nodes = children_of(hosts.hosts[burnt].process.id());
+    signal("KILL", hosts.hosts[burnt].process.id());
+    nodes.iter().filter(|node| is_there(**node)).for_each(|node| {
+        let _ = Command::new("kill").args(["-s", "KILL", &node.to_string()]).status();
+    });
+    hosts.sets(asked, 60);
+    hosts.has_all(2);
 }
 
 /// A machine of its own, on which nothing else runs.

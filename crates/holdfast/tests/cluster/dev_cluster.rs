@@ -313,11 +313,12 @@ fn a_cluster_with_copies_goes_on_without_the_owner() {
     let few =
         Command::new(env!("CARGO_BIN_EXE_holdfast")).args(["dev-cluster", "--nodes", "2", "--copies", "2"]).output();
     assert!(String::from_utf8(few.unwrap().stderr).unwrap().contains("needs as many --nodes"));
-    let mut cluster = Cluster::start(port, &dir, &["--copies", "2", "--", "--log-segment-size", "1mb"]);
+    let mut cluster =
+        Cluster::start(port, &dir, &["--copies", "2", "--shards", "1", "--", "--log-segment-size", "1mb"]);
     cluster.serves();
     wait("the copies are there", || {
         assert_eq!(cluster.process.try_wait().unwrap(), None, "{}", cluster.said());
-        cluster.said().contains("2 copies of the data are there").then_some(())
+        cluster.said().contains("2 copies of all data are there").then_some(())
     });
     comes(&mut cluster.client(1), "set key 7", "+OK");
     let info = cluster.client(0).call("info server");

@@ -2,7 +2,7 @@
 
 use ::membership::map::Node;
 
-use crate::config::Settings;
+use crate::config::{Settings, seeds};
 
 /// The distance from `port` to the port for smart clients, if `cluster-client-port` names none.
 const ABOVE: u16 = 1000;
@@ -16,7 +16,8 @@ impl Settings {
     /// How many nodes of a cluster that forms get slots; 0: all of them.
     pub fn shards_of_new_cluster(&self) -> u16 {
         match (self.cluster_shards, self.cluster_copies) {
-            (0, 2..) => 1,
+            // Those that form it are its seeds: one node of each machine.
+            (0, 2..) => seeds(&self.cluster_seeds).map_or(1, |seeds| seeds.len().clamp(1, 1000) as u16),
             (shards, _) => shards,
         }
     }

@@ -133,8 +133,8 @@ pub(super) static SECTION: Section = Section {
             "cluster-shards",
             between(0, 1000),
             "0",
-            "Shards of a cluster that is about to form: so many of its first nodes share the slots. 0: one if \
-             `cluster-copies` is above 1, otherwise as many as there are nodes. The same on all machines.",
+            "Shards of a cluster that is about to form: so many of its first nodes share the slots. 0: all \
+             that form it, which are those that `cluster-seeds` names. The same on all machines.",
         )
         .own()
         .immutable(),
