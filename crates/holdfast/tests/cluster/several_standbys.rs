@@ -82,6 +82,18 @@ impl Cluster {
         }
     }
 
+    /// A standby gets a shard in order. Its owner keeps it where transactions do not end in time.
+    fn changes_hands(&self, shard: &str, to: usize) {
+        let (end, place) = (Instant::now() + PATIENCE, self.place(to));
+        loop {
+            let said = self.asks(&["switchover", shard, "--to", &place]);
+            if self.nodes.client(to).call("role").starts_with("*3 $6 master") {
+                return;
+            }
+            assert!(Instant::now() < end, "{said}");
+        }
+    }
+
     /// Clients of these nodes transfer between accounts, while `faults` happens and until some more of each are done.
     fn transfers(&mut self, at: &[usize], faults: impl FnOnce(&mut Self)) {
         let ports: Vec<u16> = at.iter().map(|node| self.nodes.ports[*node]).collect();
@@ -200,6 +212,11 @@ fn standbys_of_several_shards_take_over_in_the_midst_of_transactions() {
     cluster.has_standbys();
     cluster.transfers(&[2, 4, 5], |cluster| cluster.nodes.kill(3));
     cluster.is_whole(5);
+    // A shard changes hands in order.
+    cluster.nodes.start(3);
+    cluster.has_standbys();
+    cluster.transfers(&[0, 2, 4], |cluster| cluster.changes_hands("3", 5));
+    cluster.is_whole(4);
     assert_eq!(cluster.served(5, "flushall"), "+OK");
     assert_eq!(cluster.served(2, "dbsize"), ":0");
 }
