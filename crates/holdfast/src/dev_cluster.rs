@@ -102,6 +102,8 @@ pub fn run(options: &Options) -> Result<(), String> {
         }
         println!("{} copies of all data are there: any of the {} machines may end.", options.copies, options.nodes);
     }
+    // Not before: that copies have no places yet is none.
+    say_problems(&nodes.nodes);
     nodes.watch(options)
 }
 
@@ -143,6 +145,9 @@ fn welcome(nodes: &[Node], dir: &Path) {
         addresses.join(" "),
         dir.display()
     );
+}
+
+fn say_problems(nodes: &[Node]) {
     match nodes[0].problems() {
         Ok(problems) => problems.iter().for_each(|problem| println!("Not all is well: {problem}")),
         Err(why) => println!(
