@@ -13,7 +13,7 @@ fn run(seed: u64, keep: bool) -> Outcome {
 #[test]
 fn what_must_hold_holds_with_copies() {
     let mut sum = sim::counts::Counts::default();
-    for seed in 0..24 {
+    for seed in 0..40 {
         let outcome = run(seed, false);
         if let Some(violation) = outcome.violation {
             panic!("seed {seed}: {violation}\n  again: sim --copies --seed {seed} --trace (here it is shorter)");
