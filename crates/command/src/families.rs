@@ -78,7 +78,6 @@ pub const FAMILIES: &[&[Row<Run>]] = &[
     generic::MEMORY_ROWS,
     generic::OBJECT_ROWS,
     generic::DATABASE_ROWS,
-    generic::WAIT_ROWS,
     generic::SORT_ROWS,
 ];
 

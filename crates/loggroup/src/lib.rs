@@ -25,7 +25,7 @@ pub use folder::{Checked, Cluster, Folder, Place, Unusable, check_copy, logs_of_
 pub use link::{ask, probe};
 pub use local::{Caller, Figures, Following, Job, Known, Local, StreamFigures, Tap, TapEnded, TapStepped};
 pub use port::{Heard, Listener, Port};
-pub use quorum::{Contact, Limits, Stage};
+pub use quorum::{Contact, Having, Limits, Stage};
 pub use remote::{Dial, Remote};
 
 /// CRC32C, as the log's.

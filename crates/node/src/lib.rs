@@ -32,7 +32,7 @@ pub use crash::Crash;
 pub use durability::checkpoints::{Checkpoints, Ticket};
 pub use durability::copies::{CopiesOfLog, CopyOfLog};
 pub use durability::cut::{Cut, Order};
-pub use durability::durable::{Durable, LookAtCopies};
+pub use durability::durable::{CountCopies, Durable, Having, LookAtCopies};
 pub use durability::followed::{CopyFigures, CopyOfData, Known};
 pub use durability::outside::{Floor, Outside};
 pub use durability::recovery::{Recovered, check_disks, recover, recover_by};

@@ -29,7 +29,7 @@ pub use acceptor::{Acceptor, Done, Found, Keep, Mark, Op, Output};
 pub use history::{Extent, History, Run};
 pub use id::{AcceptorId, Base, Block, BlockId, Cut, FolderLife, ShardId, StreamId, Term};
 pub use message::{Order, Reply, Report, Request};
-pub use owner::{Behind, Contact, Event, Lag, Limits, NotNow, Owner, Stage, Standing};
+pub use owner::{Behind, Contact, Event, Having, Lag, Limits, NotNow, Owner, Stage, Standing};
 pub use wire::Malformed;
 
 /// Most streams of a shard: as many as an LSN can name (`redolog::STREAMS_MAX`).

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use self::peer::Peer;
-pub use self::standing::{Behind, Contact, Standing};
+pub use self::standing::{Behind, Contact, Having, Standing};
 use self::stream::Stream;
 use crate::id::stream_ids;
 use crate::planted::{Mistake, Planted};

@@ -13,7 +13,6 @@ mod scan_tests;
 mod slots;
 mod sort;
 mod transfer;
-mod wait;
 
 use ::object::{Corrupt, Limits};
 use clocks::UnixMs;
@@ -33,7 +32,6 @@ pub use scan::ROWS as SCAN_ROWS;
 pub use slots::{CLUSTER, ROWS as SLOT_ROWS, slot_of_argument};
 pub use sort::ROWS as SORT_ROWS;
 pub use transfer::ROWS as TRANSFER_ROWS;
-pub use wait::ROWS as WAIT_ROWS;
 
 /// Applies an effect that any type can have.
 ///

@@ -7,7 +7,7 @@ use loggroup::{Contact, CopyShown, Driver, Stage};
 use membership::control::{CopyReport, CopyState};
 use membership::{AcceptorId, Map};
 use node::cluster::place_of_copy;
-use node::{CopiesOfLog, CopyOfLog, LookAtCopies, Node};
+use node::{CopiesOfLog, CopyOfLog, CountCopies, Having, LookAtCopies, Node};
 
 /// Looks in a row that must find a copy in another state before a line tells it: one that comes and goes within seconds
 /// fills no log.
@@ -50,6 +50,15 @@ pub fn look(copies: &Arc<Driver>, node: &Arc<Node>) -> LookAtCopies {
     Box::new(move || {
         let (copies, node) = (copies.upgrade()?, node.upgrade()?);
         Some(seen(&copies, &node.cluster()?.map()))
+    })
+}
+
+/// Counts the copies of a log that have something, for as long as it is there.
+pub fn count(copies: &Arc<Driver>) -> CountCopies {
+    let copies = Arc::downgrade(copies);
+    Box::new(move |ends| {
+        let having = copies.upgrade().map_or_else(loggroup::Having::default, |copies| copies.having(ends));
+        Having { received: having.written, synced: having.synced, all: having.all }
     })
 }
 

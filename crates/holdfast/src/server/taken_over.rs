@@ -250,7 +250,7 @@ pub fn keep(
     node: &Arc<Node>,
 ) -> Result<(), Box<dyn Error>> {
     if let Some(durable) = node.durable() {
-        durable.show_copies(copies_watched::look(copies, node));
+        durable.show_copies(copies_watched::look(copies, node), copies_watched::count(copies));
     }
     let (weak, log, group) = (Arc::downgrade(copies), log.clone(), ownership.group());
     let (standbys, clock) = (standbys.cloned(), Arc::clone(&node.clock));

@@ -22,7 +22,9 @@ mod settings;
 mod several_standbys;
 mod shard_settings;
 mod standby_reads;
+mod standby_scripts;
 mod standby_views;
+mod standby_waits;
 mod standbys;
 #[path = "../support/mod.rs"]
 mod support;

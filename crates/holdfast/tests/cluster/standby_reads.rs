@@ -106,6 +106,11 @@ fn a_connection_that_only_reads_reads_the_copy() {
     while client.call("get foo") != moved {
         assert!(Instant::now() < end, "it may not answer");
     }
+    let mut smart = Client::at(copied.nodes.ports[1] + 1000);
+    for command in ["dbsize", "keys *", "scan 0", "randomkey"] {
+        let reply = smart.call(command);
+        assert_eq!(reply, "-MASTERDOWN the copy of the data that this node has is not up to date", "{command}");
+    }
     // A client that does not care where keys are gets the owner's reply.
     let mut regular = copied.nodes.client(1);
     assert_eq!((regular.call("readonly"), regular.call("get foo")), ("+OK".into(), "$1 1".into()));
@@ -113,6 +118,10 @@ fn a_connection_that_only_reads_reads_the_copy() {
     assert_eq!(regular.call("get foo"), "$1 3");
     assert_eq!(admin.call("config set replica-max-staleness 1000"), "+OK");
     reads(&mut client, "get foo", "$1 3");
+    let end = Instant::now() + PATIENCE;
+    while smart.call("dbsize") != format!(":{}", count + 1) {
+        assert!(Instant::now() < end, "a smart client counts the keys of the copy");
+    }
     assert_eq!(client.call("reset"), "+RESET");
     assert_eq!((client.call("cluster redirect moved"), client.call("get foo")), ("+OK".into(), moved));
 }

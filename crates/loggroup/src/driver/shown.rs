@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use quorum::{AcceptorId, Behind, Contact, ShardId, Stage, Term};
+use quorum::{AcceptorId, Behind, Contact, Cut, Having, ShardId, Stage, Term};
+use redolog::Lsn;
 
 use super::Driver;
 use crate::port::Port;
@@ -49,6 +50,16 @@ impl Driver {
     #[must_use]
     pub fn longest_wait(&self) -> u64 {
         self.lock().waits.take_longest()
+    }
+
+    /// How many copies beside the own folder have each stream up to its LSN; none have what is in no block yet.
+    #[must_use]
+    pub fn having(&self, ends: &[Lsn]) -> Having {
+        let inner = self.lock();
+        let cuts: Vec<Cut> = ends.iter().map(|end| Cut(end.0)).collect();
+        let having = inner.owner.having(self.own, &cuts);
+        let are_sent = inner.marks.iter().zip(&cuts).all(|(mark, cut)| *cut <= mark.end);
+        if are_sent { having } else { Having { all: having.all, ..Having::default() } }
     }
 
     /// The state of the copies. It waits for nothing but the driver's lock.

@@ -61,7 +61,7 @@ pub(crate) fn refusal(users: &UserTable, user: &mut User, command: &Command, arg
 /// what the client's command needs. The client's node has judged that command, which may be another one.
 #[cold]
 pub(crate) fn is_of_nodes(command: &Command) -> bool {
-    const OF_NODES: [&str; 12] = [
+    const OF_NODES: [&str; 13] = [
         "select",
         "hello",
         "client|no-touch",
@@ -73,6 +73,7 @@ pub(crate) fn is_of_nodes(command: &Command) -> bool {
         "unwatch",
         "watch",
         "holdfast|receivers",
+        "holdfast|text",
         "script|load",
     ];
     // A hidden subcommand is called as its container.

@@ -6,6 +6,8 @@
 //!
 //! A client that caches, watches keys or waits for some needs the owner: nothing of that happens at a standby (rule S2).
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use ::membership::{SLOTS, Slot};
 use clocks::UnixMs;
 use resp::Args;
@@ -124,6 +126,36 @@ impl<P: Port> Forwarding<'_, P> {
         }
         conn.session.on_copy = kind == Kind::Script;
         Some(self.in_turn(conn, kind == Kind::Keyed))
+    }
+}
+
+/// The error while what this node has of another one's data may not be read.
+const NOT_NOW: &[u8] = b"MASTERDOWN the copy of the data that this node has is not up to date";
+
+impl<P: Port> Forwarding<'_, P> {
+    /// Refuses a command of a smart client about all keys that are here: they are those of another node, as at a replica
+    /// of Redis, and may be as of no moment.
+    pub(super) fn refuse_copy(
+        &mut self,
+        conn: &mut Conn,
+        command: &Command,
+        kind: Kind,
+        redirect: Redirect,
+    ) -> Option<Next> {
+        let is_about_keys = match kind {
+            Kind::Scan => true,
+            Kind::Gather(merge) => merge.needs_lease(&command.name) && command.spec.only_reads(),
+            _ => false,
+        };
+        if !is_about_keys || conn.is_virtual() || !conn.session.moves(redirect) || conn.session.queues(command) {
+            return None;
+        }
+        let max = self.settings().replica_max_staleness;
+        let Desk { peers, engine, node, .. } = self.desk();
+        if !node.follows.load(Relaxed) || peers.readable_copy(node, engine.now(), max).is_some() {
+            return None;
+        }
+        Some(self.decline(conn, command, NOT_NOW))
     }
 }
 

@@ -51,8 +51,8 @@ impl<P: Port> Forwarding<'_, P> {
         let map = peers.map.clone();
         let nodes = 0..map.nodes().len() as u16;
         let mut asked: Vec<u16> = nodes.clone().filter(|node| peers.takes_part(merge, &command.name, *node)).collect();
-        if command.name == "waitaof" {
-            // WAITAOF is about the changes of this connection. With `always` those of a node whose shard another one has
+        if matches!(&*command.name, "wait" | "waitaof") {
+            // They are about the changes of this connection. With `always` those of a node whose shard another one has
             // are in the log that the other one has read. A node without slots has no log of its own, perhaps.
             let changed = conn.remote.as_deref().map_or(&[][..], |remote| &remote.changed);
             let owners: Vec<u16> = nodes.filter(|node| peers.takes_part(Merge::Sum, "dbsize", *node)).collect();

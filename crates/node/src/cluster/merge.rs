@@ -134,6 +134,9 @@ impl Merge {
                 reply.array(elements.len());
                 elements.iter().for_each(|element| reply.raw(element));
             }
+            Merge::Least if parts.iter().all(|part| part.first() == Some(&b':')) => {
+                reply.integer(parts.iter().map(|part| number(part)).min().unwrap_or(0));
+            }
             Merge::Pairs | Merge::Least => {
                 let lists: Vec<Vec<&[u8]>> = parts.iter().map(|part| Elements(list(part).1).collect()).collect();
                 let Some(first) = lists.first() else { return out };
@@ -239,6 +242,7 @@ mod tests {
             "*2\r\n$1\r\na\r\n:3\r\n"
         );
         assert_eq!(merged(Merge::Least, &["*2\r\n:1\r\n:1\r\n", "*2\r\n:1\r\n:0\r\n"]), "*2\r\n:1\r\n:0\r\n");
+        assert_eq!(merged(Merge::Least, &[":2\r\n", ":1\r\n"]), ":1\r\n");
         assert_eq!(merged(Merge::Same, &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
         assert_eq!(merged(Merge::Change, &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
         assert_eq!(merged(Merge::Change, &["-CLUSTERDOWN a\r\n", "-ERR b\r\n"]), "-CLUSTERDOWN a\r\n");

@@ -41,6 +41,7 @@ pub(crate) mod smart;
 pub(crate) mod spread;
 pub(crate) mod standbys;
 pub(crate) mod status;
+pub(crate) mod texts;
 pub(crate) mod tracking;
 mod turn;
 pub(crate) mod unknown;

@@ -97,6 +97,7 @@ impl Peers {
         match self.kinds[command.id] {
             Kind::Keyed | Kind::Patient | Kind::Script | Kind::Scan | Kind::Slot | Kind::Exec => true,
             Kind::Gather(_) => line.is_home,
+            Kind::Own if command.name == "wait" => line.is_home,
             _ => false,
         }
     }

@@ -21,6 +21,15 @@ pub(crate) fn slot_of(key: &[u8]) -> Slot {
     Slot::of(keyspace::slot_of(key))
 }
 
+/// The texts of scripts that a standby was given.
+pub(super) struct Given {
+    pub(super) node: NodeId,
+    /// Its life, and when the link to it was opened: what was on its way is lost with either.
+    pub(super) life: (u64, UnixMs),
+    /// The number of the last one.
+    pub(super) upto: u64,
+}
+
 /// The last look at the copy of another node's data: nobody looks twice in a millisecond.
 #[derive(Default)]
 pub(super) struct LastLook {
@@ -68,6 +77,8 @@ pub(crate) struct Peers {
     pub(crate) lapses_at: Option<UnixMs>,
     /// Since when this node has had no lease.
     pub(crate) unserved_since: Option<UnixMs>,
+    /// The texts of scripts that standbys were given.
+    pub(super) texts: Vec<Given>,
     /// Whether clients may read the copy of another node's data here.
     pub(super) copy: LastLook,
 }
@@ -114,6 +125,7 @@ impl Peers {
             told: Version::ZERO,
             lapses_at: None,
             unserved_since: None,
+            texts: Vec::new(),
             copy: LastLook::default(),
         };
         peers.take_map();

@@ -191,6 +191,11 @@ impl<P: Port> Forwarding<'_, P> {
         {
             return here;
         }
+        if matches!(kind, Kind::Scan | Kind::Gather(_))
+            && let Some(refused) = self.refuse_copy(conn, command, kind, redirect)
+        {
+            return Some(refused);
+        }
         let routed = match conn.is_virtual() {
             true => self.take_forwarded(conn, command, args, kind),
             false => self.send_where(conn, command, args, kind, parsed, raw, redirect),
@@ -315,6 +320,10 @@ impl<P: Port> Forwarding<'_, P> {
                 }
             },
             Kind::Slot if of.names_slot() == Keyless::AtSlot => peers.place_of_slot(args),
+            // In a block it is a command of this node, and waits for nothing.
+            Kind::Own if command.name == "wait" && of.gathers(true, false) == Keyless::AtAll => {
+                return Some(self.gather_from_all(conn, command, args, Merge::Least, raw));
+            }
             Kind::Libraries if of.changes_libraries() == Keyless::NoLease => {
                 return self.without_lease(conn, command);
             }

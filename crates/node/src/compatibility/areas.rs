@@ -43,7 +43,14 @@ pub(super) const AREAS: &[Area] = &[
     Area { own: &["begin", "commit", "rollback"], ..group("Transactions", "transactions") },
     Area {
         comes: Comes::Never,
-        own: &["holdfast", "holdfast|backup", "holdfast|export", "holdfast|help", "holdfast|receivers"],
+        own: &[
+            "holdfast",
+            "holdfast|backup",
+            "holdfast|export",
+            "holdfast|help",
+            "holdfast|receivers",
+            "holdfast|text",
+        ],
         ..group("Server", "server")
     },
     group("Scripts and functions", "scripting"),

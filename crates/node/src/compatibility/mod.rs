@@ -88,6 +88,7 @@ const REMARKS: &[(&str, &str)] = &[
         "holdfast|receivers",
         "not of Redis: nodes ask each other how many clients a message of a block or script would reach",
     ),
+    ("holdfast|text", "not of Redis: owners of shards give their standbys the texts of scripts"),
     (
         "holdfast|backup",
         "not of Redis: a backup of one moment in a new directory; `holdfast restore` turns it into data",
@@ -119,10 +120,13 @@ const REMARKS: &[(&str, &str)] = &[
     ("save", "as BGSAVE; the connection waits, others do not"),
     ("slaveof", "as REPLICAOF"),
     ("sync", "a snapshot of one moment; no changes follow"),
-    ("wait", "there are no replicas yet"),
+    (
+        "wait",
+        "counts the copies of the log beside the owner's own, if there are some; those that there are not are not waited for; in a cluster all owners that the connection has written to are asked, and the lowest answer counts",
+    ),
     (
         "waitaof",
-        "there are no replicas yet; in a cluster every node is asked, and the lowest answer counts; there it is not possible in blocks and scripts",
+        "counts copies of the log, as WAIT; in a cluster these owners are asked, and the lowest answer counts; there it is not possible in blocks and scripts",
     ),
     (
         "xinfo|stream",

@@ -23,7 +23,22 @@ pub struct Durable {
     /// The gates of the workers that have not begun.
     gates: Mutex<Vec<Option<Vec<Gate>>>>,
     copies: OnceLock<LookAtCopies>,
+    count: OnceLock<CountCopies>,
 }
+
+/// How many copies of a log, beside the owner's own, have something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Having {
+    /// They have received it.
+    pub received: usize,
+    /// They have it on the disk.
+    pub synced: usize,
+    /// All that there are.
+    pub all: usize,
+}
+
+/// Counts the copies of a log that have each stream up to its LSN.
+pub type CountCopies = Box<dyn Fn(&[Lsn]) -> Having + Send + Sync>;
 
 /// Returns the state of a log's copies; none if it is over.
 pub type LookAtCopies = Box<dyn Fn() -> Option<CopiesOfLog> + Send + Sync>;
@@ -46,6 +61,7 @@ impl Durable {
             stall: Stall::default(),
             gates: Mutex::new(gates.into_iter().map(Some).collect()),
             copies: OnceLock::new(),
+            count: OnceLock::new(),
         }
     }
 
@@ -60,8 +76,25 @@ impl Durable {
     }
 
     /// Shows its copies from now on. Once.
-    pub fn show_copies(&self, look: LookAtCopies) {
+    pub fn show_copies(&self, look: LookAtCopies, count: CountCopies) {
         let _ = self.copies.set(look);
+        let _ = self.count.set(count);
+    }
+
+    /// How many copies beside the own log have everything up to here.
+    pub(crate) fn having(&self, upto: &Horizon) -> Having {
+        self.count.get().map_or_else(Having::default, |count| count(&self.ends_of(upto.versions().iter().copied())))
+    }
+
+    /// The last of these versions in each stream.
+    fn ends_of(&self, versions: impl Iterator<Item = Version>) -> Vec<Lsn> {
+        let mut ends = vec![Lsn::ZERO; usize::from(self.log.streams())];
+        for version in versions {
+            if let Some(end) = ends.get_mut(version.stream()) {
+                *end = lsn_of(version).max(*end);
+            }
+        }
+        ends
     }
 
     /// Its copies, if it has any.
@@ -88,13 +121,7 @@ impl Durable {
 
     /// Asks for a sync of everything up to here, soon.
     pub(crate) fn sync(&self, upto: impl Iterator<Item = Version>) {
-        let mut ends = vec![Lsn::ZERO; usize::from(self.log.streams())];
-        for version in upto {
-            if let Some(end) = ends.get_mut(version.stream()) {
-                *end = lsn_of(version).max(*end);
-            }
-        }
-        self.log.want_synced(&ends);
+        self.log.want_synced(&self.ends_of(upto));
     }
 
     /// Milliseconds for which a write has waited, and neither the disk nor a majority of the copies has moved.

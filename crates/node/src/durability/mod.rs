@@ -1,5 +1,6 @@
 //! The workers' side of the log and of checkpoints: replies wait, the log is bounded, a start recovers.
 
+pub(crate) mod awaited;
 pub(crate) mod backlog;
 pub(crate) mod checkpoints;
 pub(crate) mod copies;

@@ -15,8 +15,8 @@ use resp::Args;
 use super::backlog::{Until, backlog_limit};
 use super::durable::Durable;
 use super::logging::Logging;
+use crate::durability::awaited::AwaitedCopies;
 use crate::figures::stats::{add, sub};
-use crate::session::waitaof;
 use crate::table::Command;
 use crate::worker::Worker;
 use crate::worker::conn::Conn;
@@ -141,14 +141,14 @@ impl Worker {
     }
 
     /// Makes WAITAOF wait.
-    pub(crate) fn wait_for_sync(&mut self, conn: &mut Conn, ends: Horizon, until: Option<UnixMs>) {
+    pub(crate) fn wait_for_sync(&mut self, conn: &mut Conn, awaited: Box<AwaitedCopies>) {
         add(&self.stats.blocked, 1);
         conn.session.client.blocked.store(true, Relaxed);
-        conn.wait = Wait::Log(LogWait::Sync(ends, until));
+        conn.wait = Wait::Log(LogWait::Sync(awaited));
         self.promises.syncing.push(conn.token);
     }
 
-    /// Answers the WAITAOF commands whose sync or timeout has come.
+    /// Answers the WAIT and WAITAOF commands whose sync or timeout has come.
     pub(crate) fn look_at_syncs(&mut self, now: UnixMs) {
         if self.promises.syncing.is_empty() {
             return;
@@ -167,13 +167,13 @@ impl Worker {
         for token in std::mem::take(&mut self.promises.syncing) {
             let Some(mut conn) = self.take_conn(token) else { continue };
             let mut cut_off = false;
-            if let Wait::Log(LogWait::Sync(ends, until)) = &conn.wait {
-                let synced = durable.is_synced(ends);
-                if synced || until.is_some_and(|until| until <= now) || now == UnixMs::NEVER {
+            if let Wait::Log(LogWait::Sync(awaited)) = &conn.wait {
+                let mut reply = Vec::new();
+                if awaited.answer(durable, now, &mut reply, conn.session.protocol) {
                     self.end_wait(&mut conn);
                     self.ensure_out(&mut conn);
                     let before = conn.out.bytes.len();
-                    waitaof::answer(&mut conn.out.bytes, conn.session.protocol, synced);
+                    conn.out.bytes.extend_from_slice(&reply);
                     self.apply_reply_mode(&mut conn, before);
                     self.resume_soon(&mut conn);
                 } else if failed {

@@ -18,6 +18,7 @@ pub(super) fn write(node: &Node, info: &str, loading: bool, t: &mut Text) {
     commands(&fields, t);
     latency_histograms(node, &fields, t);
     databases(&fields, t);
+    replicas(&fields, t);
     for (field, value) in fields.section("Errorstats") {
         let code = field.trim_start_matches("errorstat_");
         t.counter("redis_errors_total", &[("err", code)], value.trim_start_matches("count="));
@@ -171,6 +172,34 @@ fn databases(fields: &Fields<'_>, t: &mut Text) {
     for (db, counts) in &there {
         let millis = part(counts, "avg_ttl").parse::<f64>().unwrap_or(0.0);
         t.gauge("redis_db_avg_ttl_seconds", &[("db", db)], millis / 1000.0);
+    }
+}
+
+/// The standbys of this node's shard; or the owner that this node stands by for.
+fn replicas(fields: &Fields<'_>, t: &mut Text) {
+    let replication = |name| fields.get("Replication", name);
+    let number = |field: &str| field.strip_prefix("slave").is_some_and(|rest| rest.parse::<u32>().is_ok());
+    let standbys: Vec<&str> =
+        fields.section("Replication").filter(|(field, _)| number(field)).map(|(_, value)| value).collect();
+    for (name, figure) in
+        [("redis_connected_slave_lag_seconds", "lag"), ("redis_connected_slave_offset_bytes", "offset")]
+    {
+        for standby in &standbys {
+            let of = |name| part(standby, name);
+            t.gauge(
+                name,
+                &[("slave_ip", of("ip")), ("slave_port", of("port")), ("slave_state", of("state"))],
+                of(figure),
+            );
+        }
+    }
+    if replication("role") == "slave" {
+        let (host, port) = (("master_host", replication("master_host")), ("master_port", replication("master_port")));
+        t.gauge("redis_slave_info", &[host, port, ("read_only", replication("slave_read_only"))], 1);
+        t.gauge("redis_master_link_up", &[host, port], u8::from(replication("master_link_status") == "up"));
+        for name in ["master_last_io_seconds_ago", "slave_repl_offset"] {
+            t.gauge(&format!("redis_{name}"), &[host, port], replication(name));
+        }
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Scripts {
     sources: Mutex<Sources>,
     /// Scripts of EVAL remembered so far: the measure of last uses.
     remembered: AtomicU64,
+    /// The number of the last script that was remembered, or loaded.
+    last: AtomicU64,
     /// How often all were forgotten (SCRIPT FLUSH).
     flushes: AtomicU64,
     /// How many were forgotten for newer ones.
@@ -59,12 +61,19 @@ pub struct Known {
     forgotten: AtomicBool,
     /// How many scripts of EVAL had been remembered when it was last used.
     used: AtomicU64,
+    /// Its number in the order in which scripts were remembered, or loaded.
+    number: AtomicU64,
 }
 
 impl Known {
     /// True if EVALSHA finds it no more.
     pub fn is_forgotten(&self) -> bool {
         self.forgotten.load(Relaxed)
+    }
+
+    /// True if it came with SCRIPT LOAD.
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.load(Relaxed)
     }
 }
 
@@ -120,6 +129,7 @@ impl Scripts {
         let digest = *source.sha();
         if let Some(known) = sources.by_digest.get(&digest).cloned() {
             if loaded && !known.loaded.swap(true, Relaxed) {
+                known.number.store(self.last.fetch_add(1, Relaxed) + 1, Relaxed);
                 sources.of_eval.retain(|other| !Arc::ptr_eq(other, &known));
             }
             return known;
@@ -130,6 +140,7 @@ impl Scripts {
             loaded: AtomicBool::new(loaded),
             forgotten: AtomicBool::new(false),
             used: AtomicU64::new(0),
+            number: AtomicU64::new(self.last.fetch_add(1, Relaxed) + 1),
         });
         sources.by_digest.insert(digest, known.clone());
         if !loaded {
@@ -141,6 +152,21 @@ impl Scripts {
             }
         }
         known
+    }
+
+    /// The last number that was given, and the first scripts with numbers above this one, at most so many, with their
+    /// numbers. It costs nothing while no new scripts come.
+    pub fn behind(&self, number: u64, most: usize) -> (u64, Vec<(u64, Arc<Known>)>) {
+        if self.last.load(Relaxed) == number {
+            return (number, Vec::new());
+        }
+        // Numbers are given under the lock.
+        let sources = lock(&self.sources);
+        let last = self.last.load(Relaxed);
+        let numbered = sources.by_digest.values().map(|known| (known.number.load(Relaxed), known));
+        let mut behind: Vec<_> = numbered.filter(|(at, _)| *at > number).collect();
+        behind.sort_unstable_by_key(|(at, _)| *at);
+        (last, behind.into_iter().take(most).map(|(at, known)| (at, Arc::clone(known))).collect())
     }
 
     /// Notes that a script is used. It costs nothing while no new scripts come.
@@ -382,6 +408,25 @@ mod tests {
         // No other one is slow: it is asked for the next time.
         assert_eq!(scripts.kill(false), Ok(()));
         assert!(waiting.is_killed());
+    }
+
+    #[test]
+    fn scripts_have_numbers_in_the_order_in_which_they_came() {
+        let scripts = Scripts::default();
+        let numbers = |above, most| scripts.behind(above, most).1.into_iter().map(|(at, _)| at).collect::<Vec<_>>();
+        assert!(numbers(0, 9).is_empty());
+        let first = scripts.remember(source(1), false);
+        scripts.remember(source(2), false);
+        scripts.remember(source(2), false);
+        assert_eq!((numbers(0, 9), numbers(1, 9), numbers(0, 1)), (vec![1, 2], vec![2], vec![1]));
+        // One that is loaded is new: it stays.
+        scripts.remember(source(1), true);
+        assert_eq!((numbers(0, 9), numbers(2, 9)), (vec![2, 3], vec![3]));
+        assert!(first.is_loaded() && Arc::ptr_eq(&first, &scripts.behind(2, 9).1[0].1));
+        scripts.flush();
+        assert!(numbers(0, 9).is_empty());
+        scripts.remember(source(1), false);
+        assert_eq!(numbers(3, 9), [4]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::{Component, Path};
 
 use command::{Error, Row, Spec, flags::*};
 
+use super::script::take_text;
 use super::{Flow, SessionCtx, SessionRun, container, help};
 use crate::durability::cut::{Exporter, Order};
 use crate::push::delivery::Kind;
@@ -79,6 +80,20 @@ pub const ROWS: &[Row<SessionRun>] = &[Row {
                 ..Spec::NEW
             },
             run: receivers,
+            subcommands: &[],
+        },
+        Row {
+            spec: Spec {
+                name: "text",
+                arity: 3,
+                flags: NOSCRIPT | STALE,
+                group: "server",
+                since: "8.0.0",
+                summary: "Remembers a script as EVAL does; owners of shards give their standbys what they know.",
+                syntax: "script",
+                ..Spec::NEW
+            },
+            run: take_text,
             subcommands: &[],
         },
     ],

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use clocks::UnixMs;
 use command::{Error, Row, flags};
 use engine::{Busy, Caller, Engine};
-use keyspace::{Counts, Horizon};
+use keyspace::Counts;
 use resp::{Args, Reply};
 
 use super::block::Block;
@@ -15,6 +14,7 @@ use super::{Aside, Session};
 use crate::admission::Admitted;
 use crate::cluster::{Peers, Verdict};
 use crate::config::Settings;
+use crate::durability::awaited::AwaitedCopies;
 use crate::durability::checkpoints::{Checkpoints, Ticket};
 use crate::durability::durable::Durable;
 use crate::figures::cost::Cost;
@@ -36,13 +36,8 @@ pub enum Flow {
     Close,
     /// No worker executes anything for this many milliseconds. Then the reply is OK.
     Sleep(u64),
-    /// The reply comes when the streams are on the disk up to here, or at this unix time in milliseconds.
-    AwaitSync {
-        /// The end of each stream to wait for.
-        ends: Horizon,
-        /// The time limit, if there is one.
-        until: Option<UnixMs>,
-    },
+    /// The reply comes when copies, or disks, have what the client has written.
+    AwaitSync(Box<AwaitedCopies>),
     /// The reply comes when this checkpoint has ended.
     Save(Arc<Checkpoints>, Ticket),
     /// The reply comes when this job has ended.

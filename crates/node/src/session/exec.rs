@@ -238,12 +238,8 @@ impl Exec {
                 Flow::Busy(busy) => return self.run_again(ctx, busy),
                 Flow::Suspend(suspended) => return self.suspend(ctx, *suspended),
                 Flow::Close => self.flow = Flow::Close,
-                Flow::Done
-                | Flow::Sleep(_)
-                | Flow::AwaitSync { .. }
-                | Flow::Save(..)
-                | Flow::Job(_)
-                | Flow::Verdict(_) => {}
+                Flow::Done | Flow::Sleep(_) | Flow::AwaitSync(_) | Flow::Save(..) | Flow::Job(_) | Flow::Verdict(_) => {
+                }
             }
             self.at += 1;
         }

@@ -346,8 +346,8 @@ impl Worker {
                 self.sleep(conn, args, ms);
                 Next::Stop
             }
-            Flow::AwaitSync { ends, until } => {
-                self.wait_for_sync(conn, ends, until);
+            Flow::AwaitSync(awaited) => {
+                self.wait_for_sync(conn, awaited);
                 Next::Stop
             }
             Flow::Save(checkpoints, ticket) => {

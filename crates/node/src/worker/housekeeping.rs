@@ -84,6 +84,7 @@ impl Worker {
         }
         if self.index == 0 {
             self.node.sample(now);
+            self.forwarding().give_texts();
         }
         self.next_round = now + wait;
         let nanos = self.node.clock.monotonic_ns().since(begun);

@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use clocks::UnixMs;
 use engine::{Blocked, Walking};
-use keyspace::Horizon;
 use resp::OwnedArgs;
 
 use crate::cluster::Verdict;
+use crate::durability::awaited::AwaitedCopies;
 use crate::durability::checkpoints::{Checkpoints, Ticket};
 use crate::session::Suspended;
 use crate::worker::jobs::Job;
@@ -50,8 +49,8 @@ pub(crate) enum KeyWait {
 pub(crate) enum LogWait {
     /// The log has much to write. The present command is in the query buffer and will run again.
     Backlog,
-    /// The streams are to be on the disk up to here, or this unix time in milliseconds comes (WAITAOF).
-    Sync(Horizon, Option<UnixMs>),
+    /// Copies or disks are to have what was written, or a time comes (WAIT, WAITAOF).
+    Sync(Box<AwaitedCopies>),
 }
 
 /// Waits for work that takes long, with the arguments of the command. Then it is answered.

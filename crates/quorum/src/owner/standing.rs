@@ -1,7 +1,7 @@
 //! The state of an owner's acceptors, for people: an owner decides nothing by it.
 
 use super::Owner;
-use crate::AcceptorId;
+use crate::{AcceptorId, Cut};
 
 /// What an owner hears of an acceptor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -42,7 +42,34 @@ pub struct Standing {
     pub streams: Vec<Behind>,
 }
 
+/// How many acceptors have something.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Having {
+    /// They have written it.
+    pub written: usize,
+    /// They have it on the disk.
+    pub synced: usize,
+    /// All that there are.
+    pub all: usize,
+}
+
 impl Owner {
+    /// How many acceptors that count, but for one, have each stream up to its cut: the caller has appended that. For
+    /// clients: an owner decides nothing by it.
+    #[must_use]
+    pub fn having(&self, but: AcceptorId, cuts: &[Cut]) -> Having {
+        let mut having = Having::default();
+        for peer in self.settled.iter().filter(|id| **id != but).filter_map(|id| self.peers.get(id)) {
+            let has = |place: fn(&super::peer::Mark) -> u64| {
+                let mut of = self.streams.iter().zip(&peer.marks).zip(cuts);
+                !peer.is_set_back && of.all(|((stream, mark), cut)| stream.reaches(place(mark), *cut))
+            };
+            having.all += 1;
+            having.written += usize::from(has(|mark| mark.written));
+            having.synced += usize::from(has(|mark| mark.synced));
+        }
+        having
+    }
     /// The state of each acceptor.
     #[must_use]
     pub fn standings(&self) -> Vec<Standing> {

@@ -156,6 +156,14 @@ impl Stream {
         Behind { blocks, bytes, sent: mark.sent(base) }
     }
 
+    /// True if the blocks up to a place have everything up to a cut, as far as that is known of older blocks. The last
+    /// block ends at or above the cut.
+    pub fn reaches(&self, place: u64, cut: Cut) -> bool {
+        cut == Cut(0)
+            || place >= self.history.last().sequence
+            || self.block(place).is_some_and(|block| block.cut >= cut)
+    }
+
     /// How many blocks no majority has written.
     pub fn ahead(&self) -> u64 {
         self.history.last().sequence.saturating_sub(self.received)

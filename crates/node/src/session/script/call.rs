@@ -95,7 +95,7 @@ impl ScriptRun {
                     Flow::Close
                     | Flow::Busy(_)
                     | Flow::Suspend(_)
-                    | Flow::AwaitSync { .. }
+                    | Flow::AwaitSync(_)
                     | Flow::Save(..)
                     | Flow::Job(_)
                     | Flow::Verdict(_) => {

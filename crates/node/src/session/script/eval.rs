@@ -125,6 +125,13 @@ fn load(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     Ok(Flow::Done)
 }
 
+/// HOLDFAST TEXT: the owner of a shard gives its standby the text of a script that EVAL has run there.
+pub(in crate::session) fn take_text(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
+    compile(ctx, ctx.arg(2), false)?;
+    ctx.reply().ok();
+    Ok(Flow::Done)
+}
+
 fn show(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
     let known = digest(ctx.arg(2)).and_then(|digest| ctx.node.scripts.find(&digest));
     let known = known.ok_or(Error::new("NOSCRIPT No matching script."))?;

@@ -18,6 +18,7 @@ use resp::Args;
 use script::Source;
 
 use super::{SessionRun, container};
+pub(super) use eval::take_text;
 pub use machines::Machines;
 
 use crate::node::Node;
