@@ -149,3 +149,34 @@ fn a_standby_that_is_taken_out_takes_nothing_over() {
     copied.nodes.serves(0);
     copied.has_all(2);
 }
+
+/// Commands that came when the owner was lost, and could not be sent, go to the standby. They are no one else's by then,
+/// so their clients hear of nothing.
+#[test]
+fn what_waits_for_a_lost_owner_goes_to_the_standby() {
+    let mut copied = Copied::with("cluster-takeover-wait 60000\n");
+    copied.stands_by();
+    copied.sets(2, 50);
+    copied.nodes.kill(0);
+    let port = copied.nodes.ports[2];
+    let waiting = (0..12).map(|number| {
+        std::thread::spawn(move || {
+            let mut client = Client::at(port);
+            // A write that may have left closes its connection.
+            std::thread::sleep(Duration::from_millis(400 + 60 * number));
+            match number % 4 {
+                0 => vec![client.call(&format!("set waits:{number} {number}"))],
+                1 => vec![client.call(&format!("get key:{number}"))],
+                2 => ["multi", "incr {w}a", "incr {w}b", "exec"].map(|command| client.call(command)).to_vec(),
+                _ => vec![client.call(&format!("eval return(redis.call('incr',KEYS[1])) 1 n{number}"))],
+            }
+        })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    for waiting in waiting {
+        let replies = waiting.join().unwrap();
+        assert!(replies.iter().all(|reply| !reply.starts_with('-')), "{replies:?}");
+    }
+    assert!(copied.nodes.client(1).call("mget {w}a {w}b").matches('3').count() >= 2);
+    copied.has_all(2);
+}

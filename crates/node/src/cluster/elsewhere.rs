@@ -42,7 +42,7 @@ const NODE_LOOK_MS: u64 = 50;
 const LAPSED_MS: u64 = 3_000;
 /// The name of an owner's answer with a command that it has not executed. It is a push, because no command answers one
 /// over a link. The version of its map and the command follow.
-const ELSEWHERE: &str = "elsewhere";
+pub(super) const ELSEWHERE: &str = "elsewhere";
 
 impl<P: Port> Forwarding<'_, P> {
     /// The connection waits for another map, with its command unread. `None`: it has waited for long enough.

@@ -1,7 +1,9 @@
 //! The output of one end of a link: the items of one turn, or of a few, become one frame.
 
+use std::collections::BTreeMap;
+
 use ::membership::frame::{self, HEADER, Kind};
-use ::membership::items::{Item, extend_commands, put_commands, put_replies};
+use ::membership::items::{Item, extend_commands, items, put_commands, put_replies};
 
 /// Bytes of items in a frame above which another frame begins: the other end has work meanwhile, and need not keep
 /// more.
@@ -116,6 +118,21 @@ impl Stage {
         } else {
             out.append(&mut self.bytes);
         }
+    }
+
+    /// The commands of each virtual connection.
+    pub(crate) fn staged(&mut self) -> BTreeMap<u32, Vec<u8>> {
+        self.close();
+        let (mut staged, mut rest) = (BTreeMap::<u32, Vec<u8>>::new(), &self.bytes[..]);
+        while let Ok(Some(frame)) = frame::read(rest) {
+            for item in items(frame.body).filter(|_| frame.kind == Kind::Data) {
+                if let Ok(Item::Commands { vc, bytes, .. }) = item {
+                    staged.entry(vc).or_default().extend_from_slice(bytes);
+                }
+            }
+            rest = &rest[HEADER + frame.body.len()..];
+        }
+        staged
     }
 
     /// Forgets everything.

@@ -255,7 +255,7 @@ impl<P: Port> Forwarding<'_, P> {
 
     /// Tells the waiting clients that items for a link, or replies over it, will not arrive. `was_open`: some items may
     /// have left.
-    fn tell_of_end(&mut self, link: usize, was_open: bool) {
+    pub(super) fn tell_of_end(&mut self, link: usize, was_open: bool) {
         let out = &mut self.peers().links[link];
         let (clients, asleep) = out.forget();
         let waiting = std::mem::take(&mut out.waiting);

@@ -33,6 +33,7 @@ pub(crate) mod peers;
 pub(crate) mod port;
 pub(crate) mod probe;
 pub(crate) mod remote;
+mod rerouted;
 mod returned;
 pub(crate) mod role;
 pub(crate) mod route;

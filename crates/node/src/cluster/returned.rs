@@ -175,8 +175,13 @@ impl Conn {
 /// The first of these commands, and its bytes. They were admitted already, whatever the limits are now.
 fn decoded(commands: &[u8]) -> Option<(usize, Batch)> {
     let limits = Limits { proto_max_bulk_len: usize::MAX, authenticated: true };
+    decoded_within(commands, &limits)
+}
+
+/// As [`decoded`], within other limits.
+pub(super) fn decoded_within(commands: &[u8], limits: &Limits) -> Option<(usize, Batch)> {
     let mut batch = Batch::new();
-    let consumed = Decoder::new().decode(commands, &limits, 1, &mut batch).consumed;
+    let consumed = Decoder::new().decode(commands, limits, 1, &mut batch).consumed;
     (!batch.is_empty() && consumed > 0).then_some((consumed, batch))
 }
 

@@ -89,6 +89,7 @@ impl<P: Port> Forwarding<'_, P> {
         }
         if let Some(before) = before {
             self.flush_for_map(&before);
+            self.reroute_held();
         }
         self.look_at_blocked(changed);
         self.look_at_links(now);
