@@ -130,6 +130,7 @@ pub struct Node {
     /// Set once the node shuts down; drivers leave their loops.
     pub stopping: AtomicBool,
     /// Called when it stops, before any worker knows.
+    before_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
     on_stop: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Makes the process crash.
     crash: OnceLock<fn(Crash)>,
@@ -231,6 +232,7 @@ impl Node {
             copy: Present::default(),
             cluster: OnceLock::new(),
             stopping: AtomicBool::new(false),
+            before_stop: OnceLock::new(),
             on_stop: OnceLock::new(),
             crash: OnceLock::new(),
         })
@@ -542,6 +544,19 @@ impl Node {
         }
         self.stopping.store(true, Relaxed);
         self.look_all();
+    }
+
+    /// Stops when all is done that comes before, on other threads: [`Self::before_stopping`].
+    pub fn stop_in_order(&self) {
+        match self.before_stop.get() {
+            Some(leave) => leave(),
+            None => self.stop(),
+        }
+    }
+
+    /// Sets what is called in place of [`Self::stop`] when the node is to stop in order, and stops it some time later. Once.
+    pub fn before_stopping(&self, leave: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.before_stop.set(leave);
     }
 
     /// Sets what is called when the node stops: closing its listeners. Once.

@@ -401,7 +401,7 @@ fn stop_on(signals: Signals, node: Arc<Node>, supervisor: Supervisor, again: &Ar
         again.never();
         tracing::warn!("Received {signal}, shutting down");
         supervisor.stopping();
-        node.stop();
+        node.stop_in_order();
     };
     // Nobody waits for this thread: the process ends with its main thread, whatever stopped the node.
     std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)

@@ -141,3 +141,24 @@ fn a_shard_that_was_given_up_in_order_is_taken_over_when_its_owner_dies() {
     copied.has_all(0);
     copied.has_all(2);
 }
+
+/// A node that is stopped gives its shard away first: clients of other nodes see nothing of it.
+#[test]
+fn a_node_that_stops_gives_its_shard_away() {
+    let mut copied = Copied::new();
+    copied.stands_by();
+    copied.sets(2, 100);
+    is_at(&copied, 0);
+    let load = Load::start(&copied.nodes.ports[1..]);
+    let _ = copied.nodes.client(0).try_call("shutdown");
+    let owner = format!("1      127.0.0.1:{}  ", copied.nodes.ports[1]);
+    let owns = |line: &str| line.starts_with(&owner) && line.contains("always");
+    copied.nodes.until(2, "cluster status", |status| status.lines().any(owns));
+    copied.nodes.ends(0);
+    copied.nodes.start(0);
+    is_at(&copied, 1);
+    assert!(copied.nodes.log(0).contains("was given to another node"), "no lease ran out");
+    let counts = load.end();
+    assert!(counts.iter().all(|count| *count > 10), "{counts:?}");
+    copied.has_all(0);
+}

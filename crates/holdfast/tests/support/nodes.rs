@@ -81,6 +81,12 @@ impl Nodes {
         self.servers[node] = None;
     }
 
+    /// Waits until a node that was told to stop has ended, and well.
+    pub fn ends(&mut self, node: usize) {
+        let ended = self.servers[node].take().is_some_and(|mut server| server.ends_well());
+        assert!(ended, "node {node} does not end well: {}", self.log(node));
+    }
+
     /// A new connection to a node.
     pub fn client(&self, node: usize) -> Client {
         self.servers[node].as_ref().unwrap().client()

@@ -232,6 +232,10 @@ fn shutdown(ctx: &mut SessionCtx<'_>) -> Result<Flow, Error> {
         _ => AtEnd::AsConfigured,
     });
     tracing::info!(client = ctx.session.client.id, "user requested shutdown");
-    ctx.node.stop();
+    if other {
+        ctx.node.stop();
+    } else {
+        ctx.node.stop_in_order();
+    }
     Ok(Flow::Close)
 }

@@ -103,8 +103,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// The node has joined its cluster.
-    pub fn belongs(&self, node: &Arc<Node>, ownership: &Ownership) {
+    pub fn belongs(self: &Arc<Self>, node: &Arc<Node>, ownership: &Ownership) {
         let _ = self.belongs.set((Arc::downgrade(node), ownership.weak()));
+        let leaves = Arc::downgrade(self);
+        node.before_stopping(Box::new(move || leaves.upgrade().iter().for_each(|shared| shared.leave())));
     }
 
     /// The process follows no more.

@@ -30,6 +30,9 @@ use super::super::switch::Switch;
 use super::follow::Copy;
 use super::{Means, Shared, StandsBy, lock};
 
+/// How long a node that stops waits for a standby to come near, in milliseconds.
+const LEAVES_MS: u64 = 1_000;
+
 /// Between two looks at what has happened.
 const LOOK: Duration = Duration::from_micros(500);
 
@@ -42,6 +45,8 @@ struct Yields {
     shared: Arc<Shared>,
     shard: Shard,
     patience: Patience,
+    /// The process stops then.
+    leaves: bool,
     /// The last record, once nothing comes any more.
     last: Option<Lsn>,
     /// How it has ended.
@@ -71,6 +76,35 @@ impl Shared {
         })
     }
 
+    /// Stops the node, and gives its shard away first, if a standby may take it. No client gets an error, unless it is
+    /// connected here.
+    pub fn leave(self: &Arc<Self>) {
+        let Some(node) = self.belongs.get().and_then(|(node, _)| node.upgrade()) else { return };
+        let (shared, stops) = (Arc::clone(self), Arc::clone(&node));
+        let leave = move || {
+            if !shared.is_switching.swap(true, SeqCst) {
+                shared.give_away();
+            }
+            stops.stop();
+        };
+        if thread::Builder::new().name("leave".into()).spawn(leave).is_err() {
+            node.stop();
+        }
+    }
+
+    fn give_away(self: &Arc<Self>) {
+        let Some(ownership) = self.belongs.get().and_then(|(_, ownership)| ownership.upgrade()) else { return };
+        let Some(shard) = ownership.shard() else { return };
+        // The nearest of those that were heard lately. Without one the next life of this node goes on.
+        let mut near = ownership.control().standbys();
+        near.sort_by_key(|heard| heard.following.behind_bytes);
+        let prepared = near.iter().find_map(|heard| self.prepare(shard.id, heard.process.node).ok());
+        if let Some((mut yields, copies, to)) = prepared {
+            (yields.leaves, yields.patience.nearing_ms) = (true, LEAVES_MS);
+            yields.run(&copies, to);
+        }
+    }
+
     fn prepare(self: &Arc<Self>, id: ShardId, to: NodeNumber) -> Result<(Yields, Copies, Process), String> {
         let belongs = self.belongs.get().and_then(|(node, ownership)| Some((node.upgrade()?, ownership.upgrade()?)));
         let ((node, ownership), switch) = belongs.zip(self.switch.get().cloned()).ok_or("the node is starting")?;
@@ -84,7 +118,18 @@ impl Shared {
             member.ok_or_else(|| format!("node {} is no standby of shard {} that may take over", to.0, id.0))?;
         let to = Process { node: to, life: member.incarnation };
         let (shared, patience) = (Arc::clone(self), Patience::default());
-        let yields = Yields { node, cluster, ownership, switch, shared, shard, patience, last: None, outcome: None };
+        let yields = Yields {
+            node,
+            cluster,
+            ownership,
+            switch,
+            shared,
+            shard,
+            patience,
+            leaves: false,
+            last: None,
+            outcome: None,
+        };
         Ok((yields, copies, to))
     }
 }
@@ -195,7 +240,9 @@ impl Yields {
                 // The workers have the map, or get it now.
                 self.cluster.set_map(self.ownership.control().map());
                 self.freeze(false);
-                if let Err(why) = self.follow() {
+                if !self.leaves
+                    && let Err(why) = self.follow()
+                {
                     begin_again(self.ownership.again(), &self.node, &format!("it cannot follow in place: {why}"));
                 }
                 self.outcome = Some(Ok(()));
