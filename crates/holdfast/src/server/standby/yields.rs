@@ -30,8 +30,10 @@ use super::super::switch::Switch;
 use super::follow::Copy;
 use super::{Means, Shared, StandsBy, lock};
 
-/// How long a node that stops waits for a standby to come near, in milliseconds.
+/// How long a node that stops waits for a standby to come near, and for all of it, in milliseconds. The other nodes may be
+/// stopping as well: then no metadata answer.
 const LEAVES_MS: u64 = 1_000;
+const LEAVES_MAX_MS: u64 = 2_500;
 
 /// Between two looks at what has happened.
 const LOOK: Duration = Duration::from_micros(500);
@@ -45,8 +47,8 @@ struct Yields {
     shared: Arc<Shared>,
     shard: Shard,
     patience: Patience,
-    /// The process stops then.
-    leaves: bool,
+    /// The process stops then, or at this moment.
+    leaves: Option<BootMs>,
     /// The last record, once nothing comes any more.
     last: Option<Lsn>,
     /// How it has ended.
@@ -100,7 +102,8 @@ impl Shared {
         near.sort_by_key(|heard| heard.following.behind_bytes);
         let prepared = near.iter().find_map(|heard| self.prepare(shard.id, heard.process.node).ok());
         if let Some((mut yields, copies, to)) = prepared {
-            (yields.leaves, yields.patience.nearing_ms) = (true, LEAVES_MS);
+            yields.leaves = Some(yields.now() + LEAVES_MAX_MS);
+            yields.patience.nearing_ms = LEAVES_MS;
             yields.run(&copies, to);
         }
     }
@@ -126,7 +129,7 @@ impl Shared {
             shared,
             shard,
             patience,
-            leaves: false,
+            leaves: None,
             last: None,
             outcome: None,
         };
@@ -139,12 +142,17 @@ impl Yields {
         self.node.clock.boot_ns().ms()
     }
 
+    /// The node stops, now.
+    fn is_over(&self) -> bool {
+        self.node.is_stopping() || self.leaves.is_some_and(|end| self.now() >= end)
+    }
+
     fn run(mut self, copies: &Copies, to: Process) {
         let (id, began) = (self.shard.id, self.now());
         tracing::info!("Shard {} is given to node {} in order", id.0, to.node.0);
         let mut acts = Vec::new();
         let mut switchover = Switchover::new(copies, to, self.patience, began, &mut acts);
-        while self.outcome.is_none() && !self.node.is_stopping() {
+        while self.outcome.is_none() && !self.is_over() {
             for act in std::mem::take(&mut acts) {
                 self.act(act, &mut switchover, &mut acts);
             }
@@ -215,7 +223,7 @@ impl Yields {
             }
             Act::Lead { .. } => {
                 let Some(copies) = self.switch.copies() else { return };
-                match self.ownership.group().lead_again(&copies, &mut |_, _| !self.node.is_stopping()) {
+                match self.ownership.group().lead_again(&copies, &mut |_, _| !self.is_over()) {
                     Ok(()) => {
                         let (map, now) = (self.ownership.control().map(), self.now());
                         let shard = self.ownership.shard();
@@ -240,7 +248,7 @@ impl Yields {
                 // The workers have the map, or get it now.
                 self.cluster.set_map(self.ownership.control().map());
                 self.freeze(false);
-                if !self.leaves
+                if self.leaves.is_none()
                     && let Err(why) = self.follow()
                 {
                     begin_again(self.ownership.again(), &self.node, &format!("it cannot follow in place: {why}"));
