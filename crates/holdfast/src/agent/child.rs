@@ -30,7 +30,7 @@ pub struct Life {
     pub members: Vec<(String, u16)>,
 }
 
-/// What a child says.
+/// The words of a child to its agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
     Lives(Life),

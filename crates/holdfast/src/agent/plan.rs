@@ -1,4 +1,4 @@
-//! What the children of a machine are: how many, and by which settings each runs.
+//! The children of a machine: how many there are, and by which settings each runs.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

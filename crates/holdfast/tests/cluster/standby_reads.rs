@@ -99,7 +99,7 @@ fn a_connection_that_only_reads_reads_the_copy() {
     assert_eq!(client.call("get foo"), moved);
     assert_eq!(client.call("readonly"), "+OK");
     reads(&mut client, "get foo", "$1 1");
-    // What is known of the log's end may be no older than this.
+    // The standby's knowledge of the log's end may be no older than this.
     let mut admin = copied.nodes.client(1);
     assert_eq!(admin.call("config set replica-max-staleness 0"), "+OK");
     let end = Instant::now() + PATIENCE;

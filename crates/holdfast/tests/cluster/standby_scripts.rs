@@ -20,7 +20,7 @@ fn scripts_are_known_after_a_takeover() {
         assert!(copied.nodes.client(2).call(&format!("script show {digest}")).starts_with("-NOSCRIPT"));
         copied.nodes.until(1, &format!("script show {digest}"), |reply| reply.contains("return redis.call("));
     }
-    // What is forgotten is forgotten there, too.
+    // Texts that the owner forgets the standby forgets, too.
     assert_eq!(copied.nodes.client(0).call("script flush"), "+OK");
     assert!(copied.nodes.client(1).call(&format!("script show {}", digests[0])).starts_with("-NOSCRIPT"));
     assert_eq!(copied.nodes.client(0).call(&format!("eval \"{SET}\" 1 key 2")), "+OK");

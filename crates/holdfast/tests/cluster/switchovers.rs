@@ -125,7 +125,7 @@ fn a_switchover_that_cannot_be_begins_not() {
     assert!(reply.contains("is no standby of shard 1"), "{reply}");
 }
 
-/// What is committed when the shard changes hands is there, whoever dies next.
+/// Committed writes are there after the shard has changed hands, and after the new owner has died.
 #[test]
 fn a_shard_that_was_given_up_in_order_is_taken_over_when_its_owner_dies() {
     let mut copied = Copied::new();

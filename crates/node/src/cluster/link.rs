@@ -19,7 +19,7 @@ use super::outbound::{Dial, LINK_MAX, OWED_MAX, State};
 use super::peers::{HOME, Peers, give_back};
 use super::port::{Forwarding, Port};
 use super::probe::Probe;
-use super::remote::{Expect, Remote};
+use super::remote::{Expect, Line, Remote};
 use super::unknown::unknown;
 use super::{Inbound, Role};
 use crate::client::{Client, Peer};
@@ -274,13 +274,7 @@ impl<P: Port> Forwarding<'_, P> {
     /// there.
     pub(crate) fn lose_line(&mut self, token: Token, link: usize, was_open: bool, may_be_done: bool) {
         let Some(mut conn) = self.take_conn(token) else { return };
-        let lost = conn.remote.as_deref_mut().and_then(|remote| remote.lines.get_mut(link)?.take());
-        let Some(mut line) = lost else { return self.put_conn(conn) };
-        if line.watches
-            && let Some(remote) = &mut conn.remote
-        {
-            remote.lost_watch = true;
-        }
+        let Some(mut line) = take_line(&mut conn, link) else { return self.put_conn(conn) };
         let may_not_lie = |remote: &Remote| remote.gather.as_ref().is_some_and(|gather| gather.says_what_is_unknown());
         let says_so = conn.remote.as_deref().is_some_and(may_not_lie);
         let matters = |expect: &Expect| match expect {
@@ -322,7 +316,7 @@ impl<P: Port> Forwarding<'_, P> {
     }
 
     /// The error for a command that has not left this node, or was not executed at the other one.
-    fn unreached(&mut self, link: usize) -> String {
+    pub(super) fn unreached(&mut self, link: usize) -> String {
         format!("CLUSTERDOWN The node{} cannot be reached: the command was not executed there", self.place(link))
     }
 
@@ -335,4 +329,12 @@ impl<P: Port> Forwarding<'_, P> {
         });
         place.unwrap_or_default()
     }
+}
+
+/// Takes a connection's state at the other end of a link, which is lost: keys that it has watched there may have changed.
+pub(super) fn take_line(conn: &mut Conn, link: usize) -> Option<Line> {
+    let remote = conn.remote.as_deref_mut()?;
+    let line = remote.lines.get_mut(link)?.take()?;
+    remote.lost_watch |= line.watches;
+    Some(line)
 }

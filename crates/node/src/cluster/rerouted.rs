@@ -5,11 +5,13 @@ use resp::{Limits, Protocol, Reply};
 
 use super::blocks::{EXEC, MULTI};
 use super::elsewhere::ELSEWHERE;
+use super::link::take_line;
 use super::peers::HOME;
 use super::port::{Forwarding, Port};
 use super::remote::Expect;
 use super::returned::decoded_within;
 use crate::worker::token::Token;
+use crate::worker::write_error;
 
 impl<P: Port> Forwarding<'_, P> {
     /// The map has changed. Links that are not open have commands for nodes which own nothing by now.
@@ -37,13 +39,7 @@ impl<P: Port> Forwarding<'_, P> {
     fn return_line(&mut self, token: Token, link: usize, mut commands: &[u8]) {
         let version = self.peers().map.version();
         let Some(mut conn) = self.take_conn(token) else { return };
-        let lost = conn.remote.as_deref_mut().and_then(|remote| remote.lines.get_mut(link)?.take());
-        let Some(mut line) = lost else { return self.put_conn(conn) };
-        if line.watches
-            && let Some(remote) = &mut conn.remote
-        {
-            remote.lost_watch = true;
-        }
+        let Some(mut line) = take_line(&mut conn, link) else { return self.put_conn(conn) };
         self.port.ensure_out(&mut conn);
         let (mut block, limits) = (Vec::new(), Limits { proto_max_bulk_len: usize::MAX, authenticated: true });
         while let Some((consumed, _)) = decoded_within(commands, &limits) {
@@ -64,6 +60,13 @@ impl<P: Port> Forwarding<'_, P> {
                 }
                 None => break,
             }
+        }
+        // No reply is owed for ever, whatever was staged.
+        let why = self.unreached(link).into_bytes();
+        while let Some(expect) = line.expected.pop_front() {
+            let mut error = Vec::new();
+            write_error(&mut error, conn.session.protocol, &why);
+            self.answer(&mut conn, expect, &error, true);
         }
         if line.tracking.is_on() {
             self.lose_news(&mut conn, link, false);

@@ -23,7 +23,7 @@ struct Control {
     is_stopped: AtomicBool,
     applied: AtomicU64,
     ended: Mutex<Option<Ended>>,
-    /// What was applied in the end.
+    /// The records that were applied in the end.
     memory: Mutex<Option<Memory>>,
 }
 
