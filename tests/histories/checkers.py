@@ -17,9 +17,17 @@ class Missing(Exception):
     """A checker cannot be had here."""
 
 
+def _programs():
+    return TOOLS / "bin" / "adya", TOOLS / "porcupine"
+
+
+def are_installed():
+    return all(program.exists() for program in _programs())
+
+
 def install():
     """Their programs; raises `Missing`."""
-    adya, porcupine = TOOLS / "bin" / "adya", TOOLS / "porcupine"
+    adya, porcupine = _programs()
     TOOLS.mkdir(parents=True, exist_ok=True)
     sources = HERE / "porcupine"
     if not adya.exists():

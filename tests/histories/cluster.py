@@ -116,6 +116,26 @@ class Cluster:
             found.append((first, last, int(host.decode().split(".")[2])))
         return found
 
+    def machine_of(self, node):
+        """Where it runs."""
+        return node
+
+    def deaths(self, node):
+        """Rises with an end that nobody here has asked for."""
+        return int(not self.is_up(node))
+
+    def ended(self):
+        """What should run and does not, each in words."""
+        return []
+
+    def crashed(self):
+        """Servers that have ended by a defect, each in words."""
+        return []
+
+    def counts(self):
+        """{what servers have done: how often}."""
+        return {}
+
     # Copies of logs.
 
     def text(self, *command):

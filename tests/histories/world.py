@@ -4,28 +4,41 @@ import time
 from pathlib import Path
 
 import checkers
+import kills
 import nemeses
 import verdict
 from clients import Keys, Worker, command_of, ways_of
 from cluster import Cluster, slot
+from hosts import Hosts
 from history import now
 from wire import Closed, ErrorReply
 
 HEAL_S = 60
+SILENT = {"pause", "partition", "one_way", "link", "links", "delay", "loss", "half_open", "kill", "kill_all", "steps", "fsync"}
+HANGS_AFTER_S = 30  # clients see the end of a silence later
 LAST_AT_ONCE = 8  # keys read by one of the last transactions
+
+
+def faketime():
+    return next((path for path in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
 
 
 class World:
     def __init__(self, options, folder, network, name):
         self.options, self.folder, self.network, self.name = options, Path(folder), network, name
         self.rng = random.Random(f"{options.seed} {name}")
-        self.cluster = Cluster(options.server, self.folder, network, self.rng, options.group, bool(set(name.split("+")) & {"wipe_all", "wipe_all_busy"}))
+        if options.copies:
+            self.cluster = Hosts(options, self.folder, network, self.rng)
+        else:
+            self.cluster = Cluster(options.server, self.folder, network, self.rng, options.group, bool(set(name.split("+")) & {"wipe_all", "wipe_all_busy"}))
         self.nodes = self.cluster.nodes
         self.keys, self.problems, self.counts, self.story = Keys(), [], {}, []
         self.transactions, self.registers = [], []
         self.is_over, self.is_quiet, self.ways, self.lost = False, False, [], []
         self.end = None
-        self.workers, self.slowest_heal = [], 0.0
+        self.workers, self.slowest_heal, self.spent = [], 0.0, 0.0
+        self.has_clocks = False  # they can be set
+        self.silences = []  # seconds of the monotonic clock at which something was silent, so that nobody could know that it had ended
 
     # What nemeses use.
 
@@ -70,15 +83,23 @@ class World:
         ranges = [(first, last) for first, last, owner in self.owned if owner == node]
         return next(key for key in map("probe:{}".format, range(100_000)) if any(first <= slot(key) <= last for first, last in ranges))
 
+    def is_silent(self):
+        self.silences.append(time.monotonic())
+
     def must_refuse(self, node):
-        if node not in self.owning():
-            return
-        reply = self.try_ask(node, "GET", self.key_of(node))
-        if reply is not None and not (isinstance(reply, ErrorReply) and reply.startswith("CLUSTERDOWN")):
-            self.problem(f"node {node} is alone, has no lease, and answers {reply!r}")
+        if self.options.copies:
+            # With a key of any shard: it may have owned that.
+            asked = [(one, owner) for one in self.cluster.of(node) for owner in self.owning()]
+        else:
+            asked = [(node, node)] if node in self.owning() else []
+        for one, owner in asked:
+            reply = self.try_ask(one, "GET", self.key_of(owner))
+            if reply is not None and not (isinstance(reply, ErrorReply) and reply.startswith("CLUSTERDOWN")):
+                self.problem(f"node {one} is alone, has no lease, and answers {reply!r}")
 
     def must_serve(self, node, seconds=10):
-        if node not in self.owning():
+        if self.options.copies or node not in self.owning():
+            # A shard may have been taken over without proof, and gets no other owner for a minute.
             return
         reply = self.until(lambda: self.try_ask(node, "SET", self.key_of(node), "1") == b"OK", seconds)
         if not reply:
@@ -113,16 +134,18 @@ class World:
     def run(self, names):
         """Problems."""
         acts = [nemeses.ALL[name] for name in names]
-        if "clock" in names:
+        if "clock" in names or "kill_amid" in names and faketime():
             self.fake_clocks()
+        if "full_disk" in names:
+            kills.small_disks(self)
         if "upgrade" in names or "finalize" in names:
             for server in self.cluster.servers.values():
                 server.binary = self.options.other or server.binary
         try:
             self.cluster.start_all()
-            if self.cluster.until_ok() is None:
+            if not self.options.copies and self.cluster.until_ok() is None:
                 return [f"no cluster within {HEAL_S} s: {self.status()}"]
-            if self.options.group and not self.cluster.has_copies():
+            if (self.options.group or self.options.copies) and not self.cluster.has_copies():
                 return [f"no copies of logs within {HEAL_S} s: {self.cluster.status()}"]
             self.owned = self.cluster.owners()  # [(first slot, last slot, node)]
             self.ways = ways_of(self.cluster, 1)
@@ -133,7 +156,7 @@ class World:
             for worker in self.workers:
                 worker.start()
             self.sleep(0.5, 1)
-            while time.monotonic() < self.end and not self.problems:
+            while time.monotonic() < self.end and not self.problems and not 0 < self.options.kills <= self.cluster.kills:
                 self.round(self.rng.choice(acts))
             self.is_over = True
             self.network.heal()
@@ -147,6 +170,8 @@ class World:
             if not self.problems:
                 transactions += self.last_reads()
             registers = [op for worker in self.workers for op in worker.registers if "type" in op]
+            self.hung(transactions + registers)
+            self.problems += self.cluster.crashed()
             return self.problems + [problem for worker in self.workers for problem in worker.problems] + self.judge(transactions, registers)
         finally:
             self.is_over = True
@@ -157,7 +182,11 @@ class World:
 
     def round(self, act):
         began = time.monotonic()
+        if act.__name__ in SILENT:
+            self.is_silent()
         what = act(self)
+        if act.__name__ in SILENT:
+            self.is_silent()
         self.count("rounds")
         self.tell(f"{began - self.end + self.options.seconds:7.2f} s: {what}")
         if self.rng.random() < 0.6 and time.monotonic() < self.end:
@@ -172,6 +201,8 @@ class World:
     def must_heal(self):
         """Everything is whole again: so all nodes say so soon, and keys of all nodes can be written at all nodes."""
         began = time.monotonic()
+        if ended := self.cluster.ended():
+            return self.problem("; ".join(ended))
         if self.cluster.until_ok(HEAL_S) is None:
             return self.problem(f"not well {HEAL_S} s after everything was whole again: {self.status()}")
         self.owned = self.cluster.owners()
@@ -180,6 +211,7 @@ class World:
                 if self.until(lambda: self.try_ask(node, "SET", self.key_of(owner), "1") == b"OK", HEAL_S / 2) is None:
                     return self.problem(f"keys of node {owner} cannot be written at node {node} {HEAL_S / 2} s after all was well: "
                                         f"{self.try_ask(node, 'SET', self.key_of(owner), '1')!r}")
+        self.spent += time.monotonic() - began
         self.slowest_heal = max(self.slowest_heal, time.monotonic() - began)
 
     def status(self):
@@ -222,6 +254,16 @@ class World:
                  for reply in [self.try_ask(node, "LRANGE", key, 0, 0)] if not isinstance(reply, list)]
         return f"owners {self.owned}; " + "; ".join(found)
 
+    def hung(self, ops):
+        """With copies nobody waits in vain, but for what was silent."""
+        waited = [op for op in ops if self.options.copies and op["type"] == "info" and "timed out" in op["error"]]
+        for op in waited:
+            began, ended = op["began"] / 1e9, op["gave_up"] / 1e9
+            if not any(began - HANGS_AFTER_S < moment < ended for moment in self.silences):
+                self.problem(f"not answered within {ended - began:.1f} s, and nothing was silent: {verdict.described({'value': None, **op})} {op.get('key', '')}")
+        self.count("not answered in time", 0)
+        self.counts["not answered in time"] = len(waited)
+
     def judge(self, transactions, registers):
         self.transactions, self.registers = transactions, registers
         checkers.write_transactions(transactions, self.folder / "transactions.jsonl")
@@ -238,7 +280,7 @@ class World:
             return "{ok} answered, {fail} refused, {info} unknown".format(**{kind: sum(op["type"] == kind for op in ops) for kind in ("ok", "fail", "info")})
         moments = sorted(op["ended"] for op in self.transactions + self.registers if op["type"] == "ok")
         silence = max((after - before for before, after in zip(moments, moments[1:])), default=0) / 1e9
-        counts = ", ".join(f"{count} {what}" for what, count in {**self.counts, "kills": self.cluster.kills}.items())
+        counts = ", ".join(f"{count} {what}" for what, count in {**self.counts, **self.cluster.counts(), "kills": self.cluster.kills}.items())
         return (f"{counts}; transactions ({', '.join(sorted(set(self.ways)))}): {numbers(self.transactions)}; registers: {numbers(self.registers)}; "
                 f"longest without an answer {silence:.1f} s, slowest to heal {self.slowest_heal:.1f} s")
 
@@ -250,9 +292,10 @@ class World:
         return [f"{count:6} {word}" for word, count in sorted(found.items(), key=lambda item: -item[1])]
 
     def fake_clocks(self):
-        library = next((path for path in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
+        library = faketime()
         if not library:
             raise nemeses.Missing("needs libfaketime")
+        self.has_clocks = True
         for node, server in self.cluster.servers.items():
             self.set_clock(node, 0)
             server.before = [*server.before, "env", f"LD_PRELOAD={library}", f"FAKETIME_TIMESTAMP_FILE={self.folder / f'clock-{node}'}",

@@ -103,11 +103,10 @@ pub fn open_former(logs: &[PathBuf], shard: ShardId, cluster: Option<loggroup::C
 pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<Made, String> {
     let Wanted { shard, streams, .. } = wanted;
     let streams = streams.ok_or("the own log of a shard's owner is in no such place")?;
-    let of_it = |(_, of, place, _): &(AcceptorId, ShardId, Vec<PathBuf>, Figures)| of == shard && place == directories;
     let found = {
         // No removal begins in between.
         let mut named = named();
-        let found = acceptors().figures().into_iter().find(of_it).map(|(acceptor, ..)| acceptor);
+        let found = running(directories, *shard, streams);
         named.0.tell(*shard, found)?;
         found
     };
@@ -139,6 +138,22 @@ pub fn make(directories: &[PathBuf], wanted: &Wanted, is_known: bool) -> Result<
     let names: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
     tracing::info!("A copy of the log of shard {} is kept in {}", shard.0, names.join(" "));
     Ok(Made { acceptor, streams })
+}
+
+fn real(folders: &[PathBuf]) -> Option<Vec<PathBuf>> {
+    folders.iter().map(|folder| folder.canonicalize().ok()).collect()
+}
+
+/// The acceptor of this process in these directories. A copy that was the shard's log meanwhile is known by the folders of
+/// its streams.
+fn running(directories: &[PathBuf], shard: ShardId, streams: u16) -> Option<AcceptorId> {
+    let of_it = |(_, of, place, _): &(AcceptorId, ShardId, Vec<PathBuf>, Figures)| *of == shard && place == directories;
+    let found = acceptors().figures().into_iter().find(of_it).map(|(acceptor, ..)| acceptor);
+    found.or_else(|| {
+        let held = acceptors().of_shard(shard)?;
+        let wanted = real(&loggroup::logs_of_copy(directories, shard, streams).ok()?)?;
+        (real(&held.logs().ok()?)? == wanted).then(|| held.acceptor.id())
+    })
 }
 
 /// How long a copy has to be unwanted before it is removed.

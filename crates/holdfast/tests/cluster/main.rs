@@ -9,6 +9,7 @@ mod copies_shown;
 mod dev_cluster;
 mod export;
 mod full_copies;
+mod histories;
 mod libraries;
 mod log_servers;
 mod metrics;

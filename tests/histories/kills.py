@@ -1,0 +1,296 @@
+"""What is done to machines with copies (`--copies`): processes of every role are killed, alone and in pairs, and beside other faults. Agents,
+or whoever starts those, start them again."""
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from nemeses import LEASE_S, Missing, need, nemesis
+from wire import Closed
+
+DISK_MB = 512  # of a machine whose disk becomes full
+ENDS_IN_ORDER_S = 30
+ROLES = ("owner", "standby", "agent", "machine", "leader")
+
+
+def need_copies(world):
+    if not world.options.copies:
+        raise Missing("needs --copies")
+
+
+def chosen(world, role):
+    """A node, or a machine, of this role; None if there is none now."""
+    cluster = world.cluster
+    if role in ("agent", "machine"):
+        return world.rng.choice(cluster.machines)
+    if role == "log-server":
+        return world.rng.choice(cluster.log_servers) if cluster.log_servers else None
+    roles = world.until(cluster.roles, 5)
+    if not roles:
+        return None
+    if role == "leader":
+        return roles.leader
+    nodes = sorted(set(roles.owners.values()) if role == "owner" else {node for nodes in roles.standbys.values() for node in nodes})
+    return world.rng.choice(nodes) if nodes else None
+
+
+def strike(world, role, target):
+    """Kills it. What is to be done later so that it runs again, or None."""
+    cluster = world.cluster
+    world.count(f"{role} killed")
+    if role == "agent":
+        def again():
+            if left := cluster.kill_agent(target):
+                world.problem(f"the agent of machine {target} was killed, and its processes {left} go on")
+            cluster.start(target)
+        # Its nodes need their time to end.
+        thread = threading.Thread(target=again)
+        thread.start()
+        return thread.join
+    if role == "machine" or target in cluster.log_servers:
+        world.is_silent()
+        cluster.kill(target)
+        return lambda: cluster.start(target)
+    cluster.kill_one(target)
+    return None
+
+
+def killed(world, *roles):
+    """Kills one of each role, nearly at once, and starts again what nobody else does."""
+    need_copies(world)
+    targets = [(role, target) for role in roles for target in [chosen(world, role)] if target]
+    words, revive = [], []
+    for role, target in targets:
+        words.append(f"{role} {target}")
+        revive.append(strike(world, role, target))
+        world.sleep(0.0, world.rng.choice((0.0, 0.0, 0.3)))
+    revive = [again for again in revive if again]
+    if revive:
+        world.sleep(0.0, 1.5 if world.rng.random() < 0.5 else LEASE_S + 2)
+    world.rng.shuffle(revive)
+    for again in revive:
+        again()
+    return ", ".join(words) + " killed"
+
+
+def some_role(world):
+    return world.rng.choice(ROLES + ("log-server",) * bool(world.cluster.log_servers))
+
+
+@nemesis
+def kill_owner(world):
+    """Copies: a node that owns a shard is killed; its agent says so and starts it again."""
+    return killed(world, "owner")
+
+
+@nemesis
+def kill_standby(world):
+    """Copies: a node that may take a shard over is killed."""
+    return killed(world, "standby")
+
+
+@nemesis
+def kill_agent(world):
+    """Copies: an agent is killed: its nodes end by themselves."""
+    return killed(world, "agent")
+
+
+@nemesis
+def kill_host(world):
+    """Copies: a machine is lost, its agent and all nodes at once: nobody says so, and it comes back."""
+    return killed(world, "machine")
+
+
+@nemesis
+def kill_leader(world):
+    """Copies: the node that leads the metadata is killed."""
+    return killed(world, "leader")
+
+
+@nemesis
+def kill_log_server(world):
+    """Copies: the log-server of a third machine is killed."""
+    need_copies(world)
+    if not world.cluster.log_servers:
+        raise Missing("needs --witness")
+    return killed(world, "log-server")
+
+
+@nemesis
+def kill_pair(world):
+    """Copies: two processes of any roles are killed nearly at once."""
+    need_copies(world)
+    return killed(world, some_role(world), some_role(world))
+
+
+@nemesis
+def kill_again(world):
+    """Copies: an owner is killed, and soon the one that has the shard then, and so on: while they take over and come back."""
+    need_copies(world)
+    words = []
+    for _ in range(world.rng.randint(2, 4)):
+        words.append(killed(world, "owner"))
+        world.sleep(0.0, 1.0)
+    return "; ".join(words)
+
+
+# What is under way while processes are killed: each begins, and gives what ends it.
+
+def alone(world):
+    machine = world.any_node()
+    for other in world.nodes:
+        if other != machine:
+            world.network.cut(machine, other)
+            world.network.cut(other, machine)
+    return f"machine {machine} alone", world.network.heal
+
+
+def unheard(world):
+    source, target = world.some_nodes(2)
+    world.rng.choice((world.network.cut, world.network.hole))(source, target)
+    return f"machine {source} not heard by {target}", world.network.heal
+
+
+def still(world):
+    machine = world.any_node()
+    world.cluster.pause(machine)
+    return f"processes of machine {machine} still", lambda: world.cluster.resume(machine)
+
+
+def late(world):
+    pairs = [(source, target) for source in world.nodes for target in world.nodes if source != target]
+    world.network.disturb(pairs, seed=world.rng.randrange(1 << 30), delay=10 ** world.rng.uniform(-3, -1.2), jitter=0.02, twice=0.02)
+    return "packets late", world.network.calm
+
+
+def slow(world):
+    machine = world.rng.choice(world.cluster.machines)
+    delay, tracers = int(10 ** world.rng.uniform(3, 5)), []
+    for pid in world.cluster.servers[machine].nodes().values():
+        words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid), "-e", "trace=fdatasync,fsync", "-e", f"inject=fdatasync,fsync:delay_enter={delay}"]
+        tracers.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def end():
+        for tracer in tracers:
+            tracer.terminate()
+        for tracer in tracers:
+            tracer.wait()
+    return f"syncs of machine {machine} take {delay / 1000:.0f} ms more", end
+
+
+def wrong(world):
+    machine = world.any_node()
+    jump = world.rng.choice((-1, 1)) * 10 ** world.rng.uniform(-2, 6)
+    world.set_clock(machine, jump)
+    return f"the clock of machine {machine} jumped by {jump:.2f} s", lambda: world.set_clock(machine, world.rng.choice((0, jump)))
+
+
+@nemesis
+def kill_amid(world):
+    """Copies: one or two are killed while a machine is alone, unheard, stands still, has a slow disk or a wrong clock, or packets are late."""
+    need_copies(world)
+    faults = [alone, unheard, still, late]
+    faults += [slow] * bool(shutil.which("strace")) + [wrong] * world.has_clocks
+    world.is_silent()
+    words, end = world.rng.choice(faults)(world)
+    world.sleep(0.0, world.rng.choice((0.3, LEASE_S + 2)))
+    roles = [some_role(world) for _ in range(world.rng.choice((1, 1, 2)))]
+    said = killed(world, *roles)
+    world.sleep(0.0, world.rng.choice((0.5, 2, LEASE_S + 2)))
+    end()
+    world.is_silent()
+    return f"{words}: {said}"
+
+
+def hand_over(world, shard, node, counted=True):
+    """The standby is told to take the shard in order. What it says."""
+    try:
+        said = world.cluster.ask(node, "CLUSTER", "FAILOVER", timeout=10)
+    except Closed as closed:
+        said = f"closed: {closed}"
+    world.count("switchovers", counted and said == b"OK")
+    return said if isinstance(said, str) else said.decode()
+
+
+def some_standby(world):
+    """(shard, its owner, a standby of it)."""
+    roles = world.until(world.cluster.roles, 5)
+    found = [(shard, roles.owners[shard], node) for shard, nodes in sorted(roles.standbys.items()) for node in nodes if shard in roles.owners] if roles else []
+    return world.rng.choice(found) if found else None
+
+
+@nemesis
+def switchover(world):
+    """Copies: a shard is given to its standby in order, once or more."""
+    need_copies(world)
+    words = []
+    for _ in range(world.rng.randint(1, 3)):
+        if found := some_standby(world):
+            shard, owner, node = found
+            words.append(f"shard {shard} from {owner} to {node}: {hand_over(world, shard, node)}")
+        world.sleep(0.0, 1.0)
+    return "; ".join(words) or "no standby"
+
+
+@nemesis
+def kill_switchover(world):
+    """Copies: the owner, the standby or somebody else is killed in the middle of a switchover."""
+    need_copies(world)
+    found = some_standby(world)
+    if not found:
+        return "no standby"
+    shard, owner, node = found
+    thread = threading.Thread(target=hand_over, args=(world, shard, node))
+    thread.start()
+    time.sleep(world.rng.random() ** 2 * 0.6)
+    role = world.rng.choice(("owner", "standby", "owner", "standby", "leader"))
+    target = {"owner": owner, "standby": node}.get(role) or chosen(world, role)
+    if target:
+        strike(world, role, target)
+    thread.join()
+    return f"shard {shard} from {owner} to {node}: {role} {target} killed"
+
+
+@nemesis
+def stop(world):
+    """Copies: a machine is told to end in order (SIGTERM), and starts again."""
+    need_copies(world)
+    machine = world.rng.choice(world.cluster.machines)
+    server = world.cluster.servers[machine]
+    world.cluster.resume(machine)
+    server.term()
+    if server.process.poll() is None:
+        world.problem(f"machine {machine} was told to end, and has not within a minute")
+    world.sleep(0.0, 2.0)
+    world.cluster.start(machine)
+    return f"machine {machine} stopped in order"
+
+
+@nemesis
+def full_disk(world):
+    """Copies: the disk of a machine is full for a while, and a process is killed meanwhile."""
+    need_copies(world)
+    machine = world.any_node()
+    filler = Path(world.cluster.servers[machine].folder) / "filler"
+    world.is_silent()
+    with open(filler, "wb") as file:
+        try:
+            while True:
+                file.write(bytes(1 << 20))
+                file.flush()
+        except OSError:
+            pass
+    world.sleep(0.5, 6)
+    said = killed(world, some_role(world)) if world.rng.random() < 0.5 else "nothing killed"
+    world.sleep(0.0, 2.0)
+    filler.unlink()
+    world.is_silent()
+    return f"the disk of machine {machine} was full: {said}"
+
+
+def small_disks(world):
+    """Before the servers start: each machine gets a disk of its own."""
+    need("mount")
+    for server in world.cluster.servers.values():
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "none", str(server.folder)], check=True)
